@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build docs test lint fmt bench golden test-rust test-golden test-contributing test-live sanitize test-web test-python test-report test-exports test-docs reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-golden test-contributing test-modules test-live sanitize test-web test-python test-report test-exports test-docs test-dist reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -30,13 +30,24 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-golden test-contributing test-live test-web test-python test-report test-exports test-docs ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs
+dist: $(WEB) ## build the packages of the command in target/dist: a tarball and a Debian package
+	scripts/dist.sh
+
+test-dist: dist ## run both packages in bare root file systems
+	scripts/test-dist.sh
+
+test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
 test-contributing: $(WEB) ## the examples of CONTRIBUTING.md, all in one copy of the source
 	$(CARGO) xtask contributing
+
+test-modules: ## the modules of sdk/, compiled with clang, beside the algorithms of core
+	@scripts/setup.sh wasm
+	$(CARGO) test --locked -p sluice-wasm --test sdk -q
+	$(CARGO) test --locked -p sluice-cli --test modules -q
 
 test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; check optimised code, too
 	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
@@ -47,7 +58,7 @@ golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the rea
 
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
-	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-cli --test exec --test live --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
 
 sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over code without system calls; 2 GB in target/asan, target/miri
@@ -65,7 +76,7 @@ MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent
 
-test-python: ## the Python package
+test-python: $(WEB) ## the Python package and its examples
 	@scripts/setup.sh python
 	$(VENV)/maturin develop -q
 	$(VENV)/pytest -q --doctest-modules python
@@ -97,15 +108,15 @@ lint: $(WEB) ## formatters, linters and the layer check
 	$(CARGO) xtask layers
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps -q
 	cd web && npm run --silent lint
-	$(VENV)/ruff check -q python bench scripts && $(VENV)/ruff format -q --check python bench scripts
+	$(VENV)/ruff check -q python bench examples scripts sdk && $(VENV)/ruff format -q --check python bench examples scripts sdk
 	$(VENV)/mypy --no-error-summary
-	scripts/check-english.py docs README.md CONTRIBUTING.md CHANGELOG.md crates xtask fuzz/fuzz_targets python/sluice scripts scenarios web/src
+	scripts/check-english.py docs README.md CONTRIBUTING.md CHANGELOG.md crates xtask fuzz/fuzz_targets python/sluice examples scripts scenarios web/src
 
 fmt: ## format everything
 	@scripts/setup.sh web python
 	@rustfmt --edition 2024 $(RUST)
 	cd web && npm run --silent fmt
-	$(VENV)/ruff check -q --fix python bench scripts && $(VENV)/ruff format -q python bench scripts
+	$(VENV)/ruff check -q --fix python bench examples scripts sdk && $(VENV)/ruff format -q python bench examples scripts sdk
 
 reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Search for unidiomatic phrases: `check-english.py PATH...`.
 
-Each line of `english.txt` has a pattern and its replacement. `english-not-yet.txt` lists the paths
-that are not clean yet. That list only shrinks: a path that has become clean must be removed. In
-Markdown, code is not checked; in sources, only comments and strings are checked.
+Each line of `english.txt` has a pattern and its replacement. In Markdown, code is not checked; in
+sources, only comments and strings are checked.
 """
 
 import re
@@ -68,8 +67,6 @@ def problems(path: Path, words: list[tuple[re.Pattern[str], str]]) -> list[str]:
 def main() -> int:
     """Check the paths given as arguments."""
     words = patterns()
-    not_yet = {(ROOT / entry).resolve(): entry for entry in entries(HERE / "english-not-yet.txt")}
-    still: set[str] = set()
     wrong: list[str] = []
     count = 0
     for name in sys.argv[1:]:
@@ -78,18 +75,8 @@ def main() -> int:
         for path in files:
             if path.suffix not in ENDINGS or not path.is_file():
                 continue
-            found = problems(path, words)
-            skips = (entry for skipped, entry in not_yet.items() if path.is_relative_to(skipped))
-            above = next(skips, None)
-            if above is None:
-                wrong += found
-                count += 1
-            elif found:
-                still.add(above)
-    for path, entry in not_yet.items():
-        asked = any(path.is_relative_to(Path(name).resolve()) for name in sys.argv[1:])
-        if asked and entry not in still:
-            wrong.append(f"scripts/english-not-yet.txt: `{entry}` is clean: remove the line")
+            wrong += problems(path, words)
+            count += 1
     for line in wrong:
         print(line, file=sys.stderr)
     if not wrong:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [chromium] [tshark] [flent] [ns3]`.
+# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [wasm]`.
 # Toolchains are checked, never installed. System packages are installed by root, else reported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -97,6 +97,18 @@ flent() {
     fi
 }
 
+# In a separate environment: Zig's linker, which makes a command that runs with an old glibc.
+dist() {
+    need_python
+    if [ ! -f .venv-dist/.installed ]; then
+        python3 -m venv .venv-dist
+        .venv-dist/bin/pip install -q --disable-pip-version-check cargo-zigbuild==0.24.0 ziglang==0.17.1
+        touch .venv-dist/.installed
+    fi
+    type -P dpkg-deb >/dev/null || system_packages "dpkg-deb (for the Debian package)" dpkg
+    type -P xz >/dev/null || system_packages "xz (for the tarball)" xz-utils
+}
+
 # In a separate environment: only the benchmark that compares with ns-3 needs it.
 ns3() {
     need_python
@@ -107,10 +119,15 @@ ns3() {
     fi
 }
 
+wasm() {
+    type -P clang >/dev/null && type -P wasm-ld >/dev/null ||
+        system_packages "clang with lld (for the tests of modules)" clang lld
+}
+
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | docs | chromium | tshark | flent | ns3) "$part" ;;
-        *) die "unknown part '$part': web, python, docs, chromium, tshark, flent or ns3" ;;
+        web | python | docs | dist | chromium | tshark | flent | ns3 | wasm) "$part" ;;
+        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3 or wasm" ;;
     esac
 done

@@ -8,7 +8,38 @@
 (0, 1000000, 0)
 """
 
-from sluice._sluice import Queue, __version__, algorithms
+from sluice._sluice import Queue, SluiceError, __version__, algorithms
+from sluice.aqm import DROP, MARK, PASS, Aqm, Bytes, Rate, Span
+from sluice.plot import Plots
 from sluice.recording import Recording
+from sluice.runs import Report, Run, run
+from sluice.scenario import Scenario
+from sluice.simulation import QueueView, Simulation
+from sluice.sweeps import Sweep, dataset, sweep
+from sluice.table import Table
 
-__all__ = ["Queue", "Recording", "__version__", "algorithms"]
+__all__ = [
+    "DROP",
+    "MARK",
+    "PASS",
+    "Aqm",
+    "Bytes",
+    "Plots",
+    "Queue",
+    "QueueView",
+    "Rate",
+    "Recording",
+    "Report",
+    "Run",
+    "Scenario",
+    "Simulation",
+    "SluiceError",
+    "Span",
+    "Sweep",
+    "Table",
+    "__version__",
+    "algorithms",
+    "dataset",
+    "run",
+    "sweep",
+]

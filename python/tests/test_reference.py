@@ -6,8 +6,20 @@ import os
 from pathlib import Path
 
 import sluice
+from sluice import _sluice
 
 ROOT = Path(__file__).parents[2]
+MODULES = [
+    "runs.py",
+    "table.py",
+    "plot.py",
+    "sweeps.py",
+    "simulation.py",
+    "aqm.py",
+    "scenario.py",
+    "_sluice.pyi",
+    "recording.py",
+]
 PAGE = ROOT / "docs" / "python.md"
 HEAD = """# Python
 
@@ -23,15 +35,18 @@ generated from its signatures and docstrings; do not edit it. To update it, run
 
 def signature(node: ast.FunctionDef) -> str:
     """Format a function as in its stub, without `self`."""
-    node.args.args = [arg for arg in node.args.args if arg.arg != "self"]
+    node.args.args = [arg for arg in node.args.args if arg.arg not in ("self", "cls")]
     returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
     name = node.name
     return f"{name}({ast.unparse(node.args)}){returns}"
 
 
 def is_property(node: ast.FunctionDef) -> bool:
-    """Tell attributes from methods."""
-    return any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list)
+    """Distinguish attributes from methods."""
+    return any(
+        isinstance(d, ast.Name) and d.id in ("property", "cached_property")
+        for d in node.decorator_list
+    )
 
 
 def describe(owner: object, node: ast.FunctionDef, prefix: str) -> str:
@@ -50,10 +65,13 @@ def describe_class(node: ast.ClassDef) -> str:
     """Describe a class with its public members."""
     owner = getattr(sluice, node.name)
     members = [member for member in node.body if isinstance(member, ast.FunctionDef)]
-    init = next(member for member in members if member.name == "__init__")
-    init.returns = None
-    init.name = node.name
-    page = f"\n## `{signature(init)}`\n\n{inspect.getdoc(owner)}\n"
+    init = next((member for member in members if member.name == "__init__"), None)
+    title = node.name
+    if init is not None:
+        init.returns = None
+        init.name = node.name
+        title = signature(init)
+    page = f"\n## `{title}`\n\n{inspect.getdoc(owner)}\n"
     for member in members:
         if member is not init and not member.name.startswith("_"):
             page += describe(owner, member, "")
@@ -64,10 +82,15 @@ def reference() -> str:
     """Generate the page from the extension's stubs and the other modules' source."""
     example = "\n".join((inspect.getdoc(sluice) or "").splitlines()[2:])
     page = HEAD.format(example=example)
-    for name in ["_sluice.pyi", "recording.py"]:
+    for name in MODULES:
         tree = ast.parse((ROOT / "python" / "sluice" / name).read_text())
         for node in tree.body:
-            if getattr(node, "name", None) not in sluice.__all__:
+            symbol = getattr(node, "name", None)
+            if symbol not in sluice.__all__:
+                continue
+            # The extension has classes of its own under the names of those that wrap them.
+            is_wrapped = getattr(sluice, symbol) is not getattr(_sluice, symbol, None)
+            if name.endswith(".pyi") and is_wrapped:
                 continue
             if isinstance(node, ast.ClassDef):
                 page += describe_class(node)

@@ -2,7 +2,7 @@
 import { SCHEMA } from "./model.ts";
 import { fromBase64, toBase64 } from "./packed.ts";
 
-/** Reads the model. Its types are those of the program that wrote the page, script included. */
+/** Reads the model. Its types match, because one program wrote both the model and this script. */
 export async function readEmbedded(encoded: string): Promise<unknown> {
   if (typeof DecompressionStream === "undefined") {
     throw new Error("the browser is too old; Chrome 103, Firefox 113 or Safari 16.4 is needed");

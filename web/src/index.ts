@@ -112,7 +112,7 @@ function card(scenario: IndexedScenario): HTMLElement {
     h(
       "ul",
       { class: "judgements" },
-      // Queues with the same judgement share a sentence, instead of the first.
+      // Queues with the same judgement share one sentence.
       ...alike(variants).map(([judgement, ...same]) =>
         h("li", {}, ...enumerated(same.map(name)), ": ", ...sentence(judgement)),
       ),

@@ -1,5 +1,5 @@
 // Generated from the Rust types of the pages (`report::model` and `index::model`): do not edit.
-// `UPDATE_EXPECT=1 cargo test -p sluice-report typescript` writes it anew.
+// `UPDATE_EXPECT=1 cargo test -p sluice-report typescript` updates it.
 //
 // Units are part of the names; `null` means "not measured".
 
@@ -36,16 +36,16 @@ export type Report = {
 export type Ends = {
   /** The source of packets that go up. */
   left: string;
-  /** Their destination. */
+  /** The destination of packets that go up. */
   right: string;
 };
 
-/** How a run was carried out. */
+/** The backend of a run. */
 export type Backend = "sim" | "live";
 
 /** One line that describes the scenario, such as "delay: 10 ms each way". */
 export type Fact = {
-  /** What the line describes. */
+  /** The subject of the line. */
   label: string;
   /** The description. */
   value: string;
@@ -55,18 +55,18 @@ export type Fact = {
 export type Run = {
   /** The variant's name, unique within a report. */
   name: string;
-  /** How it was carried out. */
+  /** The backend. */
   backend: Backend;
   /**
    * Link, delay, queue, flows, seed, versions, host, kernel ... in reading order. The page shows
    * facts that all runs share once, and the others side by side.
    */
   facts: Array<Fact>;
-  /** Its duration. */
+  /** Duration. */
   duration_s: number;
   /** Round-trip time of the empty path, as configured. */
   base_rtt_ms: number | null;
-  /** Why the run ended early; `null` for a complete one. */
+  /** The reason why the run ended early; `null` for a complete one. */
   partial: string | null;
   /** The bytes that goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)". */
   length_counted: string;
@@ -74,15 +74,15 @@ export type Run = {
   goodput_window_s: number;
   /** Time between two goodput values. */
   goodput_step_s: number;
-  /** How accurate the emulation was. */
+  /** The accuracy of the emulation. */
   accuracy: Accuracy;
-  /** How the queue compares with those of the other runs. */
+  /** The comparison of the queue with those of the other runs. */
   judgement: Judgement;
   /** The scenario's expectations and their outcomes, those not met first. */
   expectations: Array<Expectation>;
   /**
-   * The figures of the run, of the directions of its links, and of the flows of its scenario,
-   * each of which stands for all that its `count` makes of it.
+   * The figures of the run, of the directions of its links, and of the flows of its scenario; a
+   * flow with a `count` is one entry.
    */
   figures: Array<Figure>;
   /** Totals per direction that carries load. */
@@ -91,7 +91,7 @@ export type Run = {
   flows: Array<Flow>;
   /** The probes. */
   pings: Array<Ping>;
-  /** The queues of the path, in the order in which a packet meets them. */
+  /** The queues of the path, in the order in which a packet passes them. */
   queues: Array<Queue>;
   /**
    * Completion times of the transfers that had a fixed number of bytes to carry; `null` if there
@@ -105,7 +105,7 @@ export type Run = {
   repeats: Array<Repeat>;
 };
 
-/** How a queue compares with the queues of runs that differ from its run in nothing else. */
+/** The comparison of a queue with the queues of runs that differ from its run only in the queue. */
 export type Judgement = {
   /**
    * The result in a few words, such as "best for calls". Empty if there is no queue to compare
@@ -120,13 +120,13 @@ export type Judgement = {
 
 /** A figure over the repetitions of a run. */
 export type Repeat = {
-  /** Its name. */
+  /** Name. */
   figure: string;
   /** `ms`, `Mbit/s`, `%`, or empty for a bare number. */
   unit: string;
   /** One value per repetition that measured it, in order. */
   values: Array<number>;
-  /** Their median. */
+  /** Median of the values. */
   median: number;
   /** The 95 % confidence interval of their mean; `null` for a single value. */
   interval: [number, number] | null;
@@ -148,17 +148,17 @@ export type Expectation = {
 
 /** A figure of a run. */
 export type Figure = {
-  /** Its name, as `[[expect]]` writes it. */
+  /** Name, as `[[expect]]` writes it. */
   name: string;
   /** The measured value with its unit. */
   value: string;
-  /** What it says. */
+  /** The meaning. */
   doc: string;
   /** The chart or section of the page that shows it. */
   chart: string;
 };
 
-/** How accurately the emulation did what it was configured to do. */
+/** The accuracy of the emulation, compared with its configuration. */
 export type Accuracy = {
   /** Measured rate / configured rate - 1, while the link was busy. */
   rate_error: number | null;
@@ -166,7 +166,7 @@ export type Accuracy = {
   release_lateness_us: Quantiles | null;
   /** Packets lost outside the queues, by reason. */
   lost_elsewhere: Array<Count>;
-  /** Anything else the reader should know before trusting the numbers. */
+  /** Other remarks that matter for the reliability of the numbers. */
   notes: Array<string>;
 };
 
@@ -186,9 +186,9 @@ export type Quantiles = {
 
 /** A number of packets. */
 export type Count = {
-  /** Why they were marked, dropped or lost. */
+  /** The reason for the marks, drops or losses. */
   reason: string;
-  /** Their number. */
+  /** Number of these packets. */
   packets: number;
 };
 
@@ -232,7 +232,7 @@ export type Tradeoff = {
 
 /** Values over time. */
 export type Series = {
-  /** When each value was taken; ascending. */
+  /** The time of each value; ascending. */
   time_s: Array<number>;
   /** One value per time; `null` in JSON is a gap. */
   value: Array<number | null>;
@@ -245,7 +245,7 @@ export type Series = {
 
 /** One flow. */
 export type Flow = {
-  /** Its name in the scenario. */
+  /** Name in the scenario. */
   name: string;
   /** `tcp`, `udp`, `web` ... */
   kind: string;
@@ -265,7 +265,7 @@ export type Flow = {
 
 /** Probes from one end of the path to the other and back. Lost probes are gaps in the series. */
 export type Ping = {
-  /** Its name in the scenario. */
+  /** Name in the scenario. */
   name: string;
   /** Number of probes sent. */
   sent: number;
@@ -287,7 +287,7 @@ export type Ping = {
 
 /** A queue in front of a link of the path. */
 export type Queue = {
-  /** Its name; the same queue has the same name in all runs. */
+  /** Name; the same queue has the same name in all runs. */
   name: string;
   /** The direction of its packets. */
   direction: Direction;
@@ -314,17 +314,17 @@ export type Queue = {
    * then be complete.
    */
   sojourn_cdf: Cdf | null;
-  /** What happened to each packet. */
+  /** The fate of each packet. */
   packets: Packets;
 };
 
 /** One of an AQM's variables over time. */
 export type State = {
-  /** Its name in the algorithm. */
+  /** Name in the algorithm. */
   name: string;
   /** Empty for a bare number. */
   unit: string;
-  /** Its values over time. */
+  /** Values over time. */
   series: Series;
 };
 
@@ -349,17 +349,20 @@ export type Packets = {
   reasons: Array<string>;
   /** Number of packets before thinning for the page; `null` if all are here. */
   thinned_from: number | null;
-  /** When each packet was sent or dropped. */
+  /** The instant at which each packet was sent or dropped. */
   at_ns: string;
-  /** How long each packet had been in the queue by then. */
+  /** The time that each packet had been in the queue by then. */
   sojourn_ns: string;
   /** The length of each packet on the link. */
   size_bytes: string;
   /** The flow of each packet, as an index into `flows`. */
   flow: string;
-  /** What happened to each packet, as a code. */
+  /** The fate of each packet, as a code. */
   verdict: string;
-  /** Why each packet was marked or dropped, as an index into `reasons`; meaningless for others. */
+  /**
+   * The reason for which each packet was marked or dropped, as an index into `reasons`;
+   * meaningless for others.
+   */
   reason: string;
 };
 
@@ -369,15 +372,15 @@ export type Index = {
   schema: number;
   /** The program that wrote the page, with its version. */
   generated_by: string;
-  /** How each algorithm does over all scenarios, the best first. */
+  /** The results of each algorithm over all scenarios, the best first. */
   overall: Array<AlgorithmSummary>;
   /** The scenarios, in order of their paths. */
   scenarios: Array<IndexedScenario>;
 };
 
-/** How an algorithm does over all scenarios in which it competes with others. */
+/** The results of an algorithm over all scenarios in which it is compared with others. */
 export type AlgorithmSummary = {
-  /** Its name. */
+  /** Name. */
   algorithm: string;
   /** The result, in words. */
   sentence: string;
@@ -385,39 +388,39 @@ export type AlgorithmSummary = {
 
 /** A scenario of the index. */
 export type IndexedScenario = {
-  /** Its folder below that of the index, unique. */
+  /** Folder below that of the index, unique. */
   path: string;
-  /** Its title. */
+  /** Title. */
   title: string;
-  /** Its description. */
+  /** Description. */
   about: string | null;
   /** Relative URL of the report of all its runs. */
   link: string | null;
   /** Duration that the traces of its variants span. */
   duration_s: number;
-  /** Its variants on each backend. */
+  /** Variants on each backend. */
   variants: Array<IndexedVariant>;
 };
 
 /** The runs of a variant of a scenario on one backend. Figures are medians over the runs. */
 export type IndexedVariant = {
-  /** Its name. */
+  /** Name. */
   name: string;
-  /** How it was carried out. */
+  /** The backend. */
   backend: Backend;
   /** Relative URL of the report of its first run. */
   link: string | null;
   /** Number of runs. */
   runs: number;
-  /** Why a run ended early; `null` if all are complete. */
+  /** The reason why a run ended early; `null` if all are complete. */
   partial: string | null;
-  /** How its queue compares with those of the other variants. */
+  /** The comparison of its queue with those of the other variants. */
   judgement: Judgement;
   /** Goodput of all flows together. */
   goodput_mbps: number | null;
   /** Share of the link that was used, 0 to 1. */
   utilisation: number | null;
-  /** What the delays were measured on. */
+  /** The packets on which the delays were measured. */
   delay_of: DelayOf;
   /** Median delay. */
   delay_p50_ms: number | null;
@@ -439,7 +442,7 @@ export type IndexedVariant = {
 
 /** A curve over time, reduced to its smallest and largest value in each of equally long columns. */
 export type Trace = {
-  /** What the curve shows. */
+  /** The content of the curve. */
   of: TraceOf;
   /** Smallest value of each column; `null` if it holds none. */
   low: Array<number | null>;
@@ -447,8 +450,8 @@ export type Trace = {
   high: Array<number | null>;
 };
 
-/** What delays are measured on. */
+/** The packets on which delays are measured. */
 export type DelayOf = "pings" | "packets";
 
-/** What a curve shows. */
+/** The content of a curve. */
 export type TraceOf = "ping" | "backlog";

@@ -51,7 +51,7 @@ const TESTS: [&[&str]; 5] = [
 /// Checks that a copy of the source knows the example of that name.
 type Check = fn(&Copy, &str) -> Result<(), String>;
 
-/// Runs the whole check.
+/// Runs all checks.
 pub fn check() -> Result<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let text = read(&root.join("CONTRIBUTING.md"))?;
@@ -151,9 +151,9 @@ fn counts(copy: &Copy, examples: &[(Example<'_>, Check)]) -> Result<Vec<String>,
 /// A copy of the source.
 struct Copy {
     folder: PathBuf,
-    /// Where it is built.
+    /// The build directory.
     target: PathBuf,
-    /// What was copied.
+    /// The copied files.
     files: BTreeMap<String, Vec<u8>>,
 }
 
@@ -349,7 +349,7 @@ pub fn target_folder(root: &Path) -> Result<PathBuf, String> {
         .ok_or("cargo metadata names no target directory".to_string())
 }
 
-/// Runs a command; returns what it printed.
+/// Runs a command. Returns its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::reproduction;
 
-/// What to compare.
+/// The folders to compare.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// List of published results (TOML)

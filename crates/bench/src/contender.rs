@@ -18,8 +18,8 @@ use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::registry::{Kind, Role};
 use sluice_net::port::tun::TunError;
 use sluice_net::port::{
-    Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter,
-    Warmth, Watch,
+    CacheWarmer, Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort,
+    Waiter, Watch,
 };
 use sluice_router::forward::{
     Forwarder, LaneCounts, LaneOptions, Lateness, Piped, PortNumber, Queueing,
@@ -27,7 +27,7 @@ use sluice_router::forward::{
 use sluice_wire::frame::Link;
 
 use super::network::Network;
-use super::{BenchError, Plan};
+use super::{BenchError, BenchPlan};
 
 /// A forwarding method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Contender {
     }
 
     /// Creates a network in which this method forwards.
-    pub(super) fn start(self, plan: &Plan, offloads: bool) -> Result<Running, BenchError> {
+    pub(super) fn start(self, plan: &BenchPlan, offloads: bool) -> Result<Running, BenchError> {
         let wanted = if offloads {
             Offloads::ON
         } else {
@@ -140,11 +140,13 @@ impl Contender {
                 (network, forwarding)
             }
             Contender::Sluice { kind, queue, .. } => {
-                let (network, ways) = connect_each_way(kind, wanted, offloads)?;
+                let (network, workers) = connect_workers(kind, wanted, offloads)?;
                 let stop = Stop::new();
-                let threads = ways.into_iter().enumerate().map(|(worker, way)| {
+                let threads = workers.into_iter().enumerate().map(|(number, worker)| {
                     let (own, stop) = (plan.clone(), stop.clone());
-                    start_on(plan.core(worker), move || way.forward(&own, queue, &stop))
+                    start_on(plan.core(number), move || {
+                        worker.forward(&own, queue, &stop)
+                    })
                 });
                 let threads = threads.collect::<Result<_, _>>()?;
                 (network, Forwarding::Threads(stop, threads))
@@ -203,12 +205,12 @@ fn connect(
 }
 
 /// Connects a network like [`connect`], for a worker per direction.
-fn connect_each_way(
+fn connect_workers(
     kind: &'static Kind,
     wanted: Offloads,
     offloads: bool,
-) -> Result<(Network, [Way; 2]), BenchError> {
-    let way = |ports, pool, to| Way { ports, pool, to };
+) -> Result<(Network, [Worker; 2]), BenchError> {
+    let worker = |ports, pool, to| Worker { ports, pool, to };
     let (mut up, mut down) = Pool::pair(POOL)?;
     match kind.role {
         Role::Interface(attach) => {
@@ -216,11 +218,11 @@ fn connect_each_way(
             let (router, options) = (&network.router, attach_options(offloads));
             let [from_h2, to_h2] = attach.open_halves(router, "r2", &mut up, &down, options)?;
             let [from_h3, to_h3] = attach.open_halves(router, "r3", &mut down, &up, options)?;
-            let ways = [
-                way(vec![from_h2, to_h3], up, 1),
-                way(vec![from_h3, to_h2], down, 1),
+            let workers = [
+                worker(vec![from_h2, to_h3], up, 1),
+                worker(vec![from_h3, to_h2], down, 1),
             ];
-            Ok((network, ways))
+            Ok((network, workers))
         }
         Role::Device(_) | Role::Files => {
             let (network, [h2, h3]) = Network::with_tuns(offloads)?;
@@ -228,19 +230,19 @@ fn connect_each_way(
                 Ok(Box::new(from.try_clone().map_err(TunError::Open)?))
             };
             let (to_h2, to_h3) = (into(&h2)?, into(&h3)?);
-            let ways = [
-                way(vec![Box::new(h2), to_h3], up, 1),
-                way(vec![Box::new(h3), to_h2], down, 1),
+            let workers = [
+                worker(vec![Box::new(h2), to_h3], up, 1),
+                worker(vec![Box::new(h3), to_h2], down, 1),
             ];
-            Ok((network, ways))
+            Ok((network, workers))
         }
         Role::Queue => {
             let (network, [to_h3, to_h2]) = queues_of_the_kernel(wanted)?;
-            let ways = [
-                way(vec![Box::new(to_h3)], up, 0),
-                way(vec![Box::new(to_h2)], down, 0),
+            let workers = [
+                worker(vec![Box::new(to_h3)], up, 0),
+                worker(vec![Box::new(to_h2)], down, 0),
             ];
-            Ok((network, ways))
+            Ok((network, workers))
         }
     }
 }
@@ -275,19 +277,19 @@ fn queues_of_the_kernel(wanted: Offloads) -> Result<(Network, [NfqueuePort; 2]),
 
 /// Creates one direction, for a worker of its own: packets that arrive at the first port leave by
 /// port `to`.
-struct Way {
+struct Worker {
     ports: Vec<Box<dyn Port + Send>>,
     pool: Pool,
     to: PortNumber,
 }
 
-impl Way {
-    fn forward(self, plan: &Plan, queue: &str, stop: &Stop) {
+impl Worker {
+    fn forward(self, plan: &BenchPlan, queue: &str, stop: &Stop) {
         run_before_others(plan.real_time);
         let clock = Clock::start();
         let queue = Spec::parse(queue).expect("the queues of the bench are valid");
         let mut forwarder = Forwarder::new(self.ports, self.pool, clock, plan.spin);
-        forwarder.keep_warm(Warmth::for_loop(plan.spin));
+        forwarder.keep_warm(CacheWarmer::for_loop(plan.spin));
         let params = PipeParams::default();
         let piped = Piped::new(&params, Vec::new(), &queue, self.to, SPLIT_BELOW);
         let options = LaneOptions {
@@ -420,7 +422,7 @@ fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -
     run_before_others(pipes.real_time);
     let queue = Spec::parse(pipes.queue).expect("the queues of the bench are valid");
     let mut forwarder = Forwarder::new(Vec::from(ports), pool, clock, pipes.spin);
-    forwarder.keep_warm(Warmth::for_loop(pipes.spin));
+    forwarder.keep_warm(CacheWarmer::for_loop(pipes.spin));
     for (from, params) in [pipes.up.clone(), PipeParams::default()].iter().enumerate() {
         let piped = Piped::new(params, Vec::new(), &queue, pipes.exits[from], SPLIT_BELOW);
         let options = LaneOptions {

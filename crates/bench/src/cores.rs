@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use serde::Serialize;
 use sluice_core::link::PipeParams;
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::registry::Spec;
@@ -17,25 +16,13 @@ use sluice_router::forward::{
 };
 
 use super::contender::{POOL, SEED, join, run_until};
+use super::figures::Shared;
 use super::network::Network;
 use super::traffic::{Hosts, transfers};
-use super::{BenchError, Plan, Steps};
-
-/// Two workers send through one pipe; the kernel spreads the flows to them.
-#[derive(Clone, Debug, Serialize)]
-pub struct Shared {
-    /// The pipe's rate, bits per second.
-    pub rate_bps: u64,
-    /// The deviation of the rate at the receiver, in parts per million.
-    pub error_ppm: f64,
-    /// The length of a slice of the link's time, in microseconds.
-    pub lease_us: f64,
-    /// Packets that each worker sent.
-    pub sent: Vec<u64>,
-}
+use super::{BenchError, BenchPlan, Steps};
 
 pub(super) fn measure(
-    plan: &Plan,
+    plan: &BenchPlan,
     interrupt: &Stop,
     steps: &mut Steps<'_>,
 ) -> Result<Shared, BenchError> {
@@ -99,7 +86,7 @@ pub(super) fn measure(
 
 /// Runs a worker that forwards from its first port to its second.
 fn work<Q: Queueing>(
-    plan: &Plan,
+    plan: &BenchPlan,
     ports: Vec<PacketPort>,
     clock: Clock,
     stop: &Stop,

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cores::Shared;
-use super::idle::IdleFigures;
-use super::shaped::{Accounts, Shaped};
-use super::time::{DelayFigures, Places, RateFigures, SpacingFigures};
+use super::statistics::median;
 
-/// Which values are better.
+/// The direction of better values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -22,140 +19,58 @@ pub enum Better {
 /// A figure of the path section.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Metric {
-    /// Its name, with the unit.
+    /// Name, with the unit.
     pub name: &'static str,
     /// The heading of its column, in two lines.
     #[serde(skip)]
     pub heading: [&'static str; 2],
-    /// Which values are better.
+    /// The direction of better values.
     pub better: Better,
-    /// Its description.
+    /// Description.
     pub doc: &'static str,
 }
 
-/// The figures of the path section.
-pub const METRICS: &[Metric] = &[
-    metric(
-        "ping_us",
-        ["idle", "us"],
-        Better::Less,
-        "median round trip on an idle network",
-    ),
-    metric(
-        "cubic_1_gbps",
-        ["cubic", "1 flow"],
-        Better::More,
-        "goodput of one CUBIC flow, offloads on",
-    ),
-    metric(
-        "cubic_4_gbps",
-        ["cubic", "4 flows"],
-        Better::More,
-        "goodput of four CUBIC flows, one thread per host, offloads on",
-    ),
-    metric(
-        "bbr_1_gbps",
-        ["bbr", "1 flow"],
-        Better::More,
-        "goodput of one BBR flow, offloads on",
-    ),
-    metric(
-        "bbr_4_gbps",
-        ["bbr", "4 flows"],
-        Better::More,
-        "goodput of four BBR flows, one thread per host, offloads on",
-    ),
-    metric(
-        "cubic_4_threads_gbps",
-        ["4 flows", "threads"],
-        Better::More,
-        "goodput of four CUBIC flows, a thread for each on both hosts, offloads on",
-    ),
-    metric(
-        "loaded_ping_us",
-        ["loaded", "us"],
-        Better::Less,
-        "median round trip beside four CUBIC flows, offloads on",
-    ),
-    metric(
-        "cpu_s_per_gbit",
-        ["cpu", "ms/Gbit"],
-        Better::Less,
-        "processor time of both hosts and the router for a gigabit of four CUBIC flows, in seconds",
-    ),
-    metric(
-        "plain_cubic_1_gbps",
-        ["plain", "1 flow"],
-        Better::More,
-        "goodput of one CUBIC flow, offloads off",
-    ),
-    metric(
-        "plain_cubic_4_gbps",
-        ["plain", "4 flows"],
-        Better::More,
-        "goodput of four CUBIC flows, offloads off",
-    ),
-    metric(
-        "udp_64_kpps",
-        ["64 B", "kpps"],
-        Better::More,
-        "packets of 64 bytes delivered under a flood, thousands per second",
-    ),
-    metric(
-        "udp_64_loss",
-        ["64 B", "lost"],
-        Better::Less,
-        "share of the flood's packets of 64 bytes that were lost on the path",
-    ),
-    metric(
-        "udp_64_clean_kpps",
-        ["64 B", "clean"],
-        Better::More,
-        "highest rate tried at which at most 1 of 1000 packets of 64 bytes was lost, thousands per second",
-    ),
-    metric(
-        "udp_1400_kpps",
-        ["1400 B", "kpps"],
-        Better::More,
-        "packets of 1400 bytes delivered under a flood, thousands per second",
-    ),
-    metric(
-        "udp_1400_loss",
-        ["1400 B", "lost"],
-        Better::Less,
-        "share of the flood's packets of 1400 bytes that were lost on the path",
-    ),
-    metric(
-        "udp_1400_clean_kpps",
-        ["1400 B", "clean"],
-        Better::More,
-        "highest rate tried at which at most 1 of 1000 packets of 1400 bytes was lost, thousands per second",
-    ),
-];
+// A row is: name, the two lines of its heading, which values are better, description.
+macro_rules! metrics {
+    ($($name:literal, $heading:expr, $better:ident, $doc:literal;)+) => {
+        /// The figures of the path section.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $name,
+            heading: $heading,
+            better: Better::$better,
+            doc: $doc,
+        },)+];
+    };
+}
+
+metrics! {
+    "ping_us", ["idle", "us"], Less, "median round trip on an idle network";
+    "cubic_1_gbps", ["cubic", "1 flow"], More, "goodput of one CUBIC flow, offloads on";
+    "cubic_4_gbps", ["cubic", "4 flows"], More, "goodput of four CUBIC flows, one thread per host, offloads on";
+    "bbr_1_gbps", ["bbr", "1 flow"], More, "goodput of one BBR flow, offloads on";
+    "bbr_4_gbps", ["bbr", "4 flows"], More, "goodput of four BBR flows, one thread per host, offloads on";
+    "cubic_4_threads_gbps", ["4 flows", "threads"], More, "goodput of four CUBIC flows, a thread for each on both hosts, offloads on";
+    "loaded_ping_us", ["loaded", "us"], Less, "median round trip beside four CUBIC flows, offloads on";
+    "cpu_s_per_gbit", ["cpu", "ms/Gbit"], Less, "processor time of both hosts and the router for a gigabit of four CUBIC flows, in seconds";
+    "plain_cubic_1_gbps", ["plain", "1 flow"], More, "goodput of one CUBIC flow, offloads off";
+    "plain_cubic_4_gbps", ["plain", "4 flows"], More, "goodput of four CUBIC flows, offloads off";
+    "udp_64_kpps", ["64 B", "kpps"], More, "packets of 64 bytes delivered under a flood, thousands per second";
+    "udp_64_loss", ["64 B", "lost"], Less, "share of the flood's packets of 64 bytes that were lost on the path";
+    "udp_64_clean_kpps", ["64 B", "clean"], More, "highest rate tried at which at most 1 of 1000 packets of 64 bytes was lost, thousands per second";
+    "udp_1400_kpps", ["1400 B", "kpps"], More, "packets of 1400 bytes delivered under a flood, thousands per second";
+    "udp_1400_loss", ["1400 B", "lost"], Less, "share of the flood's packets of 1400 bytes that were lost on the path";
+    "udp_1400_clean_kpps", ["1400 B", "clean"], More, "highest rate tried at which at most 1 of 1000 packets of 1400 bytes was lost, thousands per second";
+}
 
 /// The number of metrics, from the first on, that are measured with offloads on.
 pub(super) const WITH_OFFLOADS: usize = 8;
-
-const fn metric(
-    name: &'static str,
-    heading: [&'static str; 2],
-    better: Better,
-    doc: &'static str,
-) -> Metric {
-    Metric {
-        name,
-        heading,
-        better,
-        doc,
-    }
-}
 
 /// The values of one contender's metric, one per round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cell {
     /// In the order of the rounds.
     pub values: Vec<f64>,
-    /// Their median.
+    /// The median of the values.
     pub median: f64,
     /// The median divided by kernel forwarding's, where both were measured.
     pub ratio: Option<f64>,
@@ -185,14 +100,14 @@ pub struct Figures {
     pub spacing: Option<SpacingFigures>,
     /// fq_codel at 1 Gbit/s.
     pub shaped: Option<Shaped>,
-    /// Where the packets of an overload went.
+    /// The fates of the packets of an overload.
     pub overload: Option<Accounts>,
     /// One pipe, two workers.
     pub shared: Option<Shared>,
     /// The share of the cores' time that the hypervisor gave to others meanwhile (steal), where the
     /// kernel reports it.
     pub stolen: Option<f64>,
-    /// What was left out, and why.
+    /// The measurements that were left out, and the reasons.
     pub notes: Vec<String>,
     /// Whether it was interrupted.
     pub is_interrupted: bool,
@@ -229,66 +144,128 @@ impl Figures {
     }
 }
 
-/// Returns the middle value, or the mean of both in the middle; 0 without values.
-pub(super) fn median(values: &[f64]) -> f64 {
-    sluice_recording::figures::median(values).unwrap_or(0.0)
+/// The error of a delay of 10 ms; medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct DelayFigures {
+    /// How deadlines were met: none, adaptive, always; or clock, for a thread that only reads the
+    /// clock, without packets.
+    pub spin: &'static str,
+    /// The median of the error, in microseconds.
+    pub p50_us: f64,
+    /// The 99th percentile of the error.
+    pub p99_us: f64,
+    /// The 99th percentile of the loop's own lateness, as an upper bound.
+    pub late_p99_us: f64,
+    /// Packets that were measured.
+    pub packets: usize,
 }
 
-/// Returns the slope of the line through `points` (least squares); 0 for less than two points. Two
-/// instants would give a rate too, but here an instant at which the machine stood still weighs as
-/// one of many.
-pub(super) fn slope(points: &[(f64, f64)]) -> f64 {
-    let count = points.len() as f64;
-    let (x, y) = points
-        .iter()
-        .fold((0.0, 0.0), |(x, y), point| (x + point.0, y + point.1));
-    let (x, y) = (x / count, y / count);
-    let (mut above, mut below) = (0.0, 0.0);
-    for point in points {
-        above += (point.0 - x) * (point.1 - y);
-        below += (point.0 - x) * (point.0 - x);
-    }
-    if below > 0.0 { above / below } else { 0.0 }
+/// The error of a rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct RateFigures {
+    /// The rate that was set, bits per second.
+    pub rate_bps: u64,
+    /// The rate that arrived, in IP packets; the median over the rounds.
+    pub measured_bps: f64,
+    /// The difference in parts per million.
+    pub error_ppm: f64,
+    /// The difference in the round with the largest one.
+    pub furthest_ppm: f64,
 }
 
-/// Returns the value that `share` of the sorted `values` do not exceed; 0 without values.
-pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted
-        .get(rank.saturating_sub(1))
-        .copied()
-        .unwrap_or_default()
+/// The deviation of packets at 10 Mbit/s from equal spacing; medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpacingFigures {
+    /// The median of the deviation, in microseconds.
+    pub p50_us: f64,
+    /// The 99th percentile of the deviation.
+    pub p99_us: f64,
+}
+
+/// The use of the cores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Places {
+    /// The loop's own core; without one, the kernel chooses.
+    pub forwarding: Option<usize>,
+    /// The cores of the hosts and of the load; empty for all cores.
+    pub hosts: Vec<usize>,
+    /// Whether, in the delay, packets that hosts receive are processed on the hosts' cores.
+    pub receives_apart: bool,
+}
+
+/// The idle states of the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rest {
+    /// The cores idle as the machine allows.
+    AsFound,
+    /// The cores keep running: they enter no idle state with an exit latency.
+    Awake,
+    /// The plan's limit applies, for the whole bench.
+    AsAsked,
+}
+
+/// The round trip on an idle network.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IdleFigures {
+    /// The idle states that cores used.
+    pub cores: Rest,
+    /// The limit on the exit latency of idle states, in microseconds, if any program set one.
+    pub limit_us: Option<u64>,
+    /// The forwarder: the kernel, or Sluice with this way of meeting deadlines.
+    pub through: &'static str,
+    /// The median, in microseconds.
+    pub p50_us: f64,
+    /// The difference from the kernel's median with the same idle states.
+    pub above_kernel_us: Option<f64>,
+}
+
+/// Sixteen CUBIC transfers and a ping through fq_codel at 1 Gbit/s; medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shaped {
+    /// The share of the rate that arrived, in IP packets.
+    pub utilisation: f64,
+    /// The 99th percentile of the pings, in milliseconds.
+    pub ping_p99_ms: f64,
+    /// Jain's index of the flows' goodput: 1 if all got the same, 1/16 if one got everything.
+    pub jain: f64,
+}
+
+/// The fates of the packets of an overload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Accounts {
+    /// Frames that the port received from the overloaded side.
+    pub received: u64,
+    /// Packets that were forwarded.
+    pub sent: u64,
+    /// Packets that were still queued at the end.
+    pub held: u64,
+    /// All other packets, by reason. Those that the port lost are not in `received`.
+    pub lost: BTreeMap<String, u64>,
+    /// Frames that no count accounts for; always 0 unless there is a bug.
+    pub unexplained: i64,
+    /// Pings sent during the overload, and answered ones.
+    pub pings: (u64, u64),
+    /// The growth of the process's memory after the first second, in bytes.
+    pub grown_bytes: i64,
+}
+
+/// Two workers send through one pipe; the kernel spreads the flows to them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shared {
+    /// The pipe's rate, bits per second.
+    pub rate_bps: u64,
+    /// The deviation of the rate at the receiver, in parts per million.
+    pub error_ppm: f64,
+    /// The length of a slice of the link's time, in microseconds.
+    pub lease_us: f64,
+    /// Packets that each worker sent.
+    pub sent: Vec<u64>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn medians_and_quantiles_are_of_the_values_themselves() {
-        assert_eq!(median(&[]), 0.0);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        let values: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(quantile(&values, 0.5), 50.0);
-        assert_eq!(quantile(&values, 0.99), 99.0);
-        assert_eq!(quantile(&values, 1.0), 100.0);
-        assert_eq!(quantile(&[], 0.5), 0.0);
-    }
-
-    #[test]
-    fn a_slope_is_that_of_the_line_and_hardly_of_its_ends() {
-        assert_eq!(slope(&[]), 0.0);
-        assert_eq!(slope(&[(1.0, 5.0)]), 0.0);
-        let mut points: Vec<(f64, f64)> = (0..101)
-            .map(|x| (f64::from(x), 3.0 * f64::from(x)))
-            .collect();
-        assert!((slope(&points) - 3.0).abs() < 1e-12);
-        // The last point is 10 too low: the slope is less by 10 * 50 / (2 * (1 + 4 + ... + 2500)) =
-        // 500 / 85850. The two ends alone would give 0.1 less.
-        points[100].1 -= 10.0;
-        assert!((slope(&points) - (3.0 - 500.0 / 85_850.0)).abs() < 1e-12);
-    }
 
     #[test]
     fn ratios_are_to_the_reference_and_absent_without_it() {

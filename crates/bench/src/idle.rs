@@ -5,53 +5,26 @@
 //! conditions are measured within the same rounds, and each way of meeting deadlines is compared
 //! with kernel forwarding under the same condition.
 
-use serde::Serialize;
 use sluice_core::link::PipeParams;
 use sluice_core::{Span, Stop};
 use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::Spin;
 
-use super::figures::{Figures, median};
+use super::figures::{Figures, IdleFigures, Places, Rest};
 use super::network::Network;
-use super::time::{Places, SPINS};
+use super::places::SPINS;
+use super::statistics::median;
 use super::traffic::idle_ping_us;
-use super::{BenchError, Plan, Steps};
-
-/// What cores do when they have no work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rest {
-    /// They idle as the machine lets them.
-    AsFound,
-    /// They keep running: no idle state with an exit latency.
-    Awake,
-    /// The plan's limit for the whole bench.
-    AsAsked,
-}
-
-/// The round trip on an idle network.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct IdleFigures {
-    /// The idle states that cores used.
-    pub cores: Rest,
-    /// The limit on the exit latency of idle states, in microseconds, if any program set one.
-    pub limit_us: Option<u64>,
-    /// The forwarder: the kernel, or Sluice with this way of meeting deadlines.
-    pub through: &'static str,
-    /// The median, in microseconds.
-    pub p50_us: f64,
-    /// The difference from the kernel's median with the same idle states.
-    pub above_kernel_us: Option<f64>,
-}
+use super::{BenchError, BenchPlan, Steps};
 
 /// The measurements of a round.
-pub(super) fn steps(plan: &Plan) -> usize {
+pub(super) fn steps(plan: &BenchPlan) -> usize {
     rests(plan).0.len() * IDLES * (1 + SPINS.len())
 }
 
-/// Returns all measurements; if the cores cannot be kept awake, leaves those out and notes why.
-fn rests(plan: &Plan) -> (Vec<Rest>, Option<IdleLimitError>) {
+/// Returns all measurements; if the cores cannot be kept out of idle states, leaves those out and notes why.
+fn rests(plan: &BenchPlan) -> (Vec<Rest>, Option<IdleLimitError>) {
     if plan.cpu_latency.is_some() {
         return (vec![Rest::AsAsked], None);
     }
@@ -73,7 +46,7 @@ pub(super) struct Idles {
 type Trip = (Rest, &'static str, f64);
 
 impl Idles {
-    pub fn new(plan: &Plan, figures: &mut Figures) -> Idles {
+    pub fn new(plan: &BenchPlan, figures: &mut Figures) -> Idles {
         let (rests, missing) = rests(plan);
         if let Some(error) = missing {
             figures.note(format!(
@@ -226,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_limit_for_the_whole_bench_is_the_only_condition() {
-        let mut plan = Plan::quick();
+        let mut plan = BenchPlan::quick();
         plan.cpu_latency = Some(Span::from_us(20));
         let (rests, missing) = rests(&plan);
         assert_eq!(rests, [Rest::AsAsked]);

@@ -20,27 +20,32 @@ mod idle;
 mod machine;
 mod network;
 mod path;
+mod places;
 mod shaped;
+mod statistics;
 mod text;
 mod time;
 mod traffic;
 
 pub use chart::{png, svg};
 pub use contender::{CONTENDERS, Contender};
-pub use figures::{Better, Cell, Figures, METRICS, Metric};
-pub use idle::{IdleFigures, Rest};
-pub use shaped::{Accounts, overload};
+pub use figures::{Accounts, Better, Cell, Figures, IdleFigures, METRICS, Metric, Rest};
+pub use shaped::overload;
 pub use text::{json, text};
 
 use machine::Ticks;
 use sluice_core::{Span, Stop};
 use sluice_load::TrafficError;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError};
-use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
+use sluice_net::namespace::{
+    LinkError, NamespaceError, OffloadError, Privilege, PrivilegeError, SysctlError,
+    acquire_privilege,
+};
+pub use sluice_net::port::Spin;
 use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::packet::PacketError;
 use sluice_net::port::tun::TunError;
-use sluice_net::port::{OpenError, PoolError, Spin};
+use sluice_net::port::{OpenError, PoolError};
 
 /// A part of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,16 +84,16 @@ impl Section {
     }
 }
 
-/// What to measure, and for how long.
+/// The measurements, and their durations.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct BenchPlan {
     /// The sections.
     pub sections: Vec<Section>,
     /// The contenders, by their index in [`CONTENDERS`].
     pub contenders: Vec<usize>,
     /// The figures of the path section, by their names in [`METRICS`]; all of them if empty.
     pub metrics: Vec<&'static str>,
-    /// How often each contender is measured.
+    /// The number of measurements of each contender.
     pub rounds: u32,
     /// Length of one throughput measurement.
     pub transfer: Span,
@@ -96,7 +101,7 @@ pub struct Plan {
     pub rate: Span,
     /// Length of the overload.
     pub overload: Span,
-    /// How Sluice's loop meets its deadlines in the path and shaped sections.
+    /// The way in which Sluice's loop meets its deadlines in the path and shaped sections.
     pub spin: Spin,
     /// Whether Sluice's loop has real-time priority in the path section, where the hosts run on the
     /// same cores: it then preempts them for every packet, and gets smaller batches.
@@ -116,10 +121,10 @@ pub struct Plan {
     pub thread_per_flow: bool,
 }
 
-impl Plan {
+impl BenchPlan {
     /// Returns a plan for everything, in about a quarter of an hour.
-    pub fn full() -> Plan {
-        Plan {
+    pub fn full() -> BenchPlan {
+        BenchPlan {
             sections: Section::ALL.to_vec(),
             contenders: (0..CONTENDERS.len()).collect(),
             metrics: Vec::new(),
@@ -138,13 +143,13 @@ impl Plan {
 
     /// Returns a plan for everything, once and briefly: a check that it works, and a rough estimate
     /// of speed.
-    pub fn quick() -> Plan {
-        Plan {
+    pub fn quick() -> BenchPlan {
+        BenchPlan {
             rounds: 1,
             transfer: Span::from_ms(500),
             rate: Span::from_secs(2),
             overload: Span::from_secs(3),
-            ..Plan::full()
+            ..BenchPlan::full()
         }
     }
 
@@ -154,12 +159,15 @@ impl Plan {
     }
 }
 
-/// Why nothing could be measured.
+/// The reason why the bench could not measure anything.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The process may not create namespaces.
     #[error("the bench creates network namespaces: {0}")]
     Privilege(Privilege),
+    /// No user namespace can be entered.
+    #[error(transparent)]
+    UserNamespace(#[from] PrivilegeError),
     /// A namespace cannot be created or entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -204,6 +212,15 @@ pub trait Progress {
     fn step(&mut self, number: usize, of: usize, what: &str);
 }
 
+/// Prepares the process: enters a user namespace if the process needs one. Call this while the
+/// process has one thread.
+///
+/// # Errors
+/// No user namespace can be entered.
+pub fn prepare() -> Result<(), BenchError> {
+    Ok(acquire_privilege()?)
+}
+
 /// Measures what `plan` names. Returns the figures measured so far if `interrupt` is set.
 ///
 /// A contender that this machine cannot run, or a congestion control that it lacks, is left out and
@@ -212,7 +229,7 @@ pub trait Progress {
 /// # Errors
 /// The networks themselves cannot be created.
 pub fn run(
-    plan: &Plan,
+    plan: &BenchPlan,
     interrupt: &Stop,
     progress: &mut dyn Progress,
 ) -> Result<Figures, BenchError> {
@@ -279,7 +296,7 @@ impl Steps<'_> {
     }
 }
 
-fn steps(plan: &Plan, section: Section) -> usize {
+fn steps(plan: &BenchPlan, section: Section) -> usize {
     match section {
         Section::Path => plan.rounds as usize * plan.contenders.len(),
         Section::Time => time::steps(plan),

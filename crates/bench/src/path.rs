@@ -5,12 +5,13 @@ use sluice_load::tcp;
 use sluice_net::namespace::Namespace;
 
 use super::contender::{CONTENDERS, Contender};
-use super::figures::{Figures, METRICS, WITH_OFFLOADS, median};
+use super::figures::{Figures, METRICS, WITH_OFFLOADS};
+use super::statistics::median;
 use super::traffic::{Hosts, flood, idle_ping_us, transfers};
-use super::{BenchError, Plan, Steps};
+use super::{BenchError, BenchPlan, Steps};
 
 pub(super) fn measure(
-    plan: &Plan,
+    plan: &BenchPlan,
     interrupt: &Stop,
     steps: &mut Steps<'_>,
     figures: &mut Figures,
@@ -58,7 +59,7 @@ fn available_controls(figures: &mut Figures) -> Result<Vec<&'static str>, BenchE
 
 /// Measures one contender in one round.
 struct Bout<'a> {
-    plan: &'a Plan,
+    plan: &'a BenchPlan,
     interrupt: &'a Stop,
     contender: Contender,
     controls: &'a [&'static str],

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use sluice_core::link::PipeParams;
 use sluice_core::{DropReason, Rate, Span, Stop, Time};
 use sluice_load::ping::Ping;
@@ -14,25 +13,15 @@ use sluice_recording::metrics::jain;
 use sluice_router::forward::LostFrame;
 
 use super::contender::LoopReport;
-use super::figures::{Figures, median, quantile};
+use super::figures::{Accounts, Figures, Shaped};
 use super::network::{H2, H3, Network};
-use super::time::through;
+use super::places::through;
+use super::statistics::{median, quantile};
 use super::traffic::{Hosts, transfers, udp, udp_flow};
-use super::{BenchError, Plan, Steps};
-
-/// Sixteen CUBIC transfers and a ping through fq_codel at 1 Gbit/s; medians over the rounds.
-#[derive(Clone, Debug, Serialize)]
-pub struct Shaped {
-    /// The share of the rate that arrived, in IP packets.
-    pub utilisation: f64,
-    /// The 99th percentile of the pings, in milliseconds.
-    pub ping_p99_ms: f64,
-    /// Jain's index of the flows' goodput: 1 if all got the same, 1/16 if one got everything.
-    pub jain: f64,
-}
+use super::{BenchError, BenchPlan, Steps};
 
 pub(super) fn measure(
-    plan: &Plan,
+    plan: &BenchPlan,
     interrupt: &Stop,
     steps: &mut Steps<'_>,
     figures: &mut Figures,
@@ -72,30 +61,11 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Where the packets of an overload went.
-#[derive(Clone, Debug, Serialize)]
-pub struct Accounts {
-    /// Frames that the port received from the overloaded side.
-    pub received: u64,
-    /// Packets that were forwarded.
-    pub sent: u64,
-    /// Packets that were still queued at the end.
-    pub held: u64,
-    /// All other packets, by reason. Those that the port lost are not in `received`.
-    pub lost: BTreeMap<String, u64>,
-    /// Frames that no count accounts for; always 0 unless there is a bug.
-    pub unexplained: i64,
-    /// Pings sent during the overload, and answered ones.
-    pub pings: (u64, u64),
-    /// The growth of the process's memory after the first second, in bytes.
-    pub grown_bytes: i64,
-}
-
 /// Sends packets of 64 bytes for `length` at ten times the rate of their pipe, with a ping in a
 /// flow queue of its own.
 ///
+/// # Errors
 /// The network cannot be created.
-/// When the network cannot be made.
 pub fn overload(length: Span, interrupt: &Stop) -> Result<Accounts, BenchError> {
     match Privilege::probe() {
         Privilege::Capable => {}

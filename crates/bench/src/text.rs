@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::contender::CONTENDERS;
-use super::figures::{Cell, Figures, METRICS, Metric, WITH_OFFLOADS};
-use super::idle::{IdleFigures, Rest};
+use super::figures::{Cell, Figures, IdleFigures, METRICS, Metric, Rest, WITH_OFFLOADS};
 
 /// Formats the figures as JSON, with the description of each metric.
 ///
@@ -245,8 +244,8 @@ const REST: usize = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::Accounts;
     use crate::idle::Idles;
-    use crate::shaped::Accounts;
     use sluice_core::Span;
 
     #[test]
@@ -355,7 +354,7 @@ kept awake (0 us)        32.0     63.0   +31.0     49.0   +17.0     31.5    -0.5
     }
 
     #[test]
-    fn a_limit_for_the_whole_bench_is_told_first() {
+    fn a_limit_for_the_whole_bench_is_printed_first() {
         let one = [(Rest::AsAsked, [30.0, 60.0, 45.0, 31.0])];
         let figures = Figures {
             cpu_latency_us: Some(20),

@@ -2,68 +2,30 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
 use sluice_core::link::PipeParams;
 use sluice_core::{Rate, Rng, Span, Stop, Time};
 use sluice_load::udp::{Spacing, UdpFlow, UdpSample};
 use sluice_net::Clock;
-use sluice_net::cores::{self, Stay};
 use sluice_net::namespace::Offloads;
-use sluice_net::port::{Pool, Spin};
+use sluice_net::port::Spin;
 
-use super::contender::{Loop, LoopReport, POOL, Pipes, SEED, packet_ports};
-use super::figures::{Figures, median, slope};
+use super::contender::SEED;
+use super::figures::{DelayFigures, Figures, Places, RateFigures, SpacingFigures};
 use super::idle::{self, Idles};
 use super::network::Network;
+use super::places::{SPINS, through};
+use super::statistics::{median, slope};
 use super::traffic::{Hosts, p50_p99, transfers, udp, udp_flow};
-use super::{BenchError, Plan, Steps};
-
-/// The error of a delay of 10 ms; medians over the rounds.
-#[derive(Clone, Debug, Serialize)]
-pub struct DelayFigures {
-    /// How deadlines were met: none, adaptive, always; or clock, for a thread that only reads the
-    /// clock, without packets.
-    pub spin: &'static str,
-    /// The median of the error, in microseconds.
-    pub p50_us: f64,
-    /// The 99th percentile of the error.
-    pub p99_us: f64,
-    /// The 99th percentile of the loop's own lateness, as an upper bound.
-    pub late_p99_us: f64,
-    /// Packets that were measured.
-    pub packets: usize,
-}
-
-/// The error of a rate.
-#[derive(Clone, Debug, Serialize)]
-pub struct RateFigures {
-    /// The rate that was set, bits per second.
-    pub rate_bps: u64,
-    /// The rate that arrived, in IP packets; the median over the rounds.
-    pub measured_bps: f64,
-    /// The difference in parts per million.
-    pub error_ppm: f64,
-    /// The difference in the round with the largest one.
-    pub furthest_ppm: f64,
-}
-
-/// The deviation of packets at 10 Mbit/s from equal spacing; medians over the rounds.
-#[derive(Clone, Debug, Serialize)]
-pub struct SpacingFigures {
-    /// The median of the deviation, in microseconds.
-    pub p50_us: f64,
-    /// The 99th percentile of the deviation.
-    pub p99_us: f64,
-}
+use super::{BenchError, BenchPlan, Steps};
 
 /// The measurements of this section.
-pub(super) fn steps(plan: &Plan) -> usize {
+pub(super) fn steps(plan: &BenchPlan) -> usize {
     let each_round = idle::steps(plan) + 1 + SPINS.len() + UDP_RATES.len() + TCP_RATES.len();
     plan.rounds as usize * each_round
 }
 
 pub(super) fn measure(
-    plan: &Plan,
+    plan: &BenchPlan,
     interrupt: &Stop,
     steps: &mut Steps<'_>,
     figures: &mut Figures,
@@ -102,7 +64,7 @@ impl Rounds {
     /// Adds one round, as far as it gets.
     fn measure(
         &mut self,
-        plan: &Plan,
+        plan: &BenchPlan,
         places: &Places,
         interrupt: &Stop,
         steps: &mut Steps<'_>,
@@ -264,7 +226,7 @@ fn burn_while(busy: &AtomicBool) {
 }
 
 fn udp_rate(
-    plan: &Plan,
+    plan: &BenchPlan,
     bps: u64,
     size: usize,
     queue: &'static str,
@@ -309,7 +271,7 @@ fn spaced(samples: &[UdpSample]) -> Vec<f64> {
 
 /// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448
 /// bytes of payload (timestamps) in 1500 of IP packet.
-fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<f64, BenchError> {
+fn tcp_rate(plan: &BenchPlan, bps: u64, interrupt: &Stop) -> Result<f64, BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
@@ -348,115 +310,6 @@ impl RateFigures {
     }
 }
 
-/// The use of the cores.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Places {
-    /// The loop's own core; without one, the kernel chooses.
-    pub forwarding: Option<usize>,
-    /// The cores of the hosts and of the load; empty for all cores.
-    pub hosts: Vec<usize>,
-    /// Whether, in the delay, packets that hosts receive are processed on the hosts' cores.
-    pub receives_apart: bool,
-}
-
-impl Places {
-    /// Gives the loop the core of the plan, or the last one, and everything else the others, if
-    /// there are at least two.
-    fn of(plan: &Plan, figures: &mut Figures) -> Result<Places, BenchError> {
-        let mut hosts = cores::allowed()?;
-        let Some(own) = plan.core(0).or(hosts.last().copied()) else {
-            return Ok(Places::default());
-        };
-        hosts.retain(|core| *core != own);
-        if hosts.is_empty() {
-            return Ok(Places::default());
-        }
-        let receives_apart = match Network::with_apart_veths(Offloads::ON, &hosts) {
-            Ok(_) => true,
-            Err(error) => {
-                figures.note(format!(
-                    "the delay with hosts that receive on cores of their own: {error}"
-                ));
-                false
-            }
-        };
-        Ok(Places {
-            forwarding: Some(own),
-            hosts,
-            receives_apart,
-        })
-    }
-
-    /// Creates a network for the delay, in which a host's work does not keep the loop from its next
-    /// packet.
-    fn delayed_network(&self) -> Result<Network, BenchError> {
-        if self.receives_apart {
-            Network::with_apart_veths(Offloads::ON, &self.hosts)
-        } else {
-            Network::with_veths(Offloads::ON)
-        }
-    }
-
-    /// Pins threads started meanwhile to the hosts' cores.
-    fn hosts(&self) -> Result<Option<Stay>, BenchError> {
-        Ok(match self.hosts[..] {
-            [] => None,
-            _ => Some(Stay::on(&self.hosts)?),
-        })
-    }
-
-    /// Pins threads started meanwhile to the loop's core.
-    fn own(&self) -> Result<Option<Stay>, BenchError> {
-        Ok(self.forwarding.map(|core| Stay::on(&[core])).transpose()?)
-    }
-
-    /// Measures through a pipe up with `queue`.
-    pub(super) fn through<T>(
-        &self,
-        network: Network,
-        up: PipeParams,
-        queue: &'static str,
-        spin: Spin,
-        work: impl FnOnce(&Network) -> Result<T, BenchError>,
-    ) -> Result<(T, LoopReport), BenchError> {
-        through(network, up, queue, spin, self.forwarding, |network| {
-            let _stay = self.hosts()?;
-            work(network)
-        })
-    }
-}
-
-/// Measures through a pipe up with `queue`. The loop has a core of its own or runs anywhere.
-pub(super) fn through<T>(
-    network: Network,
-    up: PipeParams,
-    queue: &'static str,
-    spin: Spin,
-    core: Option<usize>,
-    work: impl FnOnce(&Network) -> Result<T, BenchError>,
-) -> Result<(T, LoopReport), BenchError> {
-    let clock = Clock::start();
-    let ports = packet_ports(&network, true, Some(clock))?;
-    let pipes = Pipes {
-        up,
-        queue,
-        exits: [1, 0],
-        spin,
-        real_time: true,
-        core,
-    };
-    let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock)?;
-    let result = work(&network);
-    let report = running.finish();
-    Ok((result?, report))
-}
-
-/// The ways of meeting deadlines.
-pub(super) const SPINS: [(Spin, &str); 3] = [
-    (Spin::None, "none"),
-    (Spin::Adaptive, "adaptive"),
-    (Spin::Always, "always"),
-];
 /// The lower bound for every busy-polling loop on this machine.
 const CLOCK: &str = "clock";
 const DELAY: Span = Span::from_ms(10);
@@ -487,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_the_median_and_tells_the_round_that_was_furthest_off() {
+    fn a_rate_is_the_median_with_the_largest_error_of_a_round() {
         // Off by -3000, +100 and -200 millionths.
         let rate = RateFigures::of(1_000_000, &[997_000.0, 1_000_100.0, 999_800.0]);
         assert_eq!(rate.measured_bps, 999_800.0);

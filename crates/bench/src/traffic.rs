@@ -10,8 +10,8 @@ use sluice_load::udp::{UdpFlow, UdpReport};
 use sluice_net::Clock;
 
 use super::BenchError;
-use super::figures::{median, quantile, slope};
 use super::network::{H2, H3, Network};
+use super::statistics::{median, quantile, slope};
 
 /// The joint measurements of concurrent transfers.
 pub struct Transfers {

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sluice_bench::{self as bench, BenchError, CONTENDERS, METRICS, Plan, Progress, Section};
+use sluice_bench::{
+    self as bench, BenchError, BenchPlan, CONTENDERS, METRICS, Progress, Section, Spin,
+};
 use sluice_core::{Span, Stop};
-use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
-use sluice_net::port::Spin;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
     /// Run the loop before all ordinary threads in the path section too, as in the other sections
-    /// and in a router: more exact, but costs throughput if hosts run on the same cores
+    /// and in a router: more exact, but reduces throughput if hosts run on the same cores
     #[arg(long)]
     real_time: bool,
     /// Pin Sluice's workers to these cores, one core each in turn (0,1 ...). In the time section,
@@ -85,7 +85,7 @@ enum SpinWord {
     Always,
 }
 
-/// Why nothing was measured.
+/// The reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The word names neither a section nor a forwarding method nor a figure.
@@ -104,9 +104,6 @@ pub enum Error {
     /// The chart's name has another ending.
     #[error("chart {}: expected a name that ends in .svg or .png", .0.display())]
     Ending(PathBuf),
-    /// No user namespace.
-    #[error(transparent)]
-    Privilege(#[from] PrivilegeError),
     /// The bench could not run.
     #[error(transparent)]
     Bench(#[from] BenchError),
@@ -140,10 +137,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     {
         return Err(Error::Ending(path.clone()));
     }
-    // Only a process with one thread may enter a user namespace.
-    if Privilege::probe() == Privilege::UserNamespace {
-        enter_user_namespace()?;
-    }
+    bench::prepare()?;
     let interrupt = Stop::new();
     crate::run::catch_signals(&interrupt)?;
     let mut bar = Bar(progress_bar(args.quiet));
@@ -165,11 +159,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn plan(args: &Args) -> Result<Plan, Error> {
+fn plan(args: &Args) -> Result<BenchPlan, Error> {
     let mut plan = if args.quick {
-        Plan::quick()
+        BenchPlan::quick()
     } else {
-        Plan::full()
+        BenchPlan::full()
     };
     plan.rounds = args.rounds.unwrap_or(plan.rounds);
     plan.spin = match args.spin {
@@ -205,7 +199,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
 }
 
 /// Reduces a plan to what `only` names; an empty `only` changes nothing.
-fn choose(plan: &mut Plan, only: &[String]) -> Result<(), Error> {
+fn choose(plan: &mut BenchPlan, only: &[String]) -> Result<(), Error> {
     if only.is_empty() {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use sluice_lab::compare;
 use sluice_recording::runs::{RunsError, runs_in};
 
-/// What to compare.
+/// The folders to compare.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder of a run, or of several runs
@@ -28,7 +28,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Why nothing was compared.
+/// The reason why nothing was compared.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A set of runs cannot be read.

@@ -22,7 +22,7 @@ pub struct Args {
     /// variant in its name
     #[arg(long, value_name = "FILE", group = "format")]
     flent: Option<PathBuf>,
-    /// The flent test to show the run as [default: the one that resembles its flows most]
+    /// The flent test as which the run appears [default: the test that its flows resemble most]
     #[arg(long, value_name = "TEST", requires = "flent")]
     flent_test: Option<String>,
     /// Write a capture per port into this folder, with a comment on each dropped or marked packet
@@ -33,7 +33,7 @@ pub struct Args {
     csv: Option<PathBuf>,
 }
 
-/// Why nothing was written.
+/// The reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The runs cannot be read.
@@ -50,7 +50,7 @@ pub enum Error {
     /// No flent test has this name.
     #[error(transparent)]
     Test(#[from] TestError),
-    /// A folder cannot be made.
+    /// A folder cannot be created.
     #[error("cannot create the folder `{}`: {error}", path.display())]
     Folder {
         /// The folder.

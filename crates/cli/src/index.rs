@@ -14,7 +14,7 @@ pub struct Args {
     folder: PathBuf,
 }
 
-/// Why no page was written.
+/// The reason why no page was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The page cannot be made.

@@ -26,7 +26,7 @@ pub struct Args {
     words: Vec<OsString>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The router cannot be reached or did not answer.

@@ -1,33 +1,46 @@
-//! `sluice list`: lists the algorithms of the registry, and links, with their parameters.
+//! `sluice list`: lists the algorithms of the registry, and links, with their parameters, and the
+//! links that have names.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap_complete::engine::ArgValueCandidates;
 use serde_json::{Value as Json, json};
+use sluice_core::Rate;
 use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl, Value};
-use sluice_core::registry;
+use sluice_core::registry::{self, Algorithm};
 use sluice_core::spelling::nearest;
+use sluice_scenario::{Direction, Preset};
+
+use crate::completion;
 
 /// What to list.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Show this algorithm in full: every parameter with its meaning and source
+    /// Show this algorithm in full: every parameter with its meaning and source; `link`: what can
+    /// be set for a link; `links`: the links that have names; one of these names: its settings; `wasm:FILE`: the AQM of a
+    /// module
+    #[arg(add = ArgValueCandidates::new(completion::listed))]
     name: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Why nothing was listed.
+/// The reason why nothing was listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// No algorithm has this name.
-    #[error("no algorithm is called `{name}`; {}", hint(.name))]
+    /// No algorithm and no link has this name.
+    #[error("no algorithm or link is called `{name}`; {}", hint(.name))]
     Unknown {
         /// The name as given.
         name: String,
     },
+    /// The file that should have the algorithm cannot be loaded.
+    #[error("{0}")]
+    NotLoaded(String),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] std::io::Error),
@@ -41,22 +54,32 @@ pub fn run(args: &Args) -> Result<ExitCode, ListError> {
     let text = match &args.name {
         None if args.json => pretty(&entries().iter().map(Entry::to_json).collect()),
         None => overview(),
-        Some(name) => {
-            let all = entries().into_iter().chain([link()]);
-            let entry = all
-                .into_iter()
-                .find(|entry| entry.name == *name)
-                .ok_or_else(|| ListError::Unknown { name: name.clone() })?;
-            if args.json {
-                pretty(&entry.to_json())
-            } else {
-                entry.in_full()
+        Some(name) if name == LINKS && args.json => pretty(&Preset::all().map(to_json).collect()),
+        Some(name) if name == LINKS => links(),
+        Some(name) => match Preset::find(name) {
+            Some(preset) if args.json => pretty(&to_json(preset)),
+            Some(preset) => in_toml(preset),
+            None => {
+                let all = entries().into_iter().chain([link()]);
+                let entry = match sluice_loader::load(name, Path::new("")) {
+                    Some(loaded) => Some(Entry::of(loaded.map_err(ListError::NotLoaded)?)),
+                    None => all.into_iter().find(|entry| entry.name == *name),
+                };
+                let entry = entry.ok_or_else(|| ListError::Unknown { name: name.clone() })?;
+                if args.json {
+                    pretty(&entry.to_json())
+                } else {
+                    entry.in_full()
+                }
             }
-        }
+        },
     };
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// The argument that lists the links that have names.
+const LINKS: &str = "links";
 
 /// Width of the output in columns; fits every terminal.
 const WIDTH: usize = 80;
@@ -72,17 +95,7 @@ struct Entry {
 
 /// All algorithms.
 fn entries() -> Vec<Entry> {
-    registry::algorithms()
-        .map(|algorithm| Entry {
-            name: algorithm.name,
-            form: algorithm.form.name(),
-            doc: algorithm.doc,
-            params: algorithm
-                .params()
-                .map(|decl| (decl, algorithm.default_of(decl)))
-                .collect(),
-        })
-        .collect()
+    registry::algorithms().map(Entry::of).collect()
 }
 
 /// Returns the parameters of a link.
@@ -95,6 +108,64 @@ fn link() -> Entry {
             .map(|decl| (decl, decl.default))
             .collect(),
     }
+}
+
+/// Formats the links that have names.
+fn links() -> String {
+    let header = ["name", "Mbit/s down/up", "RTT", "loss", "FIFO"];
+    let mbps = |rate: Rate| rate.as_bps() as f64 / 1e6;
+    let mut rows = vec![header.map(String::from)];
+    for preset in Preset::all() {
+        rows.push([
+            preset.names().join(", "),
+            format!(
+                "{}/{}",
+                mbps(preset.rate(Direction::Down)),
+                mbps(preset.rate(Direction::Up))
+            ),
+            preset.rtt().to_string(),
+            preset.loss().to_string(),
+            preset.queue().to_string(),
+        ]);
+    }
+    let widths: Vec<usize> = (0..header.len())
+        .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
+        let line: Vec<String> = cells.collect();
+        let _ = writeln!(out, "{}", line.join("  ").trim_end());
+    }
+    out.push_str("\n`sluice list NAME` prints a link as keys of a scenario, with its source.\n");
+    out
+}
+
+/// Formats a link as keys of a scenario, after a comment with its source.
+fn in_toml(preset: Preset) -> String {
+    let mut source = String::new();
+    wrap(&mut source, 2, preset.source().split(' ').map(String::from));
+    let mut out = String::new();
+    for line in source.lines() {
+        let _ = writeln!(out, "#{}", &line[1..]);
+    }
+    out + &preset.to_toml()
+}
+
+fn to_json(preset: Preset) -> Json {
+    json!({
+        "names": preset.names(),
+        "source": preset.source(),
+        "down_bps": preset.rate(Direction::Down).as_bps(),
+        "up_bps": preset.rate(Direction::Up).as_bps(),
+        "rtt_ns": preset.rtt().as_ns(),
+        "loss": preset.loss(),
+        "queue_ns": preset.queue().as_ns(),
+        "toml": preset.to_toml(),
+    })
 }
 
 /// Formats all algorithms, by form, with their parameters and defaults.
@@ -120,7 +191,14 @@ fn overview() -> String {
     out.push_str(
         "`sluice list NAME` shows one in full, `sluice list link` what can be set for a\n",
     );
-    out.push_str("link, --json everything.\n");
+    out.push_str("link, `sluice list links` the links that have names, --json everything.\n");
+    let synopses: Vec<&str> = sluice_loader::loaders()
+        .iter()
+        .map(|l| l.synopsis())
+        .collect();
+    if !synopses.is_empty() {
+        let _ = writeln!(out, "AQMs of your own: {}.", synopses.join(", "));
+    }
     out
 }
 
@@ -134,6 +212,18 @@ fn heading(form: &str) -> String {
 }
 
 impl Entry {
+    fn of(algorithm: &'static Algorithm) -> Entry {
+        let params = algorithm.params();
+        Entry {
+            name: algorithm.name,
+            form: algorithm.form.name(),
+            doc: algorithm.doc,
+            params: params
+                .map(|decl| (decl, algorithm.default_of(decl)))
+                .collect(),
+        }
+    }
+
     /// Formats `target 5ms [1us to 100s],` for each parameter; the last one has no comma.
     fn brief(&self) -> Vec<String> {
         let last = self.params.len().saturating_sub(1);
@@ -271,7 +361,8 @@ fn wrap(out: &mut String, indent: usize, texts: impl Iterator<Item = String>) {
 
 fn hint(name: &str) -> String {
     let names = registry::algorithms().map(|a| a.name);
-    match nearest(name, names.chain(["link"])).as_slice() {
+    let links = Preset::all().flat_map(|preset| preset.names().iter().copied());
+    match nearest(name, names.chain(["link", LINKS]).chain(links)).as_slice() {
         [] => "`sluice list` shows all".to_string(),
         near => format!("the nearest are {}", near.join(", ")),
     }
@@ -292,7 +383,7 @@ mod tests {
 
     #[test]
     fn everything_fits_80_columns() {
-        let mut texts = vec![overview(), link().in_full()];
+        let mut texts = vec![overview(), links(), link().in_full()];
         texts.extend(entries().iter().map(Entry::in_full));
         for text in texts {
             for line in text.lines() {
@@ -334,7 +425,11 @@ mod tests {
             json: false,
         };
         let error = run(&args).unwrap_err().to_string();
-        assert!(error.starts_with("no algorithm is called `fq_coddle`; the nearest are fq_codel"));
+        assert!(
+            error.starts_with(
+                "no algorithm or link is called `fq_coddle`; the nearest are fq_codel"
+            )
+        );
     }
 
     #[test]

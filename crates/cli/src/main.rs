@@ -3,19 +3,25 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 mod bench;
 mod compare;
+mod completion;
+mod doctor;
+mod exec;
 mod export;
 mod index;
 mod ipfw;
 mod list;
+mod manual;
+mod new;
 mod progress;
 mod replay;
 mod report;
 mod router;
 mod run;
+mod sweep;
 
 /// Packet queueing in user space: algorithms, simulator, live router, laboratory.
 #[derive(Debug, Parser)]
@@ -27,9 +33,15 @@ struct Sluice {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run scenarios: build the network, send the traffic, measure, draw
+    /// Run a program behind an emulated link, without root
+    Exec(exec::Args),
+    /// Run scenarios: build the network, send the traffic, measure, draw the results
     Run(run::Args),
-    /// Draw recorded runs again, or compare several
+    /// Run a scenario over a grid of settings and seeds, on this machine or a Dask cluster
+    Sweep(sweep::Args),
+    /// Write a working start for a file of one's own
+    New(new::Args),
+    /// Draw recorded runs again, or several runs together
     Report(report::Args),
     /// Write recorded runs in the formats of other tools: flent, pcapng, CSV
     Export(export::Args),
@@ -45,11 +57,19 @@ enum Command {
     Router(router::Args),
     /// Send a command in dummynet's language to a router
     Ipfw(ipfw::Args),
-    /// Measure the packet path beside the kernel's, in namespaces that the bench creates
+    /// Report what is possible on this machine, what is not, why, and what changes it
+    Doctor(doctor::Args),
+    /// Measure the packet path and the kernel's, in namespaces that the bench creates
     Bench(bench::Args),
+    /// Print the script that completes words of this command in a shell
+    Completion(completion::Args),
+    /// Write the manual pages of this command to a folder
+    Manual(manual::Args),
 }
 
 fn main() -> ExitCode {
+    completion::answer(Sluice::command);
+    sluice_loader::register(&[&sluice_wasm::WasmLoader]);
     let mut words = std::env::args_os();
     if let Some(name) = words.next().and_then(|word| ipfw::name_of(word.as_ref())) {
         return ipfw::run(name, words.collect()).unwrap_or_else(|error| {
@@ -58,7 +78,10 @@ fn main() -> ExitCode {
         });
     }
     let outcome = match Sluice::parse().command {
+        Command::Exec(args) => Ok(exec::run(&args)),
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
+        Command::Sweep(args) => sweep::run(&args).map_err(Into::into),
+        Command::New(args) => new::run(args).map_err(Into::into),
         Command::Report(args) => report::run(&args).map_err(Into::into),
         Command::Export(args) => export::run(&args).map_err(Into::into),
         Command::Compare(args) => compare::run(&args).map_err(Into::into),
@@ -67,7 +90,10 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Router(args) => router::run(&args).map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
+        Command::Doctor(args) => doctor::run(&args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),
+        Command::Completion(args) => completion::run(&args).map_err(Into::into),
+        Command::Manual(args) => manual::run(Sluice::command(), &args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

@@ -5,12 +5,15 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap_complete::engine::ArgValueCandidates;
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_core::registry::Spec;
 use sluice_lab::replay::{self, Job, LinkRate, Outputs, ReplayError};
 use sluice_lab::replay_run::{ReplayRunError, replay_run};
 use sluice_recording::{ReadError, Recording};
 use sluice_scenario::trace::Hash;
+
+use crate::completion;
 
 /// What to replay, and how.
 #[derive(Debug, clap::Args)]
@@ -21,12 +24,13 @@ pub struct Args {
     #[arg(value_name = "TRACE|RUN")]
     trace: PathBuf,
     /// The queue, in the words of `sluice list`: "codel target 5ms"; a run has its own
-    #[arg(long, value_name = "WORDS", value_parser = replay::parse_queue)]
+    #[arg(long, value_name = "WORDS", value_parser = replay::parse_queue,
+          add = ArgValueCandidates::new(completion::queues))]
     queue: Option<Spec>,
     /// The link's rate ("10Mbit/s"), or a CSV file with time_ns,bits_per_second
     #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate, allow_hyphen_values = true)]
     rate: Option<LinkRate>,
-    /// What the queue sees of a flow: a keyed hash, or the flow's number
+    /// The flow's identity in the queue: a keyed hash, or the flow's number
     #[arg(long, value_enum, default_value_t = FlowHash::Seeded)]
     hash: FlowHash,
     /// Seed of all random numbers
@@ -46,7 +50,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What a queue sees of a flow.
+/// A flow's identity in a queue.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum FlowHash {
     /// A hash keyed by the seed, as on a live router
@@ -55,7 +59,7 @@ enum FlowHash {
     Flow,
 }
 
-/// Why nothing was replayed.
+/// The reason why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The trace is malformed, or a file cannot be written.

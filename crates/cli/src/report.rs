@@ -51,7 +51,7 @@ fn figure_kinds() -> impl TypedValueParser<Value = FigureKind> {
     PossibleValuesParser::new(FigureKind::ALL.map(value)).try_map(|word| word.parse::<FigureKind>())
 }
 
-/// Why nothing was drawn.
+/// The reason why nothing was drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// A folder contains no run.
@@ -162,8 +162,7 @@ fn check_ending(path: Option<&Path>, ending: &'static str) -> Result<(), ReportE
     }
 }
 
-/// Returns the run in `folder`, or the runs in its folders in the order in which they were carried
-/// out.
+/// Returns the run in `folder`, or the runs in its folders in the order in which they ran.
 pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     let entries = fs::read_dir(folder).map_err(|error| ReportError::Folder {
         path: folder.to_owned(),

@@ -12,10 +12,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span};
-use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
-    self, ConfigError, POOL, Router, Settings, StartError, Status, StatusAsked,
+    self, ConfigError, POOL, PoolSize, PortSpec, Router, Settings, Spin, StartError, Status,
+    StatusAsked, registry,
 };
 
 /// What to route, and how.
@@ -44,7 +44,7 @@ pub struct Args {
     /// in ipfw
     #[arg(long)]
     accept: bool,
-    /// Follow dummynet where Sluice differs from it on purpose (docs/dummynet.md)
+    /// Follow dummynet where Sluice deliberately differs from it (docs/dummynet.md)
     #[arg(long)]
     compat: bool,
     /// Split super-packets while any pipe is slower than this
@@ -78,7 +78,7 @@ pub struct Args {
     quiet: bool,
 }
 
-/// How the loop waits for due packets.
+/// The way in which the loop waits for due packets.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum SpinWord {
     /// Sleep: about 30 us late, almost no processor time
@@ -107,7 +107,7 @@ fn port_words() -> PossibleValuesParser {
     PossibleValuesParser::new(std::iter::once(auto).chain(kinds))
 }
 
-/// Why nothing is routed.
+/// The reason why nothing is routed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The router cannot start.

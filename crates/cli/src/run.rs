@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use sluice_core::{Span, Stop};
 use sluice_lab::agreement;
-use sluice_lab::suite::{Backends, Executed, Failure, Options, PlanError, Request, Suite, execute};
+use sluice_lab::suite::{
+    Backends, Executed, Failure, Options, PlanError, PrepareError, Request, Suite, execute,
+};
 use sluice_lab::table;
-use sluice_net::cores::{IdleLimit, IdleLimitError};
-use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{RecordError, settle_abandoned};
@@ -78,7 +78,7 @@ enum BackendWord {
     Both,
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The scenarios cannot be planned.
@@ -87,12 +87,9 @@ pub enum Error {
     /// The only scenario cannot be run.
     #[error("{0}")]
     Scenario(Box<dyn std::error::Error + Send + Sync>),
-    /// The idle states cannot be limited.
+    /// The process cannot be prepared for live runs.
     #[error(transparent)]
-    Idle(#[from] IdleLimitError),
-    /// No user namespace.
-    #[error(transparent)]
-    Privilege(#[from] PrivilegeError),
+    Prepare(#[from] PrepareError),
     /// The folder of an older run.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -111,14 +108,7 @@ pub enum Error {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut suite = request(args).plan()?;
     let is_live = suite.is_live();
-    // Opened before the user namespace is entered, in which no user has more rights to the machine
-    // than outside.
-    let limited = args.cpu_latency.filter(|_| is_live);
-    let limit = limited.map(IdleLimit::hold).transpose()?;
-    // Only a process with one thread may enter a user namespace.
-    if is_live && Privilege::probe() == Privilege::UserNamespace {
-        enter_user_namespace()?;
-    }
+    let limit = suite.prepare(args.cpu_latency)?;
     suite.check();
     if suite.is_empty() && suite.failures.len() == 1 {
         let failure = suite.failures.remove(0);

@@ -205,7 +205,7 @@ fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
 /// emulation alone guarantees on any machine that no packet is early or lost and that the rate is
 /// kept.
 #[test]
-fn delay_and_rate_are_what_the_scenario_says() {
+fn delay_and_rate_agree_with_the_scenario() {
     let temp = tempfile::tempdir().expect("a folder");
     let mut text = fs::read_to_string(scenario("accuracy.toml")).expect("the scenario");
     for (on_a_quiet_machine, on_any) in [
@@ -312,7 +312,7 @@ fn short_scenario(out: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_unknown_congestion_control_is_named_with_those_there_are() {
+fn an_unknown_congestion_control_is_reported_with_the_known_ones() {
     let out = tempfile::tempdir().expect("a folder");
     let scenario = out.path().join("s.toml");
     let text = fs::read_to_string(first_light()).expect("the scenario");
@@ -335,7 +335,7 @@ fn an_unknown_congestion_control_is_named_with_those_there_are() {
 }
 
 #[test]
-fn an_unwritable_output_is_said_before_the_run_starts() {
+fn an_unwritable_output_is_reported_before_the_run_starts() {
     let started = Instant::now();
     let output = sluice()
         .args(["run", "--backend", "live"])
@@ -532,7 +532,7 @@ fn expect(metric: &str, variant: &str, bounds: &str) -> String {
 /// 55 segments over 100 ms: handshake, then flights of 3, 6, 12, 24 and 10 segments, or of 30 and
 /// 25. One flight more would add 100 ms.
 #[test]
-fn live_flows_begin_with_the_initial_window_that_they_ask_for() {
+fn live_flows_begin_with_their_initial_window() {
     let temp = tempfile::tempdir().expect("a folder");
     let file = temp.path().join("s.toml");
     let flow = |name: &str, window: u32| {
@@ -554,7 +554,7 @@ fn live_flows_begin_with_the_initial_window_that_they_ask_for() {
 
 /// Settings that only the simulator has are refused by name.
 #[test]
-fn what_only_the_tcp_of_the_simulator_has_is_refused() {
+fn settings_of_the_simulators_tcp_are_refused() {
     let temp = tempfile::tempdir().expect("a folder");
     let file = temp.path().join("s.toml");
     for (key, expected) in [
@@ -568,7 +568,7 @@ fn what_only_the_tcp_of_the_simulator_has_is_refused() {
         ),
         (
             "abe = true",
-            "`abe = true` of flow `tcp` (the kernel takes a mark for a loss) is not possible",
+            "`abe = true` of flow `tcp` (the kernel treats a mark as a loss) is not possible",
         ),
     ] {
         let text = format!(

@@ -70,7 +70,7 @@ fn the_index_of_algorithms_is_up_to_date() {
     let algorithms = algorithms();
     let mut page = String::from(
         "# Algorithms\n\n\
-         Made from the registry by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference`; do not edit.\n\
+         Generated from the registry by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference`; do not edit.\n\
          [parameters.md](parameters.md) explains every parameter and says where its default comes from.\n\
          A queue is written as words, `codel target 7ms ecn`, the same in every scenario, rule and command.\n",
     );
@@ -105,7 +105,7 @@ fn the_index_of_algorithms_is_up_to_date() {
 fn the_reference_of_parameters_is_up_to_date() {
     let mut page = String::from(
         "# Parameters\n\n\
-         Made from the registry by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference`; do not edit.\n\
+         Generated from the registry by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference`; do not edit.\n\
          A time without a unit counts milliseconds, a size bytes. Switches are written `word` or `noword`.\n",
     );
     for algorithm in &algorithms() {
@@ -155,7 +155,7 @@ fn the_reference_of_the_command_line_is_up_to_date() {
     let all = help(&[]);
     let mut page = format!(
         "# Command line\n\n\
-         Made from the options that the program declares by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test \
+         Generated from the program's options by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test \
          reference`;\ndo not edit. [Runs and folders](suite.md) lists exit statuses.\n\n\
          ## sluice\n\n```text\n{all}\n```\n"
     );

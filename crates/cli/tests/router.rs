@@ -146,7 +146,7 @@ fn refusal(output: &Output) -> (i32, String) {
 }
 
 #[test]
-fn check_tells_what_is_wrong_and_where_and_runs_nothing() {
+fn check_reports_errors_with_their_places_and_runs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let check = |text: &str| {
         let path = folder.path().join("r.conf");
@@ -221,7 +221,7 @@ fn signals_reload_the_configuration_and_end_the_router() {
 }
 
 #[test]
-fn ipfw_says_what_dummynets_does_and_ends_as_it_does() {
+fn ipfw_prints_and_exits_as_dummynets_does() {
     let running = Running::start(None, &["--accept"]);
     assert_eq!(running.ok("pipe 1 config bw 10Mbit/s delay 20 codel"), "");
     assert_eq!(
@@ -352,7 +352,7 @@ fn the_binary_is_ipfw_and_dnctl_under_these_names() {
 }
 
 #[test]
-fn cores_idle_as_they_did_however_the_router_ends() {
+fn the_idle_limit_ends_however_the_router_ends() {
     let in_force = || IdleLimit::in_force().expect("root may read what is in force");
     // Longer than any exit latency, so that the test changes nothing for others. Where limits
     // differ, the smallest applies.
@@ -410,7 +410,7 @@ fn interfaces_are_promiscuous_as_long_as_the_router_lives() {
 }
 
 #[test]
-fn a_router_that_stays_awake_tells_that_it_keeps_the_way_warm() {
+fn a_busy_polling_router_reports_its_warmth_requests() {
     let running = Running::start(None, &["--accept", "--spin", "always"]);
     std::thread::sleep(Duration::from_millis(20));
     let status = running.end();
@@ -424,7 +424,7 @@ fn a_router_that_stays_awake_tells_that_it_keeps_the_way_warm() {
 }
 
 #[test]
-fn a_limit_of_idle_states_that_cannot_be_had_keeps_the_router_from_starting() {
+fn a_router_does_not_start_without_the_requested_idle_limit() {
     assert!(geteuid().is_root(), "only root can become another user");
     let folder = tempfile::tempdir().unwrap();
     let open =

@@ -89,7 +89,7 @@ fn the_simulator_is_the_default_and_results_are_reused() {
 }
 
 #[test]
-fn what_is_for_live_runs_is_told_to_be_useless_without_one() {
+fn options_for_live_runs_cause_a_warning_without_one() {
     let place = Place::new();
     place.write("s.toml", SCENARIO);
     let output = place.run(&[
@@ -257,7 +257,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn a_full_disk_is_told_with_what_was_needed() {
+fn a_full_disk_is_reported_with_the_file() {
     // /dev/full accepts a file's name but no byte of content.
     let place = Place::new();
     place.write("s.toml", SCENARIO);

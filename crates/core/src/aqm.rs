@@ -2,8 +2,8 @@
 //! no packets.
 //!
 //! A discipline asks its AQM twice about every packet: on arrival, and when the packet is at the
-//! head and about to leave. The verdict names the form of the signal: an AQM reads the packet's ECN
-//! codepoint and its own `ecn` parameter, and so decides itself between a mark and a drop.
+//! head and about to leave. The verdict says whether the signal is a mark or a drop: the AQM
+//! decides this from the packet's ECN codepoint and its own `ecn` parameter.
 //!
 //! To add an AQM, add one file beside this one and one line in `aqms!` below. The line creates the
 //! plain form (`codel`: one FIFO queue) and the flow-queued form (`fq_codel`).
@@ -96,14 +96,14 @@ pub trait Aqm {
         let _ = cx;
     }
 
-    /// Returns which packet a full queue drops.
+    /// Returns the packet that a full queue drops.
     fn overflow(&self) -> Overflow {
         Overflow::Tail
     }
 
-    /// Returns when [`Aqm::on_timer`] is to be called. A timer may be postponed, but never moves to
-    /// an earlier instant than the one last returned. It may stay unset until a packet arrives,
-    /// leaves or is evicted; the discipline asks again after each of these.
+    /// Returns the next call of [`Aqm::on_timer`]. A timer may be postponed, but never moves to an
+    /// earlier instant than the one last returned. It may stay unset until a packet arrives, leaves
+    /// or is evicted; the discipline calls this method again after each of these.
     fn next_timer(&self) -> Option<Time> {
         None
     }
@@ -125,8 +125,8 @@ pub trait AqmAlgorithm: Aqm + Sized + 'static {
     type Params: Params;
     /// One-line description for lists and help.
     const DOC: &'static str;
-    /// Which packet is dropped under `variant linux` when the flow-queued form is full: the head of
-    /// the fattest queue, or the arriving packet.
+    /// The packet that is dropped under `variant linux` when the flow-queued form is full: the head
+    /// of the fattest queue, or the arriving packet.
     const FLOW_OVERFLOW_IN_LINUX: Overflow = Overflow::Head;
 
     /// Creates an instance.
@@ -136,6 +136,26 @@ pub trait AqmAlgorithm: Aqm + Sized + 'static {
     /// may share `params` with the others.
     fn for_flow(params: &Arc<Self::Params>) -> Self {
         Self::new(params)
+    }
+}
+
+/// An AQM of which a flow-queueing discipline has one instance per queue.
+pub trait FlowAqm: Aqm + Sized + 'static {
+    /// What the instances share.
+    type Shared: 'static;
+    /// As [`AqmAlgorithm::FLOW_OVERFLOW_IN_LINUX`].
+    const FLOW_OVERFLOW_IN_LINUX: Overflow;
+
+    /// Creates the instance of one queue.
+    fn for_flow(shared: &Arc<Self::Shared>) -> Self;
+}
+
+impl<A: AqmAlgorithm> FlowAqm for A {
+    type Shared = A::Params;
+    const FLOW_OVERFLOW_IN_LINUX: Overflow = <A as AqmAlgorithm>::FLOW_OVERFLOW_IN_LINUX;
+
+    fn for_flow(shared: &Arc<A::Params>) -> Self {
+        <A as AqmAlgorithm>::for_flow(shared)
     }
 }
 
@@ -180,20 +200,17 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
 mod probability;
 mod rest;
 
-/// Declares the modules of all AQMs and the table from which everything else is derived.
+/// Declares the modules of all AQMs and `each_aqm!`, from which the registry derives everything
+/// else.
 macro_rules! aqms {
     ($($module:ident::$name:ident,)+) => {
         $(pub mod $module;)+
 
-        /// Every AQM in its plain form: one queue.
-        pub(crate) static PLAIN: &[crate::registry::Algorithm] =
-            &[$(crate::registry::plain::<$module::$name>(stringify!($module)),)+];
-
-        /// Every AQM in its flow-queued form.
-        pub(crate) static FLOW_QUEUED: &[crate::registry::Algorithm] =
-            &[$(crate::registry::flow_queued::<$module::$name>(
-                concat!("fq_", stringify!($module)),
-            ),)+];
+        /// Calls a macro with every AQM.
+        macro_rules! each_aqm {
+            ($visit:ident) => { $visit! { $($module::$name,)+ } };
+        }
+        pub(crate) use each_aqm;
     };
 }
 

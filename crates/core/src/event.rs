@@ -11,7 +11,7 @@ use crate::units::{Span, Time};
 
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// Why a packet was dropped.
+        /// The reason why a packet was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
@@ -50,11 +50,11 @@ drop_reasons! {
     NoRoute = "no_route",
     /// A rule denied it.
     Denied = "denied",
-    /// Its queue or pipe was deleted or made smaller.
+    /// The queue or pipe of the packet was deleted or made smaller.
     Reconfigured = "reconfigured",
     /// A port had no room for it. Queues never give this reason.
     Port = "port",
-    /// It was not a valid packet: truncated, or with wrong length fields.
+    /// The packet was invalid: truncated, or with wrong length fields.
     Malformed = "malformed",
 }
 
@@ -310,12 +310,12 @@ pub struct DropCounter {
 }
 
 impl DropCounter {
-    /// Returns how many packets were dropped for `reason` (segments count).
+    /// Returns the number of packets dropped for `reason` (segments count).
     pub const fn count(&self, reason: DropReason) -> u64 {
         self.counts[reason as usize]
     }
 
-    /// Returns how many packets were dropped for any reason.
+    /// Returns the number of packets dropped for any reason.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -23,6 +23,7 @@ extern crate alloc;
 pub mod ack;
 pub mod aqm;
 pub mod event;
+pub mod framing;
 pub mod link;
 pub mod packet;
 pub mod param;

@@ -28,7 +28,6 @@ use crate::units::Bytes;
 pub mod corrupt;
 pub mod driver;
 pub mod duplicate;
-pub mod framing;
 pub mod gilbert;
 pub mod jitter;
 mod line;
@@ -44,10 +43,10 @@ pub mod replay;
 pub mod schedule;
 pub mod text;
 
+pub use crate::framing::{Cells, FramingParams};
 pub use corrupt::CorruptParams;
 pub use driver::DriverParams;
 pub use duplicate::DuplicateParams;
-pub use framing::{Cells, FramingParams};
 pub use gilbert::{Gilbert, GilbertParams};
 pub use jitter::{Distribution, JitterParams, Table};
 pub use loss::{Chance, LossParams};
@@ -176,7 +175,7 @@ impl Link {
         self.pipe.backlog()
     }
 
-    /// Returns what is on the link and in the delay line.
+    /// Returns the packets and bytes on the link and in the delay line.
     pub fn in_flight(&self) -> Backlog {
         self.pipe.in_flight()
     }

@@ -42,9 +42,9 @@ impl Ecn {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a packet leaves by being returned or by being handed to the sink"]
 pub struct Packet {
-    /// When the packet arrived at the queue; set by the host. Sojourn times count from here.
+    /// The arrival at the queue; set by the host. Sojourn times count from here.
     pub arrival: Time,
-    /// Where the host keeps the bytes.
+    /// The slot in which the host keeps the bytes.
     pub slot: u32,
     /// Bytes on the link, all segments together. The host decides which headers count.
     pub len: u32,

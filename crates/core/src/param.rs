@@ -120,7 +120,7 @@ impl Kind {
     /// Parses a value of this kind.
     ///
     /// # Errors
-    /// Returns what is wrong with the text.
+    /// Returns the error in the text.
     pub fn parse(self, text: &str) -> Result<Value, ValueError> {
         Ok(match self {
             Kind::Span if text == "unlimited" => Value::Span(Span::MAX),
@@ -166,7 +166,7 @@ fn parse_ratio(text: &str) -> Option<Ratio> {
     Some(Ratio(value))
 }
 
-/// Why a text is not a value of a kind.
+/// The reason why a text is not a value of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Not a quantity.
@@ -207,7 +207,7 @@ impl ParamDecl {
     /// Parses and checks a value for this parameter.
     ///
     /// # Errors
-    /// Returns what is wrong and what would be accepted.
+    /// Returns the error and the accepted values.
     pub fn parse(&self, text: &str) -> Result<Value, ParamError> {
         let value = self.kind.parse(text).map_err(|error| ParamError::Value {
             name: self.name,
@@ -235,7 +235,7 @@ impl ParamDecl {
     }
 }
 
-/// Why a parameter was refused.
+/// The reason why a parameter was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParamError {
     /// The text is not a value of the parameter's kind.
@@ -245,7 +245,7 @@ pub enum ParamError {
         name: &'static str,
         /// The text that was given.
         text: String,
-        /// Why it is not a value.
+        /// The reason why it is not a value.
         error: ValueError,
     },
     /// The value is outside the declared range.

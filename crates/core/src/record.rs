@@ -22,16 +22,16 @@ pub const REPLAY_COLUMNS: &[&str] = &[
     "reason",
 ];
 
-/// What happened to a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Still in the queue.
     Queued,
-    /// It left unchanged.
+    /// The packet left unchanged.
     Sent,
-    /// It left with a CE mark that was set here.
+    /// The packet left with a CE mark that was set here.
     Marked,
-    /// It was dropped.
+    /// The packet was dropped.
     Dropped(DropReason),
 }
 
@@ -98,7 +98,7 @@ macro_rules! packet_columns {
 pub struct PacketRecord {
     /// Number of the packet in the order of arrival.
     pub seq: u64,
-    /// When it arrived.
+    /// The arrival.
     pub arrival: Time,
     /// Flow hash.
     pub flow: u32,
@@ -110,9 +110,9 @@ pub struct PacketRecord {
     pub ecn: Ecn,
     /// The class that the packet was given.
     pub class: u32,
-    /// What happened to the packet.
+    /// The fate of the packet.
     pub fate: Fate,
-    /// When that happened: the time of the dequeue or the drop.
+    /// The instant of its fate: of the dequeue or of the drop.
     pub at: Time,
 }
 

@@ -9,181 +9,48 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::aqm::{self, Aqm, AqmAlgorithm};
-use crate::param::{NoParams, ParamDecl, ParamError, Params, Value, Values, Warnings};
-use crate::sched::fifo::{Fifo, FifoParams};
-use crate::sched::fq::{Fq, FqParams};
-use crate::sched::{self, Discipline, DisciplineAlgorithm};
+pub use self::algorithm::{Algorithm, Form};
+use self::algorithm::{discipline, flow_queued, plain};
+pub use self::outside::{Loaders, NoLoaders, Outside, Started};
+use crate::aqm::{self, each_aqm};
+use crate::param::{ParamError, Value, Values, Warnings};
+use crate::sched::{self, Discipline, each_discipline};
 pub use crate::settings::Setting;
 use crate::settings::{self, SettingError, nearest_setting, words};
 use crate::spelling::nearest;
 
+mod algorithm;
 mod dummynet;
+mod outside;
 
-/// The form of an algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// An AQM on a single FIFO queue.
-    Aqm,
-    /// An AQM in each queue of a flow-queueing discipline.
-    FlowQueued,
-    /// A discipline without an AQM of the user's choice.
-    Discipline,
+macro_rules! plain_forms {
+    ($($module:ident::$name:ident,)+) => {
+        &[$(plain::<aqm::$module::$name>(stringify!($module)),)+]
+    };
 }
 
-impl Form {
-    /// Returns the word used in lists.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Form::Aqm => "aqm",
-            Form::FlowQueued => "flow-queued aqm",
-            Form::Discipline => "discipline",
-        }
-    }
+macro_rules! flow_queued_forms {
+    ($($module:ident::$name:ident,)+) => {
+        &[$(flow_queued::<aqm::$module::$name>(concat!("fq_", stringify!($module))),)+]
+    };
 }
 
-type Build<T> = fn(&Values) -> Result<Box<T>, ParamError>;
-
-/// A registered algorithm.
-pub struct Algorithm {
-    /// Name in every grammar.
-    pub name: &'static str,
-    /// Its form.
-    pub form: Form,
-    /// One line of documentation.
-    pub doc: &'static str,
-    groups: [&'static [ParamDecl]; 2],
-    presets: [fn(&Values) -> Values; 2],
-    warnings: [fn(&Values) -> Warnings; 2],
-    build: Build<dyn Discipline>,
-    build_aqm: Option<Build<dyn Aqm>>,
+macro_rules! disciplines {
+    ($($module:ident::$name:ident $(as $word:literal)?,)+) => {
+        &[$(discipline::<sched::$module::$name>(disciplines!(@word $module $($word)?)),)+]
+    };
+    (@word $module:ident) => { stringify!($module) };
+    (@word $module:ident $word:literal) => { $word };
 }
 
-impl fmt::Debug for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
+/// Every AQM in its plain form: one queue.
+static PLAIN: &[Algorithm] = each_aqm!(plain_forms);
 
-impl Algorithm {
-    /// Returns the parameters, those of the AQM first. A word that both layers declare (`variant`)
-    /// appears once and sets both.
-    pub fn params(&self) -> impl Iterator<Item = &'static ParamDecl> + '_ {
-        let [first, second] = self.groups;
-        first.iter().chain(
-            second
-                .iter()
-                .filter(|d| first.iter().all(|f| f.name != d.name)),
-        )
-    }
+/// Every AQM in its flow-queued form.
+static FLOW_QUEUED: &[Algorithm] = each_aqm!(flow_queued_forms);
 
-    /// Returns what `word` sets: the value of a parameter, or a flag by its name or by `no` before it.
-    pub fn setting(&self, word: &str) -> Option<Setting> {
-        Setting::of(word, |name| self.params().find(|decl| decl.name == name))
-    }
-
-    /// Returns the value of `decl` if it is not given. Flow-queued forms mark by default (RFC 8290
-    /// section 5.2.6: ECN on by default); plain forms drop.
-    pub fn default_of(&self, decl: &ParamDecl) -> Value {
-        if self.form == Form::FlowQueued && decl.name == "ecn" {
-            Value::Flag(true)
-        } else {
-            decl.default
-        }
-    }
-
-    /// Returns the value of `decl` when `values` are set: its own setting, else that of a preset,
-    /// else the default of this form.
-    pub fn value_of(&self, decl: &ParamDecl, values: &Values) -> Value {
-        values
-            .find(decl.name)
-            .or_else(|| {
-                self.presets
-                    .iter()
-                    .find_map(|presets| presets(values).find(decl.name))
-            })
-            .unwrap_or_else(|| self.default_of(decl))
-    }
-
-    /// Returns the values of all parameters when `values` are set.
-    fn complete(&self, values: &Values) -> Values {
-        let mut all = Values::new();
-        for decl in self.params() {
-            all.set(decl.name, self.value_of(decl, values));
-        }
-        all
-    }
-
-    /// Builds the discipline.
-    ///
-    /// # Errors
-    /// Returns [`ParamError::Contradiction`] when values that are each in range exclude one
-    /// another.
-    pub fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError> {
-        (self.build)(&self.complete(values))
-    }
-
-    /// Builds the AQM alone, for one queue of a scheduler with several. Returns `None` for
-    /// disciplines.
-    ///
-    /// # Errors
-    /// As [`Algorithm::build`].
-    pub fn build_aqm(&self, values: &Values) -> Option<Result<Box<dyn Aqm>, ParamError>> {
-        self.build_aqm.map(|build| build(&self.complete(values)))
-    }
-}
-
-/// Returns the registry entry of an AQM's plain form.
-pub(crate) const fn plain<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
-    Algorithm {
-        name,
-        form: Form::Aqm,
-        doc: A::DOC,
-        groups: [A::Params::DECLS, FifoParams::DECLS],
-        presets: [A::Params::presets, FifoParams::presets],
-        warnings: [warnings::<A::Params>, warnings::<FifoParams>],
-        build: |values| {
-            let aqm = A::new(&A::Params::from_values(values)?);
-            Ok(Box::new(Fifo::new(&FifoParams::from_values(values)?, aqm)))
-        },
-        build_aqm: Some(|values| Ok(Box::new(A::new(&A::Params::from_values(values)?)))),
-    }
-}
-
-/// Returns the registry entry of an AQM's flow-queued form.
-pub(crate) const fn flow_queued<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
-    Algorithm {
-        name,
-        form: Form::FlowQueued,
-        doc: A::DOC,
-        groups: [A::Params::DECLS, FqParams::DECLS],
-        presets: [A::Params::presets, FqParams::presets],
-        warnings: [warnings::<A::Params>, warnings::<FqParams>],
-        build: |values| {
-            let aqm = A::Params::from_values(values)?;
-            Ok(Box::new(Fq::<A>::new(&FqParams::from_values(values)?, aqm)))
-        },
-        build_aqm: None,
-    }
-}
-
-/// Returns the registry entry of a discipline.
-pub(crate) const fn discipline<D: DisciplineAlgorithm>(name: &'static str) -> Algorithm {
-    Algorithm {
-        name,
-        form: Form::Discipline,
-        doc: D::DOC,
-        groups: [D::Params::DECLS, &[]],
-        presets: [D::Params::presets, NoParams::presets],
-        warnings: [warnings::<D::Params>, warnings::<NoParams>],
-        build: |values| Ok(Box::new(D::new(&D::Params::from_values(values)?))),
-        build_aqm: None,
-    }
-}
-
-fn warnings<P: Params>(values: &Values) -> Warnings {
-    P::from_values(values).map_or_else(|_| Vec::new(), |params| params.warnings())
-}
+/// Every discipline.
+static DISCIPLINES: &[Algorithm] = each_discipline!(disciplines);
 
 /// Returns every registered algorithm: disciplines, AQMs, flow-queued AQMs.
 ///
@@ -192,10 +59,7 @@ fn warnings<P: Params>(values: &Values) -> Warnings {
 /// assert!(registry::algorithms().any(|a| a.name == "fq_codel"));
 /// ```
 pub fn algorithms() -> impl Iterator<Item = &'static Algorithm> {
-    sched::DISCIPLINES
-        .iter()
-        .chain(aqm::PLAIN)
-        .chain(aqm::FLOW_QUEUED)
+    DISCIPLINES.iter().chain(PLAIN).chain(FLOW_QUEUED)
 }
 
 /// Finds the algorithm called `name`.
@@ -212,17 +76,17 @@ pub struct Spec {
     pub values: Values,
 }
 
-/// Why a text is not a queue, and where (byte range in the text).
+/// The reason why a text is not a queue, and where (byte range in the text).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}")]
 pub struct SpecError {
     /// Byte range in the text.
     pub span: core::ops::Range<usize>,
-    /// What is wrong.
+    /// The error.
     pub kind: SpecErrorKind,
 }
 
-/// What is wrong with the text of a queue.
+/// An error in the text of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecErrorKind {
     /// The text has no words.
@@ -231,11 +95,14 @@ pub enum SpecErrorKind {
     /// The first word names no algorithm.
     #[error("unknown queue `{0}`")]
     UnknownAlgorithm(String),
+    /// The first word names an algorithm that cannot be loaded.
+    #[error("{0}")]
+    NotLoaded(String),
     /// A word is not a parameter of the algorithm.
-    #[error("`{algorithm}` has no parameter `{word}`")]
+    #[error("`{algorithm:?}` has no parameter `{word}`")]
     UnknownParam {
         /// The algorithm.
-        algorithm: &'static str,
+        algorithm: &'static Algorithm,
         /// The word.
         word: String,
     },
@@ -257,10 +124,11 @@ impl SpecError {
             SpecErrorKind::Empty | SpecErrorKind::UnknownAlgorithm(_) => {
                 algorithms().map(|a| a.name).collect()
             }
-            SpecErrorKind::UnknownParam { algorithm, .. } => find(algorithm)
-                .map(|a| a.params().map(|d| d.name).collect())
-                .unwrap_or_default(),
-            SpecErrorKind::Repeated(_)
+            SpecErrorKind::UnknownParam { algorithm, .. } => {
+                algorithm.params().map(|d| d.name).collect()
+            }
+            SpecErrorKind::NotLoaded(_)
+            | SpecErrorKind::Repeated(_)
             | SpecErrorKind::MissingValue(_)
             | SpecErrorKind::Param(_) => Vec::new(),
         }
@@ -281,11 +149,11 @@ impl SpecError {
                 let near = nearest(word, algorithms().map(|a| a.name));
                 near.into_iter().map(String::from).collect()
             }
-            SpecErrorKind::UnknownParam { algorithm, word } => nearest_setting(
-                word,
-                find(algorithm).into_iter().flat_map(Algorithm::params),
-            ),
+            SpecErrorKind::UnknownParam { algorithm, word } => {
+                nearest_setting(word, algorithm.params())
+            }
             SpecErrorKind::Empty
+            | SpecErrorKind::NotLoaded(_)
             | SpecErrorKind::Repeated(_)
             | SpecErrorKind::MissingValue(_)
             | SpecErrorKind::Param(_) => Vec::new(),
@@ -295,7 +163,7 @@ impl SpecError {
 
 impl PartialEq for Spec {
     fn eq(&self, other: &Self) -> bool {
-        self.algorithm.name == other.algorithm.name && self.values == other.values
+        self.algorithm == other.algorithm && self.values == other.values
     }
 }
 
@@ -311,7 +179,7 @@ impl Spec {
     /// Parses `NAME [PARAMETER VALUE | FLAG | noFLAG]...`.
     ///
     /// # Errors
-    /// Returns what is wrong and where. No value is clamped.
+    /// Returns the error and its place. No value is clamped.
     ///
     /// ```
     /// use sluice_core::registry::Spec;
@@ -324,6 +192,14 @@ impl Spec {
     /// assert_eq!(error.to_string(), "`ecn` is set twice");
     /// ```
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
+        Spec::parse_with(text, &NoLoaders)
+    }
+
+    /// Like [`Spec::parse`]; `loaders` finds an algorithm that is not compiled into the program.
+    ///
+    /// # Errors
+    /// As [`Spec::parse`], and [`SpecErrorKind::NotLoaded`].
+    pub fn parse_with(text: &str, loaders: &dyn Loaders) -> Result<Spec, SpecError> {
         let mut words = words(text);
         let Some((span, name)) = words.next() else {
             return Err(SpecError {
@@ -331,7 +207,12 @@ impl Spec {
                 kind: SpecErrorKind::Empty,
             });
         };
-        let Some(algorithm) = find(name) else {
+        let loaded = loaders.load(name).transpose();
+        let found = loaded.map_err(|why| SpecError {
+            span: span.clone(),
+            kind: SpecErrorKind::NotLoaded(why),
+        })?;
+        let Some(algorithm) = found.or_else(|| find(name)) else {
             // `fq codel` for `fq_codel`: the two words together name an algorithm.
             let span = match words.next() {
                 Some((next, word)) if find(&alloc::format!("{name}_{word}")).is_some() => {
@@ -347,10 +228,7 @@ impl Spec {
         let find = |name: &str| algorithm.params().find(|decl| decl.name == name);
         let values = settings::parse(&mut words, find).map_err(|(span, kind)| {
             let kind = match kind {
-                SettingError::Unknown(word) => SpecErrorKind::UnknownParam {
-                    algorithm: algorithm.name,
-                    word,
-                },
+                SettingError::Unknown(word) => SpecErrorKind::UnknownParam { algorithm, word },
                 SettingError::Repeated(name) => SpecErrorKind::Repeated(name),
                 SettingError::MissingValue(name) => SpecErrorKind::MissingValue(name),
                 SettingError::Param(error) => SpecErrorKind::Param(error),

@@ -11,7 +11,7 @@ use crate::packet::Packet;
 use crate::param::Params;
 use crate::units::Time;
 
-/// When a discipline can next return a packet.
+/// The next time at which a discipline can return a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// At once.
@@ -52,7 +52,7 @@ pub trait Discipline {
     /// come in an order in which they could have left.
     fn pull(&mut self) -> Option<Packet>;
 
-    /// Returns what is held.
+    /// Returns the packets and bytes held.
     fn backlog(&self) -> Backlog;
 
     /// Visits the variables of the algorithm, each with the number of its queue.
@@ -145,23 +145,20 @@ pub mod rank;
 mod ring;
 
 pub use class::ClassCounters;
-pub use classful::{Classful, Share, ShareError};
+pub use classful::{Classful, Share, ShareDecl, ShareError, ShareRange};
 
-/// Declares the modules of the disciplines and the table from which everything else is derived. A
-/// discipline has the name of its module unless another is given (`as "wf2q+"`).
+/// Declares the modules of the disciplines and `each_discipline!`, from which the registry derives
+/// everything else. A discipline has the name of its module unless another is given (`as "wf2q+"`).
 macro_rules! disciplines {
     ($($module:ident::$name:ident $(as $word:literal)?,)+) => {
         $(pub mod $module;)+
 
-        /// Every discipline.
-        pub(crate) static DISCIPLINES: &[crate::registry::Algorithm] = &[
-            $(crate::registry::discipline::<$module::$name>(
-                disciplines!(@word $module $($word)?),
-            ),)+
-        ];
+        /// Calls a macro with every discipline.
+        macro_rules! each_discipline {
+            ($visit:ident) => { $visit! { $($module::$name $(as $word)?,)+ } };
+        }
+        pub(crate) use each_discipline;
     };
-    (@word $module:ident) => { stringify!($module) };
-    (@word $module:ident $word:literal) => { $word };
 }
 
 disciplines! {

@@ -7,7 +7,7 @@ use core::ops::Range;
 use crate::param::{Kind, ParamDecl, ParamError, Value, Values};
 use crate::spelling::nearest;
 
-/// What a word among settings sets.
+/// The setting that a word selects.
 #[derive(Clone, Copy, Debug)]
 pub enum Setting {
     /// A parameter, to the value that follows.
@@ -42,13 +42,13 @@ impl Setting {
     }
 }
 
-/// Why a word among settings was refused.
+/// The reason why a word among settings was refused.
 pub(crate) enum SettingError {
-    /// It is not the name of a parameter.
+    /// The word is not the name of a parameter.
     Unknown(String),
-    /// It sets a parameter that is already set.
+    /// The word sets a parameter that is already set.
     Repeated(&'static str),
-    /// It is the last word, and the parameter needs a value.
+    /// The word is the last one, and the parameter needs a value.
     MissingValue(&'static str),
     /// The value is refused.
     Param(ParamError),

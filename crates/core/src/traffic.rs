@@ -1,4 +1,4 @@
-//! What traffic models share: spacing of packets, sizes of objects, random draws.
+//! The common parts of traffic models: spacing of packets, sizes of objects, random draws.
 //!
 //! The simulator and live load generators describe their sources with the same types, so a flow
 //! means the same on both. Nothing here decides about a packet.
@@ -92,7 +92,8 @@ impl Departures {
         }
     }
 
-    /// When the packet after the one that leaves at `now` is due. To be called once for each.
+    /// Returns the due time of the packet after the one that leaves at `now`. Call it once per
+    /// packet.
     pub fn after(&mut self, now: Time, rng: &mut Rng) -> Time {
         self.burst_sent += 1;
         let mut at = match self.spacing {

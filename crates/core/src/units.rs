@@ -169,7 +169,7 @@ impl Rate {
         }
     }
 
-    /// Returns how many whole bytes pass in `span`, saturating at `u64::MAX`.
+    /// Returns the number of whole bytes that pass in `span`, saturating at `u64::MAX`.
     pub const fn bytes_in(self, span: Span) -> u64 {
         if self.is_unlimited() {
             return u64::MAX;
@@ -288,7 +288,7 @@ impl Dimension {
     }
 }
 
-/// Why a text is not a quantity.
+/// The reason why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// There is no number at the start.

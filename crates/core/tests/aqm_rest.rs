@@ -30,7 +30,7 @@ const QUEUES: [&str; 17] = [
 /// An update can be due at its multiples: the periods are 15, 16 and 500 ms.
 const STEP: u64 = 1_000_000;
 
-/// What happened: `(when, what, slot)`, and the variables.
+/// The events: `(when, what, slot)`, and the variables.
 type Story = Vec<(u64, &'static str, u64)>;
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Sink for Witness {
 enum Manner {
     /// The timer is also called at every multiple of [`STEP`].
     Always,
-    /// The timer is called when the AQM asks for it.
+    /// The timer is called at the instants that the AQM requests.
     WhenAsked,
 }
 
@@ -143,7 +143,7 @@ impl Bench {
     }
 }
 
-/// Bursts, trickles and pauses, in which a queue drains or stands still.
+/// Bursts, trickles and pauses, in which a queue drains or does not change.
 fn run(spec: &str, manner: Manner, is_listening: bool, seed: u64) -> (Story, u64) {
     let mut bench = Bench::new(spec, manner, is_listening);
     let mut draw = Rng::from_seed(seed);

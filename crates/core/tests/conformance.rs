@@ -214,12 +214,12 @@ fn every_declaration_is_complete() {
     }
 }
 
-/// When a pipe is polled.
+/// The instants at which a pipe is polled.
 #[derive(Clone, Copy, Debug)]
 enum Polls {
-    /// When it asks for it.
+    /// At the instants that it requests.
     OnTime,
-    /// When it asks for it, and at other times too.
+    /// At the instants that it requests, and at others.
     Often,
     /// At some arrivals only, and at the end.
     Late,

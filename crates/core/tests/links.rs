@@ -285,7 +285,7 @@ fn effects_can_change_while_packets_are_under_way() {
     assert_eq!(host.drops.len(), 1, "the one after the change is lost");
 }
 
-/// When a link is polled.
+/// The instants at which a link is polled.
 #[derive(Clone, Copy, Debug)]
 enum Polls {
     OnTime,

@@ -27,12 +27,12 @@ struct Arrival {
 struct Departure {
     class: usize,
     len: i128,
-    /// When the packet arrived, and when the scheduler could first have learnt of it.
+    /// The arrival of the packet, and the instant at which the scheduler could first know of it.
     born: i128,
     arrived: i128,
     /// Bytes of its class that were queued once it had arrived, its own included.
     queued: i128,
-    /// When its last byte was sent.
+    /// The instant at which its last byte was sent.
     at: i128,
 }
 

@@ -2,21 +2,21 @@
 //!
 //! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory|show]`
 //!
-//! *Rules*: the given number of `count` rules, each for another destination, and one that passes
-//! the packet. A known flow is one of 64 that recur; a new one has never been seen.
-//! *Pipes*: `sched 1 config mask src-ip 0xffffffff type fq_codel`, so that each source has a link of
-//! 100 Gbit/s and a whole FQ-CoDel of its own; packets come from random sources, one per microsecond,
-//! and the cost is that of a packet's way in and out. *In trains*: 20 packets of a source behind one
-//! another, as a window of TCP is. *In batches*: 32 packets, each from a random source, which the engine
-//! prefetches for before the first (`Firewall::prefetch_handle`), as a router does that takes batches from its
-//! ports. *One by one*: each packet from a random source, and nobody told. In the last two each packet
-//! meets a pipe that nothing has touched for long, and pays for every line of it. Beside them stands
-//! the floor: what as many random read-modify-writes cost in as much memory ([`LINES`] lines each, in
-//! [`REGIONS`] places that do not depend on each other).
+//! *Rules*: the given number of `count` rules, each for another destination, and one rule that
+//! passes the packet. A known flow is one of 64 that recur; a new flow has never been seen.
+//! *Pipes*: `sched 1 config mask src-ip 0xffffffff type fq_codel`, so that each source has a link
+//! of 100 Gbit/s with an FQ-CoDel of its own. One packet per microsecond comes from a random
+//! source. The cost covers both enqueueing and dequeueing. *In trains*: 20 consecutive packets of a
+//! source, like a window of TCP. *In batches*: 32 packets, each from a random source; the engine
+//! prefetches for all of them before the first (`Firewall::prefetch_handle`), as for a router that
+//! receives batches. *One by one*: each packet from a random source, without prefetching. In the
+//! last two cases, each packet enters a pipe that was not used for a long time, and pays for every
+//! cache line. The *floor* for comparison is the cost of the same number of random
+//! read-modify-writes in the same amount of memory ([`LINES`] lines, in [`REGIONS`] independent
+//! places).
 //! *Show*: how long commands about 100 000 pipes take.
 //!
-//! *Memory*: the heap per pipe at rest after a packet, after it was put to sleep, and while it
-//! holds four packets.
+//! *Memory*: the heap per pipe when empty after a packet, when inactive, and with four packets.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Whether every packet has left or waits.
+    /// Returns whether every packet has left or is held.
     fn is_complete(&self, waiting: usize) -> bool {
         self.sink.total() == 0 && self.free.len() + waiting == 1 << 20
     }
@@ -227,7 +227,7 @@ fn pipes() {
 /// Consecutive packets of one source: a window of TCP, or a batch of a network card.
 const TRAIN: usize = 20;
 
-/// Packets that a port delivers at once.
+/// The packets that a port delivers at once.
 const BATCH: usize = 32;
 
 /// The cache lines of a pipe that a packet touches, and the memory regions that contain them: the
@@ -256,7 +256,7 @@ fn floor(pipes: usize) -> f64 {
     })
 }
 
-/// How long a command about 100 000 pipes blocks packets.
+/// Measures the time for which a command about 100 000 pipes blocks packets.
 fn show() {
     let mut engine = Engine::new(PER_SOURCE);
     for source in 0..100_000 {

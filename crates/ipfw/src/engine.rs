@@ -18,7 +18,7 @@ use crate::rules::{LogEntry, Outcome, RuleId, Rules, Walk};
 use crate::show::Snapshot;
 use crate::variables::Variables;
 
-/// How an engine is set up.
+/// The settings of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Whether the built-in rule 65535 allows packets; it denies them by default, as in ipfw.
@@ -90,7 +90,7 @@ pub(crate) struct Switches {
     expire: u64,
 }
 
-/// What happened to a packet that was handed in.
+/// The outcome for a packet passed to the engine.
 #[derive(Debug)]
 pub enum Disposition {
     /// The packet passes.
@@ -107,7 +107,7 @@ pub enum Disposition {
 pub struct Departure {
     /// The packet.
     pub packet: Packet,
-    /// When the packet was due. A host that polls later is late.
+    /// The instant at which the packet was due. A host that polls later is late.
     pub due: Time,
     /// The pass through the rules in which the packet entered the pipe.
     pub direction: Direction,
@@ -115,7 +115,7 @@ pub struct Departure {
     pub xmit: Option<InterfaceId>,
 }
 
-/// How a text is executed.
+/// The way in which a text is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// As one command; messages carry no line number.

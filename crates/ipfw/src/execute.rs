@@ -1,7 +1,10 @@
 //! Executes commands, each as a whole or not at all.
 
 mod rules;
+mod survey;
 mod tables;
+
+pub use survey::Survey;
 
 use std::fmt::Write as _;
 
@@ -12,7 +15,7 @@ use crate::grammar::{
     self, At, Command, CommandError, ErrorKind, Flags, Invocation, NumberSpan, ObjectKind,
     RESERVED_SET, Switch, Variable, Warning,
 };
-use crate::objects::layout::{Files, Layout, Means, STRIDE};
+use crate::objects::layout::{Files, Layout, Means, STRIDE, read_file};
 use crate::rules::{Entry, Saved};
 use crate::show::Snapshot;
 use crate::show::collect::{Collector, is_selected};
@@ -205,16 +208,7 @@ impl Firewall {
                     let text = format!("{}: files include one another", path.value);
                     return Err(CommandError::new(ErrorKind::Contradiction(text), path.at));
                 }
-                let text = run.files.read(&path.value).map_err(|reason| {
-                    let path_text = path.value.clone();
-                    CommandError::new(
-                        ErrorKind::Unreadable {
-                            path: path_text,
-                            reason,
-                        },
-                        path.at,
-                    )
-                })?;
+                let text = read_file(run.files, path)?;
                 return self.nested(&path.value, &text, flags, run, output, cx);
             }
         }

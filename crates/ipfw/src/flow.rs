@@ -185,7 +185,7 @@ impl Mask {
     }
 }
 
-/// Returns how many buckets dummynet allocates for a configured number: a power of two.
+/// Returns the number of buckets that dummynet allocates for a configured number: a power of two.
 pub(crate) fn real_buckets(configured: u32) -> u32 {
     let mut size = 1u32;
     while size < 65536 && size * 4 / 3 < configured {

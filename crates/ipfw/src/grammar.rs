@@ -4,49 +4,46 @@
 //! that reads as the same command. Parsing depends on the text only; the effect of a command on
 //! existing objects is decided when it is executed.
 
-mod address;
 mod algorithm;
-pub(crate) mod bounds;
 mod command;
 mod command_text;
-pub(crate) mod condition;
-mod error;
+mod condition;
 mod flags;
 mod mask;
-pub(crate) mod names;
 mod object;
-pub(crate) mod parser;
-mod quantity;
 mod rule;
 mod rule_text;
 mod table;
-mod token;
 
-pub use address::{Address, Net, Ranges, TableRef};
 pub use command::{Command, Invocation, SetCommand, Span as NumberSpan, Switch, Variable};
-pub use condition::{
-    Bits, Clause, Codepoints, Field, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing,
-    Ports, Protocol, Term,
-};
-pub use error::{CommandError, EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, ErrorKind, Warning, nearest};
+pub use condition::{Clause, Term};
 pub use flags::{Dynamic, Flags, Times};
 pub use object::{Config, Loss, ObjectKind, Policy, RedWords, SchedulerWords};
-pub use quantity::{DEFAULT_BYTES, DEFAULT_SLOTS, MAX_RATE_BPS, QueueSize};
 pub use rule::{
     Action, DEFAULT_FLOW, LAST_RULE, Log, RESERVED_SET, Rule, State, StateLimit, Target,
 };
 pub use rule_text::{RuleFormat, ShowRule};
-pub use table::{Entry, TableAction, TableCommand, TableKind, ValueKind, Which};
-pub use token::{At, Position};
+pub use table::{Entry, TableAction, TableCommand, Which};
 
 pub use crate::options::{Condition, OPTIONS, RuleOption};
+pub use crate::tables::{TableKind, ValueKind};
+pub use crate::words::address::{Address, Net, Ranges, TableRef};
+pub use crate::words::argument::{
+    Bits, Codepoints, Field, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports,
+    Protocol,
+};
+pub use crate::words::error::{
+    CommandError, EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, ErrorKind, Warning, nearest,
+};
+pub use crate::words::quantity::{DEFAULT_BYTES, DEFAULT_SLOTS, MAX_RATE_BPS, QueueSize};
+pub use crate::words::token::{At, Position};
 
-pub(crate) use address::net;
 pub(crate) use algorithm::words_of;
 pub(crate) use object::is_bare;
 pub(crate) use table::{ShowKinds, ShowValues};
 
-use parser::Parser;
+use crate::words::parser::Parser;
+use crate::words::token;
 
 /// A parsed line.
 #[derive(Clone, Debug)]
@@ -63,7 +60,7 @@ pub struct Line {
 ///
 /// # Errors
 ///
-/// What is wrong, where, and the most similar accepted word.
+/// The error, its place, and the most similar accepted word.
 ///
 /// ```
 /// use sluice_ipfw::grammar;

@@ -1,4 +1,4 @@
-//! What a host passes to the rules: the headers of a packet, and its interfaces.
+//! The input of the rules from a host: the headers of a packet, and its interfaces.
 
 use std::net::IpAddr;
 
@@ -45,9 +45,9 @@ pub struct Interface {
 pub struct Headers {
     /// The pass.
     pub direction: Direction,
-    /// Where the packet came in; `None` if the host sent it.
+    /// The interface of arrival; `None` if the host sent the packet.
     pub recv: Option<InterfaceId>,
-    /// Where the packet will leave; known in the outgoing pass only.
+    /// The interface of departure; known in the outgoing pass only.
     pub xmit: Option<InterfaceId>,
     /// Whether a bridge sees the packet below IP.
     pub is_layer2: bool,

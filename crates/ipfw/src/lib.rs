@@ -12,13 +12,17 @@ pub mod flow;
 pub mod grammar;
 mod hash;
 pub mod headers;
+mod matching;
 mod objects;
 mod options;
 mod rules;
 pub mod show;
+mod tables;
 mod variables;
+mod words;
 
 pub use engine::{Departure, Disposition, Firewall, Mode, Output, Settings};
+pub use execute::Survey;
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use objects::layout::{Files, NoFiles};

@@ -1,4 +1,4 @@
-//! Pipes, queues and schedulers: their configuration, and the objects at work.
+//! Pipes, queues and schedulers: their configuration, and the running objects.
 
 pub(crate) mod discipline;
 mod expiry;

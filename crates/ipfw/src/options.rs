@@ -13,20 +13,19 @@
 mod argument;
 mod declare;
 
-use crate::grammar::condition::{
+use crate::headers::{Direction, Headers, ICMP, ICMP6, TCP};
+use crate::matching::flow_fields::FlowFields;
+use crate::matching::{Look, Names};
+use crate::words::address::{Address, Ranges};
+use crate::words::argument::{
+    Bits, Codepoints, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports, Protocol,
     address, bits, codepoints, fragment, icmp_types, icmp6_types, interface, lookup, no_argument,
     numbers, ports, precedence, protocol_argument, version,
 };
-use crate::grammar::names::{TCP_FLAGS, TOS_BITS};
-use crate::grammar::parser::{Parse, Parser};
-use crate::grammar::{
-    Address, At, Bits, Codepoints, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports,
-    Protocol, Ranges,
-};
-use crate::headers::{Direction, Headers, ICMP, ICMP6, TCP};
-use crate::rules::flow_fields::FlowFields;
-use crate::rules::matching::Look;
-pub(crate) use argument::{Argument, Names, Written};
+use crate::words::names::{TCP_FLAGS, TOS_BITS};
+use crate::words::parser::{Parse, Parser};
+use crate::words::token::At;
+pub(crate) use argument::{Argument, Written};
 use declare::options;
 
 /// An option of a rule, for lists and documents.
@@ -36,7 +35,7 @@ pub struct RuleOption {
     pub words: &'static [&'static str],
     /// The option as a rule contains it, in its canonical form.
     pub example: &'static str,
-    /// What it matches.
+    /// The packets that the option matches.
     pub doc: &'static str,
     /// Whether all packets of a flow give the same answer, so that the flow cache keeps it.
     pub is_constant: bool,

@@ -1,10 +1,8 @@
 //! The rules: their order, sets and counters, and how a packet walks through them.
 
-pub(crate) mod flow_fields;
-pub(crate) mod matching;
+pub(crate) mod compiled;
 pub(crate) mod program;
 pub(crate) mod states;
-pub(crate) mod tables;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -15,11 +13,12 @@ use sluice_core::units::Time;
 use crate::grammar::{Action, LAST_RULE, RESERVED_SET, Rule, Target};
 use crate::hash::KeyedHash;
 use crate::headers::{Headers, Interface};
-use flow_fields::{FlowFields, ProgramKey};
-use matching::{Compiled, Environment, Look};
+use crate::matching::flow_fields::{FlowFields, ProgramKey};
+use crate::matching::{Environment, Look};
+use crate::tables::Tables;
+use compiled::Compiled;
 use program::{Cached, Programs, Step, first_at, skip_target};
 use states::{Lifetimes, States};
-use tables::Tables;
 
 /// Identifies a rule: by its number, and by its age among rules of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -305,7 +304,7 @@ impl Rules {
         Some(amount).filter(|n| *n > 0)
     }
 
-    /// Removes the rules for which `is_meant` holds and returns how many there were.
+    /// Removes the rules for which `is_meant` holds. Returns their number.
     pub fn remove(&mut self, is_meant: impl Fn(&Entry) -> bool) -> usize {
         let before = self.entries.len();
         let mut gone = Vec::new();
@@ -325,7 +324,7 @@ impl Rules {
     }
 
     /// Resets the counters of the rules for which `is_meant` holds, or only their `log` counts, and
-    /// returns how many rules there were.
+    /// returns the number of these rules.
     pub fn zero(&mut self, log_only: bool, is_meant: impl Fn(&Entry) -> bool) -> usize {
         let mut count = 0;
         for index in 0..self.entries.len() {
@@ -345,7 +344,7 @@ impl Rules {
         count
     }
 
-    /// Moves rules to the set that `set` returns, and returns how many changed.
+    /// Moves rules to the set that `set` returns. Returns the number of rules that changed.
     pub fn change_sets(&mut self, set: impl Fn(&Entry) -> u8) -> usize {
         let mut count = 0;
         for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {

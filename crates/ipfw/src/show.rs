@@ -4,11 +4,9 @@ pub(crate) mod collect;
 pub(crate) mod policy;
 pub(crate) mod rules;
 mod snapshot;
-mod survey;
 pub(crate) mod text;
 
 pub use snapshot::{
     CounterState, FlowState, FlowsetState, LinkState, PipeState, ProfileState, QueueState,
     RuleState, SchedulerLine, SchedulerState, Snapshot, WaitState,
 };
-pub use survey::Survey;

@@ -12,14 +12,14 @@ use sluice_core::units::Span;
 
 use crate::grammar::{At, CommandError, ErrorKind, Position};
 
-/// How a variable can be used.
+/// The uses of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    /// It can be set within a range.
+    /// The variable can be set within a range.
     Set(u64, u64),
-    /// It can be set but is not read, for this reason.
+    /// The variable can be set but is not read, for this reason.
     Unused(&'static str),
-    /// It is constant.
+    /// The variable is constant.
     Constant,
     /// The engine counts it.
     Counter,

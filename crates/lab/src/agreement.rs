@@ -6,8 +6,9 @@
 
 use std::fmt::Write as _;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
+use crate::table::cut;
 use sluice_recording::figures::median;
 use sluice_recording::results::VariantResult;
 use sluice_scenario::Backend;
@@ -27,10 +28,9 @@ pub struct Agreement {
 /// A figure on both backends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agreed {
-    /// Its name.
+    /// Name.
     pub metric: String,
     /// Its unit.
-    #[serde(serialize_with = "unit_name")]
     pub unit: Unit,
     /// Simulated.
     pub sim: f64,
@@ -42,10 +42,6 @@ pub struct Agreed {
     pub bound: f64,
     /// Whether the difference is within the bound.
     pub is_within: bool,
-}
-
-fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(unit.name())
 }
 
 /// The bounds on the simulator's error.
@@ -180,7 +176,7 @@ pub fn text(agreements: &[Agreement]) -> String {
         let _ = writeln!(
             out,
             "{:<26}{:>13}{:>15}{:>12}{:>8}",
-            fit(&agreement.variant, 25),
+            cut(&agreement.variant, 25),
             "sim",
             live,
             "difference",
@@ -195,7 +191,7 @@ pub fn text(agreements: &[Agreement]) -> String {
             let _ = writeln!(
                 out,
                 "  {:<24}{:>13}{:>15}{:>12}{:>6.0} %{}",
-                fit(&figure.metric, 23),
+                cut(&figure.metric, 23),
                 show(figure.unit, figure.sim),
                 show(figure.unit, figure.live),
                 difference,
@@ -212,13 +208,6 @@ fn show(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Count => format!("{value:.1}"),
         unit => unit.show(value),
-    }
-}
-
-fn fit(word: &str, width: usize) -> String {
-    match word.chars().count() > width {
-        true => word.chars().take(width - 1).chain(['…']).collect(),
-        false => word.to_owned(),
     }
 }
 
@@ -281,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_the_live_runs_is_what_the_simulation_is_held_against() {
+    fn the_simulation_is_compared_with_the_median_of_the_live_runs() {
         let sim = result(Backend::Sim, &[9.9e6], 23, 26);
         let live = result(Backend::Live, &[9.0e6, 10.0e6, 10.1e6], 20, 20);
         let all = agreements(&[sim, live]);

@@ -11,8 +11,9 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
+use crate::table::cut;
 use sluice_recording::expect::Outcome;
 use sluice_recording::figures::{Repeated, repeated, rounded};
 use sluice_recording::results::VariantResult;
@@ -40,7 +41,7 @@ pub struct Pair {
     pub runs: [usize; 2],
     /// Whether one of its runs ended early.
     pub is_partial: bool,
-    /// The differences in what was run: lines of the scenario that only one side has, except
+    /// The differences between the scenarios: lines of the scenario that only one side has, except
     /// expectations.
     pub differences: Vec<Line>,
     /// Expectations that both sides have and only one meets.
@@ -72,10 +73,9 @@ pub struct Turned {
 /// A figure of both sides.
 #[derive(Debug, Serialize)]
 pub struct Compared {
-    /// Its name.
+    /// Name.
     pub metric: String,
     /// Its unit.
-    #[serde(serialize_with = "unit_name")]
     pub unit: Unit,
     /// The first side's values; `None` if it was not measured there.
     pub first: Option<Repeated>,
@@ -90,21 +90,17 @@ pub struct Compared {
     pub is_of_member: bool,
 }
 
-fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(unit.name())
-}
-
 /// The verdict on two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// They are the same, within the tolerance.
+    /// The values are the same, within the tolerance.
     Same,
-    /// They differ by no more than the runs' own variation.
+    /// The values differ by no more than the runs' own variation.
     WithinSpread,
-    /// They differ by more than the runs' own variation.
+    /// The values differ by more than the runs' own variation.
     BeyondSpread,
-    /// They differ, and the runs' own variation is unknown: one side has only one run.
+    /// The values differ, and the runs' own variation is unknown: one side has only one run.
     Differs,
 }
 
@@ -439,14 +435,6 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
             "  {n} of {all} figures have changed; {hidden} of single flows are left out (--all)"
         ),
     };
-}
-
-/// The length to which a text is cut in a line.
-fn cut(text: &str, room: usize) -> String {
-    match text.char_indices().nth(room) {
-        Some(_) => text.chars().take(room - 1).chain(['\u{2026}']).collect(),
-        None => text.to_owned(),
-    }
 }
 
 /// The length to which a line of a scenario is cut.

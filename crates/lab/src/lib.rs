@@ -1,18 +1,19 @@
-//! The laboratory: carries a scenario out on a backend, and compares what came of it.
+//! The laboratory: runs a scenario on a backend, and compares the results.
 //!
-//! - [`run`]: carrying a variant out and recording it; [`reuse`] finds what has been run before;
-//! - [`live`]: the backend with real packets, in namespaces that it makes;
+//! - [`run`]: runs a variant and records it; [`reuse`] finds earlier runs with the same input;
+//! - [`live`]: the backend with real packets, in namespaces that it creates;
 //! - [`simulated`]: the backend in virtual time;
-//! - [`flow`]: the types of flow, each with its form on both backends and its rows;
+//! - [`flow`]: the types of flow, each with its implementation on both backends and its rows;
 //! - [`suite`]: many scenarios at once;
-//! - [`compare`]: what differs between two folders of runs; [`agreement`]: how far the simulator and
-//!   real packets agree;
+//! - [`compare`]: the differences between two folders of runs; [`agreement`]: the differences
+//!   between the simulator and real packets;
 //! - [`table`]: figures as text and as JSON;
 //! - [`replay`]: a recorded trace of arrivals through one queue; [`replay_run`]: a live run's arrivals
 //!   through the same queues.
 //!
-//! Scenarios are read by `sluice_scenario`, recordings written and read by `sluice_recording`, and pages
-//! drawn by `sluice_report`, which the laboratory does not know ([`sluice_recording::Pages`]).
+//! `sluice_scenario` reads scenarios, and `sluice_recording` writes and reads recordings.
+//! `sluice_report` draws the pages; the laboratory does not depend on it
+//! ([`sluice_recording::Pages`]).
 
 pub mod agreement;
 pub mod compare;

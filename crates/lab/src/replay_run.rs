@@ -20,7 +20,7 @@ use crate::live::{self, Chain, Recorded};
 use sluice_recording::{Arrival, PacketRow, ReadError, Recording, Rows};
 use sluice_scenario::{Backend, Direction, Pipe, PipeId};
 
-/// Why a run cannot be replayed.
+/// The reason why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayRunError {
     /// The run has a router with rules, whose arrivals are not recorded.
@@ -82,11 +82,11 @@ fn word<S: serde::Serializer>(pipe: &PipeId, serializer: S) -> Result<S::Ok, S::
 /// A packet with different fates in run and replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Its number in the order of arrival.
+    /// Number in the order of arrival.
     pub seq: u64,
-    /// Its fate in the run; `None` if there was no such packet.
+    /// Fate in the run; `None` if there was no such packet.
     pub recorded: Option<What>,
-    /// Its fate in the replay; `None` if there was no such packet.
+    /// Fate in the replay; `None` if there was no such packet.
     pub replayed: Option<What>,
 }
 
@@ -139,14 +139,14 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
             dir: recording.dir().display().to_string(),
         });
     }
-    let plan = live::plan(&run.scenario);
+    let settings = live::router_settings(&run.scenario);
     let mut pipes = Vec::new();
     for direction in [Direction::Up, Direction::Down] {
         let replay = Replay {
             recording,
             direction,
-            chain: plan.chain(direction),
-            rng: plan.rng(direction),
+            chain: settings.chain(direction),
+            rng: settings.rng(direction),
             host: Host::default(),
             sides: Vec::new(),
         };

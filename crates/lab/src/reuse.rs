@@ -2,7 +2,7 @@
 //!
 //! A run is the same as an earlier one if the resolved scenario, including the seed, the backend
 //! and the program's binary are the same. A live run also needs the same machine and kernel. Its
-//! tables must be unchanged: a damaged recording is made again.
+//! tables must be unchanged: a damaged recording is not reused.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::run::Finished;
 use sluice_recording::{Environment, ReadError, Recording, Status};
 use sluice_scenario::{Backend, Variant};
 
-/// Why an earlier run cannot be reused.
+/// The reason why an earlier run cannot be reused.
 #[derive(Debug, thiserror::Error)]
 pub enum Stale {
     /// There is no earlier run.
@@ -19,7 +19,7 @@ pub enum Stale {
     /// The earlier run did not end normally.
     #[error("the earlier run is not complete")]
     Incomplete,
-    /// Another backend carried it out.
+    /// Another backend ran it.
     #[error("the earlier run was {}", .0.word())]
     Backend(Backend),
     /// The scenario or its seed differs.
@@ -28,7 +28,7 @@ pub enum Stale {
     /// Another program made it.
     #[error("the program has changed")]
     Program,
-    /// It was made on another machine or kernel, which matters to a live run.
+    /// The run was made on another machine or kernel, which matters to a live run.
     #[error("the machine or its kernel has changed")]
     Machine,
     /// The recording cannot be read.

@@ -1,8 +1,8 @@
-//! Carrying out one variant of a scenario and recording it.
+//! Runs one variant of a scenario and records it.
 //!
-//! The backend runs, its observations become rows of the recording as they come, and what flows
-//! measured follows at the end. A run that is interrupted, or whose recording cannot be written any
-//! more, ends early and is marked partial.
+//! Observations of the backend become rows of the recording as they are reported. The measurements
+//! of the flows follow at the end. A run that is interrupted, or whose recording cannot be written,
+//! ends early and is marked partial.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use sluice_recording::{
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario, Variant};
 
-/// Why a run gave no result.
+/// The reason why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The recording could not be begun or written.
@@ -26,10 +26,10 @@ pub enum RunError {
     /// The recording could not be read back.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The live backend.
+    /// The live backend failed.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// The simulator.
+    /// The simulator failed.
     #[error(transparent)]
     Sim(#[from] SimError),
 }
@@ -37,22 +37,22 @@ pub enum RunError {
 /// A run that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// What it wrote.
+    /// The recording.
     pub recording: Recording,
-    /// Its figures.
+    /// The figures.
     pub summary: Summary,
-    /// Whether it is an earlier run, of the same scenario by the same program.
+    /// Whether it is an earlier run of the same scenario by the same program.
     pub is_reused: bool,
 }
 
 impl Finished {
-    /// Whether it was ended by request, before its time.
+    /// Whether it was ended early by request.
     pub fn is_interrupted(&self) -> bool {
         self.recording.run().status != Status::Complete
     }
 }
 
-/// Says what would keep `variant` from running on `backend`, without starting anything.
+/// Checks whether `variant` can run on `backend`, without starting anything.
 ///
 /// # Errors
 /// A missing privilege or congestion control, by name.
@@ -64,46 +64,46 @@ pub fn check(variant: &Variant, backend: Backend) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What carries a variant out.
-#[derive(Clone, Copy, Debug)]
-pub struct Carrier {
-    /// The simulator or the kernel.
-    pub backend: Backend,
-    /// The core that the router of a live run stays on; the kernel chooses if there is none.
-    pub core: Option<usize>,
-}
-
-impl From<Backend> for Carrier {
-    fn from(backend: Backend) -> Carrier {
-        Carrier {
-            backend,
-            core: None,
-        }
-    }
-}
-
-/// Carries `variant` out by `carrier` and records it in the folder `dir`.
+/// Runs `variant` on `backend` and records it in the folder `dir`. The router of a live run is
+/// pinned to `core`; the kernel chooses if it is `None`.
 ///
 /// # Errors
-/// [`RunError`]. What was recorded until then is kept and marked partial.
+/// [`RunError`]. The data recorded until then is kept and marked partial.
 pub fn run(
     variant: &Variant,
-    carrier: impl Into<Carrier>,
+    backend: Backend,
+    core: Option<usize>,
     dir: &Path,
     started_at: String,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Finished, RunError> {
-    let carrier = carrier.into();
-    let environment = Environment::here(carrier.backend, started_at);
+    let environment = Environment::here(backend, started_at);
     let writer = RunWriter::create(dir, variant, &environment)?;
+    let finished = record(variant, backend, core, writer, interrupt, progress)?;
+    finished.recording.store_summary(&finished.summary)?;
+    Ok(finished)
+}
+
+/// Runs `variant` like [`run()`] and records it with `writer`, on disk or in memory. The summary is
+/// not stored.
+///
+/// # Errors
+/// [`RunError`]. The data recorded until then is kept and marked partial.
+pub fn record(
+    variant: &Variant,
+    backend: Backend,
+    core: Option<usize>,
+    writer: RunWriter,
+    interrupt: &Stop,
+    progress: &mut dyn FnMut(Span),
+) -> Result<Finished, RunError> {
     let scenario = &variant.scenario;
-    let recording = match carrier.backend {
-        Backend::Live => run_live(scenario, carrier.core, writer, interrupt, progress)?,
+    let recording = match backend {
+        Backend::Live => run_live(scenario, core, writer, interrupt, progress)?,
         Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
     };
     let summary = measure(&recording)?;
-    recording.store_summary(&summary)?;
     Ok(Finished {
         recording,
         summary,
@@ -120,7 +120,7 @@ fn run_simulated(
     let at = match simulated::run(scenario, &mut writer, interrupt, progress) {
         Ok(at) => at,
         Err(error) => {
-            // The error of the run is the one to tell; the partial recording says it too.
+            // The caller reports the error of the run; the partial recording has it too.
             let _ = writer.finish(End::partial(Time::ZERO, error.to_string()));
             return Err(error.into());
         }
@@ -140,26 +140,26 @@ fn run_live(
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Recording, RunError> {
-    let mut recorder = Recorder {
+    let mut listener = ObservationWriter {
         writer,
         failed: None,
         interrupt,
         progress,
     };
-    let outcome = match live::run(scenario, core, interrupt, &mut recorder) {
+    let outcome = match live::run(scenario, core, interrupt, &mut listener) {
         Ok(outcome) => outcome,
         Err(error) => {
-            // The error of the run is the one to tell; the partial recording says it too.
-            let _ = recorder
+            // The caller reports the error of the run; the partial recording has it too.
+            let _ = listener
                 .writer
                 .finish(End::partial(Time::ZERO, error.to_string()));
             return Err(error.into());
         }
     };
-    if let Some(error) = recorder.failed {
+    if let Some(error) = listener.failed {
         return Err(error.into());
     }
-    let mut writer = recorder.writer;
+    let mut writer = listener.writer;
     for (instance, report) in scenario.instances().zip(&outcome.flows) {
         let interval = scenario.measure.interval;
         report.write(&mut writer, &instance, interval, outcome.end)?;
@@ -177,18 +177,18 @@ fn run_live(
     Ok(writer.finish(end)?)
 }
 
-/// Why a run that the user ended is partial.
+/// The reason of a partial run that the user interrupted.
 const INTERRUPTED: &str = "interrupted";
 
-/// Writes what the router saw; the first failure ends the run.
-struct Recorder<'a> {
+/// Writes the observations of the router; the first failure ends the run.
+struct ObservationWriter<'a> {
     writer: RunWriter,
     failed: Option<RecordError>,
     interrupt: &'a Stop,
     progress: &'a mut dyn FnMut(Span),
 }
 
-impl Recorder<'_> {
+impl ObservationWriter<'_> {
     fn write(&mut self, observation: &Observation) -> Result<(), RecordError> {
         match observation {
             Observation::Packets(pipe, records) => {
@@ -226,7 +226,7 @@ impl Recorder<'_> {
     }
 }
 
-impl Listener for Recorder<'_> {
+impl Listener for ObservationWriter<'_> {
     fn observe(&mut self, observation: Observation) {
         if self.failed.is_none()
             && let Err(error) = self.write(&observation)

@@ -79,6 +79,20 @@ struct Column<T> {
     show: fn(f64) -> String,
 }
 
+fn column<T>(
+    heading: [&'static str; 2],
+    width: usize,
+    value: fn(&T) -> Option<f64>,
+    show: fn(f64) -> String,
+) -> Column<T> {
+    Column {
+        heading,
+        width,
+        value,
+        show,
+    }
+}
+
 /// The statistic that a line shows of several runs.
 type Pick = fn(&[f64]) -> Option<f64>;
 
@@ -133,12 +147,6 @@ fn write_table<T>(heads: &[(&str, usize)], lines: &[Line<'_, T>], columns: &[Col
 }
 
 fn variants(rows: &[Row<'_>]) -> String {
-    let column = |heading, width, value, show| Column::<Summary> {
-        heading,
-        width,
-        value,
-        show,
-    };
     let columns: [Column<Summary>; 9] = [
         column(["goodput", "Mbit/s"], 8, |s| s.total_goodput_bps, mega),
         column(
@@ -147,8 +155,8 @@ fn variants(rows: &[Row<'_>]) -> String {
             |s| busiest(s).and_then(|pipe| pipe.utilisation),
             percent,
         ),
-        column(["ping", "p50 ms"], 8, |s| of(ping(s), |p| p.p50_ns), ms),
-        column(["", "p99 ms"], 8, |s| of(ping(s), |p| p.p99_ns), ms),
+        column(["ping", "p50 ms"], 8, |s| of(s.ping(), |p| p.p50_ns), ms),
+        column(["", "p99 ms"], 8, |s| of(s.ping(), |p| p.p99_ns), ms),
         column(
             ["sojourn", "p50 ms"],
             9,
@@ -208,12 +216,6 @@ fn variants(rows: &[Row<'_>]) -> String {
 }
 
 fn flows(rows: &[Row<'_>]) -> String {
-    let column = |heading, width, value, show| Column::<FlowSummary> {
-        heading,
-        width,
-        value,
-        show,
-    };
     let columns: [Column<FlowSummary>; 5] = [
         column(["goodput", "Mbit/s"], 9, |f| f.goodput_bps, mega),
         column(
@@ -258,12 +260,6 @@ fn flows(rows: &[Row<'_>]) -> String {
 }
 
 fn accuracy(rows: &[Row<'_>]) -> String {
-    let column = |heading, width, value, show| Column::<Accuracy> {
-        heading,
-        width,
-        value,
-        show,
-    };
     let columns: [Column<Accuracy>; 5] = [
         column(
             ["rate", "error %"],
@@ -301,12 +297,7 @@ fn accuracy(rows: &[Row<'_>]) -> String {
 
 const NONE: &str = "-";
 
-/// Returns the first flow of probes.
-fn ping(summary: &Summary) -> Option<Percentiles> {
-    summary.flows.iter().find_map(|flow| flow.rtt)
-}
-
-/// Returns the direction with the highest utilisation: the one under test.
+/// Returns the direction with the highest utilisation, the last of equals: the one under test.
 fn busiest(summary: &Summary) -> Option<&PipeSummary> {
     summary.pipes.iter().max_by(|a, b| {
         let key = |pipe: &PipeSummary| pipe.utilisation.unwrap_or(pipe.packets as f64);
@@ -376,6 +367,14 @@ fn fit(word: &str, width: usize) -> String {
     }
     out.extend(std::iter::repeat_n(' ', width.saturating_sub(used)));
     out
+}
+
+/// Cuts `text` to `room` characters, the last of which then marks the cut.
+pub(crate) fn cut(text: &str, room: usize) -> String {
+    match text.char_indices().nth(room) {
+        Some(_) => text.chars().take(room - 1).chain(['…']).collect(),
+        None => text.to_owned(),
+    }
 }
 
 /// Breaks a sentence into lines.

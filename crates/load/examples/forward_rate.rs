@@ -1,4 +1,4 @@
-//! How fast TCP crosses the packet ports, next to kernel forwarding, interleaved.
+//! Measures the rate of TCP across the packet ports and kernel forwarding, interleaved.
 //!
 //! `cargo run --release -p sluice-load --example forward_rate [SECONDS [ROUNDS [discard]]]`
 //! (as root)

@@ -29,15 +29,15 @@ pub struct Bulk {
     pub source: IpAddr,
     /// The receiver's address.
     pub destination: IpAddr,
-    /// How many.
+    /// The number of transfers.
     pub flows: usize,
     /// Congestion control of the sender; the namespace's default when `None`.
     pub congestion_control: Option<String>,
-    /// When to connect.
+    /// The instant at which to connect.
     pub start: Time,
-    /// When to abort.
+    /// The instant at which to abort.
     pub stop: Time,
-    /// How often to note what has arrived.
+    /// The interval at which to record the bytes that have arrived.
     pub goodput_interval: Span,
 }
 
@@ -47,12 +47,12 @@ pub struct BulkReport {
     /// For each, what had reached the receiver's TCP over time; the last entry is the end. Not what
     /// its application had read, which may be milliseconds behind on a busy machine.
     pub goodput: Vec<Vec<Goodput>>,
-    /// Why connections broke unexpectedly.
+    /// The reason why connections broke unexpectedly.
     pub broken: Vec<String>,
 }
 
 impl Bulk {
-    /// So many transfers from `start` to `stop` with the default congestion control.
+    /// Creates this number of transfers from `start` to `stop` with the default congestion control.
     pub fn new(source: IpAddr, destination: IpAddr, flows: usize, start: Time, stop: Time) -> Bulk {
         Bulk {
             source,
@@ -68,8 +68,8 @@ impl Bulk {
     /// Starts the transfers between two namespaces.
     ///
     /// # Errors
-    /// When a value is impossible, or an address or congestion control is not there. Nothing
-    /// runs then.
+    /// A value is impossible, or an address or congestion control does not exist. Nothing runs
+    /// then.
     pub fn start(
         &self,
         from: &Namespace,
@@ -95,12 +95,9 @@ impl Bulk {
                 .collect::<Result<Vec<Socket>, TrafficError>>()
         })??;
 
-        let identity = Identity {
-            protocol: libc::IPPROTO_TCP as u8,
-            // Every transfer has a port of its own.
-            source: SocketAddr::new(self.source, 0),
-            destination,
-        };
+        // Every transfer has a port of its own.
+        let any = SocketAddr::new(self.source, 0);
+        let identity = Identity::new(libc::IPPROTO_TCP, any, destination);
         let bulk = self.clone();
         let source = Side {
             namespace: from,
@@ -117,7 +114,7 @@ impl Bulk {
         start_pair(identity, stop, source, sink, merge)
     }
 
-    /// Sends until the end; why connections broke.
+    /// Sends until the end. Returns why connections broke.
     fn send(
         &self,
         mut sockets: Vec<Socket>,
@@ -165,7 +162,8 @@ impl Bulk {
         Ok(broken)
     }
 
-    /// Receives until the sender has gone. Returns what came when, for each connection.
+    /// Receives until the sender has ended. Returns for each connection how much had arrived over
+    /// time.
     fn receive(
         &self,
         listener: &Socket,
@@ -204,7 +202,7 @@ impl Bulk {
             );
             for (poll, flow) in polls.iter_mut().zip(&flows) {
                 if flow.has_ended {
-                    // A negative descriptor is passed over.
+                    // poll(2) ignores a negative descriptor.
                     poll.fd = -1;
                 }
             }
@@ -296,7 +294,7 @@ fn watch<'a>(
     }));
 }
 
-/// Bytes of one write or read: what iperf3 takes.
+/// Bytes of one write or read, as in iperf3.
 const BLOCK_LEN: usize = 128 << 10;
 /// How long after the sender's abort the receiver waits for more, as in [`crate::tcp`].
 const GRACE: Span = Span::from_secs(2);

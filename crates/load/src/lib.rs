@@ -24,18 +24,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a source's packets look like on the way there; on the way back both ends are exchanged.
+/// The identity of a source's packets in the direction of the source. In the opposite direction
+/// both ends are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Number of the transport protocol.
     pub protocol: u8,
-    /// Where they come from. For ICMP the port is the identifier of the messages; 0 stands for any.
+    /// The source. For ICMP the port is the identifier of the messages; 0 means any.
     pub source: SocketAddr,
-    /// Where they go, likewise.
+    /// The destination, likewise.
     pub destination: SocketAddr,
 }
 
 impl Identity {
+    fn new(protocol: i32, source: SocketAddr, destination: SocketAddr) -> Identity {
+        Identity {
+            protocol: protocol as u8,
+            source,
+            destination,
+        }
+    }
+
     /// Returns whether packets between these ends, either way, belong to it.
     pub fn matches(&self, protocol: u8, source: SocketAddr, destination: SocketAddr) -> bool {
         let is_end = |own: SocketAddr, end: SocketAddr| {
@@ -46,7 +55,7 @@ impl Identity {
     }
 }
 
-/// Traffic that is under way.
+/// Running traffic.
 pub struct Running<R> {
     identity: Identity,
     stop: Stop,
@@ -54,7 +63,7 @@ pub struct Running<R> {
     join: Box<dyn FnOnce() -> Result<R, TrafficError> + Send>,
 }
 
-/// Why traffic could not start or broke off.
+/// The reason why traffic could not start, or ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
     /// A namespace could not be entered.
@@ -65,7 +74,7 @@ pub enum TrafficError {
     CongestionControl {
         /// The requested value.
         name: String,
-        /// What there is.
+        /// The available ones.
         available: Vec<String>,
     },
     /// A packet size that cannot carry what the measurement needs, or that IP cannot carry.
@@ -91,9 +100,9 @@ pub enum TrafficError {
     /// Both ends must speak the same IP version.
     #[error("source {source_address} and destination {destination} have different IP versions")]
     Families {
-        /// Where from.
+        /// The source address.
         source_address: IpAddr,
-        /// Where to.
+        /// The destination address.
         destination: IpAddr,
     },
     /// An interval of zero.
@@ -102,9 +111,9 @@ pub enum TrafficError {
     /// The kernel refused a step.
     #[error("cannot {step} in namespace {namespace:?}: {source}")]
     Kernel {
-        /// Which step.
+        /// The step.
         step: String,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The kernel's answer.
         source: io::Error,
@@ -112,7 +121,7 @@ pub enum TrafficError {
 }
 
 impl<R> Running<R> {
-    /// Returns how its packets are identified.
+    /// Returns the identity of its packets.
     pub fn identity(&self) -> Identity {
         self.identity
     }
@@ -127,10 +136,10 @@ impl<R> Running<R> {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Waits for the end. Returns what was measured.
+    /// Waits for the end, and returns the measurements.
     ///
     /// # Errors
-    /// When the kernel refused something on the way.
+    /// The kernel refused a step.
     pub fn join(self) -> Result<R, TrafficError> {
         (self.join)()
     }
@@ -162,7 +171,8 @@ impl Context {
         }
     }
 
-    /// Sleeps until `time`, looking at the stop flag now and then. Returns whether it was reached.
+    /// Sleeps until `time`, and checks the stop flag at intervals. Returns whether `time` was
+    /// reached.
     fn sleep_until(&self, time: Time) -> bool {
         loop {
             if self.stop.is_stopped() {
@@ -255,7 +265,7 @@ fn check_field(field: &'static str, value: u8, most: u8) -> Result<(), TrafficEr
 /// A transfer, a page or an exchange that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// When it was asked for.
+    /// The instant of the request.
     pub start: Time,
     /// Until its last byte had arrived.
     pub took: Span,
@@ -263,5 +273,5 @@ pub struct Transfer {
     pub bytes: u64,
 }
 
-/// How long a request to stop may go unnoticed.
+/// The longest time until a request to stop is noticed.
 const STOP_CHECK: Span = Span::from_ms(20);

@@ -6,7 +6,7 @@
 //! 4443 section 4.
 
 use crate::tcp::set_traffic_class;
-use crate::udp::{Order, Seen, words};
+use crate::udp::{self, Order, Seen, words};
 use crate::{
     Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, check_field,
     start_pair,
@@ -31,25 +31,25 @@ pub struct Ping {
     pub destination: IpAddr,
     /// Time between requests.
     pub interval: Span,
-    /// What a request is.
+    /// The protocol of a request.
     pub protocol: Protocol,
     /// Bytes after the ICMP or UDP header, at least [`LEAST_PAYLOAD`]; 56 is customary.
     pub payload: usize,
     /// Differentiated services codepoint.
     pub dscp: u8,
-    /// When the first request is due.
+    /// The due time of the first request.
     pub start: Time,
     /// No request is due after this time, even if the series is not stopped before.
     pub stop: Option<Time>,
-    /// How many requests, if limited.
+    /// The number of requests, if limited.
     pub count: Option<u64>,
-    /// How long before a request is due the thread stops sleeping and busy-waits.
+    /// The time before a request is due at which the thread stops sleeping and busy-polls.
     pub spin: Span,
-    /// How long to wait for outstanding replies.
+    /// The time to wait for outstanding replies.
     pub linger: Span,
 }
 
-/// What a request is.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// An ICMP echo request, which the far kernel answers.
@@ -60,7 +60,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// What a series measured.
+/// The measurements of a series.
 #[derive(Clone, Debug, Default)]
 pub struct PingReport {
     /// The identifier of the requests.
@@ -85,9 +85,9 @@ pub struct PingReport {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingSample {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub sequence: u64,
-    /// When it was handed to the sender's kernel.
+    /// The instant at which it was passed to the sender's kernel.
     pub sent: Time,
     /// The delay to the far kernel; `None` if the request was lost or not stamped.
     pub forward: Option<Span>,
@@ -184,11 +184,9 @@ impl Ping {
         } else {
             libc::IPPROTO_ICMPV6
         };
-        let identity = Identity {
-            protocol: protocol as u8,
-            source: SocketAddr::new(self.source, id),
-            destination: SocketAddr::new(self.destination, id),
-        };
+        let [source, destination] =
+            [self.source, self.destination].map(|address| SocketAddr::new(address, id));
+        let identity = Identity::new(protocol, source, destination);
         let encoding = Encoding::Icmp { id, is_v4 };
         let granted = observer
             .recv_buffer_size()
@@ -214,37 +212,20 @@ impl Ping {
         clock: &Clock,
         stop: &Stop,
     ) -> Result<Running<PingReport>, TrafficError> {
-        let is_v4 = self.source.is_ipv4();
         let class = self.dscp << 2;
         let open = |namespace: &Namespace, context: &Context, address| {
-            let socket = namespace
-                .enter(|| udp_socket(address))?
-                .map_err(context.error(format!("open a UDP socket on {address}")))?;
-            set_traffic_class(&socket, is_v4, class).map_err(context.error("set the DSCP"))?;
-            let timed =
-                TimedReceiver::new(&socket, is_v4).map_err(context.error("enable timestamps"))?;
-            let own = socket
-                .local_addr()
-                .map_err(context.error("read a port"))?
-                .as_socket()
-                .expect("an IP socket has an IP address");
+            let (socket, own) = udp::open(namespace, context, address, class)?;
+            let timed = TimedReceiver::new(&socket, self.source.is_ipv4())
+                .map_err(context.error("enable timestamps"))?;
             Ok::<_, TrafficError>((socket, timed, own))
         };
         let far = Context::new(to, clock, stop);
         let near = Context::new(from, clock, stop);
         let (answerer, answered, destination) = open(to, &far, self.destination)?;
         let (sender, timed, source) = open(from, &near, self.source)?;
-        sender
-            .connect(&destination.into())
-            .map_err(near.error(format!("connect to {destination}")))?;
-        answerer
-            .connect(&source.into())
-            .map_err(far.error(format!("connect to {source}")))?;
-        let identity = Identity {
-            protocol: libc::IPPROTO_UDP as u8,
-            source,
-            destination,
-        };
+        udp::connect(&sender, destination, &near)?;
+        udp::connect(&answerer, source, &far)?;
+        let identity = Identity::new(libc::IPPROTO_UDP, source, destination);
         let ping = self.clone();
         let source = Side {
             namespace: from,
@@ -336,13 +317,8 @@ impl Ping {
                 let Some(sample) = report.samples.get_mut(sequence as usize) else {
                     return;
                 };
-                match seen.note(sequence) {
-                    Order::Duplicate => {
-                        report.duplicates += 1;
-                        return;
-                    }
-                    Order::Late => report.reordered += 1,
-                    Order::Next => {}
+                if !seen.count(sequence, &mut report.duplicates, &mut report.reordered) {
+                    return;
                 }
                 report.received += 1;
                 report.unstamped += u64::from(arrival.time.is_none());
@@ -353,7 +329,7 @@ impl Ping {
     }
 }
 
-/// What carries a request.
+/// The socket that carries requests.
 #[derive(Clone, Copy)]
 enum Encoding {
     Icmp { id: u16, is_v4: bool },
@@ -503,13 +479,6 @@ fn payload_number(payload: &[u8]) -> Option<u64> {
     (magic == MAGIC).then_some(number)
 }
 
-fn udp_socket(address: IpAddr) -> io::Result<Socket> {
-    let address = SocketAddr::new(address, 0);
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
 /// Returns the number of one of our echo messages.
 fn echo(bytes: &[u8], id: u16, is_v4: bool) -> Option<u64> {
     // raw(7): IPv4 sockets receive the IP header too, ipv6 ones do not.
@@ -563,7 +532,7 @@ fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
 /// For the messages of all series of a host, which each socket sees; rmem_max may allow a tenth of
 /// it.
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// What one series may leave unread.
+/// The bytes that one series may leave unread.
 const UNREAD_BYTES: usize = 50_000;
 /// The kernel's overhead for each request.
 const UNREAD_OVERHEAD: usize = 1_000;

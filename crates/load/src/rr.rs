@@ -31,22 +31,22 @@ pub struct RrFlow {
     pub think: Span,
     /// Congestion control of both ends; the namespaces' default when `None`.
     pub congestion_control: Option<String>,
-    /// What the requesting end offers in its SYN.
+    /// The ECN that the requesting end offers in its SYN.
     pub ecn: Ecn,
     /// Differentiated services codepoint of the packets of both ends.
     pub dscp: u8,
-    /// When to connect.
+    /// The instant at which to connect.
     pub start: Time,
-    /// When to end.
+    /// The instant at which to end.
     pub stop: Option<Time>,
 }
 
-/// What a series did.
+/// The result of a series.
 #[derive(Clone, Debug, Default)]
 pub struct RrReport {
     /// The exchanges, in their order.
     pub exchanges: Vec<Transfer>,
-    /// Why the connection broke, if it did so unexpectedly.
+    /// The reason why the connection broke, if it did so unexpectedly.
     pub broken: Option<String>,
 }
 
@@ -54,8 +54,8 @@ impl RrFlow {
     /// Starts the series between two namespaces.
     ///
     /// # Errors
-    /// When a value is impossible, or an address or congestion control is not there. Nothing
-    /// runs then.
+    /// A value is impossible, or an address or congestion control does not exist. Nothing runs
+    /// then.
     pub fn start(
         &self,
         from: &Namespace,
@@ -79,11 +79,7 @@ impl RrFlow {
             .map_err(TrafficError::from)
             .flatten()?;
         let source = local_address(&socket).map_err(near.error("read the sending port"))?;
-        let identity = Identity {
-            protocol: libc::IPPROTO_TCP as u8,
-            source,
-            destination,
-        };
+        let identity = Identity::new(libc::IPPROTO_TCP, source, destination);
         let flow = self.clone();
         let source = Side {
             namespace: from,
@@ -173,7 +169,7 @@ impl RrFlow {
     }
 }
 
-/// Sends so many zeros; an error also when the end has come before.
+/// Sends this number of zeros. Fails if the end comes first.
 fn send_all(socket: &Socket, bytes: u64, is_over: &impl Fn() -> bool) -> io::Result<()> {
     let chunk = [0; CHUNK_LEN];
     let mut left = bytes;
@@ -192,7 +188,7 @@ fn send_all(socket: &Socket, bytes: u64, is_over: &impl Fn() -> bool) -> io::Res
     Ok(())
 }
 
-/// Receives so many bytes; an error also when the stream or the time has ended before.
+/// Receives this number of bytes. Fails if the stream or the time ends first.
 fn receive_all(mut socket: &Socket, bytes: u64, is_over: &impl Fn() -> bool) -> io::Result<()> {
     let mut chunk = [0; CHUNK_LEN];
     let mut left = bytes;

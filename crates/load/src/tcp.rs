@@ -33,27 +33,28 @@ pub struct TcpFlow {
     pub destination: IpAddr,
     /// Congestion control of the sender; the namespace's default when `None`.
     pub congestion_control: Option<String>,
-    /// What the sender offers in its SYN.
+    /// The ECN that the sender offers in its SYN.
     pub ecn: Ecn,
     /// Differentiated services codepoint of the sender's packets.
     pub dscp: u8,
-    /// When to connect.
+    /// The instant at which to connect.
     pub start: Time,
-    /// When to abort, if not stopped otherwise.
+    /// The instant at which to abort, if the transfer is not stopped otherwise.
     pub stop: Option<Time>,
-    /// How much to send.
+    /// The number of bytes to send.
     pub bytes: Option<u64>,
-    /// When all `bytes` have arrived, wait for this long and send as many over a new connection.
+    /// With `bytes`: the time between the arrival of all bytes and the next transfer, over a new
+    /// connection.
     pub repeat: Option<Span>,
-    /// How often to look at the sender's `TCP_INFO`.
+    /// The interval at which to read the sender's `TCP_INFO`.
     pub info_interval: Span,
-    /// How often to note what has arrived.
+    /// The interval at which to record the bytes that have arrived.
     pub goodput_interval: Span,
-    /// What the receiver does with the data.
+    /// The use of the data at the receiver.
     pub sink: Sink,
 }
 
-/// What a receiving application does with its data.
+/// The use that a receiving application makes of its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sink {
     /// Reads it into memory, as applications do.
@@ -75,31 +76,32 @@ pub enum Ecn {
     Accurate,
 }
 
-/// What a transfer did.
+/// The result of a transfer.
 #[derive(Clone, Debug, Default)]
 pub struct TcpReport {
     /// The connection's addresses and ports.
     pub connection: Option<(SocketAddr, SocketAddr)>,
-    /// When the handshake was complete.
+    /// The instant at which the handshake was complete.
     pub connected: Option<Time>,
     /// Whether both sides agreed on ECN.
     pub has_ecn: bool,
     /// The sender's state over time.
     pub info: Vec<TcpSample>,
-    /// How much had reached the receiver's application, over time; the last entry is the end.
+    /// The bytes that had reached the receiver's application, over time; the last entry is the end.
     pub goodput: Vec<Goodput>,
-    /// When the receiver saw the end of the last stream; `None` when it was cut off.
+    /// The instant at which the receiver saw the end of the last stream; `None` if the stream was
+    /// cut off.
     pub finished: Option<Time>,
     /// The transfers whose end the receiver has seen.
     pub transfers: Vec<Transfer>,
-    /// Why the connection broke, if it did so unexpectedly.
+    /// The reason why the connection broke, if it did so unexpectedly.
     pub broken: Option<String>,
 }
 
-/// What had arrived by an instant.
+/// The bytes that had arrived by an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goodput {
-    /// When.
+    /// The instant.
     pub time: Time,
     /// Payload bytes so far.
     pub bytes: u64,
@@ -127,8 +129,8 @@ impl TcpFlow {
     /// Starts the transfer between two namespaces.
     ///
     /// # Errors
-    /// When a value is impossible, or an address or congestion control is not there. Nothing
-    /// runs then.
+    /// A value is impossible, or an address or congestion control does not exist. Nothing runs
+    /// then.
     pub fn start(
         &self,
         from: &Namespace,
@@ -165,13 +167,9 @@ impl TcpFlow {
             finished: received.ends.last().map(|(at, _)| *at),
             broken: sent.broken,
         };
-        let mut identity = Identity {
-            protocol: libc::IPPROTO_TCP as u8,
-            source,
-            destination,
-        };
+        let mut identity = Identity::new(libc::IPPROTO_TCP, source, destination);
         if self.repeat.is_some() {
-            // Every transfer has a port of its own.
+            // Every transfer has its own port.
             identity.source.set_port(0);
         }
         let flow = self.clone();
@@ -485,9 +483,9 @@ pub fn check_congestion_control(namespace: &Namespace, name: &str) -> Result<(),
 /// The result of the sending thread.
 #[derive(Default)]
 struct Sent {
-    /// When each transfer was begun.
+    /// The start of each transfer.
     starts: Vec<Time>,
-    /// What earlier transfers have retransmitted.
+    /// The retransmissions of earlier transfers.
     sent_again: u32,
     connected: Option<Time>,
     has_ecn: bool,
@@ -509,10 +507,10 @@ impl Sent {
 /// The result of the receiving thread.
 #[derive(Default)]
 struct Received {
-    /// Of all transfers together.
+    /// The bytes of all transfers together.
     bytes: u64,
     goodput: Vec<Goodput>,
-    /// When each stream ended, and its bytes.
+    /// The end of each stream, and its bytes.
     ends: Vec<(Time, u64)>,
 }
 

@@ -5,7 +5,7 @@
 //! follows at once. Every packet carries its number and the instant of sending, so the receiver
 //! knows delay, loss, duplicates and order.
 
-use crate::tcp::set_traffic_class;
+use crate::tcp::{local_address, set_traffic_class};
 use crate::{
     Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, check_field,
     start_pair,
@@ -35,29 +35,29 @@ pub struct UdpFlow {
     pub rate: Rate,
     /// Bytes of UDP payload per packet, at least [`LEAST_PAYLOAD`].
     pub payload: usize,
-    /// When packets leave.
+    /// The spacing of the packets.
     pub spacing: Spacing,
     /// Packets with individual due times, sizes and ECN fields, instead of `rate`, `payload`,
     /// `spacing` and `ecn`.
     pub listed: Option<Arc<[ListedPacket]>>,
-    /// Where the randomness of `spacing` comes from.
+    /// The seed of the random numbers of `spacing`.
     pub seed: u64,
     /// Differentiated services codepoint.
     pub dscp: u8,
     /// IP ECN field of the packets: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub ecn: u8,
-    /// When the first packet is due.
+    /// The due time of the first packet.
     pub start: Time,
     /// No packet is due after this time, even if the flow is not stopped before.
     pub stop: Option<Time>,
-    /// How long before a packet is due the thread stops sleeping and busy-waits.
+    /// The time before a packet is due at which the thread stops sleeping and busy-polls.
     pub spin: Span,
     /// Request the time at which each packet was passed to the sender's device, and use that as the
     /// time of sending: delays then exclude the sending thread and its system call.
     pub stamp_departures: bool,
     /// Keep every n-th packet as a sample; counts always cover all.
     pub sample_every: u64,
-    /// How long after the last packet the receiver waits for stragglers.
+    /// The time that the receiver waits for late packets after the last one.
     pub linger: Span,
 }
 
@@ -66,13 +66,13 @@ pub struct UdpFlow {
 pub struct ListedPacket {
     /// When it is due, relative to the start of the flow; the packets of a list are in this order.
     pub after: Span,
-    /// Its bytes of UDP payload, at least [`LEAST_PAYLOAD`].
+    /// Bytes of UDP payload, at least [`LEAST_PAYLOAD`].
     pub payload: u16,
-    /// Its IP ECN field.
+    /// IP ECN field.
     pub ecn: u8,
 }
 
-/// What a flow did.
+/// The result of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct UdpReport {
     /// The flow's addresses and ports.
@@ -83,7 +83,7 @@ pub struct UdpReport {
     pub refused: u64,
     /// Packets for which the kernel reported a departure time.
     pub departed: u64,
-    /// How late a packet was sent at most.
+    /// The largest lateness of a packet.
     pub latest: Span,
     /// Different packets received.
     pub received: u64,
@@ -100,14 +100,14 @@ pub struct UdpReport {
     pub marked: u64,
     /// Packets as they arrived.
     pub samples: Vec<UdpSample>,
-    /// When packets left the sender's device, by number, where that is known.
+    /// The instants at which packets left the sender's device, by number, where known.
     departures: Vec<Option<Time>>,
 }
 
 /// One packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpSample {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub sequence: u64,
     /// When it was passed to the sender's kernel; with [`UdpFlow::stamp_departures`], when that
     /// passed it to the device.
@@ -150,7 +150,7 @@ impl UdpFlow {
     /// Starts the flow between two namespaces.
     ///
     /// # Errors
-    /// When a value is impossible or an address is not there. Nothing runs then.
+    /// A value is impossible, or an address does not exist. Nothing runs then.
     pub fn start(
         &self,
         from: &Namespace,
@@ -178,27 +178,13 @@ impl UdpFlow {
             check_field("ecn", ecn, 3)?;
         }
         let receiver = Context::new(to, clock, stop);
-        let sink = to
-            .enter(|| socket(self.destination))?
-            .map_err(receiver.error(format!("receive on {}", self.destination)))?;
+        let (sink, destination) = open(to, &receiver, self.destination, 0)?;
         let timed = TimedReceiver::new(&sink, self.destination.is_ipv4())
             .map_err(receiver.error("enable timestamps"))?;
         let sender = Context::new(from, clock, stop);
-        let source = from
-            .enter(|| socket(self.source))?
-            .map_err(sender.error(format!("send from {}", self.source)))?;
-        set_traffic_class(&source, self.source.is_ipv4(), self.dscp << 2 | self.ecn)
-            .map_err(sender.error("set the traffic class"))?;
-        let address = |socket: &Socket| socket.local_addr().map(|address| address.as_socket());
-        let destination = address(&sink)
-            .map_err(receiver.error("read the receiving port"))?
-            .expect("an IP socket has an IP address");
-        source
-            .connect(&destination.into())
-            .map_err(sender.error(format!("connect to {destination}")))?;
-        let source_address = address(&source)
-            .map_err(sender.error("read the sending port"))?
-            .expect("an IP socket has an IP address");
+        let class = self.dscp << 2 | self.ecn;
+        let (source, source_address) = open(from, &sender, self.source, class)?;
+        connect(&source, destination, &sender)?;
         let departures = self
             .stamp_departures
             .then(|| TimedReceiver::of_departures(&source))
@@ -218,11 +204,7 @@ impl UdpFlow {
                 ..received
             }
         };
-        let identity = Identity {
-            protocol: libc::IPPROTO_UDP as u8,
-            source: source_address,
-            destination,
-        };
+        let identity = Identity::new(libc::IPPROTO_UDP, source_address, destination);
         let flow = self.clone();
         let source = Side {
             namespace: from,
@@ -251,7 +233,7 @@ impl UdpFlow {
         std::iter::successors(Some(self.start), after)
     }
 
-    /// When each packet is due, its payload and its ECN field.
+    /// The due time of each packet, its payload and its ECN field.
     fn packets(&self) -> Box<dyn Iterator<Item = (Time, usize, u8)> + '_> {
         match &self.listed {
             Some(listed) => Box::new(listed.iter().map(|packet| {
@@ -354,13 +336,8 @@ impl UdpFlow {
         if magic != MAGIC {
             return;
         }
-        match seen.note(sequence) {
-            Order::Duplicate => {
-                report.duplicates += 1;
-                return;
-            }
-            Order::Late => report.reordered += 1,
-            Order::Next => {}
+        if !seen.count(sequence, &mut report.duplicates, &mut report.reordered) {
+            return;
         }
         report.received += 1;
         report.received_bytes += (arrival.length + self.header_len()) as u64;
@@ -376,14 +353,14 @@ impl UdpFlow {
     }
 }
 
-/// Which numbers have been seen: one bit each.
+/// The numbers that have been seen, one bit each.
 #[derive(Default)]
 pub(super) struct Seen {
     bits: Vec<u64>,
     highest: Option<u64>,
 }
 
-/// How a number relates to those before it.
+/// The relation of a number to the numbers before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Higher than all.
@@ -410,6 +387,14 @@ impl Seen {
         self.highest = Some(number);
         Order::Next
     }
+
+    /// Counts a number that is not new, or late. Returns whether it is new.
+    pub(super) fn count(&mut self, number: u64, duplicates: &mut u64, late: &mut u64) -> bool {
+        let order = self.note(number);
+        *duplicates += u64::from(order == Order::Duplicate);
+        *late += u64::from(order == Order::Late);
+        order != Order::Duplicate
+    }
 }
 
 /// Three numbers in network order.
@@ -419,13 +404,39 @@ pub(super) fn words(bytes: &[u8]) -> Option<[u64; 3]> {
     Some([a, b, c].map(|word| u64::from_be_bytes(*word)))
 }
 
-fn socket(address: IpAddr) -> io::Result<Socket> {
-    let address = SocketAddr::new(address, 0);
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
-    // Room for a burst of small packets; otherwise the default limits suffice.
-    socket.set_recv_buffer_size(4 << 20)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
+/// Opens a UDP socket on a free port of `address`, with the traffic class of its packets. Returns
+/// its own address, too.
+pub(super) fn open(
+    namespace: &Namespace,
+    context: &Context,
+    address: IpAddr,
+    class: u8,
+) -> Result<(Socket, SocketAddr), TrafficError> {
+    let bound = || -> io::Result<Socket> {
+        let any = SocketAddr::new(address, 0);
+        let socket = Socket::new(Domain::for_address(any), Type::DGRAM, None)?;
+        // Room for a burst of small packets; otherwise the default limits suffice.
+        socket.set_recv_buffer_size(4 << 20)?;
+        socket.bind(&any.into())?;
+        Ok(socket)
+    };
+    let socket = namespace
+        .enter(bound)?
+        .map_err(context.error(format!("open a UDP socket on {address}")))?;
+    set_traffic_class(&socket, address.is_ipv4(), class)
+        .map_err(context.error("set the traffic class"))?;
+    let own = local_address(&socket).map_err(context.error("read a port"))?;
+    Ok((socket, own))
+}
+
+pub(super) fn connect(
+    socket: &Socket,
+    destination: SocketAddr,
+    context: &Context,
+) -> Result<(), TrafficError> {
+    socket
+        .connect(&destination.into())
+        .map_err(context.error(format!("connect to {destination}")))
 }
 
 /// Least payload of a packet: type, number and time of sending.

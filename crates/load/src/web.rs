@@ -33,44 +33,44 @@ pub struct WebFlow {
     pub interval: Span,
     /// Connections of a page, each for one object.
     pub objects: u32,
-    /// How large an object is.
+    /// The size of an object.
     pub size: ObjectSize,
     /// Bytes of a request.
     pub request: u64,
-    /// Where all randomness comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// Congestion control of both ends; the namespaces' default when `None`.
     pub congestion_control: Option<String>,
-    /// What clients offer in their SYN.
+    /// The ECN that clients offer in their SYN.
     pub ecn: Ecn,
     /// Differentiated services codepoint of the packets of both ends.
     pub dscp: u8,
-    /// When the first page is awaited.
+    /// The start of the Poisson process.
     pub start: Time,
-    /// When to end.
+    /// The instant at which to end.
     pub stop: Option<Time>,
 }
 
-/// What a client did.
+/// The result of a client.
 #[derive(Clone, Debug, Default)]
 pub struct WebReport {
     /// The pages that were complete, in the order of their ends.
     pub pages: Vec<Transfer>,
-    /// Pages that were asked for.
+    /// Pages that were requested.
     pub asked: u64,
     /// Connections that broke.
     pub broken: u64,
 }
 
-/// Sizes of objects by the asking port.
+/// Sizes of objects by the client's port.
 type Sizes = Arc<Mutex<BTreeMap<u16, u64>>>;
 
 impl WebFlow {
     /// Starts the client and the server in their namespaces.
     ///
     /// # Errors
-    /// When a value is impossible, or an address or congestion control is not there. Nothing
-    /// runs then.
+    /// A value is impossible, or an address or congestion control does not exist. Nothing runs
+    /// then.
     pub fn start(
         &self,
         server: &Namespace,
@@ -87,11 +87,8 @@ impl WebFlow {
         let (listener, address) = listening(server, self.server, &far)?;
         set_up(&listener, self.server, cc, self.dscp, &far)?;
         let near = Context::new(client, clock, stop);
-        let identity = Identity {
-            protocol: libc::IPPROTO_TCP as u8,
-            source: SocketAddr::new(self.client, 0),
-            destination: address,
-        };
+        let any = SocketAddr::new(self.client, 0);
+        let identity = Identity::new(libc::IPPROTO_TCP, any, address);
         let sizes = Sizes::default();
         let (flow, asked) = (self.clone(), sizes.clone());
         let source = Side {
@@ -235,7 +232,7 @@ impl WebFlow {
     }
 }
 
-/// A connection that waits; none if there is no more.
+/// Returns a waiting connection; `None` if there is none.
 fn accept_one(
     listener: &Socket,
     context: &Context,
@@ -254,7 +251,7 @@ struct Page {
     bytes: u64,
 }
 
-/// An object under way to the client.
+/// An object on the path to the client.
 struct Fetch {
     socket: Socket,
     page: u64,
@@ -292,7 +289,7 @@ impl Fetch {
     }
 }
 
-/// An object under way from the server.
+/// An object on the path from the server.
 struct Answer {
     socket: Socket,
     to_receive: u64,
@@ -324,8 +321,8 @@ impl Answer {
     }
 }
 
-/// Waits for any of the sockets, up to `limit` or the next look at the stop flag. Returns which are
-/// ready.
+/// Waits for any of the sockets, until `limit` or the next check of the stop flag. Returns those
+/// that are ready.
 fn poll<'a>(sockets: impl Iterator<Item = (&'a Socket, libc::c_short)>, limit: Span) -> Vec<bool> {
     let mut polls: Vec<libc::pollfd> = sockets
         .map(|(socket, events)| libc::pollfd {

@@ -17,9 +17,8 @@ use sluice_net::namespace::{
 };
 use sluice_net::port::nfqueue::NfqueueOptions;
 use sluice_net::port::packet::PacketOptions;
-use sluice_net::port::tun::TunOptions;
-use sluice_net::port::xdp::XdpOptions;
-use sluice_net::port::{NfqueuePort, PacketPort, PcapPort, Pool, PoolSize, TunPort, XdpPort};
+use sluice_net::port::registry::{Kind, Role, Site};
+use sluice_net::port::{KINDS, NfqueuePort, OpenError, Pool, PoolSize, PortSpec};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -68,8 +67,9 @@ fn remove_copy(command: &Command) {
     std::fs::remove_file(command.get_program()).unwrap();
 }
 
-fn unprivileged() {
-    let mut command = as_nobody(again("inside"));
+/// Runs a part of this program without privileges; it must pass.
+fn pass_as_nobody(word: &str) {
+    let mut command = as_nobody(again(word));
     let output = command.output().unwrap();
     remove_copy(&command);
     assert!(
@@ -77,6 +77,10 @@ fn unprivileged() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+fn unprivileged() {
+    pass_as_nobody("inside");
 }
 
 fn inside() {
@@ -115,83 +119,89 @@ fn inside() {
 
 /// The messages of ports without privileges, and inside a user namespace.
 fn without() {
-    let mut command = as_nobody(again("lacking"));
-    let output = command.output().unwrap();
-    remove_copy(&command);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    pass_as_nobody("lacking");
 }
 
 fn lacking() {
     let here = Namespace::current().unwrap();
-    let mut pool = Pool::new(PoolSize { slots: 8, large: 1 }).unwrap();
-    let packet = PacketPort::open(&here, "lo", PacketOptions::default());
-    let tun = TunPort::create(&here, "sluice-none0", TunOptions::default());
-    let queue = NfqueuePort::open(&here, &NfqueueOptions::default());
-    let lacking: &[&str] = &[
-        "Operation not permitted",
-        "the process lacks CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF",
-        "pcap ports need nothing",
-    ];
-    // Some systems keep the device itself to root, which comes before any capability.
-    let device = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/net/tun");
-    let is_open_to_all = device.is_ok();
-    let of_tun: &[&str] = match is_open_to_all {
-        true => lacking,
-        false => &[
-            "cannot open /dev/net/tun",
-            "readable and writable by this user",
-        ],
-    };
-    for (message, parts) in [
-        (packet.err().unwrap().to_string(), lacking),
-        (tun.err().unwrap().to_string(), of_tun),
-        (queue.err().unwrap().to_string(), lacking),
-    ] {
-        for part in parts {
-            assert!(message.contains(part), "{message}");
+    for kind in KINDS {
+        let opened = open(kind, &here);
+        if kind.needs_nothing() {
+            assert!(opened.is_ok(), "{kind:?}: {}", opened.unwrap_err());
+            continue;
+        }
+        let message = opened.expect_err(kind.name).to_string();
+        let parts = match closed_device(kind) {
+            Some(path) => [
+                format!("cannot open {path}"),
+                "readable and writable by this user".to_owned(),
+            ],
+            None => [
+                "the process lacks CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF".to_owned(),
+                "ports need nothing".to_owned(),
+            ],
+        };
+        // AF_XDP does not take the MTU of this interface, which comes before any privilege.
+        for part in parts.iter().filter(|_| kind.in_user_namespace) {
+            assert!(message.contains(part), "{kind:?}: {message}");
         }
     }
-    // Files need no privilege at all.
-    let path = std::env::temp_dir().join(format!("sluice-test-{}.pcap", std::process::id()));
-    let spec = format!(":{}", path.display()).parse().unwrap();
-    let port = PcapPort::open(&spec, None, Clock::start()).map(drop);
-    std::fs::remove_file(&path).unwrap();
-    port.unwrap();
 
     enter_user_namespace().unwrap();
     let here = Namespace::current().unwrap();
     let mut links = here.links().unwrap();
     links.set_up("lo", true).unwrap();
-    drop(PacketPort::open(&here, "lo", PacketOptions::default()).unwrap());
-    drop(NfqueuePort::open(&here, &NfqueueOptions::default()).unwrap());
-    let tun = TunPort::create(&here, "sluice-tun0", TunOptions::default());
-    assert!(tun.is_ok() || !is_open_to_all, "{:?}", tun.err());
-    // Its MTU is within what AF_XDP takes.
+    // Within what AF_XDP takes.
     links.set_mtu("lo", 1500).unwrap();
-    let xdp = XdpPort::open(&here, "lo", &mut pool, XdpOptions::default());
-    let message = xdp.err().unwrap().to_string();
-    assert!(
-        message.contains("AF_XDP is not allowed: packet, tun, tap and nfqueue ports work"),
-        "{message}"
-    );
+    for kind in KINDS {
+        let opened = open(kind, &here);
+        if kind.in_user_namespace {
+            let is_open = opened.is_ok() || closed_device(kind).is_some();
+            assert!(is_open, "{kind:?}: {}", opened.unwrap_err());
+        } else {
+            let message = opened.expect_err(kind.name).to_string();
+            let expected = "; in a user namespace AF_XDP is not allowed: ";
+            assert!(message.contains(expected), "{kind:?}: {message}");
+        }
+    }
+}
+
+/// Opens a port of a kind here, and closes it.
+fn open(kind: &Kind, here: &Namespace) -> Result<(), OpenError> {
+    let path = std::env::temp_dir().join(format!("sluice-test-{}.pcap", std::process::id()));
+    let argument = match kind.role {
+        Role::Interface(_) => "lo".to_owned(),
+        Role::Device(_) => format!("sluice-{}0", kind.name),
+        Role::Files => format!(":{}", path.display()),
+        // No router opens one by name.
+        Role::Queue => {
+            return Ok(NfqueuePort::open(here, &NfqueueOptions::default()).map(drop)?);
+        }
+    };
+    let mut pool = Pool::new(PoolSize { slots: 8, large: 1 })?;
+    let mut site = Site {
+        namespace: here,
+        pool: &mut pool,
+        clock: Clock::start(),
+        link: None,
+    };
+    let spec: PortSpec = format!("{}:{argument}", kind.name).parse()?;
+    let opened = spec.open(&mut site).map(drop);
+    let _ = std::fs::remove_file(&path);
+    opened
+}
+
+/// Returns the device that a kind needs, if this user may not open it: some systems keep it to
+/// root, which comes before any capability.
+fn closed_device(kind: &Kind) -> Option<&'static str> {
+    let mut needs = kind.needs.split(", ").map(|need| need.trim_matches('`'));
+    let path = needs.find(|need| need.starts_with("/dev/"))?;
+    let device = OpenOptions::new().read(true).write(true).open(path);
+    device.is_err().then_some(path)
 }
 
 fn too_late() {
-    let mut command = as_nobody(again("late"));
-    let output = command.output().unwrap();
-    remove_copy(&command);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    pass_as_nobody("late");
 }
 
 fn late() {

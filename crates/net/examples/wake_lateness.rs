@@ -1,4 +1,4 @@
-//! How late waits end on this machine, and what that costs.
+//! Measures how late waits end on this machine, and the cost.
 //!
 //! `cargo run --release -p sluice-net --example wake_lateness [SECONDS [PRIORITY]]`, with a
 //! real-time PRIORITY of 1 to 99 if the process may.

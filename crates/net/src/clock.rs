@@ -224,13 +224,13 @@ pub struct RealTimeError {
     source: io::Error,
 }
 
-/// Puts the calling thread before all ordinary ones (SCHED_FIFO): on a busy machine, waits
-/// then end late by tens of microseconds instead of milliseconds. The thread must leave the core to others
-/// for a twentieth of the time, or the kernel stops it; a [`crate::port::Waiter`] sees to that, and makes
-/// the thread an ordinary one for that and for some of its sleeps.
+/// Gives the calling thread priority over all ordinary threads (SCHED_FIFO): on a busy machine,
+/// waits then end late by tens of microseconds instead of milliseconds. The thread must yield the
+/// core to others for a twentieth of the time, or the kernel stops it. A [`crate::port::Waiter`]
+/// ensures that, and makes the thread an ordinary one for that time and for some of its sleeps.
 ///
 /// # Errors
-/// When the process may not, as in a user namespace.
+/// The process has no permission, as in a user namespace.
 pub fn real_time(priority: u8) -> Result<(), RealTimeError> {
     sys::Scheduling::of_thread()
         .and_then(|present| present.fifo(priority).take())

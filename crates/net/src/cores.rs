@@ -1,4 +1,5 @@
-//! The cores that threads run on (CPU affinity), and how deep they idle ([`IdleLimit`]).
+//! The cores that threads run on (CPU affinity), and the depth of their idle states
+//! ([`IdleLimit`]).
 //!
 //! A packet loop with a core of its own keeps its caches, and is not preempted by the rest of the
 //! process, which runs on other cores. See sched(7) and `sched_setaffinity(2)`.
@@ -11,26 +12,26 @@ use crate::sys::{self, Affinity};
 use std::io;
 use std::marker::PhantomData;
 
-/// Why threads cannot be kept on cores.
+/// The reasons why threads cannot be kept on cores.
 #[derive(Debug, thiserror::Error)]
 pub enum CoreError {
-    /// The machine has fewer.
+    /// The machine has fewer cores.
     #[error("there is no core {core}: this process may use {}", list(.allowed))]
     Absent {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
-        /// Those that the process may use.
+        /// The cores that the process may use.
         allowed: Vec<usize>,
     },
-    /// It is offline, or the process is restricted to other cores (`taskset`, a cpuset).
+    /// The core is offline, or the process is restricted to other cores (`taskset`, a cpuset).
     #[error("core {core} is not available to this process, which may use {}", list(.allowed))]
     NotAllowed {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
         /// Those that the process may use.
         allowed: Vec<usize>,
     },
-    /// None was named.
+    /// No core was named.
     #[error("a thread needs a core to run on")]
     None,
     /// The kernel refused.
@@ -46,7 +47,7 @@ pub enum CoreError {
 /// Returns the cores that the calling thread may run on, in ascending order.
 ///
 /// # Errors
-/// Where the kernel knows more than 1024 cores.
+/// The kernel knows more than 1024 cores.
 pub fn allowed() -> Result<Vec<usize>, CoreError> {
     Ok(present()?.cores())
 }
@@ -70,7 +71,7 @@ impl Stay {
     /// Moves the calling thread to `cores`.
     ///
     /// # Errors
-    /// When one of them does not exist or is not available to this process.
+    /// One of them does not exist, or is not available to this process.
     pub fn on(cores: &[usize]) -> Result<Stay, CoreError> {
         let before = present()?;
         if cores.is_empty() {
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_and_those_that_it_starts_stay_on_the_core_that_was_asked_for() {
+    fn a_thread_and_those_that_it_starts_stay_on_the_requested_core() {
         let before = allowed().unwrap();
         let last = *before.last().unwrap();
         let stay = Stay::on(&[last]).unwrap();
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_does_not_exist_is_told_from_one_that_is_not_for_this_process() {
+    fn a_missing_core_is_distinguished_from_one_that_is_not_available() {
         let before = allowed().unwrap();
         let absent = Stay::on(&[before[0], 1023]).unwrap_err();
         let expected = format!(

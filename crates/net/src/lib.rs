@@ -1,15 +1,19 @@
-//! Everything of Sluice that talks to Linux: the only crate with `unsafe`.
+//! The interface of Sluice to Linux: the only crate with `unsafe`.
 //!
 //! - [`namespace`]: network namespaces and interfaces that vanish with the process.
 //! - [`port`]: where packets enter and leave a router.
+//! - [`process`]: programs inside namespaces, and their signals.
 //! - [`socket`]: sockets of end hosts: timestamps, `TCP_INFO`.
 //! - [`clock`]: the one clock of a live run.
 //! - [`cores`]: which cores threads run on, and how deep cores idle.
+//!
+//! `examples/forward.rs` shows how to use the ports.
 
 pub mod clock;
 pub mod cores;
 pub mod namespace;
 pub mod port;
+pub mod process;
 pub mod socket;
 mod sys;
 

@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+mod process;
 mod thread;
+pub(crate) use process::*;
 pub(crate) use thread::*;
 
 /// Turns the C convention (-1 and errno) into a `Result`.
@@ -100,8 +102,8 @@ pub(crate) fn sleep_until(deadline_ns: u64) {
     }
 }
 
-/// Waits until one of `polls` is ready or `timeout` has passed. Returns how many are ready. A
-/// signal counts as a time-out.
+/// Waits until one of `polls` is ready or `timeout` has passed. Returns the number of ready ones.
+/// A signal counts as a time-out.
 pub(crate) fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> usize {
     let time = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
@@ -125,7 +127,7 @@ pub(crate) fn grant_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Resu
     grant_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
-/// Sizes what may be under way in the kernel.
+/// Sets the size of a socket's send queue.
 pub(crate) fn grant_send_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     grant_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
@@ -198,7 +200,7 @@ pub(crate) unsafe fn set_option_with_addresses<T: Copy>(
     .map(drop)
 }
 
-/// Reads an option into `value`. Returns how many bytes the kernel filled.
+/// Reads an option into `value`. Returns the number of bytes that the kernel filled.
 ///
 /// # Safety
 /// Every bit pattern must be a valid `T`.
@@ -247,7 +249,7 @@ impl Area {
         })
     }
 
-    /// Splits it into the first `length` bytes and the rest, which must not be empty.
+    /// Splits the area into the first `length` bytes and the rest, which must not be empty.
     pub(crate) fn split_at(self, length: usize) -> (Area, Area) {
         assert!(length < self.length, "both parts have bytes");
         let rest = Area {
@@ -263,24 +265,24 @@ impl Area {
         (self.mapping.at(0) as usize, self.mapping.len())
     }
 
-    /// Where in it this part starts.
+    /// Returns the offset of this part in the whole memory.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 }
 
 impl Area {
-    /// Bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Where it starts, to be compared.
+    /// Returns the start of the area, for comparisons.
     pub(crate) fn address(&self) -> usize {
         self.mapping.at(self.offset) as usize
     }
 
-    /// Copies a piece to where `to` begins.
+    /// Copies a piece to the position `to`.
     pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
         let length = from.len();
         let (from, to) = (self.piece(&from), self.piece(&(to..to + length)));
@@ -335,8 +337,8 @@ impl std::ops::IndexMut<Range<usize>> for Area {
     }
 }
 
-/// Discards up to `most` bytes that a TCP socket has received, and returns how many. With MSG_TRUNC
-/// they are dropped without being copied (tcp(7)).
+/// Discards up to `most` bytes that a TCP socket has received. Returns the number of bytes. With
+/// MSG_TRUNC the bytes are dropped without being copied (tcp(7)).
 pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
     // SAFETY: for a TCP socket the buffer is not written to when MSG_TRUNC is set.
     let count = unsafe {
@@ -377,7 +379,7 @@ pub(crate) unsafe fn control_messages(
 /// Level, type and payload.
 type ControlMessage<'a> = (libc::c_int, libc::c_int, &'a [u8]);
 
-/// Returns the first control message in `bytes`, and what follows it.
+/// Returns the first control message in `bytes`, and the bytes after it.
 fn next_control_message(bytes: &[u8]) -> Option<(ControlMessage<'_>, &[u8])> {
     const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
     let header = bytes.get(..HEADER_LEN)?;
@@ -422,7 +424,7 @@ pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
     u64::try_from(total).ok()
 }
 
-/// A descriptor that nothing ever happens to.
+/// Returns a descriptor that never becomes ready.
 pub(crate) fn event() -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.
     unsafe {
@@ -448,7 +450,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl SharedMap {
-    /// Maps `length` bytes of what `descriptor` offers at `offset`.
+    /// Maps `length` bytes of `descriptor` from `offset` on.
     pub(crate) fn of(
         descriptor: BorrowedFd<'_>,
         offset: libc::off64_t,
@@ -462,7 +464,7 @@ impl SharedMap {
         )
     }
 
-    /// Zeroed memory of no file.
+    /// Maps zeroed memory that belongs to no file.
     #[cfg(test)]
     pub(crate) fn anonymous(length: usize) -> io::Result<SharedMap> {
         // Miri has no memory shared between processes, but threads share this as well.

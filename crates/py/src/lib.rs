@@ -1,13 +1,21 @@
-//! The Python module `sluice._sluice`: the registry and its queues as classes.
+//! The Python module `sluice._sluice`: the registry and its queues as classes, and runs in this
+//! process.
 //!
-//! The Python side (`python/sluice`) re-exports these with type stubs. Errors become `ValueError`
-//! with the same sentence as on the command line.
+//! The Python side (`python/sluice`) re-exports these with type stubs. Errors become `SluiceError`,
+//! which is a `ValueError`, with the same sentence as on the command line.
 
-use pyo3::exceptions::PyValueError;
+mod aqm;
+mod error;
+mod run;
+mod simulation;
+
+use std::path::Path;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use sluice_core::registry::{self, Spec};
+use error::SluiceError;
+use sluice_core::registry;
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
 
 /// Return every algorithm with its parameters, as a list of dictionaries.
@@ -63,13 +71,10 @@ impl Queue {
     #[new]
     #[pyo3(signature = (spec, seed = 1))]
     fn new(spec: &str, seed: u64) -> PyResult<Self> {
-        let discipline = Spec::parse(spec)
-            .map_err(|error| {
-                let at = error.span.start + 1;
-                PyValueError::new_err(format!("{error} (at character {at} of {spec:?})"))
-            })?
+        let discipline = sluice_loader::parse_queue(spec, Path::new(""))
+            .map_err(|error| error::of_spec(spec, &error))?
             .build()
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+            .map_err(|error| SluiceError::new_err(error.to_string()))?;
         Ok(Queue {
             discipline,
             rng: Rng::from_seed(seed),
@@ -83,12 +88,10 @@ impl Queue {
     #[pyo3(signature = (time_ns, size_bytes, flow = 0, ecn = 0))]
     fn enqueue(&mut self, time_ns: u64, size_bytes: u32, flow: u32, ecn: u8) -> PyResult<u32> {
         if ecn > 3 {
-            return Err(PyValueError::new_err(format!(
-                "ecn {ecn} is outside 0 to 3"
-            )));
+            return Err(SluiceError::new_err(format!("ecn {ecn} is outside 0 to 3")));
         }
         if size_bytes == 0 {
-            return Err(PyValueError::new_err("size_bytes 0 is below 1"));
+            return Err(SluiceError::new_err("size_bytes 0 is below 1"));
         }
         self.advance(time_ns)?;
         let mut packet = Packet::new(self.next_slot, size_bytes);
@@ -127,7 +130,7 @@ impl Queue {
     fn advance(&mut self, time_ns: u64) -> PyResult<()> {
         let now = Time::from_ns(time_ns);
         if now < self.now {
-            return Err(PyValueError::new_err(format!(
+            return Err(SluiceError::new_err(format!(
                 "time_ns {time_ns} is before {}, the time of the last call",
                 self.now.as_ns()
             )));
@@ -144,6 +147,18 @@ impl Queue {
 #[pymodule]
 fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    sluice_loader::register(&[&sluice_wasm::WasmLoader, &aqm::PyLoader]);
+    module.add("SluiceError", module.py().get_type::<SluiceError>())?;
     module.add_class::<Queue>()?;
+    module.add_class::<aqm::PacketView>()?;
+    module.add_class::<aqm::BacklogView>()?;
+    module.add_class::<aqm::Context>()?;
+    module.add_class::<run::Run>()?;
+    module.add_class::<simulation::Simulation>()?;
+    module.add_function(wrap_pyfunction!(simulation::parse_span, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_variant, module)?)?;
+    module.add_function(wrap_pyfunction!(run::variants, module)?)?;
+    module.add_function(wrap_pyfunction!(run::program, module)?)?;
+    module.add_function(wrap_pyfunction!(aqm::stopped, module)?)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)
 }

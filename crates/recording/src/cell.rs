@@ -22,13 +22,13 @@ pub enum ColumnKind {
 /// The declaration of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnDecl {
-    /// Its name, with the unit where it has one.
+    /// Name, with the unit where it has one.
     pub name: &'static str,
-    /// Its type.
+    /// Type.
     pub kind: ColumnKind,
     /// Whether cells may be empty.
     pub is_optional: bool,
-    /// Its meaning.
+    /// Meaning.
     pub doc: &'static str,
 }
 

@@ -21,7 +21,10 @@ pub struct Checksum {
 
 impl Checksum {
     /// Computes the checksum of the file at `path`, read a piece at a time.
-    pub(crate) fn of_file(path: &Path) -> io::Result<Checksum> {
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of_file(path: &Path) -> io::Result<Checksum> {
         let mut file = File::open(path)?;
         let mut sum = Summing::new(io::sink());
         let mut piece = vec![0; 1 << 16];
@@ -56,11 +59,6 @@ impl<W> Summing<W> {
             bytes: 0,
             digest: Sha256::new(),
         }
-    }
-
-    /// The inner writer.
-    pub fn inner(&self) -> &W {
-        &self.inner
     }
 
     pub fn into_inner(self) -> W {

@@ -1,4 +1,4 @@
-//! Whether a run came out as expected.
+//! Compares the figures of runs with the expectations.
 
 use std::fmt;
 
@@ -10,20 +10,19 @@ use sluice_scenario::{Backend, Expect};
 #[cfg(any(test, feature = "testing"))]
 use sluice_scenario::{Direction, metric::Chart};
 
-/// An expectation and what was measured.
+/// An expectation and the measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The variant.
     pub variant: String,
     /// The figure.
     pub metric: String,
-    /// How many runs the measured value is the median of.
+    /// The number of runs; the measured value is their median.
     pub runs: usize,
-    /// What it is measured in.
-    #[serde(serialize_with = "unit_name")]
+    /// The unit.
     pub unit: Unit,
-    /// What was measured, in nanoseconds, bits per second, parts of one, or things; none if nothing
-    /// was.
+    /// The measured value in nanoseconds, bits per second, parts of one, or things; `None` if
+    /// nothing was measured.
     pub measured: Option<f64>,
     /// The smallest value that passes.
     pub min: Option<f64>,
@@ -31,20 +30,16 @@ pub struct Outcome {
     pub max: Option<f64>,
     /// Whether the measured value is within the bounds.
     pub passed: bool,
-    /// Where in the report it is seen.
+    /// The chart of the report that shows the figure.
     pub chart: ChartLink,
     /// The bounds in words.
     #[serde(skip)]
     pub bounds: String,
 }
 
-fn unit_name<S: serde::Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(unit.name())
-}
-
 #[cfg(any(test, feature = "testing"))]
 impl Outcome {
-    /// One that was not met, for tests of how it is shown.
+    /// An expectation that was not met, for tests of its output.
     pub fn new(
         variant: &str,
         metric: &str,
@@ -67,8 +62,8 @@ impl Outcome {
     }
 }
 
-/// Holds the runs of a variant on `backend` against every expectation that is for it: the median of
-/// several. What was not measured does not pass.
+/// Compares the runs of a variant on `backend` with every expectation that applies to the variant.
+/// The median of several runs counts. A figure that was not measured does not pass.
 pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) -> Vec<Outcome> {
     let outcome = |expect: &Expect| {
         let values = summaries.iter().filter_map(|s| expect.metric.value(s));

@@ -1,6 +1,6 @@
-//! All figures of a run by name, and how they vary over repetitions.
+//! All figures of a run by name, and their spread over repetitions.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::metrics::Spread;
 use sluice_scenario::Direction;
@@ -11,15 +11,15 @@ use sluice_scenario::metric::{
 /// A figure of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its name, as `[[expect]]` writes it.
+    /// The name, as in `[[expect]]`.
     pub name: String,
-    /// What it is measured in.
+    /// The unit.
     pub unit: Unit,
-    /// In nanoseconds, bits per second, parts of one, or things.
+    /// The value in nanoseconds, bits per second, parts of one, or things.
     pub value: f64,
-    /// What it says.
+    /// The meaning.
     pub doc: &'static str,
-    /// Where in the report it is seen.
+    /// The chart of the report that shows the figure.
     pub chart: ChartLink,
 }
 
@@ -35,7 +35,7 @@ impl Figure {
     }
 }
 
-/// Every figure that was measured, in the order of the vocabulary.
+/// Returns every figure that was measured, in the order of the vocabulary.
 pub fn figures_of(summary: &Summary) -> Vec<Figure> {
     let mut figures = Vec::new();
     for decl in RUN_METRICS {
@@ -68,8 +68,8 @@ pub fn figures_of(summary: &Summary) -> Vec<Figure> {
     figures
 }
 
-/// The names of the key figures: of the run, of the first link in the directions that carry payload,
-/// and, of each key figure of a flow, that of the first flow that has it.
+/// Returns the names of the key figures: of the run; of the first link, in the directions that
+/// carry payload; and each key figure of a flow, for the first flow that has it.
 pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
     let run = RUN_METRICS
         .iter()
@@ -88,24 +88,19 @@ pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
 /// A figure over runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeated {
-    /// What it is measured in.
-    #[serde(serialize_with = "unit_name")]
+    /// The unit.
     pub unit: Unit,
-    /// Its median, range, mean and deviation.
+    /// Median, range, mean and standard deviation.
     #[serde(flatten)]
     pub spread: Spread,
-    /// The 95 % confidence interval of the mean; none of one run.
+    /// The 95 % confidence interval of the mean; `None` for a single run.
     pub interval: Option<(f64, f64)>,
-    /// Each run's, in the order of the runs.
+    /// The values, in the order of the runs.
     pub values: Vec<f64>,
 }
 
-fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(unit.name())
-}
-
 impl Repeated {
-    /// Of the `values` of several runs; none of none.
+    /// Computes the spread of the `values` of several runs; `None` for no values.
     pub fn of(unit: Unit, values: Vec<f64>) -> Option<Repeated> {
         let spread = Spread::of(&values)?;
         Some(Repeated {
@@ -117,18 +112,18 @@ impl Repeated {
     }
 }
 
-/// To four significant digits, which is more than two runs share.
+/// Rounds to four significant digits, which is more than two runs have in common.
 pub fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// The median of `values`, as of [`Spread`]; none of none.
+/// Returns the median of `values`, as in [`Spread`]; `None` for no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
-/// The figures of several runs, in the order in which they first appear. Runs that did not measure a
-/// figure have no part in it.
+/// Returns the figures of several runs, in the order in which they first appear. Runs that did not
+/// measure a figure do not count for it.
 pub fn repeated(summaries: &[&Summary]) -> Vec<(String, Repeated)> {
     let mut all: Vec<(String, Unit, Vec<f64>)> = Vec::new();
     for summary in summaries {

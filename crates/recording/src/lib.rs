@@ -1,6 +1,6 @@
 //! The folder of a run.
 //!
-//! | file | rows |
+//! | file | content |
 //! |---|---|
 //! | `run.json` | the resolved scenario, seed, versions, host, kernel, how it ended, checksums of the tables |
 //! | `packets.parquet` | one per packet and pipe: [`PacketRow`] |
@@ -8,19 +8,21 @@
 //! | `queues.parquet` | one per variable of a queue and interval or change: [`QueueSample`] |
 //! | `pings.parquet` | one per probe: [`PingSample`] |
 //! | `transfers.parquet` | one per complete transfer: [`Transfer`] |
-//! | `releases.parquet` | one per packet that a live router sent on: [`Release`] |
+//! | `releases.parquet` | one per packet that a live router sent: [`Release`] |
 //! | `arrivals.parquet` | one per packet that a live router queued: [`Arrival`] |
-//! | `summary.json` | the run in figures: [`sluice_scenario::metric::Summary`] |
-//! | `report.html` | pictures |
+//! | `summary.json` | the figures of the run: [`sluice_scenario::metric::Summary`] |
+//! | `report.html` | the charts of the run |
 //!
-//! A file bears its name only when it is whole. run.json is the first to be written, with the status
-//! `running`, and the last, with `complete` or `partial`.
+//! A file has its name only when it is complete. run.json is written first with the status
+//! `running`, and last with `complete` or `partial`.
 
 mod cell;
 mod cells;
 mod checksum;
+mod error;
 pub mod expect;
 pub mod figures;
+mod folder;
 pub mod metrics;
 mod pages;
 pub mod part;
@@ -40,8 +42,9 @@ mod writer;
 pub use cell::{Cell, ColumnDecl, ColumnKind, Row};
 pub use cells::CellWriter;
 pub use checksum::{Checksum, program};
+pub use error::{ReadError, RecordError};
 pub use pages::{Pages, PagesError};
-pub use reader::{ReadError, Recording};
+pub use reader::Recording;
 pub use reference::reference;
 pub use rows::{
     Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample,
@@ -49,10 +52,10 @@ pub use rows::{
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};
 pub use table::Rows;
-pub use writer::{End, RecordError, RunWriter, settle_abandoned};
+pub use writer::{End, RunWriter, settle_abandoned};
 
 /// The name of the summary in a run's folder.
 pub const SUMMARY_JSON: &str = "summary.json";
 
-/// The name of the page in a run's folder, and in that of all runs of a scenario.
+/// The name of the page in a run's folder, and in the folder of all runs of a scenario.
 pub const PAGE: &str = "report.html";

@@ -25,5 +25,5 @@ pub trait Pages {
     ) -> Result<(), PagesError>;
 }
 
-/// Why a page was not written.
+/// The reason why a page was not written.
 pub type PagesError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,121 +1,33 @@
-//! Reads a run's folder.
+//! Reads a run's folder, or its tables in memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use parquet::errors::ParquetError;
+use bytes::Bytes;
 
 use super::SUMMARY_JSON;
 use super::cell::Row;
 use super::checksum::Checksum;
-use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
-use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
+use super::error::{ReadError, RecordError};
+use super::folder::{read_run_file, save};
+use super::rows::{
+    Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
+};
+use super::run_file::{RunFile, Status, write_json};
 use super::table::{Rows, path_of};
-use super::writer::abandoned;
 use sluice_scenario::metric::Summary;
-
-/// The tables of a recording.
-pub(crate) const TABLES: [&str; 7] = [
-    PacketRow::TABLE,
-    FlowSample::TABLE,
-    QueueSample::TABLE,
-    PingSample::TABLE,
-    Transfer::TABLE,
-    Release::TABLE,
-    Arrival::TABLE,
-];
-
-/// Why a recording cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A file cannot be opened.
-    #[error("cannot open `{}`: {error}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        error: io::Error,
-    },
-    /// A JSON file is malformed.
-    #[error("`{}` is incomplete or was not written by `sluice run`: {error}", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// The error, with line and column.
-        error: serde_json::Error,
-    },
-    /// The folder was written by a newer program.
-    #[error("`{}` has format {found}; this program reads format {FORMAT}", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// The file's format.
-        found: u32,
-    },
-    /// A file is incomplete, or is not a table.
-    #[error("`{}` is not a complete Parquet file: {error}", path.display())]
-    Table {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        error: ParquetError,
-    },
-    /// A table has changed since it was written.
-    #[error(
-        "`{}` is damaged: its SHA-256 is {found}, and run.json says {expected}",
-        path.display()
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The checksum of the table as written.
-        expected: String,
-        /// The checksum of the table as found.
-        found: String,
-    },
-    /// A column is missing.
-    #[error("`{}` has no column `{column}`", path.display())]
-    NoColumn {
-        /// The file.
-        path: PathBuf,
-        /// The column.
-        column: &'static str,
-    },
-    /// A column has another type.
-    #[error("column `{column}` of `{}` holds {found}", path.display())]
-    ColumnType {
-        /// The file.
-        path: PathBuf,
-        /// The column.
-        column: &'static str,
-        /// The type found.
-        found: String,
-    },
-    /// A value is invalid.
-    #[error(
-        "column `{column}` of `{}` has an invalid value in row {row} of row group {group}",
-        path.display()
-    )]
-    Cell {
-        /// The file.
-        path: PathBuf,
-        /// The column.
-        column: &'static str,
-        /// The row in its row group, from 0.
-        row: usize,
-        /// The row group, from 0.
-        group: usize,
-    },
-}
 
 /// A recorded run.
 #[derive(Clone, Debug)]
 pub struct Recording {
+    /// Empty for a recording in memory.
     dir: PathBuf,
     run: RunFile,
+    /// The tables of a recording in memory.
+    memory: Option<Arc<BTreeMap<&'static str, Bytes>>>,
     /// Tables that were found intact; each is checked once.
     sound: Arc<Mutex<BTreeSet<&'static str>>>,
 }
@@ -127,18 +39,61 @@ impl Recording {
     /// The folder contains no run, or a newer program wrote it.
     pub fn open(dir: &Path) -> Result<Recording, ReadError> {
         let mut run = read_run_file(dir)?;
-        if let Status::Running(process) = run.status
-            && !process.is_alive()
-        {
-            run.status = Status::Partial {
-                reason: abandoned(process),
-            };
+        if let Some(status) = run.status.abandoned() {
+            run.status = status;
         }
         Ok(Recording {
             dir: dir.to_owned(),
             run,
+            memory: None,
             sound: Arc::default(),
         })
+    }
+
+    pub(crate) fn in_memory(run: RunFile, tables: BTreeMap<&'static str, Bytes>) -> Recording {
+        Recording {
+            dir: PathBuf::new(),
+            run,
+            memory: Some(Arc::new(tables)),
+            sound: Arc::default(),
+        }
+    }
+
+    /// Writes a recording that is in memory to the folder `dir`, as [`super::RunWriter::create`]
+    /// would have done, and returns it as it is there.
+    ///
+    /// # Errors
+    /// As of [`super::RunWriter::create`], or a table of a recording in another folder cannot be
+    /// read.
+    pub fn save(&self, dir: &Path) -> Result<Recording, super::RecordError> {
+        let tables = match &self.memory {
+            Some(tables) => tables.clone(),
+            None => {
+                let names = TABLES
+                    .into_iter()
+                    .filter(|t| self.run.tables.contains_key(*t));
+                let read = |name| Ok((name, self.parquet(name)?));
+                Arc::new(names.map(read).collect::<Result<_, ReadError>>()?)
+            }
+        };
+        save(dir, &self.run, &tables)?;
+        Ok(Recording::open(dir)?)
+    }
+
+    /// Returns the bytes of a table as Parquet.
+    ///
+    /// # Errors
+    /// There is no such table, or it cannot be read.
+    pub fn parquet(&self, table: &str) -> Result<Bytes, ReadError> {
+        let path = self.dir.join(table).with_extension("parquet");
+        let found = match &self.memory {
+            Some(tables) => tables
+                .get(table)
+                .cloned()
+                .ok_or(io::ErrorKind::NotFound.into()),
+            None => fs::read(&path).map(Bytes::from),
+        };
+        found.map_err(|error| ReadError::Open { path, error })
     }
 
     /// Opens a recording without checksums, for tests with tables of their own.
@@ -148,7 +103,7 @@ impl Recording {
         self
     }
 
-    /// Returns the folder.
+    /// Returns the folder; an empty path if the recording is in memory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -214,11 +169,14 @@ impl Recording {
         self.rows()
     }
 
-    /// Returns the stored summary, if there is one.
+    /// Returns the stored summary, if there is one; a recording in memory has none.
     ///
     /// # Errors
     /// The summary exists but cannot be read.
     pub fn stored_summary(&self) -> Result<Option<Summary>, ReadError> {
+        if self.memory.is_some() {
+            return Ok(None);
+        }
         let path = self.dir.join(SUMMARY_JSON);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -231,16 +189,19 @@ impl Recording {
         }
     }
 
-    /// Stores `summary` as summary.json.
+    /// Stores `summary` as summary.json in the folder.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn store_summary(&self, summary: &Summary) -> Result<(), super::RecordError> {
+    pub fn store_summary(&self, summary: &Summary) -> Result<(), RecordError> {
         let path = self.dir.join(SUMMARY_JSON);
-        write_json(&path, summary).map_err(|error| super::RecordError::Write { path, error })
+        write_json(&path, summary).map_err(|error| RecordError::Write { path, error })
     }
 
     fn rows<R: Row>(&self) -> Result<Rows<R>, ReadError> {
+        if self.memory.is_some() {
+            return Rows::in_memory(self.parquet(R::TABLE)?);
+        }
         let is_missing = !path_of::<R>(&self.dir).exists();
         if is_missing && self.run.status != Status::Complete {
             return Ok(Rows::none(&self.dir));
@@ -263,8 +224,8 @@ impl Recording {
     }
 
     fn check_sound(&self, table: &'static str) -> Result<(), ReadError> {
-        let Some(expected) = self.run.tables.get(table) else {
-            // A run of an older program has no checksums.
+        let Some(expected) = self.run.tables.get(table).filter(|_| self.memory.is_none()) else {
+            // Memory does not decay, and a run of an older program has no checksums.
             return Ok(());
         };
         let mut sound = self.sound.lock().expect("nobody panics with the lock");
@@ -285,29 +246,4 @@ impl Recording {
             Err(error) => Err(ReadError::Open { path, error }),
         }
     }
-}
-
-pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
-    let path = dir.join(RUN_JSON);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) => return Err(ReadError::Open { path, error }),
-    };
-    #[derive(serde::Deserialize)]
-    struct Versioned {
-        format: u32,
-    }
-    let json = |error| ReadError::Json {
-        path: path.clone(),
-        error,
-    };
-    // The version comes first: nothing else is known of a newer layout.
-    let Versioned { format } = serde_json::from_str(&text).map_err(json)?;
-    if format != FORMAT {
-        return Err(ReadError::Format {
-            path,
-            found: format,
-        });
-    }
-    serde_json::from_str(&text).map_err(json)
 }

@@ -1,11 +1,11 @@
-//! The reference page of a run's folder, made from the declarations of its columns.
+//! The reference page of a run's folder, generated from the declarations of its columns.
 
 use std::fmt::Write as _;
 
 use super::cell::{ColumnKind, Row};
 use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 
-/// Everything that is in a run's folder, as Markdown.
+/// Returns the reference of the files in a run's folder, as Markdown.
 pub fn reference() -> String {
     let mut page = String::from(INTRODUCTION);
     table::<PacketRow>(
@@ -14,13 +14,13 @@ pub fn reference() -> String {
     );
     table::<FlowSample>(
         &mut page,
-        "a flow at an instant; what its type or the backend does not know is empty, and counts grow \
-         from the start of the flow",
+        "one row per flow and instant; a cell is empty if the flow's type or the backend does not \
+         measure the value, and counts start at the start of the flow",
     );
     table::<QueueSample>(
         &mut page,
-        "a variable of a pipe or of its queue at an instant: `backlog_packets` and `backlog_bytes` \
-         of the whole pipe, and what the algorithm remembers, per queue",
+        "one row per variable of a pipe or a queue and instant: `backlog_packets` and \
+         `backlog_bytes` of the whole pipe, and the variables of the algorithm, per queue",
     );
     table::<PingSample>(
         &mut page,
@@ -29,11 +29,11 @@ pub fn reference() -> String {
     table::<Transfer>(&mut page, "one row per complete transfer or page");
     table::<Release>(
         &mut page,
-        "one row per packet that a live router sent on: how exact the emulation was",
+        "one row per packet that a live router sent, with its lateness",
     );
     table::<Arrival>(
         &mut page,
-        "one row per packet that a live router queued: what `sluice replay RUN` feeds to the queues",
+        "one row per packet that a live router queued: the input of `sluice replay RUN`",
     );
     page
 }
@@ -67,16 +67,18 @@ const INTRODUCTION: &str = "\
 
 | file | content |
 |---|---|
-| `run.json` | the scenario with everything set (as JSON and as TOML to run it again), seed, versions, host, kernel, the flows with their numbers, SHA-256 of the tables and of the program, and how the run ended: `running`, `complete`, or `partial` with the reason |
+| `run.json` | the scenario with all values (as JSON, and as TOML for another run), seed, versions, host, kernel, the flows with their numbers, SHA-256 of the tables and of the program, and the status of the run: `running`, `complete`, or `partial` with the reason |
 | `packets.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet`, `arrivals.parquet` | the tables below |
-| `summary.json` | the run in figures |
-| `report.html` | the run in pictures |
+| `summary.json` | the figures of the run |
+| `report.html` | the charts of the run |
 
-A file bears its name only when it is whole; until then it ends in `.part`. A run that was interrupted keeps
-what it has. Of one that was killed (`kill -9`), the next command that sees the folder says so in `run.json`.
+A file has its name only when it is complete; until then its name ends in `.part`. An interrupted
+run keeps the files that it has written. If a run was killed (`kill -9`), the next command that
+reads its folder writes this into `run.json`.
 
-All times are nanoseconds of the run. `flow` is the number of the flow in `run.json`; packets of no flow have
-4294967295. The tables are Parquet (Snappy); any reader takes them:
+All times are in nanoseconds from the start of the run. `flow` is the number of the flow in
+`run.json`; packets of no flow have 4294967295. The tables are Parquet (Snappy), which every reader
+supports:
 
 ```python
 import pyarrow.parquet as pq
@@ -84,7 +86,5 @@ packets = pq.read_table(\"runs/first-light/codel/packets.parquet\").to_pandas()
 packets[packets.verdict == \"dropped\"].groupby(\"reason\").size()
 ```
 
-Percentiles in `summary.json` are values that occurred: the smallest for which at least that part of all values
-is not larger (RFC 2330 section 11.3). Figures leave out the warm-up, of the run for the link and of each flow for
-the flow; a flow with `bytes` is measured whole.
+Percentiles in `summary.json` and the warm-up are explained in [Figures](metrics.md).
 ";

@@ -1,4 +1,4 @@
-//! What runs came to, put together by variant: the figures, and whether they are as expected.
+//! The results of runs, grouped by variant: figures and expectations.
 
 use std::path::PathBuf;
 
@@ -13,16 +13,16 @@ use sluice_scenario::metric::{Key, Summary};
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunResult {
-    /// Where all its randomness came from.
+    /// The seed of all its random numbers.
     pub seed: u64,
-    /// Where its recording is.
+    /// The folder of the recording.
     pub folder: PathBuf,
-    /// How it ended.
+    /// The status.
     #[serde(flatten)]
     pub status: Status,
-    /// Whether it is an earlier run that was found to be the same.
+    /// Whether it is an earlier run with the same input, which was not repeated.
     pub reused: bool,
-    /// Its figures, which stand in its own summary.json.
+    /// The figures, as in the run's summary.json.
     #[serde(skip)]
     pub summary: Summary,
 }
@@ -34,25 +34,26 @@ pub struct VariantResult {
     pub scenario: String,
     /// The variant.
     pub variant: String,
-    /// What carried it out.
+    /// The backend.
     pub backend: Backend,
-    /// At least one.
+    /// The runs, at least one.
     pub runs: Vec<RunResult>,
-    /// The expectations, held against the medians of the runs.
+    /// The expectations, compared with the medians of the runs.
     pub expect: Vec<Outcome>,
 }
 
 impl VariantResult {
-    /// A recording by itself.
+    /// Creates the result of a single recording.
     pub fn of_one(recording: &Recording, summary: Summary) -> VariantResult {
         let scenario = recording.run().title.clone();
         VariantResult::of(scenario, vec![(recording.clone(), summary, false)])
     }
 
-    /// Recordings of the same variant, with their figures and whether they were there before.
+    /// Creates the result of recordings of the same variant, each with its figures and whether it
+    /// existed before.
     ///
     /// # Panics
-    /// Without any.
+    /// There is no recording.
     pub fn of(scenario: String, recordings: Vec<(Recording, Summary, bool)>) -> VariantResult {
         let (first, ..) = recordings.first().expect("a result is that of a run");
         let run = first.run().clone();
@@ -76,23 +77,23 @@ impl VariantResult {
         }
     }
 
-    /// The figures of each run.
+    /// Returns the figures of each run.
     pub fn summaries(&self) -> Vec<&Summary> {
         self.runs.iter().map(|run| &run.summary).collect()
     }
 
-    /// Whether a run of it ended early.
+    /// Returns whether one of the runs ended early.
     pub fn is_partial(&self) -> bool {
         self.runs.iter().any(|run| run.status != Status::Complete)
     }
 
-    /// The expectations that were not met.
+    /// Returns the expectations that were not met.
     pub fn failed(&self) -> impl Iterator<Item = &Outcome> {
         self.expect.iter().filter(|outcome| !outcome.passed)
     }
 
-    /// The key figures over all runs in words, for the report: median, smallest and largest. Nothing
-    /// of a single run.
+    /// Returns the key figures over all runs in words, for the report: median, smallest and
+    /// largest. Empty for a single run.
     pub fn spread_in_words(&self) -> Vec<(String, String)> {
         if self.runs.len() < 2 {
             return Vec::new();
@@ -118,7 +119,7 @@ impl VariantResult {
             .collect()
     }
 
-    /// The figures over all runs.
+    /// The figures over all runs, for JSON.
     pub fn repeated(&self) -> Vec<(String, Repeated)> {
         repeated(&self.summaries())
     }
@@ -132,9 +133,9 @@ impl Serialize for VariantResult {
             variant: &'a str,
             backend: Backend,
             runs: &'a [RunResult],
-            /// Of the first run.
+            /// The figures of the first run.
             summary: &'a Summary,
-            /// Medians and spread; only of several runs.
+            /// Medians and spread, if there are several runs.
             #[serde(skip_serializing_if = "Option::is_none")]
             figures: Option<serde_json::Map<String, serde_json::Value>>,
             expect: &'a [Outcome],

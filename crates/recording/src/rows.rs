@@ -13,8 +13,8 @@ use sluice_scenario::PipeId;
 pub const NO_FLOW: u32 = u32::MAX;
 
 table! {
-    /// A flow at an instant. What its type or the backend does not know is none. Counts grow from the
-    /// start of the flow.
+    /// A sample of a flow. Values that its type or the backend does not measure are `None`. Counts
+    /// start at the start of the flow.
     pub struct FlowSample = "flows" {
         /// instant of the sample
         time: Time = "time_ns",
@@ -50,19 +50,19 @@ table! {
         time: Time = "time_ns",
         /// the pipe: up or down, up2 or down2 of the second link
         pipe: PipeId = "pipe",
-        /// queue of the discipline (flow bucket or class); nothing for all of them together
+        /// queue of the discipline (flow bucket or class); empty for all queues together
         queue: Option<u32> = "queue",
-        /// what it is: backlog_packets, backlog_bytes, or a variable of the algorithm
+        /// name: backlog_packets, backlog_bytes, or a variable of the algorithm
         variable: Cow<'static, str> = "variable",
-        /// what kind of value it is: count, instant, span, ratio or flag
+        /// kind of value: count, instant, span, ratio or flag
         kind: Cow<'static, str> = "kind",
-        /// its value; instants and spans in nanoseconds, flags 0 or 1
+        /// value; instants and spans in nanoseconds, flags 0 or 1
         value: f64 = "value",
     }
 }
 
 impl FlowSample {
-    /// A sample of which nothing is known yet.
+    /// Creates a sample without values.
     pub const fn empty(time: Time, flow: u32) -> FlowSample {
         FlowSample {
             time,
@@ -82,7 +82,7 @@ impl FlowSample {
 }
 
 impl QueueSample {
-    /// What `pipe` held at `time`: packets and bytes.
+    /// Creates the samples of the packets and bytes that `pipe` held at `time`.
     pub fn backlog(time: Time, pipe: impl Into<PipeId>, backlog: Backlog) -> [QueueSample; 2] {
         let pipe = pipe.into();
         let sample = |variable, n| QueueSample {
@@ -99,7 +99,7 @@ impl QueueSample {
         ]
     }
 
-    /// A variable of an algorithm, as the algorithm tells it.
+    /// Creates a sample of a variable that an algorithm reports.
     pub fn state(
         time: Time,
         pipe: impl Into<PipeId>,
@@ -133,17 +133,17 @@ pub const BACKLOG_BYTES: &str = "backlog_bytes";
 table! {
     /// A probe and its answer.
     pub struct PingSample = "pings" {
-        /// when it was sent
+        /// instant at which the probe was sent
         time: Time = "time_ns",
         /// number of the flow, as in run.json
         flow: u32 = "flow",
         /// number of the probe, from 0
         seq: u64 = "seq",
-        /// until the answer came back; nothing if it was lost
+        /// time until the answer arrived; empty if no answer arrived
         rtt: Option<Span> = "rtt_ns",
-        /// delay of its way up, if it got there
+        /// delay in the direction up; empty if the packet was lost there
         up: Option<Span> = "up_ns",
-        /// delay of its way down, if it got there
+        /// delay in the direction down; empty if the packet was lost there
         down: Option<Span> = "down_ns",
         /// whether no answer came back
         is_lost: bool = "lost",
@@ -151,15 +151,15 @@ table! {
 }
 
 table! {
-    /// A transfer, a page or an exchange that is complete.
+    /// A completed transfer, page or exchange.
     pub struct Transfer = "transfers" {
-        /// when it was asked for
+        /// instant of the request
         start: Time = "start_ns",
         /// number of the flow, as in run.json
         flow: u32 = "flow",
         /// number of the transfer or page within its flow, from 0
         seq: u64 = "seq",
-        /// until its last byte had arrived
+        /// time until the last byte had arrived
         took: Span = "took_ns",
         /// payload bytes
         bytes: u64 = "bytes",
@@ -167,27 +167,28 @@ table! {
 }
 
 table! {
-    /// A packet that a live router sent on: when it was due, and how late it was.
+    /// A packet that a live router sent, with its due time and its lateness.
     pub struct Release = "releases" {
-        /// when it was due at the far end of the pipe
+        /// due time at the far end of the pipe
         due: Time = "due_ns",
         /// the pipe: up or down, up2 or down2 of the second link
         pipe: PipeId = "pipe",
         /// bytes on the link
         len: u32 = "size_bytes",
-        /// how much later it was sent
+        /// lateness: how much later it was sent
         late: Span = "late_ns",
     }
 }
 
 table! {
-    /// A packet as a live router put it into its queues: with these a run can be replayed.
+    /// A packet at its arrival at the queues of a live router. A replay repeats the run from these
+    /// rows.
     pub struct Arrival = "arrivals" {
         /// arrival
         time: Time = "time_ns",
         /// the first pipe of its direction: up or down
         pipe: PipeId = "pipe",
-        /// number of the way that packets of its addresses take, 0 the common one
+        /// number of the path that packets with these addresses take; 0 is the common path
         way: u32 = "way",
         /// bytes on the link, all segments
         len: u32 = "size_bytes",
@@ -203,12 +204,12 @@ table! {
         src: u32 = "src",
         /// hash of the destination host
         dst: u32 = "dst",
-        /// bytes that the flow has still to send, or microseconds to its deadline; 0 if unknown
+        /// bytes that the flow still has to send, or microseconds to its deadline; 0 if unknown
         tag: u32 = "tag",
     }
 }
 
-/// A packet's way through the queue of a pipe.
+/// The record of a packet in the queue of a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketRow {
     /// The pipe.
@@ -221,7 +222,7 @@ pub struct PacketRow {
 impl Row for PacketRow {
     const TABLE: &'static str = "packets";
 
-    /// Those of [`PacketRecord::COLUMNS`], and the pipe.
+    /// The columns of [`PacketRecord::COLUMNS`], and the pipe.
     fn columns() -> Vec<ColumnDecl> {
         let of_record = |column: &record::Column| ColumnDecl {
             name: column.name,
@@ -305,5 +306,16 @@ impl Row for PacketRow {
     }
 }
 
-/// Columns of [`PacketRecord`] that can be empty: a packet still queued, or one that was not dropped.
+/// Columns of [`PacketRecord`] that can be empty: for packets still queued, or not dropped.
 const OPTIONAL: &[&str] = &["at_ns", "sojourn_ns", "reason"];
+
+/// The tables of a recording.
+pub(crate) const TABLES: [&str; 7] = [
+    PacketRow::TABLE,
+    FlowSample::TABLE,
+    QueueSample::TABLE,
+    PingSample::TABLE,
+    Transfer::TABLE,
+    Release::TABLE,
+    Arrival::TABLE,
+];

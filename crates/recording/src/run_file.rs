@@ -21,23 +21,38 @@ pub(crate) const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Status {
-    /// It is being recorded by this process.
+    /// This process is recording the run.
     Running(Process),
-    /// It ran to its end.
+    /// The run is complete.
     Complete,
-    /// It ended early; the recorded data is kept.
+    /// The run ended early; the recorded data is kept.
     Partial {
         /// The reason.
         reason: String,
     },
 }
 
+impl Status {
+    /// Returns the status of a run whose process was killed; `None` for every other run.
+    pub(crate) fn abandoned(&self) -> Option<Status> {
+        match self {
+            Status::Running(process) if !process.is_alive() => Some(Status::Partial {
+                reason: format!(
+                    "process {} was killed before it closed its tables",
+                    process.pid
+                ),
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// A process. Its start time tells it apart from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Number.
     pub pid: u32,
-    /// Its start, in clock ticks since the machine's.
+    /// Start, in clock ticks since the machine's.
     pub start_ticks: u64,
 }
 
@@ -84,8 +99,18 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Describes this machine, with the names that the kernel gives.
+    /// Describes this machine, with the names that the kernel gives, and the running program.
     pub fn here(backend: Backend, started_at: String) -> Environment {
+        Environment::of_program(backend, started_at, program().map(str::to_owned))
+    }
+
+    /// Like [`Environment::here`], for a program that is a library of another one: its file has the
+    /// SHA-256 `program_sha256`.
+    pub fn of_program(
+        backend: Backend,
+        started_at: String,
+        program_sha256: Option<String>,
+    ) -> Environment {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
             text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
@@ -93,7 +118,7 @@ impl Environment {
         Environment {
             backend,
             program: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
-            program_sha256: program().map(str::to_owned),
+            program_sha256,
             host: read("hostname"),
             kernel: format!("{} {}", read("ostype"), read("osrelease")),
             started_at,
@@ -104,13 +129,13 @@ impl Environment {
 /// A single flow of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowEntry {
-    /// Its number in the tables.
+    /// Number in the tables.
     pub id: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
     /// The name that it shares with others of a `count`, or its own.
     pub group: String,
-    /// Its type.
+    /// Type.
     #[serde(rename = "type")]
     pub type_name: String,
     /// `up` or `down`.
@@ -126,7 +151,7 @@ pub struct RunFile {
     pub title: String,
     /// The variant.
     pub variant: String,
-    /// Its status.
+    /// Status.
     #[serde(flatten)]
     pub status: Status,
     /// The end in nanoseconds of the run; the planned end during the run.

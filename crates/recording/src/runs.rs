@@ -10,7 +10,7 @@ use crate::{ReadError, Recording};
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario};
 
-/// Why the runs of a folder cannot be listed.
+/// The reason why the runs of a folder cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
     /// A folder cannot be read.
@@ -39,7 +39,7 @@ pub struct Place {
     pub name: String,
     /// The scenario's title.
     pub title: String,
-    /// What the scenario shows, if it says so.
+    /// The scenario's description, if it has one.
     pub about: Option<String>,
     /// A result per variant and backend, in the order in which they were carried out.
     pub results: Vec<Found>,
@@ -48,7 +48,7 @@ pub struct Place {
 /// The runs of a variant that differ only in their seed.
 #[derive(Debug)]
 pub struct Found {
-    /// Their results.
+    /// The result of these runs.
     pub result: VariantResult,
     /// The first run.
     pub recording: Recording,

@@ -1,8 +1,10 @@
 //! A table of a recording: converts rows to Parquet columns and back.
 //!
-//! A table is written under a temporary name and gets its own only when it is complete.
+//! A table in a folder is written under a temporary name and gets its own only when it is complete.
+//! A table in memory has the same bytes.
 
 use std::fs::File;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
@@ -11,23 +13,64 @@ use super::cell::{Cell, ColumnDecl, Row};
 use super::cells::{CellWriter, Values, physical};
 use super::checksum::{Checksum, Summing};
 use crate::part::Part;
+use bytes::Bytes;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
-/// Writes rows to a file.
+/// Where the bytes of a table go.
+enum Output {
+    File(Part),
+    Memory(Vec<u8>),
+}
+
+impl Write for Output {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::File(part) => part.write(piece),
+            Output::Memory(bytes) => bytes.write(piece),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::File(part) => part.flush(),
+            Output::Memory(_) => Ok(()),
+        }
+    }
+}
+
+/// A complete table.
+pub(crate) struct Finished {
+    pub checksum: Checksum,
+    /// The bytes of a table in memory.
+    pub bytes: Option<Bytes>,
+}
+
+/// Writes rows to a file or to memory.
 pub(crate) struct TableWriter<R> {
-    cells: CellWriter<Summing<Part>>,
+    cells: CellWriter<Summing<Output>>,
+    path: PathBuf,
     row: PhantomData<fn(&R)>,
 }
 
 impl<R: Row> TableWriter<R> {
     /// Creates the table in the folder `dir`.
     pub fn create(dir: &Path) -> Result<Self, ParquetError> {
-        let part = Summing::new(Part::create(&path_of::<R>(dir))?);
+        let path = path_of::<R>(dir);
+        TableWriter::to(Output::File(Part::create(&path)?), path)
+    }
+
+    /// Creates the table in memory.
+    pub fn in_memory() -> Result<Self, ParquetError> {
+        TableWriter::to(Output::Memory(Vec::new()), path_of::<R>(Path::new("")))
+    }
+
+    fn to(output: Output, path: PathBuf) -> Result<Self, ParquetError> {
         Ok(TableWriter {
-            cells: CellWriter::new(part, R::TABLE, R::columns())?,
+            cells: CellWriter::new(Summing::new(output), R::TABLE, R::columns())?,
+            path,
             row: PhantomData,
         })
     }
@@ -36,17 +79,23 @@ impl<R: Row> TableWriter<R> {
         self.cells.row(|cell| row.write(cell))
     }
 
-    /// Writes the remaining rows, gives the file its name and returns its checksum.
-    pub fn finish(self) -> Result<Checksum, ParquetError> {
-        let file = self.cells.finish()?;
-        let checksum = file.checksum();
-        file.into_inner().finish()?;
-        Ok(checksum)
+    /// Writes the remaining rows, and gives a file its name.
+    pub fn finish(self) -> Result<Finished, ParquetError> {
+        let output = self.cells.finish()?;
+        let checksum = output.checksum();
+        let bytes = match output.into_inner() {
+            Output::File(part) => {
+                part.finish()?;
+                None
+            }
+            Output::Memory(bytes) => Some(Bytes::from(bytes)),
+        };
+        Ok(Finished { checksum, bytes })
     }
 
     /// Returns the name of the complete file.
     pub fn path(&self) -> &Path {
-        self.cells.inner().inner().path()
+        &self.path
     }
 }
 
@@ -59,7 +108,7 @@ pub(crate) fn path_of<R: Row>(dir: &Path) -> PathBuf {
 pub struct Rows<R> {
     path: PathBuf,
     /// `None` if the table does not exist.
-    file: Option<SerializedFileReader<File>>,
+    file: Option<Box<dyn FileReader>>,
     decls: Vec<ColumnDecl>,
     /// The position of each declared column in the file.
     indices: Vec<usize>,
@@ -94,17 +143,28 @@ impl<R: Row> Rows<R> {
     }
 
     pub(crate) fn open(dir: &Path) -> Result<Self, ReadError> {
+        let path = path_of::<R>(dir);
+        let file = match File::open(&path) {
+            Ok(file) => SerializedFileReader::new(file),
+            Err(error) => return Err(ReadError::Open { path, error }),
+        };
+        Rows::of(dir, file)
+    }
+
+    /// Reads a table in memory.
+    pub(crate) fn in_memory(bytes: Bytes) -> Result<Self, ReadError> {
+        Rows::of(Path::new(""), SerializedFileReader::new(bytes))
+    }
+
+    fn of<C: ChunkReader + 'static>(
+        dir: &Path,
+        file: Result<SerializedFileReader<C>, ParquetError>,
+    ) -> Result<Self, ReadError> {
         let mut rows = Rows::none(dir);
-        let open = |error| ReadError::Open {
+        let file = file.map_err(|error| ReadError::Table {
             path: path_of::<R>(dir),
             error,
-        };
-        let table = |error| ReadError::Table {
-            path: path_of::<R>(dir),
-            error,
-        };
-        let file = File::open(&rows.path).map_err(open)?;
-        let file = SerializedFileReader::new(file).map_err(table)?;
+        })?;
         let schema = file.metadata().file_metadata().schema_descr();
         for decl in &rows.decls {
             let found = schema.columns().iter().position(|c| c.name() == decl.name);
@@ -124,7 +184,7 @@ impl<R: Row> Rows<R> {
             }
             rows.indices.push(index);
         }
-        rows.file = Some(file);
+        rows.file = Some(Box::new(file));
         Ok(rows)
     }
 

@@ -109,20 +109,7 @@ fn variant() -> Variant {
 }
 
 fn sample(ms: u64, flow: u32) -> FlowSample {
-    FlowSample {
-        time: Time::from_ns(ms * MS),
-        flow,
-        received_bytes: None,
-        sent_packets: None,
-        received_packets: None,
-        cwnd: None,
-        ssthresh: None,
-        mss: None,
-        srtt: None,
-        min_rtt: None,
-        retransmits: None,
-        delivery_rate: None,
-    }
+    FlowSample::empty(Time::from_ns(ms * MS), flow)
 }
 
 fn record(arrival_ms: u64, at_ms: u64, fate: Fate) -> PacketRecord {

@@ -1,77 +1,26 @@
 //! Writes a run's folder.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use parquet::errors::ParquetError;
 use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Time};
 
 use super::cell::Row;
-use super::checksum::Checksum;
-use super::reader::{Recording, TABLES, read_run_file};
-use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
-use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
-use super::table::TableWriter;
-use super::{ReadError, SUMMARY_JSON};
+use super::error::RecordError;
+use super::folder::{prepare, read_run_file};
+use super::reader::Recording;
+use super::rows::{
+    Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
+};
+use super::run_file::{Environment, RUN_JSON, RunFile, Status};
+use super::table::{Finished, TableWriter};
 use crate::part::temporary;
 use sluice_scenario::{Direction, PipeId, Scenario, Variant};
-
-/// Why a recording could not be begun or written.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// The folder cannot be created.
-    #[error("cannot create the folder `{}`: {error}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The error of the system.
-        error: io::Error,
-    },
-    /// The folder contains other files.
-    #[error(
-        "the folder `{}` is not empty and contains no run; choose another folder or empty it",
-        path.display()
-    )]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// Another process is writing it.
-    #[error("process {pid} is writing a run to `{}`", path.display())]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-        /// The process.
-        pid: u32,
-    },
-    /// The disk has too little space.
-    #[error(
-        "`{}` has {free} bytes free; the run may write {needed}",
-        path.display()
-    )]
-    NoSpace {
-        /// The folder.
-        path: PathBuf,
-        /// The free space.
-        free: u64,
-        /// The space that the run may need.
-        needed: u64,
-    },
-    /// A file cannot be written.
-    #[error("cannot write `{}`: {error}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        error: io::Error,
-    },
-    /// The finished recording cannot be read back.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
 
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,13 +52,14 @@ impl End {
     }
 }
 
-/// Writes the folder of a run while it is carried out.
+/// Writes a recording while the run is carried out: a folder, or the same tables in memory.
 ///
 /// Rows are collected in memory and written in groups, which takes some milliseconds each time; a
 /// live router hands its rows to another thread for that. A writer that is dropped without
 /// [`RunWriter::finish`] leaves a partial run.
 pub struct RunWriter {
-    dir: PathBuf,
+    /// `None` for a recording in memory.
+    dir: Option<PathBuf>,
     run: RunFile,
     /// `None` once the writer is finished.
     tables: Option<Tables>,
@@ -139,14 +89,7 @@ impl RunWriter {
         variant: &Variant,
         environment: &Environment,
     ) -> Result<RunWriter, RecordError> {
-        fs::create_dir_all(dir).map_err(|error| RecordError::Folder {
-            path: dir.to_owned(),
-            error,
-        })?;
-        check_content(dir)?;
-        check_writable(dir)?;
-        check_space(dir, estimated_bytes(&variant.scenario))?;
-        clear(dir)?;
+        prepare(dir, estimated_bytes(&variant.scenario))?;
         let run = RunFile::new(variant, environment);
         run.write(dir).map_err(|error| RecordError::Write {
             path: dir.join(RUN_JSON),
@@ -162,8 +105,32 @@ impl RunWriter {
                 releases: create_table(dir)?,
                 arrivals: create_table(dir)?,
             }),
-            dir: dir.to_owned(),
+            dir: Some(dir.to_owned()),
             run,
+            latest: Time::ZERO,
+        })
+    }
+
+    /// Creates the recording of `variant` in memory. [`Recording::save`] writes it to a folder.
+    ///
+    /// # Errors
+    /// A table cannot be begun.
+    pub fn in_memory(
+        variant: &Variant,
+        environment: &Environment,
+    ) -> Result<RunWriter, RecordError> {
+        Ok(RunWriter {
+            tables: Some(Tables {
+                packets: table_in_memory()?,
+                flows: table_in_memory()?,
+                queues: table_in_memory()?,
+                pings: table_in_memory()?,
+                transfers: table_in_memory()?,
+                releases: table_in_memory()?,
+                arrivals: table_in_memory()?,
+            }),
+            dir: None,
+            run: RunFile::new(variant, environment),
             latest: Time::ZERO,
         })
     }
@@ -243,22 +210,27 @@ impl RunWriter {
         push(&mut self.tables().arrivals, arrival)
     }
 
-    /// Ends the recording and opens it for reading.
+    /// Ends the recording and opens it for reading, wherever it is.
     ///
     /// # Errors
     /// A file cannot be written. The run is then marked partial as far as possible.
     pub fn finish(mut self, end: End) -> Result<Recording, RecordError> {
-        self.close(end)?;
-        Ok(Recording::open(&self.dir)?)
+        let tables = self.close(end)?;
+        match &self.dir {
+            Some(dir) => Ok(Recording::open(dir)?),
+            None => Ok(Recording::in_memory(self.run.clone(), tables)),
+        }
     }
 
     fn tables(&mut self) -> &mut Tables {
         self.tables.as_mut().expect("a finished writer is gone")
     }
 
-    fn close(&mut self, end: End) -> Result<(), RecordError> {
+    /// Closes all tables. Returns those in memory.
+    fn close(&mut self, end: End) -> Result<BTreeMap<&'static str, Bytes>, RecordError> {
+        let mut in_memory = BTreeMap::new();
         let Some(tables) = self.tables.take() else {
-            return Ok(());
+            return Ok(in_memory);
         };
         // Each table is closed even if another one cannot be: complete tables are kept.
         let results = [
@@ -273,8 +245,9 @@ impl RunWriter {
         let mut failed = None;
         for (table, result) in TABLES.into_iter().zip(results) {
             match result {
-                Ok(checksum) => {
-                    self.run.tables.insert(table.to_owned(), checksum);
+                Ok(finished) => {
+                    self.run.tables.insert(table.to_owned(), finished.checksum);
+                    in_memory.extend(finished.bytes.map(|bytes| (table, bytes)));
                 }
                 Err(error) => {
                     failed.get_or_insert(error);
@@ -288,14 +261,14 @@ impl RunWriter {
         self.run.status = reason.map_or(Status::Complete, |reason| Status::Partial { reason });
         self.run.end_ns = end.at.as_ns();
         self.run.lost = end.lost;
-        let written = self
-            .run
-            .write(&self.dir)
-            .map_err(|error| RecordError::Write {
-                path: self.dir.join(RUN_JSON),
+        let written = match &self.dir {
+            Some(dir) => self.run.write(dir).map_err(|error| RecordError::Write {
+                path: dir.join(RUN_JSON),
                 error,
-            });
-        failed.map_or(written, Err)
+            }),
+            None => Ok(()),
+        };
+        failed.map_or(written.map(|()| in_memory), Err)
     }
 }
 
@@ -317,7 +290,12 @@ fn push<R: Row>(table: &mut TableWriter<R>, row: &R) -> Result<(), RecordError> 
         .map_err(|error| write_error(table.path(), error))
 }
 
-fn finish<R: Row>(table: TableWriter<R>) -> Result<Checksum, RecordError> {
+fn table_in_memory<R: Row>() -> Result<TableWriter<R>, RecordError> {
+    TableWriter::in_memory()
+        .map_err(|error| write_error(&super::table::path_of::<R>(Path::new("")), error))
+}
+
+fn finish<R: Row>(table: TableWriter<R>) -> Result<Finished, RecordError> {
     let path = table.path().to_owned();
     // A table without its footer is useless and takes space that run.json may need, so it is
     // removed.
@@ -336,58 +314,6 @@ fn write_error(path: &Path, error: ParquetError) -> RecordError {
         path: path.to_owned(),
         error,
     }
-}
-
-/// Accepts a folder that is empty or contains a run that no process is writing.
-fn check_content(dir: &Path) -> Result<(), RecordError> {
-    let path = || dir.to_owned();
-    let folder = |error| RecordError::Folder {
-        path: path(),
-        error,
-    };
-    if !dir.join(RUN_JSON).exists() {
-        return match fs::read_dir(dir).map_err(folder)?.next() {
-            Some(_) => Err(RecordError::Foreign { path: path() }),
-            None => Ok(()),
-        };
-    }
-    match read_run_file(dir).map(|run| run.status) {
-        Ok(Status::Running(process)) if process.is_alive() => Err(RecordError::InUse {
-            path: path(),
-            pid: process.pid,
-        }),
-        // An unreadable run is no loss.
-        _ => Ok(()),
-    }
-}
-
-/// Checks before the run for the conditions that would stop it at its end.
-fn check_writable(dir: &Path) -> Result<(), RecordError> {
-    let path = dir.join(".probe");
-    let probe = || -> io::Result<()> {
-        let mut file = File::create(&path)?;
-        file.write_all(&[0; 4096])?;
-        file.sync_all()
-    };
-    let result = probe();
-    let _ = fs::remove_file(&path);
-    result.map_err(|error| RecordError::Write { path, error })
-}
-
-fn check_space(dir: &Path, needed: u64) -> Result<(), RecordError> {
-    // A file system that does not report its free space is assumed to have enough.
-    let Ok(stat) = rustix::fs::statvfs(dir) else {
-        return Ok(());
-    };
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    if stat.f_blocks > 0 && free < needed {
-        return Err(RecordError::NoSpace {
-            path: dir.to_owned(),
-            free,
-            needed,
-        });
-    }
-    Ok(())
 }
 
 /// Estimates the maximum size of a run: a full link in both directions, and samples.
@@ -414,23 +340,6 @@ pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
         if is_used { packets(direction) } else { 0.0 }
     });
     (FIXED + busy.iter().sum::<f64>() * PER_PACKET + samples * (flows + 20.0) * PER_SAMPLE) as u64
-}
-
-/// Removes the files of an older run, and no others.
-fn clear(dir: &Path) -> Result<(), RecordError> {
-    let tables = TABLES.iter().map(|table| format!("{table}.parquet"));
-    let names = tables.chain([RUN_JSON, SUMMARY_JSON, "report.html"].map(str::to_owned));
-    for path in names.map(|name| dir.join(name)) {
-        for path in [temporary(&path), path] {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(RecordError::Write { path, error });
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Searches `dir` and its subfolders for runs whose process was killed, and marks each as partial.
@@ -462,15 +371,10 @@ pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
         let Ok(mut run) = read_run_file(&dir) else {
             continue;
         };
-        let Status::Running(process) = run.status else {
+        let Some(status) = run.status.abandoned() else {
             continue;
         };
-        if process.is_alive() {
-            continue;
-        }
-        run.status = Status::Partial {
-            reason: abandoned(process),
-        };
+        run.status = status;
         for table in TABLES {
             let _ = fs::remove_file(temporary(&dir.join(format!("{table}.parquet"))));
         }
@@ -481,12 +385,4 @@ pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
         settled.push(dir);
     }
     Ok(settled)
-}
-
-/// Returns the reason of a partial run whose process is gone.
-pub(crate) fn abandoned(process: Process) -> String {
-    format!(
-        "process {} was killed before it closed its tables",
-        process.pid
-    )
 }

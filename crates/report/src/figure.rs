@@ -31,92 +31,66 @@ pub struct Figure {
     pub captioned: bool,
 }
 
-/// The charts that a figure shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum FigureKind {
-    /// Goodput, ping, sojourn time of every packet with drops and marks, and backlog, stacked on one
-    /// time axis.
-    Time,
-    /// Distributions of ping and sojourn time, side by side.
-    Distribution,
-    /// The same distributions seen from the tail: the share of samples above, on logarithmic axes.
-    Tail,
-    /// Goodput, congestion window and smoothed RTT of every flow, stacked.
-    Flows,
-    /// Sojourn time of every packet with drops and marks, and below it the variables of the AQM.
-    State,
-    /// Fairness over time.
-    Fairness,
-    /// Goodput against delay, with the ellipse of one standard deviation.
-    Tradeoff,
-    /// Delays as boxes: the middle half, median, and 5 % to 95 %.
-    Box,
-    /// Totals as bars: goodput, ping, drops and marks.
-    Totals,
+macro_rules! kinds {
+    ($($(#[$doc:meta])+ $kind:ident, $word:literal, $about:literal, $is_over_time:literal, $panels:expr;)+) => {
+        /// The charts that a figure shows.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+        #[serde(try_from = "String")]
+        pub enum FigureKind {
+            $($(#[$doc])+ $kind,)+
+        }
+
+        impl FigureKind {
+            /// All kinds.
+            pub const ALL: [FigureKind; [$($word),+].len()] = [$(FigureKind::$kind),+];
+
+            /// Its name on the command line and in files.
+            pub const fn word(self) -> &'static str {
+                match self { $(FigureKind::$kind => $word,)+ }
+            }
+
+            /// What it shows, for the help.
+            pub const fn about(self) -> &'static str {
+                match self { $(FigureKind::$kind => $about,)+ }
+            }
+
+            /// Whether its charts are stacked on one time axis; otherwise they are drawn side by side.
+            const fn is_over_time(self) -> bool {
+                match self { $(FigureKind::$kind => $is_over_time,)+ }
+            }
+
+            fn panels(self, report: &Report, flows: FlowLines) -> Vec<Panel> {
+                let panels: fn(&Report, FlowLines) -> Vec<Panel> = match self {
+                    $(FigureKind::$kind => $panels,)+
+                };
+                panels(report, flows)
+            }
+        }
+    };
 }
 
-impl FigureKind {
-    /// All kinds.
-    pub const ALL: [FigureKind; 9] = [
-        FigureKind::Time,
-        FigureKind::Distribution,
-        FigureKind::Tail,
-        FigureKind::Flows,
-        FigureKind::State,
-        FigureKind::Fairness,
-        FigureKind::Tradeoff,
-        FigureKind::Box,
-        FigureKind::Totals,
-    ];
-
-    /// Its name on the command line and in files.
-    pub const fn word(self) -> &'static str {
-        self.names().0
-    }
-
-    /// What it shows, for the help.
-    pub const fn about(self) -> &'static str {
-        self.names().1
-    }
-
-    const fn names(self) -> (&'static str, &'static str) {
-        match self {
-            FigureKind::Time => (
-                "time",
-                "Goodput, delays with drops and marks, and backlog over time",
-            ),
-            FigureKind::Distribution => (
-                "distribution",
-                "Distributions of the delays and of flow completion times",
-            ),
-            FigureKind::Tail => (
-                "tail",
-                "The tails of these distributions, on logarithmic axes",
-            ),
-            FigureKind::Flows => (
-                "flows",
-                "Goodput, congestion window and smoothed RTT of every flow",
-            ),
-            FigureKind::State => (
-                "state",
-                "The delay of every packet, and the variables of the AQM",
-            ),
-            FigureKind::Fairness => ("fairness", "Jain's index over time"),
-            FigureKind::Tradeoff => (
-                "tradeoff",
-                "Goodput against delay, with the ellipse of one standard deviation",
-            ),
-            FigureKind::Box => ("box", "Delays as boxes"),
-            FigureKind::Totals => ("totals", "Goodput, ping, drops and marks as bars"),
-        }
-    }
-
-    /// Whether its charts are stacked on one time axis; otherwise they are drawn side by side.
-    const fn is_over_time(self) -> bool {
-        use FigureKind::{Fairness, Flows, State, Time};
-        matches!(self, Time | Flows | State | Fairness)
-    }
+// A row is: kind, its word, what it shows, whether its charts are stacked on one time axis, and its
+// charts.
+kinds! {
+    /// Goodput, ping, sojourn time of every packet with drops and marks, and backlog, stacked on one
+    /// time axis.
+    Time, "time", "Goodput, delays with drops and marks, and backlog over time", true, select::time_panels;
+    /// Distributions of ping and sojourn time, side by side.
+    Distribution, "distribution", "Distributions of the delays and of flow completion times", false, |report, _| select::distribution_panels(report, false);
+    /// The same distributions seen from the tail: the share of samples above, on logarithmic axes.
+    Tail, "tail", "The tails of these distributions, on logarithmic axes", false, |report, _| select::distribution_panels(report, true);
+    /// Goodput, congestion window and smoothed RTT of every flow, stacked.
+    Flows, "flows", "Goodput, congestion window and smoothed RTT of every flow", true, |report, _| compare::flow_panels(report);
+    /// Sojourn time of every packet with drops and marks, and below it the variables of the AQM.
+    State, "state", "The delay of every packet, and the variables of the AQM", true, |report, _| compare::state_panels(report);
+    /// Fairness over time.
+    Fairness, "fairness", "Jain's index over time", true, |report, _| compare::fairness_panels(report);
+    /// Goodput against delay, with the ellipse of one standard deviation.
+    Tradeoff, "tradeoff", "Goodput against delay, with the ellipse of one standard deviation", false, |report, _| compare::tradeoff_panels(report);
+    /// Delays as boxes: the middle half, median, and 5 % to 95 %.
+    Box, "box", "Delays as boxes", false, |report, _| compare::box_panels(report);
+    /// Totals as bars: goodput, ping, drops and marks.
+    Totals, "totals", "Goodput, ping, drops and marks as bars", false, |report, _| compare::total_panels(report);
 }
 
 impl std::str::FromStr for FigureKind {
@@ -150,7 +124,7 @@ pub enum FlowLines {
     Sum,
 }
 
-/// Why a figure was not drawn.
+/// The reason why a figure was not drawn.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum FigureError {
     /// The report has no runs.
@@ -227,17 +201,7 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
         });
     }
     register_fonts();
-    let panels = match figure.kind {
-        FigureKind::Time => select::time_panels(report, figure.flows),
-        FigureKind::Distribution => select::distribution_panels(report, false),
-        FigureKind::Tail => select::distribution_panels(report, true),
-        FigureKind::Flows => compare::flow_panels(report),
-        FigureKind::State => compare::state_panels(report),
-        FigureKind::Fairness => compare::fairness_panels(report),
-        FigureKind::Tradeoff => compare::tradeoff_panels(report),
-        FigureKind::Box => compare::box_panels(report),
-        FigureKind::Totals => compare::total_panels(report),
-    };
+    let panels = figure.kind.panels(report, figure.flows);
     if panels.is_empty() {
         return Err(FigureError::NoValues {
             title: report.title.clone(),
@@ -348,7 +312,7 @@ fn draw(
     Ok(())
 }
 
-/// The names that the colours stand for: those of the variants, or those of the flows of a single run
+/// Returns the names of the colours: those of the variants, or those of the flows of a single run
 /// with one line per flow. Flows of both directions that share a colour share an entry.
 fn legend(report: &Report, figure: &Figure) -> Vec<String> {
     if let [run] = report.runs.as_slice()

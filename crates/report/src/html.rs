@@ -11,21 +11,15 @@ use serde::Serialize;
 use super::figure::escape;
 use super::model::Report;
 use super::thin;
-use crate::index::model::Index;
 
 /// The page of a report: one self-contained file that opens from disk without a network.
 pub fn html(report: &Report) -> String {
     page(REPORT_PAGE, &report.title, &thin::for_page(report))
 }
 
-/// The page of an index, in the same form.
-pub(crate) fn index_html(index: &Index) -> String {
-    page(INDEX_PAGE, "Sluice: all runs", index)
-}
-
 /// Fills the two markers of a template. The model is embedded as base64 of raw deflate of JSON, so
 /// that no name in it can end the script element around it. The title is escaped.
-fn page(template: &str, title: &str, model: &impl Serialize) -> String {
+pub(crate) fn page(template: &str, title: &str, model: &impl Serialize) -> String {
     let json = serde_json::to_vec(model)
         .expect("models are made of strings, numbers and lists, which are all JSON");
     let mut deflate = DeflateEncoder::new(Vec::new(), Compression::default());
@@ -33,8 +27,8 @@ fn page(template: &str, title: &str, model: &impl Serialize) -> String {
         .write_all(&json)
         .expect("writing into memory does not fail");
     let deflated = deflate.finish().expect("writing into memory does not fail");
-    // The title comes first in the template, and the search goes on behind its marker: a title that
-    // contains `{{model}}` is not filled.
+    // The title comes first in the template, and the search continues behind its marker, so that a
+    // title that contains `{{model}}` is not filled.
     let (head, rest) = split_at_marker(template, TITLE);
     let (middle, tail) = split_at_marker(rest, MODEL);
     [
@@ -55,10 +49,6 @@ fn split_at_marker<'a>(text: &'a str, marker: &str) -> (&'a str, &'a str) {
 const REPORT_PAGE: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../web/dist/report.html"
-));
-const INDEX_PAGE: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../web/dist/index.html"
 ));
 const TITLE: &str = "{{title}}";
 const MODEL: &str = "{{model}}";

@@ -14,6 +14,7 @@ pub mod export;
 mod figure;
 mod html;
 pub mod index;
+mod judgement;
 pub mod model;
 mod packed;
 pub mod pages;
@@ -29,7 +30,7 @@ mod typescript;
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, svg};
 pub use figure::{PALETTE, escape};
 pub use html::html;
-pub(crate) use html::index_html;
 pub use model::Report;
 pub use raster::png;
 pub use raster::rasterize;
+// x

@@ -48,11 +48,11 @@ impl Report {
 pub struct Ends {
     /// The source of packets that go up.
     pub left: String,
-    /// Their destination.
+    /// The destination of packets that go up.
     pub right: String,
 }
 
-/// How a run was carried out.
+/// The backend of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS))]
 #[serde(rename_all = "lowercase")]
@@ -68,7 +68,7 @@ pub enum Backend {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Fact {
-    /// What the line describes.
+    /// The subject of the line.
     pub label: String,
     /// The description.
     pub value: String,
@@ -90,16 +90,16 @@ impl Fact {
 pub struct Run {
     /// The variant's name, unique within a report.
     pub name: String,
-    /// How it was carried out.
+    /// The backend.
     pub backend: Backend,
     /// Link, delay, queue, flows, seed, versions, host, kernel ... in reading order. The page shows
     /// facts that all runs share once, and the others side by side.
     pub facts: Vec<Fact>,
-    /// Its duration.
+    /// Duration.
     pub duration_s: f64,
     /// Round-trip time of the empty path, as configured.
     pub base_rtt_ms: Option<f64>,
-    /// Why the run ended early; `None` for a complete one.
+    /// The reason why the run ended early; `None` for a complete one.
     pub partial: Option<String>,
     /// The bytes that goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)".
     pub length_counted: String,
@@ -107,14 +107,14 @@ pub struct Run {
     pub goodput_window_s: f64,
     /// Time between two goodput values.
     pub goodput_step_s: f64,
-    /// How accurate the emulation was.
+    /// The accuracy of the emulation.
     pub accuracy: Accuracy,
-    /// How the queue compares with those of the other runs.
+    /// The comparison of the queue with those of the other runs.
     pub judgement: Judgement,
     /// The scenario's expectations and their outcomes, those not met first.
     pub expectations: Vec<Expectation>,
-    /// The figures of the run, of the directions of its links, and of the flows of its scenario,
-    /// each of which stands for all that its `count` makes of it.
+    /// The figures of the run, of the directions of its links, and of the flows of its scenario; a
+    /// flow with a `count` is one entry.
     pub figures: Vec<Figure>,
     /// Totals per direction that carries load.
     pub directions: Vec<DirectionTotal>,
@@ -122,7 +122,7 @@ pub struct Run {
     pub flows: Vec<Flow>,
     /// The probes.
     pub pings: Vec<Ping>,
-    /// The queues of the path, in the order in which a packet meets them.
+    /// The queues of the path, in the order in which a packet passes them.
     pub queues: Vec<Queue>,
     /// Completion times of the transfers that had a fixed number of bytes to carry; `None` if there
     /// were none.
@@ -132,7 +132,7 @@ pub struct Run {
     pub repeats: Vec<Repeat>,
 }
 
-/// How a queue compares with the queues of runs that differ from its run in nothing else.
+/// The comparison of a queue with the queues of runs that differ from its run only in the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Judgement {
@@ -149,13 +149,13 @@ pub struct Judgement {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Repeat {
-    /// Its name.
+    /// Name.
     pub figure: String,
     /// `ms`, `Mbit/s`, `%`, or empty for a bare number.
     pub unit: String,
     /// One value per repetition that measured it, in order.
     pub values: Vec<f64>,
-    /// Their median.
+    /// Median of the values.
     pub median: f64,
     /// The 95 % confidence interval of their mean; `None` for a single value.
     pub interval: Option<(f64, f64)>,
@@ -181,17 +181,17 @@ pub struct Expectation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Figure {
-    /// Its name, as `[[expect]]` writes it.
+    /// Name, as `[[expect]]` writes it.
     pub name: String,
     /// The measured value with its unit.
     pub value: String,
-    /// What it says.
+    /// The meaning.
     pub doc: String,
     /// The chart or section of the page that shows it.
     pub chart: String,
 }
 
-/// How accurately the emulation did what it was configured to do.
+/// The accuracy of the emulation, compared with its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Accuracy {
@@ -201,7 +201,7 @@ pub struct Accuracy {
     pub release_lateness_us: Option<Quantiles>,
     /// Packets lost outside the queues, by reason.
     pub lost_elsewhere: Vec<Count>,
-    /// Anything else the reader should know before trusting the numbers.
+    /// Other remarks that matter for the reliability of the numbers.
     pub notes: Vec<String>,
 }
 
@@ -225,9 +225,9 @@ pub struct Quantiles {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Count {
-    /// Why they were marked, dropped or lost.
+    /// The reason for the marks, drops or losses.
     pub reason: String,
-    /// Their number.
+    /// Number of these packets.
     pub packets: u64,
 }
 
@@ -331,7 +331,7 @@ impl Tradeoff {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Series {
-    /// When each value was taken; ascending.
+    /// The time of each value; ascending.
     pub time_s: Vec<f64>,
     /// One value per time; `null` in JSON is a gap.
     #[serde(with = "gaps")]
@@ -346,7 +346,7 @@ impl Series {
     /// A series with one value per time.
     ///
     /// # Panics
-    /// When the columns differ in length.
+    /// The columns differ in length.
     pub fn new(time_s: Vec<f64>, value: Vec<f64>) -> Self {
         assert_eq!(
             time_s.len(),
@@ -379,7 +379,7 @@ impl Series {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Flow {
-    /// Its name in the scenario.
+    /// Name in the scenario.
     pub name: String,
     /// `tcp`, `udp`, `web` ...
     pub kind: String,
@@ -402,7 +402,7 @@ pub struct Flow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Ping {
-    /// Its name in the scenario.
+    /// Name in the scenario.
     pub name: String,
     /// Number of probes sent.
     pub sent: u64,
@@ -426,7 +426,7 @@ pub struct Ping {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Queue {
-    /// Its name; the same queue has the same name in all runs.
+    /// Name; the same queue has the same name in all runs.
     pub name: String,
     /// The direction of its packets.
     #[cfg_attr(test, ts(type = "Direction"))]
@@ -452,7 +452,7 @@ pub struct Queue {
     /// Distribution of the sojourn times. `None` if it is to be computed from `packets`, which must
     /// then be complete.
     pub sojourn_cdf: Option<Cdf>,
-    /// What happened to each packet.
+    /// The fate of each packet.
     pub packets: Packets,
 }
 
@@ -460,11 +460,11 @@ pub struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct State {
-    /// Its name in the algorithm.
+    /// Name in the algorithm.
     pub name: String,
     /// Empty for a bare number.
     pub unit: String,
-    /// Its values over time.
+    /// Values over time.
     pub series: Series,
 }
 
@@ -480,15 +480,15 @@ pub struct Cdf {
     pub fraction: Vec<f64>,
 }
 
-/// What happened to a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
-    /// It was sent unchanged.
+    /// The packet was sent unchanged.
     Sent = 0,
-    /// It was sent with a CE mark that this queue set.
+    /// The packet was sent with a CE mark that this queue set.
     Marked = 1,
-    /// It was dropped.
+    /// The packet was dropped.
     Dropped = 2,
 }
 
@@ -515,15 +515,15 @@ impl TryFrom<u64> for Verdict {
 /// One packet that went through a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRow {
-    /// When it was sent or dropped.
+    /// The instant at which it was sent or dropped.
     pub at_ns: u64,
-    /// How long it had been in the queue by then.
+    /// The time that it had been in the queue by then.
     pub sojourn_ns: u64,
-    /// Its length on the link.
+    /// Length on the link.
     pub size_bytes: u32,
     /// Index into [`Packets::flows`].
     pub flow: u32,
-    /// What happened.
+    /// Fate.
     pub verdict: Verdict,
     /// Index into [`Packets::reasons`]; meaningless for a packet that was sent unmarked.
     pub reason: u16,
@@ -540,11 +540,11 @@ pub struct Packets {
     pub reasons: Vec<String>,
     /// Number of packets before thinning for the page; `None` if all are here.
     pub thinned_from: Option<u64>,
-    /// When each packet was sent or dropped.
+    /// The instant at which each packet was sent or dropped.
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
     pub at_ns: Vec<u64>,
-    /// How long each packet had been in the queue by then.
+    /// The time that each packet had been in the queue by then.
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
     pub sojourn_ns: Vec<u64>,
@@ -556,11 +556,12 @@ pub struct Packets {
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
     pub flow: Vec<u32>,
-    /// What happened to each packet, as a code.
+    /// The fate of each packet, as a code.
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
     pub verdict: Vec<Verdict>,
-    /// Why each packet was marked or dropped, as an index into `reasons`; meaningless for others.
+    /// The reason for which each packet was marked or dropped, as an index into `reasons`;
+    /// meaningless for others.
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
     pub reason: Vec<u16>,

@@ -10,7 +10,7 @@ use sluice_recording::part;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{Pages, PagesError, ReadError, Recording};
 
-/// Why a page was not written.
+/// The reason why a page was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// A recording cannot be read.
@@ -21,7 +21,7 @@ pub enum PageError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
@@ -48,7 +48,7 @@ impl Pages for HtmlPages {
 /// Writes the page that draws `recordings` over each other.
 ///
 /// # Errors
-/// [`PageError`]; no half page is left.
+/// [`PageError`]; no incomplete page is left behind.
 pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageError> {
     write_file(path, report::html(&report_of(recordings)?).as_bytes())
 }
@@ -57,7 +57,7 @@ pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageErro
 /// among the facts.
 ///
 /// # Errors
-/// [`PageError`]; no half page is left.
+/// [`PageError`]; no incomplete page is left behind.
 pub fn write_overview(
     path: &Path,
     results: &[VariantResult],

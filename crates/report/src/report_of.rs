@@ -1,4 +1,5 @@
-//! Makes reports from recordings: all curves as they were recorded, and the figures of the summary.
+//! Creates reports from recordings: all curves as they were recorded, and the figures of the
+//! summary.
 //!
 //! The curves show the whole run. The figures leave out the warm-up, as everywhere.
 
@@ -8,7 +9,7 @@ use sluice_core::Time;
 use sluice_core::record::Fate;
 
 use crate::Report;
-use crate::index::{Candidate, judge};
+use crate::judgement::{Candidate, judge};
 use crate::model::{
     Accuracy, Backend, Cdf, Count, DirectionTotal, Ends, Expectation, Fact, Figure, Flow,
     Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
@@ -68,8 +69,8 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
     Ok(report)
 }
 
-/// Returns the names of the variants. Equal names are told apart by their backends or, failing that,
-/// their folders.
+/// Returns the names of the variants. Equal names are distinguished by their backends or, failing
+/// that, their folders.
 fn names(recordings: &[&Recording]) -> Vec<String> {
     let variant = |recording: &Recording| recording.run().variant.clone();
     let on_backend = |recording: &Recording| {
@@ -201,8 +202,8 @@ fn figures(scenario: &scenario::Scenario, summary: &Summary) -> Vec<Figure> {
     figures_of(&named).into_iter().map(figure).collect()
 }
 
-/// Completion times: of flows with a fixed size, and of all transfers that other flows started after
-/// their warm-up.
+/// Returns completion times: of flows with a fixed size, and of all transfers that other flows
+/// started after their warm-up.
 fn completions(
     recording: &Recording,
     summary: &Summary,

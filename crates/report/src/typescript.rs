@@ -9,10 +9,11 @@ use ts_rs::{Config, TS};
 use super::figure::{LOG_BEYOND, PALETTE};
 use super::model::{self, Direction, SCHEMA, Verdict};
 use crate::index::{self, model as index_model};
+use crate::judgement;
 
 const HEAD: &str = "\
 // Generated from the Rust types of the pages (`report::model` and `index::model`): do not edit.
-// `UPDATE_EXPECT=1 cargo test -p sluice-report typescript` writes it anew.
+// `UPDATE_EXPECT=1 cargo test -p sluice-report typescript` updates it.
 //
 // Units are part of the names; `null` means \"not measured\".
 
@@ -79,7 +80,7 @@ export const LOG_BEYOND = {LOG_BEYOND};
         index_model::IndexedScenario,
         index_model::IndexedVariant,
         index_model::Trace,
-        index::DelayOf,
+        judgement::DelayOf,
         index::TraceOf,
     );
     expect_file!["../../../web/src/model.ts"].assert_eq(&text);

@@ -101,7 +101,7 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
             chosen[0].reason
         ),
     }
-    assert_eq!(chosen[1].kind, "packet", "what was asked for is taken");
+    assert_eq!(chosen[1].kind, "packet", "the requested kind is used");
 }
 
 /// Two hosts with `eth0` on both sides of a router. The left one is behind the router's `br0`,

@@ -1,4 +1,4 @@
-//! What networks do to routers, live: odd frames, and interfaces that come and go under load.
+//! Faults of networks, live: odd frames, and interfaces that are removed and return under load.
 //!
 //! `h2 -- router -- h3`, each in a namespace of its own, for each kind of port. Whatever happens,
 //! pings beside it are answered, every slot of packet memory comes back, and counters tell what was

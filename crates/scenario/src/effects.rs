@@ -99,14 +99,12 @@ fn read(decl: &'static ParamDecl, node: &Node, problems: &mut Problems) -> Optio
         Kind::Flag => CoreValue::Flag(bool::read(key, node, problems)?),
         Kind::Choice(words) => {
             let Value::Text(text) = &node.value else {
-                problems.push(wrong_type(key, node, "a string"));
-                return None;
+                return problems.refuse(wrong_type(key, node, "a string"));
             };
             let Some(word) = words.iter().find(|word| *word == text) else {
                 let message = format!("`{key}` cannot be `{text}`");
                 let problem = Problem::new(node.at.clone(), message);
-                problems.push(problem.nearest(text, words.iter().copied()));
-                return None;
+                return problems.refuse(problem.nearest(text, words.iter().copied()));
             };
             CoreValue::Choice(word)
         }
@@ -114,8 +112,7 @@ fn read(decl: &'static ParamDecl, node: &Node, problems: &mut Problems) -> Optio
     if let Err(ParamError::OutOfRange { low, high, .. }) = decl.check(value) {
         let message = format!("`{key}` cannot be {value}");
         let problem = Problem::new(node.at.clone(), message);
-        problems.push(problem.hint(format!("{low} to {high} is accepted")));
-        return None;
+        return problems.refuse(problem.hint(format!("{low} to {high} is accepted")));
     }
     Some(value)
 }

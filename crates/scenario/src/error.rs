@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use sluice_core::spelling;
 
-use super::tree::Place;
+use super::source::{Place, Source};
 
-/// Why a scenario could not be loaded.
+/// The reason why a scenario could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioErrors {
     /// The file cannot be read.
@@ -112,6 +112,11 @@ impl<'a> Problems<'a> {
             .unwrap_or(Path::new(""))
     }
 
+    /// Whether the scenario is that of a recording, which has no file and no folder.
+    pub fn is_recording(&self) -> bool {
+        self.source.name.is_empty()
+    }
+
     /// Describes `place` in words; `None` without a place.
     pub fn describe(&self, place: &Place) -> Option<String> {
         match place {
@@ -128,6 +133,12 @@ impl<'a> Problems<'a> {
         if !self.list.contains(&problem) {
             self.list.push(problem);
         }
+    }
+
+    /// Adds `problem`, and returns the `None` of a reader that cannot go on.
+    pub fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
+        self.push(problem);
+        None
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,16 +159,6 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// The texts that places refer to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Source<'a> {
-    /// The file's name as the user wrote it.
-    pub name: &'a str,
-    pub text: &'a str,
-    /// The overrides as the user wrote them.
-    pub options: &'a [String],
-}
-
 impl Source<'_> {
     fn error(&self, problem: &Problem) -> ScenarioError {
         ScenarioError {
@@ -169,16 +170,6 @@ impl Source<'_> {
             },
             text: self.render(problem),
         }
-    }
-
-    /// Returns line and column, counted in characters from 1.
-    fn position(&self, byte: usize) -> (usize, usize) {
-        let before = &self.text[..byte.min(self.text.len())];
-        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        (
-            before.matches('\n').count() + 1,
-            before[line_start..].chars().count() + 1,
-        )
     }
 
     fn render(&self, problem: &Problem) -> String {

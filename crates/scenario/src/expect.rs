@@ -1,4 +1,4 @@
-//! Bounds that a run must keep: `[[expect]]`.
+//! Bounds of the results of a run: `[[expect]]`.
 
 use std::fmt::{self, Display};
 
@@ -8,8 +8,9 @@ use sluice_core::{Rate, Span};
 use super::error::{Problem, Problems};
 use super::field::wrong_type;
 use super::flow::Flow;
-use super::schema::{Field, KeyDecl, Presence, Section};
-use super::tree::{Node, Place, Table, Value};
+use super::schema::{Field, KeyDecl, Presence, Section, as_table, items};
+use super::source::Place;
+use super::tree::{Node, Table, Value};
 use super::words::Backend;
 use crate::metric::{Metric, Unit};
 
@@ -27,7 +28,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// In nanoseconds, bits per second, parts of one, or things.
+    /// The value in nanoseconds, bits per second, parts of one, or things.
     pub fn as_f64(self) -> f64 {
         match self {
             Quantity::Time(v) => v.as_ns() as f64,
@@ -67,16 +68,16 @@ impl Display for Quantity {
     }
 }
 
-/// What a figure must be.
+/// The bounds of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
     /// The figure.
     pub metric: Metric,
-    /// It must not be smaller.
+    /// The smallest value that passes.
     pub min: Option<Quantity>,
-    /// It must not be larger.
+    /// The largest value that passes.
     pub max: Option<Quantity>,
-    /// The backend that it holds for; both if there is none.
+    /// The backend to which the bounds apply; both if there is none.
     pub backend: Option<Backend>,
 }
 
@@ -85,43 +86,43 @@ pub(crate) const KEYS: &[KeyDecl] = &[
     KeyDecl {
         name: "metric",
         kind: "metric",
-        doc: "what is measured, such as `ping.p50`",
+        doc: "name of the figure, such as `ping.p50`",
         presence: || Presence::Required,
         range: || None,
     },
     KeyDecl {
         name: "variant",
         kind: "name or list of names",
-        doc: "the variants that it holds for, by their names, or all of some values by the names of those: \
-              `codel` of `iw3 codel`; all if it is not given",
+        doc: "variants to which it applies: the name of a variant, or a part of its name, such as \
+              `codel` for all variants like `iw3 codel`; all variants if it is not given",
         presence: || Presence::Optional,
         range: || None,
     },
     KeyDecl {
         name: "backend",
         kind: Backend::KIND,
-        doc: "the backend that it holds for; both if it is not given",
+        doc: "backend to which it applies; both if it is not given",
         presence: || Presence::Optional,
         range: || None,
     },
     KeyDecl {
         name: "min",
         kind: "number or quantity",
-        doc: "the smallest value that passes, in the metric's unit",
+        doc: "smallest value that passes, in the figure's unit",
         presence: || Presence::Optional,
         range: || None,
     },
     KeyDecl {
         name: "max",
         kind: "number or quantity",
-        doc: "the largest value that passes, in the metric's unit",
+        doc: "largest value that passes, in the figure's unit",
         presence: || Presence::Optional,
         range: || None,
     },
 ];
 
-/// Reads those expectations that hold for the variant called `variant`. Names of variants are checked
-/// against `variants`, unless that is empty.
+/// Reads the expectations that apply to the variant called `variant`. Names of variants are
+/// compared with `variants`, unless that is empty.
 pub(crate) fn read_all(
     root: &Table,
     flows: &[Flow],
@@ -129,18 +130,7 @@ pub(crate) fn read_all(
     variants: &[String],
     problems: &mut Problems,
 ) -> Vec<Expect> {
-    let items = match root.node("expect") {
-        None => return Vec::new(),
-        Some(Node {
-            value: Value::Array(items),
-            ..
-        }) => items,
-        Some(node) => {
-            let message = format!("`expect` is a list of tables, not {}", node.value.kind());
-            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[expect]]"));
-            return Vec::new();
-        }
-    };
+    let items = items("expect", root, problems).unwrap_or_default();
     items
         .iter()
         .filter_map(|node| {
@@ -158,11 +148,7 @@ fn read(
     problems: &mut Problems,
 ) -> Option<(Expect, bool)> {
     let section = Section::new("[[expect]]", node.at.clone());
-    let Some(table) = node.as_table() else {
-        let message = format!("an expectation is a table, not {}", node.value.kind());
-        problems.push(Problem::new(node.at.clone(), message));
-        return None;
-    };
+    let table = as_table("an expectation", node, problems)?;
     let known: Vec<&str> = KEYS.iter().map(|decl| decl.name).collect();
     section.check_keys(table, &known, problems);
     let holds = match table.node("variant") {
@@ -172,14 +158,12 @@ fn read(
         None => true,
     };
     let Some(entry) = table.find("metric") else {
-        problems.push(
+        return problems.refuse(
             Problem::new(section.at, "[[expect]] needs `metric`").hint("such as \"ping.p50\""),
         );
-        return None;
     };
     let Value::Text(name) = &entry.node.value else {
-        problems.push(wrong_type("metric", &entry.node, "a string"));
-        return None;
+        return problems.refuse(wrong_type("metric", &entry.node, "a string"));
     };
     let metric = match Metric::parse(name, flows) {
         Ok(metric) => metric,
@@ -187,8 +171,8 @@ fn read(
             let at = entry.node.within(error.span);
             let word = &error.word;
             let problem = Problem::new(at, error.message);
-            problems.push(problem.nearest(word, error.candidates.iter().map(String::as_str)));
-            return None;
+            return problems
+                .refuse(problem.nearest(word, error.candidates.iter().map(String::as_str)));
         }
     };
     let mut bound = |key: &str| match table.node(key) {
@@ -217,32 +201,29 @@ fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> O
         _ => std::slice::from_ref(node),
     };
     if items.is_empty() {
-        // It would hold for no variant, and never fail.
-        problems.push(
+        // It would apply to no variant, and never fail.
+        return problems.refuse(
             Problem::new(node.at.clone(), "`variant` is an empty list")
                 .hint("name variants, or leave it out to mean all"),
         );
-        return None;
     }
     let mut names = Vec::new();
     for item in items {
         let Value::Text(name) = &item.value else {
-            problems.push(wrong_type("variant", item, "a name or a list of names"));
-            return None;
+            return problems.refuse(wrong_type("variant", item, "a name or a list of names"));
         };
         let mut known = variants.iter();
         if !variants.is_empty() && !known.any(|variant| stands_for(name, variant, variants)) {
             let problem = Problem::new(item.at.clone(), format!("there is no variant `{name}`"));
-            problems.push(problem.nearest(name, variants.iter().map(String::as_str)));
-            return None;
+            return problems.refuse(problem.nearest(name, variants.iter().map(String::as_str)));
         }
         names.push(name.clone());
     }
     Some(names)
 }
 
-/// Whether `name` means `variant`: it is its name, or that of none and a part of its name, since a variant
-/// of several keys is named after the values of each.
+/// Returns whether `name` means `variant`: it is the variant's name; or it is no variant's name,
+/// and is a part of this name, since a variant of several keys is named after the values of each.
 fn stands_for(name: &str, variant: &str, variants: &[String]) -> bool {
     if name == variant {
         return true;
@@ -280,7 +261,7 @@ impl Expect {
         }
     }
 
-    /// The bounds in words: `at least 9Mbit/s and at most 10Mbit/s`.
+    /// Returns the bounds in words: `at least 9Mbit/s and at most 10Mbit/s`.
     pub fn bounds(&self) -> String {
         let min = self.min.map(|min| format!("at least {min}"));
         let max = self.max.map(|max| format!("at most {max}"));
@@ -317,7 +298,7 @@ mod tests {
         assert_eq!(meant("codel"), [0, 1]);
         assert_eq!(meant("iw3"), [0, 2]);
         assert!(meant("iw").is_empty() && meant("").is_empty() && meant("code").is_empty());
-        // A whole name means itself only.
+        // The name of a variant means that variant only.
         let plain = ["codel", "codel ecn"].map(str::to_owned);
         assert!(stands_for("codel", "codel", &plain));
         assert!(!stands_for("codel", "codel ecn", &plain));

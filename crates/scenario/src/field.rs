@@ -92,16 +92,14 @@ fn read_quantity<T>(
     let text = match &node.value {
         Value::Text(text) => text,
         Value::Integer(_) | Value::Float(_) => {
-            problems.push(
+            return problems.refuse(
                 Problem::new(node.at.clone(), format!("`{key}` has no unit"))
                     .hint(format!("write it as in \"{example}\"; {}", units())),
             );
-            return None;
         }
         _ => {
             let expected = format!("{article_kind} such as \"{example}\"");
-            problems.push(wrong_type(key, node, &expected));
-            return None;
+            return problems.refuse(wrong_type(key, node, &expected));
         }
     };
     match parse(text) {
@@ -133,8 +131,7 @@ fn read_quantity<T>(
                     Problem::new(at, format!("`{key}` cannot be {text}")).hint(error.to_string())
                 }
             };
-            problems.push(problem);
-            None
+            problems.refuse(problem)
         }
     }
 }
@@ -247,10 +244,7 @@ impl Field for u64 {
                     );
                 })
                 .ok(),
-            _ => {
-                problems.push(wrong_type(key, node, "a whole number"));
-                None
-            }
+            _ => problems.refuse(wrong_type(key, node, "a whole number")),
         }
     }
 
@@ -312,10 +306,7 @@ impl Field for bool {
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
         match node.value {
             Value::Bool(b) => Some(b),
-            _ => {
-                problems.push(wrong_type(key, node, "true or false"));
-                None
-            }
+            _ => problems.refuse(wrong_type(key, node, "true or false")),
         }
     }
 
@@ -327,10 +318,7 @@ impl Field for bool {
 pub(super) fn read_text<'n>(key: &str, node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
     match &node.value {
         Value::Text(text) => Some(text),
-        _ => {
-            problems.push(wrong_type(key, node, "a string"));
-            None
-        }
+        _ => problems.refuse(wrong_type(key, node, "a string")),
     }
 }
 
@@ -358,14 +346,12 @@ fn read_word(
     let text = read_text(key, node, problems)?;
     if text.is_empty() {
         let message = format!("`{key}` is empty");
-        problems.push(Problem::new(node.at.clone(), message).hint(accepted));
-        return None;
+        return problems.refuse(Problem::new(node.at.clone(), message).hint(accepted));
     }
     if let Some((i, c)) = text.char_indices().find(|(_, c)| !is_accepted(*c)) {
         let at = node.within(i..i + c.len_utf8());
         let message = format!("`{key}` cannot contain {c:?}");
-        problems.push(Problem::new(at, message).hint(accepted));
-        return None;
+        return problems.refuse(Problem::new(at, message).hint(accepted));
     }
     Some(text.to_owned())
 }
@@ -438,8 +424,7 @@ impl Field for Dscp {
             },
             _ => wrong_type(key, node, "a number from 0 to 63 or a word such as \"ef\""),
         };
-        problems.push(problem);
-        None
+        problems.refuse(problem)
     }
 
     fn write(&self) -> Option<Value> {
@@ -486,17 +471,21 @@ impl Field for Queue {
 
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
         let Value::Text(text) = &node.value else {
-            problems.push(wrong_type(
+            return problems.refuse(wrong_type(
                 key,
                 node,
                 "a queue such as \"fq_codel target 5ms\"",
             ));
-            return None;
         };
-        let error = match Spec::parse(text) {
+        let error = match sluice_loader::parse_queue(text, problems.folder()) {
             Ok(spec) => return Some(Queue(spec)),
             Err(error) => error,
         };
+        if let (SpecErrorKind::NotLoaded(_), true) = (&error.kind, problems.is_recording())
+            && let Some(spec) = sluice_loader::absent(text)
+        {
+            return Some(Queue(spec));
+        }
         let word = text.get(error.span.clone()).unwrap_or_default();
         let mut problem = Problem::new(node.within(error.span.clone()), error.to_string());
         let candidates = error.candidates();
@@ -508,12 +497,12 @@ impl Field for Queue {
                 }
             }
             SpecErrorKind::Empty => problem.hint("write it as in \"fq_codel target 5ms\""),
-            SpecErrorKind::Repeated(_)
+            SpecErrorKind::NotLoaded(_)
+            | SpecErrorKind::Repeated(_)
             | SpecErrorKind::MissingValue(_)
             | SpecErrorKind::Param(_) => problem,
         };
-        problems.push(problem);
-        None
+        problems.refuse(problem)
     }
 
     fn write(&self) -> Option<Value> {

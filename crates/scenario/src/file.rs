@@ -30,8 +30,7 @@ impl TextFile {
             return Some(TextFile { path, text });
         }
         let Value::Text(path) = &node.value else {
-            problems.push(wrong_type(key, node, "the path of a file"));
-            return None;
+            return problems.refuse(wrong_type(key, node, "the path of a file"));
         };
         let whole = problems.folder().join(path);
         match read_utf8(&whole) {
@@ -42,8 +41,7 @@ impl TextFile {
             Err(reason) => {
                 let message = format!("cannot read `{}`: {reason}", whole.display());
                 let problem = Problem::new(node.within(0..path.len()), message);
-                problems.push(problem.hint("paths are relative to the scenario's file"));
-                None
+                problems.refuse(problem.hint("paths are relative to the scenario's file"))
             }
         }
     }

@@ -1,10 +1,9 @@
-//! Traffic: what every flow has, and the types of flow.
+//! Traffic: the keys of all flows, and the types of flow.
 //!
-//! A type of flow has two files, each registered with one line. The file here, with its line in
-//! `flow_types!` below, declares the language: keys, names of figures, and the facts that
-//! recordings and reports depend on. The other half, in the laboratory's `flow` folder, carries
-//! the type out on both backends; without it the laboratory does not compile. No other code
-//! distinguishes types of flow.
+//! A type of flow has two files and one line in `flow_types!` below. The file here declares the
+//! language: keys, names of figures, and the facts that recordings and reports depend on. The other
+//! half, in the laboratory's `flow` folder, runs the type on both backends; without it the
+//! laboratory does not compile. No other code distinguishes types of flow.
 
 use std::ops::RangeInclusive;
 
@@ -12,51 +11,52 @@ use sluice_core::{Bytes, Span};
 
 use super::error::{Problem, Problems};
 use super::field::{Dscp, Name, Word};
-use super::schema::{Field, KeyDecl, Keys, Section, keys, names};
-use super::tree::{Node, Place, Table, Value};
+use super::schema::{Field, KeyDecl, Keys, Section, items, keys, names};
+use super::source::Place;
+use super::tree::{Node, Table, Value};
 use super::words::{Direction, TcpEcn};
 
 keys! {
-    /// What every flow has.
+    /// The keys that all types of flow have.
     pub struct FlowKeys {
-        /// its name in tables and charts; the type if there is only one of it
+        /// name in tables and charts; the type if there is only one flow of it
         name: Option<Name>;
-        /// how many of it; they are named `NAME-1`, `NAME-2` ...
+        /// number of flows; they are named `NAME-1`, `NAME-2` ...
         count: u64 = 1, 1 => 10_000;
-        /// time between the start of one of them and that of the next; each stops as much later, at
-        /// the latest at the end of the run
+        /// time between the starts of two of these flows; each stops later by the same time, but
+        /// not after the end of the run
         stagger: Span = Span::ZERO;
         /// `up`, from host `h2` to host `h3`, or `down`
         direction: Direction = Direction::Up;
-        /// when it starts
+        /// start of the flow
         start: Span = Span::ZERO;
-        /// when it stops; the end of the run if it is not given
+        /// end of the flow; the end of the run if it is not given
         stop: Option<Span>;
-        /// round-trip time of its own empty path, in the place of the link's and not below it
+        /// round-trip time of the flow's own empty path, instead of the link's and not below it
         rtt: Option<Span>, Span::ZERO => Span::from_secs(120);
-        /// first and last link that it passes, counted from 1 in the order of the way up: `[link]` is 1,
-        /// each `[[hop]]` one more; all if it is not given
+        /// first and last link that the flow passes, in the order of the path up: `[link]` is 1,
+        /// the first `[[hop]]` is 2; all links if it is not given
         hops: Option<Hops>;
-        /// the class that its packets bear, for a queue with classes such as `prio`
+        /// class of the flow's packets, for a queue with classes such as `prio`
         class: u64 = 0, 0 => 65_535;
     }
 }
 
-/// What a type of flow declares.
+/// The declarations of a type of flow.
 pub(crate) trait FlowType: Keys {
-    /// One line for the reference.
+    /// One sentence for the reference.
     const DOC: &'static str;
-    /// The names of what is measured of it, from [`crate::metric::FLOW_METRICS`].
+    /// The names of its figures, from [`crate::metric::FLOW_METRICS`].
     const METRICS: &'static [&'static str];
-    /// What its rows in a recording are.
+    /// The content of its rows in a recording.
     const MEASURED: Measured;
-    /// The series of flent that shows it.
+    /// Series in flent's format.
     const FLENT: FlentSeries;
 
-    /// Describes its settings in a few words, for the facts of a run.
+    /// Describes its settings in a few words, for the description of a run.
     fn describe(&self) -> String;
 
-    /// The transfer that its connection carries, for a type with one connection at a time.
+    /// The transfer on its connection, for a type with one connection at a time.
     fn transfer(&self) -> Option<TransferSettings> {
         None
     }
@@ -66,7 +66,7 @@ pub(crate) trait FlowType: Keys {
         None
     }
 
-    /// How many flows it is, if it says so itself.
+    /// The number of flows, if the type itself determines it.
     fn own_count(&self) -> Option<u64> {
         None
     }
@@ -76,30 +76,30 @@ pub(crate) trait FlowType: Keys {
         None
     }
 
-    /// What is not done as it is written.
+    /// Warnings about settings that have no effect.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Complains about keys that are each right, but not together.
+    /// Reports keys that are valid by themselves, but not together.
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
         let _ = (table, section, problems);
         true
     }
 }
 
-/// What the rows of a flow in a recording are.
+/// The content of a flow's rows in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
     /// Payload of connections over time.
     Connections,
-    /// Payload of datagrams over time. Their delay is known from the queue that they pass.
+    /// Payload of datagrams over time. The delay of the packets is measured at their queue.
     Datagrams,
-    /// A delay for each packet or exchange.
+    /// The delay of each packet or exchange.
     Delays,
 }
 
-/// A series of flent, which has no others.
+/// One of the series that flent knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlentSeries {
     /// `TCP upload`: a bulk transfer.
@@ -119,60 +119,60 @@ pub enum FlentSeries {
 /// The payload of a flow with one connection at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferSettings {
-    /// Bytes of each transfer; without them the flow sends until it is stopped.
+    /// Bytes of each transfer; `None` if the flow sends until it is stopped.
     pub bytes: Option<Bytes>,
     /// Whether transfers follow one another until the flow is stopped.
     pub repeats: bool,
 }
 
-/// A flow, or several that are alike.
+/// A flow, or several equal ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name, unique in the scenario.
+    /// The name, unique in the scenario.
     pub name: String,
-    /// How many of it.
+    /// The number of flows.
     pub count: u64,
     /// The direction of its payload.
     pub direction: Direction,
-    /// Time between the starts of two of them.
+    /// Time between the starts of two of these flows.
     pub stagger: Span,
-    /// When the first of them starts.
+    /// The start of the first flow.
     pub start: Span,
-    /// When the first of them stops.
+    /// The end of the first flow.
     pub stop: Span,
-    /// Round-trip time of its empty path, if it is not the link's.
+    /// Round-trip time of the flow's empty path, if it differs from the link's.
     pub rtt: Option<Span>,
-    /// The links that it passes, if not all.
+    /// The links that the flow passes; `None` for all.
     pub hops: Option<Hops>,
-    /// The class of its packets.
+    /// The class of the flow's packets.
     pub class: u64,
-    /// What it sends.
+    /// The type and its settings.
     pub kind: FlowKind,
-    /// What is asked of its TCP, if it is one.
+    /// The settings of its TCP, if it has one.
     pub tcp: Option<TcpSettings>,
 }
 
 /// One single flow of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowInstance<'a> {
-    /// Its number in recordings, from 0.
+    /// The number in recordings, from 0.
     pub id: u32,
-    /// Its name: that of the flow, with a number behind it if there are several.
+    /// The name: that of the flow, followed by a number if there are several.
     pub name: String,
-    /// What it is.
+    /// The flow.
     pub flow: &'a Flow,
-    /// Which one of it, from 0.
+    /// The index among the flows of this name, from 0.
     pub number: usize,
-    /// When it starts.
+    /// The start.
     pub start: Span,
-    /// When it stops, if it does not end by itself.
+    /// The end, if the flow does not end by itself.
     pub stop: Span,
 }
 
 /// A part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hops {
-    /// The first link, counted from 1 in the order of the way up.
+    /// The first link, counted from 1 in the order of the path up.
     pub first: u64,
     /// The last link.
     pub last: u64,
@@ -192,8 +192,7 @@ impl Field for Hops {
                 _ => {
                     let message = format!("`{key}` has {} numbers, not 2", items.len());
                     let problem = Problem::new(node.at.clone(), message);
-                    problems.push(problem.hint("the first and the last, such as [1, 3]"));
-                    return None;
+                    return problems.refuse(problem.hint("the first and the last, such as [1, 3]"));
                 }
             },
             _ => {
@@ -207,8 +206,8 @@ impl Field for Hops {
         if hops.first == 0 || hops.first > hops.last {
             let message = format!("`{key}` cannot be {} to {}", hops.first, hops.last);
             let problem = Problem::new(node.at.clone(), message);
-            problems.push(problem.hint("they count from 1, and the first comes first"));
-            return None;
+            return problems
+                .refuse(problem.hint("links count from 1, the first not after the last"));
         }
         Some(hops)
     }
@@ -219,7 +218,24 @@ impl Field for Hops {
     }
 }
 
+/// Passes every type of flow to the macro `$each`: the name of its module, and the type. This list
+/// registers both halves of a type.
+#[macro_export]
 macro_rules! flow_types {
+    ($each:ident) => {
+        $each! {
+            tcp::Tcp,
+            udp::Udp,
+            voip::Voip,
+            ping::Ping,
+            rr::Rr,
+            web::Web,
+            pcap::Pcap,
+        }
+    };
+}
+
+macro_rules! declare {
     ($($module:ident::$type:ident,)+) => {
         $(mod $module; pub use $module::$type;)+
 
@@ -228,7 +244,7 @@ macro_rules! flow_types {
             pub use super::{$($type),+};
         }
 
-        /// What a flow sends, by type.
+        /// A type of flow with its settings.
         #[derive(Clone, Debug, PartialEq)]
         pub enum FlowKind {
             $(#[doc = concat!("`type = \"", stringify!($module), "\"`")] $type($type),)+
@@ -238,27 +254,27 @@ macro_rules! flow_types {
             /// The words for `type`.
             pub const TYPES: &'static [&'static str] = &[$(stringify!($module)),+];
 
-            /// The word for `type`.
+            /// Returns the word for `type`.
             pub const fn type_name(&self) -> &'static str {
                 match self { $(FlowKind::$type(_) => stringify!($module),)+ }
             }
 
-            /// What its packets are marked with.
+            /// Returns the codepoint of its packets.
             pub fn dscp(&self) -> Dscp {
                 match self { $(FlowKind::$type(keys) => keys.dscp,)+ }
             }
 
-            /// The names of what is measured of it.
+            /// Returns the names of its figures.
             pub fn metrics(&self) -> &'static [&'static str] {
                 match self { $(FlowKind::$type(_) => $type::METRICS,)+ }
             }
 
-            /// What its rows in a recording are.
+            /// Returns the content of its rows in a recording.
             pub const fn measured(&self) -> Measured {
                 match self { $(FlowKind::$type(_) => $type::MEASURED,)+ }
             }
 
-            /// The series of flent that shows it.
+            /// Returns its series in flent's format.
             pub const fn flent(&self) -> FlentSeries {
                 match self { $(FlowKind::$type(_) => $type::FLENT,)+ }
             }
@@ -268,12 +284,12 @@ macro_rules! flow_types {
                 match self { $(FlowKind::$type(flow) => flow.describe(),)+ }
             }
 
-            /// The transfer that its connection carries, if it has one connection at a time.
+            /// Returns the transfer on its connection, if it has one connection at a time.
             pub fn transfer(&self) -> Option<TransferSettings> {
                 match self { $(FlowKind::$type(flow) => flow.transfer(),)+ }
             }
 
-            /// The initial window of its connections in segments, if it is set.
+            /// Returns the initial window of its connections in segments, if it is set.
             pub fn initial_window(&self) -> Option<u32> {
                 let segments = match self {
                     $(FlowKind::$type(flow) => FlowType::initial_window(flow),)+
@@ -281,12 +297,12 @@ macro_rules! flow_types {
                 segments.map(|segments| segments as u32)
             }
 
-            /// Congestion control and ECN of its connections, if it has any.
+            /// Returns congestion control and ECN of its connections, if it has any.
             pub fn tcp(&self) -> Option<(&Word, TcpEcn)> {
                 match self { $(FlowKind::$type(flow) => FlowType::tcp(flow),)+ }
             }
 
-            /// What is not done as it is written.
+            /// Returns warnings about settings that have no effect.
             pub fn warnings(&self) -> Vec<String> {
                 match self { $(FlowKind::$type(flow) => FlowType::warnings(flow),)+ }
             }
@@ -329,18 +345,10 @@ pub use pcap::PcapPacket;
 pub use settings::TcpSettings;
 pub use web::ObjectSize;
 
-flow_types! {
-    tcp::Tcp,
-    udp::Udp,
-    voip::Voip,
-    ping::Ping,
-    rr::Rr,
-    web::Web,
-    pcap::Pcap,
-}
+flow_types!(declare);
 
 impl FlowKind {
-    /// Whether it ends by itself.
+    /// Returns whether the flow ends by itself.
     pub fn is_sized(&self) -> bool {
         let sized = |transfer: TransferSettings| transfer.bytes.is_some() && !transfer.repeats;
         self.transfer().is_some_and(sized)
@@ -348,12 +356,12 @@ impl FlowKind {
 }
 
 impl Flow {
-    /// How long each of them lasts, unless the run ends before.
+    /// Returns how long each flow lasts, unless the run ends before.
     pub fn life(&self) -> Span {
         self.stop.saturating_sub(self.start)
     }
 
-    /// What is not done as it is written.
+    /// Returns warnings about settings that have no effect.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.kind.warnings();
         if let (Some(settings), Some((cc, ecn))) = (&self.tcp, self.kind.tcp()) {
@@ -362,13 +370,13 @@ impl Flow {
         warnings
     }
 
-    /// When each of them starts.
+    /// Returns the starts of the flows.
     fn starts(&self) -> impl Iterator<Item = Span> + '_ {
         let shift = |n| Span::from_ns(self.stagger.as_ns().saturating_mul(n));
         (0..self.count).map(move |n| self.start.saturating_add(shift(n)))
     }
 
-    /// Every single one: its name, its start and its stop in a run of `duration`.
+    /// Returns every single flow: name, start and end in a run of `duration`.
     pub(crate) fn instances(
         &self,
         duration: Span,
@@ -384,8 +392,8 @@ impl Flow {
     fn read(node: &Node, duration: Span, problems: &mut Problems) -> Option<Flow> {
         let Some(table) = node.as_table() else {
             let message = format!("a flow is a table, not {}", node.value.kind());
-            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[flow]]"));
-            return None;
+            return problems
+                .refuse(Problem::new(node.at.clone(), message).hint("write it as [[flow]]"));
         };
         let mut section = Section::new("[[flow]]", node.at.clone());
         let Some((type_name, declared)) = read_type(table, &section, problems) else {
@@ -394,7 +402,7 @@ impl Flow {
             return None;
         };
         section.name = format!("a flow of type `{type_name}`");
-        // What has a congestion control is TCP.
+        // A type with a congestion control uses TCP.
         let is_tcp = names(declared).any(|name| name == "cc");
         let of_tcp = if is_tcp { TcpSettings::KEYS } else { &[] };
         let known: Vec<&str> = ["type"]
@@ -443,7 +451,7 @@ impl Flow {
             Problem::new(
                 place("stagger"),
                 format!(
-                    "the last of {} flows `{}` starts at {last}, when the run is over",
+                    "the last of {} flows `{}` starts at {last}, after the end of the run",
                     self.count, self.name
                 ),
             )
@@ -452,7 +460,7 @@ impl Flow {
             Problem::new(
                 place("start"),
                 format!(
-                    "flow `{}` starts at {}, when the run is over",
+                    "flow `{}` starts at {}, after the end of the run",
                     self.name, self.start
                 ),
             )
@@ -460,7 +468,10 @@ impl Flow {
         } else if self.stop > duration {
             Problem::new(
                 place("stop"),
-                format!("flow `{}` stops at {}, after the run", self.name, self.stop),
+                format!(
+                    "flow `{}` stops at {}, after the end of the run",
+                    self.name, self.stop
+                ),
             )
             .hint(format!("the run lasts {duration}"))
         } else if self.stop <= self.start {
@@ -508,15 +519,13 @@ fn read_type<'t>(
     problems: &mut Problems,
 ) -> Option<(&'t str, &'static [KeyDecl])> {
     let Some(node) = table.node("type") else {
-        problems.push(
+        return problems.refuse(
             Problem::new(section.at.clone(), "a flow needs a `type`")
                 .hint(format!("one of: {}", FlowKind::TYPES.join(", "))),
         );
-        return None;
     };
     let Value::Text(word) = &node.value else {
-        problems.push(super::field::wrong_type("type", node, "a string"));
-        return None;
+        return problems.refuse(super::field::wrong_type("type", node, "a string"));
     };
     let found = TYPES.iter().find(|(name, ..)| name == word);
     if found.is_none() {
@@ -528,12 +537,12 @@ fn read_type<'t>(
     found.map(|(_, _, keys, _)| (word.as_str(), *keys))
 }
 
-/// Reads all flows; gives nothing if any of them is wrong.
+/// Reads all flows; returns none if one of them has an error.
 pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) -> Option<Vec<Flow>> {
     let mut flows: Vec<Flow> = Vec::new();
     let mut is_right = true;
     let mut names: Vec<(String, Place)> = Vec::new();
-    for node in nodes(root, problems) {
+    for node in items("flow", root, problems).unwrap_or_default() {
         let Some(flow) = Flow::read(node, duration, problems) else {
             is_right = false;
             continue;
@@ -545,7 +554,7 @@ pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) ->
         for name in instance_names(&flow) {
             if RESERVED.contains(&name.as_str()) {
                 let message = format!("a flow cannot be named `{name}`");
-                let hint = format!("these names mean something else: {}", RESERVED.join(", "));
+                let hint = format!("reserved names: {}", RESERVED.join(", "));
                 problems.push(Problem::new(at.clone(), message).hint(hint));
             }
             if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
@@ -569,7 +578,7 @@ pub(crate) fn write_all(flows: &[Flow], root: &mut Table) {
     }
 }
 
-/// Gives a name to each flow that has none: its type, with a number if several have none.
+/// Names each flow that has no name: its type, with a number if several have none.
 pub(crate) fn name_all(root: &mut Table) {
     let Some(entry) = root.0.iter_mut().find(|entry| entry.key == "flow") else {
         return;
@@ -612,23 +621,7 @@ pub(crate) fn name_all(root: &mut Table) {
     }
 }
 
-/// The flow tables of a scenario.
-fn nodes<'t>(root: &'t Table, problems: &mut Problems) -> &'t [Node] {
-    match root.node("flow") {
-        None => &[],
-        Some(Node {
-            value: Value::Array(items),
-            ..
-        }) => items,
-        Some(node) => {
-            let message = format!("`flow` is a list of tables, not {}", node.value.kind());
-            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[flow]]"));
-            &[]
-        }
-    }
-}
-
-/// The names of the single flows.
+/// Returns the names of the single flows.
 pub(crate) fn instance_names(flow: &Flow) -> impl Iterator<Item = String> + '_ {
     let numbers: RangeInclusive<u64> = 1..=flow.count;
     numbers.map(|number| match flow.count {
@@ -637,7 +630,7 @@ pub(crate) fn instance_names(flow: &Flow) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// The types of flow that have a figure of this name.
+/// Returns the types of flow that have a figure of this name.
 pub(crate) fn flow_types_with(metric: &str) -> Vec<&'static str> {
     let with = TYPES
         .iter()

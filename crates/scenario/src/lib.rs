@@ -1,9 +1,9 @@
 //! An experiment as one TOML file, the same for the simulator and for live packets.
 //!
-//! [`Scenario::load`] reads a file and the `--set` options into typed variants, or says everything
-//! that is wrong with them at once, each with its place. A scenario prints back as TOML that reads
-//! as the same scenario. The keys are declared once, in [`mod@self`] and the files beside it;
-//! [`reference()`] makes the documentation from them.
+//! [`Scenario::load`] reads a file and the `--set` options into typed variants, or reports all
+//! errors at once, each with its place. A scenario prints as TOML that reads as the same scenario.
+//! The keys are declared once, in [`mod@self`] and its modules; [`reference()`] generates the
+//! documentation from the declarations.
 //!
 //! ```
 //! use sluice_scenario::Scenario;
@@ -41,6 +41,7 @@ mod rules;
 mod schedule;
 mod schema;
 mod set;
+mod source;
 pub mod trace;
 mod tree;
 mod words;
@@ -65,106 +66,107 @@ pub use flow::{
     TransferSettings,
 };
 pub(crate) use flow::{flow_types_with, instance_names};
-pub use link::{Link, Pipe};
+pub use link::{Link, Pipe, Preset};
 pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
 pub use words::{Backend, Direction, Growth, PipeId, Protocol, SlowStart, Spacing, TcpEcn};
 
-use error::{Problem, Problems, Source};
-use schema::{Keys, Section, keys, names};
-use tree::{Place, Table, Value};
+use error::{Problem, Problems};
+use schema::{Keys, Section, as_table, keys, names};
+use source::{Place, Source};
+use tree::{Table, Value};
 
 keys! {
-    /// The keys outside all tables.
+    /// The keys at the top level.
     pub struct RootKeys {
-        /// what the experiment is called; the file's name if it is not given
+        /// name of the experiment; the name of the file if it is not given
         title: Option<String>;
-        /// what it shows, in a sentence or two
+        /// what the experiment shows, in a sentence or two
         about: Option<String>;
-        /// how long a run lasts
+        /// duration of a run
         duration: Span, Span::from_ms(10) => Span::from_secs(7 * 24 * 3600);
-        /// where all randomness comes from
+        /// seed of all random numbers
         seed: u64 = 1, 0 => i64::MAX as u64;
-        /// what carries it out, if nothing else is asked for
+        /// backend of a run if `--backend` is not given
         backend: Option<Backend>;
-        /// the bottleneck as dummynet commands, one in each line, in the place of `[link]`; or
-        /// `{ file = "PATH" }`
+        /// the router as dummynet commands, one per line, instead of `[link]`; or `{ file = "PATH"
+        /// }`
         rules: Option<Rules>;
     }
 }
 
 keys! {
-    /// What is measured, and how.
+    /// The measurement.
     pub struct Measure {
-        /// time between two samples of a flow's and a queue's state
+        /// time between two samples of the state of flows and queues
         interval: Span = Span::from_ms(50), Span::from_ms(1) => Span::from_secs(60);
-        /// left out of all figures at the start of the run and of each flow; flows with `bytes` are
-        /// measured whole
+        /// time at the start of the run, and of each flow, that figures leave out; a flow with
+        /// `bytes` has no warm-up
         warmup: Span = Span::from_secs(1), Span::ZERO => Span::from_secs(3600);
-        /// window of goodput over time
+        /// length of the windows of goodput over time
         window: Span = Span::from_secs(1), Span::from_ms(1) => Span::from_secs(3600);
-        /// time between two of these windows
+        /// time between the starts of two windows
         step: Span = Span::from_ms(250), Span::from_ms(1) => Span::from_secs(3600);
     }
 }
 
 keys! {
-    /// How fast simulated hosts are; live ones are as they are.
+    /// The speed of simulated hosts. It does not apply to live hosts.
     pub struct Hosts {
-        /// each packet waits at the host that receives it for between zero and this time, drawn anew for
-        /// each, so that flows do not lock into phase with the link
+        /// largest time that a packet waits at the host that receives it; the time is drawn for
+        /// each packet from 0 to this value, so that flows do not lock into phase with the link
         jitter: Span = sluice_core::traffic::HOST_JITTER, Span::ZERO => Span::from_secs(1);
-        /// so many packets find their host busy with something else, and wait longer
+        /// part of the packets that find their host busy and wait longer
         stall_share: Ratio = Ratio::default();
-        /// the mean of how long those wait, which is distributed exponentially
+        /// mean time that such a packet waits; exponentially distributed
         stall: Span = Span::from_us(200), Span::ZERO => Span::from_secs(1);
     }
 }
 
-/// An experiment with everything in it set.
+/// An experiment with all values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What it is called.
+    /// The name.
     pub title: String,
-    /// What it shows.
+    /// The purpose of the experiment.
     pub about: Option<String>,
-    /// How long a run lasts.
+    /// The duration of a run.
     pub duration: Span,
-    /// Where all randomness comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// What carries it out, if nothing else is asked for.
+    /// The backend if the user gives none.
     pub backend: Option<Backend>,
-    /// The link under test; it does nothing if there are rules.
+    /// The link under test; without any effect if there are rules.
     pub link: Link,
-    /// Further links behind it, in the order of the way up.
+    /// Further links behind it, in the order of the path up.
     pub hops: Vec<Link>,
-    /// The router as a dummynet configuration, in the place of links.
+    /// The router as a dummynet configuration, instead of links.
     pub rules: Option<Rules>,
-    /// How fast simulated hosts are.
+    /// The speed of simulated hosts.
     pub hosts: Hosts,
-    /// What is measured.
+    /// The measurement.
     pub measure: Measure,
     /// The traffic.
     pub flows: Vec<Flow>,
-    /// What must come out.
+    /// The bounds of the results.
     pub expect: Vec<Expect>,
 }
 
-/// One combination of a scenario's matrix.
+/// One combination of the values in a scenario's matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// Its name, unique among the variants of the scenario: the values of the matrix, or the name of
-    /// the queue if there is no matrix.
+    /// The name, unique among the variants of the scenario: the values of the matrix, or the name
+    /// of the queue if there is no matrix.
     pub name: String,
     /// The scenario with these values.
     pub scenario: Scenario,
 }
 
 impl Variant {
-    /// The name as a folder: without spaces and other characters that shells and file systems take
-    /// amiss.
+    /// Returns the name as a folder: without spaces and other characters that are special in shells
+    /// and file systems.
     pub fn folder(&self) -> String {
         slug(&self.name)
     }
@@ -187,7 +189,8 @@ impl Scenario {
     /// Reads the file at `path` with the overrides `sets` (`KEY=VALUE`), and expands its matrix.
     ///
     /// # Errors
-    /// The file cannot be read, or everything that is wrong in it and in `sets`.
+    /// The file cannot be read, or there are errors in the file or in `sets`; all of them are
+    /// reported.
     pub fn load(path: &Path, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
         let read = |reason| ScenarioErrors::Read {
             path: path.to_owned(),
@@ -197,10 +200,10 @@ impl Scenario {
         Scenario::parse(&path.display().to_string(), &text, sets)
     }
 
-    /// Like [`Scenario::load`], from a text; `file` is the name for messages.
+    /// Does the same as [`Scenario::load`] for a text; `file` is its name in messages.
     ///
     /// # Errors
-    /// Everything that is wrong in `text` and in `sets`.
+    /// All errors in `text` and in `sets`.
     pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
         let mut problems = Problems::of(Source {
             name: file,
@@ -215,12 +218,12 @@ impl Scenario {
         }
     }
 
-    /// The scenario as TOML that reads as the same scenario.
+    /// Returns the scenario as TOML that reads as the same scenario.
     pub fn to_toml(&self) -> String {
         tree::to_toml(&self.to_tree())
     }
 
-    /// Every single flow with its number and name.
+    /// Returns every single flow with its number and name.
     pub fn instances(&self) -> impl Iterator<Item = FlowInstance<'_>> {
         let of_flow = |flow| {
             let instances = Flow::instances(flow, self.duration).enumerate();
@@ -289,17 +292,16 @@ impl Scenario {
         let measure: Option<Measure> = read_table("measure", root, problems);
         let link = Link::read(root, problems);
         let hops = Link::read_hops(root, problems);
-        // Without a duration, flows are still checked as far as that goes.
+        // Without a duration, flows are checked as far as possible.
         let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
-        // Without the flows, a metric of one that is itself wrong would be blamed in error.
+        // Without the flows, a figure of a flow that has an error would be reported in error.
         let flows = flow::read_all(root, duration, problems)?;
         if flows.is_empty() {
             let at = root.node("flow").map(|node| node.at.clone());
             let hint = "add one, such as [[flow]] with type = \"tcp\"";
-            problems.push(
+            return problems.refuse(
                 Problem::new(at.unwrap_or(Place::File(0..0)), "there is no [[flow]]").hint(hint),
             );
-            return None;
         }
         let expect = expect::read_all(root, &flows, variant, variants, problems);
         let (keys, hosts, measure, mut link, mut hops) = (keys?, hosts?, measure?, link?, hops?);
@@ -317,7 +319,7 @@ impl Scenario {
             link.extend_to(keys.duration);
         }
         if measure.warmup >= keys.duration {
-            // Then no flow outlasts it either.
+            // Then no flow outlasts the run either.
             problems.push(
                 Problem::new(
                     place(root, "measure", "warmup"),
@@ -360,12 +362,12 @@ impl Scenario {
         Some(scenario)
     }
 
-    /// The links of the path, in the order of the way up.
+    /// Returns the links of the path, in the order of the path up.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         std::iter::once(&self.link).chain(&self.hops)
     }
 
-    /// Every direction of every link.
+    /// Returns every direction of every link.
     pub fn pipes(&self) -> impl Iterator<Item = (PipeId, &Pipe)> {
         self.links().enumerate().flat_map(|(hop, link)| {
             [Direction::Up, Direction::Down]
@@ -373,7 +375,7 @@ impl Scenario {
         })
     }
 
-    /// The links that a flow passes, counted from 0 in the order of the way up.
+    /// Returns the links that a flow passes, counted from 0 in the order of the path up.
     pub fn hops_of(&self, flow: &Flow) -> std::ops::Range<usize> {
         match flow.hops {
             Some(Hops { first, last }) => first as usize - 1..last as usize,
@@ -388,7 +390,7 @@ impl Scenario {
         links.fold(Span::ZERO, |sum, link| sum.saturating_add(link.rtt()))
     }
 
-    /// What the round trip of a flow is longer than that of the links that it passes.
+    /// The difference between the round trip of a flow and that of the links that it passes.
     pub fn extra_rtt(&self, flow: &Flow) -> Span {
         flow.rtt
             .map_or(Span::ZERO, |rtt| rtt.saturating_sub(self.links_rtt(flow)))
@@ -398,10 +400,9 @@ impl Scenario {
 /// A step after the end of the run is a mistake in one of the two.
 fn check_steps(root: &Table, link: &Link, duration: Span, problems: &mut Problems) {
     for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
-        let delays = pipe.delay.steps();
         let steps = [
             ("rate", pipe.rate.last_written()),
-            ("delay", delays.last().map(|(at, _)| *at)),
+            ("delay", pipe.delay.last_written()),
         ];
         for (name, last) in steps {
             let Some(last) = last.filter(|last| *last >= duration) else {
@@ -477,7 +478,7 @@ fn check_warmup(root: &Table, flows: &[Flow], measure: &Measure, problems: &mut 
     }
 }
 
-/// Where `[table] key` stands, or the table if the key is not there.
+/// Returns the position of `[table] key`, or of the table without the key.
 fn place(root: &Table, table: &str, key: &str) -> Place {
     let Some(node) = root.node(table) else {
         return Place::File(0..0);
@@ -491,14 +492,10 @@ fn read_table<K: Keys>(name: &str, root: &Table, problems: &mut Problems) -> Opt
     let empty = Table::default();
     let (table, at) = match root.node(name) {
         None => (&empty, Place::Nowhere),
-        Some(node) => match node.as_table() {
-            Some(table) => (table, node.at.clone()),
-            None => {
-                let message = format!("`{name}` is a table, not {}", node.value.kind());
-                problems.push(Problem::new(node.at.clone(), message));
-                return None;
-            }
-        },
+        Some(node) => {
+            let table = as_table(format!("`{name}`"), node, problems)?;
+            (table, node.at.clone())
+        }
     };
     let section = Section::new(format!("[{name}]"), at);
     section.check_keys(table, &names(K::KEYS).collect::<Vec<_>>(), problems);

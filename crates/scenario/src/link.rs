@@ -1,4 +1,6 @@
 //! The link under test: two pipes, one for each direction, each with a queue of its own.
+//!
+//! [`Preset`] names links that people know, such as `lte`.
 
 use std::convert::Infallible;
 
@@ -11,9 +13,14 @@ use super::error::{Problem, Problems};
 use super::field::Queue;
 use super::file::TextFile;
 use super::schedule::{Delays, Schedule};
-use super::schema::{Field, Keys, Section, keys, names};
-use super::tree::{Node, Place, Table, Value};
+use super::schema::{Field, Keys, Section, as_table, items, keys, names};
+use super::source::Place;
+use super::tree::{Node, Table, Value};
 use super::words::{Direction, PipeId};
+
+mod preset;
+
+pub use preset::Preset;
 
 keys! {
     /// The keys of a link's direction, apart from its effects.
@@ -21,7 +28,8 @@ keys! {
         /// bits per second, counted over whole IP packets: `"unlimited"`, one rate, or a rate that
         /// varies with time (see below)
         rate: Schedule;
-        /// propagation delay of this direction: one, or pairs of a time and the delay from then on
+        /// propagation delay of this direction: one, pairs of a time and the delay from then on, or
+        /// `{ every = "15s", delays = ["20ms", "30ms"] }` for delays that take turns
         delay: Delays = Delays::constant(Span::ZERO);
         /// the queue in front of the link, in the words of `sluice list`
         queue: Queue = default_queue();
@@ -146,6 +154,9 @@ keys! {
         /// round-trip time of the empty link, one or pairs as for `delay`: half of it becomes the
         /// delay of each direction; excludes `delay`
         rtt: Option<Delays>;
+        /// a link by its name in `sluice list links`; every other key given here replaces that of the
+        /// named link
+        preset: Option<Preset>;
     }
 }
 
@@ -185,6 +196,7 @@ impl Link {
     pub(super) fn extend_to(&mut self, end: Span) {
         for pipe in [&mut self.up, &mut self.down] {
             pipe.rate.extend_to(end);
+            pipe.delay.extend_to(end);
         }
     }
 
@@ -197,43 +209,34 @@ impl Link {
             (None, Some(_)) => Some(Link::unlimited()),
             (Some(link), Some(rules)) => {
                 let message = "`rules` replace [link]";
-                problems.push(
+                problems.refuse(
                     Problem::new(link.key_at.clone(), message)
                         .hint("give one of them")
                         .other(rules.key_at.clone(), "`rules` are set"),
-                );
-                None
+                )
             }
-            (None, None) => {
-                problems.push(
-                    Problem::new(Place::File(0..0), "there is no [link]")
-                        .hint("a scenario has one, with at least a `rate`, or has `rules`"),
-                );
-                None
-            }
+            (None, None) => problems.refuse(
+                Problem::new(Place::File(0..0), "there is no [link]")
+                    .hint("a scenario has one, with at least a `rate`, or has `rules`"),
+            ),
         }
     }
 
     /// Reads the other links of the path, `[[hop]]`.
     pub(crate) fn read_hops(root: &Table, problems: &mut Problems) -> Option<Vec<Link>> {
+        let items = items("hop", root, problems)?;
         let Some(entry) = root.find("hop") else {
             return Some(Vec::new());
         };
-        let Value::Array(items) = &entry.node.value else {
-            let message = format!("`hop` is a list of tables, not {}", entry.node.value.kind());
-            problems.push(Problem::new(entry.node.at.clone(), message).hint("write it as [[hop]]"));
-            return None;
-        };
         if root.find("rules").is_some() {
             let message = "a router with `rules` is the only one on the path";
-            problems.push(Problem::new(entry.key_at.clone(), message).hint("remove [[hop]]"));
-            return None;
+            return problems
+                .refuse(Problem::new(entry.key_at.clone(), message).hint("remove [[hop]]"));
         }
         if items.len() > MOST_HOPS {
             let message = format!("{} hops are too many", items.len());
             let hint = format!("at most {MOST_HOPS} besides [link]");
-            problems.push(Problem::new(entry.key_at.clone(), message).hint(hint));
-            return None;
+            return problems.refuse(Problem::new(entry.key_at.clone(), message).hint(hint));
         }
         let hops = items
             .iter()
@@ -243,19 +246,27 @@ impl Link {
 
     fn read_table(name: &str, node: &Node, problems: &mut Problems) -> Option<Link> {
         let section = Section::new(format!("[{name}]"), node.at.clone());
-        let Some(shared) = node.as_table() else {
-            let message = format!("`{name}` is a table, not {}", node.value.kind());
-            problems.push(Problem::new(node.at.clone(), message));
-            return None;
-        };
+        let shared = as_table(format!("`{name}`"), node, problems)?;
         let known: Vec<&str> = Pipe::keys()
             .chain(names(LinkKeys::KEYS))
             .chain(["up", "down"])
             .collect();
         section.check_keys(shared, &known, problems);
-        let rtt = LinkKeys::read(shared, &section, problems).and_then(|keys| keys.rtt);
+        let keys = LinkKeys::read(shared, &section, problems);
+        if keys.is_none() && shared.find("preset").is_some() {
+            // Keys that the link's name may give must not be reported as missing.
+            return None;
+        }
+        let (rtt, preset) = keys.map_or((None, None), |keys| (keys.rtt, keys.preset));
         let pipe = |direction, problems: &mut Problems| {
-            read_pipe(name, shared, direction, rtt.as_ref(), &section, problems)
+            let preset = preset.map(|preset| preset.pipe(direction, shared));
+            let common = Common {
+                name,
+                shared,
+                rtt: rtt.as_ref(),
+                preset: preset.unwrap_or_default(),
+            };
+            read_pipe(&common, direction, &section, problems)
         };
         let (up, down) = (
             pipe(Direction::Up, problems),
@@ -265,6 +276,15 @@ impl Link {
             up: up?,
             down: down?,
         })
+    }
+
+    /// Returns the link that a preset declares, as a scenario without other keys reads it.
+    pub fn of(preset: &Preset) -> Link {
+        let mut shared = Table::default();
+        shared.push("preset", Value::text(preset.name()));
+        let mut problems = Problems::default();
+        Link::read_table("link", &Value::Table(shared).into(), &mut problems)
+            .expect("every preset is a link")
     }
 
     pub(crate) fn write(&self) -> Table {
@@ -282,15 +302,24 @@ impl Link {
     }
 }
 
+/// What both directions of a link share.
+struct Common<'a> {
+    /// The table's name: `link` or `hop`.
+    name: &'a str,
+    shared: &'a Table,
+    rtt: Option<&'a Delays>,
+    /// The keys of the direction in a named link; those of the file replace them.
+    preset: Table,
+}
+
 /// Merges the keys of one direction and reads them.
 fn read_pipe(
-    name: &str,
-    shared: &Table,
+    common: &Common<'_>,
     direction: Direction,
-    rtt: Option<&Delays>,
     link: &Section,
     problems: &mut Problems,
 ) -> Option<Pipe> {
+    let (name, shared) = (common.name, common.shared);
     let mut merged = Table::default();
     for entry in &shared.0 {
         if Pipe::keys().any(|key| key == entry.key) {
@@ -300,28 +329,20 @@ fn read_pipe(
     let mut section = Section::new(link.name.as_str(), link.at.clone());
     if let Some(entry) = shared.find(direction.word()) {
         section = Section::new(format!("[{name}.{direction}]"), entry.node.at.clone());
-        let Some(own) = entry.node.as_table() else {
-            let message = format!(
-                "`{name}.{direction}` is a table, not {}",
-                entry.node.value.kind()
-            );
-            problems.push(Problem::new(entry.node.at.clone(), message));
-            return None;
-        };
+        let own = as_table(format!("`{name}.{direction}`"), &entry.node, problems)?;
         let known: Vec<&str> = Pipe::keys().collect();
         section.check_keys(own, &known, problems);
         for entry in &own.0 {
             merged.set(&entry.key, entry.key_at.clone(), entry.node.clone());
         }
     }
-    if let (Some(rtt), Some(total)) = (rtt, shared.find("rtt")) {
+    if let (Some(rtt), Some(total)) = (common.rtt, shared.find("rtt")) {
         if let Some(delay) = merged.find("delay") {
-            problems.push(
+            return problems.refuse(
                 Problem::new(delay.key_at.clone(), "`delay` contradicts `rtt`")
                     .hint("give one of them")
                     .other(total.key_at.clone(), "`rtt` is set"),
             );
-            return None;
         }
         // An odd nanosecond is added to one direction, so that both add up to the round trip.
         let half = rtt.map(|rtt| match direction {
@@ -330,6 +351,11 @@ fn read_pipe(
         });
         if let Some(half) = half.write() {
             merged.push("delay", half);
+        }
+    }
+    for entry in &common.preset.0 {
+        if merged.find(&entry.key).is_none() {
+            merged.0.push(entry.clone());
         }
     }
     Pipe::read(&merged, &section, problems)

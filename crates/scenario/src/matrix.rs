@@ -1,8 +1,10 @@
 //! `[matrix]`: several values for a key, and the variants that result from crossing them.
 
 use super::error::{Problem, Problems};
+use super::schema::as_table;
 use super::set::set_path;
-use super::tree::{Node, Place, Table, Value};
+use super::source::Place;
+use super::tree::{Node, Table, Value};
 
 /// A key with its values.
 pub(crate) struct Axis {
@@ -26,9 +28,7 @@ pub(crate) fn take_axes(root: &mut Table, problems: &mut Problems) -> Vec<Axis> 
     let Some(entry) = root.remove("matrix") else {
         return Vec::new();
     };
-    let Some(table) = entry.node.as_table() else {
-        let message = format!("`matrix` is a table, not {}", entry.node.value.kind());
-        problems.push(Problem::new(entry.node.at, message));
+    let Some(table) = as_table("`matrix`", &entry.node, problems) else {
         return Vec::new();
     };
     let mut axes = Vec::new();
@@ -96,11 +96,10 @@ impl Axis {
     pub fn new(path: &str, path_at: Place, node: &Node, problems: &mut Problems) -> Option<Axis> {
         if path == "matrix" || path.starts_with("matrix.") {
             let message = "a path in [matrix] does not begin with `matrix`";
-            problems.push(
+            return problems.refuse(
                 Problem::new(path_at, message)
                     .hint("leave out `matrix.`, as in \"link.queue\" = [\"fifo\", \"codel\"]"),
             );
-            return None;
         }
         let key = path.rsplit('.').next().unwrap_or(path);
         let values: Vec<(String, Node)> = match &node.value {
@@ -115,26 +114,24 @@ impl Axis {
                 .collect(),
             other => {
                 let message = format!("`{path}` in [matrix] takes a list, not {}", other.kind());
-                problems.push(
+                return problems.refuse(
                     Problem::new(node.at.clone(), message)
                         .hint("write [\"a\", \"b\"], or { name = \"a\", other = \"b\" }"),
                 );
-                return None;
             }
         };
         if values.is_empty() {
             let message = format!("`{path}` in [matrix] has no values");
-            problems.push(Problem::new(node.at.clone(), message).hint("give at least one"));
-            return None;
+            return problems
+                .refuse(Problem::new(node.at.clone(), message).hint("give at least one"));
         }
         for (i, (name, value)) in values.iter().enumerate() {
             if let Some((_, first)) = values[..i].iter().find(|(other, _)| other == name) {
-                problems.push(
+                return problems.refuse(
                     Problem::new(value.at.clone(), format!("two variants are named `{name}`"))
                         .hint("name them: { first = ..., second = ... }")
                         .other(first.at.clone(), "the first"),
                 );
-                return None;
             }
         }
         Some(Axis {

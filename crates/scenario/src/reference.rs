@@ -1,4 +1,4 @@
-//! The reference page of the scenario file, made from the declarations of its keys.
+//! The reference page of the scenario file, generated from the declarations of its keys.
 
 use std::fmt::Write as _;
 
@@ -7,32 +7,33 @@ use sluice_core::param::{Kind, Value as CoreValue};
 use super::effects::Effects;
 use super::field::show_span;
 use super::schema::{KeyDecl, Keys, Presence};
-use super::{Hosts, Measure, RootKeys, expect, flow, link};
+use super::{Direction, Hosts, Measure, Preset, RootKeys, expect, flow, link};
 use crate::metric::{FLOW_METRICS, MetricDecl, RUN_METRICS, Unit, pipe_metrics};
 
-/// Everything that can stand in a scenario, as Markdown.
+/// Returns the reference of all keys of a scenario, as Markdown.
 pub fn reference() -> String {
     let mut text = String::from(INTRODUCTION);
     let page = &mut text;
-    section(page, "Outside all tables", "", RootKeys::KEYS);
+    section(page, "Top level", "", RootKeys::KEYS);
     section(page, "`[link]`", LINK, link::PipeKeys::KEYS);
-    section(page, "`rtt` in `[link]`", "", link::LinkKeys::KEYS);
+    section(
+        page,
+        "`rtt` and `preset` in `[link]`",
+        "",
+        link::LinkKeys::KEYS,
+    );
+    presets(page);
     section(page, "Effects in `[link]`", EFFECTS, &[]);
     effects(page);
     section(page, "`[[hop]]`", HOP, &[]);
     section(page, "`rules`", RULES, &[]);
-    section(
-        page,
-        "`[hosts]`: what only the simulator has",
-        HOSTS,
-        Hosts::KEYS,
-    );
+    section(page, "`[hosts]`: simulated hosts", HOSTS, Hosts::KEYS);
     section(page, "`[measure]`", "", Measure::KEYS);
     section(page, "`[[flow]]`", FLOW, flow::FlowKeys::KEYS);
     for (name, doc, keys, _) in flow::TYPES {
         section(page, &format!("`type = \"{name}\"`"), doc, keys);
     }
-    let title = "`[[flow]]` over TCP: what only the simulator has";
+    let title = "`[[flow]]` over TCP: settings of the simulator only";
     section(page, title, TCP_SETTINGS, flow::TcpSettings::KEYS);
     section(page, "`[matrix]`", MATRIX, &[]);
     section(page, "`[[expect]]`", EXPECT, expect::KEYS);
@@ -48,7 +49,7 @@ pub fn reference() -> String {
     }
     page.push_str("\n### Figures of a direction of the link: `up.figure`, `down.figure`\n\n");
     figures(page, pipe_metrics());
-    let drops = "| `drops.REASON` | count | those dropped for one reason: ";
+    let drops = "| `drops.REASON` | count | wire packets dropped for one reason: ";
     let reasons: Vec<String> = sluice_core::DropReason::ALL
         .iter()
         .map(|reason| format!("`{}`", reason.name()))
@@ -66,7 +67,7 @@ fn section(page: &mut String, title: &str, text: &str, keys: &[KeyDecl]) {
         let _ = write!(page, "\n{text}\n");
     }
     if !keys.is_empty() {
-        page.push_str("\n| key | takes | if not given | range | meaning |\n");
+        page.push_str("\n| key | value | default | range | meaning |\n");
         page.push_str("|---|---|---|---|---|\n");
     }
     for key in keys {
@@ -74,9 +75,33 @@ fn section(page: &mut String, title: &str, text: &str, keys: &[KeyDecl]) {
     }
 }
 
-/// The parameters of a link as its core declares them.
+/// Adds the links that have names.
+fn presets(page: &mut String) {
+    page.push_str(PRESETS);
+    page.push_str("\n| name | down / up | round trip | loss | FIFO of | source |\n");
+    page.push_str("|---|---|---|---|---|---|\n");
+    for preset in Preset::all() {
+        let names: Vec<String> = preset.names().iter().map(|n| format!("`{n}`")).collect();
+        let (down, up) = (preset.rate(Direction::Down), preset.rate(Direction::Up));
+        let mut fifo = preset.queue().to_string();
+        let remarks = preset.remarks();
+        if !remarks.is_empty() {
+            let _ = write!(fifo, "; {remarks}");
+        }
+        let _ = writeln!(
+            page,
+            "| {} | {down} / {up} | {} | {} | {fifo} | {} |",
+            names.join(", "),
+            preset.rtt(),
+            preset.loss(),
+            preset.source(),
+        );
+    }
+}
+
+/// Adds the effects of a link, as the core declares them.
 fn effects(page: &mut String) {
-    page.push_str("\n| key | takes | if not given | range | meaning |\n");
+    page.push_str("\n| key | value | default | range | meaning |\n");
     page.push_str("|---|---|---|---|---|\n");
     for decl in Effects::decls() {
         let takes = match decl.kind {
@@ -130,8 +155,8 @@ fn figures<T: 'static>(
 
 fn row(key: &KeyDecl) -> String {
     let presence = match (key.presence)() {
-        Presence::Required => "must be given".to_owned(),
-        Presence::Optional => "nothing".to_owned(),
+        Presence::Required => "required".to_owned(),
+        Presence::Optional => "none".to_owned(),
         Presence::Default(value) => format!("`{value}`"),
     };
     let range = (key.range)().map_or(String::new(), |(low, high)| format!("{low} to {high}"));
@@ -143,8 +168,9 @@ fn row(key: &KeyDecl) -> String {
 
 const INTRODUCTION: &str = r#"# The scenario file
 
-One TOML file describes an experiment: a link with a queue at each end, the traffic over it, what to
-vary, and what must come out. The same file runs in the simulator and on live packets.
+One TOML file describes an experiment: a link with a queue at each end, the traffic over it, the
+settings to vary, and the expected results. The same file runs in the simulator and with live
+packets.
 
 ```toml
 title = "First light"
@@ -171,50 +197,62 @@ max = "23ms"
 ```
 
 Times, rates and sizes are strings with a unit: `ns us ms s min h`, `bit/s kbit/s Mbit/s Gbit/s Tbit/s
-B/s kB/s MB/s GB/s`, `B kB MB GB KiB MiB GiB`. Inside the words of a queue (`"codel target 5"`) the unit may be
-left out: a bare time counts milliseconds there, as in dummynet, and a bare size counts bytes. This page is made from the declarations that the program
-itself reads the file with.
+B/s kB/s MB/s GB/s`, `B kB MB GB KiB MiB GiB`. In the words of a queue (`"codel target 5"`) the unit
+may be left out: a time is then in milliseconds, as in dummynet, and a size in bytes. This page is
+generated from the declarations with which the program reads the file.
 "#;
 
 const LINK: &str = "\
-The link under test joins host `h2` to host `h3` through the router. Each direction is a pipe with a queue
-of its own: packets from `h2` to `h3` go `up`, the others `down`. What stands in `[link]` holds for both
-directions, so that the acknowledgements of a transfer meet the same rate and the same queue as its data, and a
-flow either way meets the queue under test. `[link.up]` and `[link.down]` take the same keys and override
-`[link]` for one direction: a slower uplink, or a plain `fifo` for the acknowledgements.";
+The link under test connects host `h2` to host `h3` through the router. Each direction is a pipe
+with a queue of its own: packets from `h2` to `h3` go `up`, the others `down`. The keys of `[link]`
+apply to both directions. So the acknowledgements of a transfer pass the same rate and the same
+queue as its data, and flows in both directions pass the queue under test. `[link.up]` and
+`[link.down]` have the same keys and override `[link]` for one direction, for example for a slower
+uplink, or for a plain `fifo` for the acknowledgements.";
+
+const PRESETS: &str = "
+`preset` names a link. Every other key of `[link]`, `[link.up]` and `[link.down]` replaces that of the named link:
+`preset = \"lte\"` with `down.queue = \"fq_codel\"` is an LTE link with another queue. `sluice list links` lists the
+names, and `sluice list NAME` prints a link as keys of a scenario. Sources name no queues; each link has the FIFO
+that such equipment usually has, given as the time that it takes to drain. Rates and round trips that change are
+given as means.
+";
 
 const EFFECTS: &str = "\
-What else happens to the packets of a link, each effect off unless it is set. Packets pass loss, duplication and
-damage before the queue, as in netem; then the queue, the link itself with its framing, and the delay with its
-jitter.
+Other effects on the packets of a link. Each effect is off unless it is set. Loss, duplication and
+corruption come before the queue, as in netem. Then follow the queue, the link itself with its
+framing, and the delay with its jitter.
 
 `rate` can change with time in four ways:
 
-| written | means |
+| value | meaning |
 |---|---|
-| `[[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit/s\"], [\"20s\", \"outage\"]]` | each rate from its instant on; \
-nothing is sent during an outage |
-| `{ every = \"20s\", rates = [\"100Mbit/s\", \"10Mbit/s\"] }` | these rates in turn, to the end of the run |
+| `[[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit/s\"], [\"20s\", \"outage\"]]` | each rate applies from its \
+instant on; nothing is sent during an outage |
+| `{ every = \"20s\", rates = [\"100Mbit/s\", \"10Mbit/s\"] }` | these rates in turn, until the end of the run |
 | `{ csv = \"FILE\" }` | lines of `time_ns,bits_per_second`; 0 is an outage |
 | `{ trace = \"FILE\" }` | a Mahimahi trace: each line is a time in ms at which 1500 bytes may pass; after the last \
-one it starts again |
+line it starts again |
 
-Paths are relative to the scenario's own file. What the files say is kept in the recording.";
+Paths are relative to the scenario's own file. The recording has a copy of each file's content.";
 
 const HOSTS: &str = "\
-Simulated hosts take no time to compute. Real ones wake up late, now and then very late; live runs have the hosts
-of their machine, whatever stands here. How much this matters is in [Validation](explanation/validation.md).";
+These keys apply to the simulator only. Simulated hosts compute in no time, whereas real hosts wake
+up late, and sometimes very late. [Validation](explanation/validation.md) says how much this
+matters.";
 
 const HOP: &str = "\
-Each `[[hop]]` is one more link of the path, with the same keys as `[link]` and queues of its own: packets that go
-up pass `[link]`, then the hops in their order; packets that go down pass them the other way round. A flow passes
-all of them unless its `hops` names some, so that traffic can cross one router of several. In `[matrix]` and
-`--set` the first `[[hop]]` is `hop.2`, since `[link]` is the first link.";
+Each `[[hop]]` is a further link on the path, with the same keys as `[link]` and queues of its own.
+Packets that go up pass `[link]` and then the hops in their order; packets that go down pass them in
+the opposite order. A flow passes all of them unless its `hops` selects some, so that traffic can
+cross only one of several routers. In `[matrix]` and `--set` the first `[[hop]]` is `hop.2`, because
+`[link]` is the first link.";
 
 const RULES: &str = "\
-The router can be a dummynet configuration in the place of links: the commands of `ipfw` and `dnctl`, one in each
-line. Its interfaces are called `h2` and `h3`, after the hosts that they lead to, whose addresses are 10.0.23.2 and
-10.0.23.3. A packet meets the rules twice, as it comes `in` from one side and goes `out` to the other.
+A dummynet configuration can replace the links: the commands of `ipfw` and `dnctl`, one per line.
+The router's interfaces are called `h2` and `h3`, after the hosts that they lead to. The hosts have
+the addresses 10.0.23.2 and 10.0.23.3. A packet passes the rules twice: when it comes `in` from one
+side and when it goes `out` to the other.
 
 ```toml
 rules = \"\"\"
@@ -225,26 +263,28 @@ add 2000 allow all from any to any
 ```";
 
 const FLOW: &str = "\
-Each `[[flow]]` is a flow, or several that are alike. Its `type` must be given, and decides about the other
+Each `[[flow]]` is a flow, or several equal ones. `type` is required, and determines the other
 keys.";
 
 const TCP_SETTINGS: &str = "\
-These keys belong to `tcp`, `rr` and `web` and concern both ends. The kernel's TCP cannot be asked for them, so a
-live run refuses what it does not do by itself.";
+These keys belong to `tcp`, `rr` and `web`, and apply to both ends. The kernel's TCP does not have
+these settings, so a live run refuses values that differ from the kernel's behaviour.";
 
-const MATRIX: &str = r#"Each key here is the path of another key (`link.queue`, `link.up.rate`, `flow.NAME.cc`, `duration`), and lists
-the values that it takes in turn. Several keys are crossed; the last one varies fastest. A variant is named after
-its values: `fifo limit 1000` is called `fifo` if no other value begins with that word, `true` for `ecn` is called
-`ecn=true`. Names can be given instead: `"link.queue" = { short = "fifo limit 10", long = "fifo limit 1000" }`.
-Without a matrix there is one variant, named after its queue."#;
+const MATRIX: &str = r#"Each key of `[matrix]` is the path of another key (`link.queue`,
+`link.up.rate`, `flow.NAME.cc`, `duration`) and has a list of values for it. Several keys are
+combined in every way; the last key varies fastest. A variant is named after its values: `fifo limit 1000` is called `fifo` if no other
+value begins with that word, and `true` for `ecn` is called `ecn=true`. Values can be given names
+instead: `"link.queue" = { short = "fifo limit 10", long = "fifo limit 1000" }`. Without a matrix
+there is one variant, which is named after its queue."#;
 
 const EXPECT: &str = "\
-Each `[[expect]]` bounds a figure. A run whose figures are out of bounds fails.";
+Each `[[expect]]` gives bounds for a figure. A run with a figure outside its bounds fails.";
 
 const OVERRIDES: &str = "
 ## Overrides
 
-`--set KEY=VALUE` sets a key by its path, as in `[matrix]`: `--set link.rate=1Mbit/s --set flow.bulk.cc=reno`.
-Strings need no quotes. A key that is set is no longer varied by the matrix, and what was expected of the variants
-that are gone is not asked for; `--set 'matrix.link.queue=[\"pie\", \"codel\"]'` varies it anew.
+`--set KEY=VALUE` sets a key by its path, as in `[matrix]`: `--set link.rate=1Mbit/s --set
+flow.bulk.cc=reno`. Strings need no quotes. If the matrix varies the key, it no longer does, and
+expectations of the variants that no longer exist are ignored.
+`--set 'matrix.link.queue=[\"pie\", \"codel\"]'` varies the key with other values.
 ";

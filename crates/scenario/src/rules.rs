@@ -66,17 +66,15 @@ impl Field for Rules {
             }
             _ => {
                 let expected = "lines of commands, or { file = \"PATH\" }";
-                problems.push(wrong_type(key, node, expected));
-                return None;
+                return problems.refuse(wrong_type(key, node, expected));
             }
         };
         if let Err(message) = rules.firewall(1) {
             let name = rules.path.as_deref().unwrap_or(key);
-            problems.push(Problem::new(
+            return problems.refuse(Problem::new(
                 node.at.clone(),
                 format!("`{name}`: {message}"),
             ));
-            return None;
         }
         Some(rules)
     }

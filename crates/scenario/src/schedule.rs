@@ -124,9 +124,7 @@ impl Schedule {
         let Origin::Cycle { every, rates } = &self.origin else {
             return;
         };
-        let instants = (0..).map(|n| Span::from_ns(every.as_ns().saturating_mul(n)));
-        let turns = instants.take_while(|at| *at < end);
-        self.steps = turns.zip(rates.iter().copied().cycle()).collect();
+        self.steps = turns(*every, rates, end);
     }
 
     /// Returns the last step that the file itself contains, if any.
@@ -164,21 +162,18 @@ fn read_steps<T>(
 ) -> Option<Vec<(Span, T)>> {
     if items.is_empty() {
         let message = format!("the schedule of `{key}` is empty");
-        problems.push(Problem::new(node.at.clone(), message).hint(example));
-        return None;
+        return problems.refuse(Problem::new(node.at.clone(), message).hint(example));
     }
     let mut steps: Vec<(Span, T)> = Vec::new();
     let mut is_right = true;
     for item in items {
         let Value::Array(pair) = &item.value else {
             let expected = format!("pairs of a time and a {key}");
-            problems.push(wrong_type(key, item, &expected).hint(example));
-            return None;
+            return problems.refuse(wrong_type(key, item, &expected).hint(example));
         };
         let [at, value] = pair.as_slice() else {
             let message = format!("a step of `{key}` has {} parts, not 2", pair.len());
-            problems.push(Problem::new(item.at.clone(), message).hint(example));
-            return None;
+            return problems.refuse(Problem::new(item.at.clone(), message).hint(example));
         };
         let (time, value) = (Span::read(key, at, problems), read(key, value, problems));
         let (Some(time), Some(value)) = (time, value) else {
@@ -240,9 +235,7 @@ impl Field for Schedule {
                 });
             }
             Origin::Cycle { every, rates } => {
-                let rates = rates.iter().map(|rate| write_rate(rate).into());
-                table.push("every", Value::text(every));
-                table.push("rates", Value::Array(rates.collect()));
+                return Some(write_turns(*every, "rates", rates, write_rate));
             }
             Origin::Csv(file) => table.push("csv", file.write()),
             Origin::Trace(file, _) => table.push("trace", file.write()),
@@ -281,28 +274,11 @@ fn read_table(key: &str, node: &Node, table: &Table, problems: &mut Problems) ->
             })
         }
         ["every", "rates"] | ["rates", "every"] => {
-            let (every_at, rates) = (table.node("every")?, table.node("rates")?);
-            let every = Span::read("every", every_at, problems)?;
-            if every < Span::from_us(100) {
-                let message = format!("`every` cannot be {}", show_span(&every));
-                let problem = Problem::new(every_at.at.clone(), message);
-                problems.push(problem.hint("100us or more is accepted"));
-                return None;
-            }
-            let Value::Array(items) = &rates.value else {
-                problems.push(wrong_type("rates", rates, "a list of rates"));
-                return None;
-            };
-            let rates: Option<Vec<Option<Rate>>> = items
-                .iter()
-                .map(|item| read_rate("rates", item, problems))
-                .collect();
-            let rates = rates?;
+            let (every, rates) = read_turns(table, "rates", read_rate, problems)?;
             if rates.iter().all(Option::is_none) {
                 let message = "`rates` has no rate";
                 let at = table.node("rates")?.at.clone();
-                problems.push(Problem::new(at, message).hint("give at least one"));
-                return None;
+                return problems.refuse(Problem::new(at, message).hint("give at least one"));
             }
             Some(Schedule {
                 steps: vec![(Span::ZERO, rates[0])],
@@ -311,53 +287,124 @@ fn read_table(key: &str, node: &Node, table: &Table, problems: &mut Problems) ->
         }
         _ => {
             let message = format!("`{key}` as a table has other keys");
-            problems.push(Problem::new(node.at.clone(), message).hint(TABLES));
-            None
+            problems.refuse(Problem::new(node.at.clone(), message).hint(TABLES))
         }
     }
 }
 
+/// Reads `{ every = TIME, NAME = [...] }`: values that take turns, and how long each one applies.
+fn read_turns<T>(
+    table: &Table,
+    name: &str,
+    read: impl Fn(&str, &Node, &mut Problems) -> Option<T>,
+    problems: &mut Problems,
+) -> Option<(Span, Vec<T>)> {
+    let (every_at, values) = (table.node("every")?, table.node(name)?);
+    let every = Span::read("every", every_at, problems)?;
+    if every < Span::from_us(100) {
+        let message = format!("`every` cannot be {}", show_span(&every));
+        let problem = Problem::new(every_at.at.clone(), message);
+        problems.push(problem.hint("100us or more is accepted"));
+        return None;
+    }
+    let Value::Array(items) = &values.value else {
+        problems.push(wrong_type(name, values, &format!("a list of {name}")));
+        return None;
+    };
+    if items.is_empty() {
+        let message = format!("`{name}` is empty");
+        problems.push(Problem::new(values.at.clone(), message).hint("give at least one"));
+        return None;
+    }
+    let values: Option<Vec<T>> = items
+        .iter()
+        .map(|item| read(name, item, problems))
+        .collect();
+    Some((every, values?))
+}
+
+/// Writes what [`read_turns`] reads.
+fn write_turns<T>(every: Span, name: &str, values: &[T], write: impl Fn(&T) -> Value) -> Value {
+    let mut table = Table::default();
+    let values = values.iter().map(|value| write(value).into());
+    table.push("every", Value::text(every));
+    table.push(name, Value::Array(values.collect()));
+    Value::Table(table)
+}
+
 /// A delay over time: each step applies until the next, and lets no packet overtake another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delays(Vec<(Span, Span)>);
+pub struct Delays {
+    /// In the order of time, the first at zero.
+    steps: Vec<(Span, Span)>,
+    /// Delays that take turns, and how long each one applies.
+    cycle: Option<(Span, Vec<Span>)>,
+}
 
 impl Delays {
     /// Creates a constant delay.
     pub fn constant(delay: Span) -> Self {
-        Delays(vec![(Span::ZERO, delay)])
+        Delays::from_steps(vec![(Span::ZERO, delay)])
+    }
+
+    fn from_steps(steps: Vec<(Span, Span)>) -> Self {
+        Delays { steps, cycle: None }
     }
 
     /// Returns the initial delay.
     pub fn first(&self) -> Span {
-        self.0[0].1
+        self.steps[0].1
     }
 
     /// Returns the steps in the order of time. The first is at zero, and there is at least one.
     pub fn steps(&self) -> &[(Span, Span)] {
-        &self.0
+        &self.steps
     }
 
     /// Returns the delay at `t` after the start.
     pub fn at(&self, t: Span) -> Span {
-        let next = self.0.partition_point(|(from, _)| *from <= t);
-        self.0[next - 1].1
+        let next = self.steps.partition_point(|(from, _)| *from <= t);
+        self.steps[next - 1].1
     }
 
     /// Returns the longest delay.
     pub fn longest(&self) -> Span {
-        let delays = self.0.iter().map(|(_, delay)| *delay);
-        delays.max().unwrap_or(Span::ZERO)
+        let turns = self.cycle.iter().flat_map(|(_, delays)| delays);
+        let delays = self.steps.iter().map(|(_, delay)| delay).chain(turns);
+        delays.max().copied().unwrap_or(Span::ZERO)
+    }
+
+    /// Repeats delays that take turns until `end`.
+    pub(super) fn extend_to(&mut self, end: Span) {
+        if let Some((every, delays)) = &self.cycle {
+            self.steps = turns(*every, delays, end);
+        }
+    }
+
+    /// Returns the last step that the file itself contains, if any.
+    pub(super) fn last_written(&self) -> Option<Span> {
+        let last = self.steps.last().map(|(at, _)| *at);
+        last.filter(|_| self.cycle.is_none())
     }
 
     /// Returns the schedule with `change` applied to each delay.
     pub(super) fn map(&self, change: impl Fn(Span) -> Span) -> Self {
-        Delays(
-            self.0
-                .iter()
-                .map(|(at, delay)| (*at, change(*delay)))
-                .collect(),
-        )
+        let steps = self.steps.iter();
+        let cycle = self.cycle.as_ref();
+        Delays {
+            steps: steps.map(|(at, delay)| (*at, change(*delay))).collect(),
+            cycle: cycle.map(|(every, delays)| {
+                (*every, delays.iter().map(|delay| change(*delay)).collect())
+            }),
+        }
     }
+}
+
+/// Returns the steps of `values` that take turns, each for `every`, until `end`.
+fn turns<T: Copy>(every: Span, values: &[T], end: Span) -> Vec<(Span, T)> {
+    let instants = (0..).map(|n| Span::from_ns(every.as_ns().saturating_mul(n)));
+    let turns = instants.take_while(|at| *at < end);
+    turns.zip(values.iter().copied().cycle()).collect()
 }
 
 impl Field for Delays {
@@ -367,22 +414,40 @@ impl Field for Delays {
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
         let delays = match &node.value {
             Value::Array(items) => {
-                Delays(read_steps(key, node, items, DELAYS, Span::read, problems)?)
+                let steps = read_steps(key, node, items, DELAYS, Span::read, problems)?;
+                Delays::from_steps(steps)
+            }
+            Value::Table(table) => {
+                let mut keys: Vec<&str> = table.0.iter().map(|entry| entry.key.as_str()).collect();
+                keys.sort_unstable();
+                if keys != ["delays", "every"] {
+                    let message = format!("`{key}` as a table has other keys");
+                    let problem = Problem::new(node.at.clone(), message);
+                    problems.push(problem.hint(DELAY_TABLE));
+                    return None;
+                }
+                let (every, delays) = read_turns(table, "delays", Span::read, problems)?;
+                Delays {
+                    steps: vec![(Span::ZERO, delays[0])],
+                    cycle: Some((every, delays)),
+                }
             }
             _ => Delays::constant(Span::read(key, node, problems)?),
         };
         if delays.longest() > LONGEST {
             let message = format!("`{key}` cannot be {}", delays.longest());
             let problem = Problem::new(node.at.clone(), message);
-            problems.push(problem.hint(format!("0s to {LONGEST} is accepted")));
-            return None;
+            return problems.refuse(problem.hint(format!("0s to {LONGEST} is accepted")));
         }
         Some(delays)
     }
 
     fn write(&self) -> Option<Value> {
         let write = |delay: &Span| Value::Text(show_span(delay));
-        Some(match self.0.as_slice() {
+        if let Some((every, delays)) = &self.cycle {
+            return Some(write_turns(*every, "delays", delays, write));
+        }
+        Some(match self.steps.as_slice() {
             [(_, delay)] => write(delay),
             steps => write_steps(steps, write),
         })
@@ -398,10 +463,7 @@ impl fmt::Display for Schedule {
         };
         match &self.origin {
             Origin::Steps => show_steps(f, &self.steps, word),
-            Origin::Cycle { every, rates } => {
-                let rates: Vec<String> = rates.iter().map(word).collect();
-                write!(f, "{} in turn, {every} each", rates.join(", "))
-            }
+            Origin::Cycle { every, rates } => show_turns(f, *every, rates, word),
             Origin::Csv(file) => f.write_str(&file.path),
             Origin::Trace(file, _) => write!(f, "{} ({} on average)", file.path, self.highest()),
         }
@@ -410,8 +472,21 @@ impl fmt::Display for Schedule {
 
 impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show_steps(f, &self.0, show_span)
+        match &self.cycle {
+            Some((every, delays)) => show_turns(f, *every, delays, show_span),
+            None => show_steps(f, &self.steps, show_span),
+        }
     }
+}
+
+fn show_turns<T>(
+    f: &mut fmt::Formatter<'_>,
+    every: Span,
+    values: &[T],
+    show: impl Fn(&T) -> String,
+) -> fmt::Result {
+    let values: Vec<String> = values.iter().map(show).collect();
+    write!(f, "{} in turn, {every} each", values.join(", "))
 }
 
 fn show_steps<T>(
@@ -436,5 +511,6 @@ const STEPS: &str = "write it as in [[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit
 const TABLES: &str = "{ csv = FILE }, { trace = FILE } or { every = \"20s\", rates = [\"100Mbit/s\", \
                       \"10Mbit/s\"] } is accepted";
 const DELAYS: &str = "write it as in [[\"0s\", \"10ms\"], [\"15s\", \"50ms\"]]";
+const DELAY_TABLE: &str = "{ every = \"15s\", delays = [\"10ms\", \"50ms\"] } is accepted";
 /// The longest delay or round trip.
 const LONGEST: Span = Span::from_secs(120);

@@ -6,7 +6,8 @@
 use std::fmt::Display;
 
 use super::error::{Problem, Problems};
-use super::tree::{Node, Place, Table, Value};
+use super::source::Place;
+use super::tree::{Node, Table, Value};
 
 /// The declaration of a key.
 #[derive(Clone, Copy)]
@@ -100,6 +101,35 @@ impl Section {
     }
 }
 
+/// Returns `node` as a table; `what` names it in messages.
+pub(crate) fn as_table<'t>(
+    what: impl Display,
+    node: &'t Node,
+    problems: &mut Problems,
+) -> Option<&'t Table> {
+    node.as_table().or_else(|| {
+        let message = format!("{what} is a table, not {}", node.value.kind());
+        problems.refuse(Problem::new(node.at.clone(), message))
+    })
+}
+
+/// Returns the items of `[[name]]`, which may be left out.
+pub(crate) fn items<'t>(
+    name: &str,
+    root: &'t Table,
+    problems: &mut Problems,
+) -> Option<&'t [Node]> {
+    let Some(node) = root.node(name) else {
+        return Some(&[]);
+    };
+    let Value::Array(items) = &node.value else {
+        let message = format!("`{name}` is a list of tables, not {}", node.value.kind());
+        let problem = Problem::new(node.at.clone(), message);
+        return problems.refuse(problem.hint(format!("write it as [[{name}]]")));
+    };
+    Some(items)
+}
+
 /// Reads one key: its value or its default. Reports a problem otherwise.
 pub(crate) fn read_key<F: Field>(
     table: &Table,
@@ -124,11 +154,10 @@ pub(crate) fn read_key<F: Field>(
         && (scalar < low || scalar > high)
     {
         let message = format!("`{key}` cannot be {scalar}");
-        problems.push(
+        return problems.refuse(
             Problem::new(entry.node.at.clone(), message)
                 .hint(format!("{low} to {high} is accepted")),
         );
-        return None;
     }
     Some(value)
 }

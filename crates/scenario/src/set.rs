@@ -1,7 +1,8 @@
 //! Sets keys by their path: `--set link.rate=10Mbit/s` and the axes of `[matrix]`.
 
 use super::error::{Problem, Problems};
-use super::tree::{Node, Place, Table, Value, parse_option};
+use super::source::Place;
+use super::tree::{Node, Table, Value, parse_option};
 
 /// An override that the user gave as option number `number`.
 pub(crate) struct Override {
@@ -14,11 +15,10 @@ impl Override {
     pub fn parse(option: &str, number: usize, problems: &mut Problems) -> Option<Override> {
         let whole = Place::Option(number, 0..option.len());
         let Some((path, _)) = option.split_once('=') else {
-            problems.push(
+            return problems.refuse(
                 Problem::new(whole, "an override needs `=`")
                     .hint("write it as KEY=VALUE, such as link.rate=10Mbit/s"),
             );
-            return None;
         };
         let value_at = path.len() + 1;
         let value_at =
@@ -131,8 +131,7 @@ fn find_hop<'t>(
                 last => format!("hops are numbered from 2, after [link], to {last}"),
             };
             let problem = Problem::new(path_at.clone(), format!("there is no hop `{number}`"));
-            problems.push(problem.hint(hint));
-            None
+            problems.refuse(problem.hint(hint))
         }
     }
 }
@@ -157,8 +156,7 @@ fn find_flow<'t>(
     let Some(index) = items.iter().position(|node| name_of(node) == Some(name)) else {
         let names: Vec<&str> = items.iter().filter_map(name_of).collect();
         let problem = Problem::new(path_at.clone(), format!("there is no flow `{name}`"));
-        problems.push(problem.nearest(name, names));
-        return None;
+        return problems.refuse(problem.nearest(name, names));
     };
     match &mut items[index].value {
         Value::Table(table) => Some(table),

@@ -12,18 +12,7 @@ use toml::de::{DeTable, DeValue};
 use toml_writer::{TomlKeyBuilder, TomlStringBuilder, TomlWrite as _};
 
 use super::error::{Problem, Problems};
-
-/// Where a value was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Byte range in the scenario file.
-    File(Range<usize>),
-    /// Byte range in an override: its number among the `--set` options.
-    Option(usize, Range<usize>),
-    /// No place: a default, or a resolved scenario that is being written.
-    #[default]
-    Nowhere,
-}
+use super::source::Place;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]

@@ -118,7 +118,7 @@ pub enum Backend {
     Live,
 }
 
-/// When the packets of a UDP flow leave.
+/// The instants at which the packets of a UDP flow leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
     /// At equal intervals.
@@ -264,10 +264,7 @@ impl Field for TcpEcn {
             Value::Bool(false) => Some(TcpEcn::Off),
             Value::Bool(true) => Some(TcpEcn::On),
             Value::Text(text) if text == "accurate" => Some(TcpEcn::Accurate),
-            _ => {
-                problems.push(wrong_type(key, node, "true, false or \"accurate\""));
-                None
-            }
+            _ => problems.refuse(wrong_type(key, node, "true, false or \"accurate\"")),
         }
     }
 

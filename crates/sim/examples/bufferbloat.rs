@@ -1,4 +1,4 @@
-//! What a queue does to the delay of a path: a bulk transfer and a ping share 10 Mbit/s.
+//! The effect of a queue on the delay of a path: a bulk transfer and a ping share 10 Mbit/s.
 //!
 //! ```text
 //! cargo run -p sluice-sim --example bufferbloat ['QUEUE' ...]

@@ -67,15 +67,15 @@ pub(crate) struct Calendar {
     preview: Preview,
 }
 
-/// How far [`Calendar::preview`] has looked at the slots ahead.
+/// The position up to which [`Calendar::preview`] has searched the slots.
 #[derive(Debug)]
 struct Preview {
     /// The slot.
     slot: u64,
-    /// The chunk in it, and how many of its events have not been returned.
+    /// The chunk in it, and the number of its events that have not been returned.
     chunk: u32,
     left: usize,
-    /// How many events beyond the current slot have been returned, approximately.
+    /// The approximate number of events beyond the current slot that have been returned.
     lead: usize,
 }
 
@@ -144,7 +144,7 @@ impl Calendar {
         }
     }
 
-    /// When the next event is due, if that is not after `limit`.
+    /// Returns the due time of the next event, if that is not after `limit`.
     ///
     /// The calendar advances at most to the slot of `limit`, so that events that the host still
     /// adds up to there go to unsorted slots.
@@ -195,7 +195,7 @@ impl Calendar {
                 let slot = self.slots[(ahead.slot % SLOTS) as usize];
                 (ahead.chunk, ahead.left) = (slot.chunk, slot.used as usize);
             }
-            self.fetch_behind();
+            self.prefetch_chunk();
         }
         let ahead = &mut self.preview;
         ahead.left -= 1;
@@ -208,7 +208,7 @@ impl Calendar {
     }
 
     /// Prefetches the chunk that is previewed after the present one.
-    fn fetch_behind(&self) {
+    fn prefetch_chunk(&self) {
         let Preview { slot, chunk, .. } = self.preview;
         let mut next = self.chunks.get(chunk as usize).map_or(NONE, |c| c.next);
         if next == NONE

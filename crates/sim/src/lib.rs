@@ -22,26 +22,27 @@
 //! speed` measures the cost.
 #![deny(missing_docs)]
 
+mod build;
 mod calendar;
 mod check;
 mod config;
-mod connection;
+mod demand;
+mod error;
 mod estimate;
+mod ids;
 mod network;
 mod observe;
 mod packets;
-mod path;
-mod prefetch;
 mod simulation;
 mod stage;
+mod topology;
 pub mod traffic;
 
-pub use check::ConfigError;
-pub use config::{
-    Config, Flow, FlowId, Link, LinkId, Route, Router, Side, Stalls, dumbbell, dumbbell_route,
-    parking_lot, parking_lot_route,
-};
+pub use config::{Config, Flow, Stalls};
+pub use error::ConfigError;
 pub use estimate::Estimate;
+pub use ids::{FlowId, LinkId, Side};
 pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};
 pub use simulation::Simulation;
+pub use topology::{Link, Route, Router, dumbbell, dumbbell_route, parking_lot, parking_lot_route};
 pub use traffic::*;

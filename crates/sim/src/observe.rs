@@ -1,6 +1,6 @@
 //! The interface through which a simulation reports what happens.
 
-use crate::config::{FlowId, LinkId};
+use crate::ids::{FlowId, LinkId};
 use sluice_core::{Backlog, Discipline, DropReason, Event, Packet, Rate, Span, Time};
 use sluice_ipfw::{CommandError, Output};
 use sluice_tcp::{Counters, Snapshot};
@@ -72,7 +72,7 @@ impl Observer for () {}
 /// State of a TCP flow at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpSample {
-    /// When.
+    /// The instant.
     pub time: Time,
     /// The sending end's variables.
     pub sender: Snapshot,
@@ -84,7 +84,7 @@ pub struct TcpSample {
 
 /// State of a link at one instant.
 pub struct LinkSample<'a> {
-    /// When.
+    /// The instant.
     pub time: Time,
     /// The contents of the queue.
     pub backlog: Backlog,
@@ -99,11 +99,11 @@ pub struct LinkSample<'a> {
 /// A datagram that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub sequence: u64,
-    /// When it was sent.
+    /// The instant at which it was sent.
     pub sent: Time,
-    /// When it arrived.
+    /// The instant at which it arrived.
     pub received: Time,
     /// Whether it was marked on the way.
     pub is_marked: bool,
@@ -112,9 +112,9 @@ pub struct Datagram {
 /// An echo request that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub sequence: u64,
-    /// When the request was sent.
+    /// The instant at which the request was sent.
     pub sent: Time,
     /// One-way delay to the server.
     pub forward: Span,
@@ -127,11 +127,11 @@ pub struct Echo {
 pub struct Completion {
     /// Number of the page, transfer or exchange within its flow, from 0.
     pub sequence: u64,
-    /// When it was requested.
+    /// The instant of the request.
     pub start: Time,
-    /// When its last byte arrived.
+    /// The instant at which its last byte arrived.
     pub end: Time,
-    /// Its payload bytes.
+    /// Payload bytes.
     pub bytes: u64,
 }
 

@@ -1,11 +1,10 @@
 //! Contents of the packets in flight, by the slot of their handles.
 
-use crate::prefetch::{Cause, Expected};
 use sluice_core::prefetch;
 use sluice_core::{Ecn, Time};
-use sluice_tcp::{Flags, SackBlock, Segment};
+use sluice_tcp::{Flags, Next, SackBlock, Segment};
 
-/// What the sending host has written into a packet.
+/// The content of a packet, as written by the sending host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub flow: u32,
@@ -26,8 +25,9 @@ pub(crate) struct Tag {
     pub ecn: Ecn,
 }
 
-/// What a link needs of a packet that leaves it or is dropped. A cache line has eight of them, so
-/// those of all packets in flight stay in the caches, where the packets themselves do not.
+/// The part of a packet that a link needs when the packet leaves or is dropped. A cache line has
+/// eight of them, so those of all packets in flight stay in the caches, where the packets
+/// themselves do not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transit {
     pub flow: u32,
@@ -64,6 +64,14 @@ impl DatagramBody {
             reached: Time::MAX,
         }
     }
+}
+
+/// An event that one end of a connection will process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub connection: u32,
+    pub to_server: bool,
+    pub next: Next,
 }
 
 /// The fields of most segments.
@@ -104,7 +112,7 @@ const _: () = assert!(size_of::<StoredPacket>() == 64);
 pub(crate) struct Packets {
     stored: Vec<StoredPacket>,
     transits: Vec<Transit>,
-    /// Of segments with SYN or SACK blocks.
+    /// Options of segments with SYN or SACK blocks.
     options: Vec<Options>,
     datagrams: Vec<DatagramBody>,
     free: Vec<u32>,
@@ -152,13 +160,13 @@ impl Packets {
     }
 
     /// Prefetches the packet in `slot`.
-    pub fn fetch(&self, slot: u32) {
+    pub fn prefetch(&self, slot: u32) {
         prefetch::index(&self.stored, slot as usize);
-        self.fetch_transit(slot);
+        self.prefetch_transit(slot);
     }
 
     /// Prefetches the part of it that links need.
-    pub fn fetch_transit(&self, slot: u32) {
+    pub fn prefetch_transit(&self, slot: u32) {
         prefetch::index(&self.transits, slot as usize);
     }
 
@@ -175,10 +183,10 @@ impl Packets {
         Some(Expected {
             connection: tag.connection,
             to_server: tag.to_server,
-            cause: if head.len > 0 {
-                Cause::Payload
+            next: if head.len > 0 {
+                Next::Payload
             } else {
-                Cause::Ack
+                Next::Ack
             },
         })
     }

@@ -1,14 +1,15 @@
 //! The event loop.
 
 use crate::calendar::CalendarEvent;
-use crate::check::ConfigError;
-use crate::config::{Config, FlowId, LinkId};
+use crate::config::Config;
+use crate::error::ConfigError;
+use crate::ids::{FlowId, LinkId};
 use crate::network::{Network, kind};
 use crate::observe::{FlowTotals, LinkSample, Observer};
 use crate::packets::{NOT_TCP, Tag};
 use crate::stage::Engine;
 use crate::traffic::{AnySource, Host, Source};
-use sluice_core::{Backlog, Cx, Discipline, DropCounter, Span, Time};
+use sluice_core::{Backlog, Cx, Discipline, DropCounter, Rate, Span, Time};
 use sluice_ipfw::Firewall;
 
 /// A network in virtual time.
@@ -34,7 +35,7 @@ use sluice_ipfw::Firewall;
 /// ```
 pub struct Simulation {
     network: Network,
-    /// What each flow sends.
+    /// The source of each flow.
     sources: Vec<AnySource>,
     end: Time,
     sample_interval: Option<Span>,
@@ -69,6 +70,43 @@ impl Simulation {
         }
     }
 
+    /// Sets the rate of a link from now on; returns whether it could be set. A rate that follows a
+    /// schedule or a trace cannot, nor can that of a router.
+    pub fn set_rate(&mut self, link: LinkId, rate: Rate, observer: &mut impl Observer) -> bool {
+        self.network
+            .with_stage(link, observer, |stage, cx| stage.set_rate(rate, cx))
+    }
+
+    /// Replaces the queue of a link from now on and moves the backlog to the new one. Returns whether
+    /// there is such a queue: a router has none.
+    pub fn replace_queue(
+        &mut self,
+        link: LinkId,
+        queue: Box<dyn Discipline>,
+        observer: &mut impl Observer,
+    ) -> bool {
+        self.network.with_stage(link, observer, |stage, cx| {
+            let Engine::Link(engine) = &mut stage.engine else {
+                return false;
+            };
+            engine.replace_queue(queue, cx);
+            true
+        })
+    }
+
+    /// The queue of a link, for the variables of its algorithm; a router has none.
+    pub fn queue(&self, link: LinkId) -> Option<&dyn Discipline> {
+        match &self.network.stages.get(link)?.engine {
+            Engine::Link(engine) => Some(engine.queue()),
+            Engine::Router(_) => None,
+        }
+    }
+
+    /// The present rate of a link; the mean rate of a trace.
+    pub fn rate(&mut self, link: LinkId) -> Rate {
+        self.network.stages[link].rate(self.network.now)
+    }
+
     /// A router, to show its state.
     pub fn router(&self, link: LinkId) -> Option<&Firewall> {
         match &self.network.stages.get(link)?.engine {
@@ -91,7 +129,7 @@ impl Simulation {
             // At one instant arrivals and timers come first, then links.
             if let Some(at) = self.network.calendar.next_until(limit) {
                 self.advance_to(at);
-                self.network.warm();
+                self.network.prefetch();
                 if let Some(what) = self.network.calendar.pop() {
                     self.handle(what, observer);
                 }

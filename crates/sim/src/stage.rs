@@ -1,14 +1,11 @@
-//! What packets pass on their path: links, and routers with rules.
+//! The stages of a path: links, and routers with rules.
 
-use crate::check::ConfigError;
-use crate::config::{Link, LinkId, Router};
-use crate::network::FlowState;
-use crate::packets::{NOT_TCP, Tag};
+use crate::error::ConfigError;
+use crate::ids::LinkId;
+use crate::topology::{Link, Router};
 use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
-use sluice_core::{Backlog, Cx, DropCounter, Packet, Rate, Rng, Span, Time, Wake};
-use sluice_ipfw::headers::ICMP;
-use sluice_ipfw::{Direction, Files, Firewall, Headers, Interface, InterfaceId};
-use sluice_tcp::Segment;
+use sluice_core::{Backlog, Cx, DropCounter, Rate, Rng, Span, Time, Wake};
+use sluice_ipfw::{Files, Firewall, Interface};
 use std::collections::BTreeMap;
 
 /// A link or a router, with its delay and its later changes.
@@ -151,6 +148,21 @@ impl Stage {
         }
     }
 
+    /// Sets the rate of a link; returns whether it could be set. A rate that follows a schedule or a
+    /// trace cannot, nor can that of a router.
+    pub fn set_rate(&mut self, rate: Rate, cx: &mut Cx<'_>) -> bool {
+        match (&mut self.link, &mut self.engine) {
+            (Some((params, files)), Engine::Link(link)) if files.rate.is_none() => {
+                params.pipe.rate = rate;
+                let mut pipe = link.pipe_params().clone();
+                pipe.rate = rate;
+                link.set_pipe(&pipe, cx);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The next later delay takes effect.
     pub fn change_delay(&mut self, cx: &mut Cx<'_>) {
         let Some((_, delay)) = self.delays.pop() else {
@@ -181,50 +193,4 @@ impl Stage {
     pub fn is_router(&self) -> bool {
         matches!(self.engine, Engine::Router(_))
     }
-}
-
-/// The headers of a packet, as a router sees them.
-pub(crate) fn headers(
-    tag: &Tag,
-    segment: &Segment,
-    flow: &FlowState,
-    packet: &Packet,
-    ip_len: u32,
-    direction: Direction,
-) -> Headers {
-    let (proto, flow) = (flow.protocol, &flow.config);
-    let (client, server) = flow.addresses;
-    let (src, dst) = if tag.to_server {
-        (client, server)
-    } else {
-        (server, client)
-    };
-    let is_inward = tag.to_server ^ flow.route.is_reversed;
-    let from = InterfaceId(u16::from(!is_inward));
-    let to = InterfaceId(u16::from(is_inward));
-    let mut headers = Headers::new(direction, proto, src, dst);
-    headers.recv = Some(from);
-    headers.xmit = (direction == Direction::Out).then_some(to);
-    if proto == ICMP {
-        // RFC 792: 8 is a request, 0 a reply.
-        headers.icmp_type = Some(if tag.to_server { 8 } else { 0 });
-    } else {
-        let ports = (client_port(tag.serial), flow.server_port);
-        (headers.src_port, headers.dst_port) = if tag.to_server {
-            ports
-        } else {
-            (ports.1, ports.0)
-        };
-    }
-    if tag.connection != NOT_TCP {
-        headers.tcp_flags = segment.flags.bits() as u8;
-    }
-    headers.tos = packet.dscp << 2 | packet.ecn as u8;
-    headers.ip_len = ip_len;
-    headers
-}
-
-/// Dynamic ports count up from 49152 (RFC 6335 §6) and wrap.
-fn client_port(serial: u16) -> u16 {
-    49_152 + serial % 16_384
 }

@@ -5,11 +5,10 @@
 //! implements `Source` and acts on the network through a `Host`. No other file of this crate
 //! distinguishes kinds.
 
-use crate::check::ConfigError;
-use crate::config::{FlowId, Side};
-use crate::connection::{Connection, ConnectionId};
-use crate::estimate::{Demand, Outlook};
-use crate::network::Network;
+use crate::demand::{Demand, Outlook};
+use crate::error::ConfigError;
+use crate::ids::{FlowId, Side};
+use crate::network::{Connection, ConnectionId, Network};
 use crate::observe::{Completion, Observer};
 use crate::packets::{DatagramBody, Tag};
 use sluice_core::{Ecn, Rng, Time};
@@ -129,7 +128,7 @@ impl<O: Observer> Host<'_, O> {
         self.network.flows[self.flow as usize].open.contains(&id)
     }
 
-    /// Lets an end of a connection send what it can.
+    /// Lets an end of a connection send all that it may.
     pub fn pump(&mut self, id: ConnectionId, side: Side) {
         self.network.pump(id, side == Side::Server, self.observer);
     }
@@ -139,7 +138,7 @@ impl<O: Observer> Host<'_, O> {
         self.network.flows[self.flow as usize].totals.bytes_received += u64::from(bytes);
     }
 
-    /// Counts what was completed, and returns how many were before it.
+    /// Counts a completed transfer. Returns the number of transfers completed before it.
     pub fn count_completion(&mut self) -> u64 {
         let completions = &mut self.network.flows[self.flow as usize].totals.completions;
         *completions += 1;
@@ -175,7 +174,7 @@ macro_rules! traffic {
     ($($module:ident::$name:ident,)+) => {
         $(mod $module; pub use $module::$name;)+
 
-        /// What a flow sends.
+        /// The traffic of a flow.
         #[derive(Clone, Debug)]
         pub enum Traffic {
             $(#[doc = concat!("See [`", stringify!($name), "`].")] $name(Box<$name>),)+

@@ -1,30 +1,18 @@
-//! Settings of an endpoint, with their defaults and where these come from.
+//! Settings of an endpoint, with their defaults and the sources of the defaults.
 
-use crate::cc;
+use crate::cc::{self, Growth, SlowStart};
+use crate::ecn::EcnMode;
 use crate::rtt::RtoFloor;
 use sluice_core::Span;
 
-/// How an endpoint uses explicit congestion notification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum EcnMode {
-    /// Segments are sent as Not-ECT.
-    #[default]
-    Off,
-    /// RFC 3168: ECT(0), one reaction per window, ECE until CWR.
-    Classic,
-    /// RFC 8257: ECT(0), ECE that follows each change of CE (§3.2).
-    Dctcp,
-    /// RFC 9768 feedback with ECT(1) on every segment, as L4S needs it (RFC 9331 §4).
-    Accurate,
-}
-
-/// How lost segments are found.
+/// The algorithm that detects lost segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LossDetection {
-    /// By time, with tail loss probes (RFC 8985). Linux does this.
+    /// By time, with tail loss probes (RFC 8985), as in Linux.
     #[default]
     RackTlp,
-    /// By three segments SACKed above (RFC 6675); tails wait for the timeout.
+    /// A segment is lost when three segments above it are SACKed (RFC 6675). Losses at the end of
+    /// the data wait for the timeout.
     DupAck,
 }
 
@@ -41,31 +29,7 @@ pub enum Pacing {
     On,
 }
 
-/// How slow start ends before the first loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum SlowStart {
-    /// As in Linux: HyStart for cubic, at ssthresh for the others.
-    #[default]
-    Auto,
-    /// At ssthresh or the first loss (RFC 5681 §3.1).
-    Standard,
-    /// When the RTT grows, through conservative slow start (RFC 9406).
-    HystartPlusPlus,
-    /// HyStart as in Linux: at the first sign of a long ACK train or a grown RTT.
-    Hystart,
-}
-
-/// How CUBIC counts its growth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Growth {
-    /// In whole segments, as in Linux.
-    #[default]
-    Segments,
-    /// In bytes, by the formulas of RFC 9438.
-    Bytes,
-}
-
-/// Who reads delivered bytes from the receive buffer.
+/// The reader of delivered bytes in the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reading {
     /// The application reads at once; the window stays open.
@@ -89,13 +53,13 @@ pub struct Config {
     pub ecn: EcnMode,
     /// Whether a mark reduces the window less than a loss does (RFC 8511), for reno and cubic.
     pub abe: bool,
-    /// How slow start ends, for reno and cubic.
+    /// The condition that ends slow start, for reno and cubic.
     pub slow_start: SlowStart,
-    /// How CUBIC counts its growth.
+    /// The unit in which CUBIC counts its growth.
     pub growth: Growth,
     /// Whether segments are paced.
     pub pacing: Pacing,
-    /// How lost segments are found.
+    /// The algorithm that detects lost segments.
     pub loss_detection: LossDetection,
     /// Lower bound of the retransmission timeout. Linux: 200 ms on its variance term.
     pub rto_floor: RtoFloor,
@@ -107,13 +71,13 @@ pub struct Config {
     pub max_retries: u32,
     /// Bytes that the receiver can hold at most (Linux `tcp_rmem` maximum: 6 MiB).
     pub receive_buffer: u64,
-    /// Bytes that the receiver offers at first. It offers more as the sender uses them, up to
+    /// Bytes that the receiver offers at first. The offer grows as the sender uses it, up to
     /// `receive_buffer`; with the same value the window is constant (Linux `tcp_rmem` default: 128
     /// KiB, of which half counts as overhead).
     pub initial_receive_window: u64,
     /// Size of the send buffer: bytes that may be unacknowledged, whatever the windows allow.
     pub send_buffer: u64,
-    /// Who reads from the receive buffer.
+    /// The reader of the receive buffer.
     pub reading: Reading,
     /// How long an ACK may wait for a second segment (RFC 9293 §3.8.6.3: under 0.5 s;
     /// Linux: 40 ms).
@@ -122,7 +86,7 @@ pub struct Config {
     /// twentieth of the RTT applies if it is shorter. Zero sends each ACK at once, as RFC 5681 §4.2
     /// requires (Linux `tcp_comp_sack_delay_ns`: 1 ms).
     pub sack_delay: Span,
-    /// An ACK is sent for so many full segments (RFC 5681 §4.2: at least every second).
+    /// Full segments per ACK (RFC 5681 §4.2: at least every second one is acknowledged).
     pub ack_every: u32,
     /// Segments that are acknowledged one by one at the start and after idle periods (Linux: 16).
     pub quick_acks: u32,
@@ -172,25 +136,25 @@ pub enum ConfigError {
     /// The segment size is too small, or does not fit an IP packet.
     #[error("mss of {0} bytes (64 to 65000 are possible)")]
     Mss(u32),
-    /// Nothing could be sent, or too much.
+    /// The initial window is zero or too large.
     #[error("initial window of {0} segments (1 to 1000 are possible)")]
     InitialWindow(u32),
-    /// The window scale option cannot express it, or one segment does not fit.
+    /// The window scale option cannot express the buffer, or one segment does not fit into it.
     #[error("receive buffer of {0} bytes (one mss to 1 GiB are possible)")]
     ReceiveBuffer(u64),
-    /// One segment does not fit.
+    /// One segment does not fit into the window.
     #[error("initial receive window of {0} bytes (at least one mss is needed)")]
     InitialReceiveWindow(u64),
-    /// One segment does not fit.
+    /// One segment does not fit into the buffer.
     #[error("send buffer of {0} bytes (at least one mss is needed)")]
     SendBuffer(u64),
-    /// ACKs would never be sent.
+    /// The number of segments per ACK is zero or too large.
     #[error("an ACK for every {0} segments (1 to 64 are possible)")]
     AckEvery(u32),
-    /// Longer than the standard allows.
+    /// The delay is longer than the standard allows.
     #[error("ACK delay of {0} (less than 500ms)")]
     AckDelay(Span),
-    /// The timeout's bounds contradict each other.
+    /// The lower bound of the timeout is above its upper bound.
     #[error("retransmission timeout between {floor} and {max}")]
     Rto {
         /// The lower bound.

@@ -1,12 +1,23 @@
 //! One end of a connection: the handshake around a sender and a receiver.
 
-use crate::address;
 use crate::cc::{Phase, Window};
-use crate::config::{Config, ConfigError, EcnMode};
+use crate::config::{Config, ConfigError};
+use crate::ecn::EcnMode;
 use crate::receiver::Receiver;
 use crate::segment::{Flags, Segment, expand};
 use crate::sender::{Counters, Sender};
-use sluice_core::{Ecn, Rate, Span, Time};
+use sluice_core::{Ecn, Rate, Span, Time, prefetch};
+
+/// What an endpoint will process next, for [`Endpoint::prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A segment with payload.
+    Payload,
+    /// A segment without payload.
+    Ack,
+    /// A timer of the host, which most often comes too early ([`Endpoint::next_timeout`]).
+    Timer,
+}
 
 /// State of a connection (RFC 9293 §3.3.2). The closing states are the two flags
 /// [`Endpoint::is_sent`] and [`Endpoint::is_received`].
@@ -61,7 +72,7 @@ pub enum State {
 #[repr(C, align(64))]
 pub struct Endpoint {
     state: State,
-    /// What both sides have negotiated.
+    /// The negotiated options.
     agreed_ecn: EcnMode,
     /// Whether the sender has anything to do. Otherwise a segment does not touch it, which halves
     /// the memory that a receiving side accesses.
@@ -76,7 +87,7 @@ pub struct Endpoint {
     sender: Sender,
     /// Sequence number of our SYN.
     iss: u64,
-    /// What our SYN offers.
+    /// The options that our SYN offers.
     mss: u32,
     ecn: EcnMode,
     peer_asks_accurate: bool,
@@ -105,7 +116,7 @@ impl Endpoint {
 
     fn new(config: &Config, state: State) -> Result<Self, ConfigError> {
         config.validate()?;
-        // One turn of the 32-bit space up, so that no number is negative.
+        // One whole 32-bit space is added, so that no number is negative.
         let iss = (1 << 32) + u64::from(config.isn);
         Ok(Endpoint {
             state,
@@ -157,7 +168,7 @@ impl Endpoint {
         self.wake_sender();
     }
 
-    /// Reads up to `bytes` bytes from the receive buffer; returns how many were there.
+    /// Reads up to `bytes` bytes from the receive buffer. Returns the number of bytes read.
     pub fn read(&mut self, bytes: u64) -> u64 {
         self.receiver.read(bytes)
     }
@@ -178,8 +189,8 @@ impl Endpoint {
     }
 
     /// Bytes that the application has written from the first byte of `segment` on, which this end
-    /// has sent. A scheduler for the shortest remaining work needs them. None for an endless
-    /// source.
+    /// has sent. A scheduler for the shortest remaining work needs this number. `None` for an
+    /// endless source.
     pub fn remaining(&self, segment: &Segment) -> Option<u64> {
         self.sender.remaining(segment.seq)
     }
@@ -232,7 +243,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the next segment to send; none if nothing may be sent now.
+    /// Returns the next segment to send, or `None` if nothing may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Segment> {
         let mut segment = Segment::default();
         if self.owes_reset {
@@ -251,7 +262,7 @@ impl Endpoint {
             self.receiver.stamp(&mut segment);
         } else if self.receiver.wants_ack(now) {
             segment.seq = self.sender.nxt() as u32;
-            // L4S also sends pure ACKs as ECT(1), so that they get into the queue with low delay.
+            // L4S also sends pure ACKs as ECT(1), so that they enter the queue with low delay.
             if self.agreed_ecn == EcnMode::Accurate {
                 segment.ecn = Ecn::Ect1;
             }
@@ -263,8 +274,8 @@ impl Endpoint {
         Some(segment)
     }
 
-    /// When [`Endpoint::handle_timeout`] is to be called; [`Time::MAX`] for never. Calling it
-    /// earlier or later is harmless.
+    /// The instant at which [`Endpoint::handle_timeout`] is to be called; [`Time::MAX`] for never.
+    /// An earlier or later call is harmless.
     pub fn next_timeout(&self) -> Time {
         match self.state {
             State::Established if self.is_sending => {
@@ -291,38 +302,32 @@ impl Endpoint {
         }
     }
 
-    /// Calls `visit` with an address in each cache line that the next segment with payload will
-    /// need, without reading any. A host with segments for thousands of endpoints can prefetch
-    /// these lines, so that it waits for none.
-    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
-        visit(address(&self.state));
-        self.receiver.near(visit);
-        self.sender.near_numbers(visit);
+    /// Prefetches the cache lines of this endpoint that `next` will need, without reading any. A
+    /// host with segments for thousands of endpoints then waits for none.
+    pub fn prefetch(&self, next: Next) {
+        prefetch::line(&self.state);
+        match next {
+            Next::Payload | Next::Ack => {
+                self.receiver.prefetch_segment();
+                self.sender.prefetch_numbers();
+            }
+            Next::Timer => {
+                self.receiver.prefetch_timer();
+                self.sender.prefetch_timer();
+            }
+        }
+        if next == Next::Ack {
+            self.sender.prefetch_ack();
+        }
     }
 
-    /// The same for an ACK.
-    pub fn near_ack(&self, visit: &mut impl FnMut(*const u8)) {
-        self.near(visit);
-        self.sender.near(visit);
-    }
-
-    /// The same for [`Endpoint::next_timeout`].
-    pub fn near_timeout(&self, visit: &mut impl FnMut(*const u8)) {
-        visit(address(&self.state));
-        self.receiver.near_timeout(visit);
-        self.sender.near_timeout(visit);
-    }
-
-    /// The cache lines that a segment with payload will need besides; they are found by reading
-    /// those of [`Endpoint::near`].
-    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
-        self.receiver.far(visit);
-    }
-
-    /// The same for an ACK, after [`Endpoint::near_ack`].
-    pub fn far_ack(&self, visit: &mut impl FnMut(*const u8)) {
-        if self.is_sending {
-            self.sender.far(visit);
+    /// Prefetches the cache lines elsewhere that `next` will need. They are found by reading those
+    /// of [`Endpoint::prefetch`].
+    pub fn prefetch_elsewhere(&self, next: Next) {
+        match next {
+            Next::Payload => self.receiver.prefetch_elsewhere(),
+            Next::Ack if self.is_sending => self.sender.prefetch_elsewhere(),
+            Next::Ack | Next::Timer => {}
         }
     }
 
@@ -512,7 +517,7 @@ impl Endpoint {
 /// The variables of a sender at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
-    /// Its phase.
+    /// Phase of the reaction to congestion.
     pub phase: Phase,
     /// Congestion window and slow start threshold.
     pub window: Window,
@@ -520,7 +525,7 @@ pub struct Snapshot {
     pub in_flight: u64,
     /// Smoothed RTT.
     pub srtt: Option<Span>,
-    /// Its mean deviation.
+    /// Mean deviation of the RTT.
     pub rttvar: Span,
     /// Minimum RTT of the last minutes.
     pub min_rtt: Option<Span>,
@@ -534,7 +539,7 @@ pub struct Snapshot {
     pub delivered: u64,
     /// Delivery rate of the last sample.
     pub delivery_rate: Option<Rate>,
-    /// The rate at which it paces, or would pace.
+    /// The rate at which the sender paces, or would pace.
     pub pacing_rate: Option<Rate>,
     /// A variable of the congestion control, with its name.
     pub variable: (&'static str, u64),

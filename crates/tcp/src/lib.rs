@@ -1,6 +1,6 @@
-//! A sans-I/O TCP: an [`Endpoint`] is handed segments and time, and hands out segments.
+//! A TCP without I/O: an [`Endpoint`] takes segments and the time, and returns segments to send.
 //!
-//! It exists for simulation and tests. Sequence numbers, windows, timers and congestion control
+//! The crate serves simulation and tests. Sequence numbers, windows, timers and congestion control
 //! behave as specified, and as in Linux. Payload is only counted. There is no clock, no randomness
 //! and no socket, so the same input gives the same output on every machine.
 //!
@@ -19,14 +19,14 @@
 //! 1. the retransmission timeout has a floor of 200 ms on its variance term
 //!    ([`Config::rto_floor`]);
 //! 2. an idle sender halves its window for each timeout that passes (RFC 2861 §3.1) instead of
-//!    falling back to the initial window at once (RFC 5681 §4.1); one that sends less than its
-//!    window allows keeps it (RFC 7661 §4.4, where Linux follows RFC 2861);
+//!    falling back to the initial window at once (RFC 5681 §4.1); a sender that uses only a part
+//!    of its window keeps the window (RFC 7661 §4.4, where Linux follows RFC 2861);
 //! 3. these segments are acknowledged one by one: the first 16 and 16 after a duplicate, the first
 //!    two marked ones, one with CWR, those that let the receive window grow, and the last one of
 //!    each write and of each super-packet (PSH);
 //! 4. with a gap, the ACKs after the third wait for up to a millisecond ([`Config::sack_delay`]);
-//! 5. the receive window starts at 64 KiB, becomes a quarter more with the first segment, and then
-//!    twice what is read in a round trip and twice the next growth
+//! 5. the receive window starts at 64 KiB and grows by a quarter with the first segment; then it
+//!    is twice the bytes read in a round trip, plus twice the next growth
 //!    ([`Config::initial_receive_window`]); segments beyond a gap also open it, and take up room in
 //!    it;
 //! 6. segments leave in super-packets of at most half a window; a partial one waits for the next
@@ -62,6 +62,7 @@ extern crate std;
 
 pub mod cc;
 mod config;
+mod ecn;
 mod endpoint;
 pub mod prr;
 mod rack;
@@ -73,12 +74,9 @@ mod scoreboard;
 mod segment;
 mod sender;
 
-/// The address of a value.
-fn address<T: ?Sized>(value: &T) -> *const u8 {
-    core::ptr::from_ref(value).cast()
-}
-
-pub use config::{Config, ConfigError, EcnMode, Growth, LossDetection, Pacing, Reading, SlowStart};
-pub use endpoint::{Endpoint, Snapshot, State};
+pub use cc::{Growth, SlowStart};
+pub use config::{Config, ConfigError, LossDetection, Pacing, Reading};
+pub use ecn::EcnMode;
+pub use endpoint::{Endpoint, Next, Snapshot, State};
 pub use segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};
 pub use sender::Counters;

@@ -1,5 +1,5 @@
-//! Proportional rate reduction: how much may be sent for each ACK while the window shrinks from its
-//! old size to ssthresh (RFC 6937, with the rules of its successor RFC 9937).
+//! Proportional rate reduction: the bytes that may be sent for each ACK while the window shrinks
+//! from its old size to ssthresh (RFC 6937, with the rules of its successor RFC 9937).
 
 /// State of one reduction.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,11 +13,11 @@ pub(crate) struct Rack {
     end: u64,
     /// The RTT of that segment.
     rtt: Span,
-    /// Highest sequence number delivered, and what it was before the present ACK.
+    /// Highest sequence number delivered, and its value before the present ACK.
     fack: u64,
     prior_fack: u64,
     reordering_seen: bool,
-    /// Multiples of a quarter of the least RTT that make the reordering window.
+    /// The reordering window, in quarters of the minimum RTT.
     multiple: u64,
     /// Recoveries until the multiple returns to one.
     persist: u32,
@@ -92,7 +92,7 @@ impl Rack {
         }
     }
 
-    /// §6.2 step 4: how much later than its RTT a segment may still arrive.
+    /// §6.2 step 4: the reordering window, by which a segment may arrive later than its RTT.
     pub fn reordering_window(&self, expects_loss: bool, min_rtt: Span, srtt: Span) -> Span {
         if !self.reordering_seen && expects_loss {
             return Span::ZERO;

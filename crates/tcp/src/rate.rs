@@ -1,4 +1,4 @@
-//! Delivery rate: how fast bytes arrive at the receiver, one sample per ACK
+//! Delivery rate: the rate at which bytes arrive at the receiver, one sample per ACK
 //! (draft-cheng-iccrg-delivery-rate-estimation-00).
 
 use crate::scoreboard::{Entry, TxState};
@@ -9,7 +9,7 @@ use sluice_core::{Rate, Span, Time};
 pub struct RateSample {
     /// Bytes delivered over [`RateSample::interval`]; zero when the ACK gives no sample.
     pub delivered: u64,
-    /// The time in which they were sent or in which they were acknowledged, whichever is longer.
+    /// The time in which these bytes were sent or acknowledged, whichever is longer.
     pub interval: Span,
     /// Connection-wide count of delivered bytes when the sampled segment left.
     pub prior_delivered: u64,
@@ -18,7 +18,7 @@ pub struct RateSample {
 }
 
 impl RateSample {
-    /// The sampled rate; none without a sample.
+    /// The sampled rate; `None` without a sample.
     pub fn rate(&self) -> Option<Rate> {
         let ns = self.interval.as_ns();
         if self.delivered == 0 || ns == 0 {

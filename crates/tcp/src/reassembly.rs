@@ -1,9 +1,9 @@
 //! Data that arrived beyond a gap, and the blocks that report them (SACK, RFC 2018; D-SACK, RFC
 //! 2883).
 
-use crate::address;
 use crate::segment::{MAX_SACK_BLOCKS, SackBlock, Segment};
 use alloc::collections::VecDeque;
+use sluice_core::prefetch;
 
 /// Received sequence numbers `start..end`.
 type Range = (u64, u64);
@@ -11,7 +11,7 @@ type Range = (u64, u64);
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Reassembly {
-    /// How many of [`Reassembly::recent`] are valid.
+    /// The number of valid entries in [`Reassembly::recent`].
     recent_len: u32,
     has_duplicate: bool,
     /// Bytes beyond the first gap, in order and disjoint.
@@ -30,7 +30,7 @@ impl Reassembly {
         self.out_of_order.is_empty()
     }
 
-    /// The end of the last byte; none without a gap.
+    /// The sequence number after the last byte; `None` without a gap.
     pub fn end(&self) -> Option<u64> {
         self.out_of_order.back().map(|last| last.1)
     }
@@ -48,17 +48,17 @@ impl Reassembly {
         self.duplicate_bytes
     }
 
-    /// See [`crate::Endpoint::near`].
-    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
-        visit(address(&self.recent));
+    /// See [`crate::Endpoint::prefetch`].
+    pub fn prefetch(&self) {
+        prefetch::line(&self.recent);
     }
 
-    /// See [`crate::Endpoint::far`].
-    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
+    /// See [`crate::Endpoint::prefetch_elsewhere`].
+    pub fn prefetch_elsewhere(&self) {
         if let Some(last) = self.out_of_order.back() {
-            visit(address(last));
-            visit(address(&self.recent));
-            visit(address(&self.duplicate_bytes));
+            prefetch::line(last);
+            prefetch::line(&self.recent);
+            prefetch::line(&self.duplicate_bytes);
         }
     }
 

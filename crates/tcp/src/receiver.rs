@@ -1,13 +1,13 @@
 //! The receiving half: the window it offers, when it acknowledges, and the echo of congestion
 //! marks. Data out of order are kept in [`crate::reassembly`].
 
-use crate::address;
 use crate::cc::scale;
-use crate::config::{Config, EcnMode, Reading};
+use crate::config::{Config, Reading};
+use crate::ecn::EcnMode;
 use crate::reassembly::Reassembly;
 use crate::scoreboard::DUP_THRESH;
 use crate::segment::{Flags, Segment, expand};
-use sluice_core::{Ecn, Span, Time};
+use sluice_core::{Ecn, Span, Time, prefetch};
 
 /// The receiving half. As in the sender, the fields that every segment touches come first. Together
 /// with the fields before it in the endpoint they fill three cache lines, up to the first fields of
@@ -23,7 +23,7 @@ pub(crate) struct Receiver {
     edge: u64,
     /// RCV.NXT of the last ACK.
     acked: u64,
-    /// When a delayed ACK is due.
+    /// The due time of a delayed ACK.
     ack_at: Time,
     /// TS.Recent (RFC 7323 §4.3).
     ts_recent: Time,
@@ -32,7 +32,7 @@ pub(crate) struct Receiver {
     limit: u64,
     /// The present size of the buffer; [`Receiver::limit`] grows towards it.
     space: u64,
-    /// When the present measurement of the bytes per RTT began.
+    /// The start of the present measurement of the bytes per RTT.
     measured_at: Time,
     /// The receiver's own estimate of the RTT, by timestamps.
     rtt: Span,
@@ -50,7 +50,7 @@ pub(crate) struct Receiver {
     /// Whether the FIN and everything before it have arrived.
     is_finished: bool,
     has_fin: bool,
-    /// How many segments beyond a gap the next ACK answers.
+    /// Number of segments beyond a gap that the next ACK answers.
     compressed: u32,
     /// ACK number and ECE of an ACK that must be sent before the next one (RFC 8257 §3.2).
     split_ack: Option<(u64, bool)>,
@@ -63,7 +63,7 @@ pub(crate) struct Receiver {
     /// once since then.
     gap_nxt: u64,
     gap_acks: u32,
-    /// How long such an ACK may wait.
+    /// The longest time that such an ACK may wait.
     sack_delay: Span,
     /// The RTT of the handshake.
     path_rtt: Span,
@@ -80,7 +80,7 @@ pub(crate) struct Receiver {
     read_per_rtt: u64,
 }
 
-/// The least window scale that can express `buffer` (RFC 7323 §2.3).
+/// The smallest window scale that can express `buffer` (RFC 7323 §2.3).
 pub(crate) fn window_scale(buffer: u64) -> u8 {
     (0..14)
         .find(|scale| (65_535 << scale) >= buffer)
@@ -89,8 +89,8 @@ pub(crate) fn window_scale(buffer: u64) -> u8 {
 
 /// RFC 9768 §3.2.1: the initial value of r.cep and s.cep.
 pub(crate) const CE_COUNT_START: u32 = 5;
-/// RFC 9768 §3.2.2.5.1: an ACK is sent after so many new CE marks while there are unacknowledged
-/// data.
+/// RFC 9768 §3.2.2.5.1: the number of new CE marks after which an ACK is sent while there are
+/// unacknowledged data.
 const CE_PER_ACK: u32 = 2;
 /// Linux `tcp_comp_sack_nr`.
 const MOST_COMPRESSED: u32 = 44;
@@ -160,21 +160,21 @@ impl Receiver {
         self.ecn = ecn;
     }
 
-    /// See [`crate::Endpoint::near`].
-    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
-        visit(address(&self.limit));
-        visit(address(&self.split_ack));
-        self.gaps.near(visit);
+    /// See [`crate::Endpoint::prefetch`].
+    pub fn prefetch_segment(&self) {
+        prefetch::line(&self.limit);
+        prefetch::line(&self.split_ack);
+        self.gaps.prefetch();
     }
 
-    /// See [`crate::Endpoint::near_timeout`].
-    pub fn near_timeout(&self, visit: &mut impl FnMut(*const u8)) {
-        visit(address(&self.ack_at));
+    /// See [`crate::Endpoint::prefetch`].
+    pub fn prefetch_timer(&self) {
+        prefetch::line(&self.ack_at);
     }
 
-    /// See [`crate::Endpoint::far`].
-    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
-        self.gaps.far(visit);
+    /// See [`crate::Endpoint::prefetch_elsewhere`].
+    pub fn prefetch_elsewhere(&self) {
+        self.gaps.prefetch_elsewhere();
     }
 
     /// RCV.NXT.
@@ -196,7 +196,7 @@ impl Receiver {
         self.is_finished
     }
 
-    /// Reads up to `bytes` bytes; returns how many were there.
+    /// Reads up to `bytes` bytes. Returns the number of bytes read.
     pub fn read(&mut self, bytes: u64) -> u64 {
         let taken = bytes.min(self.unread());
         self.read += taken;
@@ -208,8 +208,8 @@ impl Receiver {
         taken
     }
 
-    /// RFC 9293 §3.8.6.2.2: the least step by which the window opens. If the application reads at
-    /// once, it opens as in Linux ([`Receiver::grow_window`]).
+    /// RFC 9293 §3.8.6.2.2: the smallest step by which the window opens. If the application reads
+    /// at once, the window opens as in Linux ([`Receiver::grow_window`]).
     fn least_gain(&self) -> u64 {
         match self.reading {
             Reading::Immediate => 0,
@@ -307,7 +307,7 @@ impl Receiver {
         self.nxt - before - fin
     }
 
-    /// When a delayed ACK is due; [`Time::MAX`] without one.
+    /// The instant at which a delayed ACK is due; [`Time::MAX`] without one.
     pub fn ack_due(&self) -> Time {
         if self.ack_now {
             Time::ZERO
@@ -321,8 +321,9 @@ impl Receiver {
         self.ack_now || self.ack_at <= now
     }
 
-    /// Processes a segment without payload. Returns whether it must be answered: one outside of the
-    /// window is (RFC 9293 §3.10.7.4), such as the probe of a closed window.
+    /// Processes a segment without payload. Returns whether an answer is required: a segment
+    /// outside of the window requires one (RFC 9293 §3.10.7.4), such as the probe of a closed
+    /// window.
     pub fn handle_pure_ack(&mut self, segment: &Segment) -> bool {
         let seq = expand(segment.seq, self.nxt);
         // RFC 7323 §4.3 (2): it updates TS.Recent like any other segment, so the next data segment
@@ -405,8 +406,8 @@ impl Receiver {
         self.edge = self.edge.max(self.nxt + u64::from(segment.window));
     }
 
-    /// Bytes that may arrive beyond RCV.NXT. Data beyond a gap take up room, so the window opens by
-    /// that much less; the edge that was offered stays.
+    /// Bytes that may arrive beyond RCV.NXT. Data beyond a gap take up room, by which the window
+    /// opens less; the edge that was offered stays.
     fn window(&self) -> u64 {
         let waiting = self.gaps.end().map_or(0, |end| end - self.nxt);
         (self.read + self.space)

@@ -65,7 +65,7 @@ impl RttEstimator {
         }
     }
 
-    /// The smoothed RTT; none before the first sample.
+    /// The smoothed RTT; `None` before the first sample.
     pub fn srtt(&self) -> Option<Span> {
         (self.srtt_8 > 0).then(|| Span::from_ns(self.srtt_8 / 8))
     }

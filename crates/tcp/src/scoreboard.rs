@@ -13,11 +13,10 @@
 //! `in_flight` is the pipe of RFC 6675 §4: bytes sent, less those SACKed or lost, plus
 //! retransmissions.
 
-use crate::address;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
-use sluice_core::Time;
+use sluice_core::{Time, prefetch};
 
 /// The delivery state of the connection when a segment left (draft-cheng-iccrg-delivery-rate-
 /// estimation §3.2).
@@ -25,7 +24,7 @@ use sluice_core::Time;
 pub(crate) struct TxState {
     /// Bytes that had been delivered.
     pub delivered: u64,
-    /// When the last of them were.
+    /// The instant at which the last of these bytes were delivered.
     pub delivered_at: Time,
     /// Transmission time of the first segment of the sample.
     pub first_sent_at: Time,
@@ -59,7 +58,7 @@ const SACKED: u8 = 1;
 const LOST: u8 = 2;
 /// A retransmission is in flight.
 const RETRANSMITTED: u8 = 4;
-/// It has been retransmitted at least once, so Karn's rule applies.
+/// The segment has been retransmitted at least once, so Karn's rule applies.
 const EVER_RETRANSMITTED: u8 = 8;
 const APP_LIMITED: u8 = 16;
 const FIN: u8 = 32;
@@ -69,27 +68,27 @@ impl Entry {
         self.flags & flag != 0
     }
 
-    /// Sequence space that it occupies.
+    /// Sequence space that the segment occupies.
     pub fn len(&self) -> u64 {
         u64::from(self.len)
     }
 
-    /// Whether it ends with the FIN, which is the last unit of its length.
+    /// Whether the segment ends with the FIN, which is the last unit of its length.
     pub fn is_fin(&self) -> bool {
         self.has(FIN)
     }
 
-    /// Whether it has been sent more than once.
+    /// Whether the segment has been sent more than once.
     pub fn was_retransmitted(&self) -> bool {
         self.has(EVER_RETRANSMITTED)
     }
 
-    /// Whether the receiver has reported it.
+    /// Whether the receiver has reported the segment.
     pub fn is_sacked(&self) -> bool {
         self.has(SACKED)
     }
 
-    /// The delivery state when it left; `delivered` is the present count.
+    /// The delivery state when the segment left; `delivered` is the present count.
     pub fn tx(&self, delivered: u64) -> TxState {
         let before = |units: u32| {
             let ns = self.sent_at.as_ns();
@@ -185,17 +184,17 @@ impl Scoreboard {
         self.mss = u64::from(mss);
     }
 
-    /// See [`crate::Endpoint::far_ack`].
-    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
+    /// See [`crate::Endpoint::prefetch_elsewhere`].
+    pub fn prefetch_elsewhere(&self) {
         if self.is_empty() {
             return;
         }
-        visit(address(self.entry(self.head)));
+        prefetch::line(self.entry(self.head));
         // Most ACKs acknowledge two segments.
-        visit(address(self.entry(self.head.wrapping_add(2))));
-        visit(address(self.entry(self.tail)));
+        prefetch::line(self.entry(self.head.wrapping_add(2)));
+        prefetch::line(self.entry(self.tail));
         if self.is_repairing() {
-            visit(address(&*self.repair));
+            prefetch::line(&*self.repair);
         }
     }
 
@@ -223,7 +222,7 @@ impl Scoreboard {
         self.head == self.tail
     }
 
-    /// How many segments have not been acknowledged cumulatively.
+    /// Number of segments that have not been acknowledged cumulatively.
     pub fn len(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
     }
@@ -254,7 +253,7 @@ impl Scoreboard {
         self.retransmitted_bytes > 0
     }
 
-    /// How many retransmissions are in flight, in full segments.
+    /// Number of retransmissions in flight, in full segments.
     pub fn resending(&self) -> u32 {
         self.retransmitted_bytes.div_ceil(self.mss) as u32
     }
@@ -424,8 +423,8 @@ impl Scoreboard {
         marked
     }
 
-    /// The latest transmission that loss detection has still to decide about: one for which
-    /// `is_overtaken` holds and that is neither SACKed nor lost.
+    /// The latest transmission that may still become a loss: `is_overtaken` holds for it, and it is
+    /// neither SACKed nor lost.
     pub fn latest_overtaken(&mut self, is_overtaken: impl Fn(Time, u64) -> bool) -> Time {
         let mut latest = Time::ZERO;
         let mut id = self.next_unsacked(self.cursor);

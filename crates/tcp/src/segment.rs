@@ -92,7 +92,7 @@ pub struct Segment {
     pub wscale: u8,
     /// The ECN field of the IP header around this segment.
     pub ecn: Ecn,
-    /// How many of [`Segment::sack`] are valid.
+    /// The number of valid entries in [`Segment::sack`].
     pub sack_count: u8,
     /// Timestamp value: when this segment was transmitted.
     pub ts: Time,

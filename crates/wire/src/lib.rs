@@ -2,6 +2,8 @@
 //!
 //! - [`frame`]: what a frame's bytes say, CE marks, checksums, super-packets.
 //! - [`capture`]: files of packets.
+//!
+//! `examples/flows.rs` shows how to use the crate.
 
 pub mod capture;
 pub mod frame;

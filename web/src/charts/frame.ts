@@ -20,7 +20,7 @@ export interface LegendEntry {
   dash: number[] | undefined;
 }
 
-/** Entries that a legend shows; more would not help. */
+/** Largest number of entries of a legend. */
 const MOST_ENTRIES = 24;
 
 /** Width of the plot on paper, in CSS pixels: A4 less margins. */
@@ -82,8 +82,8 @@ export class Frame {
   }
 
   /**
-   * Sets the legend. With one line per variant, the toolbar is legend enough on a screen, and only
-   * paper shows this one.
+   * Sets the legend. With one line per variant, the toolbar serves as the legend on a screen, and
+   * this legend appears only on paper.
    */
   setLegend(entries: LegendEntry[], isPlain: boolean): void {
     const shown = entries.slice(0, MOST_ENTRIES);

@@ -60,7 +60,7 @@ export class ChartGroup {
     this.setRange(this.fullFrom, this.fullTo);
   }
 
-  /** Extends the range of a run that is still going on; the view follows unless it is zoomed. */
+  /** Extends the range of a run that has not ended; the view follows unless it is zoomed. */
   extend(to: number): void {
     const follow = !this.zoomed;
     this.fullTo = Math.max(this.fullTo, to);

@@ -226,7 +226,7 @@ export class PacketChart implements Member {
         drops.lineTo(x - size, y + size);
       }
     }
-    // A halo in the background colour sets the glyphs off from the dots of the same variant.
+    // A halo in the background colour separates the glyphs from the dots of the same variant.
     ctx.lineJoin = "round";
     ctx.lineCap = "round";
     ctx.strokeStyle = ink().paper;

@@ -371,7 +371,7 @@ export class Bench {
   /** Offers the variables that the selected queue has in any run. */
   private offerStates(queues: Queue[]): void {
     const names = [...new Set(queues.flatMap((queue) => queue.state.map((state) => state.name)))];
-    // Variables that decide about packets come before counters.
+    // Variables that determine what happens to packets come before counters.
     const first = ["prob", "drop_next", "delay"].flatMap((word) =>
       names.filter((name) => name.startsWith(word)),
     );

@@ -16,11 +16,11 @@ use std::path::Path;
 /// An example: the pieces of one section.
 #[derive(Debug)]
 pub struct Example<'a> {
-    /// What the section adds: `an AQM`.
+    /// The subject of the section: `an AQM`.
     pub addition: &'a str,
     /// The name of the example, as users write it.
     pub name: &'a str,
-    /// What it puts where.
+    /// The texts and their places.
     pub pieces: Vec<Piece<'a>>,
 }
 
@@ -37,7 +37,7 @@ pub struct Piece<'a> {
     pub text: &'a str,
 }
 
-/// Returns the sections that add something: what they add, and their example if they have one.
+/// Returns the sections on additions: the thing added, and the example if the section has one.
 pub fn sections(page: &str) -> Result<BTreeMap<&str, Option<Example<'_>>>, String> {
     let mut sections = BTreeMap::new();
     let mut line = 1;

@@ -1,10 +1,11 @@
-//! Where each addition must be found without another change.
+//! The places where each addition must be found without another change.
 
 use serde_json::Value;
 
 use super::{Copy, read};
 
-/// Listed with its parameters, plain and flow-queued; a replay obeys it; it runs in a scenario.
+/// Checks that it is listed with its parameters, plain and flow-queued, that a replay obeys it, and
+/// that it runs in a scenario.
 pub fn aqm(copy: &Copy, name: &str) -> Result<(), String> {
     let flow_queued = format!("fq_{name}");
     copy.says(&["list"], &[name, &flow_queued])?;
@@ -36,7 +37,8 @@ pub fn aqm(copy: &Copy, name: &str) -> Result<(), String> {
     )
 }
 
-/// Listed with its parameters; the type of a scheduler; it runs in a scenario.
+/// Checks that it is listed with its parameters, that it is the type of a scheduler, and that it
+/// runs in a scenario.
 pub fn discipline(copy: &Copy, name: &str) -> Result<(), String> {
     copy.says(&["list"], &[name])?;
     let doc = "two bands: packets with an urgent DSCP first";
@@ -55,26 +57,27 @@ pub fn discipline(copy: &Copy, name: &str) -> Result<(), String> {
     )
 }
 
-/// A simulated connection uses it.
+/// Checks that a simulated connection uses it.
 pub fn congestion_control(copy: &Copy, name: &str) -> Result<(), String> {
     let flow = format!("type = \"tcp\"\ncc = \"{name}\"");
-    // An empty link of 10 Mbit/s: half of it is little, and nothing without data.
+    // An empty link of 10 Mbit/s: 5 Mbit/s is a low bound, but impossible without data.
     let expect = "[[expect]]\nmetric = \"added.goodput\"\nmin = \"5Mbit/s\"";
     simulates(copy, "", &format!("{flow}\n{expect}"), &[])
 }
 
-/// It runs in a scenario.
+/// Checks that it runs in a scenario.
 pub fn flow_type(copy: &Copy, name: &str) -> Result<(), String> {
     simulates(copy, "", &format!("type = \"{name}\""), &[])
 }
 
-/// The reference describes it.
+/// Checks that the reference describes it.
 pub fn figure(copy: &Copy, name: &str) -> Result<(), String> {
     copy.test(&["sluice-recording", "--lib", "reference_page"])?;
     copy.has("docs/metrics.md", &[&format!("`{name}`")])
 }
 
-/// A rule with it is read and drops one of two packets; the reference has its row.
+/// Checks that a rule with it is read and drops one of two packets, and that the reference has its
+/// row.
 pub fn ipfw_option(copy: &Copy, name: &str) -> Result<(), String> {
     copy.has("docs/dummynet.md", &[&format!("\n| `{name} 1,3` | ")])?;
     let rule = format!("add 1 deny ip from any to any {name} 3\n");
@@ -85,7 +88,7 @@ pub fn ipfw_option(copy: &Copy, name: &str) -> Result<(), String> {
     expects(&status, "/dropped/denied", 1)
 }
 
-/// The help and the references list it; a router sends a capture to it.
+/// Checks that the help and the references list it, and that a router sends a capture to it.
 pub fn port(copy: &Copy, name: &str) -> Result<(), String> {
     let form = format!("{name}:NAME");
     copy.says(&["router", "--help"], &[&form])?;

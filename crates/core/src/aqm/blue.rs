@@ -1,11 +1,11 @@
-//! `blue`: drops with a single probability, which rises when the queue overflows and falls when the
-//! link is idle.
+//! `blue`: drops every packet with the same probability, which rises when the queue overflows and
+//! falls when the link is idle.
 //!
 //! Source: Feng, Shin, Kandlur and Saha, "The BLUE Active Queue Management Algorithms" (IEEE/ACM
-//! Transactions on Networking 10(4), 2002), figure 5. Settled here:
-//! 1. An idle link is an event when it becomes idle and again after each `freeze_time` for which it
-//!    stays idle, however often it is asked.
-//! 2. The two kinds of event share one instant of the last change, as in the figure.
+//! Transactions on Networking 10(4), 2002), figure 5. Choices made here:
+//! 1. The probability falls when the link becomes idle, and again after each `freeze_time` for
+//!    which the link stays idle. The number of dequeue calls does not matter.
+//! 2. `freeze_time` counts from the last change in either direction, as in the figure.
 //!
 //! Units: nanoseconds; probabilities in 2^-56.
 
@@ -28,7 +28,7 @@ params! {
         increment: Ratio = Ratio(Ratio::from_billionths(2_500_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "the authors' ns script: 0.0025";
         /// decrease of the probability when the link is idle
         decrement: Ratio = Ratio(Ratio::from_billionths(250_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "the authors' ns script: 0.00025";
-        /// number of queued packets from which on an arrival counts as an overflow
+        /// queue length in packets from which an arrival counts as an overflow
         threshold: u64 = Count(u64::MAX), Count(1) => Count(u64::MAX), "BLUE figure 5: only losses";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(false), "BLUE section III: mark or drop";
@@ -40,7 +40,7 @@ params! {
 pub struct Blue {
     params: Arc<BlueParams>,
     probability: u64,
-    /// When the probability last changed; `None` if it never did.
+    /// The instant of the last change of the probability; `None` if it never changed.
     changed: Option<Time>,
     is_idle: bool,
 }

@@ -1,17 +1,17 @@
-//! `cobalt`: alternates CoDel and BLUE; the AQM of CAKE. CoDel's schedule signals to flows that
-//! respond and winds down by itself when the delay is low. BLUE drops the packets of flows that do
-//! not respond and fill the queue.
+//! `cobalt`: combines CoDel and BLUE; the AQM of CAKE. CoDel signals to flows that respond, and its
+//! count falls gradually when the delay is low. BLUE drops packets of flows that do not respond and
+//! fill the queue.
 //!
 //! Sources: Hoeiland-Joergensen, Taht and Morton, "Piece of CAKE" (LANMAN 2018), section III-C, and
 //! the Linux implementation in `sch_cake`. Deviations from Linux:
 //! 1. `1/sqrt(count)` is exact to 2^-32 for every count. Linux tabulates it below 16 and takes one
 //!    Newton step from the last value above.
-//! 2. `mtu_time` is set; `cake` computes it from the shaper's rate, and provides the number of bulk
-//!    flows.
-//! 3. While the queue is empty, BLUE's probability and the count fall as if COBALT were asked all
+//! 2. `mtu_time` is a parameter; `cake` computes it from the shaper's rate, and provides the number
+//!    of bulk flows.
+//! 3. While the queue is empty, BLUE's probability and the count fall as if COBALT were polled all
 //!    the time; the missed updates are made at the next arrival. Linux keeps an emptied flow on a
-//!    list of decaying ones and asks it when a dequeue finds nothing better, so that there the fall
-//!    depends on the traffic of other flows.
+//!    list of decaying flows and polls it only when a dequeue finds no other packet, so there the
+//!    fall depends on the traffic of other flows.
 //!
 //! Units: nanoseconds; BLUE's probability in 2^-32.
 
@@ -32,7 +32,7 @@ params! {
         target: Span = Span(Span::from_ms(5)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "CAKE `internet`: 5 ms";
         /// time from the first packet above target to the first signal, and scale of the schedule
         interval: Span = Span(Span::from_ms(100)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "CAKE `internet`: 100 ms";
-        /// transmission time of a full packet; below four of them nothing is signalled
+        /// transmission time of a full packet; delays below four of these cause no signal
         mtu_time: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(100)), "CAKE: from the shaper's rate";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(true), "CAKE: always";
@@ -49,7 +49,7 @@ params! {
 #[derive(Clone, Debug)]
 pub struct Cobalt {
     params: Arc<CobaltParams>,
-    /// Steps of the schedule: CoDel's count, which also falls by itself.
+    /// Steps of the schedule: CoDel's count, which falls while the delay is low.
     count: u32,
     /// `1/sqrt(count)` in 2^-32.
     inv_sqrt: u32,
@@ -58,7 +58,7 @@ pub struct Cobalt {
     drop_next: Time,
     /// BLUE's probability in 2^-32.
     blue: u32,
-    /// When BLUE's probability last changed.
+    /// The instant of the last change of BLUE's probability.
     blue_changed: Time,
     /// Flows that take turns, if their number matters.
     bulk_flows: u16,
@@ -67,7 +67,8 @@ pub struct Cobalt {
 
 impl AqmAlgorithm for Cobalt {
     type Params = CobaltParams;
-    const DOC: &'static str = "CoDel that winds down by itself, with BLUE against overload (CAKE)";
+    const DOC: &'static str =
+        "CoDel whose count falls gradually, with BLUE against overload (CAKE)";
 
     fn new(params: &CobaltParams) -> Self {
         Self::for_flow(&Arc::new(params.clone()))
@@ -93,7 +94,7 @@ impl Aqm for Cobalt {
         self.is_empty = false;
         let (signals, is_past) = self.schedule(packet.sojourn(cx.now), cx.now);
         let marks = signals && self.params.ecn && packet.ecn.is_capable();
-        // BLUE is for flows that do not respond, so it ignores ECN.
+        // BLUE is for flows that do not respond, so ECN-capable packets are dropped too.
         let is_blue = self.blue > 0 && cx.rng.next_u32() < self.blue;
         let drops = is_blue || (signals && !marks);
         if self.count == 0 {
@@ -220,11 +221,11 @@ impl Cobalt {
         self.report(cx);
     }
 
-    /// Catches up after the queue was empty: makes the updates for which nothing was asked.
+    /// Catches up after the queue was empty: makes the updates that were due meanwhile.
     fn recover(&mut self, cx: &mut Cx<'_>) {
         let before = (self.blue, self.count);
         if self.blue > 0 {
-            // Consecutive falls are more than `target` apart, as when the queue is asked.
+            // Consecutive falls are more than `target` apart, as when the queue is polled.
             let step = self.params.target.as_ns() + 1;
             let falls = cx.now.since(self.blue_changed).as_ns() / step;
             self.lower_blue(falls);

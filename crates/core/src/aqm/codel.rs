@@ -5,14 +5,15 @@
 //! Source: RFC 8289. Each variant is a state machine of its own, [`rfc`], [`linux`] and
 //! [`dummynet`], with its own list of deviations.
 //!
-//! Where the RFC is silent:
-//! 1. A mark (ECN) advances `count` and `drop_next` as a drop would and ends the dequeue; the
+//! Choices where the RFC gives no rule:
+//! 1. An ECN mark advances `count` and `drop_next` as a drop does, and ends the dequeue; the
 //!    pseudo-code has no ECN.
 //! 2. The control law is `t + floor(interval / sqrt(count))` in nanoseconds.
-//! 3. `ce_threshold` is that of Linux: an ECN-capable packet that waited longer than it is marked,
-//!    whatever the state and also without `ecn`.
-//! 4. In `fq_codel` the byte floor is compared with the bytes of the packet's own queue, which is
-//!    what `bytes()` of section 5.1 is; section 4.4 prefers those of the whole link (`linux`).
+//! 3. `ce_threshold` works as in Linux: an ECN-capable packet that waited longer is marked in every
+//!    state, also without `ecn`.
+//! 4. In `fq_codel` the byte floor is compared with the bytes of the packet's own queue, as
+//!    `bytes()` in section 5.1 is; section 4.4 prefers the bytes of the whole link, and `linux`
+//!    uses them.
 //!
 //! Units: nanoseconds (`linux`: ticks of 1024 ns; `dummynet`: microseconds); `mtu` is the byte
 //! floor `maxpacket` of the pseudo-code.
@@ -82,8 +83,8 @@ enum Machine {
     Dummynet(Dummynet),
 }
 
-/// What the decision about the previous packet of the same dequeue left to be done. All variants
-/// decide about one packet per call, so their loops are unrolled into one call per packet.
+/// How a dequeue continues after its decision about the previous packet. All variants decide about
+/// one packet per call, so their loops are unrolled into one call per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Pending {
     /// A new dequeue.
@@ -208,7 +209,7 @@ impl CodelParams {
     }
 }
 
-/// The variables that all variants have, as they are reported.
+/// The variables that all variants report.
 struct State {
     count: u32,
     dropping: bool,

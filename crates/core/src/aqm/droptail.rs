@@ -1,7 +1,7 @@
 //! `droptail`: signals nothing; a full queue refuses the arriving packet.
 //!
-//! It is the baseline of every comparison, and the behaviour of a queue without an AQM. No
-//! deviations, no parameters of its own.
+//! The baseline of every comparison, and the behaviour of a queue without an AQM. It has no
+//! deviations and no parameters of its own.
 
 use super::{Aqm, AqmAlgorithm};
 use crate::param::NoParams;

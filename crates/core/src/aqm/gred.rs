@@ -13,9 +13,9 @@
 //!    for DCTCP.
 //! 6. In byte mode the probability is scaled by the size over 1500.
 //!
-//! Not adopted from dummynet:
-//! 1. Its slope is truncated to 16 fractional bits per byte or packet (older), or not scaled back
-//!    (newer); here the product is divided last.
+//! Two errors of dummynet are not reproduced:
+//! 1. Its slope is truncated to 16 fractional bits per byte or packet (older versions), or not
+//!    scaled back (newer ones); `gred` divides the product last.
 //! 2. Its average overflows 32 bits in byte mode from 32 768 bytes on.
 //!
 //! Units: thresholds and the average are packets; with `bytes`, bytes. Clock ticks of 1 ms.
@@ -77,7 +77,7 @@ pub struct Gred {
     table: Option<Table>,
     /// The average queue in units of 2^-16.
     average: u64,
-    /// When the queue became empty.
+    /// The instant at which the queue became empty.
     idle_since: Time,
     /// Packets since the last drop; `None` below `min`.
     count: Option<u64>,
@@ -85,7 +85,7 @@ pub struct Gred {
     random: u64,
 }
 
-/// How the average falls while the queue is empty.
+/// The decay of the average while the queue is empty.
 #[derive(Clone, Copy, Debug)]
 struct Table {
     /// Ticks in a step.
@@ -235,7 +235,7 @@ impl Table {
         }
     }
 
-    /// Returns what is left of the average after `ticks`.
+    /// Returns the rest of the average after `ticks`.
     fn kept(&self, ticks: u64) -> u64 {
         match ticks / self.step {
             steps if steps < TABLE_STEPS => {

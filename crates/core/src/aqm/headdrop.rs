@@ -1,8 +1,8 @@
 //! `headdrop`: signals nothing; a full queue drops its oldest packet to make room for the new one.
 //!
-//! The sender sees the gap as soon as the next packet is delivered, a whole queue's delay earlier
-//! than with tail drop (Kundel et al., "User Space Packet Schedulers", NetSys 2021). No parameters
-//! of its own.
+//! The sender sees the gap as soon as the next packet is delivered, earlier by the delay of a full
+//! queue than with tail drop (Kundel et al., "User Space Packet Schedulers", NetSys 2021). It has
+//! no parameters of its own.
 
 use super::{Aqm, AqmAlgorithm, Overflow};
 use crate::param::NoParams;

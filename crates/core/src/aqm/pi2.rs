@@ -1,15 +1,18 @@
-//! `pi2`: proportional integral controller, squared. A controller of the delay moves a probability
-//! that is linear in the load. Classic traffic is dropped with its square, because the window law
-//! of Classic traffic follows a square root; Scalable traffic is marked with a multiple of it.
+//! `pi2`: proportional integral controller, squared. A controller of the delay adjusts a
+//! probability that is linear in the load. Classic traffic is dropped with the square of the
+//! probability, because the rate of a Classic sender follows a square root; Scalable traffic is
+//! marked with a multiple of the probability.
 //!
 //! Sources: De Schepper, Bondarenko, Tsang and Briscoe, "PI2: A Linearized AQM for both Classic and
-//! Scalable TCP" (CoNEXT 2016), sections 4 and 5; constants of RFC 9332 appendix A.1. Settled here:
-//! 1. The delay is that of the packet that left last, 0 if the queue is empty at an update.
+//! Scalable TCP" (CoNEXT 2016), sections 4 and 5; constants of RFC 9332 appendix A.1. Choices made
+//! here:
+//! 1. The delay is the sojourn time of the packet that left last, or 0 if the queue is empty at an
+//!    update.
 //! 2. Updates are at multiples of `tupdate` from the origin of time.
 //! 3. Decisions are made on arrival, as in the PIE from which the paper's implementation started.
 //! 4. Nothing is signalled while twice `mtu` or less is queued (PIE's rule).
-//! 5. Where the Classic probability reaches `max_classic`, every packet is dropped with it,
-//!    whatever its codepoint (RFC 9332 section 2.5.1.1 and appendix A.2: overload).
+//! 5. When the Classic probability reaches `max_classic`, packets of every codepoint are dropped
+//!    with it (RFC 9332 section 2.5.1.1 and appendix A.2: overload).
 //!
 //! Units: nanoseconds; probabilities in 2^-56.
 

@@ -1,9 +1,10 @@
-//! `pie`: proportional integral controller enhanced. Every update moves a drop probability in
-//! proportion to the distance of the delay from `target` and to its change; arrivals are dropped
-//! with that probability.
+//! `pie`: proportional integral controller enhanced. Every update changes a drop probability in
+//! proportion to the difference between the delay and `target`, and to the change of the delay;
+//! arrivals are dropped with that probability.
 //!
 //! Source: RFC 8033. The variants are [`rfc`] and [`dummynet`], two arithmetics of the machine in
-//! [`classic`], and [`linux`], each with its own list of deviations. Where the RFC is silent:
+//! [`classic`], and [`linux`], each with its own list of deviations. Choices where the RFC gives no
+//! rule:
 //! 1. The first update is one `tupdate` after the start, at the origin of time.
 //! 2. `MEAN_PKTSIZE` is 800 bytes, as in dummynet (RFC 8034: 1024).
 //! 3. A super-packet is one arrival: one decision for all its segments.
@@ -67,7 +68,7 @@ params! {
         ecn: bool = Flag(false), "RFC 8033 section 5.1: optional";
         /// raise the probability by at most 2 % per update from 10 % on
         capdrop: bool = Flag(true), "RFC 8033 section 5.5";
-        /// be active only from a third of the limit on, until the queue is empty
+        /// become active at a third of the limit, and inactive when the queue is empty
         onoff: bool = Flag(false), "RFC 8033 section 5.3: optional";
         /// space the drops by the accumulated probability
         derand: bool = Flag(true), "RFC 8033 section 5.4";
@@ -317,7 +318,7 @@ impl Pie {
     }
 }
 
-/// Returns the variables as they are reported.
+/// Returns the variables that PIE reports.
 fn variables(probability: f64, delay: Span, burst: Span) -> [(&'static str, StateValue); 3] {
     [
         ("probability", StateValue::Ratio(probability)),

@@ -1,12 +1,12 @@
-//! `red`: random early detection. Drops with a probability that grows with the average queue, at
-//! even distances, before the queue is full.
+//! `red`: random early detection. Drops with a probability that grows with the average queue,
+//! before the queue is full. The drops are spaced evenly.
 //!
 //! Sources: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance" (1993),
 //! figure 2; `gentle`: Floyd, "Recommendation on using the gentle_ variant of RED" (2000);
 //! `adaptive`: Floyd, Gummadi and Shenker, "Adaptive RED" (2001), figure 1; ECN: RFC 3168 section
 //! 7. Where they are silent:
 //! 1. The idle time counts whole transmissions of a mean packet at `bandwidth`.
-//! 2. A packet that a full queue refuses enters the average and restarts the spacing.
+//! 2. A packet that a full queue refuses is part of the average and restarts the spacing.
 //! 3. `adaptive` changes `max_p` at multiples of its interval; it neither turns on `gentle` nor
 //!    sets `wq` and the thresholds from a delay.
 //!
@@ -77,13 +77,13 @@ pub struct Red {
     params: Arc<RedParams>,
     /// The average queue in units of 2^-32 packets.
     average: u64,
-    /// When the queue became empty.
+    /// The instant at which the queue became empty.
     idle_since: Option<Time>,
     /// Packets since the last drop; `None` below `min`.
     count: Option<u64>,
     /// The value in force; `adaptive` changes it.
     max_p: u64,
-    /// When `adaptive` changes it next.
+    /// The instant at which `adaptive` changes it next.
     next_adaptation: Option<Time>,
     repetitions: Repetitions,
 }
@@ -92,7 +92,7 @@ pub struct Red {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
     Below,
-    /// Drop with this probability, at even distances.
+    /// Drop with this probability, evenly spaced.
     Between(u64),
     Above,
 }
@@ -187,7 +187,7 @@ impl Red {
         let params = &*self.params;
         let weight = params.wq.as_fixed(32);
         if let Some(since) = self.idle_since.take_if(|_| queue.packets == 0) {
-            // As if that many small packets had arrived at an empty queue.
+            // As if this number of small packets had arrived at an empty queue.
             let one = params.bandwidth.transmission(params.mean_packet.as_u64());
             let missed = cx.now.since(since).as_ns().checked_div(one.as_ns());
             let kept = power((1 << 32) - weight, missed.unwrap_or(u64::MAX));

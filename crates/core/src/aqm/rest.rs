@@ -1,9 +1,10 @@
-//! Rest: when an AQM's own timer may stay unset.
+//! Rest: when the timer of an AQM may stay unset.
 //!
 //! If an update of a controller changed nothing, the next one changes nothing either unless the
-//! queue changes. The controller is then at rest until a packet arrives, leaves or is dropped, and
-//! a link that is idle for years costs nothing. The first such updates of each rest are still made,
-//! so that a table of updates has no gaps where there is traffic. A listener makes no difference.
+//! queue changes. The controller is then at rest until a packet arrives, leaves or is dropped, so a
+//! link that is idle for years costs nothing. The first such updates of each rest are still made,
+//! so that a table of updates has no gaps while there is traffic. Whether anyone listens to the
+//! updates makes no difference.
 
 use crate::units::{Span, Time};
 
@@ -50,5 +51,5 @@ pub(super) fn first_after(
     }
 }
 
-/// Repetitions that are made: 15 s of PIE's default updates.
+/// Updates without a change that are made before the rest: 15 s of PIE's default updates.
 const MADE: u32 = 1_000;

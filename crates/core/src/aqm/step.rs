@@ -1,7 +1,8 @@
 //! `step`: marks every packet beyond a threshold, as DCTCP and other Scalable senders expect.
 //!
 //! Sources: RFC 8257 section 3.1 (DCTCP: the queue in bytes, on arrival); RFC 9332 appendix A.1
-//! note c (a ramp without a range) and Linux dualpi2 (L4S: the delay, on departure). Settled here:
+//! note c (a ramp without a range) and Linux dualpi2 (L4S: the delay, on departure). Choices made
+//! here:
 //! 1. Both thresholds may be set; each marks independently.
 //! 2. Packets that are not ECN-capable pass unless `drop` is set. Switches that mark by RED with
 //!    equal thresholds drop them.

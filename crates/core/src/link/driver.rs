@@ -76,8 +76,8 @@ impl Discipline for Driver {
         self.fill(cx);
     }
 
-    /// Returns the link asks when it has sent the previous packet, so nothing is on the wire at
-    /// that time.
+    /// The link calls this when it has sent the previous packet, so nothing is on the wire at that
+    /// time.
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         self.sending = 0;
         self.fill(cx);

@@ -30,7 +30,7 @@ params! {
         ge_r: Ratio = Ratio(Ratio::ONE), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "the opposite of p: a bad time lasts one packet";
     } check |params| {
         if params.ge_p.as_billionths() > 0 && params.ge_r.as_billionths() == 0 {
-            return Err("`ge_r 0` keeps a link bad for ever once `ge_p` has made it so".to_string());
+            return Err("`ge_r 0` keeps a link bad forever once `ge_p` has made it so".to_string());
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl Table {
     /// Parses whole numbers, separated by white space.
     ///
     /// # Errors
-    /// Returns what is wrong and where.
+    /// Returns the error and its place.
     ///
     /// ```
     /// use sluice_core::link::Table;

@@ -1,11 +1,11 @@
 //! The medium: what makes a link more than a rate, a burst and a delay.
 
-use super::framing::FramingParams;
 use super::jitter::{Jitter, JitterParams, Table};
 use super::opportunities::Opportunities;
 use super::profile::Profile;
 use super::reorder::{Reorder, ReorderParams};
 use super::schedule::Schedule;
+use crate::framing::FramingParams;
 use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::units::{Rate, Span, Time};
@@ -29,8 +29,8 @@ impl RateSource {
     }
 }
 
-/// What a link does beyond the parameters of its pipe: framing, a changing rate, a delay profile,
-/// jitter, reordering. A plain medium does nothing.
+/// The effects of a link beyond the parameters of its pipe: framing, a changing rate, a delay
+/// profile, jitter, reordering. A plain medium does nothing.
 #[derive(Clone, Debug)]
 pub struct Medium {
     /// What packets occupy beyond their bytes.
@@ -53,7 +53,7 @@ struct Draws {
     reorder: Rng,
 }
 
-/// How a packet crosses the link.
+/// The transmission of a packet by the link.
 pub(super) struct Transmission {
     pub(super) span: Span,
     pub(super) is_lost: bool,

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use super::text::{self, TextError, TextErrorKind};
 use crate::units::Time;
 
-/// Opportunities to deliver, which repeat for ever.
+/// Opportunities to deliver, which repeat forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
     /// Times within a round, in non-decreasing order. The last one is the length of a round.
@@ -34,7 +34,7 @@ impl Opportunities {
     /// Parses the text form.
     ///
     /// # Errors
-    /// Returns what is wrong and where.
+    /// Returns the error and its place.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut times: Vec<u64> = Vec::new();
         text::table(text, ["time in ms"], |[time]| {

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use super::corrupt::CorruptParams;
 use super::driver::DriverParams;
 use super::duplicate::DuplicateParams;
-use super::framing::FramingParams;
 use super::gilbert::GilbertParams;
 use super::jitter::{JitterParams, Table};
 use super::loss::LossParams;
@@ -15,6 +14,7 @@ use super::pattern::PatternParams;
 use super::pipe::PipeParams;
 use super::profile::Profile;
 use super::reorder::ReorderParams;
+use crate::framing::FramingParams;
 use crate::param::{ParamDecl, ParamError, Params, Values};
 use crate::rng::Rng;
 use crate::settings::{self, SettingError, nearest_setting, words};
@@ -75,17 +75,17 @@ pub struct LinkFiles {
     pub jitter_table: Option<Table>,
 }
 
-/// Why a text is not a link, and where (byte range in the text).
+/// The reason why a text is not a link, and where (byte range in the text).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}")]
 pub struct LinkError {
     /// Byte range in the text.
     pub span: core::ops::Range<usize>,
-    /// What is wrong.
+    /// The error.
     pub kind: LinkErrorKind,
 }
 
-/// What is wrong with the text of a link.
+/// An error in the text of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkErrorKind {
     /// A word is not the name of a parameter.
@@ -111,7 +111,7 @@ impl LinkParams {
     /// Parses `[PARAMETER VALUE | FLAG | noFLAG]...`.
     ///
     /// # Errors
-    /// Returns what is wrong and where. No value is clamped.
+    /// Returns the error and its place. No value is clamped.
     ///
     /// ```
     /// use sluice_core::{Span, link::LinkParams};

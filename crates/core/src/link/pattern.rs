@@ -16,7 +16,7 @@ params! {
         lose_every: u64 = Count(0), Count(0) => Count(1 << 40), "no pattern";
         /// first packet of each round that is lost; 0 for the last packets of the round
         lose_from: u64 = Count(0), Count(0) => Count(1 << 40), "the last packets of a round";
-        /// how many packets of each round are lost
+        /// number of packets of each round that are lost
         lose_run: u64 = Count(1), Count(1) => Count(1 << 40), "one";
     } check |params| {
         let PatternParams { lose_every: every, lose_from: from, lose_run: run } = *params;

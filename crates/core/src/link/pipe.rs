@@ -46,7 +46,7 @@ params! {
 pub struct Departure {
     /// The packet.
     pub packet: Packet,
-    /// When the packet was due there. A host that polls later delivers it late.
+    /// The due time of the packet there. A host that polls later delivers the packet late.
     pub due: Time,
 }
 
@@ -55,12 +55,13 @@ pub struct Departure {
 /// The order of the fields lets [`Pipe::prefetch_enqueue`] read from each of their cache lines.
 #[repr(C)]
 pub struct Pipe {
-    /// When something is due next; [`Time::MAX`] if nothing is. Most calls then need not ask the
+    /// The next due time; [`Time::MAX`] if there is none. Most calls then need not ask the
     /// queue. `None` after the queue was lent out.
     due: Option<Time>,
     /// The last instant that was processed.
     clock: Time,
-    /// When the link's saved time is used up: the end of the last slot, without burst credit.
+    /// The instant at which the saved time of the link is used up: the end of the last slot,
+    /// without burst credit.
     free_at: Time,
     /// An instant at which the idle link must ask the queue.
     ask_at: Option<Time>,
@@ -196,7 +197,7 @@ impl Pipe {
         self.queue.backlog()
     }
 
-    /// Returns what is on the link and in the delay line.
+    /// Returns the packets and bytes on the link and in the delay line.
     pub fn in_flight(&self) -> Backlog {
         let mut all = self.in_flight;
         if let Some((_, packet)) = &self.on_wire {
@@ -258,7 +259,7 @@ impl Pipe {
         }
     }
 
-    /// Processes what was due before `cx.now`, so that a sink receives all events in the order of
+    /// Processes the events due before `cx.now`, so that a sink receives all events in the order of
     /// time.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);

@@ -31,7 +31,7 @@ use crate::units::{Rate, Span};
 /// A sampled delay profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name, at most 31 characters.
+    /// Name, at most 31 characters.
     pub name: String,
     /// The rate given in the file, if any.
     pub rate: Option<Rate>,
@@ -41,17 +41,17 @@ pub struct Profile {
     loss_level: u64,
 }
 
-/// Why a text is not a profile. The caller puts `error in FILE ` in front.
+/// The reason why a text is not a profile. The caller puts `error in FILE ` in front.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at line {line}: {kind}")]
 pub struct ProfileError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub kind: ProfileErrorKind,
 }
 
-/// What is wrong with a profile, in dummynet's words.
+/// An error in a profile, in dummynet's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileErrorKind {
     /// More than two words.

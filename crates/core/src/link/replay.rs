@@ -7,8 +7,8 @@
 //! lasts `ceil(bytes * 8e9 / rate)` ns at the rate in force when it starts. The run ends when
 //! nothing is held and the link is idle.
 //!
-//! Memory grows with what is held at a time and with what arrived since the oldest packet still
-//! queued, not with the length of the run.
+//! Memory grows with the packets held at a time and with those that arrived since the oldest packet
+//! still queued, not with the length of the run.
 
 use alloc::vec::Vec;
 
@@ -40,23 +40,23 @@ pub trait Outlet {
     }
 }
 
-/// Why a replay cannot continue.
+/// The reason why a replay cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// A packet arrives earlier than the one before it.
     #[error("a packet at {time} follows one at {before}; arrivals must be in the order of time")]
     Backwards {
-        /// When it arrives.
+        /// The arrival.
         time: Time,
-        /// When the one before arrived.
+        /// The arrival of the previous packet.
         before: Time,
     },
     /// The queue holds packets but will never release them.
     #[error("{} packets are held at {at} and will never be sent", .held.packets)]
     Stuck {
-        /// When.
+        /// The instant.
         at: Time,
-        /// What is held.
+        /// The content of the queue.
         held: Backlog,
     },
 }
@@ -195,7 +195,7 @@ impl Replay {
         Ok(self.now)
     }
 
-    /// Returns how many packets have arrived.
+    /// Returns the number of packets that have arrived.
     pub const fn arrived(&self) -> u64 {
         self.arrived
     }

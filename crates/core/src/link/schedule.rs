@@ -39,7 +39,7 @@ impl Schedule {
     /// Parses the CSV form.
     ///
     /// # Errors
-    /// Returns what is wrong and where.
+    /// Returns the error and its place.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut steps: Vec<(Time, Option<Rate>)> = Vec::new();
         text::table(text, ["time_ns", "bits_per_second"], |[time, bps]| {

@@ -5,7 +5,7 @@
 
 use alloc::string::String;
 
-/// What is wrong with a text file, and where.
+/// An error in a text file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {kind}")]
 pub struct TextError {
@@ -13,11 +13,11 @@ pub struct TextError {
     pub line: u64,
     /// The column.
     pub column: usize,
-    /// What is wrong there.
+    /// The error.
     pub kind: TextErrorKind,
 }
 
-/// What is wrong with a text file.
+/// The kind of error in a text file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextErrorKind {
     /// The text is not the expected whole number.
@@ -81,7 +81,7 @@ pub enum TextErrorKind {
     /// There are no numbers in the whole file.
     #[error("the file holds no {name}")]
     Empty {
-        /// What the file should hold.
+        /// The expected content of the file.
         name: &'static str,
     },
     /// The values contradict one another.
@@ -111,7 +111,7 @@ pub fn is_silent(line: &str) -> bool {
 /// Parses a whole number between `low` and `high`.
 ///
 /// # Errors
-/// Returns what was found instead, without the position.
+/// Returns the text found instead, without the position.
 pub fn number(text: &str, name: &'static str, low: u64, high: u64) -> Result<u64, TextErrorKind> {
     if text.is_empty() {
         return Err(TextErrorKind::Blank { name });

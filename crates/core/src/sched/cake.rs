@@ -1,6 +1,7 @@
-//! `cake`: common applications kept enhanced. One discipline that does what a home router needs: it
-//! shapes to a rate without bursts, gives priority by DSCP up to a share of that rate, is fair
-//! between hosts and between the flows of a host, and keeps each flow's delay low with an AQM.
+//! `cake`: common applications kept enhanced, everything that a home router needs in one
+//! discipline. CAKE shapes to a rate without bursts, gives priority by DSCP up to a share of that
+//! rate, shares the link fairly between hosts and between the flows of a host, and keeps each
+//! flow's delay low with an AQM.
 //!
 //! Sources: T. Høiland-Jørgensen, D. Täht and J. Morton, "Piece of CAKE: A Comprehensive Queue
 //! Management Solution for Home Gateways", IEEE LANMAN 2018; `tc-cake(8)` and Linux `sch_cake`,
@@ -9,12 +10,12 @@
 //!    the quantum to 2^-16 byte; Linux rounds with a random number.
 //! 2. The shaper carries fractions of a nanosecond, so the rate is exact. Linux rounds the time per
 //!    byte.
-//! 3. An emptied flow leaves its list at once. Linux keeps it until its AQM has calmed down; here
-//!    COBALT catches up when the flow returns, and a flow that takes over the queue starts with a
-//!    fresh AQM.
+//! 3. An emptied flow leaves its list at once. Linux keeps it until its AQM is at rest. Here COBALT
+//!    catches up when the flow returns, and a flow that takes over the queue starts with a fresh
+//!    AQM.
 //! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching
-//!    its queue. Its cost does not depend on the queue length, and it leaves an older
-//!    acknowledgement alone when others came between. The host compares two packets
+//!    its queue. So its cost does not depend on the queue length, and it keeps an older
+//!    acknowledgement if other packets came between. The host compares two packets
 //!    ([`Sink`](crate::Sink)).
 //! 5. `limit` counts wire packets and `memlimit` bytes on the wire; Linux counts the memory of
 //!    buffers. A tree of maxima finds the fattest flow; Linux uses a heap.
@@ -23,12 +24,13 @@
 //!
 //! Tins: `besteffort` has one; `diffserv3` has bulk (1/16 of the rate), best effort (all of it) and
 //! voice (1/4); `diffserv4` has bulk (1/16), best effort (all), video (1/2) and voice (1/4). A tin
-//! has priority over those before it while it keeps below its share of the rate. Above their
-//! shares, tins are served in the order in which their shares would have served them. Without a
-//! rate, tins take turns by deficit.
+//! has priority over the tins before it while it sends less than its share of the rate. When all
+//! exceed their shares, the tin that may send again first is served. Without a rate, tins take
+//! turns by deficit round robin.
 //!
-//! Cost: O(1), but O(log n) at worst in the number of queues to find the fattest. A turn of a flow
-//! whose host has k bulk flows is k times smaller, so a packet takes k rounds (as in Linux).
+//! Cost: O(1), except that finding the fattest of n queues costs at most O(log n). If the host of a
+//! flow has k bulk flows, the flow's turn is k times smaller, so a packet takes k rounds (as in
+//! Linux).
 
 mod clock;
 mod hosts;
@@ -46,7 +48,7 @@ use super::{Discipline, DisciplineAlgorithm, Wake};
 use crate::aqm::cobalt::CobaltParams;
 use crate::aqm::{Aqm, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
-use crate::link::{Cells, FramingParams};
+use crate::framing::{Cells, FramingParams};
 use crate::packet::Packet;
 use crate::units::{Bytes, Rate, Span, Time};
 use crate::{choice, params};
@@ -102,7 +104,7 @@ params! {
     pub struct CakeParams {
         /// bits per second to shape to
         bandwidth: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(64)) => Rate(Rate::UNLIMITED), "tc-cake: unlimited";
-        /// how DSCPs are mapped to tins
+        /// mapping of DSCPs to tins
         tins: CakeTins = Choice("diffserv3"), "tc-cake: diffserv3";
         /// the parties among which the link is shared
         isolation: CakeIsolation = Choice("triple-isolate"), "tc-cake: triple-isolate";
@@ -116,7 +118,7 @@ params! {
         strip: u64 = Count(0), Count(0) => Count(256), "tc-cake: raw";
         /// bytes that the link adds to each packet
         overhead: u64 = Count(0), Count(0) => Count(256), "tc-cake: 0";
-        /// fewest bytes that a packet occupies
+        /// smallest number of bytes that a packet occupies
         mpu: u64 = Count(0), Count(0) => Count(256), "tc-cake: 0";
         /// how the link cuts frames into cells
         cells: Cells = Choice("whole"), "tc-cake: noatm";
@@ -139,7 +141,7 @@ pub struct Cake {
     tin_of: [u8; 64],
     /// The tin whose turn it is when there is no rate.
     current: usize,
-    /// When the link will have sent everything so far.
+    /// The instant at which the link will have sent all packets so far.
     clock: Clock,
     /// The same at two thirds of the rate, without dropped packets: charged drops cannot hold back
     /// everything else.
@@ -361,8 +363,8 @@ impl Cake {
         }
     }
 
-    /// Removes the flows that were served last from their lists when nothing is queued, as the
-    /// others were when it was their turn. A flow's AQM so learns of pauses even when the flow is
+    /// When nothing is queued, removes the flows that were served last from their lists, as other
+    /// flows are removed at their turn. So a flow's AQM learns of pauses even when the flow is
     /// alone.
     fn retire_all(&mut self, cx: &mut Cx<'_>) {
         for (number, tin) in self.tins.iter_mut().enumerate() {

@@ -36,16 +36,16 @@ pub struct ClassCounters {
     pub marked_packets: u64,
 }
 
-/// What happened to a packet that was offered to a class.
+/// The result of offering a packet to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It was dropped, and the class is unchanged.
+    /// The packet was dropped, and the class is unchanged.
     Refused,
-    /// It is the only packet of the class.
+    /// The packet is the only one of the class.
     First,
-    /// It is behind others.
+    /// The packet is behind others.
     Behind,
-    /// It evicted older packets, so the head has changed.
+    /// The packet evicted older packets, so the head has changed.
     HeadGone,
 }
 
@@ -66,7 +66,7 @@ struct Class {
     backlog: Backlog,
     limit: Backlog,
     share: Share,
-    /// When the AQM is called next, unless the class is empty then; [`Time::MAX`] for never.
+    /// The next call of the AQM's timer, unless the class is empty then; [`Time::MAX`] for never.
     timer: Time,
     aqm: Box<dyn Aqm>,
     counters: ClassCounters,

@@ -1,9 +1,9 @@
-//! Schedulers with classes: which class is served next, separate from what is held.
+//! Schedulers with classes: the choice of the next class, separate from the queues.
 //!
 //! A scheduler is an [`Order`] on top of queues that are the same for all schedulers. The order
-//! sees no packets. It learns which class became backlogged, how long its head is and what was
-//! served, and chooses the class that is next. A new scheduler is therefore a file with one
-//! `Order`; limits, AQMs, counters, timers and changes under load come without further code.
+//! sees no packets. It is notified which class became backlogged, how long the head of the class is
+//! and what was served, and chooses the next class. So a new scheduler is a file with one `Order`;
+//! limits, AQMs, counters, timers and changes under load need no further code.
 
 use alloc::boxed::Box;
 
@@ -38,7 +38,7 @@ impl Default for Share {
     }
 }
 
-/// Why a share was refused.
+/// The reason why a share was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// The weight is outside the range of the scheduler.
@@ -71,18 +71,74 @@ pub enum ShareError {
     },
 }
 
-impl ShareError {
-    /// Refuses a weight outside `low` to `high`.
-    pub(crate) const fn check_weight(weight: u32, low: u32, high: u32) -> Result<(), ShareError> {
-        if weight < low || weight > high {
-            return Err(ShareError::Weight { weight, low, high });
+/// The range of a part of a [`Share`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareRange {
+    /// The smallest accepted value.
+    pub low: u32,
+    /// The largest accepted value.
+    pub high: u32,
+    /// The smallest and the largest value that dummynet uses; it silently clamps others.
+    pub dummynet: (u32, u32),
+}
+
+impl ShareRange {
+    /// Creates a range that is the same in dummynet.
+    pub const fn new(low: u32, high: u32) -> Self {
+        ShareRange {
+            low,
+            high,
+            dummynet: (low, high),
         }
-        Ok(())
     }
 
-    /// Refuses a longest packet outside `low` to `high`.
-    pub(crate) const fn check_max_len(max_len: u32, low: u32, high: u32) -> Result<(), ShareError> {
-        if max_len < low || max_len > high {
+    /// Creates the range `low` to `high` of a part that dummynet clamps to `dummynet`.
+    pub const fn wider_than(dummynet: (u32, u32), low: u32, high: u32) -> Self {
+        ShareRange {
+            low,
+            high,
+            dummynet,
+        }
+    }
+
+    /// Returns the nearest accepted value.
+    pub fn clamp(self, value: u32) -> u32 {
+        value.clamp(self.low, self.high)
+    }
+
+    /// Returns the value that dummynet would use.
+    pub fn dummynet_value(self, value: u32) -> u32 {
+        value.clamp(self.dummynet.0, self.dummynet.1)
+    }
+
+    fn holds(self, value: u32) -> bool {
+        self.clamp(value) == value
+    }
+}
+
+/// The parts of a [`Share`] that a scheduler reads, with their ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareDecl {
+    /// The range of the weight. A range from 0 is one of priorities.
+    pub weight: ShareRange,
+    /// The range of the longest packet; `None` if the scheduler does not read it.
+    pub max_len: Option<ShareRange>,
+}
+
+impl ShareDecl {
+    /// Whether the weight is a priority, of which 0 is served first.
+    pub const fn is_priority(&self) -> bool {
+        self.weight.low == 0
+    }
+
+    fn check(&self, share: Share) -> Result<(), ShareError> {
+        let Share { weight, max_len } = share;
+        let ShareRange { low, high, .. } = self.weight;
+        if !self.weight.holds(weight) {
+            return Err(ShareError::Weight { weight, low, high });
+        }
+        if let Some(range) = self.max_len.filter(|range| !range.holds(max_len)) {
+            let ShareRange { low, high, .. } = range;
             return Err(ShareError::MaxLen { max_len, low, high });
         }
         Ok(())
@@ -98,6 +154,9 @@ impl ShareError {
 /// Everything about an open class can be changed while it holds packets. A change of the share or
 /// the AQM loses none; smaller limits drop the youngest ones as `reconfigured`.
 pub trait Classful: Discipline {
+    /// Returns what the scheduler reads of a share.
+    fn share_decl(&self) -> &'static ShareDecl;
+
     /// Opens the queue `class`. If it is already open, its share, limits and AQM are changed and
     /// its packets are kept, including those beyond the new limits.
     ///
@@ -152,6 +211,8 @@ pub trait Order: 'static {
     type Params: Params;
     /// One-line description for lists and help.
     const DOC: &'static str;
+    /// What the order reads of a share. It is given no share outside these ranges.
+    const SHARE: ShareDecl;
 
     /// Creates an order without classes.
     fn new(params: &Self::Params) -> Self;
@@ -248,6 +309,7 @@ impl<O: Order> Classed<O> {
     #[cold]
     fn open_by_packet(&mut self, class: u32) -> Option<u32> {
         let share = self.order.default_share(class);
+        O::SHARE.check(share).ok()?;
         self.order.open(self.classes.next_index(), share).ok()?;
         let limits = self.default_limits.clone();
         let aqm = Box::new(DropTail);
@@ -330,6 +392,10 @@ impl<O: Order> Discipline for Classed<O> {
 }
 
 impl<O: Order> Classful for Classed<O> {
+    fn share_decl(&self) -> &'static ShareDecl {
+        const { &O::SHARE }
+    }
+
     fn open(
         &mut self,
         class: u32,
@@ -343,6 +409,7 @@ impl<O: Order> Classful for Classed<O> {
             self.classes.set_aqm(index, aqm);
             return Ok(());
         }
+        O::SHARE.check(share)?;
         self.order.open(self.classes.next_index(), share)?;
         self.classes.open(class, share, limits, aqm);
         Ok(())
@@ -360,6 +427,7 @@ impl<O: Order> Classful for Classed<O> {
             return Ok(());
         };
         if self.classes.share(index) != share {
+            O::SHARE.check(share)?;
             let head = self.classes.head_len(index);
             self.order.set_share(index, share, head)?;
             self.classes.set_share(index, share);

@@ -1,9 +1,9 @@
 //! `dualpi2`: two queues that share one controller. L4S flows, whose congestion control responds to
-//! every mark, get a queue of their own with very little delay; classic flows get a normal one. A
-//! coupling of the two marking probabilities makes both kinds of flow share the link as equals.
+//! every mark, use a queue with very little delay; classic flows use a normal one. The two marking
+//! probabilities are coupled, so that both kinds of flow get equal shares of the link.
 //!
-//! Source: RFC 9332, sections 2 and 4 and the pseudo-code of appendices A.1 and A.2. Where it
-//! leaves a choice or is silent:
+//! Source: RFC 9332, sections 2 and 4 and the pseudo-code of appendices A.1 and A.2. Choices where
+//! the RFC leaves one open or gives no rule:
 //! 1. `scheduler wrr` (default) is a weighted round robin by bytes that gives the classic queue
 //!    `classic_share` of the link, and at most that much delay to the other, while both are
 //!    backlogged (Linux: 10 %; section 4.2.2: small, as 1/16). Only contention changes its credit,
@@ -16,16 +16,16 @@
 //! 4. `p'` and `p_CL` are limited to 0 to 1. All probabilities are integers in units of 10^-18, so
 //!    that `alpha`, `beta` and nanoseconds multiply exactly. The accumulators of A.1 decide whether
 //!    to signal, without random numbers.
-//! 5. Updates are due at multiples of `tupdate`. They pause while nothing is queued and there is
-//!    nothing to decay, which changes no value. The defaults are those of A.1's text, 16 ms, 0.16
-//!    and 3.2 Hz; its formulas with their 15 ms give 0.15 and 3.
-//! 6. The RFC's limit is 250 ms of the link's rate, which a queue here does not know. `limit_bytes`
-//!    can be set to it; `limit` counts packets as in Linux. As in A.1 a packet is refused if an MTU
-//!    would not fit, whatever its own size.
+//! 5. Updates are due at multiples of `tupdate`. They pause while nothing is queued and nothing
+//!    decays, which changes no value. The defaults are those in the text of A.1, 16 ms, 0.16 and
+//!    3.2 Hz; the formulas of A.1 with 15 ms give 0.15 and 3.
+//! 6. The RFC limits the queues to 250 ms at the link's rate, which a queue does not know: set
+//!    `limit_bytes` accordingly. `limit` counts packets as in Linux. As in A.1, a packet of any
+//!    size is refused if an MTU would not fit.
 //! 7. A packet that arrived with CE is not marked again. Linux signals nothing below two MTU of
 //!    backlog; the RFC does.
-//! 8. With `any_ect` a flow with ECT(0) counts as scalable, as DCTCP's flows are: it is marked as
-//!    L4S packets are. Section 2.5.1.1 has classic marks for other flows in that queue.
+//! 8. With `any_ect` a flow with ECT(0) counts as scalable, as DCTCP flows do: it is marked like
+//!    L4S packets. Section 2.5.1.1 describes classic marks for other flows in that queue.
 //!
 //! Units: nanoseconds, bytes, hertz; lengths of queues in wire packets. Costs O(1).
 
@@ -256,7 +256,7 @@ impl Discipline for DualPi2 {
     }
 }
 
-/// What happens to the packet that leaves.
+/// The decision about the packet that leaves.
 enum Signal {
     None,
     Mark,

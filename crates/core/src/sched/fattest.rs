@@ -2,12 +2,12 @@
 //!
 //! A tree of maxima with 16 children per node: one node is one cache line. A change of a weight
 //! climbs the tree only as long as it changes a maximum, which most changes do not. At worst it
-//! touches one line per level, four for 65 536 queues. The tree is maintained all the time and not
-//! only while a discipline overflows, so that no single packet pays for all queues.
+//! touches one line per level, four for 65 536 queues. The tree is always maintained, not only
+//! while a discipline overflows, so that no single packet pays for all queues.
 //!
-//! A second table holds for each node which child is the first of the largest, as far as searches
-//! have asked for it. It takes one byte per level, in a few kilobytes that stay in the cache. A
-//! search follows it to the queue and scans a node only if the child that the table names has
+//! A second table holds for each node its first child with the largest weight, as far as earlier
+//! searches have found it. It takes one byte per level, in a few kilobytes that stay in the cache.
+//! A search follows the table to the queue and scans a node only if the child in the table has
 //! shrunk since.
 
 use alloc::vec;

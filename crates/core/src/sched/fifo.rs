@@ -1,6 +1,6 @@
 //! `fifo`: one queue in the order of arrival, with limits in packets and bytes.
 //!
-//! It also holds the packets of every AQM's plain form (`codel` is a FIFO that asks CoDel). A limit
+//! It is also the queue of each plain AQM (`codel` is a FIFO queue with CoDel). A limit
 //! counts wire packets, so a super-packet of 44 segments counts 44. When the limit is reached,
 //! either the arriving packet is refused (tail drop) or packets at the head are dropped until it
 //! fits (head drop). The defaults are those of `tc`'s pfifo: 1000 packets.

@@ -5,8 +5,7 @@
 //! have almost no queueing delay. When the packet limit is exceeded, the fattest queue drops
 //! packets from its head.
 //!
-//! Source: RFC 8290 ("FQ-CoDel"). Where it is silent or contradicts itself, `rfc` is settled as
-//! follows:
+//! Source: RFC 8290 ("FQ-CoDel"). Where the RFC gives no rule or contradicts itself, `rfc` means:
 //! 1. A turn ends when the credits are zero or less (section 3; section 4.2 says negative).
 //! 2. On overflow half of the fattest queue's packets are dropped, an odd number rounded down, at
 //!    least one and at most `drop_batch` (section 4.1).
@@ -34,12 +33,12 @@
 //! beyond 32 MB of buffers, whose sizes belong to the driver and are unknown here; dummynet bounds
 //! quantum and limit silently.
 //!
-//! Cost: queues take memory from their first packet on. On its way in and out a packet touches its
-//! queue (one cache line with CoDel inside), one node of the pool and the weight of its queue,
-//! whatever the number of queues. The fattest queue is found from those weights without a scan,
-//! even at the first overflow; maintaining them costs 3 to 6 ns per packet while they are in the
-//! cache. As long as no more than eight queues have ever seen a packet there are no weights, and
-//! those eight are compared.
+//! Cost: a queue takes memory from its first packet on. Enqueueing a packet touches its queue (one
+//! cache line with CoDel inside), one node of the pool and the weight of its queue; so does
+//! dequeueing it. This holds for any number of queues. The weights give the fattest queue without a
+//! scan, even at the first overflow; maintaining them costs 3 to 6 ns per packet while they are in
+//! the cache. Until more than eight queues have seen a packet there are no weights, and the few
+//! queues are compared.
 //!
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
@@ -58,7 +57,7 @@ use self::queue::{OFF_LIST, Queue};
 use self::timers::Timers;
 use super::fattest::Fattest;
 use super::{Discipline, Wake};
-use crate::aqm::{AqmAlgorithm, Overflow, QueueView, Verdict};
+use crate::aqm::{FlowAqm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::param::{Variant, Warnings};
@@ -107,7 +106,7 @@ impl FqParams {
 ///
 /// The fields that every packet needs come first and together, for hosts with very many links.
 #[repr(C, align(64))]
-pub struct Fq<A: AqmAlgorithm> {
+pub struct Fq<A: FlowAqm> {
     limit: Backlog,
     backlog: Backlog,
     new: List,
@@ -139,9 +138,9 @@ enum Which {
     Old,
 }
 
-impl<A: AqmAlgorithm> Fq<A> {
+impl<A: FlowAqm> Fq<A> {
     /// Creates empty queues.
-    pub fn new(params: &FqParams, aqm: A::Params) -> Self {
+    pub fn new(params: &FqParams, aqm: A::Shared) -> Self {
         let queues = Queues::new(params.flows as usize, Arc::new(aqm));
         Fq {
             variant: params.variant,
@@ -166,7 +165,7 @@ impl<A: AqmAlgorithm> Fq<A> {
     }
 }
 
-impl<A: AqmAlgorithm> Fq<A> {
+impl<A: FlowAqm> Fq<A> {
     #[inline]
     fn first(&self) -> Option<(Which, u32)> {
         if self.new.head != NONE {
@@ -260,7 +259,7 @@ impl<A: AqmAlgorithm> Fq<A> {
     }
 }
 
-impl<A: AqmAlgorithm> Discipline for Fq<A> {
+impl<A: FlowAqm> Discipline for Fq<A> {
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
         let queue = self.queues.number(packet.flow);
         cx.queue = queue;

@@ -1,6 +1,7 @@
 //! `pieo`: push in, extract out. As in `pifo`, each packet is given a rank when it arrives, and in
-//! addition an instant before which it must not leave. Of those that may leave, the packet of least
-//! rank leaves first. This adds pacing and all other disciplines that let the link idle.
+//! addition an instant before which it must not leave. Of the packets that may leave, the one with
+//! the lowest rank leaves first. This allows pacing and other disciplines that are not
+//! work-conserving.
 //!
 //! Source: V. Shrivastav, "Fast, Scalable, and Programmable Packet Scheduler in Hardware", ACM
 //! SIGCOMM 2019.
@@ -10,8 +11,8 @@
 //!    time.
 //! 3. The paper finds an element in O(1) with O(sqrt n) comparisons in parallel; here two heaps
 //!    take O(log n), one for packets that wait by time, one for those that may leave by rank.
-//! 4. A full queue drops the packet of greatest rank among those that may leave and the arriving
-//!    one.
+//! 4. A full queue drops the packet with the highest rank among those that may leave and the
+//!    arriving packet.
 //!
 //! Rank functions (see [`rank`](super::rank)): `pace` (a token bucket per flow), and those of
 //! `pifo`, under which every packet may leave at once.
@@ -68,7 +69,7 @@ pub struct Pieo(PushIn<Box<dyn Rank>>);
 impl DisciplineAlgorithm for Pieo {
     type Params = PieoParams;
     const DOC: &'static str =
-        "push in, extract out: the eligible packet of least rank leaves first";
+        "push in, extract out: the eligible packet with the lowest rank leaves first";
 
     fn new(params: &PieoParams) -> Self {
         let flows = params.flows as usize;

@@ -1,17 +1,15 @@
-//! `pifo`: push in, first out. Each packet is given a rank when it arrives, and the packet of least
-//! rank leaves first. One queue acts as many disciplines, depending on a rank function of a few
-//! lines.
+//! `pifo`: push in, first out. Each packet is given a rank when it arrives, and the packet with the
+//! lowest rank leaves first. The rank function, a few lines of code, determines the discipline.
 //!
 //! Source: A. Sivaraman et al., "Programmable Packet Scheduling at Line Rate", ACM SIGCOMM 2016.
 //!
-//! 1. The paper does not say what a full queue does. Here the packet of greatest rank is dropped,
-//!    whether it is the arriving one or another, as in pFabric (M. Alizadeh et al., ACM SIGCOMM
-//!    2013). With `prio` or `srpt` any other rule would let the least important packets keep the
-//!    others out.
+//! 1. The paper does not say what a full queue does. Here the packet with the highest rank is
+//!    dropped, whether it is the arriving one or another, as in pFabric (M. Alizadeh et al., ACM
+//!    SIGCOMM 2013). Of packets with equal ranks the youngest is dropped.
 //! 2. `srpt` ranks each packet by itself, so a later packet of a flow, which has less left to send,
 //!    overtakes an earlier one. The paper names this as a limit of a PIFO.
 //!
-//! Rank functions (see [`rank`](super::rank)): `prio` (the least class first), `stfq` (start-time
+//! Rank functions (see [`rank`](super::rank)): `prio` (the lowest class first), `stfq` (start-time
 //! fair queueing), `edf` (earliest deadline first), `srpt` (shortest remaining flow first). A rank
 //! function of your own needs no registration: [`PushIn`].
 //!
@@ -60,7 +58,7 @@ pub struct Pifo(PushIn<Box<dyn Rank>>);
 
 impl DisciplineAlgorithm for Pifo {
     type Params = PifoParams;
-    const DOC: &'static str = "push in, first out: the packet of least rank leaves first";
+    const DOC: &'static str = "push in, first out: the packet with the lowest rank leaves first";
 
     fn new(params: &PifoParams) -> Self {
         let rank: Box<dyn Rank> = match params.rank {

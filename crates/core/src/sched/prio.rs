@@ -1,4 +1,4 @@
-//! `prio`: strict priority. The active class with the least weight is always served.
+//! `prio`: strict priority. The active class with the lowest weight is always served.
 //!
 //! Classes of equal priority take turns packet by packet. While more urgent classes are idle, a
 //! class waits only for the packet that is on the link when it becomes active. Less urgent classes
@@ -14,7 +14,7 @@
 
 use alloc::vec::Vec;
 
-use super::classful::{Classed, ClassedParams, Order, Share, ShareError};
+use super::classful::{Classed, ClassedParams, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::ring::{Links, Ring};
 
@@ -28,7 +28,7 @@ pub struct PrioOrder {
     is_active: Vec<bool>,
     links: Links,
     rings: [Ring; PRIORITIES as usize],
-    /// Which rings have members; the most urgent is the lowest bit.
+    /// The rings that have members; the most urgent is the lowest bit.
     occupied: u64,
 }
 
@@ -36,7 +36,11 @@ const PRIORITIES: u32 = 64;
 
 impl Order for PrioOrder {
     type Params = ClassedParams;
-    const DOC: &'static str = "strict priority: the class with the least weight first";
+    const DOC: &'static str = "strict priority: the class with the lowest weight first";
+    const SHARE: ShareDecl = ShareDecl {
+        weight: ShareRange::new(0, PRIORITIES - 1),
+        max_len: None,
+    };
 
     fn new(_params: &ClassedParams) -> Self {
         PrioOrder {
@@ -60,7 +64,6 @@ impl Order for PrioOrder {
     }
 
     fn open(&mut self, id: u32, share: Share) -> Result<(), ShareError> {
-        ShareError::check_weight(share.weight, 0, PRIORITIES - 1)?;
         if self.priority.len() <= id as usize {
             self.priority.resize(id as usize + 1, 0);
             self.is_active.resize(id as usize + 1, false);
@@ -71,7 +74,6 @@ impl Order for PrioOrder {
     }
 
     fn set_share(&mut self, id: u32, share: Share, head: Option<u32>) -> Result<(), ShareError> {
-        ShareError::check_weight(share.weight, 0, PRIORITIES - 1)?;
         self.deactivate(id);
         self.priority[id as usize] = share.weight as u8;
         if let Some(head) = head {

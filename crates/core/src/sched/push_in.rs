@@ -11,10 +11,10 @@ use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
 use crate::units::Time;
 
-/// A push-in queue: the eligible packet of least rank leaves first.
+/// A push-in queue: the eligible packet with the lowest rank leaves first.
 ///
-/// When it is full, the eligible packet of greatest rank is dropped, the arriving one included; of
-/// equal ranks the younger packet is dropped. Costs O(log n).
+/// A full queue drops the eligible packet with the highest rank, which may be the arriving one; of
+/// packets with equal ranks the younger is dropped. Costs O(log n).
 ///
 /// ```
 /// use sluice_core::sched::{Discipline, push_in::PushIn, rank::{Place, Rank}};
@@ -42,15 +42,15 @@ use crate::units::Time;
 pub struct PushIn<R> {
     rank: R,
     limit: u64,
-    /// Packets that may leave, the least rank first.
+    /// Packets that may leave, the lowest rank first.
     ready: BinaryHeap<Reverse<Entry>>,
-    /// The same packets, the greatest rank first, while a full queue needs them.
+    /// The same packets, the highest rank first, while a full queue needs them.
     worst: BinaryHeap<Entry>,
     /// Arrivals for which `worst` is still maintained; zero while it is not.
     worst_for: usize,
     /// Packets that may not leave yet, by the instant from which they may.
     waiting: BinaryHeap<Reverse<(Time, Entry)>>,
-    /// Which packet is in each node. An entry whose packet left by the other heap is void.
+    /// The packet in each node. An entry whose packet left by the other heap is void.
     seqs: Vec<u64>,
     pool: Pool,
     arrivals: u64,
@@ -105,9 +105,9 @@ impl<R: Rank> PushIn<R> {
         true
     }
 
-    /// Returns the entry of greatest rank. The heap for it is built when a queue is full for the
-    /// first time, and is maintained until as many packets as it holds have arrived without another
-    /// overflow. Building it then costs less than a visit per packet.
+    /// Returns the entry with the highest rank. The heap for it is built when a queue is full for
+    /// the first time, and is maintained until as many packets as it holds have arrived without
+    /// another overflow. Building it then costs less than a visit per packet.
     fn worst(&mut self) -> Option<Entry> {
         let Self {
             ready, worst, seqs, ..

@@ -33,7 +33,7 @@
 
 use alloc::vec::Vec;
 
-use super::classful::{Classed, ClassedParams, Order, Share, ShareError};
+use super::classful::{Classed, ClassedParams, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::ring::{Links, Ring};
 
@@ -72,7 +72,7 @@ struct Group {
     finish: Virtual,
     /// Index of the slot that begins at `start`.
     front: u32,
-    /// Which slots have classes, counted from `front`.
+    /// The slots that have classes, counted from `front`.
     occupied: u32,
     slots: [Ring; SLOTS as usize],
 }
@@ -144,6 +144,10 @@ impl Flow {
 impl Order for QfqOrder {
     type Params = ClassedParams;
     const DOC: &'static str = "quick fair queueing: shares by weight at constant cost";
+    const SHARE: ShareDecl = ShareDecl {
+        weight: ShareRange::new(1, MAX_WEIGHT),
+        max_len: Some(ShareRange::wider_than((1, 2000), 1, MAX_LEN)),
+    };
 
     fn new(_params: &ClassedParams) -> Self {
         QfqOrder {
@@ -293,8 +297,6 @@ impl Order for QfqOrder {
 
 impl QfqOrder {
     fn checked_sum(&self, old: u32, share: Share) -> Result<u64, ShareError> {
-        ShareError::check_weight(share.weight, 1, MAX_WEIGHT)?;
-        ShareError::check_max_len(share.max_len, 1, MAX_LEN)?;
         let sum = self.weight_sum - u64::from(old) + u64::from(share.weight);
         if sum > MAX_WEIGHT_SUM {
             return Err(ShareError::WeightSum {

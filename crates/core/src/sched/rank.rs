@@ -12,7 +12,7 @@ use crate::units::{Rate, Span, Time};
 /// The place of a packet in a push-in queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The packet with the least rank leaves first; equal ranks leave in the order of arrival.
+    /// The packet with the lowest rank leaves first; equal ranks leave in the order of arrival.
     pub rank: u64,
     /// The packet does not leave before this instant (`pieo`; ignored by `pifo`).
     pub eligible: Time,
@@ -74,7 +74,7 @@ impl Rank for StrictPriority {
 /// 1 for best effort, 6 for expedited forwarding. Flows are distinguished by their hash.
 #[derive(Clone, Debug)]
 pub struct StartTime {
-    /// When each flow's last packet finishes, in virtual time.
+    /// The virtual time at which each flow's last packet finishes.
     finish: Vec<u64>,
     /// Start of the last packet that left.
     now: u64,
@@ -148,7 +148,7 @@ pub struct TokenBucket {
     rate: Rate,
     /// Time in which the bucket fills.
     fill: Span,
-    /// When each flow's bucket will be full, if it could go into debt.
+    /// The instant at which each flow's bucket will be full, if it could go into debt.
     full_at: Vec<Time>,
 }
 

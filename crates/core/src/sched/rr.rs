@@ -24,7 +24,7 @@
 
 use alloc::vec::Vec;
 
-use super::classful::{Classed, ClassedParams, Order, Share, ShareError};
+use super::classful::{Classed, ClassedParams, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::ring::{Links, Ring};
 
@@ -51,14 +51,22 @@ struct Turn {
 
 /// The largest weight (dummynet).
 const MAX_WEIGHT: u32 = 65536;
-/// The smallest number of bytes per weight (dummynet).
-const MIN_LEN: u32 = 64;
+/// Bytes per weight in dummynet.
+const DUMMYNET_LEN: (u32, u32) = (64, 2048);
 /// The largest number of bytes per weight: 16 of the longest super-packets.
 const MAX_LEN: u32 = 1 << 20;
 
 impl Order for RrOrder {
     type Params = ClassedParams;
     const DOC: &'static str = "deficit round robin: classes send weight times lmax bytes in turn";
+    const SHARE: ShareDecl = ShareDecl {
+        weight: ShareRange::new(1, MAX_WEIGHT),
+        max_len: Some(ShareRange::wider_than(
+            DUMMYNET_LEN,
+            DUMMYNET_LEN.0,
+            MAX_LEN,
+        )),
+    };
 
     fn new(_params: &ClassedParams) -> Self {
         RrOrder {
@@ -74,7 +82,7 @@ impl Order for RrOrder {
     }
 
     fn open(&mut self, id: u32, share: Share) -> Result<(), ShareError> {
-        let quantum = quantum(share)?;
+        let quantum = quantum(share);
         if self.turns.len() <= id as usize {
             self.turns.resize(id as usize + 1, Turn::default());
         }
@@ -87,7 +95,7 @@ impl Order for RrOrder {
     }
 
     fn set_share(&mut self, id: u32, share: Share, _head: Option<u32>) -> Result<(), ShareError> {
-        self.turns[id as usize].quantum = quantum(share)?;
+        self.turns[id as usize].quantum = quantum(share);
         Ok(())
     }
 
@@ -172,8 +180,6 @@ impl RrOrder {
     }
 }
 
-fn quantum(share: Share) -> Result<i64, ShareError> {
-    ShareError::check_weight(share.weight, 1, MAX_WEIGHT)?;
-    ShareError::check_max_len(share.max_len, MIN_LEN, MAX_LEN)?;
-    Ok(i64::from(share.weight) * i64::from(share.max_len))
+fn quantum(share: Share) -> i64 {
+    i64::from(share.weight) * i64::from(share.max_len)
 }

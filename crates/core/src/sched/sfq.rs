@@ -1,6 +1,6 @@
 //! `sfq`: stochastic fairness queueing. Flows are hashed into queues that take turns, so that flows
 //! in different queues get equal parts of the link. The hash is changed from time to time, so that
-//! two flows that share a queue do not share it for ever.
+//! two flows do not share a queue forever.
 //!
 //! Sources: P. McKenney, "Stochastic Fairness Queueing", IEEE INFOCOM 1990; Linux `sch_sfq`, from
 //! which the words and the defaults come.

@@ -37,7 +37,7 @@
 
 use alloc::vec::Vec;
 
-use super::classful::{Classed, Order, Share, ShareError};
+use super::classful::{Classed, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::heap::Heap;
 use crate::units::Bytes;
@@ -144,6 +144,10 @@ impl Virtual {
 impl Order for Wf2qOrder {
     type Params = Wf2qParams;
     const DOC: &'static str = "worst-case fair weighted fair queueing: shares by weight";
+    const SHARE: ShareDecl = ShareDecl {
+        weight: ShareRange::wider_than((1, 100), 1, MAX_WEIGHT),
+        max_len: None,
+    };
 
     fn new(params: &Wf2qParams) -> Self {
         Wf2qOrder {
@@ -167,7 +171,6 @@ impl Order for Wf2qOrder {
     }
 
     fn open(&mut self, id: u32, share: Share) -> Result<(), ShareError> {
-        ShareError::check_weight(share.weight, 1, MAX_WEIGHT)?;
         if self.flows.len() <= id as usize {
             self.flows.resize(id as usize + 1, Flow::default());
         }
@@ -184,7 +187,6 @@ impl Order for Wf2qOrder {
     }
 
     fn set_share(&mut self, id: u32, share: Share, head: Option<u32>) -> Result<(), ShareError> {
-        ShareError::check_weight(share.weight, 1, MAX_WEIGHT)?;
         let flow = &mut self.flows[id as usize];
         let old = core::mem::replace(&mut flow.weight, share.weight);
         if self.variant == Wf2qVariant::Rfc || flow.state != State::Idle {

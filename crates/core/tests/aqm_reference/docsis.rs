@@ -46,7 +46,7 @@ pub struct Docsis {
     burst_reset: f64,
     aqm_state: State,
     next: u64,
-    /// How long the last packet waited.
+    /// The time that the last packet waited.
     waited: f64,
     /// Tokens in bits times 10^9, as of an instant.
     tokens: (i128, u64),

@@ -20,7 +20,7 @@ impl Arrival {
     }
 }
 
-/// What happened to a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Sent(u64),

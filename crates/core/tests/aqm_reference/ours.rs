@@ -15,8 +15,12 @@ pub struct Ours {
 impl Ours {
     pub fn new(spec: &str) -> Self {
         let spec = Spec::parse(spec).unwrap_or_else(|error| panic!("`{spec}`: {error}"));
+        Ours::of(spec.build().expect("a parsed queue is built"))
+    }
+
+    pub fn of(queue: Box<dyn Discipline>) -> Self {
         Ours {
-            queue: spec.build().expect("a parsed queue is built"),
+            queue,
             rng: Rng::from_seed(1),
             told: Vec::new(),
         }

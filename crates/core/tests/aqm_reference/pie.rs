@@ -38,7 +38,7 @@ pub enum Decision {
     Drop,
 }
 
-/// What the queue holds, without the packet in question.
+/// The content of the queue, without the packet in question.
 #[derive(Clone, Copy)]
 pub struct Held {
     pub packets: usize,

@@ -4,7 +4,7 @@ use sluice_core::param::Kind;
 use sluice_core::registry::{self, Form, Spec};
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Event, Packet, Rng, Sink, Span, Time};
 
-/// What happened to packets of each codepoint.
+/// The fate of packets of each codepoint.
 #[derive(Default)]
 struct Tally {
     marked: [u32; 4],

@@ -17,7 +17,7 @@ pub enum Step {
         at: Time,
         /// Slot of the packet.
         slot: u32,
-        /// Its codepoint at that time.
+        /// Codepoint at that time.
         ecn: Ecn,
     },
     /// A packet was dropped.
@@ -31,7 +31,7 @@ pub enum Step {
     },
 }
 
-/// How a sequence is driven.
+/// The way in which a sequence is driven.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Seed of the algorithm's randomness.

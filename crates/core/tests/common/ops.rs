@@ -12,9 +12,9 @@ use sluice_core::{Ecn, Packet, Time};
 pub enum Op {
     /// A packet arrives.
     Arrive(Arrival),
-    /// The link asks for a packet.
+    /// The link dequeues a packet.
     Dequeue,
-    /// The link asks for packets until there is none.
+    /// The link dequeues packets until there is none.
     Drain,
     /// Time passes; timers are called at the instants for which they asked.
     Pass(u64),

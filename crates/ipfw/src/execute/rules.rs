@@ -8,7 +8,7 @@ use crate::grammar::{
     At, CommandError, ErrorKind, Flags, NumberSpan, Rule, RuleFormat, SetCommand, ShowRule, Target,
     Warning,
 };
-use crate::rules::matching::table_of;
+use crate::rules::compiled::table_of;
 use crate::rules::{DEFAULT_RULE, Entry};
 use crate::show::Snapshot;
 use crate::show::collect::is_selected;

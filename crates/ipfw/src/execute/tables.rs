@@ -6,8 +6,8 @@ use crate::grammar::{
     At, CommandError, Entry, ErrorKind, Flags, ShowKinds, ShowValues, TableAction, TableCommand,
     TableKind, ValueKind, Which,
 };
-use crate::rules::matching::table_of;
-use crate::rules::tables::{Added, Key, Table, TableId};
+use crate::rules::compiled::table_of;
+use crate::tables::{Added, Key, Table, TableId};
 
 impl Firewall {
     pub(super) fn table(
@@ -255,7 +255,7 @@ impl Firewall {
         })
     }
 
-    /// Returns how many conditions of rules name a table.
+    /// Returns the number of conditions of rules that name a table.
     fn references(&self, id: TableId) -> usize {
         let name = &self.rules.tables.table(id).name;
         let terms = self

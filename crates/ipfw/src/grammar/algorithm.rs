@@ -4,15 +4,15 @@
 //! belongs to it. The same applies to every other algorithm of the registry.
 
 use std::fmt;
+use std::path::Path;
 
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{self, Algorithm, Form, Setting, Spec};
 
-use super::bounds;
-use super::error::{CommandError, ErrorKind, nearest};
-use super::parser::{Parse, Parser, invalid};
-use super::quantity::{self, ShowRate, whole_integer};
-use super::token::At;
+use crate::words::error::{CommandError, ErrorKind, nearest};
+use crate::words::parser::{Parse, Parser, invalid};
+use crate::words::quantity::{self, ShowRate, whole_integer};
+use crate::words::token::At;
 
 /// Writes an algorithm with its parameters, in words that dummynet reads where it has them.
 pub(super) struct ShowSpec<'a>(pub &'a Spec);
@@ -40,6 +40,13 @@ pub(super) fn write_values(f: &mut fmt::Formatter<'_>, values: &Values) -> fmt::
     words_of(values)
         .iter()
         .try_for_each(|word| write!(f, " {word}"))
+}
+
+/// Returns the algorithm that a word such as `wasm:my.wasm` loads; its path is relative to the
+/// folder of the process.
+pub(super) fn loaded(word: At<&str>) -> Parse<Option<&'static Algorithm>> {
+    let found = sluice_loader::load(word.value, Path::new("")).transpose();
+    found.map_err(|why| CommandError::new(ErrorKind::Contradiction(why), word.at))
 }
 
 /// Returns the AQM called `name`, as a word of `pipe` and `queue`.
@@ -99,7 +106,7 @@ pub(super) fn parameters(
                     return Err(CommandError::new(kind, at));
                 };
                 let value = value(p, decl, text)?;
-                let value = bounds::parameter(p, algorithm, decl, text, value);
+                let value = bounded(p, algorithm, decl, text, value);
                 spec.values.set(decl.name, value);
             }
             None => match chosen(&decls, word.value) {
@@ -114,6 +121,34 @@ pub(super) fn parameters(
         .build(&spec.values)
         .map_err(|error| CommandError::new(error, name.at))?;
     Ok(spec)
+}
+
+/// Checks a value that the declaration accepts against dummynet's bounds, to which dummynet clamps it
+/// silently. A value outside is used as written, with a warning; under `compat` it is clamped.
+fn bounded(
+    p: &mut Parser<'_>,
+    algorithm: &Algorithm,
+    decl: &ParamDecl,
+    text: At<&str>,
+    value: Value,
+) -> Value {
+    let taken = algorithm.dummynet_value(decl, value);
+    if taken == value {
+        return value;
+    }
+    let (name, text, at) = (decl.name, text.value, text.at);
+    if p.compat {
+        p.warn(
+            at,
+            format!("`{name} {text}` is outside dummynet's bounds: {taken} is used"),
+        );
+        return taken;
+    }
+    p.warn(
+        at,
+        format!("`{name} {text}` is honoured; dummynet would take {taken}"),
+    );
+    value
 }
 
 /// Whether `word` sets a parameter of the algorithm called `name`.

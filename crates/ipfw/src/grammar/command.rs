@@ -1,13 +1,13 @@
 //! The commands: flags, verbs and their arguments.
 
-use super::error::{CommandError, ErrorKind};
 use super::flags::{self, Flags};
 use super::object::{self, Config, ObjectKind};
-use super::parser::{Parse, Parser, invalid, unrecognised};
-use super::quantity::decimal_integer;
 use super::rule::{self, Rule};
 use super::table::{self, TableCommand};
-use super::token::{At, Words};
+use crate::words::error::{CommandError, ErrorKind};
+use crate::words::parser::{Parse, Parser, invalid, unrecognised};
+use crate::words::quantity::decimal_integer;
+use crate::words::token::{At, Words};
 
 /// A range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum SetCommand {
     Swap(u8, u8),
 }
 
-/// What `enable` and `disable` switch.
+/// The switches of `enable` and `disable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// The evaluation of rules as a whole.

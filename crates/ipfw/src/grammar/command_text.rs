@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::command::{Command, Invocation, SWITCHES, SetCommand, Span};
-use super::token::At;
+use crate::words::token::At;
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

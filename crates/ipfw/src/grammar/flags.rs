@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::error::{CommandError, ErrorKind};
-use super::parser::{Parse, Parser};
+use crate::words::error::{CommandError, ErrorKind};
+use crate::words::parser::{Parse, Parser};
 
 /// The flags before a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::error::{CommandError, ErrorKind};
-use super::parser::{Parse, Parser, invalid, refused};
-use super::quantity::whole_integer;
-use super::token::At;
 use crate::flow::{FLOW_LABEL_BITS, Mask};
+use crate::words::error::{CommandError, ErrorKind};
+use crate::words::parser::{Parse, Parser, invalid, refused};
+use crate::words::quantity::whole_integer;
+use crate::words::token::At;
 
 /// The words of a mask.
 const FIELDS: &[&str] = &[

@@ -8,12 +8,12 @@ use sluice_core::registry::{Form, Spec};
 use sluice_core::units::{Rate, Span};
 
 use super::algorithm::{self, ShowSpec};
-use super::error::{CommandError, ErrorKind};
 use super::mask::mask;
-use super::parser::{Parse, Parser, invalid, refused, unrecognised};
-use super::quantity::{self, QueueSize, ShowDelay, ShowRate, whole_integer};
-use super::token::At;
 use crate::flow::Mask;
+use crate::words::error::{CommandError, ErrorKind};
+use crate::words::parser::{Parse, Parser, invalid, refused, unrecognised};
+use crate::words::quantity::{self, QueueSize, ShowDelay, ShowRate, whole_integer};
+use crate::words::token::At;
 
 /// The object of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,12 +335,16 @@ fn effect(p: &mut Parser<'_>, c: &mut Config, word: At<&str>) -> Parse<bool> {
 
 /// Reads the name of an AQM or a discipline with its parameters, up to the end of the line.
 fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str>) -> Parse<()> {
-    if let Some(algorithm) = algorithm::aqm(name) {
+    let loaded = algorithm::loaded(word)?;
+    if let Some(algorithm) = loaded
+        .filter(|a| a.form == Form::Aqm)
+        .or_else(|| algorithm::aqm(name))
+    {
         let spec = algorithm::parameters(p, algorithm, word)?;
         c.policy = Some(At::new(Policy::Aqm(spec), word.at));
         return Ok(());
     }
-    match algorithm::discipline(name).filter(|a| a.name == name) {
+    match loaded.or_else(|| algorithm::discipline(name).filter(|a| a.name == name)) {
         Some(_) if c.kind != ObjectKind::Scheduler => {
             let option = if matches!(name, "fq_codel" | "fq_pie") {
                 "fq_codel/fq_pie"
@@ -369,7 +373,8 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
 /// Reads the argument of `type`.
 fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
     let word = p.need("type needs a scheduler name")?;
-    if word.value.len() > 15 {
+    let loaded = algorithm::loaded(word)?.filter(|a| a.form != Form::Aqm);
+    if loaded.is_none() && word.value.len() > 15 {
         let text = format!("type {} too long", word.value);
         let kind = ErrorKind::Kernel {
             call: "IP_DUMMYNET_CONFIGURE",
@@ -378,7 +383,7 @@ fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
         };
         return Err(CommandError::new(kind, word.at));
     }
-    let Some(algorithm) = algorithm::discipline(word.value) else {
+    let Some(algorithm) = loaded.or_else(|| algorithm::discipline(word.value)) else {
         let kind = ErrorKind::Kernel {
             call: "IP_DUMMYNET_CONFIGURE",
             errno: "Invalid argument",
@@ -492,7 +497,7 @@ fn red(is_gentle: bool, word: At<&str>) -> Parse<RedWords> {
     })
 }
 
-fn check_red(red: &RedWords, at: super::token::Position) -> Parse<()> {
+fn check_red(red: &RedWords, at: crate::words::token::Position) -> Parse<()> {
     if red.weight == Ratio::default() || red.weight > Ratio::ONE {
         return Err(refused("0 < w_q <= 1", at));
     }

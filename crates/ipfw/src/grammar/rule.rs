@@ -2,13 +2,14 @@
 
 use sluice_core::param::Ratio;
 
-use super::address::{self, Address};
-use super::condition::{self, Clause, DIVERT, Ports, Protocol, Term};
-use super::error::{CommandError, ErrorKind, nearest};
-use super::parser::{Parse, Parser, invalid, refused};
-use super::quantity::{self, decimal_integer};
-use super::token::At;
+use super::condition::{self, Clause, DIVERT, Term};
 use crate::options::Condition;
+use crate::words::address::{self, Address};
+use crate::words::argument::{self, Ports, Protocol};
+use crate::words::error::{CommandError, ErrorKind, nearest};
+use crate::words::parser::{Parse, Parser, invalid, refused};
+use crate::words::quantity::{self, decimal_integer};
+use crate::words::token::At;
 
 /// The highest number of a user's rule; 65535 is the built-in rule.
 pub const LAST_RULE: u32 = 65534;
@@ -22,11 +23,11 @@ pub const DEFAULT_FLOW: &str = "default";
 pub struct Rule {
     /// The number, if given.
     pub number: Option<At<u32>>,
-    /// Its set.
+    /// Set.
     pub set: u8,
     /// The probability with which the rule is evaluated; `None` means 1.
     pub prob: Option<Ratio>,
-    /// What happens to a matching packet.
+    /// The treatment of a matching packet.
     pub action: Action,
     /// `log` and its limit.
     pub log: Option<Log>,
@@ -90,7 +91,7 @@ pub enum Action {
 pub struct State {
     /// The name of the states.
     pub flow: String,
-    /// `limit`: how many states may share the same fields.
+    /// `limit`: the number of states that may share the same fields.
     pub limit: Option<StateLimit>,
 }
 
@@ -261,7 +262,7 @@ pub(super) fn rule(
         body(p, &mut rule)?;
     } else if starts_with_protocol(p) {
         rule.protocol = block(p, |_, word| {
-            condition::protocol(word).map(Condition::Protocol)
+            argument::protocol(word).map(Condition::Protocol)
         })?;
         body(p, &mut rule)?;
     }
@@ -380,7 +381,7 @@ fn starts_with_protocol(p: &Parser<'_>) -> bool {
         };
         match word {
             "{" | "not" => ahead += 1,
-            _ => return condition::find_protocol(word).is_some(),
+            _ => return argument::find_protocol(word).is_some(),
         }
     }
 }

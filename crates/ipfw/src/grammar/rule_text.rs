@@ -6,7 +6,7 @@ use super::condition::Clause;
 use super::rule::{Action, Log, Rule, State, Target};
 use crate::options::Condition;
 
-/// How much of a rule is written.
+/// The parts of a rule that are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleFormat {
     /// `-S`: write the set.

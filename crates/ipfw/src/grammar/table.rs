@@ -2,48 +2,13 @@
 
 use std::fmt;
 
-use super::address::table_name;
-use super::error::{CommandError, ErrorKind};
 use super::object::integer;
-use super::parser::{Parse, Parser, invalid, unrecognised};
-use super::quantity::whole_integer;
-use super::token::At;
-
-/// The type of a table's keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TableKind {
-    /// Networks; the longest prefix wins.
-    #[default]
-    Addr,
-    /// Interface names.
-    Iface,
-    /// Numbers: ports, codepoints.
-    Number,
-}
-
-impl TableKind {
-    /// Returns the word of `type`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            TableKind::Addr => "addr",
-            TableKind::Iface => "iface",
-            TableKind::Number => "number",
-        }
-    }
-}
-
-/// A kind of value: which actions read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueKind {
-    /// Every action.
-    Legacy,
-    /// `pipe` and `queue`.
-    Pipe,
-    /// `skipto` and `call`.
-    SkipTo,
-    /// Kinds that no action reads.
-    Other(&'static str),
-}
+use crate::tables::{TableKind, ValueKind};
+use crate::words::address::{table_name, write_list};
+use crate::words::error::{CommandError, ErrorKind};
+use crate::words::parser::{Parse, Parser, invalid, unrecognised};
+use crate::words::quantity::whole_integer;
+use crate::words::token::At;
 
 /// The words of `valtype`. Values for other actions are stored but not read.
 const VALUE_KINDS: &[(&str, ValueKind)] = &[
@@ -59,18 +24,6 @@ const VALUE_KINDS: &[(&str, ValueKind)] = &[
     ("netgraph", ValueKind::Other("netgraph")),
     ("mark", ValueKind::Other("mark")),
 ];
-
-impl ValueKind {
-    /// Returns the word of `valtype`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            ValueKind::Legacy => "legacy",
-            ValueKind::Pipe => "pipe",
-            ValueKind::SkipTo => "skipto",
-            ValueKind::Other(word) => word,
-        }
-    }
-}
 
 /// An entry as written. Its key is read when the kind of the table is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -319,7 +272,7 @@ impl fmt::Display for ShowValues<'_> {
         if self.0.is_empty() {
             return f.write_str("0");
         }
-        super::address::write_list(f, self.0, |f, value| value.fmt(f))
+        write_list(f, self.0, |f, value| value.fmt(f))
     }
 }
 
@@ -328,7 +281,7 @@ pub(crate) struct ShowKinds<'a>(pub &'a [ValueKind]);
 
 impl fmt::Display for ShowKinds<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::address::write_list(f, self.0, |f, kind| f.write_str(kind.word()))
+        write_list(f, self.0, |f, kind| f.write_str(kind.word()))
     }
 }
 

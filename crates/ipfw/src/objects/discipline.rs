@@ -6,11 +6,10 @@ use sluice_core::aqm::Aqm;
 use sluice_core::param::{Kind, Value};
 use sluice_core::registry::{self, Algorithm, Spec};
 use sluice_core::sched::fifo::FifoParams;
-use sluice_core::sched::{Share, ShareError};
+use sluice_core::sched::{Share, ShareDecl, ShareError, ShareRange};
 use sluice_core::units::{Bytes, Rate};
 
 use super::layout::FlowsetConfig;
-use crate::grammar::bounds::{self, Part};
 use crate::grammar::{At, CommandError, Config, Policy, QueueSize, RedWords, Warning};
 use crate::variables::Variables;
 
@@ -159,24 +158,26 @@ pub(crate) fn bound_share(
     warnings: &mut Vec<Warning>,
 ) {
     let name = spec.algorithm.name;
+    let decl = share_decl(spec);
+    let max_len = decl.and_then(|decl| decl.max_len);
     let before = (flowset.weight, flowset.max_len);
+    let dummynets = |range: Option<ShareRange>, value: u32| {
+        range.map_or(value, |range| range.dummynet_value(value))
+    };
+    let weight = decl.map(|decl| decl.weight);
     if is_compat {
-        flowset.weight = bounds::share(name, Part::Weight, flowset.weight);
-        flowset.max_len = bounds::share(name, Part::MaxLen, flowset.max_len);
+        flowset.weight = dummynets(weight, flowset.weight);
+        flowset.max_len = dummynets(max_len, flowset.max_len);
     }
     clamp_share(spec, flowset);
-    for (given, word, part) in [
-        (&c.weight, "weight", Part::Weight),
-        (&c.max_len, "lmax", Part::MaxLen),
+    for (given, word, range, taken) in [
+        (&c.weight, "weight", weight, flowset.weight),
+        (&c.max_len, "lmax", max_len, flowset.max_len),
     ] {
         let Some(given) = given.filter(|g| g.value != 0) else {
             continue;
         };
-        let dummynets = bounds::share(name, part, given.value);
-        let taken = match part {
-            Part::Weight => flowset.weight,
-            Part::MaxLen => flowset.max_len,
-        };
+        let dummynets = dummynets(range, given.value);
         if taken == given.value && dummynets != taken {
             let text = format!("`{word} {taken}` is honoured; dummynet would take {dummynets}");
             warnings.push(Warning::new(Some(given.at), text));
@@ -193,51 +194,34 @@ pub(crate) fn bound_share(
             warnings.push(Warning::new(Some(given.at), text));
         }
     }
-    if name == "fifo" || !is_weighted(name) {
+    if name == "fifo" || decl.is_some_and(|decl| decl.is_priority()) {
         return;
     }
-    if c.max_len.is_some() && !has_max_len(name) {
+    if c.max_len.is_some() && max_len.is_none() {
         let at = c.max_len.map(|l| l.at);
         let text = format!("`lmax` is shown, but {name} does not read it");
         warnings.push(Warning::new(at, text));
     }
 }
 
-/// Whether the weight is a weight and not a priority, for which 0 is valid.
-fn is_weighted(name: &str) -> bool {
-    name != "prio"
-}
-
-fn has_max_len(name: &str) -> bool {
-    matches!(name, "rr" | "qfq")
+/// Returns what the scheduler reads of a share; `None` if it has no classes.
+fn share_decl(spec: &Spec) -> Option<&'static ShareDecl> {
+    Some(build(spec).as_classful()?.share_decl())
 }
 
 /// Fills in the defaults of a share and limits it to the range of the scheduler.
 pub(crate) fn clamp_share(spec: &Spec, flowset: &mut FlowsetConfig) {
-    let name = spec.algorithm.name;
-    if flowset.weight == 0 && is_weighted(name) {
-        flowset.weight = 1;
-    }
-    if flowset.max_len == 0 && has_max_len(name) {
-        flowset.max_len = Share::default().max_len;
-    }
-    let mut discipline = build(spec);
-    let Some(classful) = discipline.as_classful() else {
+    let Some(decl) = share_decl(spec) else {
+        // Shown, although nothing reads it.
+        flowset.weight = flowset.weight.max(1);
         return;
     };
-    // Each turn corrects at most one of weight and length.
-    for _ in 0..2 {
-        let aqm = build_aqm(flowset, Rate::UNLIMITED);
-        let refused = classful.open(0, share(flowset), &limits(flowset), aqm);
-        match refused {
-            Err(ShareError::Weight { weight, low, high }) => {
-                flowset.weight = weight.clamp(low, high)
-            }
-            Err(ShareError::MaxLen { max_len, low, high }) => {
-                flowset.max_len = max_len.clamp(low, high)
-            }
-            Err(ShareError::WeightSum { .. }) | Ok(()) => return,
+    flowset.weight = decl.weight.clamp(flowset.weight);
+    if let Some(range) = decl.max_len {
+        if flowset.max_len == 0 {
+            flowset.max_len = Share::default().max_len;
         }
+        flowset.max_len = range.clamp(flowset.max_len);
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Sweep {
     queue: usize,
 }
 
-/// How many instances and queues a sweep visits, and how often a sweep happens.
+/// The number of instances and queues that a sweep visits, and the interval of sweeps.
 const SWEEP_SIZE: usize = 64;
 const SWEEP_EVERY: Span = Span::from_ms(1);
 /// How long an instance must be idle before its memory is released, per unit of `expire`. CoDel

@@ -13,7 +13,7 @@ use crate::grammar::Loss;
 /// The number of nothing: no entry in any table.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A scheduler at work, with its own link. A scheduler with a mask has one instance per flow.
+/// A running scheduler, with its own link. A scheduler with a mask has one instance per flow.
 ///
 /// The fields are in the order in which a packet needs them. A packet that meets a long untouched
 /// instance loads the first three cache lines from memory.

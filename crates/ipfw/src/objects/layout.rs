@@ -99,6 +99,17 @@ pub trait Files {
     fn read(&mut self, path: &str) -> Result<String, String>;
 }
 
+/// Reads a file that a command names.
+pub(crate) fn read_file(files: &mut dyn Files, path: &At<String>) -> Result<String, CommandError> {
+    files.read(&path.value).map_err(|reason| {
+        let kind = ErrorKind::Unreadable {
+            path: path.value.clone(),
+            reason,
+        };
+        CommandError::new(kind, path.at)
+    })
+}
+
 /// A host that reads no files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
@@ -109,7 +120,7 @@ impl Files for NoFiles {
     }
 }
 
-/// What a command uses besides the layout.
+/// The context of a command besides the layout.
 pub(crate) struct Means<'a> {
     pub variables: &'a Variables,
     pub files: &'a mut dyn Files,

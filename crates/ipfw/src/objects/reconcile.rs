@@ -24,7 +24,7 @@ use crate::flow::FlowId;
 use crate::hash::Map;
 
 impl Runtime {
-    /// Makes the objects at work match `layout`.
+    /// Makes the running objects match `layout`.
     pub fn apply(&mut self, layout: &mut Layout, cx: &mut Cx<'_>) {
         let touched = std::mem::take(&mut layout.touched);
         let touched_flowsets = std::mem::take(&mut layout.touched_flowsets);

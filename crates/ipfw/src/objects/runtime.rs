@@ -1,4 +1,4 @@
-//! Pipes and queues at work: how packets enter, the order of events, expiry.
+//! The running pipes and queues: the admission of packets, the order of events, expiry.
 
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ pub(crate) struct QueueKey {
     pub flow: FlowId,
 }
 
-/// All objects at work.
+/// All running objects.
 pub(crate) struct Runtime {
     pub(super) hash: KeyedHash,
     pub(crate) schedulers: Vec<Option<Scheduler>>,
@@ -121,13 +121,13 @@ impl Runtime {
             .collect()
     }
 
-    /// Returns how many queues of a flowset are open in their schedulers.
+    /// Returns the number of queues of a flowset that are open in their schedulers.
     pub fn open_queues(&self, flowset: u32) -> usize {
         let is_open = |q: &&Queue| q.is_open && q.flowset == flowset;
         self.queues.iter().filter(is_open).count()
     }
 
-    /// Returns the numbers of schedulers, instances at work, flowsets and queues.
+    /// Returns the numbers of schedulers, running instances, flowsets and queues.
     pub fn population(&self) -> [usize; 4] {
         [
             self.scheduler_slots.len(),

@@ -1,18 +1,16 @@
-//! What follows the word of an option: how it is written back, and how its names are resolved.
+//! The argument of an option: its canonical text, and the resolution of names in it.
 
 use std::fmt::{self, Display as _};
 
-use crate::grammar::{
-    Address, Bits, Codepoints, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports,
-    Protocol, Ranges, TableKind,
+use crate::matching::{Hosts, Interfaces, LookupTest, Names, PortRanges};
+use crate::words::address::{Address, Ranges};
+use crate::words::argument::{
+    Bits, Codepoints, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports, Protocol,
 };
-use crate::headers::Interface;
-use crate::rules::matching::{Hosts, Interfaces, LookupTest, PortRanges};
-use crate::rules::tables::TableId;
 
 /// An argument as text. `Display` writes the argument alone.
 pub(crate) trait Written: fmt::Display {
-    /// What the argument adds to the option's word: `6` in `src-ip6`.
+    /// The suffix that the argument adds to the option's word: `6` in `src-ip6`.
     fn suffix(&self) -> &'static str {
         ""
     }
@@ -36,14 +34,6 @@ pub(crate) trait Argument: Written {
 
     /// Resolves the names of tables and interfaces.
     fn ready(&self, names: &mut Names<'_>) -> Self::Ready;
-}
-
-/// What names in arguments mean.
-pub(crate) struct Names<'a> {
-    pub interfaces: &'a [Interface],
-    /// Finds or creates a table. Nothing else gives an argument the id of one, so the calls are the
-    /// tables that a rule names.
-    pub table: &'a mut dyn FnMut(&str, TableKind) -> TableId,
 }
 
 /// Arguments without names are tested as they are written.

@@ -15,10 +15,10 @@ use std::rc::Rc;
 use sluice_core::prefetch;
 
 use super::Entry;
-use super::flow_fields::{FlowFields, ProgramKey};
-use super::matching::{Environment, Look};
 use crate::grammar::{Action, Target};
 use crate::hash::{KeyedHash, Map};
+use crate::matching::flow_fields::{FlowFields, ProgramKey};
+use crate::matching::{Environment, Look};
 
 /// One rule that may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

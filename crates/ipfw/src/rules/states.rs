@@ -97,7 +97,7 @@ pub(crate) struct States {
     next_sweep: Time,
 }
 
-/// Why a state could not be added.
+/// The reason why a state could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The group of a `limit` is full.

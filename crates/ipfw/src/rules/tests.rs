@@ -1,13 +1,15 @@
 //! Rules and packets: which rules match, in which order, and that the cache changes no result.
 
+mod random;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use proptest::prelude::*;
 use sluice_core::Rng;
 
 use super::*;
 use crate::grammar::{self, Command};
 use crate::headers::{Direction, Fragment, ICMP, ICMP6, InterfaceId, TCP, UDP};
+use crate::tables::Key;
 
 const EM0: Option<InterfaceId> = Some(InterfaceId(0));
 const EM1: Option<InterfaceId> = Some(InterfaceId(1));
@@ -377,7 +379,7 @@ fn a_table_gives_its_value_and_its_changes_are_seen() {
         .expect("a rule makes the table that it names");
     let key = |text: &str| {
         let text = grammar::At::new(text.to_string(), grammar::Position::default());
-        tables::Key::read(grammar::TableKind::Addr, &text).unwrap()
+        Key::read(grammar::TableKind::Addr, &text).unwrap()
     };
     assert_eq!(walk(&mut rules, &tcp(1, 2, 80)), Outcome::Deny);
     rules
@@ -402,7 +404,7 @@ fn a_table_in_a_per_packet_clause_is_searched_for_each_packet() {
     rules
         .tables
         .table_mut(id)
-        .add(tables::Key::V4(0x0a00_0001, 32), vec![9], false);
+        .add(Key::V4(0x0a00_0001, 32), vec![9], false);
     rules.tables_changed();
     let small = Headers {
         ip_len: 60,
@@ -558,188 +560,4 @@ fn log_entries_stop_at_their_limit_until_it_is_reset() {
     rules.zero(true, |e| e.number == 100);
     assert_eq!(seen(&mut rules), 2);
     assert_eq!(packets(&rules), [9, 0]);
-}
-
-const ACTIONS: &[&str] = &[
-    "allow",
-    "deny",
-    "count",
-    "pipe 1",
-    "pipe 2",
-    "queue 3",
-    "skipto 15",
-    "skipto 25",
-    "skipto 35",
-    "call 20",
-    "call 5",
-    "return",
-    "pipe tablearg",
-    "skipto tablearg",
-];
-
-const BODIES: &[&str] = &[
-    "ip from any to any",
-    "tcp from any to any",
-    "udp from any to any 53",
-    "ip from 10.0.0.1 to any",
-    "ip from table(T) to any",
-    "{ tcp or udp } from any to not 10.0.0.2",
-];
-
-const OPTIONS: &[&str] = &[
-    "",
-    "in",
-    "out",
-    "iplen 0-100",
-    "not iplen 0-100",
-    "setup",
-    "{ in or iplen 0-100 }",
-    "{ src-ip table(T) or setup }",
-    "keep-state",
-    "limit src-addr 1",
-    "keep-state :b",
-];
-
-/// A direct interpretation of the language without programs: rule by rule, condition by condition.
-fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
-    let mut index = 0;
-    let mut calls = Vec::new();
-    let mut looked_up = Vec::new();
-    let mut calls_left = MOST_CALLS_IN_ALL;
-    loop {
-        let env = Environment {
-            interfaces: &rules.interfaces,
-            own: &rules.own,
-            tables: &rules.tables,
-        };
-        let entry = &rules.entries[index];
-        let mut look = Look::new(&env);
-        let mut at = index;
-        let mut matches = !entry.is_disabled(rules.disabled_sets);
-        let mut is_known = false;
-        let name = entry
-            .state
-            .filter(|name| matches && !looked_up.contains(name));
-        looked_up.extend(name);
-        if let Some(name) = name
-            && let Some(id) = rules.states.find(headers, name, now, &rules.lifetimes)
-        {
-            at = rules
-                .entries
-                .iter()
-                .position(|e| e.id() == id)
-                .expect("the rule exists");
-            is_known = true;
-        }
-        let entry = &rules.entries[at];
-        if is_known {
-            entry
-                .compiled
-                .holds_for_flow(&FlowFields::of(headers), &mut look);
-        } else {
-            matches = matches
-                && !matches!(entry.rule.action, Action::CheckState(_))
-                && entry
-                    .compiled
-                    .holds_for_flow(&FlowFields::of(headers), &mut look)
-                && entry.compiled.holds_for_packet(headers, &mut look);
-        }
-        if !matches {
-            index += 1;
-            continue;
-        }
-        let (id, rule) = (entry.id(), Rc::clone(&entry.rule));
-        if let (Some(state), Some(name), false) = (&rule.state, entry.state, is_known) {
-            let limit = state.limit.as_ref();
-            if rules
-                .states
-                .add(headers, id, name, limit, now, &rules.lifetimes)
-                .is_err()
-            {
-                return Outcome::Deny;
-            }
-        }
-        rules.entries[at].packets += 1;
-        let number_of = |target: Target| match target {
-            Target::Number(n) => n,
-            Target::TableArg => look.value,
-        };
-        let first_at = |number: u32| {
-            rules
-                .entries
-                .iter()
-                .position(|e| e.number >= number)
-                .unwrap()
-        };
-        index = match rule.action {
-            Action::Allow => return Outcome::Allow,
-            Action::Deny => return Outcome::Deny,
-            Action::Pipe(t) => {
-                return Outcome::Into {
-                    is_pipe: true,
-                    number: number_of(t),
-                    rule: id,
-                };
-            }
-            Action::Queue(t) => {
-                return Outcome::Into {
-                    is_pipe: false,
-                    number: number_of(t),
-                    rule: id,
-                };
-            }
-            Action::SkipTo(t) => first_at(number_of(t)).max(at + 1),
-            Action::Call(t) if calls.len() < MOST_CALLS && calls_left > 0 => {
-                calls_left -= 1;
-                calls.push(rules.entries[at].number);
-                first_at(number_of(t))
-            }
-            Action::Return if !calls.is_empty() => {
-                let number = calls.pop().expect("the stack is not empty");
-                first_at(number + 1)
-            }
-            _ => at + 1,
-        };
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
-    /// Programs and their cache give the same result as evaluating rule by rule, for any rules.
-    #[test]
-    fn the_cache_changes_nothing(
-        lines in prop::collection::vec(
-            (1u32..40, prop::sample::select(ACTIONS), prop::sample::select(BODIES), prop::sample::select(OPTIONS)),
-            0..12,
-        ),
-        packets in prop::collection::vec((0usize..6, 0u64..40), 1..40),
-    ) {
-        let lines: Vec<String> = lines
-            .iter()
-            .map(|(n, action, body, options)| format!("add {n} {action} {body} {options}"))
-            .collect();
-        let flows = [
-            tcp(1, 2, 80),
-            Headers { tcp_flags: 0x02, ip_len: 60, ..tcp(1, 2, 80) },
-            Headers { src_port: 80, ..tcp(2, 1, 40_000) },
-            Headers { proto: UDP, ..tcp(1, 3, 53) },
-            Headers { proto: UDP, ip_len: 60, direction: Direction::Out, ..tcp(1, 3, 53) },
-            Headers { proto: UDP, src_port: 53, ..tcp(3, 1, 40_000) },
-        ];
-        let (mut fast, mut plain) = (rules(&lines.join("\n")), rules(&lines.join("\n")));
-        for rules in [&mut fast, &mut plain] {
-            let id = rules.tables.find_or_create("T", grammar::TableKind::Addr);
-            rules.tables.table_mut(id).add(tables::Key::V4(0x0a00_0001, 32), vec![25], false);
-            rules.tables_changed();
-        }
-        let mut packets = packets;
-        packets.sort_by_key(|(_, second)| *second);
-        for (flow, second) in packets {
-            let now = Time::from_ns(second * 1_000_000_000);
-            let expected = plain_walk(&mut plain, &flows[flow], now);
-            prop_assert_eq!(walk_at(&mut fast, &flows[flow], second), expected, "{:?}", lines);
-        }
-        prop_assert_eq!(super::tests::packets(&fast), super::tests::packets(&plain), "{:?}", lines);
-    }
 }

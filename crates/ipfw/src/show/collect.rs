@@ -170,17 +170,17 @@ impl Collector<'_> {
 }
 
 /// Flows with their sort keys.
-pub(super) type Rows = Vec<(FlowId, FlowState)>;
+pub(crate) type Rows = Vec<(FlowId, FlowState)>;
 
 impl PipeState {
-    pub(super) fn fill(&mut self, rows: Rows) {
+    pub(crate) fn fill(&mut self, rows: Rows) {
         self.flows = sorted(rows);
         self.scheduler.active = active(&self.flows);
     }
 }
 
 impl SchedulerState {
-    pub(super) fn fill(&mut self, rows: Rows) {
+    pub(crate) fn fill(&mut self, rows: Rows) {
         self.flows = sorted(rows);
         self.scheduler.active = active(&self.flows);
     }
@@ -188,7 +188,7 @@ impl SchedulerState {
 
 impl QueueState {
     /// Sets the rows. A flow whose queue is open counts as active.
-    pub(super) fn fill(&mut self, rows: Rows) {
+    pub(crate) fn fill(&mut self, rows: Rows) {
         self.flows = sorted(rows);
         self.flowset.active = active(&self.flows);
     }
@@ -199,7 +199,7 @@ fn sorted(mut rows: Rows) -> Vec<FlowState> {
     rows.into_iter().map(|(_, flow)| flow).collect()
 }
 
-/// Returns how many flows are at work.
+/// Returns the number of active flows.
 fn active(flows: &[FlowState]) -> usize {
     flows.iter().filter(|flow| flow.is_active).count()
 }
@@ -258,7 +258,7 @@ fn flow_state(key: FlowId, buckets: u32) -> FlowState {
     }
 }
 
-pub(super) fn instance_state(instance: &Instance, buckets: u32, now: Time) -> FlowState {
+pub(crate) fn instance_state(instance: &Instance, buckets: u32, now: Time) -> FlowState {
     let mut flow = flow_state(instance.key, buckets);
     flow.counters = counters(&instance.counters);
     flow.rate_bps = instance.meter.bps(now);

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use sluice_core::units::Time;
 
 use super::RuleState;
-use crate::grammar::{Dynamic, RuleFormat, ShowRule, Times, names};
+use crate::grammar::{Dynamic, RuleFormat, ShowRule, Times};
 use crate::rules::states::State;
 use crate::rules::{Entry, Rules};
+use crate::words::names;
 
-/// How rules are shown.
+/// The form in which rules are shown.
 pub(crate) struct Style {
     pub has_counters: bool,
     pub times: Times,

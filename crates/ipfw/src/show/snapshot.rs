@@ -83,7 +83,7 @@ pub struct LinkState {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ProfileState {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// The fraction of the packets that is not lost.
     pub loss_level: f64,
@@ -95,7 +95,7 @@ pub struct ProfileState {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FlowsetState {
-    /// Its number.
+    /// Number.
     pub number: u32,
     /// The number of packets that each queue holds, if the limit counts packets.
     pub limit_packets: Option<u64>,
@@ -103,7 +103,7 @@ pub struct FlowsetState {
     pub limit_bytes: Option<u64>,
     /// Loss in front of the queue: one probability, or the four of a Markov chain.
     pub loss: Vec<f64>,
-    /// Queues at work.
+    /// Number of active queues.
     pub active: usize,
     /// Configured size of dummynet's table.
     pub buckets: u32,
@@ -128,11 +128,11 @@ pub struct FlowsetState {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SchedulerLine {
-    /// Its number.
+    /// Number.
     pub number: u32,
     /// The discipline.
     pub kind: &'static str,
-    /// Its parameters in dummynet's words; empty if it has none.
+    /// Parameters in dummynet's words; empty if it has none.
     pub parameters: String,
     /// Configured size of dummynet's table.
     pub buckets: u32,
@@ -223,9 +223,9 @@ pub struct CounterState {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RuleState {
-    /// Its number.
+    /// Number.
     pub number: u32,
-    /// Its set.
+    /// Set.
     pub set: u8,
     /// Whether its set is enabled.
     pub is_enabled: bool,
@@ -233,7 +233,7 @@ pub struct RuleState {
     pub packets: u64,
     /// Bytes of these packets.
     pub bytes: u64,
-    /// When the rule last matched.
+    /// The instant at which the rule last matched.
     pub last_match_ns: Option<u64>,
     /// The rule as `list` writes it.
     pub text: String,

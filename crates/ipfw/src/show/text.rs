@@ -8,7 +8,7 @@ use super::{
     Snapshot,
 };
 use crate::flow::{Mask, v6_mask};
-use crate::grammar::names;
+use crate::words::names;
 
 /// Writes the objects of one command.
 pub(crate) struct Writer {

@@ -76,7 +76,7 @@ fn the_same_runs_are_the_same() {
 }
 
 #[test]
-fn a_change_is_told_from_what_seeds_do() {
+fn a_change_is_distinguished_from_variation_between_seeds() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = run(folder.path(), "a", &[], 4);
     let seeds = run(folder.path(), "b", &["seed=101"], 4);
@@ -129,7 +129,7 @@ fn a_change_is_told_from_what_seeds_do() {
 }
 
 #[test]
-fn what_is_expected_is_no_difference_and_settings_have_their_places() {
+fn expectations_are_no_differences_and_settings_have_their_places() {
     let toml = "duration = \"2s\"\n\n[link.up]\nrate = \"1Mbit/s\"\n\n[[hop]]\n\n[hop.up]\nrate = \"2Mbit/s\"\n\n\
         [[flow]]\ntype = \"tcp\"\nname = \"bulk\"\n\n[[expect]]\nmetric = \"jain\"\nmin = 0.9\n";
     let expected = [
@@ -143,7 +143,7 @@ fn what_is_expected_is_no_difference_and_settings_have_their_places() {
 }
 
 #[test]
-fn single_flows_of_several_alike_are_left_out_of_the_text() {
+fn single_flows_of_a_count_are_left_out_of_the_text() {
     let folder = tempfile::tempdir().expect("a folder");
     let count = "flow.udp.count=2";
     let first = run(folder.path(), "a", &[count], 1);

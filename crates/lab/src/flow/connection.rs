@@ -1,4 +1,4 @@
-//! What types of flow over TCP share.
+//! The common part of the flow types over TCP.
 
 use sluice_core::spelling;
 use sluice_load::tcp::Ecn;
@@ -16,11 +16,11 @@ use super::Rows;
     known(name)
 )]
 pub struct UnknownCongestionControl {
-    /// Where the scenario names it.
+    /// The place in the scenario.
     pub place: String,
-    /// Which flow.
+    /// The flow.
     pub flow: String,
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -31,7 +31,7 @@ fn known(name: &str) -> String {
     format!("{}it has {}", meant.unwrap_or_default(), names.join(", "))
 }
 
-/// The simulator's TCP as the scenario asks for it.
+/// Returns the configuration of the simulator's TCP.
 pub(super) fn config(
     instance: &FlowInstance<'_>,
     name: &Word,
@@ -72,7 +72,7 @@ pub(super) fn config(
     Ok(config)
 }
 
-/// What is asked of the kernel's TCP.
+/// Returns the settings of the kernel's TCP.
 pub(super) fn kernel_ecn(ecn: TcpEcn) -> Ecn {
     match ecn {
         TcpEcn::Off => Ecn::Off,

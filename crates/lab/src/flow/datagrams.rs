@@ -1,4 +1,4 @@
-//! Rows of datagrams that are sent whatever becomes of them: counts at the interval of the run.
+//! Rows of datagrams without feedback: counts at the interval of the run.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use sluice_scenario::PcapPacket;
 
 use super::{Rows, Seen, SimulatedRecord};
 
-/// Bytes of payload in the datagrams of a flow.
+/// The payload sizes of a flow's datagrams.
 #[derive(Clone, Debug)]
 pub(super) enum Payloads {
-    /// In each.
+    /// The same number of bytes in each.
     Each(u64),
-    /// As they are listed.
+    /// The bytes of each, as listed.
     Listed(Arc<[PcapPacket]>),
 }
 
 impl Payloads {
-    /// Those of datagram `sequence`.
+    /// Returns the payload of datagram `sequence`.
     fn of(&self, sequence: u64) -> u64 {
         match self {
             Payloads::Each(bytes) => *bytes,
@@ -40,7 +40,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Nothing has arrived.
+    /// Creates counts of zero.
     pub(super) fn new(payloads: Payloads) -> Self {
         Arrivals {
             payloads,
@@ -50,7 +50,7 @@ impl Arrivals {
         }
     }
 
-    /// Counts datagram `sequence`, which arrived at `at`, if that is known.
+    /// Counts datagram `sequence`, which arrived at `at`, if that time is known.
     fn arrive(
         &mut self,
         sequence: u64,
@@ -63,7 +63,7 @@ impl Arrivals {
             return Ok(());
         };
         self.next_sample = at + rows.interval();
-        // All datagrams up to this one had been sent by then, at least.
+        // All datagrams up to this one had been sent by then.
         self.write(at, sequence + 1, rows)
     }
 
@@ -89,7 +89,7 @@ impl SimulatedRecord for Arrivals {
     }
 }
 
-/// Writes the counts of a live flow, whose receiver waited for what was under way.
+/// Writes the counts of a live flow, whose receiver waited for packets that were still in flight.
 pub(super) fn write(
     payloads: Payloads,
     report: &UdpReport,

@@ -1,10 +1,10 @@
 //! The types of flow, on both backends.
 //!
-//! A type is one file here and one line in `flow_types!` below, beside its half in the scenario
-//! language (`crates/scenario/src/flow`). The file implements `SimulatedFlow` (what the
-//! simulator sends, and the rows that its observations become) and `LiveFlow` (the end hosts
-//! that are started, and the rows that their report becomes). A type of the language that has no
-//! line here does not compile, and nothing else in the laboratory distinguishes types.
+//! A type is one file here, beside its half in the scenario language (`crates/scenario/src/flow`),
+//! whose `flow_types!` names both. The file implements `SimulatedFlow` (what the simulator sends,
+//! and the rows that its observations become) and `LiveFlow` (the end hosts that are started, and
+//! the rows that their report becomes). A type of the language that has no file here does not
+//! compile, and nothing else in the laboratory distinguishes types.
 
 mod connection;
 mod datagrams;
@@ -26,38 +26,43 @@ pub(crate) use rows::Rows;
 
 /// A type of flow in the simulator.
 pub(crate) trait SimulatedFlow {
-    /// What is kept of a flow until it is recorded.
+    /// The state of a flow until it is recorded.
     type Record: SimulatedRecord + 'static;
 
-    /// What the flow sends. Its client is the end that [`SimulatedFlow::client`] names.
+    /// Returns the traffic of the flow. Its client is the end that [`SimulatedFlow::client`] names.
     fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl>;
 
-    /// The direction in which the client of a flow sends. By default the payload comes from it.
+    /// Returns the direction in which the client of a flow sends. By default the client sends the
+    /// payload.
     fn client(&self, direction: Direction) -> Direction {
         direction
     }
 
-    /// The record of a flow that has not started.
-    fn record(&self, flow: &FlowInstance<'_>, interval: Span) -> Self::Record;
+    /// Returns the record of a flow that has not started.
+    fn record(&self, flow: &FlowInstance<'_>) -> Self::Record;
 }
 
 /// Turns what the simulator reports about one flow into rows.
 pub(crate) trait SimulatedRecord {
-    /// The simulator has reported `seen`.
+    /// Records an observation of the simulator.
     fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError>;
 
-    /// The run has ended at `end`, and the flow has sent `sent` packets.
-    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError>;
+    /// Ends the record at `end`, when the flow has sent `sent` packets. By default every row has
+    /// been written by then.
+    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        let _ = (end, sent, rows);
+        Ok(())
+    }
 }
 
-/// What the simulator reports about a flow.
+/// An observation of a flow by the simulator.
 #[derive(Clone, Copy)]
 pub(crate) enum Seen<'a> {
     /// The state of its connection.
     Tcp(&'a TcpSample),
-    /// A datagram has arrived.
+    /// A datagram that has arrived.
     Datagram(&'a Datagram),
-    /// A probe has come back.
+    /// The answer to a probe has arrived.
     Echo(&'a Echo),
     /// A transfer, a page or an exchange is complete.
     Complete(&'a Completion),
@@ -65,7 +70,7 @@ pub(crate) enum Seen<'a> {
 
 /// A type of flow on real hosts.
 pub(crate) trait LiveFlow: Clone + 'static {
-    /// What its hosts measure.
+    /// The measurements of its hosts.
     type Report: fmt::Debug + 'static;
 
     /// Starts the end hosts of a flow.
@@ -75,7 +80,7 @@ pub(crate) trait LiveFlow: Clone + 'static {
         ends: &Ends<'_>,
     ) -> Result<Running<Self::Report>, TrafficError>;
 
-    /// Writes what was measured; the run has ended at `end`.
+    /// Writes the measurements; the run has ended at `end`.
     fn write(
         &self,
         report: &Self::Report,
@@ -84,17 +89,17 @@ pub(crate) trait LiveFlow: Clone + 'static {
     ) -> Result<(), RecordError>;
 }
 
-/// Where and when a live flow runs.
+/// The hosts, times and clock of a live flow.
 pub(crate) struct Ends<'a> {
     /// The host that sends the payload, and its address.
     pub from: (&'a Namespace, IpAddr),
     /// The host that receives the payload, and its address.
     pub to: (&'a Namespace, IpAddr),
-    /// When the flow starts.
+    /// The start of the flow.
     pub start: Time,
-    /// When it stops.
+    /// The end of the flow.
     pub stop: Time,
-    /// Where its randomness comes from.
+    /// The seed of its random numbers.
     pub seed: u64,
     /// Time between two samples of its state.
     pub interval: Span,
@@ -104,7 +109,7 @@ pub(crate) struct Ends<'a> {
     pub all: &'a Stop,
 }
 
-/// A type of flow, whichever it is.
+/// A flow of any type.
 pub(crate) trait AnyFlow {
     /// [`SimulatedFlow::traffic`].
     fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl>;
@@ -113,7 +118,7 @@ pub(crate) trait AnyFlow {
     fn client(&self, direction: Direction) -> Direction;
 
     /// [`SimulatedFlow::record`].
-    fn record(&self, flow: &FlowInstance<'_>, interval: Span) -> Box<dyn SimulatedRecord>;
+    fn record(&self, flow: &FlowInstance<'_>) -> Box<dyn SimulatedRecord>;
 
     /// [`LiveFlow::start`].
     fn start(
@@ -132,8 +137,8 @@ impl<F: SimulatedFlow + LiveFlow> AnyFlow for F {
         SimulatedFlow::client(self, direction)
     }
 
-    fn record(&self, flow: &FlowInstance<'_>, interval: Span) -> Box<dyn SimulatedRecord> {
-        Box::new(SimulatedFlow::record(self, flow, interval))
+    fn record(&self, flow: &FlowInstance<'_>) -> Box<dyn SimulatedRecord> {
+        Box::new(SimulatedFlow::record(self, flow))
     }
 
     fn start(
@@ -147,15 +152,15 @@ impl<F: SimulatedFlow + LiveFlow> AnyFlow for F {
     }
 }
 
-/// A live flow under way.
+/// A running live flow.
 pub(crate) trait RunningFlow {
-    /// Returns how its packets are identified.
+    /// Returns the identity of its packets.
     fn identity(&self) -> Identity;
 
-    /// Returns whether it has ended by itself or by request.
+    /// Returns whether the flow has ended by itself or by request.
     fn is_finished(&self) -> bool;
 
-    /// Waits for the end. Returns what was measured.
+    /// Waits for the end, and returns the measurements.
     fn join(self: Box<Self>) -> Result<FlowReport, TrafficError>;
 }
 
@@ -180,12 +185,12 @@ impl<F: LiveFlow> RunningFlow for Started<F> {
     }
 }
 
-/// What a live flow measured.
+/// The measurements of a live flow.
 #[derive(Debug)]
 pub struct FlowReport(Box<dyn AnyReport>);
 
 impl FlowReport {
-    /// Writes the rows of `flow`, which this is the report of; the run has ended at `end`.
+    /// Writes the rows of `flow`, whose measurements these are; the run has ended at `end`.
     pub(crate) fn write(
         &self,
         writer: &mut RunWriter,
@@ -218,7 +223,7 @@ impl<F: LiveFlow> AnyReport for Report<F> {
     }
 }
 
-macro_rules! flow_types {
+macro_rules! implement {
     ($($module:ident::$type:ident,)+) => {
         $(mod $module;)+
 
@@ -229,12 +234,4 @@ macro_rules! flow_types {
     };
 }
 
-flow_types! {
-    tcp::Tcp,
-    udp::Udp,
-    voip::Voip,
-    ping::Ping,
-    rr::Rr,
-    web::Web,
-    pcap::Pcap,
-}
+sluice_scenario::flow_types!(implement);

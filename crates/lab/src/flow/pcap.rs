@@ -1,6 +1,6 @@
-//! The packets of a capture, sent as they were.
+//! The packets of a capture as open-loop traffic.
 
-use sluice_core::{Ecn, Span, Time};
+use sluice_core::{Ecn, Time};
 use sluice_load::udp::{self, UdpFlow, UdpReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
@@ -27,7 +27,7 @@ impl SimulatedFlow for Pcap {
         Ok(listed.into())
     }
 
-    fn record(&self, flow: &FlowInstance<'_>, _interval: Span) -> Arrivals {
+    fn record(&self, flow: &FlowInstance<'_>) -> Arrivals {
         Arrivals::new(payloads(self, flow))
     }
 }

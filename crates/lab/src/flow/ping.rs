@@ -1,4 +1,4 @@
-//! Probes with an answer.
+//! Probes and their answers.
 
 use sluice_core::{Span, Time};
 use sluice_load::ping::{self, PingReport};
@@ -23,7 +23,7 @@ impl SimulatedFlow for Ping {
         Ok(ping.into())
     }
 
-    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Echoes {
+    fn record(&self, _flow: &FlowInstance<'_>) -> Echoes {
         Echoes {
             interval: self.interval,
             echoes: Vec::new(),
@@ -31,7 +31,7 @@ impl SimulatedFlow for Ping {
     }
 }
 
-/// The probes that have come back.
+/// The probes whose answers have arrived.
 pub(crate) struct Echoes {
     interval: Span,
     echoes: Vec<Echo>,
@@ -48,7 +48,7 @@ impl SimulatedRecord for Echoes {
 
     fn finish(&mut self, end: Time, _sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         self.echoes.sort_by_key(|echo| echo.sequence);
-        // A link may have made copies of it.
+        // A link may have duplicated the packet.
         self.echoes.dedup_by_key(|echo| echo.sequence);
         let mut echoes = self.echoes.iter().peekable();
         let mut probes = Vec::new();

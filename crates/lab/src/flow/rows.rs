@@ -11,25 +11,25 @@ pub(crate) struct Rows<'a> {
     interval: Span,
 }
 
-/// A probe, or a packet whose delay is recorded.
+/// A probe, or another packet whose delay is recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub seq: u64,
-    /// When it was sent; when it was due, if that is not known.
+    /// The instant at which it was sent, or was due if the former is unknown.
     pub sent: Time,
-    /// Whether it has arrived, or its answer, if it has one.
+    /// Whether the answer has arrived; for a packet without an answer, whether the packet has.
     pub has_arrived: bool,
-    /// Time until its answer was back.
+    /// The time until the answer arrived.
     pub rtt: Option<Span>,
-    /// Its delay in the direction of the flow.
+    /// The delay in the direction of the flow.
     pub forward: Option<Span>,
-    /// The delay of its answer.
+    /// The delay of the answer.
     pub backward: Option<Span>,
 }
 
 impl Probe {
-    /// A probe of which nothing has arrived.
+    /// Creates a probe of which nothing has arrived.
     pub(super) fn unseen(seq: u64, sent: Time) -> Probe {
         Probe {
             seq,
@@ -43,7 +43,7 @@ impl Probe {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows of `flow`, whose counts are sampled every `interval`.
+    /// Creates the rows of `flow`, whose counts are sampled every `interval`.
     pub(crate) fn new(
         writer: &'a mut RunWriter,
         flow: &'a FlowInstance<'a>,
@@ -56,22 +56,22 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// When the flow starts.
+    /// Returns the start of the flow.
     pub(super) fn start(&self) -> Time {
         Time::ZERO + self.flow.start
     }
 
-    /// When the flow stops.
+    /// Returns the end of the flow.
     pub(super) fn stop(&self) -> Time {
         Time::ZERO + self.flow.stop
     }
 
-    /// The flow.
+    /// Returns the flow.
     pub(super) fn flow(&self) -> &'a FlowInstance<'a> {
         self.flow
     }
 
-    /// Time between two samples.
+    /// Returns the time between two samples.
     pub(super) fn interval(&self) -> Span {
         self.interval
     }
@@ -87,7 +87,7 @@ impl<'a> Rows<'a> {
         self.writer.flow_sample(&sample)
     }
 
-    /// Writes that `bytes` of payload have arrived until `time`.
+    /// Records that `bytes` of payload have arrived by `time`.
     pub(super) fn received(&mut self, time: Time, bytes: u64) -> Result<(), RecordError> {
         self.sample(time, |sample| sample.received_bytes = Some(bytes))
     }
@@ -124,8 +124,8 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Writes one row per probe. A probe that has not arrived is lost, unless it may still be
-    /// under way at `end`, when the run has ended: nothing is known of such a probe.
+    /// Writes one row per probe. A probe that has not arrived is lost, except that a probe which
+    /// may still be in flight at `end`, when the run has ended, has no row.
     pub(super) fn probes(&mut self, probes: &[Probe], end: Time) -> Result<(), RecordError> {
         let took = |probe: &Probe| probe.rtt.or(probe.forward);
         let longest = probes.iter().filter_map(took).max();
@@ -151,7 +151,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Whether a packet sent at `sent` would have arrived by `end`, if the slowest took `longest`.
+/// Returns whether a packet sent at `sent` would have arrived by `end` if its delay were `longest`,
+/// the longest delay observed.
 fn is_over(sent: Time, longest: Option<Span>, end: Time) -> bool {
     sent + longest.unwrap_or(Span::ZERO) < end
 }
@@ -161,12 +162,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_still_be_under_way_at_the_end_is_not_lost() {
+    fn packets_that_may_be_in_flight_at_the_end_are_not_lost() {
         let at = |ms| Time::ZERO + Span::from_ms(ms);
-        // Sent at 70 ms, it could arrive until 100 ms.
+        // A packet sent at 70 ms could arrive until 100 ms.
         assert!(!is_over(at(70), Some(Span::from_ms(30)), at(100)));
         assert!(is_over(at(69), Some(Span::from_ms(30)), at(100)));
-        // Nothing has arrived, so nothing says how long it takes.
+        // No packet has arrived, so the delay is unknown.
         assert!(is_over(at(99), None, at(100)));
     }
 }

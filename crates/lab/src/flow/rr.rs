@@ -1,6 +1,6 @@
 //! Requests and responses over one connection.
 
-use sluice_core::{Span, Time};
+use sluice_core::Time;
 use sluice_load::rr::{RrFlow, RrReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
@@ -18,7 +18,7 @@ impl SimulatedFlow for Rr {
     fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
         let exchange = sluice_sim::Rr {
             config: sluice_tcp::Config {
-                // TCP_NODELAY, as programs of this kind set.
+                // TCP_NODELAY, which programs of this kind set.
                 nagle: false,
                 ..connection::config(flow, &self.cc, self.ecn)?
             },
@@ -29,12 +29,12 @@ impl SimulatedFlow for Rr {
         Ok(exchange.into())
     }
 
-    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Exchanges {
+    fn record(&self, _flow: &FlowInstance<'_>) -> Exchanges {
         Exchanges
     }
 }
 
-/// Exchanges are written as they are complete.
+/// Writes each exchange when it is complete.
 pub(crate) struct Exchanges;
 
 impl SimulatedRecord for Exchanges {
@@ -45,10 +45,6 @@ impl SimulatedRecord for Exchanges {
             }
             Seen::Tcp(_) | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
         }
-    }
-
-    fn finish(&mut self, _end: Time, _sent: u64, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A TCP transfer.
 
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Rate, Time};
 use sluice_load::tcp::{TcpFlow, TcpReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
@@ -25,27 +25,27 @@ impl SimulatedFlow for Tcp {
         Ok(transfer.into())
     }
 
-    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Transfers {
+    fn record(&self, _flow: &FlowInstance<'_>) -> Transfers {
         Transfers::default()
     }
 }
 
-/// The transfers of a flow, one after the other.
+/// The consecutive transfers of a flow.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// Bytes of complete transfers before the present one.
+    /// Bytes of the complete transfers before the present one.
     before: u64,
-    /// Retransmits of complete transfers before the present one.
+    /// Retransmits of the complete transfers before the present one.
     sent_again: u64,
-    /// Retransmits as they were reported last.
+    /// Retransmits in the last report.
     last: u64,
-    /// Bytes of the transfer that was completed last, whose connection may still be closing.
+    /// Bytes of the last completed transfer, whose connection may still be closing.
     closing: Option<u64>,
 }
 
 impl Transfers {
     fn sample(&mut self, sample: &TcpSample, rows: &mut Rows<'_>) -> Result<(), RecordError> {
-        // What a closing connection has received is counted in `before` already.
+        // `before` already counts the bytes that a closing connection has received.
         if self.closing == Some(sample.received) {
             return Ok(());
         }
@@ -76,20 +76,12 @@ impl SimulatedRecord for Transfers {
                 self.closing = Some(done.bytes);
                 self.sent_again = self.last;
                 self.before += done.bytes;
-                rows.transfer(
-                    done.sequence,
-                    done.start,
-                    done.end.since(done.start),
-                    done.bytes,
-                )?;
+                let took = done.end.since(done.start);
+                rows.transfer(done.sequence, done.start, took, done.bytes)?;
                 rows.received(done.end, self.before)
             }
             Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
         }
-    }
-
-    fn finish(&mut self, _end: Time, _sent: u64, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
-        Ok(())
     }
 }
 

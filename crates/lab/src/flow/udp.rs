@@ -1,6 +1,6 @@
-//! UDP that nothing slows down.
+//! UDP without congestion control.
 
-use sluice_core::{Ecn, Span, Time};
+use sluice_core::{Ecn, Time};
 use sluice_load::udp::{UdpFlow, UdpReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
@@ -20,7 +20,7 @@ impl SimulatedFlow for Udp {
         Ok(udp.into())
     }
 
-    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Arrivals {
+    fn record(&self, _flow: &FlowInstance<'_>) -> Arrivals {
         Arrivals::new(Payloads::Each(self.size))
     }
 }

@@ -17,7 +17,7 @@ impl SimulatedFlow for Voip {
         Ok(sluice_sim::Udp::constant(Voip::rate(), Voip::SIZE as u32).into())
     }
 
-    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Call {
+    fn record(&self, _flow: &FlowInstance<'_>) -> Call {
         Call::default()
     }
 }
@@ -75,15 +75,15 @@ impl LiveFlow for Voip {
     }
 }
 
-/// A packet that has arrived.
+/// Adds a packet that has arrived.
 struct Arrival {
     sequence: u64,
     sent: Time,
-    /// Not known if the kernel did not stamp it.
+    /// `None` if the kernel did not stamp it.
     received: Option<Time>,
 }
 
-/// Writes the packets of a call; returns how many different ones have arrived.
+/// Writes the packets of a call. Returns the number of different packets that have arrived.
 fn write_packets(
     mut arrived: Vec<Arrival>,
     sent: u64,
@@ -91,7 +91,7 @@ fn write_packets(
     rows: &mut Rows<'_>,
 ) -> Result<u64, RecordError> {
     arrived.sort_by_key(|arrival| arrival.sequence);
-    // A link may have made copies of it.
+    // A link may have duplicated the packet.
     arrived.dedup_by_key(|arrival| arrival.sequence);
     let mut arrived = arrived.into_iter().peekable();
     let mut received = 0;

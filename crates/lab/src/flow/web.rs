@@ -1,6 +1,6 @@
 //! Pages over short TCP connections.
 
-use sluice_core::{Span, Time};
+use sluice_core::Time;
 use sluice_load::web::{WebFlow, WebReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
@@ -26,7 +26,7 @@ impl SimulatedFlow for Web {
         Ok(web.into())
     }
 
-    /// The client asks for what goes in the direction of the flow.
+    /// The client requests objects that travel in the direction of the flow.
     fn client(&self, direction: Direction) -> Direction {
         match direction {
             Direction::Up => Direction::Down,
@@ -34,7 +34,7 @@ impl SimulatedFlow for Web {
         }
     }
 
-    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Pages {
+    fn record(&self, _flow: &FlowInstance<'_>) -> Pages {
         Pages::default()
     }
 }
@@ -50,20 +50,12 @@ impl SimulatedRecord for Pages {
         match seen {
             Seen::Complete(done) => {
                 self.received += done.bytes;
-                rows.transfer(
-                    done.sequence,
-                    done.start,
-                    done.end.since(done.start),
-                    done.bytes,
-                )?;
+                let took = done.end.since(done.start);
+                rows.transfer(done.sequence, done.start, took, done.bytes)?;
                 rows.received(done.end, self.received)
             }
             Seen::Tcp(_) | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
         }
-    }
-
-    fn finish(&mut self, _end: Time, _sent: u64, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What queues the packets of a live run whose router has rules: the engine between both ports.
+//! The queues of a live run with rules: the rule engine between both ports.
 
 use sluice_core::record::PacketRecord;
 use sluice_core::{Backlog, Cx, Packet, Rate, Time};
@@ -11,7 +11,7 @@ use super::chain::{Recorded, Sample};
 use crate::packet_rows::{RuleRows, Witness};
 use sluice_scenario::{Direction, PipeId, Rules};
 
-/// The rule engine, and what is recorded of its queues.
+/// The rule engine, and the records of its queues.
 pub(super) struct Bridge {
     ruled: Ruled,
     rows: RuleRows,
@@ -28,7 +28,7 @@ impl Bridge {
         }
     }
 
-    /// Lets `work` have the engine, and records what its queues tell.
+    /// Calls `work` with the engine, and records the events of its queues.
     fn with<T>(&mut self, cx: &mut Cx<'_>, work: impl FnOnce(&mut Ruled, &mut Cx<'_>) -> T) -> T {
         let now = cx.now;
         let (rng, sink) = cx.parts();
@@ -74,7 +74,7 @@ impl Queueing for Bridge {
 }
 
 impl Recorded for Bridge {
-    /// What its queues hold is not told: they come and go with the rules.
+    /// The contents of the queues are not sampled, because rules create and delete queues.
     fn held(&self) -> Backlog {
         Backlog::default()
     }

@@ -1,8 +1,8 @@
-//! What queues the packets of one direction of a live run: the links of the path, one after the
-//! other, and behind them the rest of a flow's own way.
+//! The queues of one direction of a live run: the links of the path in succession, and behind them
+//! the additional delay of a flow's own path.
 //!
-//! Every link records what becomes of its packets here, since only here it is known which of them an
-//! event is from.
+//! Every link records the fate of its packets here, because only this module knows which packets an
+//! event belongs to.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,68 +17,69 @@ use super::topology::way_of;
 use crate::packet_rows::{LinkRows, Witness};
 use sluice_scenario::{Direction, Pipe, PipeId, Schedule};
 
-/// What a flow passes: its packets bear the addresses of its way.
+/// The path of a flow. The addresses of a packet determine its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
-    /// The links, in the order of the way up.
+    /// The links, in the order of the path up.
     pub hops: std::ops::Range<usize>,
-    /// What its round trip is longer than that of its links.
+    /// The part of its round trip that exceeds the delays of its links.
     pub extra: Span,
     /// The class of its packets.
     pub class: u32,
-    /// The initial window of its connections in segments, if not the kernel's.
+    /// The initial window of its connections in segments; `None` for the kernel's.
     pub initial_window: Option<u32>,
 }
 
 /// The links of one direction.
 pub(crate) struct Chain {
-    /// In the order in which packets pass them.
+    /// The links in the order in which packets pass them.
     stages: Vec<Stage>,
     ways: Vec<OneWay>,
-    /// The way of the packet in a slot.
+    /// The path of the packet in each slot.
     way_of_slot: Vec<u8>,
     to: PortNumber,
     split_below: Rate,
-    /// Packets behind their last link, on the rest of their way, by due time and number.
+    /// Packets behind their last link, in additional delay, by due time and number.
     under_way: BTreeMap<(Time, u64), Packet>,
     sent: u64,
     out: VecDeque<Departure>,
 }
 
-/// A way in this direction: stages in the order of passing, and the delay behind them.
+/// A path in this direction: stages in the order of passing, and the delay behind them.
 struct OneWay {
     stages: std::ops::Range<usize>,
     delay: Span,
     class: u32,
 }
 
-/// A link, and what is recorded of it.
+/// A link, and its record.
 struct Stage {
     id: PipeId,
     link: Link,
     rate: Schedule,
     has_effects: bool,
-    /// Later delays, the next one last.
+    /// Later delays; the last element is the next one.
     delays: Vec<(Time, Span)>,
     rows: LinkRows,
 }
 
-/// What queues packets and records what becomes of them.
+/// Queues packets and records their fate.
 pub(crate) trait Recorded: Queueing {
-    /// What waits in the queues and what is under way.
+    /// Returns the contents of the queues and delay lines.
     fn held(&self) -> Backlog;
 
-    /// The state of every pipe, and what has become of its packets since the last sample.
+    /// Samples the state of every pipe, and takes the rows of packets settled since the last
+    /// sample.
     fn sample(&mut self) -> Vec<Sample>;
 
-    /// All rows, also those of packets that are still queued.
+    /// Returns all rows, including those of packets that are still queued.
     fn into_rows(self) -> Vec<(PipeId, Vec<PacketRecord>)>;
 }
 
-/// What of a pipe is sampled.
+/// A sample of a pipe.
 pub(crate) struct Sample {
     pub pipe: PipeId,
-    /// What the queue holds, and the variables of its algorithm.
+    /// The contents of the queue, and the variables of its algorithm.
     pub queue: Option<(Backlog, Vec<Variable>)>,
     pub rows: Vec<PacketRecord>,
 }
@@ -87,8 +88,8 @@ pub(crate) struct Sample {
 pub(crate) type Variable = (u32, &'static str, StateValue);
 
 impl Chain {
-    /// The links of `direction`, whose packets leave through port `to`. Super-packets are split
-    /// where a link is slower than `split_below`.
+    /// Creates the links of `direction`, whose packets leave through port `to`. Super-packets are
+    /// split if a link is slower than `split_below`.
     pub(super) fn new<'p>(
         direction: Direction,
         pipes: impl Iterator<Item = (PipeId, &'p Pipe)>,
@@ -152,7 +153,7 @@ impl Chain {
         }
     }
 
-    /// Works off one stage up to `at`, and sends what leaves it on its way.
+    /// Processes one stage up to `at`, and passes on the packets that leave it.
     fn serve(&mut self, number: usize, at: Time, cx: &mut Cx<'_>) {
         let stage = &mut self.stages[number];
         while let Some((from, delay)) = stage.delays.pop_if(|(from, _)| *from <= at) {
@@ -191,7 +192,7 @@ impl Chain {
         stage.with(at, cx, |link, cx| link.enqueue(packet, cx));
     }
 
-    /// The stage that has something to do first, and when.
+    /// Returns the stage with the earliest event, and its instant.
     fn next_stage(&self) -> Option<(Time, usize)> {
         let due = |(number, stage): (usize, &Stage)| Some((stage.next_wake()?, number));
         self.stages.iter().enumerate().filter_map(due).min()
@@ -209,7 +210,7 @@ impl Stage {
         wake.into_iter().chain(change).min()
     }
 
-    /// Lets `work` have the link at `at`, and records what its queue tells.
+    /// Calls `work` with the link at `at`, and records the events of its queue.
     fn with<T>(
         &mut self,
         at: Time,
@@ -226,7 +227,7 @@ impl Stage {
     }
 }
 
-/// The way of a packet, of `ways`.
+/// Returns the path of a packet, among `ways`.
 pub(super) fn way_in(view: &View, ways: usize) -> u8 {
     let Addresses::V4 { source, .. } = view.addresses else {
         return 0;
@@ -236,7 +237,7 @@ pub(super) fn way_in(view: &View, ways: usize) -> u8 {
 }
 
 impl Queueing for Chain {
-    /// The number of the packet's way.
+    /// Returns the index of the packet's path.
     type Key = u8;
 
     fn key(&self, _from: PortNumber, view: &View, _head: &[u8]) -> u8 {
@@ -263,7 +264,7 @@ impl Queueing for Chain {
         let way = &self.ways[usize::from(*key)];
         packet.class = way.class;
         let first = way.stages.start;
-        // What is due before goes first.
+        // Packets that are due earlier are released first.
         self.work_off(cx);
         self.enter(first, packet, cx.now, cx);
     }
@@ -324,12 +325,12 @@ impl Recorded for Chain {
 }
 
 impl Chain {
-    /// Works off everything that is due up to `cx.now`, link by link in the order of time, so that
-    /// what leaves one arrives at the next in its turn.
+    /// Processes all events up to `cx.now`, in the order of time over all links, so that a packet
+    /// that leaves one link arrives at the next one at the right instant.
     fn work_off(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         if let [_] = self.stages.as_slice() {
-            // A single link lives in its own instants.
+            // A single link needs no common order of events.
             self.serve(0, now, cx);
         } else {
             while let Some((at, number)) = self.next_stage().filter(|(at, _)| *at <= now) {

@@ -7,7 +7,7 @@ mod run;
 mod topology;
 
 pub(crate) use chain::{Chain, Recorded};
-pub use router::{FlowKey, LaneReport, Observation, RouterReport};
-pub(crate) use run::plan;
+pub use router::{FiveTuple, LaneReport, Observation, RouterReport};
+pub(crate) use run::router_settings;
 pub use run::{Listener, LiveError, LiveRun, check, run};
 pub use topology::{Host, Topology, TopologyError};

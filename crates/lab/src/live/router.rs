@@ -1,16 +1,16 @@
 //! The router of a live run: one thread that bridges frames between two ports, each direction
-//! through the links of the scenario or its rules, and tells what it saw.
+//! through the links of the scenario or its rules, and reports what it observes.
 //!
-//! [`sluice_router::forward`] moves the packets. What is counted is the IP packet (the length in the IP
-//! header), as dummynet does on layer 3; frames that are not IP pass by the pipes. Below
-//! `Plan::split_below` super-packets are split into wire packets before they are queued, above they
-//! pass whole.
+//! [`sluice_router::forward`] moves the packets. Lengths are those of the IP packet (from the IP
+//! header), as in dummynet on layer 3. Frames that are not IP bypass the pipes. On links slower
+//! than `RouterSettings::split_below`, super-packets are split into wire packets before they are queued; on
+//! faster links they pass whole.
 //!
-//! Of every packet it is told when it was due and how late it left, and every frame is counted that was
-//! lost to anything but a queue, so that a user can tell the emulated from the artefact.
+//! For every packet, the router reports its due time and its lateness. It counts every frame that
+//! was lost anywhere but in a queue. So a user can distinguish the emulation from its artefacts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 
 use sluice_core::event::StateValue;
@@ -19,30 +19,30 @@ use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Rng, Span, Stop, Tim
 use sluice_net::Clock;
 use sluice_net::port::{Loss, PacketPort, Pool, Port, Spin};
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
-use sluice_wire::frame::{Addresses, Transport, View};
+use sluice_wire::frame::{Transport, View};
 
 use super::bridge::Bridge;
 use super::chain::{Chain, Recorded, Sample, Way, way_in};
 use sluice_recording::{Arrival, Release};
-/// Which way a packet goes: `Up` from h2 to h3.
+/// The direction of a packet: `Up` from h2 to h3.
 pub use sluice_scenario::Direction;
 use sluice_scenario::{PipeId, Scenario};
 
-/// What the router is to do.
+/// The settings of the router of a live run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RouterSettings {
     /// The links and the seed.
     pub scenario: Scenario,
-    /// What flows pass; the first is what all others do.
+    /// The paths of flows; the first is the path of all other packets.
     pub ways: Vec<Way>,
     /// Super-packets are split on links slower than this.
     pub split_below: Rate,
-    /// How due instants are met.
+    /// The way in which the router waits for due times.
     pub spin: Spin,
 }
 
-impl Plan {
-    /// The links of a direction, at their beginning.
+impl RouterSettings {
+    /// Creates the links of a direction.
     pub(crate) fn chain(&self, direction: Direction) -> Chain {
         Chain::new(
             direction,
@@ -54,13 +54,13 @@ impl Plan {
         )
     }
 
-    /// The randomness of a direction.
+    /// Returns the random numbers of a direction.
     pub(crate) fn rng(&self, direction: Direction) -> Rng {
         Rng::from_seed(self.scenario.seed).fork(1 + port_of(direction) as u64)
     }
 }
 
-/// The port at which the packets of a direction arrive.
+/// Returns the port at which the packets of a direction arrive.
 const fn port_of(direction: Direction) -> usize {
     match direction {
         Direction::Up => 0,
@@ -68,60 +68,50 @@ const fn port_of(direction: Direction) -> usize {
     }
 }
 
-/// What the router saw, told while it runs.
+/// An observation that the router reports while it runs.
 #[derive(Debug)]
 pub enum Observation {
-    /// What became of packets, in the order of arrival.
+    /// The fate of packets, in the order of arrival.
     Packets(PipeId, Vec<PacketRecord>),
     /// The state of a queue at an instant.
     Queue {
-        /// Which queue.
+        /// The pipe of the queue.
         pipe: PipeId,
-        /// When.
+        /// The instant.
         at: Time,
-        /// What it held.
+        /// The contents of the queue.
         backlog: Backlog,
-        /// Its AQM's variables: queue number, name, value.
+        /// AQM's variables: queue number, name, value.
         state: Vec<(u32, &'static str, StateValue)>,
     },
-    /// When packets left.
+    /// The instants at which packets left.
     Releases(Vec<Release>),
-    /// What was put into the queues.
+    /// Packets that were put into the queues.
     Arrivals(Vec<Arrival>),
     /// A flow was seen for the first time.
-    Flow(u32, FlowKey),
+    Flow(u32, FiveTuple),
 }
 
-/// What a flow hash stands for: both ends, with their ports, or the identifier of ICMP messages in
-/// place of both.
+/// The protocol, addresses and ports of a flow. ICMP messages have their identifier in place of both
+/// ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowKey {
+pub struct FiveTuple {
     /// Transport protocol.
     pub protocol: u8,
-    /// Where packets come from.
+    /// The source.
     pub source: SocketAddr,
-    /// Where they go.
+    /// The destination.
     pub destination: SocketAddr,
 }
 
-impl FlowKey {
-    fn of(view: &View) -> Option<FlowKey> {
-        let (from, to): (IpAddr, IpAddr) = match view.addresses {
-            Addresses::V4 {
-                source,
-                destination,
-            } => (source.into(), destination.into()),
-            Addresses::V6 {
-                source,
-                destination,
-            } => (source.into(), destination.into()),
-            Addresses::None => return None,
-        };
+impl FiveTuple {
+    fn of(view: &View) -> Option<FiveTuple> {
+        let (from, to) = view.addresses.pair()?;
         let (source, destination) = match view.transport {
             Transport::Icmp { id, .. } => (id.unwrap_or(0), id.unwrap_or(0)),
             _ => view.ports().unwrap_or((0, 0)),
         };
-        Some(FlowKey {
+        Some(FiveTuple {
             protocol: view.protocol,
             source: SocketAddr::new(from, source),
             destination: SocketAddr::new(to, destination),
@@ -129,25 +119,25 @@ impl FlowKey {
     }
 }
 
-/// What one direction did.
+/// The counters of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct LaneReport {
     /// Super-packets that were split.
     pub split: u64,
     /// Super-packets that passed whole.
     pub whole: u64,
-    /// Frames that are not IP and passed by the pipe.
+    /// Frames that are not IP and bypassed the pipe.
     pub bypassed: u64,
-    /// What was left in the pipe when the router stopped.
+    /// Packets left in the pipe when the router stopped.
     pub left: Backlog,
-    /// Frames lost to anything but the queue, by cause.
+    /// Frames lost anywhere but in the queue, by cause.
     pub lost: BTreeMap<String, u64>,
 }
 
-/// What the router did.
+/// The counters of the router.
 #[derive(Clone, Debug)]
 pub struct RouterReport {
-    /// Whether the router's thread ran before all ordinary ones (SCHED_FIFO).
+    /// Whether the router's thread had priority over all ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
     /// From h2 to h3.
     pub up: LaneReport,
@@ -157,7 +147,7 @@ pub struct RouterReport {
 
 /// Routes frames between `inner` (towards h2) and `outer` (towards h3) until `stop`.
 pub(super) fn route(
-    plan: &Plan,
+    settings: &RouterSettings,
     inner: PacketPort,
     outer: PacketPort,
     pool: Pool,
@@ -165,39 +155,39 @@ pub(super) fn route(
     stop: &Stop,
     observations: &Sender<Observation>,
 ) -> RouterReport {
-    // Before the forwarder is made, which waits in another way then.
+    // Before the forwarder is created, because the priority determines how it waits.
     let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
-    let scenario = &plan.scenario;
+    let scenario = &settings.scenario;
     let ports = vec![inner, outer];
     if let Some(rules) = &scenario.rules {
-        let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
+        let mut forwarder = Forwarder::new(ports, pool, *clock, settings.spin);
         let options = LaneOptions {
             from: &[0, 1],
             seed: scenario.seed,
             rng: Rng::from_seed(scenario.seed).fork(1),
         };
-        // How late packets of both directions are stands under `up`.
-        let recorder = Recorder::new(Direction::Up, plan.ways.len(), observations.clone());
-        let bridge = Bridge::new(rules, scenario.seed, plan.split_below);
-        forwarder.add_lane(bridge, recorder, options);
-        return run(forwarder, plan, clock, stop, is_real_time);
+        // The lateness of both directions is counted under `up`.
+        let observer = LaneObserver::new(Direction::Up, settings.ways.len(), observations.clone());
+        let bridge = Bridge::new(rules, scenario.seed, settings.split_below);
+        forwarder.add_lane(bridge, observer, options);
+        return run(forwarder, settings, clock, stop, is_real_time);
     }
-    let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
+    let mut forwarder = Forwarder::new(ports, pool, *clock, settings.spin);
     for direction in [Direction::Up, Direction::Down] {
         let options = LaneOptions {
             from: &[port_of(direction)],
             seed: scenario.seed,
-            rng: plan.rng(direction),
+            rng: settings.rng(direction),
         };
-        let recorder = Recorder::new(direction, plan.ways.len(), observations.clone());
-        forwarder.add_lane(plan.chain(direction), recorder, options);
+        let observer = LaneObserver::new(direction, settings.ways.len(), observations.clone());
+        forwarder.add_lane(settings.chain(direction), observer, options);
     }
-    run(forwarder, plan, clock, stop, is_real_time)
+    run(forwarder, settings, clock, stop, is_real_time)
 }
 
 fn run<P: Port, Q: Recorded>(
-    mut forwarder: Forwarder<P, Q, Recorder>,
-    plan: &Plan,
+    mut forwarder: Forwarder<P, Q, LaneObserver>,
+    settings: &RouterSettings,
     clock: &Clock,
     stop: &Stop,
     is_real_time: bool,
@@ -207,7 +197,7 @@ fn run<P: Port, Q: Recorded>(
         forwarder.turn(Some(sample_at), None);
         let now = clock.now();
         if now >= sample_at {
-            sample_at = now + plan.scenario.measure.interval;
+            sample_at = now + settings.scenario.measure.interval;
             for lane in 0..forwarder.lanes().len() {
                 sample(&mut forwarder, lane, now);
             }
@@ -218,18 +208,18 @@ fn run<P: Port, Q: Recorded>(
         sample(&mut forwarder, lane, now);
     }
     let (lanes, ports) = forwarder.finish();
-    let mut reports = lanes.into_iter().map(|(queueing, recorder, counts, _)| {
+    let mut reports = lanes.into_iter().map(|(queueing, observer, counts, _)| {
         let report = report(&queueing, &counts);
         for (pipe, rows) in queueing.into_rows() {
-            recorder.tell(Observation::Packets(pipe, rows));
+            observer.tell(Observation::Packets(pipe, rows));
         }
         report
     });
-    // With rules there is one lane for both directions, whose losses stand with the first.
+    // With rules there is one lane for both directions; its losses are counted for the first one.
     let mut next = || reports.next().unwrap_or_default();
     let (mut up, mut down) = (next(), next());
-    // A port counts frames that it could neither take nor give; which of both does not matter to the
-    // reader, so they are told with the direction that arrives there.
+    // A port counts frames that it could not receive or not send. The reader does not need the
+    // distinction, so these frames are counted for the direction that arrives at the port.
     for (report, port) in [&mut up, &mut down].into_iter().zip(&ports) {
         let lost = Loss::ALL
             .iter()
@@ -256,20 +246,20 @@ fn report(queueing: &impl Recorded, counts: &LaneCounts) -> LaneReport {
     }
 }
 
-/// Tells flows and releases of one direction; what becomes of packets is noted where they queue.
-struct Recorder {
+/// Reports flows and releases of one direction. The fate of packets is recorded where they queue.
+struct LaneObserver {
     direction: Direction,
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
     arrivals: Vec<Arrival>,
-    /// How many ways there are.
+    /// The number of paths.
     ways: usize,
     observations: Sender<Observation>,
 }
 
-impl Recorder {
+impl LaneObserver {
     fn new(direction: Direction, ways: usize, observations: Sender<Observation>) -> Self {
-        Recorder {
+        LaneObserver {
             direction,
             flows: BTreeSet::new(),
             releases: Vec::new(),
@@ -285,12 +275,12 @@ impl Recorder {
     }
 }
 
-impl Observer for Recorder {
+impl Observer for LaneObserver {
     const LISTENS: bool = true;
 
     fn on_arrival(&mut self, packet: &Packet, view: &View) {
         if self.flows.insert(packet.flow)
-            && let Some(key) = FlowKey::of(view)
+            && let Some(key) = FiveTuple::of(view)
         {
             self.tell(Observation::Flow(packet.flow, key));
         }
@@ -323,13 +313,17 @@ impl Observer for Recorder {
     }
 }
 
-/// Tells the state of the queues, and what has become of packets since the last sample.
-fn sample<P: Port, Q: Recorded>(forwarder: &mut Forwarder<P, Q, Recorder>, lane: usize, now: Time) {
+/// Reports the state of the queues, and the fate of packets since the last sample.
+fn sample<P: Port, Q: Recorded>(
+    forwarder: &mut Forwarder<P, Q, LaneObserver>,
+    lane: usize,
+    now: Time,
+) {
     let samples = forwarder.with(lane, |queueing, _| queueing.sample());
-    let recorder = forwarder.lanes_mut()[lane].observer_mut();
+    let observer = forwarder.lanes_mut()[lane].observer_mut();
     for Sample { pipe, queue, rows } in samples {
         if let Some((backlog, state)) = queue {
-            recorder.tell(Observation::Queue {
+            observer.tell(Observation::Queue {
                 pipe,
                 at: now,
                 backlog,
@@ -337,18 +331,19 @@ fn sample<P: Port, Q: Recorded>(forwarder: &mut Forwarder<P, Q, Recorder>, lane:
             });
         }
         if !rows.is_empty() {
-            recorder.tell(Observation::Packets(pipe, rows));
+            observer.tell(Observation::Packets(pipe, rows));
         }
     }
-    if !recorder.arrivals.is_empty() {
-        let arrivals = std::mem::take(&mut recorder.arrivals);
-        recorder.tell(Observation::Arrivals(arrivals));
+    if !observer.arrivals.is_empty() {
+        let arrivals = std::mem::take(&mut observer.arrivals);
+        observer.tell(Observation::Arrivals(arrivals));
     }
-    if !recorder.releases.is_empty() {
-        let releases = std::mem::take(&mut recorder.releases);
-        recorder.tell(Observation::Releases(releases));
+    if !observer.releases.is_empty() {
+        let releases = std::mem::take(&mut observer.releases);
+        observer.tell(Observation::Releases(releases));
     }
 }
 
-/// Before all ordinary threads, after everything that asked for more.
+/// The priority of the router: above all ordinary threads, below all others with a real-time
+/// priority.
 const REAL_TIME_PRIORITY: u8 = 1;

@@ -1,5 +1,5 @@
-//! One live run: makes the network, starts the router and the traffic, waits, and takes everything
-//! down again, whether the run ends by itself, by an error or by request.
+//! One live run: creates the network, starts the router and the traffic, waits, and removes
+//! everything again, whether the run ends by itself, by an error or by request.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver};
@@ -15,81 +15,81 @@ use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 
 use super::chain::Way;
-use super::router::{Observation, Plan, RouterReport, route};
+use super::router::{Observation, RouterReport, RouterSettings, route};
 use super::topology::{Host, MOST_WAYS, Topology, TopologyError};
 use crate::flow::{self, Ends, FlowReport, RunningFlow};
 use sluice_recording::NO_FLOW;
 use sluice_scenario::{Direction, Flow, FlowInstance, Scenario};
 
-/// Why a live run could not start, or broke off.
+/// The reason why a live run could not start, or ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The process may not make namespaces.
-    #[error("a live run makes network namespaces: {0}")]
+    /// The process has no permission to create namespaces.
+    #[error("a live run creates network namespaces: {0}")]
     Privilege(Privilege),
-    /// The network could not be made.
+    /// The network could not be created.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The router's core.
+    /// The router's core could not be used.
     #[error(transparent)]
     Core(#[from] CoreError),
-    /// There is not enough memory for the packets.
+    /// There is too little memory for the packets.
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// The router's thread could not start.
     #[error(transparent)]
     Router(#[from] NamespaceError),
-    /// The scenario asks for something that live packets do not have.
+    /// The live backend lacks something that the scenario requires.
     #[error("{what} is not possible with the live backend; the simulator (`--backend sim`) has it")]
     Unsupported {
-        /// What.
+        /// The setting.
         what: String,
     },
-    /// The simulator has what a flow asks for, the kernel does not.
+    /// The kernel lacks something that a flow requires, and the simulator has.
     #[error("flow `{flow}`: {error}; the simulator (`--backend sim`) has it")]
     OnlySimulated {
-        /// Which flow.
+        /// The flow.
         flow: String,
-        /// What the kernel lacks.
+        /// The missing feature.
         error: TrafficError,
     },
-    /// A flow could not start, or broke off.
+    /// A flow could not start, or ended with an error.
     #[error("flow `{flow}`: {error}")]
     Traffic {
-        /// Which flow.
+        /// The flow.
         flow: String,
-        /// Why.
+        /// The error.
         error: TrafficError,
     },
 }
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Debug)]
 pub struct LiveRun {
-    /// What each flow measured, by its number.
+    /// The measurements of each flow, by its number.
     pub flows: Vec<FlowReport>,
-    /// What the router did.
+    /// The counters of the router.
     pub router: RouterReport,
-    /// When everything had ended.
+    /// The instant at which everything had ended.
     pub end: Time,
-    /// Whether it was ended by request, before its time.
+    /// Whether it was ended early by request.
     pub is_interrupted: bool,
 }
 
-/// What a run tells while it goes on.
+/// A report of a run in progress.
 pub trait Listener {
-    /// The router saw something. Packets bear the number of their flow in the scenario, or
+    /// An observation of the router. Packets have the number of their flow in the scenario, or
     /// [`NO_FLOW`].
     fn observe(&mut self, observation: Observation);
-    /// So much of the run is over.
+    /// The part of the run that is over.
     fn progress(&mut self, elapsed: Span);
 }
 
-/// Checks what can be known before anything is started: privileges, and that the kernel has the
-/// congestion controls that `scenario` names.
+/// Checks before the start what can be known: that the process has the privileges, and the kernel
+/// the congestion controls that `scenario` names.
 ///
 /// # Errors
-/// What is missing, and what would help.
+/// The missing privilege or congestion control, and how to get it.
 pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
     check_support(scenario)?;
     match Privilege::probe() {
@@ -125,7 +125,7 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
             return refuse(format!("`{setting}` of flow `{}` ({reason})", flow.name));
         }
     }
-    // Those have addresses of their own, which the rules do not know.
+    // Such flows have addresses of their own, which the rules do not know.
     let mut flows = scenario.flows.iter();
     let has_window = flows.find(|flow| flow.kind.initial_window().is_some());
     if let (Some(_), Some(flow)) = (&scenario.rules, has_window) {
@@ -137,9 +137,9 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
     Ok(())
 }
 
-/// What the router of `scenario` does.
-pub(crate) fn plan(scenario: &Scenario) -> Plan {
-    Plan {
+/// Returns the settings of the router for `scenario`.
+pub(crate) fn router_settings(scenario: &Scenario) -> RouterSettings {
+    RouterSettings {
         scenario: scenario.clone(),
         ways: ways(scenario).0,
         split_below: SPLIT_BELOW,
@@ -147,7 +147,7 @@ pub(crate) fn plan(scenario: &Scenario) -> Plan {
     }
 }
 
-/// The different ways of flows, the common one first, and the number of each flow's.
+/// Returns the different paths of flows, the common one first, and the index of each flow's path.
 fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
     let mut ways = vec![Way {
         hops: 0..scenario.hops.len() + 1,
@@ -172,10 +172,11 @@ fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
     (ways, numbers)
 }
 
-/// Carries `scenario` out until its end, or until `interrupt`. The router stays on `core`, if one is said.
+/// Runs `scenario` until its end, or until `interrupt`. The router is pinned to `core`, if there is
+/// one.
 ///
 /// # Errors
-/// [`LiveError`]; nothing is left running or configured then.
+/// [`LiveError`]; nothing is left running or configured.
 pub fn run(
     scenario: &Scenario,
     core: Option<usize>,
@@ -190,10 +191,10 @@ pub fn run(
             topology.set_initial_window(number, segments)?;
         }
     }
-    // Of what is started while this lives only the router's thread goes on: it stays there, and so that
-    // it is near, its memory too.
+    // While this exists, new threads inherit the core. Of them only the router's thread survives,
+    // so it stays on that core, with its memory near it.
     let stay = core.map(|core| Stay::on(&[core])).transpose()?;
-    // The memory is made resident first, which takes a while if there is much of it.
+    // The memory is made resident first, which may take a while.
     let pool = Pool::new(pool_size(scenario))?;
     let clock = Clock::starting_in(LEAD);
     let traffic_stop = Stop::new();
@@ -207,7 +208,7 @@ pub fn run(
         match start(&instance, scenario, &topology, way, &clock, &traffic_stop) {
             Ok(flow) => flows.push((instance.name.clone(), flow)),
             Err(error) => {
-                // Nothing has been sent yet: all flows wait for the clock's zero.
+                // Nothing has been sent yet: all flows wait for time zero.
                 traffic_stop.stop();
                 for (_, flow) in flows {
                     let _ = flow.join();
@@ -252,7 +253,7 @@ pub fn run(
     }
 }
 
-/// Starts a flow on the addresses of its way.
+/// Starts a flow on the addresses of its path.
 fn start(
     instance: &FlowInstance<'_>,
     scenario: &Scenario,
@@ -274,8 +275,8 @@ fn start(
             to: (&to.namespace, end(to)),
             start: Time::ZERO + instance.start,
             stop: Time::ZERO + instance.stop,
-            // Flows draw apart from one another and from the router, whose streams are numbered
-            // from 1.
+            // The random streams of flows differ from one another and from the router's, which are
+            // numbered from 1.
             seed: scenario.seed.wrapping_add(u64::from(instance.id) << 32),
             interval: scenario.measure.interval,
             clock,
@@ -284,12 +285,12 @@ fn start(
     )
 }
 
-/// The router's thread, and which packets belong to which flow.
+/// The router's thread, and the flows that packets belong to.
 struct Router {
     stop: Stop,
     thread: JoinHandle<RouterReport>,
     observations: Receiver<Observation>,
-    /// By the number of the flow.
+    /// By flow number.
     identities: Vec<Identity>,
     numbers: BTreeMap<u32, u32>,
 }
@@ -301,13 +302,13 @@ impl Router {
         pool: Pool,
         clock: &Clock,
     ) -> Result<Router, LiveError> {
-        let plan = plan(scenario);
+        let settings = router_settings(scenario);
         let (inner, outer) = topology.ports(clock)?;
         let stop = Stop::new();
         let (sender, observations) = mpsc::channel();
         let (router_stop, clock) = (stop.clone(), *clock);
         let thread = topology.router().spawn("router", move || {
-            route(&plan, inner, outer, pool, &clock, &router_stop, &sender)
+            route(&settings, inner, outer, pool, &clock, &router_stop, &sender)
         })?;
         Ok(Router {
             stop,
@@ -318,7 +319,7 @@ impl Router {
         })
     }
 
-    /// Passes on what the router tells within `time`.
+    /// Passes on what the router reports within `time`.
     fn listen(&mut self, listener: &mut dyn Listener, time: Duration) {
         if let Ok(first) = self.observations.recv_timeout(time) {
             self.pass_on(first, listener);
@@ -362,7 +363,7 @@ impl Router {
     }
 }
 
-/// Room for what the queues may hold, what is on the way in the delay lines, and a burst.
+/// The memory for the contents of the queues, the packets in the delay lines, and a burst.
 fn pool_size(scenario: &Scenario) -> PoolSize {
     let mut slots = 4096;
     let mut large = 256;
@@ -391,9 +392,9 @@ fn pool_size(scenario: &Scenario) -> PoolSize {
     }
 }
 
-/// Time for setting up before the clock's zero.
+/// Time for the setup before time zero.
 const LEAD: Span = Span::from_ms(200);
-/// Packets for which there is room in each queue and each delay line: 128 MB of slots.
+/// The number of packets for which each queue and each delay line has memory: 128 MB of slots.
 const MOST_QUEUED: u64 = 65_536;
 
 #[cfg(test)]
@@ -415,12 +416,12 @@ mod tests {
             "`growth = \"bytes\"` of flow `bulk` (the kernel's CUBIC grows by whole segments) is not possible \
              with the live backend; the simulator (`--backend sim`) has it"
         );
-        // Nothing else grows in either way, which is told as a warning.
+        // With other congestion controls the setting has no effect and causes a warning.
         assert_eq!(check("reno"), Ok(()));
     }
 
     #[test]
-    fn what_the_kernels_tcp_cannot_be_asked_for_is_refused_with_what_it_does() {
+    fn settings_that_the_kernel_lacks_are_refused_with_its_behaviour() {
         let check = |keys: &str| {
             let text = format!(
                 "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"rr\"\n{keys}\n"
@@ -431,7 +432,7 @@ mod tests {
         for (keys, expected) in [
             (
                 "abe = true",
-                "`abe = true` of flow `rr` (the kernel takes a mark for a loss)",
+                "`abe = true` of flow `rr` (the kernel treats a mark as a loss)",
             ),
             (
                 "slow_start = \"standard\"",
@@ -455,7 +456,7 @@ mod tests {
             );
             assert_eq!(check(keys), Err(expected));
         }
-        // What the kernel does by itself can be said.
+        // Values that equal the kernel's behaviour are accepted.
         let own = "abe = false\nslow_start = \"hystart\"\npacing = false\nrto_floor = \"200ms\"";
         assert_eq!(check(own), Ok(()));
     }

@@ -1,9 +1,9 @@
 //! The network of a live run: `h2 -- router -- h3`, in namespaces that the process owns.
 //!
-//! The hosts share their subnets, and the router bridges, so that no address is rewritten. Flows whose
-//! way differs from that of others have addresses of their own, by which the router knows them.
-//! Neighbours are set by hand, so that no address resolution enters a measurement. Everything vanishes with the
-//! process, however it ends.
+//! The hosts share their subnets, and the router bridges, so that no address is rewritten. Flows
+//! whose path differs from that of others have addresses of their own, by which the router
+//! identifies their path. Neighbour entries are static, so that no address resolution disturbs a
+//! measurement. The network disappears with the process, however the process ends.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +14,7 @@ use sluice_net::namespace::{
 use sluice_net::port::PacketPort;
 use sluice_net::port::packet::{PacketError, PacketOptions};
 
-/// Why the network could not be made.
+/// The reason why the network could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// A namespace.
@@ -33,7 +33,7 @@ pub enum TopologyError {
 
 /// An end host.
 pub struct Host {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: Namespace,
     /// The last byte of its addresses.
     number: u8,
@@ -41,18 +41,18 @@ pub struct Host {
 
 /// The hosts, and the router's namespace between them.
 pub struct Topology {
-    /// Where flows that go up start.
+    /// The host where flows in the direction up start.
     pub h2: Host,
-    /// Where they end.
+    /// The host where they end.
     pub h3: Host,
     router: Namespace,
 }
 
 impl Topology {
-    /// Makes namespaces, interfaces and addresses: a pair of addresses for each of `ways`.
+    /// Creates namespaces, interfaces and addresses: a pair of addresses for each of `ways`.
     ///
     /// # Errors
-    /// Says which step failed and what would allow it; nothing is left behind.
+    /// The step that failed, and what would allow it; nothing is left behind.
     pub fn create(ways: u8) -> Result<Topology, TopologyError> {
         let topology = Topology {
             h2: Host::create("h2", 2)?,
@@ -61,7 +61,7 @@ impl Topology {
         };
         topology.connect(&topology.h2, ways)?;
         topology.connect(&topology.h3, ways)?;
-        // The links are up only now, and routes and neighbours need them up.
+        // The interfaces are up only now, and routes and neighbour entries need them up.
         topology.h2.meet(&topology.h3, ways)?;
         topology.h3.meet(&topology.h2, ways)?;
         Ok(topology)
@@ -70,7 +70,7 @@ impl Topology {
     /// Opens the router's ports, towards h2 and towards h3, which stamp arrivals on `clock`.
     ///
     /// # Errors
-    /// When the process may not open packet sockets.
+    /// The process has no permission to open packet sockets.
     pub fn ports(&self, clock: &Clock) -> Result<(PacketPort, PacketPort), TopologyError> {
         let options = PacketOptions {
             timestamps: Some(*clock),
@@ -82,15 +82,15 @@ impl Topology {
         ))
     }
 
-    /// The namespace in which the router runs.
+    /// Returns the namespace in which the router runs.
     pub const fn router(&self) -> &Namespace {
         &self.router
     }
 
-    /// Lets connections on a way begin with so many segments, from either host.
+    /// Sets the initial window of connections on a path, from either host.
     ///
     /// # Errors
-    /// When the kernel does not take the route that says so.
+    /// The kernel refuses the route with this window.
     pub fn set_initial_window(&self, way: u8, segments: u32) -> Result<(), TopologyError> {
         for (host, other) in [(&self.h2, &self.h3), (&self.h3, &self.h2)] {
             let mut links = host.namespace.links()?;
@@ -135,7 +135,7 @@ impl Host {
         Ok(Host { namespace, number })
     }
 
-    /// Its address on a way.
+    /// Returns the host's address on a path.
     pub const fn address(&self, way: u8) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 0, FIRST_NET + way, self.number))
     }
@@ -154,7 +154,7 @@ fn mac(number: u8) -> Mac {
     Mac([0x02, 0x00, 0x00, 0x00, 0x00, number])
 }
 
-/// The way of packets from a host's address.
+/// Returns the index of the path for packets from a host's address.
 pub(super) const fn way_of(address: Ipv4Addr) -> Option<u8> {
     match address.octets() {
         [10, 0, net, _] => net.checked_sub(FIRST_NET),
@@ -162,18 +162,18 @@ pub(super) const fn way_of(address: Ipv4Addr) -> Option<u8> {
     }
 }
 
-/// Every way is a net of its own, 10.0.23.0/24 the first of them.
+/// The subnet of a path; 10.0.23.0/24 is the first one.
 const FIRST_NET: u8 = 23;
-/// Most ways of a run.
+/// The largest number of paths of a run.
 pub(super) const MOST_WAYS: usize = 200;
 /// The interface of a host.
 const INTERFACE: &str = "eth0";
 
-/// What differs from the kernel's defaults on the hosts.
+/// The settings of the hosts that differ from the kernel's defaults.
 const SETTINGS: &[(&str, &str)] = &[
-    // A run must not inherit the congestion window of the run before.
+    // A run must not inherit the congestion window of an earlier one.
     ("net.ipv4.tcp_no_metrics_save", "1"),
-    // Windows never limit a flow: 64 MB are 500 ms at 1 Gbit/s.
+    // Windows never limit a flow: 64 MB is 500 ms at 1 Gbit/s.
     ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
     ("net.ipv4.tcp_wmem", "4096 65536 67108864"),
 ];

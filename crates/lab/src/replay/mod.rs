@@ -41,7 +41,7 @@ pub enum LinkRate {
     },
 }
 
-/// What to replay, and how.
+/// The packets to replay, and the settings.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The trace.
@@ -58,7 +58,7 @@ pub struct Job {
     pub outputs: Outputs,
 }
 
-/// Why a replay failed.
+/// The reason why a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The trace has an error.

@@ -13,7 +13,7 @@ use sluice_core::{Span, Time};
 pub struct Summary {
     /// Packets of the trace; a super-packet counts its segments, here and below.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Packets that left unchanged.
     pub sent: u64,

@@ -138,7 +138,7 @@ fn a_rate_holds_from_its_instant_and_stretches_nothing() {
 #[test]
 fn hash_flow_puts_flow_f_into_bucket_f_mod_flows() {
     // Two buckets with a quantum of one packet: 0 holds flows 0 and 2, 1 holds flow 1. New queues
-    // come first: flow 0, flow 1 with one packet each; then bucket 0 goes on with flow 0 and flow
+    // come first: flow 0, flow 1 with one packet each; then bucket 0 continues with flow 0 and flow
     // 2.
     let trace = "0,0,1000,0\n0,0,1000,0\n0,2,1000,0\n0,1,1000,0\n";
     let found = rows(trace, "fq_droptail flows 2 quantum 1000", "8Mbit/s");

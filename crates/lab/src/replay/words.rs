@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sluice_core::Rate;
 use sluice_core::link::{Schedule, TextError};
@@ -11,7 +11,7 @@ use sluice_core::units::UnitError;
 
 use super::LinkRate;
 
-/// Why a text is not a queue: the message, the place in the text, and similar words.
+/// The reason why a text is not a queue: the message, the place in the text, and similar words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueError {
     /// The text.
@@ -45,14 +45,14 @@ impl std::error::Error for QueueError {}
 /// # Errors
 /// [`QueueError`].
 pub fn parse_queue(text: &str) -> Result<Spec, QueueError> {
-    Spec::parse(text).map_err(|error| QueueError {
+    sluice_loader::parse_queue(text, Path::new("")).map_err(|error| QueueError {
         // On one line, so that the marks are under the words that they mark.
         text: text.replace(|c: char| c.is_whitespace(), " "),
         error: Box::new(error),
     })
 }
 
-/// Why a text is not a rate.
+/// The reason why a text is not a rate.
 #[derive(Debug, thiserror::Error)]
 pub enum RateError {
     /// The text is neither a rate nor a file.
@@ -60,7 +60,7 @@ pub enum RateError {
     Neither {
         /// The text.
         text: String,
-        /// Why it is not a rate.
+        /// The reason why it is not a rate.
         error: UnitError,
     },
     /// The file cannot be read.
@@ -79,7 +79,7 @@ pub enum RateError {
         /// The error and its place.
         error: TextError,
     },
-    /// The link would stay down for ever.
+    /// The link would stay down forever.
     #[error("{}: the last rate is 0, so packets still queued then would never be sent", path.display())]
     Outage {
         /// The file.

@@ -20,10 +20,10 @@ fn variant(queue: &str) -> Variant {
 fn record(dir: &Path, variant: &Variant, spoil: impl Fn(&mut PacketRecord)) -> Recording {
     let environment = Environment::here(Backend::Live, String::new());
     let mut writer = RunWriter::create(dir, variant, &environment).expect("a folder");
-    let plan = live::plan(&variant.scenario);
+    let settings = live::router_settings(&variant.scenario);
     for direction in [Direction::Up, Direction::Down] {
-        let mut chain = plan.chain(direction);
-        let (mut rng, mut host) = (plan.rng(direction), Host::default());
+        let mut chain = settings.chain(direction);
+        let (mut rng, mut host) = (settings.rng(direction), Host::default());
         // The router's arrivals and polls: any numbers without a pattern serve.
         let mut other = Rng::from_seed(9);
         let (mut now, mut told) = (Time::ZERO, Time::ZERO);

@@ -1,10 +1,12 @@
 //! The simulated backend: the same pipes and queues in virtual time, with Sluice's own TCP.
 //!
-//! A scenario becomes the configuration of a simulation, and what the simulation tells becomes rows
-//! of the recording: the same tables as a live run's, but for the releases, since nothing is late.
+//! A scenario becomes the configuration of a simulation, and its observations become rows of the
+//! recording. The tables are those of a live run, without the releases, because nothing is late in
+//! a simulation.
 
 mod network;
 mod recorder;
+mod stepped;
 
 #[cfg(test)]
 mod tests;
@@ -16,14 +18,15 @@ use crate::flow::UnknownCongestionControl;
 use recorder::Recorder;
 use sluice_recording::{RecordError, RunWriter};
 use sluice_scenario::Scenario;
+pub use stepped::{Passed, StepError, Stepped};
 
-/// Why a scenario cannot be simulated.
+/// The reason why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// The simulator has no such congestion control.
     #[error(transparent)]
     CongestionControl(#[from] UnknownCongestionControl),
-    /// It would take more than sensible.
+    /// The simulation would be too large.
     #[error(
         "the simulation would send about {packets} packets and take {} MiB of memory, where at most \
          {MOST_PACKETS} packets and {} MiB are accepted: shorten it, or lower its rates",
@@ -31,7 +34,7 @@ pub enum SimError {
         MOST_MEMORY >> 20
     )]
     TooLarge {
-        /// Packets that hosts would send.
+        /// The number of packets that hosts would send.
         packets: u64,
         /// Bytes of memory.
         memory_bytes: u64,
@@ -44,10 +47,10 @@ pub enum SimError {
     Record(#[from] RecordError),
 }
 
-/// Says what would keep `scenario` from being simulated.
+/// Checks whether `scenario` can be simulated.
 ///
 /// # Errors
-/// [`SimError`], by name.
+/// [`SimError`].
 pub fn check(scenario: &Scenario) -> Result<(), SimError> {
     let config = network::config(scenario)?;
     let estimate = config.estimate();
@@ -61,7 +64,7 @@ pub fn check(scenario: &Scenario) -> Result<(), SimError> {
     Ok(())
 }
 
-/// Simulates `scenario` to its end, or until `interrupt`; gives when it ended.
+/// Simulates `scenario` to its end, or until `interrupt`, and returns the end.
 ///
 /// # Errors
 /// [`SimError`].
@@ -87,7 +90,7 @@ pub fn run(
     Ok(now)
 }
 
-/// Simulates `scenario` and records nothing, to see what recording costs; gives when it ended.
+/// Simulates `scenario` without recording, to measure the cost of recording, and returns the end.
 ///
 /// # Errors
 /// [`SimError`].
@@ -101,9 +104,10 @@ pub fn run_unrecorded(scenario: &Scenario, interrupt: &Stop) -> Result<Time, Sim
     Ok(simulation.now())
 }
 
-/// Virtual time between two looks at `interrupt`.
+/// Virtual time between two checks of `interrupt`.
 const STRETCH: Span = Span::from_ms(200);
-/// A packet and its row take about a microsecond and some bytes: more than an hour, or a disk full.
+/// A packet and its row take about a microsecond and some bytes. More packets would take over an
+/// hour, or fill a disk.
 const MOST_PACKETS: u64 = 4_000_000_000;
-/// What a small machine has.
+/// The memory of a small machine.
 const MOST_MEMORY: u64 = 8 << 30;

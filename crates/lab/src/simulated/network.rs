@@ -1,4 +1,4 @@
-//! From a scenario to the configuration of a simulation.
+//! Converts a scenario to the configuration of a simulation.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::SimError;
 use crate::flow;
 use sluice_scenario::{self as scenario, Direction, FlowInstance, Pipe, PipeId, Rules, Scenario};
 
-/// The link of the simulation that a pipe is.
+/// Returns the simulation's link for a pipe.
 pub(super) const fn link_of(pipe: PipeId) -> LinkId {
     let backwards = match pipe.direction() {
         Direction::Up => 0,
@@ -18,7 +18,7 @@ pub(super) const fn link_of(pipe: PipeId) -> LinkId {
     pipe.hop() * 2 + backwards
 }
 
-/// The pipe that a link of the simulation is.
+/// Returns the pipe for a link of the simulation.
 pub(super) const fn pipe_of(link: LinkId) -> PipeId {
     let direction = if link.is_multiple_of(2) {
         Direction::Up
@@ -50,7 +50,7 @@ pub(super) fn config(scenario: &Scenario) -> Result<Config, SimError> {
             mean: scenario.hosts.stall,
         },
         sample_interval: Some(scenario.measure.interval),
-        // The link counts IP packets, as the live one does.
+        // The link counts IP packets, as in a live run.
         frame_overhead: 0,
     })
 }
@@ -77,7 +77,7 @@ fn router(rules: &Rules, seed: u64) -> Router {
     router
 }
 
-/// The way of a flow whose client is at the start of `direction`.
+/// Returns the route of a flow whose client is at the start of `direction`.
 fn route(scenario: &Scenario, flow: &scenario::Flow, direction: Direction) -> Route {
     let extra = scenario.extra_rtt(flow);
     let half = Span::from_ns(extra.as_ns() / 2);
@@ -88,7 +88,7 @@ fn route(scenario: &Scenario, flow: &scenario::Flow, direction: Direction) -> Ro
         ..Route::default()
     };
     if scenario.rules.is_some() {
-        // The router is numbered after the links, of which there are none.
+        // The router's number follows those of the links; there are no links.
         route.forward = vec![0];
         route.backward = vec![0];
         return route;
@@ -111,7 +111,7 @@ fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_si
     let flow = instance.flow;
     let form = flow::of(&flow.kind);
     let traffic = form.traffic(instance)?;
-    // Every flow goes up on its own route, from its client.
+    // Every flow has its own route up, starting at its client.
     let client = form.client(flow.direction);
     let addresses = match client {
         Direction::Up => (H2, H3),
@@ -127,6 +127,6 @@ fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_si
     })
 }
 
-/// The addresses of the live hosts, for rules and for fairness among hosts.
+/// The addresses of the live hosts, for rules and for fairness between hosts.
 const H2: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 23, 2));
 const H3: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 23, 3));

@@ -1,4 +1,4 @@
-//! Writes what a simulation tells into a recording.
+//! Writes the observations of a simulation into a recording.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::packet_rows::{PacketRows, RuleRows, copy};
 use sluice_recording::{NO_FLOW, QueueSample, RecordError, RunWriter};
 use sluice_scenario::{Direction, FlowInstance, PipeId, Scenario};
 
-/// Writes what the simulation tells; after the first failure nothing more.
+/// Writes the observations of a simulation; after the first failure it writes nothing.
 pub(super) struct Recorder<'a> {
     writer: &'a mut RunWriter,
     failed: Option<RecordError>,
@@ -20,30 +20,30 @@ pub(super) struct Recorder<'a> {
     interval: Span,
 }
 
-/// What is known of a link or of a router with rules.
+/// The state of a link or of a router with rules.
 enum Stage {
     Link {
         pipe: PipeId,
         rows: PacketRows,
-        /// Numbers of the flows by their hashes, for copies that the link makes; only kept if it
-        /// makes any.
+        /// The flow numbers by flow hash, for duplicates that the link creates; empty if it creates
+        /// none.
         flows: Option<BTreeMap<u32, u32>>,
     },
     Router(Box<RuleRows>),
 }
 
-/// What is known of a flow.
+/// The state of a flow.
 struct FlowTrack<'a> {
     instance: FlowInstance<'a>,
-    /// Where its client is.
+    /// The side of its client.
     client: Direction,
-    /// The hash of its client's address, as its first packet bears it.
+    /// The hash of its client's address, from its first packet.
     client_hash: Option<u32>,
     record: Box<dyn SimulatedRecord>,
 }
 
 impl Stage {
-    /// A queue of a link has taken a packet that may have no row yet: a copy.
+    /// Adds a row for a packet in an event that has none yet: a duplicate.
     fn find_copy(&mut self, now: Time, packet: &Packet) {
         if let Stage::Link { rows, flows, .. } = self
             && !rows.has_row(packet)
@@ -55,7 +55,7 @@ impl Stage {
         }
     }
 
-    /// Writes the rows that are settled; at the end all of them.
+    /// Writes the rows that are settled; at the end all rows.
     fn write(&mut self, writer: &mut RunWriter, is_end: bool) -> Result<(), RecordError> {
         let mut write = |pipe: PipeId, rows: &mut PacketRows| {
             if is_end {
@@ -95,7 +95,7 @@ impl<'a> Recorder<'a> {
             FlowTrack {
                 client: flow.client(instance.flow.direction),
                 client_hash: None,
-                record: flow.record(&instance, interval),
+                record: flow.record(&instance),
                 instance,
             }
         };
@@ -120,7 +120,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Writes the packets whose way through a queue is over.
+    /// Writes the packets that have left a queue.
     pub(super) fn flush(&mut self) {
         let mut stages = std::mem::take(&mut self.stages);
         self.write(|writer| {
@@ -130,8 +130,8 @@ impl<'a> Recorder<'a> {
         self.stages = stages;
     }
 
-    /// Writes what is left when the simulation has ended at `now`; `sent` tells the packets that each
-    /// flow has sent.
+    /// Writes the remaining rows when the simulation has ended at `now`; `sent` returns the number
+    /// of packets that each flow has sent.
     pub(super) fn finish(
         mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Whether what a scenario says happens in the simulation, seen in the recording.
+//! Whole simulations, checked in their recordings.
 
 mod pcap;
 mod settings;
@@ -10,9 +10,9 @@ use sluice_core::record::Fate;
 use sluice_core::{DropReason, Span, Time};
 use sluice_tcp::cc;
 
-use crate::run::{RunError, run};
+use crate::run::{RunError, record, run};
 use sluice_recording::metrics::measure;
-use sluice_recording::{Recording, Transfer};
+use sluice_recording::{Recording, RunWriter, Transfer};
 use sluice_scenario::{Backend, Scenario};
 
 fn simulate(text: &str) -> (tempfile::TempDir, Recording) {
@@ -30,6 +30,7 @@ fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
     let finished = run(
         &variants[0],
         Backend::Sim,
+        None,
         &dir,
         started,
         &Stop::new(),
@@ -52,8 +53,9 @@ const PLAIN: &str = "duration = \"5s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20m
 
 #[test]
 fn rules_put_packets_into_queues_of_their_weights() {
-    // 3 Mbit/s of UDP in each of two queues with weights 69 and 30 at 4 Mbit/s: the second gets what
-    // the first leaves, 1 Mbit/s and more, since 69 % of 4 Mbit/s is 2.76 and 30 % is 1.2.
+    // 3 Mbit/s of UDP in each of two queues with weights 69 and 30 at 4 Mbit/s. The second queue
+    // gets what the first leaves, more than 1 Mbit/s, since 69 % of 4 Mbit/s is 2.76 and 30 % is
+    // 1.2.
     let (_folder, recording) = simulate(
         r#"
 duration = "5s"
@@ -85,11 +87,11 @@ interval = "50ms"
     // 1200 of 1228 bytes are payload; a ping takes a hundredth. Shares 69:30 of the rest.
     let shares = metric(&recording, "heavy.goodput") / metric(&recording, "light.goodput");
     assert!((shares - 69.0 / 30.0).abs() < 0.05, "{shares}");
-    // 10 ms, 84 bytes at 1 % of 4 Mbit/s (16.8 ms), which is what its weight guarantees, a packet of
-    // 1228 bytes that is being sent (2.46 ms), and its own 0.17 ms.
+    // 10 ms, plus 84 bytes at 1 % of 4 Mbit/s (16.8 ms), which the weight guarantees, plus a packet
+    // of 1228 bytes in transmission (2.46 ms), plus 0.17 ms for the ping itself.
     let ping = metric(&recording, "ping.max");
     assert!((10.0 * MS..29.5 * MS).contains(&ping), "{ping}");
-    // Pings that return match no queue and have no row.
+    // The answers to pings match no queue and have no row.
     let rows: Vec<_> = recording.packets().unwrap().map(Result::unwrap).collect();
     assert!(
         rows.iter()
@@ -103,7 +105,7 @@ interval = "50ms"
 
 #[test]
 fn a_path_of_several_links_has_a_queue_at_each() {
-    // The second link is the slower one: data waits there, and cross traffic meets only the first.
+    // The second link is the slower one: data waits there, and cross traffic passes only the first.
     let (_folder, recording) = simulate(&format!(
         r#"{PLAIN}queue = "fifo limit 100"
 [[hop]]
@@ -177,8 +179,8 @@ fn transfers_are_repeated_after_a_pause() {
         "{PLAIN}[[flow]]\ntype = \"tcp\"\nbytes = \"100kB\"\npause = \"500ms\"\n"
     ));
     let transfers: Vec<Transfer> = recording.transfers().unwrap().map(Result::unwrap).collect();
-    // 100 kB take three round trips in slow start (14.5, 29, 58 kB) and a handshake, 80 ms and more,
-    // and at 10 Mbit/s 83 ms besides: in 5 s seven or eight with their pauses.
+    // 100 kB take three round trips in slow start (14.5, 29, 58 kB) and a handshake, over 80 ms,
+    // and at 10 Mbit/s 83 ms more. In 5 s there are seven or eight with their pauses.
     assert!((7..=8).contains(&transfers.len()), "{transfers:?}");
     for (i, pair) in transfers.windows(2).enumerate() {
         assert_eq!((pair[0].seq, pair[0].bytes), (i as u64, 100_000));
@@ -198,7 +200,7 @@ fn requests_are_answered_one_after_the_other() {
     let (least, most) = (metric(&recording, "rr.min"), metric(&recording, "rr.max"));
     assert!((20.96 * MS..21.1 * MS).contains(&least), "{least}");
     assert!(most < 21.1 * MS, "{most}");
-    // One after the other: as many as fit into 5 s less the handshake.
+    // One after the other: as many as fit into 5 s minus the handshake.
     let count = recording.pings().unwrap().count();
     assert!((234..=238).contains(&count), "{count}");
 }
@@ -242,7 +244,7 @@ fn copies_and_damage_are_recorded() {
 }
 
 #[test]
-fn a_trace_of_opportunities_carries_what_it_says() {
+fn a_trace_of_opportunities_determines_the_goodput() {
     let folder = tempfile::tempdir().unwrap();
     // One packet of 1500 bytes every 2 ms: 6 Mbit/s.
     std::fs::write(folder.path().join("even.mahi"), "2\n4\n6\n8\n10\n").unwrap();
@@ -259,7 +261,58 @@ fn a_trace_of_opportunities_carries_what_it_says() {
 }
 
 #[test]
-fn what_would_take_too_much_is_refused_with_its_size() {
+fn a_recording_in_memory_has_the_bytes_of_one_in_a_folder() {
+    let text = format!("{PLAIN}[[flow]]\ntype = \"tcp\"\n[[flow]]\ntype = \"ping\"\n");
+    let (folder, on_disk) = simulate(&text);
+    let variant = &Scenario::parse("x.toml", &text, &[]).unwrap()[0];
+    let environment = &on_disk.run().environment;
+    let writer = RunWriter::in_memory(variant, environment).unwrap();
+    let finished = record(
+        variant,
+        Backend::Sim,
+        None,
+        writer,
+        &Stop::new(),
+        &mut |_| {},
+    )
+    .unwrap();
+    assert_eq!(finished.recording.run(), on_disk.run());
+    assert_eq!(finished.summary, measure(&on_disk).unwrap());
+    assert_eq!(finished.recording.dir(), Path::new(""));
+    assert_eq!(finished.recording.stored_summary().unwrap(), None);
+
+    let saved = finished
+        .recording
+        .save(&folder.path().join("saved"))
+        .unwrap();
+    saved.check_all().unwrap();
+    assert_eq!(saved.run(), on_disk.run());
+    for table in on_disk.run().tables.keys() {
+        let bytes = finished.recording.parquet(table).unwrap();
+        assert_eq!(bytes, on_disk.parquet(table).unwrap(), "{table}");
+        assert_eq!(bytes, saved.parquet(table).unwrap(), "{table}");
+    }
+    // From one folder to another, too; but not over what is no run.
+    on_disk
+        .save(&folder.path().join("copied"))
+        .unwrap()
+        .check_all()
+        .unwrap();
+    std::fs::create_dir(folder.path().join("other")).unwrap();
+    std::fs::write(folder.path().join("other/thesis.tex"), "").unwrap();
+    let error = finished
+        .recording
+        .save(&folder.path().join("other"))
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("is not empty and contains no run")
+    );
+}
+
+#[test]
+fn a_simulation_that_is_too_large_is_refused_with_its_size() {
     let text = "duration = \"24h\"\n[link]\nrate = \"1Tbit/s\"\nrtt = \"20ms\"\n[[flow]]\ntype = \"udp\"\nrate = \"1Tbit/s\"\n";
     let variants = Scenario::parse("x.toml", text, &[]).unwrap();
     let error = super::check(&variants[0].scenario).unwrap_err().to_string();
@@ -280,13 +333,13 @@ fn a_flow_that_has_stopped_is_counted_once() {
             continue;
         };
         let before = std::mem::replace(&mut last[sample.flow as usize], bytes);
-        // 50 ms at 10 Mbit/s carry 62.5 kB, and what waited behind a lost packet comes with it.
+        // 50 ms at 10 Mbit/s carry 62.5 kB; bytes that waited behind a lost packet arrive with it.
         assert!(
             (before..before + 300_000).contains(&bytes),
             "{before} to {bytes}"
         );
     }
-    // 2 s of the link at most, and whole transfers with what there is of the last one.
+    // At most 2 s of the link, and whole transfers plus the part of the last one.
     assert!(last[0] < 2_500_000, "{last:?}");
     assert!(last[1] < 6_250_000, "{last:?}");
     let transfers = recording.transfers().unwrap().map(Result::unwrap);
@@ -302,7 +355,7 @@ fn an_unknown_congestion_control_is_named_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let text = format!("{PLAIN}[[flow]]\ntype = \"tcp\"\nname = \"bulk\"\ncc = \"cubik\"\n");
     let error = simulate_in(folder.path(), &text).unwrap_err().to_string();
-    // The eighth line, where the word begins: `cc = "` is six characters long.
+    // The eighth line, where the word begins: `cc = "` has six characters.
     let place = folder.path().join("x.toml").display().to_string();
     let known: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
     let known = known.join(", ");
@@ -330,9 +383,10 @@ fn there_is_no_threshold_before_the_first_reduction() {
 }
 
 #[test]
-fn a_short_transfer_takes_as_many_rounds_as_its_initial_window_asks_for() {
-    // 55 segments over 100 ms: a round trip for the handshake, one for each flight but the last, and half
-    // of one for that; sending all of them takes 6.6 ms. Flights are 3, 6, 12, 24 and 10; 10, 20 and 25; 30 and 25.
+fn the_initial_window_determines_the_rounds_of_a_short_transfer() {
+    // 55 segments over 100 ms: a round trip for the handshake, one for each flight but the last,
+    // and half of one for the last; sending all of them takes 6.6 ms. Flights are 3, 6, 12, 24 and
+    // 10; 10, 20 and 25; 30 and 25.
     for (window, ms) in [("3", 550.0), ("10", 350.0), ("30", 250.0)] {
         let (_folder, recording) = simulate(&format!(
             r#"
@@ -354,8 +408,8 @@ bytes = "79640B"
 }
 
 #[test]
-fn the_growth_of_cubic_and_only_of_cubic_is_counted_as_asked_for() {
-    // What either way of counting leads to is held against RFC 8312 in `crates/tcp/tests/response.rs`.
+fn growth_sets_the_unit_of_cubic_only() {
+    // `crates/tcp/tests/response.rs` compares the results of both units with RFC 8312.
     let goodput = |keys: &str| {
         let (_folder, recording) = simulate(&format!(
             r#"
@@ -380,10 +434,10 @@ name = "bulk"
 }
 
 #[test]
-fn ledbat_alone_holds_the_delay_at_its_target_and_beside_reno_makes_way() {
-    // RFC 6817 section 2.5: TARGET is 100 ms, and the window of 83 segments behind it is approached with
-    // a time constant of 83 round trips of at most 120 ms, 10 s, of which 50 s are five: 99.3 ms, less the
-    // 1.2 ms that an ACK waits for a second segment.
+fn ledbat_keeps_the_delay_at_its_target_and_yields_to_reno() {
+    // RFC 6817 section 2.5: TARGET is 100 ms. The window of 83 segments is approached with a time
+    // constant of 83 round trips of at most 120 ms, 10 s; 50 s are five of these: 99.3 ms, minus
+    // the 1.2 ms that an ACK waits for a second segment.
     let scenario = |flows: &str| {
         format!(
             "duration = \"80s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fifo limit 1000\"\n\
@@ -394,8 +448,8 @@ fn ledbat_alone_holds_the_delay_at_its_target_and_beside_reno_makes_way() {
     let wait = metric(&recording, "up.sojourn.p50") / MS;
     assert!((95.0..101.0).contains(&wait), "{wait} ms");
     assert!(metric(&recording, "up.utilisation") > 0.99);
-    // Reno fills the buffer of 1.2 s, twelve times the target: LEDBAT goes to its least window of two
-    // segments in a round trip of half a second and more, which is under 50 kbit/s.
+    // Reno fills the buffer of 1.2 s, twelve times the target. LEDBAT falls to its minimum window
+    // of two segments per round trip of more than half a second, which is less than 50 kbit/s.
     let reno = "[[flow]]\ntype = \"tcp\"\nname = \"reno\"\ncc = \"reno\"\nstart = \"20s\"\n";
     let (_folder, recording) = simulate(&scenario(reno));
     let goodput = metric(&recording, "ledbat.goodput");

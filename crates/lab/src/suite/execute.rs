@@ -12,16 +12,16 @@ use sluice_core::{Span, Stop};
 use super::plan::{Experiment, Failure, Planned, Suite};
 use crate::agreement::agreements;
 use crate::reuse;
-use crate::run::{self, Carrier, Finished};
+use crate::run::{self, Finished};
 use crate::table;
 use sluice_recording::part;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{PAGE, Pages, PagesError, Recording};
 use sluice_scenario::Backend;
 
-/// How to execute a suite.
+/// The settings for executing a suite.
 pub struct Options<'a> {
-    /// Whether earlier runs are made again.
+    /// Whether earlier runs are repeated.
     pub is_fresh: bool,
     /// The number of simulations at a time; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
@@ -154,12 +154,15 @@ impl Job<'_> {
         // Fine enough to give the order in which runs began.
         let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
-        let carrier = Carrier {
-            backend: *backend,
-            core: options.core,
-        };
-        let interrupt = options.interrupt;
-        let finished = run::run(variant, carrier, dir, started_at, interrupt, &mut progress)?;
+        let finished = run::run(
+            variant,
+            *backend,
+            options.core,
+            dir,
+            started_at,
+            options.interrupt,
+            &mut progress,
+        )?;
         if let Some(pages) = options.pages {
             pages.write_run(&page, &finished.recording)?;
         }

@@ -21,4 +21,4 @@ mod plan;
 mod tests;
 
 pub use execute::{Executed, Options, Progress, execute};
-pub use plan::{Backends, Experiment, Failure, PlanError, Planned, Request, Suite};
+pub use plan::{Backends, Experiment, Failure, PlanError, Planned, PrepareError, Request, Suite};

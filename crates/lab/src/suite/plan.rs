@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::live::LiveError;
 use crate::run::{self, RunError};
+use sluice_core::Span;
+use sluice_net::cores::{IdleLimit, IdleLimitError};
+use sluice_net::namespace::{PrivilegeError, acquire_privilege};
 use sluice_scenario::{Backend, Scenario, ScenarioErrors, Variant};
 
-/// What the user requested.
+/// The user's request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Scenario files, and folders of scenario files.
@@ -33,7 +36,7 @@ pub enum Backends {
     Both,
 }
 
-/// Why no plan could be made.
+/// The reason why no plan could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A folder cannot be read.
@@ -91,16 +94,27 @@ pub struct Failure {
     pub error: Box<dyn std::error::Error + Send + Sync>,
 }
 
+/// Why the process cannot be prepared for live runs.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The idle states cannot be limited.
+    #[error(transparent)]
+    Idle(#[from] IdleLimitError),
+    /// No user namespace can be entered.
+    #[error(transparent)]
+    Privilege(#[from] PrivilegeError),
+}
+
 /// A scenario file and its runs.
 #[derive(Debug)]
 pub struct Experiment {
-    /// Its path within the suite, without the ending.
+    /// Path within the suite, without the ending.
     pub name: String,
     /// The file.
     pub file: PathBuf,
     /// The folder of its recordings.
     pub output: PathBuf,
-    /// Its runs: by backend, variant and seed.
+    /// Runs: by backend, variant and seed.
     pub runs: Vec<Planned>,
 }
 
@@ -272,6 +286,23 @@ impl Suite {
             }
         }
         all
+    }
+
+    /// Prepares the process for live runs, if there are any: limits the exit latency of the cores'
+    /// idle states to `cpu_latency` for as long as the returned limit lives, and enters a user
+    /// namespace if the process needs one. Call this while the process has one thread.
+    ///
+    /// # Errors
+    /// [`PrepareError`].
+    pub fn prepare(&self, cpu_latency: Option<Span>) -> Result<Option<IdleLimit>, PrepareError> {
+        if !self.is_live() {
+            return Ok(None);
+        }
+        // Opened before the user namespace is entered, in which no user has more rights to the
+        // machine than outside.
+        let limit = cpu_latency.map(IdleLimit::hold).transpose()?;
+        acquire_privilege()?;
+        Ok(limit)
     }
 
     /// Turns runs that a backend cannot execute into failures, before any run starts.

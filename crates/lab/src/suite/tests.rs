@@ -246,7 +246,7 @@ fn runs_are_reused_until_scenario_or_seed_change_or_a_table_is_damaged() {
     bytes[middle] ^= 1;
     fs::write(&table, bytes).expect("writable");
     assert_eq!(reused(&run(&plan(&request))), 1, "one table is damaged");
-    assert_eq!(reused(&run(&plan(&request))), 2, "and was made anew");
+    assert_eq!(reused(&run(&plan(&request))), 2, "and its run was repeated");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How long a core may take to leave an idle state (PM QoS).
+//! The time that a core may take to leave an idle state (PM QoS).
 //!
 //! A core without work enters an idle state. The more a state saves, the longer the core takes to
 //! leave it, and whatever wakes the core up waits for that; a halted core of a virtual machine must
@@ -25,19 +25,19 @@ pub struct IdleLimit {
     _device: File,
 }
 
-/// Why idle states cannot be limited.
+/// The reasons why idle states cannot be limited.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleLimitError {
-    /// The kernel's interface to it is not there.
+    /// The kernel does not provide the interface.
     #[error(
         "cannot limit the idle states of cores: there is no device {}; the kernel needs CONFIG_CPU_IDLE, and a container must be given the device",
         .path.display()
     )]
     Absent {
-        /// Where it was looked for.
+        /// The path.
         path: PathBuf,
     },
-    /// This user or this container may not.
+    /// This user or this container has no permission.
     #[error(
         "cannot limit the idle states of cores: {}: {source}; run as root, or give a group of this user write access to the device; a container must be given the device too",
         .path.display()
@@ -48,7 +48,7 @@ pub enum IdleLimitError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// More than the kernel takes for a limit.
+    /// The latency is above the kernel's largest limit.
     #[error("no idle state has an exit latency of {latency}: expected less than {NOBODY}")]
     TooLong {
         /// The requested value.
@@ -149,7 +149,7 @@ const NOBODY: Span = Span::from_secs(2000);
 mod tests {
     use super::*;
 
-    /// So long that the test does not keep the machine from any idle state.
+    /// A limit so large that the test does not keep the machine from any idle state.
     const LONG: Span = Span::from_us(1_234_567);
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_device_is_told_with_what_has_it() {
+    fn a_missing_device_is_reported_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cpu_dma_latency");
         let expected = format!(
@@ -188,7 +188,7 @@ mod tests {
         let error = IdleLimit::hold_at(&path, Span::ZERO).unwrap_err();
         assert_eq!(error.to_string(), expected);
         assert!(!path.exists(), "it is not made");
-        // Nor is an ordinary file taken for it.
+        // Nor is an ordinary file accepted instead.
         std::fs::write(&path, "0").unwrap();
         let error = IdleLimit::hold_at(&path, Span::ZERO).unwrap_err();
         assert_eq!(error.to_string(), expected);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_what_would_help() {
+    fn a_refusal_is_reported_with_a_remedy() {
         // EACCES: the file's permissions. EPERM: a container's list of devices.
         for (errno, answer) in [
             (libc::EACCES, "Permission denied (os error 13)"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_takes_for_no_limit_is_none() {
+    fn the_kernels_value_for_no_limit_is_none() {
         let path = Path::new("/nowhere");
         for latency in [Span::from_secs(2000), Span::MAX] {
             let error = IdleLimit::hold_at(path, latency).unwrap_err();

@@ -27,37 +27,37 @@ use std::os::fd::{AsFd, AsRawFd};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
 
-/// One end of a veth pair, to be made.
+/// One end of a veth pair that is to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
-    /// Where it will be.
+    /// The namespace of the end.
     pub namespace: &'a Namespace,
-    /// What it will be called there (1 to 15 bytes).
+    /// The name of the end in its namespace (1 to 15 bytes).
     pub name: &'a str,
-    /// Its address.
+    /// The Ethernet address of the end.
     pub mac: Mac,
 }
 
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its index in the namespace.
+    /// Index in the namespace.
     pub index: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its address, if it has one.
+    /// Ethernet address, if the interface has one.
     pub mac: Option<Mac>,
     /// Largest network packet.
     pub mtu: u32,
-    /// Whether it is switched on.
+    /// Whether the interface is up.
     pub is_up: bool,
     /// Whether any socket has requested frames for all addresses.
     pub is_promiscuous: bool,
-    /// Its kind, such as `veth`, if it is a virtual device; `None` for hardware.
+    /// Kind of a virtual device, such as `veth`; `None` for hardware.
     pub kind: Option<String>,
     /// Whether packets pass through a queueing discipline first, as is usual for hardware.
     pub has_queue: bool,
-    /// What has passed and what the kernel dropped there.
+    /// Packets passed, and packets that the kernel dropped on the interface.
     pub traffic: InterfaceTraffic,
 }
 
@@ -82,7 +82,7 @@ pub struct Links {
     sequence: u32,
 }
 
-/// Why an interface could not be created, found or changed.
+/// The reasons why an interface cannot be created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The namespace could not be entered.
@@ -94,9 +94,9 @@ pub enum LinkError {
     /// The kernel refused.
     #[error("cannot {what} in namespace {namespace:?}: {source}")]
     Kernel {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The kernel's answer.
         source: io::Error,
@@ -106,7 +106,7 @@ pub enum LinkError {
 /// Creates a pair of interfaces connected to each other, both down.
 ///
 /// # Errors
-/// When either name is in use or invalid, or the process lacks the privilege.
+/// One of the names is in use or invalid, or the process lacks the privilege.
 pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), LinkError> {
     let attributes = |end: VethEnd<'_>| -> Result<Vec<LinkAttribute>, LinkError> {
         check_name(end.name)?;
@@ -136,7 +136,7 @@ impl Namespace {
     /// Connects to this namespace's interface tables.
     ///
     /// # Errors
-    /// When the namespace cannot be entered or has no netlink.
+    /// The namespace cannot be entered, or has no netlink.
     pub fn links(&self) -> Result<Links, LinkError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -158,10 +158,10 @@ impl Namespace {
 }
 
 impl Links {
-    /// Looks an interface up.
+    /// Looks up an interface.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// There is no interface of that name.
     pub fn interface(&mut self, name: &str) -> Result<Interface, LinkError> {
         check_name(name)?;
         let mut message = LinkMessage::default();
@@ -210,10 +210,10 @@ impl Links {
         Ok(interface)
     }
 
-    /// Switches an interface on or off.
+    /// Sets an interface up or down.
     ///
     /// # Errors
-    /// When there is none of that name, or the process lacks the privilege.
+    /// There is no interface of that name, or the process lacks the privilege.
     pub fn set_up(&mut self, name: &str, up: bool) -> Result<(), LinkError> {
         let what = format!(
             "switch interface {name:?} {}",
@@ -230,7 +230,7 @@ impl Links {
     /// Sets the MTU of an interface.
     ///
     /// # Errors
-    /// When the driver does not accept the value.
+    /// The driver does not accept the value.
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), LinkError> {
         let what = format!("set the MTU of interface {name:?} to {mtu}");
         self.change(name, &what, |message| {
@@ -238,8 +238,7 @@ impl Links {
         })
     }
 
-    /// Creates a bridge between interfaces of this namespace and switches it on; it forwards at
-    /// once.
+    /// Creates a bridge between interfaces of this namespace and sets it up; it forwards at once.
     ///
     /// # Errors
     /// When the name is in use, an interface is missing or belongs to a bridge already, the kernel
@@ -267,7 +266,7 @@ impl Links {
     /// Removes an interface; removing one end of a veth pair removes the other.
     ///
     /// # Errors
-    /// When there is none of that name, or it cannot be removed.
+    /// There is no interface of that name, or it cannot be removed.
     pub fn remove(&mut self, name: &str) -> Result<(), LinkError> {
         let mut message = LinkMessage::default();
         message.header.index = self.interface(name)?.index;
@@ -293,7 +292,7 @@ impl Links {
     /// once, without duplicate address detection.
     ///
     /// # Errors
-    /// When the interface has the address already, or the prefix is longer than the address.
+    /// The interface has the address already, or the prefix is longer than the address.
     pub fn add_address(
         &mut self,
         name: &str,
@@ -324,7 +323,7 @@ impl Links {
     /// Returns the addresses that an interface has.
     ///
     /// # Errors
-    /// When there is no interface of that name.
+    /// There is no interface of that name.
     pub fn addresses(&mut self, name: &str) -> Result<Vec<IpAddr>, LinkError> {
         let index = self.interface(name)?.index;
         let what = format!("list the addresses of interface {name:?}");
@@ -356,7 +355,7 @@ impl Links {
     /// through `gateway` unless the prefix is on the link.
     ///
     /// # Errors
-    /// When the gateway cannot be reached, or the route exists.
+    /// The gateway cannot be reached, or the route exists.
     pub fn add_route(
         &mut self,
         name: &str,
@@ -382,11 +381,28 @@ impl Links {
         )
     }
 
+    /// Makes the namespace accept every packet for an address of `prefix` as its own, unless a more
+    /// specific route says otherwise (`ip route add local PREFIX dev lo table main`).
+    ///
+    /// # Errors
+    /// When the loopback interface is down, or the route exists.
+    pub fn add_local_route(&mut self, prefix: IpAddr, prefix_len: u8) -> Result<(), LinkError> {
+        let mut message = self.route("lo", prefix, prefix_len)?;
+        message.header.kind = RouteType::Local;
+        message.header.scope = RouteScope::Host;
+        let what = format!("take {prefix}/{prefix_len} as local");
+        self.request(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &what,
+        )
+    }
+
     /// Sets the initial window, in segments, of TCP connections to an on-link address, by a
     /// separate route.
     ///
     /// # Errors
-    /// When there is such a route already, or the process lacks the privilege.
+    /// The route exists, or the process lacks the privilege.
     pub fn set_initial_window(
         &mut self,
         name: &str,
@@ -436,7 +452,7 @@ impl Links {
     /// Sets the Ethernet address of a neighbour permanently, so that no resolution takes place.
     ///
     /// # Errors
-    /// When there is no such interface, or the process lacks the privilege.
+    /// There is no such interface, or the process lacks the privilege.
     pub fn add_neighbour(
         &mut self,
         name: &str,

@@ -11,8 +11,11 @@ mod sysctl;
 
 pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth};
 pub use offload::{DeviceSettings, OffloadError, Offloads, Queues};
-pub(crate) use privilege::remedy;
-pub use privilege::{Privilege, PrivilegeError, enter_user_namespace};
+pub(crate) use privilege::effective_capabilities;
+pub use privilege::{
+    Privilege, PrivilegeError, acquire_privilege, enter_user_namespace,
+    enter_user_namespace_as_self,
+};
 pub use sysctl::SysctlError;
 
 use crate::sys;
@@ -29,13 +32,13 @@ pub struct Namespace {
     descriptor: OwnedFd,
 }
 
-/// Why a namespace could not be created or entered.
+/// The reason why a namespace could not be created or entered.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// The kernel refused to make one.
     #[error("cannot create the network namespace {name:?}: {source} ({hint})", hint = Privilege::probe())]
     Create {
-        /// What it was to be called.
+        /// The requested name.
         name: String,
         /// The kernel's answer.
         source: io::Error,
@@ -43,7 +46,7 @@ pub enum NamespaceError {
     /// There is none.
     #[error("cannot open the network namespace {}: {source}", .path.display())]
     Open {
-        /// Where it should be.
+        /// The path.
         path: std::path::PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -62,7 +65,7 @@ impl Namespace {
     /// Creates an empty namespace whose loopback interface is down. `name` is for messages only.
     ///
     /// # Errors
-    /// When the process lacks the privilege; the message says what would help.
+    /// The process lacks the privilege; the message says what would help.
     pub fn create(name: &str) -> Result<Namespace, NamespaceError> {
         let make = || {
             sys::unshare(libc::CLONE_NEWNET)?;
@@ -90,7 +93,7 @@ impl Namespace {
     /// Returns the namespace of the calling thread.
     ///
     /// # Errors
-    /// When `/proc` is not mounted.
+    /// `/proc` is not mounted.
     pub fn current() -> Result<Namespace, NamespaceError> {
         let name = "current".to_owned();
         match sys::network_namespace() {
@@ -105,7 +108,7 @@ impl Namespace {
     /// Returns another handle to the same namespace, which exists until the last handle is dropped.
     ///
     /// # Errors
-    /// When the process has too many descriptors.
+    /// The process has too many descriptors.
     pub fn try_clone(&self) -> Result<Namespace, NamespaceError> {
         match self.descriptor.try_clone() {
             Ok(descriptor) => Ok(Namespace {
@@ -142,7 +145,7 @@ impl Namespace {
     /// in the namespace wherever they are used later. Panics are passed on.
     ///
     /// # Errors
-    /// When the namespace cannot be entered; `work` has not run then.
+    /// The namespace cannot be entered; `work` has not run then.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         let inside = || {
             join(self.descriptor.as_fd())?;
@@ -160,7 +163,7 @@ impl Namespace {
     /// Starts a named thread that runs `work` inside.
     ///
     /// # Errors
-    /// When the namespace cannot be entered; `work` will not run then.
+    /// The namespace cannot be entered; `work` will not run then.
     pub fn spawn<T: Send + 'static>(
         &self,
         thread_name: &str,

@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Which offloads an interface has switched on.
+/// The offloads that an interface has switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
     /// Checksums are left to the device or the receiver.
@@ -20,7 +20,7 @@ pub struct Offloads {
     pub generic_receive: bool,
 }
 
-/// Why an offload could not be read or switched.
+/// The reason why an offload could not be read or switched.
 #[derive(Debug, thiserror::Error)]
 pub enum OffloadError {
     /// The namespace could not be entered.
@@ -36,11 +36,11 @@ pub enum OffloadError {
     Kernel {
         /// "read" or "switch".
         verb: &'static str,
-        /// Which offload.
+        /// The offload.
         feature: &'static str,
-        /// Which interface.
+        /// The interface.
         interface: String,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The kernel's answer.
         source: io::Error,
@@ -92,15 +92,15 @@ impl Namespace {
     /// Reads the offloads of `interface`.
     ///
     /// # Errors
-    /// When there is no such interface.
+    /// There is no such interface.
     pub fn offloads(&self, interface: &str) -> Result<Offloads, OffloadError> {
         self.device_settings(interface)?.offloads()
     }
 
-    /// Returns how many receive queues `interface` has; one if its driver does not report it.
+    /// Returns the number of receive queues of `interface`; one if its driver does not report it.
     ///
     /// # Errors
-    /// When there is no such interface.
+    /// There is no such interface.
     pub fn receive_queues(&self, interface: &str) -> Result<u32, OffloadError> {
         Ok(self.device_settings(interface)?.queues()?.receive)
     }
@@ -108,7 +108,7 @@ impl Namespace {
     /// Returns a handle for reading the settings of `interface`, now and later.
     ///
     /// # Errors
-    /// When the namespace cannot be entered.
+    /// The namespace cannot be entered.
     pub fn device_settings(&self, interface: &str) -> Result<DeviceSettings, OffloadError> {
         Ok(DeviceSettings {
             socket: self.ethtool_socket("read", interface)?,
@@ -126,12 +126,12 @@ impl Namespace {
     }
 }
 
-/// How many queues an interface has in use.
+/// Returns the number of queues that an interface uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
     /// For what arrives.
     pub receive: u32,
-    /// For what is sent.
+    /// For sent packets.
     pub transmit: u32,
 }
 
@@ -146,7 +146,7 @@ impl DeviceSettings {
     /// Returns its offloads.
     ///
     /// # Errors
-    /// When there is no such interface.
+    /// There is no such interface.
     pub fn offloads(&self) -> Result<Offloads, OffloadError> {
         let read = |feature: Feature| {
             ethtool(&self.socket, &self.interface, feature.read, 0)
@@ -164,7 +164,7 @@ impl DeviceSettings {
     /// Returns its queues; one of each if its driver does not report them.
     ///
     /// # Errors
-    /// When there is no such interface.
+    /// There is no such interface.
     pub fn queues(&self) -> Result<Queues, OffloadError> {
         let mut channels = EthtoolChannels {
             command: CHANNELS,

@@ -14,12 +14,12 @@ pub enum Privilege {
     UserNamespace,
     /// Neither, with the reason.
     Missing {
-        /// What prevents a user namespace.
+        /// The obstacle to a user namespace.
         obstacle: String,
     },
 }
 
-/// Why no user namespace could be entered.
+/// The reason why no user namespace could be entered.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
     /// Too late: threads are running already.
@@ -30,7 +30,7 @@ pub enum PrivilegeError {
     /// The kernel refused.
     #[error("cannot enter a user namespace: {obstacle}; {HOW}")]
     Refused {
-        /// Which setting forbids it, or the kernel's answer.
+        /// The setting that forbids it, or the kernel's answer.
         obstacle: String,
     },
     /// The mapping of the user to root was refused.
@@ -75,6 +75,17 @@ impl fmt::Display for Privilege {
     }
 }
 
+/// Enters a user namespace if the process needs one. See [`enter_user_namespace`].
+///
+/// # Errors
+/// [`PrivilegeError`].
+pub fn acquire_privilege() -> Result<(), PrivilegeError> {
+    match Privilege::probe() {
+        Privilege::UserNamespace => enter_user_namespace(),
+        Privilege::Capable | Privilege::Missing { .. } => Ok(()),
+    }
+}
+
 /// Becomes root in a user namespace and an empty network namespace of its own.
 ///
 /// Call it first thing in `main`: the kernel refuses it to a process with several threads.
@@ -82,23 +93,41 @@ impl fmt::Display for Privilege {
 /// machine's own interfaces stay out of reach.
 ///
 /// # Errors
-/// Says which setting forbids it and what else would help.
+/// The setting that forbids it, and what else would help.
 pub fn enter_user_namespace() -> Result<(), PrivilegeError> {
+    let (user, group) = sys::effective_ids();
+    enter(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)?;
+    write_map("/proc/self/uid_map", &format!("0 {user} 1"))?;
+    write_map("/proc/self/gid_map", &format!("0 {group} 1"))
+}
+
+/// Enters a user namespace in which the user and the group keep their numbers. The process stays in
+/// its network namespace, whose sockets it may still use.
+///
+/// The process has every capability over namespaces that it creates from now on. A program that it
+/// executes has none, unless the user is root (capabilities(7)).
+///
+/// # Errors
+/// As for [`enter_user_namespace`].
+pub fn enter_user_namespace_as_self() -> Result<(), PrivilegeError> {
+    let (user, group) = sys::effective_ids();
+    enter(libc::CLONE_NEWUSER)?;
+    write_map("/proc/self/uid_map", &format!("{user} {user} 1"))?;
+    write_map("/proc/self/gid_map", &format!("{group} {group} 1"))
+}
+
+/// Enters new namespaces, one of them a user namespace without a map.
+fn enter(namespaces: libc::c_int) -> Result<(), PrivilegeError> {
     let threads = status_field("Threads:").and_then(|count| count.parse().ok());
     if let Some(threads) = threads.filter(|count| *count != 1) {
         return Err(PrivilegeError::Threads(threads));
     }
-    let (user, group) = sys::effective_ids();
-    sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET).map_err(|error| {
-        PrivilegeError::Refused {
-            obstacle: obstacle(&error),
-        }
+    sys::unshare(namespaces).map_err(|error| PrivilegeError::Refused {
+        obstacle: obstacle(&error),
     })?;
     // user_namespaces(7): an unprivileged process must give up setgroups before it may map
     // its group.
-    write_map("/proc/self/setgroups", "deny")?;
-    write_map("/proc/self/uid_map", &format!("0 {user} 1"))?;
-    write_map("/proc/self/gid_map", &format!("0 {group} 1"))
+    write_map("/proc/self/setgroups", "deny")
 }
 
 fn write_map(path: &'static str, line: &str) -> Result<(), PrivilegeError> {
@@ -132,48 +161,8 @@ fn obstacle(error: &io::Error) -> String {
     format!("{setting} ({error})")
 }
 
-/// Returns what a refused step lacks and what would help; empty for other errors.
-pub(crate) fn remedy(error: &io::Error) -> String {
-    if error.kind() != io::ErrorKind::PermissionDenied {
-        return String::new();
-    }
-    // user_namespaces(7): the first one maps every user to itself.
-    let is_inside = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| {
-        let mut words = map.split_whitespace();
-        words.next() != Some("0") || words.next() != Some("0")
-    });
-    remedy_of(effective_capabilities(), is_inside)
-}
-
-fn remedy_of(effective: u64, is_inside: bool) -> String {
-    let missing: Vec<&str> = OF_PORTS
-        .into_iter()
-        .filter(|(bit, _)| effective & 1 << bit == 0)
-        .map(|(_, name)| name)
-        .collect();
-    if missing.is_empty() && is_inside {
-        return "; in a user namespace AF_XDP is not allowed: packet, tun, tap and nfqueue ports work \
-                there"
-            .to_owned();
-    }
-    if missing.is_empty() {
-        return "; the process has all capabilities of ports: a security module or a seccomp filter \
-                forbids it"
-            .to_owned();
-    }
-    format!(
-        "; the process lacks {}: run as root, or `setcap {}+ep` the program, or enter a user \
-         namespace, where packet, tun, tap and nfqueue ports work; pcap ports need nothing",
-        missing.join(", "),
-        missing.join(",").to_lowercase(),
-    )
-}
-
-/// linux/capability.h, restricted to what ports need: CAP_NET_ADMIN for devices, queues and
-/// programs, CAP_NET_RAW for packet sockets, CAP_BPF for AF_XDP's program.
-const OF_PORTS: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (39, "CAP_BPF")];
-
-fn effective_capabilities() -> u64 {
+/// Returns the capabilities that this thread may use, a bit for each number of linux/capability.h.
+pub(crate) fn effective_capabilities() -> u64 {
     status_field("CapEff:")
         .and_then(|hex| u64::from_str_radix(&hex, 16).ok())
         .unwrap_or(0)
@@ -191,24 +180,3 @@ const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
 
 const HOW: &str = "run as root, or give the binary the capabilities \
     (setcap cap_net_admin,cap_net_raw,cap_sys_admin+ep), or allow unprivileged user namespaces";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_is_named_with_what_works_without() {
-        // NET_ADMIN alone.
-        let text = remedy_of(1 << 12, false);
-        assert_eq!(
-            text,
-            "; the process lacks CAP_NET_RAW, CAP_BPF: run as root, or `setcap cap_net_raw,cap_bpf+ep` \
-             the program, or enter a user namespace, where packet, tun, tap and nfqueue ports work; \
-             pcap ports need nothing"
-        );
-        assert!(remedy_of(u64::MAX, true).contains("AF_XDP is not allowed"));
-        assert!(remedy_of(u64::MAX, false).contains("security module"));
-        let other = io::Error::from_raw_os_error(libc::ENODEV);
-        assert_eq!(remedy(&other), "");
-    }
-}

@@ -3,7 +3,7 @@
 use super::{Namespace, NamespaceError};
 use std::io;
 
-/// Why a setting could not be read or written.
+/// The reason why a setting could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SysctlError {
     /// The namespace could not be entered.
@@ -21,7 +21,7 @@ pub enum SysctlError {
         verb: &'static str,
         /// The setting.
         name: String,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The refused value, as ` to "..."`.
         value: String,
@@ -79,7 +79,7 @@ impl Namespace {
     /// where the kernel has no IPv6.
     ///
     /// # Errors
-    /// When a setting cannot be written.
+    /// A setting cannot be written.
     pub fn silence_ipv6(&self) -> Result<(), SysctlError> {
         for (setting, value) in [
             ("addr_gen_mode", "1"),

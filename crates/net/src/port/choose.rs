@@ -1,8 +1,8 @@
 //! Chooses the kind of port that serves an interface best, and opens it.
 //!
-//! Super-packets are worth ten times the throughput, so where hosts send them, a kind is chosen
-//! that lets them through. Without them the cost per packet decides, which is lowest with AF_XDP.
-//! Each kind itself states which interfaces it declines ([`Attach`]).
+//! Super-packets multiply the throughput by ten. Where hosts send super-packets, a kind is chosen
+//! that lets these through. Otherwise the cost per packet decides, which is lowest with AF_XDP.
+//! Each kind states which interfaces it declines ([`Attach`]).
 
 use super::registry::{Kind, Named, OpenError, Opened, Site, attaching};
 use super::{Pool, Port};
@@ -14,23 +14,23 @@ use std::sync::Arc;
 
 /// A kind of port that attaches to an interface that exists.
 pub trait Attach: Sync {
-    /// Returns what messages call it: `AF_XDP`.
+    /// Returns the name of the kind in messages, such as `AF_XDP`.
     fn title(&self) -> &'static str;
 
-    /// Returns why another kind serves this interface better; `None` to serve it.
+    /// Returns the reason why another kind serves this interface better; `None` if this kind serves
+    /// it.
     fn declines(&self, facts: &Facts) -> Option<&'static str>;
 
-    /// Returns why it serves an interface that it does not decline.
+    /// Returns the reason to choose this kind for an interface that it does not decline.
     fn merit(&self) -> &'static str;
 
-    /// Returns what it will not do on an interface with these offloads, a sentence each.
+    /// Returns the limitations of this kind on an interface with these offloads, one sentence each.
     fn cannot(&self, offloads: Offloads) -> Vec<String>;
 
-    /// Opens a port with frames in `pool`. Returns what there is to add to the reason for choosing
-    /// it, too.
+    /// Opens a port with frames in `pool`. Also returns an addition to the reason for the choice.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// The kernel refuses.
     fn open(
         &self,
         namespace: &Namespace,
@@ -54,14 +54,14 @@ pub trait Attach: Sync {
     ) -> Result<[Box<dyn Port + Send>; 2], OpenError>;
 }
 
-/// How to attach to an interface, whatever the kind of port.
+/// The settings for attaching to an interface, for all kinds of port.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachOptions {
     /// The clock that arrivals are stamped on, where the kind can do that.
     pub clock: Option<Clock>,
     /// Let super-packets and open checksums through, where the kind can do that.
     pub offloads: bool,
-    /// Most frames of one [`Port::receive`]; the kind's own default if `None`.
+    /// Largest number of frames of one [`Port::receive`]; the kind's own default if `None`.
     pub batch: Option<usize>,
     /// Ask the interface for frames for all addresses, which a bridge needs.
     pub promiscuous: bool,
@@ -81,32 +81,32 @@ impl Default for AttachOptions {
 /// The properties of an interface that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Its MTU.
+    /// The MTU of the interface.
     pub mtu: u32,
-    /// Which offloads are on.
+    /// The offloads that are on.
     pub offloads: Offloads,
-    /// How many receive queues it has.
+    /// The number of receive queues.
     pub queues: u32,
 }
 
 /// The choice for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Which kind.
+    /// The chosen kind.
     pub kind: &'static Kind,
-    /// Why.
+    /// The reason for the choice.
     pub reason: String,
-    /// The port's limitations there, one sentence each.
+    /// The port's limitations on the interface, one sentence each.
     pub cannot: Vec<String>,
 }
 
-/// Why no kind of port can be chosen.
+/// The reasons why no kind of port can be chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// Its offloads cannot be read.
+    /// The offloads of the interface cannot be read.
     #[error(transparent)]
     Offload(#[from] OffloadError),
 }
@@ -147,7 +147,7 @@ pub fn has_super_packets(offloads: Offloads) -> bool {
 /// Chooses for `interface`: the kind that the user `wants`, or the best.
 ///
 /// # Errors
-/// When there is no such interface.
+/// There is no such interface.
 pub fn choose(
     namespace: &Namespace,
     interface: &str,
@@ -157,11 +157,11 @@ pub fn choose(
     Ok(choose_for(&facts, wants, None))
 }
 
-/// Opens the port that was chosen, with frames in `pool`. When the best kind was not asked for and
-/// cannot be opened, the next is, and the choice says so.
+/// Opens the port that was chosen, with frames in `pool`. If the user did not request a kind and
+/// the best kind cannot be opened, the next kind is tried, and the choice says so.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// The kernel refuses.
 pub fn open(
     namespace: &Namespace,
     interface: &str,
@@ -205,7 +205,8 @@ struct Refused {
     reason: String,
 }
 
-/// Returns the kind that is wanted; or the last one before a refused one that does not decline.
+/// Returns the wanted kind. Without one, returns the last kind before the refused one that does not
+/// decline.
 fn choose_for(facts: &Facts, wants: Option<&'static Kind>, refused: Option<&Refused>) -> Choice {
     if let Some((kind, attach)) = wants.and_then(|kind| Some((kind, kind.attach()?))) {
         return Choice {
@@ -237,7 +238,7 @@ fn choose_for(facts: &Facts, wants: Option<&'static Kind>, refused: Option<&Refu
     unreachable!("the first kind of the registry declines no interface")
 }
 
-/// Names an interface that exists, to be attached by `kind`, or by the best.
+/// Names an existing interface to attach to, by `kind` or by the best kind.
 pub(super) fn attached(interface: &str, kind: Option<&'static Kind>) -> Arc<dyn Named> {
     Arc::new(Attached {
         interface: interface.to_owned(),
@@ -283,8 +284,8 @@ impl Named for Attached {
     }
 }
 
-/// Most frames that a router takes from a port at once: of super-packets more would leave the
-/// cache.
+/// Largest number of frames that a router takes from a port at once. A larger number of
+/// super-packets would not fit into the cache.
 const BATCH: usize = 32;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(super) struct Messages {
     headers: Box<[libc::mmsghdr]>,
     /// The lists, one after the other; they never grow beyond the initial capacity.
     vectors: Vec<libc::iovec>,
-    /// Where the list of each message starts.
+    /// The start of the list of each message.
     starts: Vec<usize>,
     controls: Box<[Control]>,
 }
@@ -24,12 +24,12 @@ pub(super) struct Messages {
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
-/// What came with a received message.
+/// The metadata of a received message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
     /// Length of the message, including bytes that did not fit.
     pub length: usize,
-    /// Whether some did not fit.
+    /// Whether some bytes did not fit.
     pub is_truncated: bool,
     /// Whether control messages did not fit: a tag may be missing.
     pub is_control_cut: bool,
@@ -43,9 +43,10 @@ pub(super) struct Received {
 // to lists and control messages on the heap, which stay where they are when `self` moves.
 unsafe impl Send for Messages {}
 
-/// Returns how many messages to prepare for the next call after one that received `count`, at most
-/// `most`. Each prepared message costs some nanoseconds even if none arrives, and at low rates one
-/// arrives at a time. A caller that receives as many as it prepared calls again.
+/// Returns the number of messages to prepare for the next call, at most `most`. The last call
+/// received `count` messages. Each prepared message costs some nanoseconds even if none arrives,
+/// and at low rates one arrives at a time. A caller that receives as many as it prepared calls
+/// again.
 pub(super) fn expected_after(count: usize, most: usize) -> usize {
     (4 * count).clamp(FEWEST.min(most), most)
 }
@@ -103,12 +104,12 @@ impl Messages {
         });
     }
 
-    /// Returns how many messages there are.
+    /// Returns the number of messages.
     pub(super) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Receives without waiting. Returns how many messages.
+    /// Receives without waiting. Returns the number of messages.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.link(true);
         // SAFETY: the first `len` headers point to lists and control buffers in `self`, and these
@@ -125,7 +126,7 @@ impl Messages {
         sys::check(count).map(|count| count as usize)
     }
 
-    /// Sends messages `from..` without waiting. Returns how many the kernel took.
+    /// Sends messages `from..` without waiting. Returns the number that the kernel accepted.
     fn send(&mut self, socket: BorrowedFd<'_>, from: usize) -> io::Result<usize> {
         self.link(false);
         let length = self.len();
@@ -143,7 +144,8 @@ impl Messages {
     }
 
     /// Sends all messages in order, without blocking, and reports the outcome of each: an error
-    /// concerns one message only. Returns how many were reported; the next one would have blocked.
+    /// concerns one message only. Returns the number of reported messages; the next one would have
+    /// blocked.
     pub(super) fn send_all(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -167,7 +169,7 @@ impl Messages {
         done
     }
 
-    /// Returns what came with message `index` of the last [`Messages::receive`].
+    /// Returns the metadata of message `index` of the last [`Messages::receive`].
     pub(super) fn received(&self, index: usize) -> Received {
         let header = &self.headers[index];
         let (mut tag, mut stamp_ns) = (None, None);
@@ -230,7 +232,8 @@ fn taken_tag(auxiliary: &[u8]) -> Option<(u16, u16)> {
     Some((protocol, word(16)?))
 }
 
-/// The least number to prepare: what arrives while one frame is forwarded at moderate rates.
+/// The smallest number of messages to prepare: at moderate rates, the number that arrives while one
+/// frame is forwarded.
 const FEWEST: usize = 8;
 /// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, rounded up to a multiple of 8).
 const CONTROL_LEN: usize = 104;
@@ -288,7 +291,7 @@ mod tests {
         assert_eq!(expected_after(64, 64), 64);
         assert_eq!(expected_after(5, 64), 20);
         assert_eq!(expected_after(1, 64), 8);
-        // Of super-packets few are taken at once, perhaps one.
+        // A call takes only a few super-packets, perhaps one.
         assert_eq!(expected_after(3, 2), 2);
         assert_eq!(expected_after(0, 1), 1);
     }

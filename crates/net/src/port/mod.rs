@@ -7,15 +7,19 @@
 //! Nothing is lost silently. Frames that a port cannot deliver are counted under a [`Loss`], and
 //! the packet path returns no `Result`.
 
+mod cache_warmer;
 pub mod choose;
+mod inject;
 mod messages;
 mod pool;
 mod promiscuous;
 pub mod registry;
+mod remedy;
 mod trains;
 mod wait;
-mod warmth;
 
+pub use cache_warmer::CacheWarmer;
+pub use inject::Injector;
 pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pcap::PcapPort;
@@ -24,7 +28,6 @@ pub use promiscuous::Promiscuity;
 pub use registry::{OpenError, PortSpec, PortSpecError};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
-pub use warmth::Warmth;
 pub use xdp::XdpPort;
 
 use registry::Playback;
@@ -62,14 +65,14 @@ pub trait Port: AsFd {
     /// Returns the interface's name.
     fn name(&self) -> &str;
 
-    /// Returns what its frames start with.
+    /// Returns the link header that the port's frames start with.
     fn link(&self) -> Link;
 
-    /// Returns its capabilities.
+    /// Returns the capabilities of the port.
     fn capabilities(&self) -> Capabilities;
 
-    /// Receives up to one batch of waiting frames into slots of `pool` and appends them to `into`.
-    /// Returns how many. Never blocks.
+    /// Receives up to one batch of waiting frames into slots of `pool` and appends the slots to
+    /// `into`. Returns the number of frames. Never blocks.
     ///
     /// When `pool` has no free slot, waiting frames are read and dropped, so that overload shows up
     /// as [`Loss::NoSlot`] and not as hidden delay.
@@ -79,21 +82,21 @@ pub trait Port: AsFd {
     /// if it does not know.
     fn has_waiting(&self) -> bool;
 
-    /// Sends `slots` in order and frees them in `pool`. Returns how many were sent. The others are
-    /// untouched, because the port would block ([`Counters::blocked`]): try again when it is
-    /// writable, or drop them.
+    /// Sends `slots` in order and frees them in `pool`. Returns the number of slots sent. The other
+    /// slots are untouched, because the port would block ([`Counters::blocked`]): the caller tries
+    /// again when the port is writable, or drops them.
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize;
 
-    /// Returns what has passed and what was lost since the port was opened.
+    /// Returns the counters of frames passed and lost since the port was opened.
     fn counters(&mut self) -> Counters;
 
     /// Returns to the pool the slots that the port keeps for future frames.
     fn release(&mut self, pool: &mut Pool);
 
-    /// Returns when the next frame will arrive, as far as that is known in advance.
+    /// Returns the arrival of the next frame, as far as it is known in advance.
     fn next_arrival(&self) -> Arrival;
 
-    /// Returns whether [`Port::receive`] must be called now and then even if the port is not ready:
+    /// Returns whether [`Port::receive`] must be called periodically even if the port is not ready:
     /// because the port waits for its interface to come back, or because its descriptor does not
     /// report that the interface has gone.
     fn wants_looks(&self) -> bool;
@@ -108,14 +111,14 @@ pub trait Port: AsFd {
     fn playback(&mut self) -> Option<&mut dyn Playback>;
 }
 
-/// When a frame arrives at a port.
+/// The arrival of the next frame at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// At any time.
     Unknown,
-    /// Then, and not before.
+    /// At this instant, and not before.
     At(Time),
-    /// None will.
+    /// No further frame arrives.
     Never,
 }
 
@@ -173,14 +176,15 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
 }
 
-/// What a port can carry.
+/// The capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Super-packets may arrive and may be sent.
     pub super_packets: bool,
     /// Frames may be sent with their transport checksum left open.
     pub partial_checksums: bool,
-    /// Most frames of the next [`Port::receive`]: that many mean that more may wait.
+    /// Largest number of frames of the next [`Port::receive`]. If it returns that many, more may
+    /// wait.
     pub batch: usize,
     /// Largest network packet when the port was opened.
     pub mtu: u32,
@@ -191,24 +195,24 @@ pub struct Capabilities {
 pub struct Counters {
     /// Frames received.
     pub received: u64,
-    /// Their bytes, with link headers; a super-packet's own length.
+    /// Bytes of the frames received, with link headers; of a super-packet its own length.
     pub received_bytes: u64,
-    /// Those of them that were super-packets.
+    /// Frames received that were super-packets.
     pub received_super: u64,
     /// Frames that the kernel accepted.
     pub sent: u64,
-    /// Their bytes, with link headers.
+    /// Bytes of the frames sent, with link headers.
     pub sent_bytes: u64,
     /// Super-packets that the port built from several frames each, and that the kernel segments
     /// again.
     pub sent_trains: u64,
-    /// How often a transmission would have had to wait.
+    /// The number of transmissions that would have blocked.
     pub blocked: u64,
     /// Frames lost, by reason.
     lost: [u64; Loss::ALL.len()],
 }
 
-/// Why a port lost a frame.
+/// The reasons why a port loses a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The pool had no slot for a frame that waited.
@@ -217,7 +221,7 @@ pub enum Loss {
     NoLargeSlot,
     /// The frame was longer than any slot.
     Oversize,
-    /// The kernel's receive queue was full: the host came too late.
+    /// The kernel's receive queue was full: the host read it too late.
     KernelQueue,
     /// The kernel could not describe the frame's offload state.
     Offload,
@@ -227,9 +231,9 @@ pub enum Loss {
     TooLong,
     /// The interface or its kernel queue refused the frame.
     Refused,
-    /// The port has no file to write it to.
+    /// The port has no file to write the frame to.
     NoFile,
-    /// Another error of the kernel's.
+    /// Another error of the kernel.
     Other,
 }
 
@@ -248,7 +252,7 @@ impl Loss {
         Loss::Other,
     ];
 
-    /// The reason as one word.
+    /// Returns the reason as one word.
     pub const fn name(self) -> &'static str {
         match self {
             Loss::NoSlot => "no_slot",
@@ -264,7 +268,7 @@ impl Loss {
         }
     }
 
-    /// What an error of a send or receive call means for the frame.
+    /// Returns the reason that an error of a send or receive call stands for.
     fn of(error: &std::io::Error) -> Loss {
         match error.raw_os_error() {
             Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EBADFD | libc::EIO) => {
@@ -279,12 +283,12 @@ impl Loss {
 }
 
 impl Counters {
-    /// Frames lost for `reason`.
+    /// Returns the number of frames lost for `reason`.
     pub fn lost(&self, reason: Loss) -> u64 {
         self.lost[reason as usize]
     }
 
-    /// Frames lost for any reason.
+    /// Returns the number of frames lost for any reason.
     pub fn lost_total(&self) -> u64 {
         self.lost.iter().sum()
     }

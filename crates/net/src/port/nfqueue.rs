@@ -15,29 +15,30 @@
 
 mod message;
 mod rule;
+mod socket;
 
 pub use rule::{Hook, Traffic};
 
 use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Watcher};
 use super::registry::{Kind, Playback, Role};
-use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
-use crate::namespace::{Namespace, NamespaceError, remedy};
-use crate::sys;
-use message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages, number};
-use rule::Verdict;
+use super::remedy::remedy;
+use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use crate::namespace::{Namespace, NamespaceError};
+use message::{FAMILY_HEADER, Writer, attributes, messages, number};
 use sluice_core::Time;
 use sluice_wire::frame::{Link, Transport, View, VnetHeader, parse_head};
+use socket::{QUEUE, bind_queue, install, receive, send};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How to open a queue.
+/// The settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NfqueueOptions {
     /// The queue's number, as in `queue num 0`.
     pub number: u16,
-    /// Which packets go to the queue; `None` if the user has installed a rule already.
+    /// The packets that go to the queue; `None` if the user has already installed a rule.
     pub traffic: Option<Traffic>,
     /// Let super-packets through whole.
     pub offloads: bool,
@@ -46,9 +47,9 @@ pub struct NfqueueOptions {
     /// Fetch the headers only and leave payloads in the kernel. Headers fetched alone cannot be
     /// changed: such packets count as not ECN-capable ([`Pool::is_cut`]), and are not corrupted.
     pub headers_only: bool,
-    /// Most packets that may wait for a verdict.
+    /// Largest number of packets that may wait for a verdict.
     pub most_waiting: u32,
-    /// Most packets of one [`Port::receive`]; each costs a system call.
+    /// Largest number of packets of one [`Port::receive`]; each costs a system call.
     pub batch: usize,
     /// Bytes that may wait in the kernel for [`Port::receive`].
     pub receive_buffer: usize,
@@ -72,7 +73,7 @@ impl Default for NfqueueOptions {
     }
 }
 
-/// Why a queue could not be opened.
+/// The reasons why a queue cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NfqueueError {
     /// The namespace could not be entered.
@@ -84,18 +85,18 @@ pub enum NfqueueError {
     /// The kernel refused a step.
     #[error("cannot {step} for queue {number} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
-        /// Which step.
+        /// The step.
         step: &'static str,
-        /// Which queue.
+        /// The queue.
         number: u16,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The kernel's answer.
         source: io::Error,
     },
 }
 
-/// One queue of the kernel's.
+/// One queue of the kernel.
 pub struct NfqueuePort {
     socket: OwnedFd,
     /// Holds the rule, while it is open.
@@ -105,7 +106,7 @@ pub struct NfqueuePort {
     name: String,
     number: u16,
     capabilities: Capabilities,
-    /// What waits for a verdict, by slot number.
+    /// The packets that wait for a verdict, by slot number.
     waiting: Vec<Option<Waiting>>,
     /// Reports which of these packets the router has dropped; created by the first call with a
     /// pool.
@@ -113,7 +114,7 @@ pub struct NfqueuePort {
     /// Room for one whole packet, or for a batch of headers.
     room: Box<[u8]>,
     headers_only: bool,
-    /// Of headers, a batch is received at once.
+    /// Headers are received in batches.
     incoming: Option<Messages>,
     writer: Writer,
     counters: Counters,
@@ -132,7 +133,7 @@ impl NfqueuePort {
     /// Opens a queue of `namespace`.
     ///
     /// # Errors
-    /// When the number is in use, the rule is refused, or the process lacks the privilege
+    /// The number is in use, the rule is refused, or the process lacks the privilege
     /// (CAP_NET_ADMIN).
     pub fn open(
         namespace: &Namespace,
@@ -226,33 +227,19 @@ impl NfqueuePort {
 
     /// Stores one of the kernel's packets in the pool; returns `None` if there is no room.
     fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
-        let slot = pool.allocate().ok_or(Loss::NoSlot)?;
-        let length = packet.length;
-        if self.headers_only {
-            pool.set_cut(slot, packet.payload, length as u32);
-            self.note(pool, slot, packet);
-            return Ok(slot);
-        }
-        let length = packet.payload.len().min(length);
-        let large = if length > HEAD_LEN {
-            let Some(large) = pool.allocate_large() else {
-                pool.free(slot);
-                return Err(Loss::NoLargeSlot);
-            };
-            Some(large)
+        let slot = if self.headers_only {
+            let slot = pool.allocate().ok_or(Loss::NoSlot)?;
+            pool.set_cut(slot, packet.payload, packet.length as u32);
+            slot
         } else {
-            None
+            let length = packet.payload.len().min(packet.length);
+            pool.store(&packet.payload[..length])?
         };
-        let (room, rest) = pool.receive_rooms(slot, 0, large);
-        let (head, tail) = packet.payload.split_at(length.min(room.len()));
-        room[..head.len()].copy_from_slice(head);
-        rest[..tail.len()].copy_from_slice(tail);
-        pool.set_received(slot, length as u32, 0, large);
         self.note(pool, slot, packet);
         Ok(slot)
     }
 
-    /// Records what waits in the kernel for the verdict on a slot.
+    /// Records the packet in the kernel that waits for the verdict on a slot.
     fn note(&mut self, pool: &mut Pool, slot: Slot, packet: &Packet<'_>) {
         let view = parse_head(pool.head(slot), pool.frame_len(slot), Link::Ip);
         pool.set_vnet(slot, self.offload_state(&view, packet));
@@ -498,7 +485,7 @@ struct Packet<'a> {
     payload: &'a [u8],
     is_super: bool,
     has_open_checksum: bool,
-    /// Bytes of the packet, fetched or not.
+    /// Length of the packet in bytes, whether fetched or not.
     length: usize,
     is_whole: bool,
 }
@@ -540,7 +527,8 @@ fn mark_bytes(packet: &[u8]) -> [u8; 4] {
     }
 }
 
-/// Returns how many packets queue `number` lost because it was full, and because the socket was.
+/// Returns the number of packets that queue `number` lost because the queue was full, and the
+/// number that it lost because the socket was full.
 /// Columns: number, owner, waiting, mode, range, dropped, lost to the socket, last id, 1.
 fn dropped(text: &str, number: u16) -> Option<(u64, u64)> {
     text.lines().find_map(|line| {
@@ -557,144 +545,8 @@ fn dropped(text: &str, number: u16) -> Option<(u64, u64)> {
     })
 }
 
-type Failed = (&'static str, io::Error);
-
-/// Binds a new socket to the queue, on a thread inside the namespace.
-fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
-    let socket = netfilter_socket().map_err(at("open a netfilter socket"))?;
-    let bytes = i32::try_from(options.receive_buffer).unwrap_or(i32::MAX);
-    sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
-        .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
-        .map_err(at("set the size of the receive buffer"))?;
-    let mut writer = Writer::default();
-    let number = options.number;
-    let mut flags = 0;
-    if options.offloads {
-        flags |= CONFIG_GSO;
-    }
-    if options.fail_open {
-        flags |= CONFIG_FAIL_OPEN;
-    }
-    let bind = writer.begin(QUEUE_CONFIG, ACK, 0, number);
-    writer.attribute(1, &[1, 0, 0, 0], &[]);
-    writer.end();
-    ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
-        "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
-    ))?;
-    let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
-    // Copy mode 2 (packets) and how many bytes of them: the largest range, or all headers.
-    let range = if options.headers_only {
-        HEADERS_LEN
-    } else {
-        u32::MAX
-    };
-    let [a, b, c, d] = range.to_be_bytes();
-    writer.attribute(2, &[a, b, c, d, 2], &[]);
-    writer.number(3, options.most_waiting);
-    writer.number(4, CONFIG_GSO | CONFIG_FAIL_OPEN);
-    writer.number(5, flags);
-    writer.end();
-    ask(socket.as_fd(), &mut writer, configure, configure).map_err(at("configure"))?;
-    Ok(socket)
-}
-
-/// Installs the rule; what comes back holds it.
-fn install(traffic: &Traffic, number: u16) -> Result<OwnedFd, Failed> {
-    let attempt = |verdict| {
-        let socket = netfilter_socket()?;
-        let mut writer = Writer::default();
-        let (first, last) = traffic.write(&mut writer, verdict);
-        ask(socket.as_fd(), &mut writer, first, last)?;
-        Ok(socket)
-    };
-    attempt(Verdict::Expression(number))
-        .or_else(|error: io::Error| match error.kind() {
-            // A kernel without nft's queue expression may have iptables' target.
-            io::ErrorKind::NotFound => attempt(Verdict::Target(number)),
-            _ => Err(error),
-        })
-        .map_err(at("install the nft rule"))
-}
-
-fn at(step: &'static str) -> impl FnOnce(io::Error) -> Failed {
-    move |error| (step, error)
-}
-
-/// Sends the written messages and reads the answers `first` to `last`.
-fn ask(socket: BorrowedFd<'_>, writer: &mut Writer, first: u32, last: u32) -> io::Result<()> {
-    send(socket, writer.bytes())?;
-    writer.clear();
-    let mut room = vec![0; 8192];
-    let mut next = first;
-    while next <= last {
-        let mut polls = [libc::pollfd {
-            fd: socket.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        if sys::poll(&mut polls, Some(std::time::Duration::from_secs(2))) == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let length = receive(socket, &mut room)?;
-        for message in messages(&room[..length]) {
-            if message.kind != ANSWER {
-                continue;
-            }
-            let code = message
-                .body
-                .first_chunk()
-                .copied()
-                .map_or(0, i32::from_ne_bytes);
-            if code != 0 {
-                return Err(io::Error::from_raw_os_error(-code));
-            }
-            if message.sequence >= next {
-                next = message.sequence + 1;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn netfilter_socket() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.
-    unsafe {
-        let descriptor = sys::check(libc::socket(
-            libc::AF_NETLINK,
-            kind,
-            libc::NETLINK_NETFILTER,
-        ))?;
-        Ok(OwnedFd::from_raw_fd(descriptor))
-    }
-}
-
-fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the buffer is valid for reading during the call.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-    usize::try_from(sent)
-        .map(drop)
-        .map_err(|_| io::Error::last_os_error())
-}
-
-/// Receives without waiting.
-fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the buffer is valid for writing during the call.
-    let length = unsafe {
-        libc::recv(
-            socket.as_raw_fd(),
-            room.as_mut_ptr().cast(),
-            room.len(),
-            libc::MSG_DONTWAIT,
-        )
-    };
-    usize::try_from(length).map_err(|_| io::Error::last_os_error())
-}
-
 /// The longest packet with the kernel's metadata.
 const ROOM: usize = LARGE_LEN + 4096;
-/// Bytes that hold all headers: IPv6 with extensions and TCP with options.
-const HEADERS_LEN: u32 = 192;
 /// The headers with the kernel's metadata.
 const HEADERS_ROOM: usize = 512;
 /// Verdicts are sent after this many bytes; a socket accepts at most its send buffer at once.
@@ -702,12 +554,8 @@ const MOST_VERDICT_BYTES: usize = 32_768;
 
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
-const QUEUE: u16 = 3 << 8;
 const QUEUE_PACKET: u16 = QUEUE;
 const QUEUE_VERDICT: u16 = QUEUE | 1;
-const QUEUE_CONFIG: u16 = QUEUE | 2;
-const CONFIG_FAIL_OPEN: u32 = 1;
-const CONFIG_GSO: u32 = 4;
 const SKB_CHECKSUM_NOT_READY: u32 = 1;
 const SKB_GSO: u32 = 2;
 

@@ -11,10 +11,11 @@ mod ring;
 use super::choose::{self, Attach, AttachOptions, Facts};
 use super::messages::Messages;
 use super::registry::{Kind, OpenError, Playback, Role};
+use super::remedy::remedy;
 use super::trains::Trains;
 use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
-use crate::namespace::{LinkError, Links, Namespace, NamespaceError, Offloads, remedy};
+use crate::namespace::{LinkError, Links, Namespace, NamespaceError, Offloads};
 use crate::sys;
 use inward::Inward;
 use sluice_core::Time;
@@ -23,13 +24,13 @@ use socket2::{Domain, Socket, Type};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How to open a packet port.
+/// The settings of a packet port.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketOptions {
     /// Accept and send super-packets and partial checksums.
     pub offloads: bool,
-    /// Most frames per system call. Fewer super-packets are received at once, so that a batch is
-    /// sent while it is still in the cache.
+    /// Largest number of frames per system call. For super-packets the number is smaller, so that a
+    /// batch is sent while it is still in the cache.
     pub batch: usize,
     /// Bytes that may be queued in the kernel for [`Port::receive`]. The kernel may grant less to
     /// an unprivileged process (`net.core.rmem_max`). With a ring, this buffer holds only longer
@@ -86,7 +87,7 @@ impl PacketOptions {
     }
 }
 
-/// Why a packet port could not be opened.
+/// The reasons why a packet port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
     /// The namespace could not be entered.
@@ -98,11 +99,11 @@ pub enum PacketError {
     /// The kernel refused a step.
     #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
-        /// Which step.
+        /// The step.
         step: &'static str,
-        /// Which interface.
+        /// The interface.
         interface: String,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The kernel's answer.
         source: io::Error,
@@ -113,11 +114,11 @@ pub enum PacketError {
 pub struct PacketPort {
     socket: Socket,
     interface: String,
-    /// The interface's index, which changes when it is removed and made anew.
+    /// The interface's index, which changes when the interface is removed and created again.
     index: u32,
     /// The protocol that the socket is bound to.
     protocol: libc::c_int,
-    /// Most frames per system call.
+    /// Largest number of frames per system call.
     most: usize,
     /// `Some` while the interface is down or gone.
     absence: Option<Absence>,
@@ -137,7 +138,7 @@ impl PacketPort {
     /// Opens a port on `interface` of `namespace`.
     ///
     /// # Errors
-    /// When there is no such interface, or the process may not (CAP_NET_RAW).
+    /// There is no such interface, or the process lacks CAP_NET_RAW.
     pub fn open(
         namespace: &Namespace,
         interface: &str,
@@ -226,7 +227,7 @@ impl PacketPort {
         self.socket.recv_buffer_size()
     }
 
-    /// Sends a batch with trains, if it has any. Returns whether it did.
+    /// Sends a batch with trains, if the batch has any. Returns whether it has.
     fn transmit_trains(&mut self, pool: &mut Pool, batch: &[Slot]) -> bool {
         let Some(trains) = &mut self.trains else {
             return false;

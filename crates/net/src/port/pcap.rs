@@ -15,8 +15,10 @@
 //! This takes one pass over the file in advance. Super-packets are split when they are written, and
 //! partial checksums are completed.
 
+mod scan;
 mod spec;
 
+pub use scan::{PcapError, Scan};
 pub use spec::{PcapSpec, PcapSpecError, Speed};
 
 use super::registry::{Kind, Named, OpenError, Opened, Playback, PortSpecError, Role, Site};
@@ -27,128 +29,16 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use scan::{open, scan};
 use sluice_core::{Span, Time};
-use sluice_wire::capture::{ReadError, Reader, Record, Writer, link_type};
+use sluice_wire::capture::{Reader, Record, Writer, link_type};
 use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-/// Why files cannot be opened as a port.
-#[derive(Debug, thiserror::Error)]
-pub enum PcapError {
-    /// The input cannot be opened.
-    #[error("cannot open {}: {source}", .path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// The input can be read only once.
-    #[error("{} is not a regular file, and a capture is checked completely before it is played", .0.display())]
-    NotAFile(PathBuf),
-    /// The output cannot be created.
-    #[error("cannot create {}: {source}", .path.display())]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// Writing would overwrite the input.
-    #[error("{} is both the input and the output", .0.display())]
-    Same(PathBuf),
-    /// The input is damaged.
-    #[error("{}: {}: {error}", .path.display(), place(*.packet))]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The packet, from 1; 0 for the head of the file.
-        packet: u64,
-        /// The error.
-        error: ReadError,
-    },
-    /// Its frames start with neither of the supported headers.
-    #[error(
-        "{}: {}: link type {link} cannot be sent; Ethernet (1) and raw IP (101, 228, 229) can",
-        .path.display(), place(*.packet)
-    )]
-    LinkType {
-        /// The file.
-        path: PathBuf,
-        /// The packet, from 1; 0 for the head of the file.
-        packet: u64,
-        /// Its link type.
-        link: u32,
-    },
-    /// Its link type differs from that of the packets before it.
-    #[error(
-        "{}: packet {packet}: link type {link} after packets of link type {first}; all frames of a \
-         port must have the same link type",
-        .path.display()
-    )]
-    Mixed {
-        /// The file.
-        path: PathBuf,
-        /// The packet, from 1.
-        packet: u64,
-        /// Its link type.
-        link: u32,
-        /// That of those before.
-        first: u32,
-    },
-    /// A part of the packet was not captured.
-    #[error(
-        "{}: packet {packet}: only {captured} of its {original} bytes were captured; a port sends whole \
-         packets (`tcpdump -s 0` captures them)",
-        .path.display()
-    )]
-    Cut {
-        /// The file.
-        path: PathBuf,
-        /// The packet, from 1.
-        packet: u64,
-        /// Bytes that were captured.
-        captured: u32,
-        /// Bytes of the packet.
-        original: u32,
-    },
-    /// The frames of the file have another link header than those of the router.
-    #[error(
-        "{} holds {}, but the port carries {}",
-        .path.display(), kind(*.holds), kind(*.wanted)
-    )]
-    Link {
-        /// The file.
-        path: PathBuf,
-        /// The link header of its frames.
-        holds: Link,
-        /// The link header of the router's frames.
-        wanted: Link,
-    },
-    /// A timer cannot be created.
-    #[error("cannot make a timer: {0}")]
-    Timer(io::Error),
-}
-
-/// The result of scanning a file before it is played.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scan {
-    /// Whole packets.
-    pub packets: u64,
-    /// When the first was recorded, in nanoseconds since 1970.
-    pub first_ns: Option<i128>,
-    /// The link header of the packets; `None` if there are no packets.
-    pub link: Option<Link>,
-    /// Packets with an earlier time than the packet before them.
-    pub backwards: u64,
-    /// The file ends inside one more packet.
-    pub is_truncated: bool,
-}
 
 /// A capture that is played, and one that is written.
 pub struct PcapPort {
@@ -176,7 +66,7 @@ struct Input {
 
 struct Output {
     writer: Writer<BufWriter<File>>,
-    /// Where a segment is written before it goes to the file.
+    /// The buffer of a segment before it goes to the file.
     segment: Box<[u8]>,
 }
 
@@ -186,7 +76,7 @@ impl PcapPort {
     /// if that is known; otherwise the input determines it, and without packets it is Ethernet.
     ///
     /// # Errors
-    /// When a file cannot be opened, or the input holds what cannot be sent.
+    /// A file cannot be opened, or the input has packets that cannot be sent.
     pub fn open(spec: &PcapSpec, link: Option<Link>, clock: Clock) -> Result<PcapPort, PcapError> {
         if let (Some(input), Some(output)) = (&spec.input, &spec.output)
             && let (Ok(input), Ok(output)) = (fs::canonicalize(input), fs::canonicalize(output))
@@ -269,7 +159,7 @@ impl PcapPort {
         self.time.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Returns when the next packet arrives.
+    /// Returns the arrival time of the next packet.
     fn due(&self) -> Option<Time> {
         let input = self.input.as_ref()?;
         let after = input.record.time_ns - self.origin.0;
@@ -356,7 +246,7 @@ impl Port for PcapPort {
             && let Some(due) = self.due()
         {
             if is_flood {
-                // A file can wait without anything becoming late.
+                // A file can wait, and no frame becomes late.
                 if pool.available() == 0 {
                     break;
                 }
@@ -588,119 +478,9 @@ fn store(pool: &mut Pool, bytes: &[u8]) -> Result<Slot, Loss> {
     if bytes.len() > LONGEST {
         return Err(Loss::Oversize);
     }
-    let slot = pool.allocate().ok_or(Loss::NoSlot)?;
-    let large = if bytes.len() > HEAD_LEN {
-        let Some(large) = pool.allocate_large() else {
-            pool.free(slot);
-            return Err(Loss::NoLargeSlot);
-        };
-        Some(large)
-    } else {
-        None
-    };
-    let (room, rest) = pool.receive_rooms(slot, 0, large);
-    let (head, tail) = bytes.split_at(bytes.len().min(room.len()));
-    room[..head.len()].copy_from_slice(head);
-    rest[..tail.len()].copy_from_slice(tail);
-    pool.set_received(slot, bytes.len() as u32, 0, large);
+    let slot = pool.store(bytes)?;
     pool.set_vnet(slot, VnetHeader::default());
     Ok(slot)
-}
-
-/// Reads the whole file, so that everything wrong with it is reported before it is played.
-fn scan(path: &Path) -> Result<Scan, PcapError> {
-    let mut reader = open(path)?;
-    let (mut scan, mut bytes) = (Scan::default(), Vec::new());
-    let (mut first, mut before) = (None, i128::MIN);
-    loop {
-        let number = scan.packets + 1;
-        let record = match reader.read(&mut bytes) {
-            Ok(Some(record)) => record,
-            Ok(None) => break,
-            Err(ReadError::Truncated) => {
-                scan.is_truncated = true;
-                break;
-            }
-            Err(error) => return Err(read_error(path, number, error)),
-        };
-        let first = *first.get_or_insert(record.link);
-        let link = link_of(path, number, record.link)?;
-        if *scan.link.get_or_insert(link) != link {
-            return Err(PcapError::Mixed {
-                path: path.to_owned(),
-                packet: number,
-                link: record.link,
-                first,
-            });
-        }
-        let captured = bytes.len() as u32;
-        if captured < record.original_len {
-            return Err(PcapError::Cut {
-                path: path.to_owned(),
-                packet: number,
-                captured,
-                original: record.original_len,
-            });
-        }
-        scan.first_ns.get_or_insert(record.time_ns);
-        scan.backwards += u64::from(record.time_ns < before);
-        before = before.max(record.time_ns);
-        scan.packets += 1;
-    }
-    if scan.link.is_none()
-        && let Some(link) = reader.link()
-    {
-        scan.link = Some(link_of(path, 0, link)?);
-    }
-    Ok(scan)
-}
-
-fn open(path: &Path) -> Result<Reader<File>, PcapError> {
-    let fail = |source| PcapError::Open {
-        path: path.to_owned(),
-        source,
-    };
-    // Checked before opening, because opening a FIFO would block.
-    if !fs::metadata(path).map_err(fail)?.is_file() {
-        return Err(PcapError::NotAFile(path.to_owned()));
-    }
-    let file = File::open(path).map_err(fail)?;
-    Reader::new(file).map_err(|error| read_error(path, 0, error))
-}
-
-fn read_error(path: &Path, packet: u64, error: ReadError) -> PcapError {
-    PcapError::Read {
-        path: path.to_owned(),
-        packet,
-        error,
-    }
-}
-
-fn link_of(path: &Path, packet: u64, link: u32) -> Result<Link, PcapError> {
-    match link {
-        link_type::ETHERNET => Ok(Link::Ethernet),
-        link_type::RAW | link_type::IPV4 | link_type::IPV6 => Ok(Link::Ip),
-        other if link_type::RAW_OF_OTHERS.contains(&other) => Ok(Link::Ip),
-        link => Err(PcapError::LinkType {
-            path: path.to_owned(),
-            packet,
-            link,
-        }),
-    }
-}
-
-fn place(packet: u64) -> String {
-    match packet {
-        0 => "head".to_owned(),
-        packet => format!("packet {packet}"),
-    }
-}
-
-const fn kind(link: Link) -> &'static str {
-    match link {
-        Link::Ethernet => "Ethernet frames",
-        Link::Ip => "IP packets",
-    }
 }
 
 /// Most frames of one [`Port::receive`] in real time.

@@ -13,6 +13,7 @@
 //! The slots are one page-aligned area of chunks of equal size with headroom before each frame,
 //! which is also the layout that AF_XDP requires.
 
+use super::Loss;
 use crate::sys::Area;
 use sluice_core::Time;
 use sluice_wire::frame::{Checksums, Gather, SuperPacket, VnetHeader, complete_checksum};
@@ -37,24 +38,24 @@ pub struct PoolSize {
     pub large: u32,
 }
 
-/// Why a pool could not be created.
+/// The reasons why a pool cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// The kernel cannot allocate that much.
+    /// The kernel cannot allocate the memory.
     #[error("cannot allocate {bytes} bytes for {slots} slots and {large} large slots: {source}")]
     Memory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// Slots asked for.
+        /// Requested slots.
         slots: u32,
-        /// Large slots asked for.
+        /// Requested large slots.
         large: u32,
         /// The kernel's answer.
         source: io::Error,
     },
 }
 
-/// The slots, and what each of them holds.
+/// The slots and their contents.
 pub struct Pool {
     slots: Area,
     large: Area,
@@ -90,21 +91,21 @@ struct Frame {
     watcher: u8,
 }
 
-/// There is one per slot, and every packet touches its own several times.
+/// One exists per slot, and every packet accesses its own several times.
 const _: () = assert!(size_of::<Frame>() == 40);
 
 impl Pool {
     /// Allocates the memory; it is resident at once.
     ///
     /// # Errors
-    /// When the machine has not that much memory.
+    /// The machine does not have enough memory.
     pub fn new(size: PoolSize) -> Result<Pool, PoolError> {
         let (slots, large) = areas(size, 1)?;
         Ok(Pool::over(size, slots, large, Arc::default()))
     }
 
-    /// Two pools of this size each, for two threads, whose slots are one memory: so an AF_XDP
-    /// interface can give its frames to one and send those of the other.
+    /// Creates two pools of this size each, for two threads. The slots of both are one memory, so
+    /// that an AF_XDP interface can give its frames to one pool and send those of the other.
     ///
     /// # Errors
     /// As for [`Pool::new`].
@@ -188,17 +189,17 @@ impl Pool {
         self.free.push(slot.0);
     }
 
-    /// Returns how many slots are free.
+    /// Returns the number of free slots.
     pub fn available(&self) -> usize {
         self.free.len()
     }
 
-    /// Returns how many slots are in use.
+    /// Returns the number of slots in use.
     pub fn held(&self) -> usize {
         self.frames.len() - self.free.len()
     }
 
-    /// Returns how many large slots are free.
+    /// Returns the number of free large slots.
     pub fn available_large(&self) -> usize {
         self.free_large.len()
     }
@@ -241,13 +242,13 @@ impl Pool {
         self.frames[slot.index()].vnet
     }
 
-    /// Returns when the kernel received the frame, if its port reports that.
+    /// Returns the instant at which the kernel received the frame, if the port reports it.
     pub fn arrival(&self, slot: Slot) -> Option<Time> {
         let frame = &self.frames[slot.index()];
         frame.has_arrival.then_some(frame.arrival)
     }
 
-    /// Sets when the frame arrived; for a segment, when its super-packet arrived.
+    /// Sets the arrival time of the frame; for a segment, that of its super-packet.
     pub fn set_arrival(&mut self, slot: Slot, time: Time) {
         let frame = &mut self.frames[slot.index()];
         (frame.arrival, frame.has_arrival) = (time, true);
@@ -435,6 +436,29 @@ impl Pool {
         )
     }
 
+    /// Copies a frame into a new slot.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub(super) fn store(&mut self, bytes: &[u8]) -> Result<Slot, Loss> {
+        let slot = self.allocate().ok_or(Loss::NoSlot)?;
+        let large = if bytes.len() > HEAD_LEN {
+            let Some(large) = self.allocate_large() else {
+                self.free(slot);
+                return Err(Loss::NoLargeSlot);
+            };
+            Some(large)
+        } else {
+            None
+        };
+        let (room, rest) = self.receive_rooms(slot, 0, large);
+        let (head, tail) = bytes.split_at(bytes.len().min(room.len()));
+        room[..head.len()].copy_from_slice(head);
+        rest[..tail.len()].copy_from_slice(tail);
+        self.set_received(slot, bytes.len() as u32, 0, large);
+        Ok(slot)
+    }
+
     /// Declares that a frame of `length` bytes was received into [`Pool::receive_rooms`]. If the
     /// frame continues in `large`, that is attached to the slot. Returns whether it was.
     pub(super) fn set_received(
@@ -533,7 +557,7 @@ impl Pool {
         true
     }
 
-    /// Returns where the frame is, relative to the start of the memory that contains
+    /// Returns the position of the frame, relative to the start of the memory that contains
     /// [`Pool::area`]; `None` if the frame is not entirely in its slot.
     pub(super) fn placed(&self, slot: Slot) -> Option<std::ops::Range<usize>> {
         let frame = &self.frames[slot.index()];
@@ -634,8 +658,8 @@ fn areas(size: PoolSize, pools: usize) -> Result<(Area, Area), PoolError> {
 
 impl Slot {
     /// Returns the slot with this number, as obtained from [`Slot::number`]. Any other number
-    /// refers to somebody else's slot or to none; the pool panics rather than access a slot that is
-    /// lent to the kernel.
+    /// refers to the slot of another frame or to no slot; the pool panics rather than access a slot
+    /// that is lent to the kernel.
     pub const fn from_number(number: u32) -> Slot {
         Slot(number)
     }
@@ -650,7 +674,7 @@ impl Slot {
     }
 }
 
-/// Most bytes of a frame that are in its slot.
+/// Largest number of bytes of a frame in its slot.
 pub const HEAD_LEN: usize = SLOT_LEN - START as usize;
 
 /// Bytes of a slot.

@@ -18,7 +18,7 @@ pub enum Promiscuity {
     /// The port did not request it: the port does not receive, or its interface has no filter.
     #[default]
     NotAsked,
-    /// It does, for as long as the port is open.
+    /// The interface delivers them, for as long as the port is open.
     On,
     /// The kernel refused, for this reason. Frames for other addresses than the interface's may be
     /// lost, and no counter shows them.
@@ -26,7 +26,7 @@ pub enum Promiscuity {
 }
 
 impl Promiscuity {
-    /// Returns `None` if it was not requested.
+    /// Returns whether the interface is promiscuous; `None` if this was not requested.
     pub const fn is_on(&self) -> Option<bool> {
         match self {
             Promiscuity::NotAsked => None,

@@ -1,4 +1,4 @@
-//! What a kind of port declares, and how ports are named and opened.
+//! The declarations of the kinds of port, and the naming and opening of ports.
 //!
 //! A kind of port is a file beside this one and a line in `kinds!` in `port/mod.rs`. The router's
 //! process opens the ports of [`KINDS`], the bench measures them, the command's help and the table
@@ -16,39 +16,39 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A kind of port: its name, what it can do, and how it is opened.
+/// A kind of port: its name, its capabilities, and the function that opens it.
 pub struct Kind {
     /// The word before the colon, as in `packet:eth0`.
     pub name: &'static str,
-    /// What follows the colon: `INTERFACE`, `NAME`, `IN:OUT`.
+    /// The part after the colon: `INTERFACE`, `NAME`, `IN:OUT`.
     pub argument: &'static str,
-    /// What it is, in one line.
+    /// A description in one line.
     pub doc: &'static str,
-    /// What becomes of super-packets; `None` if it carries none.
+    /// The treatment of super-packets; `None` if the port carries none.
     pub super_packets: Option<&'static str>,
     /// Whether arrivals carry the kernel's timestamp.
     pub arrivals: &'static str,
-    /// The privileges it needs, in Markdown.
+    /// The privileges it needs, in Markdown, separated by `, `; or `nothing`.
     pub needs: &'static str,
-    /// Whether it works in a user namespace.
+    /// Whether the kind works in a user namespace.
     pub in_user_namespace: bool,
-    /// Reads what follows the colon. `None` for a kind that no router opens by name.
+    /// Parses the text after the colon. `None` for a kind that no router opens by name.
     pub parse: Option<Parse>,
-    /// What it makes of its argument.
+    /// Parses the argument.
     pub role: Role,
 }
 
-/// Reads the argument of a kind.
+/// Parses the argument of a kind.
 pub type Parse = fn(&str) -> Result<Arc<dyn Named>, PortSpecError>;
 
-/// What a kind of port makes of its argument.
+/// The form of a kind of port, which its argument determines.
 #[derive(Clone, Copy)]
 pub enum Role {
     /// Attaches to an interface that exists.
     Interface(&'static dyn Attach),
-    /// Makes a device, whose frames start with this.
+    /// Creates a device, whose frames start with this link header.
     Device(Link),
-    /// Takes packets out of the kernel's stack and gives them back to it.
+    /// Takes packets out of the kernel's stack and returns them to the stack.
     Queue,
     /// Reads and writes files.
     Files,
@@ -56,62 +56,62 @@ pub enum Role {
 
 /// A port that a user has named, and that is not open yet.
 pub trait Named: fmt::Debug + Send + Sync {
-    /// Returns what rules call it, as the port with this number.
+    /// Returns the name of the port in rules, as the port with this number.
     fn interface(&self, number: usize) -> String;
 
-    /// Returns what its frames start with; `None` if it carries what the other ports carry.
+    /// Returns the link header of the port's frames; `None` if it is that of the other ports.
     ///
     /// # Errors
-    /// When that has to be looked up and cannot be.
+    /// The information has to be looked up and is not available.
     fn link(&self) -> Result<Option<Link>, OpenError>;
 
-    /// Opens it.
+    /// Opens the port.
     ///
     /// # Errors
-    /// Those of its kind.
+    /// Those of the port's kind.
     fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError>;
 }
 
-/// Where a port is opened.
+/// The environment in which a port is opened.
 pub struct Site<'a> {
-    /// The namespace of its interface.
+    /// The namespace of the port's interface.
     pub namespace: &'a Namespace,
-    /// The memory of its frames.
+    /// The memory of the port's frames.
     pub pool: &'a mut Pool,
-    /// The clock that its arrivals are stamped on.
+    /// The clock of the arrival times.
     pub clock: Clock,
-    /// What the frames of all ports start with, if one of them says so.
+    /// The link header of the frames of all ports, if one of the ports determines it.
     pub link: Option<Link>,
 }
 
-/// A port that has been opened, and why it is what it is.
+/// A port that has been opened, and the reason for its kind.
 pub struct Opened {
     /// The port.
     pub port: Box<dyn Port + Send>,
-    /// Its kind.
+    /// The kind of the port.
     pub kind: &'static Kind,
-    /// Why that kind.
+    /// The reason for the choice of the kind.
     pub reason: String,
-    /// Its limitations, one sentence each.
+    /// The limitations of the port, one sentence each.
     pub cannot: Vec<String>,
-    /// What a user should know about it.
+    /// Remarks for the user.
     pub remarks: Vec<String>,
 }
 
 /// A port that plays a recording.
 pub trait Playback {
-    /// Returns when the first frame was recorded, in nanoseconds since 1970; `None` without frames.
+    /// Returns the time of the first frame, in nanoseconds since 1970; `None` without frames.
     fn first_ns(&self) -> Option<i128>;
 
-    /// Returns when frames arrive.
+    /// Returns the speed at which frames arrive.
     fn speed(&self) -> Speed;
 
-    /// Lets what was recorded at `file_ns` arrive at `at`. Recordings of one event are given the
-    /// same.
+    /// Lets the frames recorded at `file_ns` arrive at `at`. Recordings of the same event get the
+    /// same arguments.
     fn begin(&mut self, file_ns: i128, at: Time);
 }
 
-/// Why a port could not be opened: the error of its kind.
+/// The reason why a port cannot be opened: the error of its kind.
 pub type OpenError = Box<dyn Error + Send + Sync>;
 
 /// A port as a user names it: `eth0`, or the name of a kind and its argument, as in `xdp:eth0`.
@@ -123,21 +123,21 @@ pub struct PortSpec {
     named: Arc<dyn Named>,
 }
 
-/// Why a text names no port.
+/// The reasons why a text does not name a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortSpecError {
-    /// There is no such kind.
+    /// The kind does not exist.
     #[error("`{0}` is not a kind of port: expected {kinds}", kinds = words())]
     Kind(String),
-    /// Nothing follows the kind.
+    /// The argument of the kind is missing.
     #[error("`{0}` names no interface")]
     Name(String),
-    /// The kind cannot read its argument.
+    /// The kind cannot parse its argument.
     #[error("{0}")]
     Argument(String),
 }
 
-/// Returns the kind of that name.
+/// Returns the kind called `name`.
 pub fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().copied().find(|kind| kind.name == name)
 }
@@ -186,7 +186,12 @@ fn words() -> String {
 }
 
 impl Kind {
-    /// Returns how it attaches to an interface that exists, if it does.
+    /// Returns whether every user may open it.
+    pub fn needs_nothing(&self) -> bool {
+        self.needs == "nothing"
+    }
+
+    /// Returns the function that attaches to an existing interface, if the kind has one.
     pub fn attach(&self) -> Option<&'static dyn Attach> {
         match self.role {
             Role::Interface(attach) => Some(attach),
@@ -196,7 +201,7 @@ impl Kind {
 }
 
 impl PortSpec {
-    /// Names an interface that exists, with the kind that serves it best.
+    /// Names an existing interface, with the kind that serves it best.
     pub fn auto(interface: &str) -> PortSpec {
         PortSpec {
             kind: None,
@@ -222,28 +227,28 @@ impl PortSpec {
         }
     }
 
-    /// Returns what follows the kind: the interface's name, or the files.
+    /// Returns the argument of the kind: the interface's name, or the files.
     pub fn argument(&self) -> &str {
         &self.argument
     }
 
-    /// Returns what rules call it, as the port with this number.
+    /// Returns the name of the port in rules, as the port with this number.
     pub fn interface(&self, number: usize) -> String {
         self.named.interface(number)
     }
 
-    /// Returns what its frames start with; `None` if it carries what the other ports carry.
+    /// Returns the link header of the port's frames; `None` if it is that of the other ports.
     ///
     /// # Errors
-    /// When that has to be looked up and cannot be.
+    /// The information has to be looked up and is not available.
     pub fn link(&self) -> Result<Option<Link>, OpenError> {
         self.named.link()
     }
 
-    /// Opens it.
+    /// Opens the port.
     ///
     /// # Errors
-    /// Those of its kind.
+    /// Those of the port's kind.
     pub fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError> {
         self.named.open(site)
     }
@@ -349,7 +354,7 @@ mod tests {
         assert_eq!(spec("tun:t0"), "tun:t0");
     }
 
-    /// `UPDATE_EXPECT=1 cargo test -p sluice-net --lib` writes the table anew.
+    /// `UPDATE_EXPECT=1 cargo test -p sluice-net --lib` updates the table.
     #[test]
     fn the_table_of_the_docs_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ports.md");

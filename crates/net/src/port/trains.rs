@@ -29,7 +29,7 @@ pub(super) struct Trains {
     socket: Socket,
     batch: Batch,
     outgoing: Messages,
-    /// The interface as it was at the beginning, except for its MTU.
+    /// The properties of the interface at the beginning, except for the MTU.
     interface: Interface,
     links: Links,
     settings: DeviceSettings,
@@ -47,7 +47,7 @@ pub(super) struct Trains {
 }
 
 impl Trains {
-    /// Most frames of a batch.
+    /// Largest number of frames of a batch.
     pub(super) const MOST: usize = 64;
 
     /// Creates trains for `interface`, for a port that has sent `counters.sent` frames. Returns
@@ -102,11 +102,11 @@ impl Trains {
         self.batch.messages().len() * 2 <= slots.len()
     }
 
-    /// Checks whether the interface is still fit for trains, and how many frames it has really
-    /// sent. For a single frame the kernel reports whether it was dropped; for a train it does not
-    /// report how many frames were. Frames that are missing at two consecutive checks are lost,
-    /// because no frame is in transit to a neighbour for that long. Frames that others send on the
-    /// interface can hide losses, but not add any.
+    /// Checks whether the interface is still fit for trains, and the number of frames that it has
+    /// really sent. For a single frame the kernel reports a drop; for a train it does not report
+    /// the number of frames dropped. Frames that are missing at two consecutive checks are lost,
+    /// because no frame is in transit to a neighbour for that long. Frames that other programs send
+    /// on the interface can hide losses, but not add any.
     pub(super) fn look(&mut self, counters: &mut Counters) {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now_ns < self.looked_ns + LEAST_APART_NS {

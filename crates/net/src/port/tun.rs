@@ -8,8 +8,9 @@
 
 use super::pool::LARGE_LEN;
 use super::registry::{Kind, Named, OpenError, Opened, Playback, Role, Site};
+use super::remedy::remedy;
 use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
-use crate::namespace::{LinkError, Namespace, NamespaceError, remedy};
+use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
 use sluice_core::Time;
 use sluice_wire::frame::{Link, VnetHeader};
@@ -19,14 +20,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-/// How to make a device.
+/// The settings of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunOptions {
-    /// What its frames start with: [`Link::Ip`] for TUN, [`Link::Ethernet`] for TAP.
+    /// The link header of the frames: [`Link::Ip`] for TUN, [`Link::Ethernet`] for TAP.
     pub link: Link,
     /// Let super-packets and open checksums through.
     pub offloads: bool,
-    /// Most frames of one [`Port::receive`]; each costs a system call.
+    /// Largest number of frames of one [`Port::receive`]; each costs a system call.
     pub batch: usize,
 }
 
@@ -40,13 +41,13 @@ impl Default for TunOptions {
     }
 }
 
-/// Why a device could not be made.
+/// The reasons why a device cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
     /// The namespace could not be entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The device is not there after all.
+    /// The device does not exist after its creation.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The name is empty, or longer than the 15 bytes that the kernel allows.
@@ -60,18 +61,18 @@ pub enum TunError {
     /// The kernel refused a step.
     #[error("cannot {step} of {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
-        /// Which step.
+        /// The step.
         step: &'static str,
-        /// Which device.
+        /// The device.
         interface: String,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The kernel's answer.
         source: io::Error,
     },
 }
 
-/// The process's side of a TUN or TAP device, which vanishes with it.
+/// The process's side of a TUN or TAP device. The device ceases to exist when it is closed.
 pub struct TunPort {
     file: File,
     interface: String,
@@ -85,10 +86,10 @@ pub struct TunPort {
 }
 
 impl TunPort {
-    /// Makes a device called `interface` in `namespace`, still down.
+    /// Creates a device called `interface` in `namespace`, still down.
     ///
     /// # Errors
-    /// When the name is taken, or the process may not (CAP_NET_ADMIN in the namespace).
+    /// The name is in use, or the process lacks CAP_NET_ADMIN in the namespace.
     pub fn create(
         namespace: &Namespace,
         interface: &str,
@@ -105,7 +106,7 @@ impl TunPort {
                 source,
             }
         };
-        // The device will be where the thread was that opened the file.
+        // The device will be in the namespace of the thread that opened the file.
         let open = || {
             OpenOptions::new()
                 .read(true)
@@ -140,11 +141,11 @@ impl TunPort {
 }
 
 impl TunPort {
-    /// Another port on the same device, for another thread: one of the two may receive while the
-    /// other sends.
+    /// Opens another port on the same device, for another thread: one of the two may receive while
+    /// the other sends.
     ///
     /// # Errors
-    /// When the process has too many open files.
+    /// The process has too many open files.
     pub fn try_clone(&self) -> io::Result<TunPort> {
         Ok(TunPort {
             file: self.file.try_clone()?,
@@ -177,7 +178,7 @@ impl Port for TunPort {
             self.slot = self.slot.or_else(|| pool.allocate());
             self.large = self.large.or_else(|| pool.allocate_large());
             let Some(slot) = self.slot else {
-                // The device gives a frame up with the first read, however short.
+                // The first read, however short, removes the frame from the device.
                 match self.file.read(&mut self.scratch) {
                     Ok(_) => self.counters.lose(Loss::NoSlot, 1),
                     Err(error) => {
@@ -322,7 +323,7 @@ fn device(name: &str, link: Link, kind: &'static Kind) -> Arc<dyn Named> {
     })
 }
 
-/// A device that is to be made.
+/// A device that is to be created.
 #[derive(Debug)]
 struct Device {
     name: String,
@@ -339,7 +340,7 @@ impl Named for Device {
         Ok(Some(self.link))
     }
 
-    /// Makes the device and switches it on.
+    /// Creates the device and sets it up.
     fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError> {
         let options = TunOptions {
             link: self.link,

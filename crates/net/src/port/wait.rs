@@ -9,11 +9,11 @@ use std::time::Duration;
 mod budget;
 use budget::Budget;
 
-/// How a thread waits for a deadline.
+/// The way in which a thread waits for a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spin {
     /// Sleep until just before the deadline, by the few microseconds that the kernel is always
-    /// late: takes next to no processor time.
+    /// late. Takes almost no processor time.
     None,
     /// Sleep until shortly before the deadline and busy-poll the rest. The margin follows the
     /// kernel's recent wake-up latency. While frames arrive in quick succession, poll again for
@@ -22,7 +22,7 @@ pub enum Spin {
     Adaptive,
     /// Busy-poll always: for a thread with a core of its own. A real-time thread sleeps briefly now
     /// and then while nothing is due, since the kernel would otherwise stop it for longer. An
-    /// ordinary thread that shares its core loses it for milliseconds. [`Warmth`](super::Warmth) is
+    /// ordinary thread that shares its core loses it for milliseconds. [`CacheWarmer`](super::CacheWarmer) is
     /// for such loops.
     Always,
 }
@@ -34,7 +34,7 @@ pub enum Interest {
     Readable,
     /// Room to write.
     Writable,
-    /// Either.
+    /// Something to read or room to write.
     Both,
     /// Nothing: the descriptor only keeps its place in the list.
     Nothing,
@@ -45,16 +45,16 @@ pub enum Interest {
 pub struct Watch<'a> {
     /// The descriptor.
     pub descriptor: BorrowedFd<'a>,
-    /// What for.
+    /// The events to watch for.
     pub interest: Interest,
 }
 
-/// Why a wait ended.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// When.
+    /// The time at the end of the wait.
     pub now: Time,
-    /// Which watches are ready: bit `i` for the `i`-th. An error on a descriptor makes it
+    /// The watches that are ready: bit `i` for the `i`-th. An error on a descriptor makes it
     /// ready, so that the next call on it reports the error.
     pub ready: u64,
 }
@@ -69,7 +69,7 @@ pub struct Waiter {
     linger: Span,
     /// The core time that a real-time thread leaves to others.
     budget: Option<Budget>,
-    /// How long the last wait took.
+    /// The duration of the last wait.
     last: Span,
     polls: Vec<libc::pollfd>,
 }
@@ -100,7 +100,7 @@ impl Waiter {
         }
     }
 
-    /// Returns how long before a deadline sleeping currently stops.
+    /// Returns the current span between the end of the sleep and the deadline.
     pub fn margin(&self) -> Span {
         match self.spin {
             Spin::None | Spin::Adaptive => Span::from_ns(self.margin_ns),
@@ -128,7 +128,7 @@ impl Waiter {
     }
 
     /// Busy-waits until `deadline` if another poll, which takes `look_takes`, would end after it.
-    /// Returns when the wait ended; `None` if the deadline is further away.
+    /// Returns the end of the wait; `None` if the deadline is further away.
     pub fn spin_if_near(
         now: Time,
         deadline: Option<Time>,
@@ -166,7 +166,7 @@ impl Waiter {
     fn begin<'a>(&mut self, watches: impl Iterator<Item = Watch<'a>>, clock: &Clock) -> Time {
         self.polls.clear();
         self.polls.extend(watches.map(|watch| libc::pollfd {
-            // A negative one is passed over, its errors too.
+            // poll(2) ignores a negative descriptor and its errors.
             fd: match watch.interest {
                 Interest::Nothing => -1,
                 _ => watch.descriptor.as_raw_fd(),
@@ -226,9 +226,9 @@ impl Waiter {
         }
     }
 
-    /// Sleeps until `wake` or until a watch is ready; returns how many are. From time to time, and
-    /// until shortly before `wake`, it sleeps as an ordinary thread, so that the scheduler chooses
-    /// the core on which the thread wakes up.
+    /// Sleeps until `wake` or until a watch is ready. Returns the number of ready watches. From
+    /// time to time, and until shortly before `wake`, it sleeps as an ordinary thread, so that the
+    /// scheduler chooses the core on which the thread wakes up.
     fn sleep(&mut self, mut now: Time, wake: Option<u64>, clock: &Clock) -> usize {
         let until = |ahead_ns: u64, now: Time| {
             wake.map(|wake| Duration::from_nanos(wake.saturating_sub(now.as_ns() + ahead_ns)))
@@ -326,7 +326,7 @@ impl Waiter {
 /// Sleeping and waking up costs more than most packets do. While packets arrive faster than this,
 /// the loop polls again and yields the core in between.
 const LINGER: Span = Span::from_us(50);
-/// What poll(2) may take.
+/// Longest duration of a call of poll(2).
 const LOOK_TAKES: Span = Span::from_us(3);
 /// A deadline is awaited with real-time priority from this long before it.
 const PLACED_AHEAD_NS: u64 = 500_000;
@@ -334,7 +334,7 @@ const PLACED_AHEAD_NS: u64 = 500_000;
 const SLICE_NS: u64 = 100_000;
 const FIRST_MARGIN_NS: u64 = 60_000;
 const LEAST_MARGIN_NS: u64 = 5_000;
-/// Anything later is another task's time slice, which no reasonable busy-polling outlasts.
+/// Longer delays are the time slice of another task, for which no reasonable busy-polling waits.
 const MOST_MARGIN_NS: u64 = 200_000;
 const UP_NS: u64 = 6_400;
 const DOWN_NS: u64 = UP_NS / 128;
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn a_real_time_thread_stays_one() {
         let thread = std::thread::spawn(|| {
-            // Only where it may.
+            // Only where the process has the privilege.
             let may = crate::real_time(1).is_ok();
             let _waiter = Waiter::new(Spin::Adaptive);
             assert_eq!(may, is_real_time());
@@ -407,7 +407,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// Does `work` on a thread that runs before all ordinary ones.
+    /// Does `work` on a thread that runs before all ordinary threads.
     fn with_real_time(work: impl FnOnce() + Send + 'static) {
         let thread = std::thread::spawn(|| {
             if crate::real_time(1).is_err() {
@@ -493,8 +493,8 @@ mod tests {
     #[test]
     fn a_thread_that_would_not_get_its_priority_back_keeps_it() {
         with_real_time(|| {
-            // capset(2), version 3: 64 bits each of what is effective, permitted and inherited. Of
-            // this thread.
+            // capset(2), version 3: 64 bits each of the effective, permitted and inheritable
+            // capabilities of this thread.
             let header = [0x2008_0522_u32, 0];
             let none = [0_u32; 6];
             // SAFETY: both are valid for reading as long as that version says.

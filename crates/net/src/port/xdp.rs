@@ -13,19 +13,20 @@
 //! CAP_BPF outside user namespaces.
 
 mod absence;
+mod kind;
 mod program;
 mod ring;
 mod socket;
 
-use super::choose::{self, Attach, AttachOptions, Facts};
+pub use kind::KIND;
+
 use super::pool::SLOT_LEN;
 use super::promiscuous;
-use super::registry::{Kind, OpenError, Playback, Role};
+use super::registry::Playback;
+use super::remedy::remedy;
 use super::trains::Trains;
 use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
-use crate::namespace::{
-    Interface, LinkError, Links, Namespace, NamespaceError, OffloadError, Offloads, remedy,
-};
+use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError, OffloadError};
 use absence::Exchange;
 use sluice_core::Time;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
@@ -35,14 +36,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// How to open an AF_XDP port.
+/// The settings of an AF_XDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpOptions {
-    /// Most frames of one [`Port::receive`].
+    /// Largest number of frames of one [`Port::receive`].
     pub batch: usize,
     /// Entries of each ring; a power of two.
     pub ring: u32,
-    /// Most slots in the fill ring, ready for frames to come; they are allocated from the pool.
+    /// Largest number of slots in the fill ring, for future frames; they are allocated from the
+    /// pool.
     pub ready: u32,
     /// The only mode to accept.
     pub mode: Option<XdpMode>,
@@ -68,7 +70,8 @@ impl Default for XdpOptions {
     }
 }
 
-/// How frames come from the interface. Defaults to the best mode that the driver supports.
+/// The mode in which frames come from the interface. Defaults to the best mode that the driver
+/// supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum XdpMode {
     /// The stack copies each frame, after it has allocated a socket buffer.
@@ -89,7 +92,7 @@ impl std::fmt::Display for XdpMode {
     }
 }
 
-/// Why an AF_XDP port could not be opened.
+/// The reasons why an AF_XDP port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// The namespace could not be entered.
@@ -98,38 +101,38 @@ pub enum XdpError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// Its packets do not fit a slot.
+    /// The packets of the interface do not fit a slot.
     #[error("interface {interface:?} has an MTU of {mtu}, but AF_XDP supports at most {most}")]
     Mtu {
-        /// Which interface.
+        /// The interface.
         interface: String,
-        /// Its MTU.
+        /// The MTU of the interface.
         mtu: u32,
-        /// The largest that fits.
+        /// The largest MTU that fits.
         most: u32,
     },
-    /// Some of its frames would bypass the port.
+    /// Some frames of the interface would bypass the port.
     #[error(
         "interface {interface:?} has {queues} receive queues, but an AF_XDP port serves only one \
          (`ethtool -L {interface} combined 1` leaves only one)"
     )]
     Queues {
-        /// Which interface.
+        /// The interface.
         interface: String,
-        /// How many it has.
+        /// The number of receive queues.
         queues: u32,
     },
-    /// The number of its queues cannot be read.
+    /// The number of the interface's queues cannot be read.
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// The kernel refused a step.
     #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
-        /// Which step.
+        /// The step.
         step: &'static str,
-        /// Which interface.
+        /// The interface.
         interface: String,
-        /// Where.
+        /// The namespace.
         namespace: String,
         /// The kernel's answer.
         source: io::Error,
@@ -154,11 +157,11 @@ pub struct XdpPort {
     capabilities: Capabilities,
     /// Whether frames may come with partial checksums because the interface is virtual.
     is_virtual: bool,
-    /// Where the pool's memory starts, to detect that the port is called with another pool.
+    /// The start of the pool's memory, to detect that the port is called with another pool.
     pool: usize,
-    /// Where the pool's memory starts within the registered memory.
+    /// The start of the pool's memory within the registered memory.
     base: usize,
-    /// For each slot, what it is lent to the kernel for.
+    /// The purpose for which each slot is lent to the kernel.
     lent: Box<[Lent]>,
     ready: u32,
     most_ready: u32,
@@ -169,20 +172,20 @@ pub struct XdpPort {
     promiscuous: (Option<Socket>, Promiscuity),
 }
 
-/// Which directions of its interface a port serves.
+/// The directions of its interface that a port serves.
 enum Part {
     Whole,
-    /// Passes new rings to the sending half when the interface has been made anew.
+    /// Passes new rings to the sending half when the interface has been created again.
     Receives(Exchange),
     Sends(Exchange),
     Released,
 }
 
-/// What a slot is lent to the kernel for.
+/// The purpose for which a slot is lent to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lent {
     No,
-    /// In the fill ring, for a frame to come.
+    /// In the fill ring, for a future frame.
     Ready,
     /// In the transmit ring, or being sent.
     Sending,
@@ -311,7 +314,7 @@ impl XdpPort {
         Ok((receiving, sending))
     }
 
-    /// Returns how frames come from the interface.
+    /// Returns the mode in which frames come from the interface.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
@@ -399,7 +402,7 @@ impl XdpPort {
         taken
     }
 
-    /// Sends a batch with trains, if it has any. Returns whether it did.
+    /// Sends a batch with trains, if the batch has any. Returns whether it has.
     fn transmit_trains(&mut self, pool: &mut Pool, batch: &[Slot]) -> bool {
         let (Some(trains), Some(outward)) = (&mut self.trains, &mut self.outward) else {
             return false;
@@ -600,99 +603,6 @@ impl Port for XdpPort {
     }
 }
 
-impl From<AttachOptions> for XdpOptions {
-    fn from(options: AttachOptions) -> XdpOptions {
-        let default = XdpOptions::default();
-        XdpOptions {
-            batch: options.batch.unwrap_or(default.batch),
-            promiscuous: options.promiscuous,
-            ..default
-        }
-    }
-}
-
-/// `xdp:INTERFACE`.
-pub static KIND: Kind = Kind {
-    name: "xdp",
-    argument: "INTERFACE",
-    doc: "AF_XDP on an existing interface",
-    super_packets: None,
-    arrivals: "no",
-    needs: "CAP_NET_ADMIN, CAP_BPF",
-    in_user_namespace: false,
-    parse: Some(|name| Ok(choose::attached(name, Some(&KIND)))),
-    role: Role::Interface(&Sockets),
-};
-
-struct Sockets;
-
-impl Attach for Sockets {
-    fn title(&self) -> &'static str {
-        "AF_XDP"
-    }
-
-    fn declines(&self, facts: &Facts) -> Option<&'static str> {
-        if facts.has_super_packets() {
-            Some("segmentation or receive offloads are on, and it lets super-packets through")
-        } else if facts.mtu > XdpPort::MOST_MTU {
-            Some("the MTU is larger than AF_XDP frames can be")
-        } else if facts.queues > 1 {
-            Some("it has several receive queues, and AF_XDP would serve only one of them")
-        } else {
-            None
-        }
-    }
-
-    fn merit(&self) -> &'static str {
-        "no offload makes super-packets here, and it is the fastest for single packets"
-    }
-
-    fn cannot(&self, offloads: Offloads) -> Vec<String> {
-        let mut cannot = vec![
-            format!(
-                "packets above {} bytes are dropped and counted as `oversize`",
-                XdpPort::MOST_MTU
-            ),
-            "the interface's own addresses get nothing: every frame goes to the router".to_owned(),
-            "arrivals carry no kernel timestamp: they count from when the router sees them"
-                .to_owned(),
-        ];
-        if choose::has_super_packets(offloads) {
-            cannot.push(
-                "offloads are on at the interface: super-packets that reach it are dropped and \
-                 counted as `oversize` (`ethtool -K` switches them off)"
-                    .to_owned(),
-            );
-        }
-        cannot
-    }
-
-    fn open(
-        &self,
-        namespace: &Namespace,
-        interface: &str,
-        pool: &mut Pool,
-        options: AttachOptions,
-    ) -> Result<(Box<dyn Port + Send>, Option<String>), OpenError> {
-        let port = XdpPort::open(namespace, interface, pool, options.into())?;
-        let mode = format!("{} mode", port.mode());
-        Ok((Box::new(port), Some(mode)))
-    }
-
-    fn open_halves(
-        &self,
-        namespace: &Namespace,
-        interface: &str,
-        into: &mut Pool,
-        from: &Pool,
-        options: AttachOptions,
-    ) -> Result<[Box<dyn Port + Send>; 2], OpenError> {
-        let options = options.into();
-        let (receives, sends) = XdpPort::open_halves(namespace, interface, into, from, options)?;
-        Ok([Box::new(receives), Box::new(sends)])
-    }
-}
-
 impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -735,7 +645,7 @@ fn open_trains(
         .flatten()
 }
 
-/// How often to retry a queue that is still busy when a port is opened.
+/// The number of retries for a queue that is still busy when a port is opened.
 const PATIENCE: u32 = 20;
 /// Frames that one call sends in copy mode by default (TX_BATCH_SIZE of net/xdp/xsk.c).
 const KERNEL_BATCH: usize = 32;

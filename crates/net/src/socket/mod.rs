@@ -1,4 +1,4 @@
-//! What live end hosts need of sockets and neither std nor `socket2` offers, without `unsafe`.
+//! The functions of sockets that live end hosts need and neither std nor `socket2` offers.
 
 mod stamped;
 mod tcp_info;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Waits until one of `polls` is ready or `timeout` has passed; returns how many are ready.
+/// Waits until one of `polls` is ready or `timeout` has passed. Returns the number of ready ones.
 /// A signal counts as a timeout.
 pub fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> usize {
     sys::poll(polls, timeout)
@@ -29,7 +29,7 @@ pub fn discard(socket: &socket2::Socket, most: usize) -> io::Result<usize> {
 /// Sets the size of a socket's receive buffer, beyond `net.core.rmem_max` where the process may.
 ///
 /// # Errors
-/// When the kernel refuses both.
+/// The kernel refuses both.
 pub fn grant_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     sys::grant_receive_buffer(socket, bytes)
 }
@@ -37,7 +37,7 @@ pub fn grant_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> 
 /// Makes a raw ICMP or ICMPv6 socket receive messages of one type only.
 ///
 /// # Errors
-/// When `socket` is not a raw socket of that protocol.
+/// `socket` is not a raw socket of that protocol.
 pub fn receive_icmp_only(socket: &impl AsFd, is_v4: bool, kind: u8) -> io::Result<()> {
     // linux/icmp.h and icmpv6.h: a set bit blocks its type.
     if is_v4 {

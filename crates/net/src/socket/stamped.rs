@@ -16,7 +16,7 @@ pub struct TimedReceiver {
     stamps: Stamps,
 }
 
-/// What came with a datagram.
+/// The metadata of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// When the kernel took it from the device; unknown for the first few packets after
@@ -70,7 +70,7 @@ impl TimedReceiver {
     }
 
     /// Receives what waits, up to a batch, and hands the first [`BUFFER_LEN`] bytes of each
-    /// datagram to `take`. Returns how many there were.
+    /// datagram to `take`. Returns their number.
     pub fn receive(
         &mut self,
         socket: &Socket,
@@ -155,7 +155,7 @@ struct Told {
     departed: Option<u32>,
     /// The traffic class.
     class: u8,
-    /// How often the buffer was full.
+    /// The number of times that the buffer was full.
     overflowed: Option<u32>,
 }
 

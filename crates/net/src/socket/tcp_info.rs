@@ -8,7 +8,7 @@ use std::io;
 /// The sender's state at one instant (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSample {
-    /// When it was read.
+    /// The instant of the reading.
     pub time: Time,
     /// Congestion window in segments.
     pub cwnd: u32,

@@ -1,4 +1,4 @@
-//! Where, when and before whom the calling thread runs.
+//! The core, the time and the priority with which the calling thread runs.
 
 use std::io;
 
@@ -10,12 +10,12 @@ pub(crate) fn set_timer_slack(ns: libc::c_ulong) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
 }
 
-/// How the kernel lets a thread run: policy, priority, length of its turns. sched(7).
+/// The scheduling of a thread: policy, priority, length of its turns. sched(7).
 #[derive(Clone, Copy)]
 pub(crate) struct Scheduling(libc::sched_attr);
 
 impl Scheduling {
-    /// Of the calling thread.
+    /// Returns the scheduling of the calling thread.
     pub(crate) fn of_thread() -> io::Result<Scheduling> {
         // SAFETY: all-zero bytes are a valid `sched_attr`.
         let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -90,7 +90,7 @@ impl Affinity {
     /// Those of the calling thread.
     pub(crate) fn of_thread() -> io::Result<Affinity> {
         let mut set = Affinity::on(&[]);
-        // SAFETY: `set` is a valid place for so many bytes; thread 0 is the calling one.
+        // SAFETY: `set` is a valid place for this number of bytes; thread 0 is the calling one.
         check(unsafe { libc::sched_getaffinity(0, size_of_val(&set.0), &mut set.0) })?;
         Ok(set)
     }
@@ -123,7 +123,7 @@ impl Affinity {
 
     /// Lets the calling thread run on these only.
     pub(crate) fn take(&self) -> io::Result<()> {
-        // SAFETY: the set is valid for reading so many bytes; thread 0 is the calling one.
+        // SAFETY: the set is valid for reading this number of bytes; thread 0 is the calling one.
         check(unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) }).map(drop)
     }
 }
@@ -141,7 +141,7 @@ impl std::fmt::Debug for Affinity {
     }
 }
 
-/// Returns how many cores the machine may have, those that are switched off included.
+/// Returns the number of cores that the machine may have, including those that are switched off.
 pub(crate) fn configured_cores() -> usize {
     // SAFETY: takes no pointers.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };

@@ -10,7 +10,7 @@ use sluice_net::port::{
 use sluice_wire::frame::{Link, SuperPacket, parse_head};
 use std::thread::JoinHandle;
 
-/// What becomes of super-packets.
+/// The treatment of super-packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Whole,

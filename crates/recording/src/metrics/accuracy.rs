@@ -1,4 +1,4 @@
-//! How far a live emulation can be trusted.
+//! The accuracy of a live emulation.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use crate::Release;
 use sluice_scenario::Link;
 use sluice_scenario::metric::Accuracy;
 
-/// Puts the releases of a run together, in the order in which each pipe made them.
+/// Collects the releases of a run, in the order in which each pipe made them.
 ///
-/// While a pipe is busy, two packets in a row are due one transmission time of the second apart. Over
-/// all such pairs, the rate that the network saw is that of the bytes of the second packets in the time
-/// between the actual releases; its error against the configured rate is
-/// `sum(transmission times) / sum(times between releases) - 1`.
+/// While a pipe is busy, the due times of two consecutive packets differ by the transmission time
+/// of the second. The rate that the network saw is the bytes of the second packets divided by the
+/// time between the actual releases, over all such pairs. Its error relative to the configured rate
+/// is `sum(transmission times) / sum(times between releases) - 1`.
 #[derive(Debug)]
 pub struct AccuracyMeter<'a> {
     link: &'a Link,
     last: BTreeMap<&'static str, Release>,
     late: Vec<u64>,
     planned_ns: u64,
-    /// Signed: with little to do, jitter can be larger than time.
+    /// Signed, because in a short time jitter can exceed the time itself.
     actual_ns: i64,
 }
 
 impl<'a> AccuracyMeter<'a> {
-    /// Nothing was released yet.
+    /// Creates a collector without releases.
     pub fn new(link: &'a Link) -> Self {
         AccuracyMeter {
             link,
@@ -37,7 +37,7 @@ impl<'a> AccuracyMeter<'a> {
         }
     }
 
-    /// A packet was released.
+    /// Adds a release.
     pub fn release(&mut self, release: &Release) {
         self.late.push(release.late.as_ns());
         let last = self.last.insert(release.pipe.word(), release.clone());
@@ -60,7 +60,7 @@ impl<'a> AccuracyMeter<'a> {
         }
     }
 
-    /// What it comes to, with the packets that were lost to anything but the queue.
+    /// Returns the result, with the packets that were lost anywhere but in the queue.
     pub fn finish(mut self, lost: BTreeMap<String, u64>) -> Accuracy {
         let is_measured = self.planned_ns > 0 && self.actual_ns > 0;
         Accuracy {

@@ -1,10 +1,10 @@
-//! How sure a figure is over repetitions.
+//! The confidence of a figure over repetitions.
 //!
-//! Repetitions differ in nothing but their seed (or, live, in the weather of the machine), and are few.
-//! Their median and range are told as they are; the confidence interval is that of the mean by
-//! Student's t distribution, which is made for few samples and needs no random numbers of its own. It
-//! assumes that the repetitions are independent and their means about normal; the median and the range
-//! assume nothing.
+//! Repetitions are few, and differ only in their seed (live runs also in the load of the machine).
+//! The median and the range are observed values and need no assumption. The confidence interval is
+//! that of the mean by Student's t distribution, which suits small samples and needs no random
+//! numbers. It assumes that the repetitions are independent and the means about normally
+//! distributed.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// ```
 /// use sluice_recording::metrics::Spread;
-/// // Mean 10, squares of the distances 4 + 0 + 4 over n - 1 = 2: a deviation of 2. Two degrees of
+/// // Mean 10, squared deviations 4 + 0 + 4 over n - 1 = 2: a deviation of 2. Two degrees of
 /// // freedom have t = 4.303: 10 +- 4.303 * 2 / sqrt(3).
 /// let spread = Spread::of(&[8.0, 10.0, 12.0]).unwrap();
 /// assert_eq!((spread.median, spread.mean, spread.deviation), (10.0, 10.0, 2.0));
@@ -21,22 +21,23 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many repetitions measured it.
+    /// The number of repetitions that measured it.
     pub count: usize,
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
-    /// The middle one, or the mean of the two in the middle.
+    /// The median: the middle value, or the mean of the two middle values.
     pub median: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Their standard deviation, with n - 1; 0 of one.
+    /// The standard deviation, with n - 1; 0 for a single value.
     pub deviation: f64,
 }
 
 impl Spread {
-    /// Of the values of all repetitions; none of none. Values that are not finite are left out.
+    /// Computes the spread of the values of all repetitions; `None` for no values. Values that are
+    /// not finite are left out.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -57,21 +58,21 @@ impl Spread {
         })
     }
 
-    /// The 95 % confidence interval of the mean; none with fewer than two repetitions.
+    /// Returns the 95 % confidence interval of the mean; `None` with fewer than two repetitions.
     pub fn interval(&self) -> Option<(f64, f64)> {
         let half = t_975(self.count.checked_sub(1)?)? * self.error();
         Some((self.mean - half, self.mean + half))
     }
 
-    /// Whether the mean of `other` is another one, beyond what the repetitions of both differ by
-    /// themselves: Welch's t test at the 5 % level. None where either has fewer than two repetitions,
-    /// since then nothing is known about how they differ by themselves.
+    /// Returns whether the means of `self` and `other` differ significantly: Welch's t test at the
+    /// 5 % level. `None` if either has fewer than two repetitions, because the variation between
+    /// repetitions is then unknown.
     ///
     /// ```
     /// use sluice_recording::metrics::Spread;
     /// let of = |values: &[f64]| Spread::of(values).unwrap();
     /// // Means 10 and 11; each deviates by 2 over 3 repetitions. t = 1 / sqrt(4/3 + 4/3) = 0.61, and
-    /// // 4 degrees of freedom ask for 2.776.
+    /// // 4 degrees of freedom require 2.776.
     /// assert_eq!(of(&[8.0, 10.0, 12.0]).differs(&of(&[9.0, 11.0, 13.0])), Some(false));
     /// // Means 10 and 20: t = 6.1.
     /// assert_eq!(of(&[8.0, 10.0, 12.0]).differs(&of(&[18.0, 20.0, 22.0])), Some(true));
@@ -86,22 +87,22 @@ impl Spread {
         if a + b == 0.0 {
             return Some(distance > 0.0);
         }
-        // Welch and Satterthwaite's degrees of freedom, rounded down as printed tables ask for.
+        // The degrees of freedom of Welch and Satterthwaite, rounded down as for printed tables.
         let freedom =
             (a + b).powi(2) / (a * a / (self.count - 1) as f64 + b * b / (other.count - 1) as f64);
         let bound = t_975(freedom.floor() as usize)?;
         Some(distance / (a + b).sqrt() > bound)
     }
 
-    /// The standard error of the mean.
+    /// Returns the standard error of the mean.
     fn error(&self) -> f64 {
         self.deviation / (self.count as f64).sqrt()
     }
 }
 
-/// The 97.5 % quantile of Student's t distribution (any printed table, such as Abramowitz and Stegun
-/// 26.10). Between the tabulated degrees of freedom the next smaller one is taken, which makes an
-/// interval at most 1 % too wide. None for no degree of freedom.
+/// Returns the 97.5 % quantile of Student's t distribution (any printed table, such as Abramowitz
+/// and Stegun 26.10). Between tabulated degrees of freedom the next smaller one is used, which
+/// makes the interval at most 1 % too wide. `None` for no degree of freedom.
 fn t_975(freedom: usize) -> Option<f64> {
     Some(match freedom {
         0 => return None,

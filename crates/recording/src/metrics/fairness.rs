@@ -1,18 +1,18 @@
-//! Shares over time: fairness as flows come and go, and how soon a newcomer has its share.
+//! Fairness over time, and the time until a new flow has its share.
 
 use sluice_core::{Span, Time};
 
 use super::goodput::{Arrived, bytes_at};
 use super::percentile::jain;
 
-/// A flow that wants all it can get, from `start` to `stop`.
+/// A flow that sends as much as it can from `start` to `stop`.
 #[derive(Clone, Copy, Debug)]
 pub struct Greedy<'a> {
-    /// Its payload as it arrived.
+    /// Payload that arrived, over time.
     pub samples: &'a [Arrived],
-    /// From when on it sends.
+    /// The start.
     pub start: Time,
-    /// Until when.
+    /// The end.
     pub stop: Time,
 }
 
@@ -21,7 +21,7 @@ pub struct Greedy<'a> {
 pub struct Shares {
     /// The end of the window.
     pub at: Time,
-    /// Of each flow, by its place; none if it was not active all the time.
+    /// The goodput of each flow, by its index; `None` if it was not active during the whole window.
     pub bps: Vec<Option<f64>>,
 }
 
@@ -30,13 +30,14 @@ impl Shares {
         self.bps.iter().copied().flatten().collect()
     }
 
-    /// Jain's index over the active flows; none with fewer than two.
+    /// Returns Jain's index over the active flows; `None` with fewer than two.
     pub fn jain(&self) -> Option<f64> {
         jain(&self.active())
     }
 }
 
-/// The shares in windows of length `window` that end at `window`, `window + step` ... `end`.
+/// Returns the shares in windows of length `window` that end at `window`, `window + step` ...
+/// `end`.
 pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<Shares> {
     assert!(
         window > Span::ZERO && step > Span::ZERO,
@@ -66,9 +67,9 @@ pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<
     all
 }
 
-/// How long the flow at `place` took from its start until it had its share for the first time: until
-/// its goodput in a window lay within a fifth (`NEAR`) of the mean of all active flows. None if it never did, or
-/// was alone until then.
+/// Returns the time from the start of the flow at `place` until its goodput in a window was first
+/// within a fifth (`NEAR`) of the mean of all active flows. `None` if that never happened while
+/// another flow was active.
 ///
 /// This is the delta-fair convergence time of RFC 5166 with delta = 0.2, for any number of flows.
 pub fn convergence(shares: &[Shares], place: usize, start: Time) -> Option<Span> {
@@ -82,7 +83,7 @@ pub fn convergence(shares: &[Shares], place: usize, start: Time) -> Option<Span>
     shares.iter().find(has_share).map(|w| w.at.since(start))
 }
 
-/// How near to the mean is a share, as a part of it.
+/// The largest relative distance from the mean that counts as an equal share.
 pub const NEAR: f64 = 0.2;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is told of a flow, gathered and put into figures.
+//! Collects the measurements of a flow and computes its figures.
 
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Span, Time};
@@ -12,7 +12,7 @@ use crate::{FlowSample, PingSample, Transfer};
 use sluice_scenario::metric::FlowSummary;
 use sluice_scenario::{Direction, FlowInstance, Measured};
 
-/// Gathers what is told of a flow.
+/// Collects the measurements of a flow.
 pub(super) struct FlowMeter<'a> {
     pub(super) instance: &'a FlowInstance<'a>,
     from: Time,
@@ -20,20 +20,20 @@ pub(super) struct FlowMeter<'a> {
     arrived: Vec<Arrived>,
     retransmits: Option<(u64, u64)>,
     srtt: Vec<u64>,
-    /// How long its transfers, pages or exchanges took.
+    /// The durations of its transfers, pages or exchanges.
     transfers: Vec<u64>,
-    /// Packets sent and received, over the whole life.
+    /// Packets sent and received, from start to end.
     packets: Option<(u64, u64)>,
     rtt: Vec<u64>,
     up: Vec<u64>,
     down: Vec<u64>,
     probes: u64,
     lost: u64,
-    /// Its packets in the queue of its direction.
+    /// Packets in the queue of its direction.
     sojourn: Vec<u64>,
     drops: u64,
     marks: u64,
-    /// Of the probes' round trips, and of what goes in the direction of the flow.
+    /// Jitter of the probes' round trips, and of packets in the direction of the flow.
     jitter: Jitter,
     way_jitter: Jitter,
     way_sum_ns: u64,
@@ -89,7 +89,7 @@ impl<'a> FlowMeter<'a> {
         self.srtt.extend(sample.srtt.map(Span::as_ns));
     }
 
-    /// One that was asked for after the warm-up is complete.
+    // Counts a transfer that was requested after the warm-up and is complete.
     pub(super) fn transfer(&mut self, transfer: &Transfer) {
         if (self.from..=self.to).contains(&transfer.start) {
             self.transfers.push(transfer.took.as_ns());
@@ -117,7 +117,8 @@ impl<'a> FlowMeter<'a> {
         self.down.extend(probe.down.map(Span::as_ns));
     }
 
-    /// A packet of it has passed the queue of its direction. `rest` is what the path takes besides.
+    /// Counts a packet of the flow that passed the queue of its direction. `rest` is the delay of
+    /// the rest of the path.
     pub(super) fn packet(&mut self, record: &PacketRecord, rest: Span) {
         if !(self.from..=self.to).contains(&record.at) {
             return;
@@ -139,20 +140,20 @@ impl<'a> FlowMeter<'a> {
         }
     }
 
-    /// Something of it took so long one way.
+    /// Counts a packet with this one-way delay.
     fn went(&mut self, delay: Span) {
         self.way_jitter.transit(delay.as_ns());
         self.way_sum_ns += delay.as_ns();
         self.way_count += 1;
     }
 
-    /// Whether it takes all that it gets for as long as it lasts.
+    /// Returns whether the flow sends as much as it can for as long as it lasts.
     pub(super) fn is_greedy(&self) -> bool {
         let transfer = self.instance.flow.kind.transfer();
         transfer.is_some_and(|transfer| transfer.bytes.is_none())
     }
 
-    /// Its payload over time, for a comparison of shares.
+    /// Returns the payload over time, for a comparison of shares.
     pub(super) fn greedy(&self) -> Greedy<'_> {
         Greedy {
             samples: &self.arrived,
@@ -161,7 +162,7 @@ impl<'a> FlowMeter<'a> {
         }
     }
 
-    /// What a call along its way would be worth.
+    /// Returns the mean opinion score of a call on its path.
     fn opinion(&self, loss: Option<f64>) -> Option<f64> {
         if self.way_count == 0 {
             return None;
@@ -171,7 +172,7 @@ impl<'a> FlowMeter<'a> {
         Some(mean_opinion_score(delay / 1e6, loss?))
     }
 
-    /// When the last of the bytes that it was to carry had arrived.
+    /// Returns the instant at which the last byte of its transfer had arrived.
     fn completed(&self) -> Option<Time> {
         let transfer = self.instance.flow.kind.transfer()?;
         if transfer.repeats {
@@ -182,7 +183,7 @@ impl<'a> FlowMeter<'a> {
         self.arrived.iter().find(whole).map(|(at, _)| *at)
     }
 
-    /// From its start until the last of the bytes that it was to carry.
+    /// Returns the time from its start until the last byte of its transfer had arrived.
     fn completion(&self) -> Option<Span> {
         Some(self.completed()?.since(self.start()))
     }
@@ -191,10 +192,11 @@ impl<'a> FlowMeter<'a> {
         Time::ZERO + self.instance.start
     }
 
-    /// The counter of its payload within its measured time, as far as that lies behind `after`.
+    /// Returns the samples of its payload within its measured time, as far as they are after
+    /// `after`.
     fn measured(&self, after: Time) -> impl Iterator<Item = Arrived> {
         let from = self.from.max(after);
-        // Nothing has arrived when it starts, whenever the first sample was taken.
+        // The counter is zero at the start of the flow, whenever the first sample was taken.
         let start = (self.start() >= from).then_some((self.start(), 0));
         let inside = from..=self.to;
         let later = self.arrived.iter().copied();
@@ -207,16 +209,16 @@ impl<'a> FlowMeter<'a> {
         if !self.instance.flow.kind.is_sized() {
             return goodput(&self.arrived, self.from, self.to);
         }
-        // Nothing has arrived when it starts, whenever the first sample was taken.
+        // The counter is zero at the start of the flow, whenever the first sample was taken.
         let mut samples = vec![(self.start(), 0)];
         samples.extend(self.arrived.iter().filter(|(at, _)| *at > self.start()));
         goodput(&samples, self.start(), self.completed().unwrap_or(self.to))
     }
 }
 
-/// Payload of several flows per second, from when the first of them sent in the measured time behind
-/// `after` until the last ended; flows that come and go do not count as if they had all been there
-/// together.
+/// Returns the payload of several flows per second: from the instant after `after` at which the
+/// first of them sent in its measured time, until the last one ended. Flows that come and go do not
+/// count as if all had been active together.
 pub(super) fn goodput_together(meters: &[&FlowMeter<'_>], after: Time) -> Option<f64> {
     let (mut bits, mut first, mut last) = (0.0, None::<Time>, None::<Time>);
     for meter in meters {
@@ -233,7 +235,7 @@ pub(super) fn goodput_together(meters: &[&FlowMeter<'_>], after: Time) -> Option
     (seconds > 0.0).then(|| bits / seconds)
 }
 
-/// The figures of a flow, or of several taken together.
+/// Returns the figures of a flow, or of several taken together.
 pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummary {
     let flow = meters
         .first()
@@ -267,7 +269,7 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         }
         _ => (probes > 0).then(|| lost as f64 / probes as f64),
     };
-    // Of several flows, the mean over them: each is a call of its own.
+    // For several flows, the mean over them: each is a call of its own.
     let mean = |pick: &dyn Fn(&FlowMeter<'_>) -> Option<f64>| {
         let all: Vec<f64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
@@ -300,7 +302,7 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         marks: meters.iter().map(|m| m.marks).sum(),
         jitter_ns: mean(&|m| Some(m.jitter.mean_ns()? as f64)).map(|ns| ns.round() as u64),
         mos: mean(&|m| m.opinion(loss)),
-        // Known where all flows are.
+        // Set when all flows are known.
         convergence_ns: None,
     }
 }

@@ -5,9 +5,9 @@ use sluice_core::{Span, Time};
 /// The payload bytes that had arrived at an instant: a sample of a counter that only grows.
 pub type Arrived = (Time, u64);
 
-/// Bits per second between the first sample at or after `from` and the last at or before `to`. The
-/// samples' own instants count, so that no byte is attributed to a time in which it did not come.
-/// None with fewer than two samples there.
+/// Returns the bits per second between the first sample at or after `from` and the last at or
+/// before `to`. The instants of the samples count, so that no byte is attributed to a time at which
+/// it did not arrive. `None` with fewer than two such samples.
 pub fn goodput(samples: &[Arrived], from: Time, to: Time) -> Option<f64> {
     let mut inside = samples.iter().filter(|(at, _)| (from..=to).contains(at));
     let first = inside.next()?;
@@ -20,9 +20,10 @@ pub fn goodput(samples: &[Arrived], from: Time, to: Time) -> Option<f64> {
 /// A point of a curve: seconds, and bits per second.
 pub type RatePoint = (f64, f64);
 
-/// Goodput over time: a window of length `window` slides over the samples by `step`, and each of its
-/// positions gives a point at the window's end. Between two samples bytes are taken to arrive evenly.
-/// The first window begins with the first sample; windows that reach beyond the last are left out.
+/// Returns the goodput over time: a window of length `window` slides over the samples in steps of
+/// `step`, and each of its positions gives a point at the window's end. Bytes are assumed to arrive
+/// evenly between two samples. The first window begins with the first sample; windows that end
+/// after the last sample are left out.
 pub fn goodput_series(samples: &[Arrived], window: Span, step: Span) -> Vec<RatePoint> {
     let (Some((first, _)), Some((last, _))) = (samples.first(), samples.last()) else {
         return Vec::new();
@@ -43,8 +44,8 @@ pub fn goodput_series(samples: &[Arrived], window: Span, step: Span) -> Vec<Rate
     points
 }
 
-/// The counter at `t`, which lies within the samples and does not go back from call to call; `index`
-/// remembers where the last call ended.
+/// Returns the counter at `t`, which must be within the samples and must not decrease from call to
+/// call; `index` is the position of the last call.
 pub(super) fn bytes_at(samples: &[Arrived], index: &mut usize, t: Time) -> f64 {
     while *index + 1 < samples.len() && samples[*index + 1].0 <= t {
         *index += 1;

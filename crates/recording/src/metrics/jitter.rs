@@ -1,10 +1,10 @@
-//! Jitter: how unsteady a delay is.
+//! Jitter: the variation of a delay.
 
 /// The interarrival jitter of RFC 3550 section 6.4.1, in nanoseconds.
 ///
-/// `J += (|D| - J) / 16` for the distance `D` of two transit times in a row, in the order of arrival.
-/// What is told is the mean of the estimator over all packets, since its last value alone would hang on
-/// the last few of them.
+/// `J += (|D| - J) / 16` for the difference `D` of two consecutive transit times, in the order of
+/// arrival. The result is the mean of the estimator over all packets, because the last value alone
+/// depends on the last few packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jitter {
     last: Option<u64>,
@@ -15,7 +15,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// A packet arrived, after so long on its way.
+    /// Adds a packet that arrived after this transit time.
     pub fn transit(&mut self, ns: u64) {
         let Some(last) = self.last.replace(ns) else {
             return;
@@ -27,12 +27,13 @@ impl Jitter {
         self.count += 1;
     }
 
-    /// The mean of the estimator; none with fewer than two packets.
+    /// Returns the mean of the estimator; `None` with fewer than two packets.
     pub fn mean_ns(&self) -> Option<u64> {
         (self.count > 0).then(|| (self.sum / self.count as f64).round() as u64)
     }
 
-    /// The mean distance of two transit times in a row (IPDV, RFC 3393); none with fewer than two.
+    /// Returns the mean difference of two consecutive transit times (IPDV, RFC 3393); `None` with
+    /// fewer than two packets.
     pub fn mean_variation_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.distances / self.count as f64)
     }

@@ -1,4 +1,4 @@
-//! From the tables of a recording to its summary.
+//! Computes the summary from the tables of a recording.
 
 use sluice_core::{Rate, Span, Time};
 
@@ -13,8 +13,8 @@ use sluice_scenario::{Backend, Direction, FlowInstance, Link, Measure, PipeId};
 
 /// Measures a recording.
 ///
-/// The warm-up is left out: of the run for the link, of each flow for the flow. A flow that carries
-/// a number of bytes is measured whole, since it is over when it has warmed up.
+/// The warm-up is left out: from the start of the run for the link, from the start of each flow for
+/// the flow. A flow with a number of bytes has no warm-up, because it may end within that time.
 ///
 /// # Errors
 /// A table cannot be read.
@@ -65,7 +65,7 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
                 meter.packet(&row.record);
             }
         }
-        // Of a path with several links the first one counts for the flow.
+        // On a path with several links, the first link counts for the flow.
         if let Some(meter) = meters.get_mut(row.record.flow as usize)
             && row.pipe == meter.instance.flow.direction
         {
@@ -77,7 +77,7 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
             meter.packet(&row.record, rest);
         }
     }
-    // Packets are released behind the last link of their way.
+    // Packets are released at the last link of their path.
     let ends = Link {
         up: scenario.links().last().unwrap_or(&scenario.link).up.clone(),
         down: scenario.link.down.clone(),
@@ -106,7 +106,7 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
     for group in &mut groups {
         let of_it = |instance: &&FlowInstance<'_>| instance.flow.name == group.name;
         let taken = instances.iter().filter(of_it);
-        // The slowest, if all of them had their share at some time.
+        // The slowest flow counts, if all of them had their share at some time.
         group.convergence_ns = taken
             .map(|instance| flows[instance.id as usize].convergence_ns)
             .reduce(|a, b| Some(a?.max(b?)))
@@ -144,8 +144,8 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
     })
 }
 
-/// The flows of a direction together; nothing if none of them carries payload. Tells the flows when
-/// they had their share.
+/// Returns the figures of all flows of a direction together; `None` if none of them carries
+/// payload. Stores in each flow when it first had its share.
 fn together(
     direction: Direction,
     meters: &[FlowMeter<'_>],

@@ -1,7 +1,7 @@
-//! From a recording to figures.
+//! Computes figures from a recording.
 //!
 //! Figures are taken over the measured time: the run without its warm-up, and each flow without its
-//! own. Delays are in nanoseconds, and their percentiles are values that occurred ([`percentiles`]).
+//! own. Delays are in nanoseconds, and their percentiles are observed values ([`percentiles`]).
 
 mod accuracy;
 mod confidence;

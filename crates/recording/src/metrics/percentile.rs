@@ -2,11 +2,11 @@
 
 use sluice_scenario::metric::Percentiles;
 
-/// The percentiles of `values`, in nanoseconds; none of none. Sorts them.
+/// Returns the percentiles of `values`, in nanoseconds; `None` for no values. Sorts the values.
 ///
-/// The y-th percentile is the smallest value x for which at least y percent of all values are not
-/// larger than x (RFC 2330 section 11.3): the value of rank `ceil(y * n / 100)`. It is always a value
-/// that occurred, and needs no floating point.
+/// The y-th percentile is the smallest value x such that at least y percent of all values are not
+/// larger than x (RFC 2330 section 11.3): the value of rank `ceil(y * n / 100)`. It is always an
+/// observed value, and needs no floating point.
 ///
 /// ```
 /// use sluice_recording::metrics::percentiles;
@@ -30,9 +30,8 @@ pub fn percentiles(values: &mut [u64]) -> Option<Percentiles> {
     })
 }
 
-/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)` (RFC 5166 section 2.3.1), from 1/n when one has
-/// everything to 1 when all have the same. None for fewer than two shares, or when nobody has
-/// anything.
+/// Returns Jain's fairness index `(sum x)^2 / (n * sum x^2)` (RFC 5166 section 2.3.1): 1/n if one
+/// share is everything, 1 if all are equal. `None` for fewer than two shares, or if all are zero.
 ///
 /// ```
 /// use sluice_recording::metrics::jain;

@@ -1,4 +1,4 @@
-//! What is told of a direction of the link, gathered and put into figures.
+//! Collects the measurements of a direction of the link and computes its figures.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::percentile::percentiles;
 use sluice_scenario::Pipe;
 use sluice_scenario::metric::{METERS, Measured, Meter, PipeMeter as FigureMeter, PipeSummary};
 
-/// Gathers what is told of a pipe.
+/// Collects the measurements of a pipe.
 pub(super) struct PipeMeter<'a> {
     run: Measured<'a>,
     pipe: &'a Pipe,
@@ -44,7 +44,8 @@ impl<'a> PipeMeter<'a> {
         if is_inside(record.arrival) {
             self.packets += wire_packets;
         }
-        // What became of it counts where it happened, so that drops and bytes belong to the same time.
+        // A departure or drop counts at its own instant, so that drops and bytes belong to the same
+        // time.
         if !is_inside(record.at) {
             return;
         }

@@ -1,12 +1,13 @@
-//! What a voice call over the path would be worth: the E-model of ITU-T G.107 (06/2015).
+//! The quality of a voice call over the path: the E-model of ITU-T G.107 (06/2015).
 //!
 //! All parameters but delay and loss keep the default values of its tables 2 and 3, so that the rating
 //! without delay and loss is 93.2. The codec is G.711 without loss concealment, with random loss.
 
-/// The mean opinion score, 1 to 4.5, at a one-way delay in milliseconds and a share of lost packets.
+/// Returns the mean opinion score, 1 to 4.5, at a one-way delay in milliseconds and a share of lost
+/// packets.
 ///
-/// Who uses a playout buffer waits for late packets too: the delay to give is the mean plus twice the
-/// mean distance of two delays in a row, as flent's `voip` test has it.
+/// A playout buffer waits for late packets too. So the delay should be the mean plus twice the mean
+/// difference of two consecutive delays, as in flent's `voip` test.
 ///
 /// ```
 /// use sluice_recording::metrics::mean_opinion_score;
@@ -17,12 +18,13 @@ pub fn mean_opinion_score(delay_ms: f64, loss: f64) -> f64 {
     opinion(rating(delay_ms.max(0.0), loss.clamp(0.0, 1.0)))
 }
 
-/// The transmission rating factor R (7-1), without an advantage factor.
+/// Returns the transmission rating factor R (7-1), without an advantage factor.
 fn rating(delay_ms: f64, loss: f64) -> f64 {
     BASIC_RATIO - SIMULTANEOUS - delay_impairment(delay_ms) - loss_impairment(loss)
 }
 
-/// Id (7-18): talker echo, listener echo, and delay as such. The echo path is as long as the call.
+/// Returns Id (7-18): talker echo, listener echo, and delay itself. The echo path is as long as the
+/// call.
 fn delay_impairment(t: f64) -> f64 {
     // (7-22), (7-21), (7-20), (7-19): talker echo.
     let loudness = TALKER_ECHO_LOUDNESS - 40.0 * ((1.0 + t / 10.0) / (1.0 + t / 150.0)).log10()
@@ -39,7 +41,7 @@ fn delay_impairment(t: f64) -> f64 {
     let echo = 10.5 * (ECHO_PATH_LOSS + 7.0) * (2.0 * t + 1.0).powf(-0.25);
     let half = (BASIC_RATIO - echo) / 2.0;
     let listener = half + (half * half + 169.0).sqrt();
-    // (7-28), (7-27): delay that keeps talkers from taking turns.
+    // (7-28), (7-27): delay that disturbs taking turns.
     let delay = if t <= LEAST_NOTICED_MS {
         0.0
     } else {
@@ -50,14 +52,14 @@ fn delay_impairment(t: f64) -> f64 {
     talker + listener + delay
 }
 
-/// Ie,eff (7-29) with a burst ratio of 1.
+/// Returns Ie,eff (7-29) with a burst ratio of 1.
 fn loss_impairment(loss: f64) -> f64 {
     let percent = loss * 100.0;
     // G.113 Appendix I for G.711: Ie is 0.
     95.0 * percent / (percent + G711_ROBUSTNESS)
 }
 
-/// From a rating to an opinion (B-4).
+/// Converts a rating to an opinion score (B-4).
 fn opinion(r: f64) -> f64 {
     match r {
         r if r < 0.0 => 1.0,
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn scores_are_those_of_the_reference_tool() {
-        // What flent 2.3.0's own score gives, which was checked against the calculator of the ITU.
+        // The scores of flent 2.3.0, which was checked with the calculator of the ITU.
         for (delay, loss, expected) in [
             (20.0, 0.0, 4.395_970),
             (150.0, 0.0, 4.327_546),

@@ -1,5 +1,5 @@
-//! The tables of a recording as CSV (RFC 4180): a line of column names, then a line per row. Empty
-//! where there is nothing.
+//! The tables of a recording as CSV (RFC 4180): a line of column names, then a line per row. A
+//! missing value is an empty field.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::{ExportError, write_whole};
 use sluice_recording::{Cell, ReadError, Recording, Row, Rows};
 
-/// Writes all tables of `recording` into the folder `dir`, which must exist; gives the files.
+/// Writes all tables of `recording` into the folder `dir`, which must exist, and returns the files.
 ///
 /// # Errors
-/// [`ExportError`]; no half file is left.
+/// [`ExportError`]; no incomplete file is left behind.
 pub fn write(recording: &Recording, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
     Ok(vec![
         table(recording.packets()?, dir)?,

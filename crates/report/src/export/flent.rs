@@ -1,8 +1,8 @@
-//! A data file of flent (format version 4), gzipped JSON, which flent 2 loads and plots without the tools
-//! that it measures with.
+//! A data file of flent (format version 4): gzipped JSON, which flent 2 loads and plots without its
+//! measuring tools.
 //!
-//! flent knows a data file by the name of its test, and a test's plots by the names of its series. A run
-//! is shown as the test that its flows resemble ([`Test::of`]), or as one that is asked for:
+//! flent selects plots by the name of a file's test, and curves by the names of its series. A run
+//! appears as the test that its flows resemble ([`Test::of`]), or as a requested test:
 //!
 //! | test | flows of the run | series |
 //! |---|---|---|
@@ -20,13 +20,14 @@
 //! | `udp_flood` | UDP up | `UDP upload` |
 //! | `ping` | no TCP | `Ping (ms) ICMP`, `Ping (ms) UDP` |
 //!
-//! A run that is not asked to be something else is shown as the one with the most plots of those that it
-//! resembles. Calls and pages have their series in every test.
+//! By default a run appears as the test with the most plots among those that it resembles. Calls
+//! and pages have their series in every test.
 //!
-//! Probes are `Ping (ms) ICMP`, and further ones `Ping (ms) UDP` with their class. Rates are Mbit/s over
-//! the time since the sample before, delays ms. The first call is `VoIP`: the delay of one way, which
-//! flent makes its score of; further ones are `VoIP NAME`. `x_values` are the instants of `[measure] step`; the raw
-//! values are all samples, with congestion window and smoothed RTT where the sender told them.
+//! Probes are `Ping (ms) ICMP`, and further ones `Ping (ms) UDP` with their class. Rates are in
+//! Mbit/s over the time since the previous sample, delays in ms. The first call is `VoIP`: the
+//! one-way delay, from which flent computes the score. Further calls are `VoIP NAME`. `x_values`
+//! are the instants of `[measure] step`; the raw values are all samples, with congestion window and
+//! smoothed RTT where the sender reported them.
 //!
 //! flent's box plots and distributions leave out the first and last five seconds, the settling time of
 //! its own runs (`DELAY`); `flent --data-cutoff 0,LENGTH` shows all.
@@ -54,10 +55,10 @@ pub use test::{Test, TestError};
 use test::series_names;
 use track::Track;
 
-/// Writes `recording` as a data file of flent, as `test` or as the one that it resembles.
+/// Writes `recording` as a data file of flent, as `test` or as the test that it resembles.
 ///
 /// # Errors
-/// [`ExportError`]; no half file is left.
+/// [`ExportError`]; no incomplete file is left behind.
 pub fn write(recording: &Recording, path: &Path, test: Option<Test>) -> Result<(), ExportError> {
     let test = test.unwrap_or_else(|| Test::of(&recording.run().scenario.flows));
     test.check(&recording.run().scenario.flows)?;
@@ -145,7 +146,7 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
     let run = recording.run();
     let scenario = &run.scenario;
     let total = run.end_ns as f64 / 1e9;
-    // flent takes a time for UTC only with a fraction of a second.
+    // flent reads a time as UTC only with a fraction of a second.
     let started = UNIX_EPOCH + Duration::from_nanos(epoch_ns(&run.environment.started_at));
     let started = humantime::format_rfc3339_micros(started).to_string();
     let streams = |direction: &str| {
@@ -189,7 +190,7 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
     })
 }
 
-/// The length of a test of flent without the time in which it settles, before and after.
+/// Returns the length of a test in flent: the run without the time before and after the load.
 fn settled(total: f64) -> u64 {
     const DELAY_S: f64 = 5.0;
     let length = total - 2.0 * DELAY_S;

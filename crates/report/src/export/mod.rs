@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_recording::ReadError;
 
-/// Why a run was not exported.
+/// The reason why a run was not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The recording cannot be read.
@@ -27,7 +27,7 @@ pub enum ExportError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// A test of flent that the run cannot be shown as.
@@ -35,7 +35,7 @@ pub enum ExportError {
     Test(#[from] flent::TestError),
 }
 
-/// Writes a file beside its place and moves it there when it is whole.
+/// Writes a file under a temporary name, and renames it when it is complete.
 fn write_whole(
     path: &Path,
     content: impl FnOnce(&mut BufWriter<File>) -> Result<(), ExportError>,
@@ -54,7 +54,7 @@ fn write_whole(
         fs::rename(&part, path).map_err(fail)
     });
     if written.is_err() {
-        // What is left of a full disk helps nobody.
+        // An incomplete file on a full disk is of no use.
         let _ = fs::remove_file(&part);
     }
     written

@@ -1,13 +1,13 @@
-//! A capture per port of the router: what came in and what went out, as Wireshark reads it.
+//! A capture per port of the router, for Wireshark: the packets received and sent.
 //!
-//! A recording keeps no bytes, so a packet here is its IPv4 header and the two ports of its transport
-//! header, captured 24 bytes long out of its real length: nothing else is invented. Addresses are those
-//! of a live run (h2 is 10.0.23.2, h3 is 10.0.23.3); the port of a flow's far end is 5000 plus its
-//! number. A packet that was dropped appears at the port where it came in, one that was marked at both,
-//! each with a comment that says what happened to it, when and why.
+//! A recording keeps no bytes. So a packet in the capture is its IPv4 header and the two ports of
+//! its transport header: 24 captured bytes of its real length. Addresses are those of a live run
+//! (h2 is 10.0.23.2, h3 is 10.0.23.3); the port of a flow's far end is 5000 plus its number. A
+//! dropped packet is in the capture of the port where it arrived, a marked packet in both. Each has
+//! a comment with its fate, the instant and the reason.
 //!
-//! A packet leaves when it is transmitted and has crossed the delay of its link. Packets that were still
-//! queued when the run ended appear where they came in.
+//! A packet leaves when it has been transmitted and the delay of its link has passed. Packets that
+//! were still queued at the end of the run appear where they arrived.
 //!
 //! The format is pcapng ([`AnnotatedWriter`]): one interface of link type 101 (raw IP), times in
 //! nanoseconds.
@@ -27,11 +27,11 @@ use sluice_scenario::{Direction, FlowInstance, Pipe};
 /// The ports, named after the hosts that they lead to.
 pub const PORTS: [&str; 2] = ["h2", "h3"];
 
-/// Writes the captures of both ports as `NAME-PORT.pcapng` into the folder `dir`, which must exist;
-/// gives the files.
+/// Writes the captures of both ports as `NAME-PORT.pcapng` into the folder `dir`, which must exist,
+/// and returns the files.
 ///
 /// # Errors
-/// [`ExportError`]; no half file is left.
+/// [`ExportError`]; no incomplete file is left behind.
 pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBuf>, ExportError> {
     let scenario = &recording.run().scenario;
     let flows: Vec<FlowInstance<'_>> = scenario.instances().collect();
@@ -45,7 +45,8 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
         let pipe = link
             .expect("a packet is on a link of the path")
             .pipe(direction);
-        // The ports are the ends of the path: what happens between them shows where it is lost.
+        // The ports are the ends of the path. The comments say at which queue of the path a packet
+        // was dropped.
         let (near, far, enters, leaves) = match direction {
             Direction::Up => (0, 1, row.pipe.hop() == 0, row.pipe.hop() == last),
             Direction::Down => (1, 0, row.pipe.hop() == last, row.pipe.hop() == 0),
@@ -86,7 +87,7 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     Ok(files)
 }
 
-/// A packet as a port saw it.
+/// A packet at a port.
 struct Sight {
     time_ns: u64,
     header: Header,
@@ -95,10 +96,10 @@ struct Sight {
     comment: Option<String>,
 }
 
-/// What is captured of a packet: 20 bytes of IPv4, 4 of its transport.
+/// The captured bytes of a packet: 20 of IPv4, 4 of its transport.
 type Header = [u8; 24];
 
-/// When a run started, in nanoseconds since 1970; a time that cannot be read is 1970 itself.
+/// Returns the start of a run in nanoseconds since 1970; 0 for a time that cannot be read.
 pub(super) fn epoch_ns(started_at: &str) -> u64 {
     let since = humantime::parse_rfc3339(started_at)
         .ok()
@@ -106,7 +107,8 @@ pub(super) fn epoch_ns(started_at: &str) -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// When a packet reached the far end of its pipe; none if it did not leave its queue.
+/// Returns the instant at which a packet reached the far end of its pipe; `None` if it did not
+/// leave its queue.
 fn departure(record: &PacketRecord, pipe: &Pipe) -> Option<Time> {
     if !matches!(record.fate, Fate::Sent | Fate::Marked) {
         return None;
@@ -169,7 +171,7 @@ fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
     let mut bytes = [0; 24];
     bytes[0] = 0x45;
     bytes[1] = dscp << 2 | row.record.ecn as u8;
-    // A super-packet may be longer than the field can say; 0 means that to Wireshark (TSO).
+    // A super-packet may be longer than the field allows; Wireshark reads 0 as that (TSO).
     let total = u16::try_from(row.record.len).unwrap_or(0);
     bytes[2..4].copy_from_slice(&total.to_be_bytes());
     bytes[4..6].copy_from_slice(&(row.record.seq as u16).to_be_bytes());

@@ -54,8 +54,8 @@ fn a_run_is_shown_as_the_test_that_its_flows_resemble() {
 fn a_test_that_does_not_exist_is_refused_with_those_that_do() {
     assert_eq!(
         Test::from_word("rrul_46").unwrap_err().to_string(),
-        "`rrul_46` is no test of flent that runs are exported as; these are: rrul, rtt_fair_var, rrul_be, \
-         rrul_be_nflows, voip-1up, http-1up, tcp_nup, tcp_ndown, voip, http, udp_flood, ping, rtt_fair, tcp_1up, \
+        "`rrul_46` is not a test of flent to which runs can be exported; expected one of: rrul, \
+         rtt_fair_var, rrul_be, rrul_be_nflows, voip-1up, http-1up, tcp_nup, tcp_ndown, voip, http, udp_flood, ping, rtt_fair, tcp_1up, \
          tcp_upload, tcp_1down, tcp_download, tcp_bidirectional"
     );
 }
@@ -144,7 +144,7 @@ fn packets(path: &Path) -> Vec<(u64, Vec<u8>, u32, Option<String>)> {
 }
 
 #[test]
-fn a_capture_per_port_tells_what_happened_to_a_packet() {
+fn a_capture_per_port_has_the_fate_of_each_packet() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(&temp.path().join("run"));
     let files = pcapng::write(&recording, temp.path(), "run").unwrap();
@@ -163,7 +163,8 @@ fn a_capture_per_port_tells_what_happened_to_a_packet() {
         comment.as_deref(),
         Some("dropped (overflow) by queue up at 0.600000 s after 100.000 ms there, 2 segments")
     );
-    // ECT(0) came in, CE went out: at 3.030 s, and 20 ms for 3000 B at 1.2 Mbit/s and 10 ms of delay later.
+    // ECT(0) arrived and CE left: at 3.030 s, plus 20 ms for 3000 B at 1.2 Mbit/s, plus 10 ms of
+    // delay.
     assert_eq!(h2[2].1[1], 2);
     let (time, bytes, _, comment) = &h3[1];
     assert_eq!(*time, epoch + 3_060_000_000);

@@ -38,7 +38,7 @@ pub struct Line {
     pub has_dots: bool,
 }
 
-/// What a line belongs to.
+/// The subject of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// A variant, or a flow if there is only one variant.

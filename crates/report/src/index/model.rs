@@ -7,8 +7,9 @@ use serde::Serialize;
 #[cfg(test)]
 use ts_rs::TS;
 
-use super::words::{Candidate, Overall, judge, overall};
-use super::{Curve, DelayOf, Entry, Row, TraceOf};
+use super::overall::{Overall, overall};
+use super::{Curve, Entry, Row, TraceOf};
+use crate::judgement::{Candidate, DelayOf, judge};
 use crate::model::{Backend, Judgement, SCHEMA};
 use sluice_scenario as scenario;
 
@@ -20,17 +21,17 @@ pub struct Index {
     pub schema: u32,
     /// The program that wrote the page, with its version.
     pub generated_by: String,
-    /// How each algorithm does over all scenarios, the best first.
+    /// The results of each algorithm over all scenarios, the best first.
     pub overall: Vec<AlgorithmSummary>,
     /// The scenarios, in order of their paths.
     pub scenarios: Vec<IndexedScenario>,
 }
 
-/// How an algorithm does over all scenarios in which it competes with others.
+/// The results of an algorithm over all scenarios in which it is compared with others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(TS))]
 pub struct AlgorithmSummary {
-    /// Its name.
+    /// Name.
     pub algorithm: String,
     /// The result, in words.
     pub sentence: String,
@@ -40,17 +41,17 @@ pub struct AlgorithmSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(TS))]
 pub struct IndexedScenario {
-    /// Its folder below that of the index, unique.
+    /// Folder below that of the index, unique.
     pub path: String,
-    /// Its title.
+    /// Title.
     pub title: String,
-    /// Its description.
+    /// Description.
     pub about: Option<String>,
     /// Relative URL of the report of all its runs.
     pub link: Option<String>,
     /// Duration that the traces of its variants span.
     pub duration_s: f64,
-    /// Its variants on each backend.
+    /// Variants on each backend.
     pub variants: Vec<IndexedVariant>,
 }
 
@@ -58,23 +59,23 @@ pub struct IndexedScenario {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(TS))]
 pub struct IndexedVariant {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How it was carried out.
+    /// The backend.
     pub backend: Backend,
     /// Relative URL of the report of its first run.
     pub link: Option<String>,
     /// Number of runs.
     pub runs: usize,
-    /// Why a run ended early; `None` if all are complete.
+    /// The reason why a run ended early; `None` if all are complete.
     pub partial: Option<String>,
-    /// How its queue compares with those of the other variants.
+    /// The comparison of its queue with those of the other variants.
     pub judgement: Judgement,
     /// Goodput of all flows together.
     pub goodput_mbps: Option<f64>,
     /// Share of the link that was used, 0 to 1.
     pub utilisation: Option<f64>,
-    /// What the delays were measured on.
+    /// The packets on which the delays were measured.
     pub delay_of: DelayOf,
     /// Median delay.
     pub delay_p50_ms: Option<f64>,
@@ -98,7 +99,7 @@ pub struct IndexedVariant {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(TS))]
 pub struct Trace {
-    /// What the curve shows.
+    /// The content of the curve.
     pub of: TraceOf,
     /// Smallest value of each column; `None` if it holds none.
     pub low: Vec<Option<f64>>,

@@ -1,6 +1,7 @@
-use super::words::{Assessment, Purpose, overall};
+use super::overall::overall;
 use super::*;
-use sluice_scenario::Backend;
+use crate::judgement::{self, Assessment, DelayOf, Figures, Purpose, setting};
+use sluice_scenario::{Backend, Scenario};
 
 /// A variant by its goodput in Mbit/s, the 95th percentile of its pings in milliseconds, its Jain index,
 /// and its drops of 10 000 packets.
@@ -32,7 +33,7 @@ fn row(name: &str, goodput: f64, p95_ms: f64, jain: Option<f64>, drops: f64) -> 
 
 fn judge(rows: &[Row]) -> Vec<Assessment> {
     let candidates: Vec<&Candidate> = rows.iter().map(|row| &row.candidate).collect();
-    super::judge(&candidates)
+    judgement::judge(&candidates)
 }
 
 #[test]
@@ -319,7 +320,7 @@ fn a_far_lower_wait_in_the_queue_is_worth_some_goodput() {
 }
 
 #[test]
-fn nothing_speaks_for_queues_that_all_do_alike() {
+fn queues_that_perform_alike_have_no_merit() {
     let rows = vec![
         row("rfc", 9.6, 20.0, Some(0.99), 0.0),
         row("linux", 9.6, 20.0, Some(0.99), 0.0),

@@ -2,6 +2,7 @@
 
 use sluice_core::{Span, Time};
 
+use super::seconds;
 use crate::model::{Queue, Series, Tradeoff, Verdict};
 use sluice_recording::FlowSample;
 use sluice_recording::metrics::{Arrived, Greedy, shares};
@@ -120,8 +121,4 @@ fn mean_sojourns(queue: &Queue, window: Span) -> Vec<Option<f64>> {
     }
     let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
     sums.into_iter().map(mean).collect()
-}
-
-fn seconds(at: Time) -> f64 {
-    at.as_ns() as f64 / 1e9
 }

@@ -1,4 +1,4 @@
-//! Repetitions: runs that differ in nothing but their seed.
+//! Repetitions: runs that differ only in their seed.
 
 use crate::model::Repeat;
 use sluice_recording::metrics::{Spread, measure};
@@ -12,7 +12,7 @@ pub fn group<'a>(recordings: &[&'a Recording]) -> Vec<Vec<&'a Recording>> {
     for recording in recordings {
         let is_same = |group: &&mut Vec<&Recording>| is_repeat(group[0], recording);
         match groups.iter_mut().find(is_same) {
-            // A second run with the same seed is no repetition, but the same run once more.
+            // A second run with the same seed is the same run, and not a repetition.
             Some(group) if group.iter().all(|other| seed(other) != seed(recording)) => {
                 group.push(recording);
             }

@@ -9,10 +9,10 @@ use sluice_ipfw::grammar::{self, Command};
 
 use super::{FileText, Reply, Request, Texts};
 
-/// Why there is no answer.
+/// The reasons why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody listens.
+    /// No process listens.
     #[error(
         "no router listens at {} ({source}); start one with `sluice router`, or name its socket with \
          --socket PATH or SLUICE_SOCKET", .path.display()
@@ -31,12 +31,12 @@ pub enum AskError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Something else listens there.
+    /// Another program listens on the socket.
     #[error("the program that listens at {} is not a router of this version: {source}", .path.display())]
     Strange {
         /// The socket.
         path: PathBuf,
-        /// Why the answer is invalid.
+        /// The reason why the answer is invalid.
         source: serde_json::Error,
     },
 }
@@ -84,7 +84,7 @@ pub fn files_of(text: &str, read: &mut dyn FnMut(&str) -> io::Result<String>) ->
     let mut open = vec![text.to_owned()];
     while let Some(text) = open.pop() {
         for line in text.lines() {
-            // A malformed line names no file; the engine reports what is wrong with it.
+            // A malformed line names no file; the engine reports its error.
             let Ok(line) = grammar::parse(line, 1, false) else {
                 continue;
             };

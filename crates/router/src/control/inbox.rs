@@ -10,7 +10,7 @@ use std::sync::mpsc::{
 };
 use std::time::Duration;
 
-use sluice_ipfw::show::Survey;
+use sluice_ipfw::Survey;
 use sluice_ipfw::{CommandError, Interface, Mode, Output};
 
 use super::Texts;
@@ -18,13 +18,13 @@ use super::Texts;
 /// A request to the loop.
 #[derive(Debug)]
 pub enum Work {
-    /// Carry out commands, which may read these files.
+    /// Execute commands, which may read these files.
     Commands {
-        /// One per line.
+        /// The commands, one per line.
         text: String,
-        /// How.
+        /// The way in which they are executed.
         mode: Mode,
-        /// Those that the commands name.
+        /// The files that the commands name.
         files: Texts,
     },
     /// Report the status.
@@ -33,28 +33,28 @@ pub enum Work {
     Interfaces(Vec<Interface>),
 }
 
-/// Work, and where its answer goes.
+/// Work, and the destination of its answer.
 pub struct Order<T> {
     /// The request.
     pub work: Work,
     answer: SyncSender<Answered<T>>,
 }
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Debug)]
 pub enum Answered<T> {
-    /// The output of commands, and the one that was refused.
+    /// The output of commands, and the refused command.
     Commands(Box<Output>, Result<(), CommandError>),
     /// A snapshot of objects, from which the answer is still to be formatted.
     Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
-    /// It is done.
+    /// The order was executed.
     Done,
 }
 
 impl<T> Order<T> {
-    /// Answers. The requesting thread may have given up.
+    /// Sends the answer. The requesting thread may have given up.
     pub fn answer(self, answer: Answered<T>) {
         let _ = self.answer.send(answer);
     }
@@ -93,16 +93,16 @@ struct Ring {
     has_rung: AtomicBool,
 }
 
-/// Why an order was not carried out, or not in time.
+/// The reasons why an order was not executed, or not in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Too many orders wait.
     #[error("the router is busy: {WAITING} commands are already waiting")]
     Busy,
-    /// No answer came in time; the order may still be carried out.
+    /// No answer came in time; the order may still be executed.
     #[error("the router did not answer in time")]
     Late,
-    /// It has ended.
+    /// The loop has ended.
     #[error("the router has ended")]
     Ended,
 }
@@ -113,7 +113,7 @@ const WAITING: usize = 16;
 /// Creates an inbox and a handle for sending to it.
 ///
 /// # Errors
-/// When the process may not open more files.
+/// The process cannot open more files.
 pub fn inbox<T>() -> std::io::Result<(Inbox<T>, Orders<T>)> {
     let (ring, heard) = UnixStream::pair()?;
     ring.set_nonblocking(true)?;
@@ -136,7 +136,7 @@ pub fn inbox<T>() -> std::io::Result<(Inbox<T>, Orders<T>)> {
 }
 
 impl Bell {
-    /// Rings the bell. If its buffer is full, it is ringing already.
+    /// Rings the bell. If the bell's buffer is full, it is already ringing.
     pub fn ring(&self) {
         let _ = (&self.0.stream).write(&[1]);
         // After the byte: a thread that sees the flag finds the byte.
@@ -145,7 +145,7 @@ impl Bell {
 }
 
 impl<T> Orders<T> {
-    /// Returns the bell that goes with them.
+    /// Returns the bell of the inbox.
     pub const fn bell(&self) -> &Bell {
         &self.bell
     }
@@ -181,11 +181,11 @@ impl<T> Orders<T> {
     }
 }
 
-/// An answer that may still be to come.
+/// An answer that may not have arrived yet.
 pub struct Pending<T>(Receiver<Answered<T>>);
 
 impl<T> Pending<T> {
-    /// Returns the answer, once it has come. Never blocks.
+    /// Returns the answer, once it has arrived. Never blocks.
     ///
     /// # Errors
     /// [`Refused::Ended`].

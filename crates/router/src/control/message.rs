@@ -10,15 +10,15 @@ use sluice_ipfw::{CommandError, Files, Mode, Warning};
 /// Longest request in bytes: room for well over ten thousand rules.
 pub const MOST_REQUEST: usize = 8 << 20;
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Carry out commands.
+    /// Execute commands.
     Commands {
-        /// One per line, in the words of ipfw.
+        /// The commands, one per line, in ipfw's language.
         commands: String,
-        /// How to run them: as one command, line by line, or all at one instant.
+        /// The way in which they are executed: as one command, line by line, or all at one instant.
         #[serde(default)]
         how: How,
         /// The files that the commands name.
@@ -36,9 +36,9 @@ pub type Texts = BTreeMap<String, FileText>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileText {
-    /// Its text.
+    /// The text of the file.
     Text(String),
-    /// It cannot be read, and why.
+    /// The reason why the file cannot be read.
     Unreadable(String),
 }
 
@@ -56,7 +56,7 @@ impl Files for Given<'_> {
     }
 }
 
-/// How commands are carried out.
+/// The way in which commands are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
@@ -85,17 +85,17 @@ impl From<How> for Mode {
 /// A router's answer. `S` is the state, `T` the status; a client keeps both as received.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reply<S = Box<RawValue>, T = Box<RawValue>> {
-    /// What ipfw would print.
+    /// The output of ipfw.
     pub stdout: String,
     /// Warnings about commands that were accepted but do not do what they seem to.
     pub warnings: Vec<Remark>,
-    /// The refused command, and why it was refused.
+    /// The refused command, and the reason.
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
     pub error: Option<Failure>,
-    /// The state, if `--json` asked for it.
+    /// The state, if requested with `--json`.
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
     pub state: Option<S>,
-    /// The status, if it was asked for.
+    /// The status, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
     pub status: Option<T>,
 }
@@ -104,7 +104,7 @@ fn none<T>() -> Option<T> {
     None
 }
 
-/// Where something stands.
+/// A place in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The file, if a command named it.
@@ -119,18 +119,18 @@ pub struct Place {
 /// A warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remark {
-    /// About which word.
+    /// The word that the warning concerns.
     pub place: Place,
-    /// What will happen.
+    /// The consequence.
     pub text: String,
 }
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Which word.
+    /// The wrong word.
     pub place: Place,
-    /// Why.
+    /// The reason.
     pub message: String,
     /// Exit status of the command.
     pub exit_code: u8,
@@ -148,7 +148,7 @@ impl Place {
 }
 
 impl Place {
-    /// Where an error stands.
+    /// The place of an error.
     pub fn of(error: &CommandError) -> Place {
         Place::new(error.file.as_ref(), error.at)
     }
@@ -174,7 +174,7 @@ impl From<&CommandError> for Failure {
 }
 
 impl<S, T> Reply<S, T> {
-    /// A reply that only refuses.
+    /// Creates a reply that only refuses.
     pub fn refusal(message: String, exit_code: u8) -> Self {
         Reply {
             stdout: String::new(),

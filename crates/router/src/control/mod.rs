@@ -1,8 +1,8 @@
-//! The control socket: how a running router receives commands.
+//! The control socket, over which a running router receives commands.
 //!
 //! A Unix stream socket, private to its owner: mode 0600, and a client must be the same user or
 //! root ([`Listener`]). A connection carries requests and replies in turn, one JSON object per line
-//! ([`Request`], [`Reply`]), so that also `socat` speaks it:
+//! ([`Request`], [`Reply`]), so that `socat` can also be the client:
 //!
 //! ```text
 //! > {"do":"commands","commands":"pipe 1 config bw 10Mbit/s"}
@@ -11,10 +11,10 @@
 //!
 //! The packet loop never waits for a socket. Connections are served by threads of their own; they
 //! hand an [`Order`] to the loop through a bounded channel ([`inbox`]) and ring a bell that ends
-//! its sleep. The loop carries orders out between two batches of packets, each whole or not at all,
-//! and passes the answer to the waiting thread; only that thread deals with a client that is slow,
-//! silent or gone. A router never opens a file because a client names it: the client sends the
-//! texts of the files that its commands need.
+//! its sleep. The loop executes orders between two batches of packets, each completely or not at
+//! all, and passes the answer to the waiting thread. Only that thread waits for a client that is
+//! slow, silent or gone. A router never opens a file because a client names it: the client sends
+//! the texts of the files that its commands need.
 
 mod client;
 mod inbox;

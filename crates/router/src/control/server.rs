@@ -20,14 +20,15 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Work};
 
-/// What one client may cost.
+/// The limits for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most connections at a time. A further one ends the one that has been silent for longest.
+    /// Largest number of connections at a time. A further connection ends the one that has been
+    /// silent for longest.
     pub clients: usize,
     /// A request must be complete, and a reply read, within this time.
     pub patience: Duration,
-    /// The loop must have answered within this.
+    /// The loop must have answered within this time.
     pub work: Duration,
 }
 
@@ -41,19 +42,19 @@ impl Default for Limits {
     }
 }
 
-/// Why the socket cannot be opened.
+/// The reasons why the socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another router has the socket.
     #[error("{}: another router listens here; give each its own --socket PATH", .0.display())]
     Taken(PathBuf),
-    /// There is something else.
+    /// Another file exists at the path.
     #[error("{} exists and is not a socket, so it is not replaced", .0.display())]
     Occupied(PathBuf),
     /// The system refused a step.
     #[error("cannot {step} the control socket {}: {source}", .path.display())]
     System {
-        /// Which step.
+        /// The step.
         step: &'static str,
         /// The socket.
         path: PathBuf,
@@ -114,7 +115,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// Returns the path on which the server listens.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -149,7 +150,7 @@ impl Lock {
         path.push(".lock");
         let path = PathBuf::from(path);
         loop {
-            // Other users must not be able to hold the lock for ever, or to redirect it.
+            // Other users must not be able to hold the lock forever, or to redirect it.
             let file = File::options()
                 .write(true)
                 .create(true)
@@ -256,7 +257,7 @@ fn admit<T: Serialize + Send + 'static>(
     });
     let (orders, all) = (orders.clone(), Arc::clone(clients));
     let served = thread::Builder::new().name("client".into()).spawn(move || {
-        // Errors are the client's: it disconnected, or was too slow.
+        // An error is the client's: the client disconnected, or was too slow.
         let _ = serve(&stream, &orders, limits, &is_served);
         lock(&all).retain(|client| client.number != number);
     });
@@ -328,7 +329,7 @@ fn serve<T: Serialize>(
 /// Reads a line as a request.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The reason why the line is not a request.
 pub fn read_request(line: &[u8]) -> Result<Work, String> {
     if line.len() > MOST_REQUEST {
         return Err(format!("the request is longer than {MOST_REQUEST} bytes"));

@@ -3,14 +3,14 @@
 use sluice_core::{DropReason, Span};
 use sluice_wire::frame::Fault;
 
-/// Why a frame was lost, other than in a queue or a port's interface.
+/// The causes of a loss outside of the queues and the ports' interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LostFrame {
-    /// It was no frame that could be read.
+    /// The frame could not be parsed.
     Malformed,
     /// The pool had no room for a segment of a super-packet.
     NoSlot,
-    /// The port that it was to leave through would have blocked.
+    /// The port through which the frame was to leave would have blocked.
     Blocked,
     /// The frame is not IP, and there is no port to forward it to.
     NoExit,
@@ -28,7 +28,7 @@ impl LostFrame {
         LostFrame::TinySegments,
     ];
 
-    /// The cause as one word.
+    /// Returns the cause as one word.
     pub const fn name(self) -> &'static str {
         match self {
             LostFrame::Malformed => "malformed",
@@ -40,9 +40,10 @@ impl LostFrame {
     }
 }
 
-/// What one lane has done. The `received` frames of its ports are `whole + plain + bypassed + split
-/// + lost(Malformed) + lost(NoExit) + lost(TinySegments)`. The `admitted` packets, which include
-/// segments, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
+/// The counters of one lane. The `received` frames of its ports are the sum of `whole`, `plain`,
+/// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)` and `lost(TinySegments)`. The `admitted`
+/// packets, which include segments, are `sent + dropped + held + lost(Blocked)`, unless a link
+/// copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Super-packets that were split and do not exist any more.
@@ -76,12 +77,12 @@ impl LaneCounts {
         self.lost[cause as usize]
     }
 
-    /// Those of any cause.
+    /// Frames lost to neither a queue nor an interface, for any cause.
     pub fn lost_total(&self) -> u64 {
         self.lost.iter().sum()
     }
 
-    /// Returns the frames with malformed headers, as [`Fault::NAMES`] and how many of each. Those
+    /// Returns the number of frames with each kind of malformed header ([`Fault::NAMES`]). Frames
     /// with readable addresses were forwarded, as by any bridge; the others are
     /// [`LostFrame::Malformed`].
     pub fn faulty(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -101,11 +102,11 @@ impl LaneCounts {
     }
 }
 
-/// How late packets have left, counted by powers of two of nanoseconds: fixed in size, so that it
+/// The lateness of packets, counted by powers of two of nanoseconds. Its size is fixed, so that it
 /// can always be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lateness {
-    /// Element `i` counts those less than `2^i` ns late that no earlier element counts.
+    /// Element `i` counts the packets less than `2^i` ns late that no earlier element counts.
     buckets: [u64; 64],
     most: Span,
 }
@@ -131,7 +132,7 @@ impl Lateness {
         self.buckets.iter().sum()
     }
 
-    /// Returns the latest.
+    /// Returns the largest lateness.
     pub const fn most(&self) -> Span {
         self.most
     }

@@ -55,7 +55,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         &self.observer
     }
 
-    /// Returns the observer mutably, to take what it has collected.
+    /// Returns the observer mutably, to take its collected data.
     pub const fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
@@ -70,7 +70,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         &self.counts
     }
 
-    /// Returns how late packets have left.
+    /// Returns the lateness of the packets that have left.
     pub const fn lateness(&self) -> &Lateness {
         &self.lateness
     }
@@ -101,7 +101,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         work(&mut self.queueing, &mut cx)
     }
 
-    /// Prefetches what [`Lane::admit`] needs for the frames of a batch, if that is worth its cost.
+    /// Prefetches the data that [`Lane::admit`] needs for the frames of a batch, if that is worth
+    /// its cost.
     pub(super) fn prefetch_admit(&mut self, slots: &[Slot], from: PortNumber, pool: &Pool) {
         if !self.queueing.is_wide() {
             return;
@@ -117,8 +118,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         self.queueing.prefetch_now();
     }
 
-    /// Accepts a frame that arrived at port `from`: queues it, split if need be, or lets it bypass
-    /// the queues.
+    /// Accepts a frame that arrived at port `from`: queues it, split if necessary, or lets it
+    /// bypass the queues.
     pub(super) fn admit(
         &mut self,
         slot: Slot,
@@ -186,7 +187,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         self.told = self.told.saturating_add(Span::from_ns(1));
     }
 
-    /// Returns when the queues must be called again.
+    /// Returns the instant at which the queues must be called again.
     pub(super) fn next_wake(&self) -> Option<Time> {
         self.queueing.next_wake()
     }

@@ -1,9 +1,9 @@
-//! The packet loop: frames from ports, through what queues them, to ports, run to completion.
+//! The packet loop: it forwards frames from ports through queues to ports, and runs to completion.
 //!
-//! A [`Forwarder`] is one core's worth of router: ports, the memory of their frames, and lanes. A
-//! *lane* is what queues packets together, with the ports whose arrivals it takes: the laboratory
-//! has one per direction, each a [`Piped`]; a router process has one for all its ports, the rule
-//! engine. Whatever [`Queueing`] it is, the loop is the same:
+//! A [`Forwarder`] is the part of a router that one core runs: ports, the memory of their frames,
+//! and lanes. A *lane* is a set of queues with the ports whose arrivals they receive. The
+//! laboratory has one lane per direction, each a [`Piped`]; a router process has one lane for all
+//! its ports, the rule engine. The loop is the same for each [`Queueing`]:
 //!
 //! 1. receive a batch from every port that is ready, parse each frame once, split super-packets
 //!    where the lane asks for it, and admit them at the instant at which the kernel got them;
@@ -12,11 +12,11 @@
 //!
 //! [`Forwarder::turn`] does this once and returns, so the caller does everything else (commands,
 //! samples) between turns, with no concurrency: no lock, no channel and no allocation on the packet
-//! path. A batch is what has come meanwhile: one packet at low rates, many at high ones, with one
-//! reading of the clock for all.
+//! path. A batch contains the packets that have arrived since the last turn: one at low rates, many
+//! at high rates, with one reading of the clock for all.
 //!
-//! Every frame is accounted for ([`LaneCounts`], and the ports' own counters), and how late packets
-//! leave is always measured ([`Lateness`]).
+//! Every frame is accounted for ([`LaneCounts`], and the ports' own counters), and the lateness of
+//! packets is always measured ([`Lateness`]).
 
 mod counts;
 mod host;
@@ -42,10 +42,11 @@ pub type PortNumber = usize;
 
 /// The queues of a lane: pipes, or the rule engine.
 ///
-/// Like [`Pipe`](sluice_core::link::Pipe), it acts at the times at which something is due, not at
-/// those at which it is polled. Calls come in the order of time.
+/// Like [`Pipe`](sluice_core::link::Pipe), the queues act at the times at which something is due,
+/// not at the times at which they are polled. Calls come in the order of time.
 pub trait Queueing {
-    /// What queueing needs besides the packet's handle: nothing, or the headers that rules match.
+    /// The data that queueing needs in addition to the packet's handle: nothing, or the headers
+    /// that rules match.
     type Key;
 
     /// Reads the key of a packet. `head` is the beginning of its frame with all headers, and `view`
@@ -66,7 +67,7 @@ pub trait Queueing {
         let _ = (key, flow);
     }
 
-    /// Prefetches what [`Queueing::admit`] needs for all announced packets at the same time; see
+    /// Prefetches the data that [`Queueing::admit`] needs for all announced packets; see
     /// [`prefetch`](sluice_core::prefetch).
     fn prefetch_now(&mut self) {}
 
@@ -78,12 +79,12 @@ pub trait Queueing {
     /// Must be called until it returns `None`.
     fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure>;
 
-    /// Returns when [`Queueing::poll`] has something to do if nothing arrives before; a time in the
-    /// past means now.
+    /// Returns the instant at which [`Queueing::poll`] has something to do if nothing arrives
+    /// before; a time in the past means now.
     fn next_wake(&self) -> Option<Time>;
 
-    /// Returns the port through which frames that are not IP leave, bypassing the queues; they are
-    /// lost if it is `None`.
+    /// Returns the port through which frames that are not IP leave, bypassing the queues. Without a
+    /// port they are lost.
     fn bypass(&self, from: PortNumber) -> Option<PortNumber>;
 }
 
@@ -92,24 +93,24 @@ pub trait Queueing {
 pub struct Departure {
     /// The packet.
     pub packet: Packet,
-    /// When it was due; sent later, it is late.
+    /// The due time. A packet sent later is late.
     pub due: Time,
-    /// Through which port.
+    /// The port through which the packet leaves.
     pub to: PortNumber,
 }
 
-/// An observer of every packet of a lane. `()` observes nothing, at no cost.
+/// Observes every packet of a lane. `()` observes nothing, at no cost.
 pub trait Observer {
     /// Returns whether queues should report their events.
     const LISTENS: bool;
 
-    /// A packet is about to be admitted.
+    /// Handles a packet that is about to be admitted.
     fn on_arrival(&mut self, packet: &Packet, view: &View);
 
     /// Handles an event of a queue.
     fn on_event(&mut self, now: Time, event: &Event<'_>);
 
-    /// A packet was dropped.
+    /// Handles the drop of a packet.
     fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason);
 
     /// Handles the transmission of a packet of `len` bytes, `late` after it was due at `due`.

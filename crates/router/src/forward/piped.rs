@@ -1,4 +1,4 @@
-//! A lane of one pipe, whose rate may change on the way.
+//! A lane of one pipe, whose rate may change over time.
 
 use sluice_core::link::{Pipe, PipeParams};
 use sluice_core::registry::Spec;
@@ -14,7 +14,7 @@ pub type RateStep = (Time, Rate);
 pub struct Piped {
     pipe: Pipe,
     to: PortNumber,
-    /// Those to come, the next one last.
+    /// Later rates; the last element is the next one.
     steps: Vec<RateStep>,
     split_below: Rate,
 }

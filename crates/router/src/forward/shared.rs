@@ -1,18 +1,19 @@
 //! One link's rate, shared by workers on several cores.
 //!
-//! Workers share nothing but the link's time: one word that holds the instant from which it is
-//! free. A worker with a backlog leases a slice of time from that instant, sends in it, and leases
-//! the next; its queue, its delay line and its packets are its own. One atomic operation per slice
-//! is all that workers exchange.
+//! Workers share nothing but the link's time: one word that holds the instant from which the link
+//! is free. A worker with a backlog leases a slice of time from that instant, sends in it, and
+//! leases the next; its queue, its delay line and its packets are its own. Workers communicate only
+//! by one atomic operation per slice.
 //!
 //! Slices never overlap, so together the workers send exactly as one link would, and
-//! - over no interval do they send more than the rate allows;
+//! - they never send more than the rate allows, over any interval;
 //! - a packet waits for at most one slice of each other worker that has a backlog:
 //!   [`SharedLink::lease`] times the number of workers;
-//! - link time is lost only when a worker's queue drains within its slice and others have leased
-//!   later ones: at most the rest of that slice each time. Otherwise the rest is given back.
+//! - link time is lost only when a worker's queue drains within its slice and other workers have
+//!   leased later slices: at most the rest of the slice each time. Otherwise the rest is returned.
 //!
-//! Each worker's AQM sees its own queue, as if it had the share of the rate that it gets.
+//! Each worker's AQM sees its own queue, as if the link had the share of the rate that the worker
+//! gets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,8 +52,8 @@ impl SharedLink {
         self.lease
     }
 
-    /// Leases `span` of the link's time, starting at `from` or later. Returns when the slice
-    /// starts.
+    /// Leases `span` of the link's time, starting at `from` or later. Returns the start of the
+    /// slice.
     fn take(&self, from: Time, span: Span) -> Time {
         let start = |free_at: u64| free_at.max(from.as_ns());
         let before = self
@@ -122,7 +123,7 @@ impl SharedPipe {
         self.line.len()
     }
 
-    /// Processes, in the order of time, what `is_due`.
+    /// Processes, in the order of time, the events that are due according to `is_due`.
     fn advance(&mut self, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         let now = cx.now;
         while let Some((at, is_timer)) = self.next_due() {
@@ -140,7 +141,8 @@ impl SharedPipe {
         cx.now = now;
     }
 
-    /// Returns when the queue's timer or the link is next, and whether it is the timer.
+    /// Returns the instant of the next event of the queue's timer or the link, and whether it is
+    /// the timer's.
     fn next_due(&self) -> Option<(Time, bool)> {
         let timer = self.queue.next_timer();
         let asked = match self.queue.next_wake() {
@@ -162,7 +164,7 @@ impl SharedPipe {
         }
     }
 
-    /// Returns when the link has time for this worker, or the worker needs some.
+    /// Returns the instant at which the link has time for this worker, or the worker needs time.
     fn serve(&mut self, cx: &mut Cx<'_>) {
         let slice = match self.slice.take() {
             // Time passes, used or not.
@@ -191,8 +193,8 @@ impl SharedPipe {
         self.line.push_back((end + self.link.delay, packet));
     }
 
-    /// Uses the link's time for a packet, and leases more if the slice is too short. Returns when
-    /// the packet has left.
+    /// Uses the link's time for a packet, and leases more if the slice is too short. Returns the
+    /// instant at which the packet has left.
     fn transmit(&mut self, slice: Slice, packet: &Packet) -> Time {
         let needs = self.link.rate.transmission(u64::from(packet.len));
         let has = slice.end.since(slice.next);

@@ -11,7 +11,9 @@ use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::port::registry::Playback;
-use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth};
+use sluice_net::port::{
+    Arrival, CacheWarmer, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin,
+};
 use sluice_wire::frame::{Link, VnetHeader};
 
 use super::*;
@@ -225,7 +227,7 @@ fn plain(frame: Vec<u8>) -> (Vec<u8>, VnetHeader) {
 /// The descriptors of these ports are never ready, so the loop must find arrivals by polling, also
 /// while packets are due at once and with another descriptor to watch.
 #[test]
-fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
+fn a_busy_polling_loop_checks_its_ports_itself() {
     let mut bench = bench_with(Spin::Always, &PipeParams::default(), "fifo", 1000);
     let (also, _far) = UnixStream::pair().expect("a pair of sockets");
     for frames in 1..=20 {
@@ -242,19 +244,19 @@ fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
 
 /// At most a request every 50 us.
 #[test]
-fn a_loop_that_stays_awake_keeps_the_way_warm_while_nothing_is_due() {
+fn a_busy_polling_loop_keeps_the_caches_warm_while_nothing_is_due() {
     let clock = Clock::start();
     for spin in [Spin::None, Spin::Adaptive] {
-        assert!(Warmth::for_loop(spin).is_none(), "{spin:?}");
+        assert!(CacheWarmer::for_loop(spin).is_none(), "{spin:?}");
     }
-    let Some(warmth) = Warmth::for_loop(Spin::Always) else {
+    let Some(warmer) = CacheWarmer::for_loop(Spin::Always) else {
         assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
         eprintln!("NOT SHOWN: this needs a network namespace (CAP_SYS_ADMIN)");
         return;
     };
     let mut bench = bench_with(Spin::Always, &PipeParams::default(), "fifo", 1000);
     assert_eq!(bench.forwarder.warmth_requests(), None);
-    bench.forwarder.keep_warm(Some(warmth));
+    bench.forwarder.keep_warm(Some(warmer));
     for _ in 0..100 {
         bench.forwarder.turn(Some(Time::ZERO), None);
     }
@@ -281,7 +283,7 @@ fn frames_cross_a_pipe_without_limits_in_order() {
 }
 
 #[test]
-fn what_is_not_ip_passes_by_the_pipe() {
+fn frames_that_are_not_ip_bypass_the_pipe() {
     // Nothing leaves this pipe for hours.
     let params = PipeParams {
         delay: Span::from_secs(3600),

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use sluice_core::{Cx, Rng, Span, Time};
 use sluice_net::Clock;
-use sluice_net::port::{Counters, Interest, Pool, Port, Slot, Spin, Waiter, Warmth, Watch};
+use sluice_net::port::{CacheWarmer, Counters, Interest, Pool, Port, Slot, Spin, Waiter, Watch};
 use sluice_wire::frame::FlowHasher;
 
 use super::{Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
@@ -21,7 +21,7 @@ pub struct Forwarder<P, Q, O = ()> {
     lanes: Vec<Lane<Q, O>>,
     /// For each port, the lane that receives its arrivals.
     lane_of: Vec<Option<usize>>,
-    /// For each port, what is to be sent.
+    /// For each port, the frames to be sent.
     outboxes: Vec<Outbox>,
     waiter: Waiter,
     clock: Clock,
@@ -31,16 +31,16 @@ pub struct Forwarder<P, Q, O = ()> {
     /// Consecutive turns in which the kernel was not asked which ports are ready.
     unasked: u32,
     /// What keeps the caches warm while the loop is idle.
-    warmth: Option<Warmth>,
+    warmer: Option<CacheWarmer>,
 }
 
 /// The options of a lane.
 pub struct LaneOptions<'a> {
-    /// The ports whose arrivals it receives. No two lanes share one.
+    /// The ports whose arrivals the lane receives. No two lanes share a port.
     pub from: &'a [PortNumber],
     /// Seeds the flow hash.
     pub seed: u64,
-    /// The random numbers of its queues.
+    /// The random numbers of the queues.
     pub rng: Rng,
 }
 
@@ -97,17 +97,17 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             received: Vec::with_capacity(BATCH),
             ready: 0,
             unasked: 0,
-            warmth: None,
+            warmer: None,
         }
     }
 
     /// Sets what keeps the kernel's send path in the processor's caches while the loop busy-polls
     /// and has nothing to forward.
-    pub fn keep_warm(&mut self, warmth: Option<Warmth>) {
-        self.warmth = warmth;
+    pub fn keep_warm(&mut self, warmer: Option<CacheWarmer>) {
+        self.warmer = warmer;
     }
 
-    /// Adds a lane that receives what arrives at some ports. Returns its number.
+    /// Adds a lane that receives the arrivals of some ports. Returns its number.
     ///
     /// # Panics
     /// If another lane receives from one of the ports, or the ports have different link headers.
@@ -135,9 +135,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         number
     }
 
-    /// Forwards once: receives what has arrived and sends what is due. Then waits for more, at most
-    /// until `until`, and not at all if there is more already. The wait also ends when `also`
-    /// becomes readable.
+    /// Forwards once: receives the frames that have arrived and sends those that are due. Then
+    /// waits for more, at most until `until`, and not at all if more have already arrived. The wait
+    /// also ends when `also` becomes readable.
     pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) {
         self.receive();
         let now = self.clock.now();
@@ -201,8 +201,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             if Waiter::spin_if_near(now, deadline, look_takes, &self.clock).is_some() {
                 return true;
             }
-            let has_sent = match &mut self.warmth {
-                Some(warmth) => warmth.send_if_due(now, deadline),
+            let has_sent = match &mut self.warmer {
+                Some(warmer) => warmer.send_if_due(now, deadline),
                 None => false,
             };
             before = if has_sent { self.clock.now() } else { now };
@@ -218,14 +218,15 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         })
     }
 
-    /// Calls a lane's queues between turns, as a command that changes them does.
+    /// Calls a lane's queues between turns, for example for a command that changes them.
     pub fn with<T>(&mut self, lane: usize, work: impl FnOnce(&mut Q, &mut Cx<'_>) -> T) -> T {
         let now = self.clock.now();
         self.lanes[lane].with(now, &mut self.pool, work)
     }
 
     /// Treats a port as ready in the next turn, whatever its descriptor says.
-    pub const fn look_at(&mut self, port: PortNumber) {
+    #[cfg(test)]
+    pub(super) const fn look_at(&mut self, port: PortNumber) {
         self.ready |= 1 << port;
     }
 
@@ -244,15 +245,15 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         &self.ports
     }
 
-    /// Returns what has passed through a port and what was lost there.
+    /// Returns the counters of frames passed and lost at a port.
     pub fn counters(&mut self, port: PortNumber) -> Counters {
         self.ports[port].counters()
     }
 
-    /// Returns how many requests were sent to keep the send path warm; `None` if the loop does not
-    /// send any.
+    /// Returns the number of requests sent to keep the send path warm; `None` if the loop sends
+    /// none.
     pub fn warmth_requests(&mut self) -> Option<u64> {
-        self.warmth.as_mut().map(Warmth::requests)
+        self.warmer.as_mut().map(CacheWarmer::requests)
     }
 
     /// Returns the memory of the frames.
@@ -284,7 +285,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         more
     }
 
-    /// Receives a batch from every ready port and admits it. Returns how many frames.
+    /// Receives a batch from every ready port and admits it. Returns the number of frames.
     fn receive(&mut self) -> usize {
         let mut total = 0;
         let ready = std::mem::take(&mut self.ready);
@@ -317,7 +318,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         total
     }
 
-    /// Sends the outboxes, and records how late their packets are.
+    /// Sends the outboxes, and records the lateness of their packets.
     fn send(&mut self) {
         for (port, outbox) in self.ports.iter_mut().zip(&mut self.outboxes) {
             if outbox.slots.is_empty() {
@@ -325,8 +326,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             }
             let sent = port.transmit(&mut self.pool, &outbox.slots);
             let now = self.clock.now();
-            if let Some(warmth) = &mut self.warmth {
-                warmth.note_sent(now);
+            if let Some(warmer) = &mut self.warmer {
+                warmer.note_sent(now);
             }
             for slot in outbox.slots.drain(..).skip(sent) {
                 self.pool.free(slot);
@@ -356,7 +357,7 @@ const MOST_LOOKS: u32 = 64;
 const LONGEST_LOOK: Span = Span::from_us(50);
 /// Consecutive turns in which the kernel is not asked.
 const MOST_UNASKED: u32 = 8;
-/// How often to check whether an interface is gone or back.
+/// The interval of the checks whether an interface is gone or back.
 const LOOK_EVERY: Span = Span::from_ms(100);
 /// Initial capacity of the loop's own lists, in frames.
 const BATCH: usize = 256;

@@ -10,18 +10,19 @@ use sluice_ipfw::{CommandError, Firewall, Mode, Output, Settings};
 
 use crate::control::{Given, Place, Remark, Texts, files_of};
 
-/// Commands and the files that they name, as read.
+/// Commands and the files that they name, with the contents as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// The file.
     pub path: PathBuf,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
-    /// The files that it names, with their contents. Relative names are relative to its folder.
+    /// The files that the commands name, with their contents. Relative names are relative to the
+    /// folder of the commands' file.
     pub files: Texts,
 }
 
-/// Why a configuration is not taken.
+/// The reasons why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -37,9 +38,9 @@ pub enum ConfigError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// Where in it, or in a file that it names.
+        /// The place in the file, or in a file that it names.
         place: Place,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
@@ -75,7 +76,7 @@ impl Config {
         })
     }
 
-    /// Applies it to an engine without packets; returns warnings.
+    /// Applies the commands to an engine without packets. Returns warnings.
     ///
     /// # Errors
     /// The command that would be refused, with its place.
@@ -115,7 +116,7 @@ impl Config {
 /// Validates a file without a router.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The error and its place.
 pub fn check(path: &Path, settings: &Settings) -> Result<Vec<Remark>, ConfigError> {
     Config::read(path)?.check(Firewall::new(settings))
 }

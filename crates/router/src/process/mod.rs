@@ -7,10 +7,13 @@
 mod config;
 mod ports;
 mod ruled;
+mod running;
 mod status;
 
 pub use config::{Config, ConfigError, at, check};
 pub use ruled::Ruled;
+/// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
+pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
 pub use status::{PortStatus, Status, StatusAsked};
 
 use std::io;
@@ -22,25 +25,23 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_core::packet::SPLIT_BELOW;
-use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
-use sluice_ipfw::show::Survey;
-use sluice_ipfw::{Firewall, Interface, Mode, Output};
+use sluice_core::{Rate, Span, Stop};
+use sluice_ipfw::{Interface, Mode};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
-use sluice_net::port::{Loss, OpenError, Pool, PoolError, PoolSize, Port, PortSpec, Spin, Warmth};
+use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError};
 
 use crate::control::{
-    Answered, Bell, Given, Inbox, Limits, Listener, Order, Orders, Refused, Remark, ServeError,
-    Work, inbox,
+    Answered, Bell, Limits, Listener, Orders, Refused, Remark, ServeError, Work, inbox,
 };
-use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
 use ports::PortTime;
+use running::{Loop, LoopSettings};
 
 /// The settings of a router.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its ports: each consecutive pair is a bridge.
+    /// The ports of the router: each consecutive pair is a bridge.
     pub ports: Vec<PortSpec>,
     /// The namespace of the ports; the caller's if `None`.
     pub namespace: Option<PathBuf>,
@@ -56,7 +57,7 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// Super-packets are split while any link is slower than this.
     pub split_below: Rate,
-    /// How the loop waits for due packets.
+    /// The way in which the loop waits for due packets.
     pub spin: Spin,
     /// The core that the loop is pinned to; the kernel chooses if `None`.
     pub core: Option<usize>,
@@ -92,7 +93,7 @@ pub const POOL: PoolSize = PoolSize {
     large: 1_024,
 };
 
-/// Why a router does not start.
+/// The reasons why a router does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Ports come in pairs.
@@ -136,19 +137,19 @@ pub enum StartError {
     Random(io::Error),
 }
 
-/// The most descriptors that one loop watches, including its bell.
+/// The largest number of descriptors that one loop watches, including its bell.
 pub const MOST_PORTS: usize = 62;
 
-/// Why a configuration could not be reloaded; the old one stays in force.
+/// The reasons why a configuration cannot be reloaded; the old one stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// None was given at the start.
+    /// No configuration was given at the start.
     #[error("there is no configuration to reload: the router was started without --config")]
     None,
-    /// It is wrong.
+    /// The configuration has an error.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The loop did not take it.
+    /// The loop did not accept the configuration.
     #[error(transparent)]
     Refused(#[from] Refused),
 }
@@ -169,16 +170,16 @@ pub struct Router {
     idle_limit: Option<IdleLimit>,
 }
 
-/// The kind that a port was opened as, and why.
+/// The kind that a port was opened as, and the reason for the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortChoice {
-    /// As the user named it.
+    /// The name that the user gave.
     pub name: String,
-    /// Its kind: `packet`, `xdp`, `tun`, `tap` or `pcap`.
+    /// Its kind: a name of [`KINDS`](sluice_net::port::KINDS).
     pub kind: String,
-    /// Why that kind.
+    /// The reason for the choice of the kind.
     pub reason: String,
-    /// Its limitations, one sentence each.
+    /// The limitations of the port, one sentence each.
     pub cannot: Vec<String>,
 }
 
@@ -207,20 +208,20 @@ impl Router {
             None => Config::default(),
         };
         // Checked before anything is opened, so that a mistake has no side effects.
-        let remarks = config.check(firewall(&engine, &interfaces(&names, &namespace)))?;
+        let remarks = config.check(running::firewall(&engine, &interfaces(&names, &namespace)))?;
         let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
         // The loop's thread, started meanwhile, inherits the core, and its memory is allocated near
         // it.
         let stay = settings.core.map(|core| Stay::on(&[core])).transpose()?;
         let mut pool = Pool::new(settings.pool)?;
         // Before packets arrive and files begin.
-        let warmth = Warmth::for_loop(settings.spin);
+        let warmer = CacheWarmer::for_loop(settings.spin);
         let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
-        // Again: devices have been made.
+        // Again, because devices have been created.
         let interfaces = interfaces(&names, &namespace);
         let (inbox, orders) = inbox().map_err(StartError::Bell)?;
         let stop = Stop::new();
-        let plan = Plan {
+        let start = LoopSettings {
             engine: with_seed(engine, settings.seed, opened.time)?,
             interfaces,
             choices: opened.choices.clone(),
@@ -230,14 +231,14 @@ impl Router {
             cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
             time: opened.time,
             // Files do not use the kernel's packet path.
-            warmth: warmth.filter(|_| opened.time == PortTime::Machine),
+            warmer: warmer.filter(|_| opened.time == PortTime::Machine),
         };
         let is_through = Arc::new(AtomicBool::new(false));
         let through = Arc::clone(&is_through);
         let (started, has_started) = sync_channel(1);
         let until = stop.clone();
         let thread = namespace.spawn("router", move || {
-            Loop::new(plan, opened.all, pool, clock, inbox).run(&until, &through, || {
+            Loop::new(start, opened.all, pool, clock, inbox).run(&until, &through, || {
                 let _ = started.send(());
             })
         })?;
@@ -281,7 +282,7 @@ impl Router {
         &self.port_remarks
     }
 
-    /// Returns the kind that each port was opened as, and why.
+    /// Returns the kind that each port was opened as, and the reason for the choice.
     pub fn choices(&self) -> &[PortChoice] {
         &self.choices
     }
@@ -299,7 +300,7 @@ impl Router {
     /// Returns the status.
     ///
     /// # Errors
-    /// When the loop does not answer.
+    /// The loop does not answer.
     pub fn status(&self) -> Result<Status, Refused> {
         match self.orders.order(Work::Status, PATIENCE)? {
             Answered::Status(status) => Ok(*status),
@@ -312,7 +313,7 @@ impl Router {
     /// Requests the status, without waiting for the answer.
     ///
     /// # Errors
-    /// When too many orders are waiting for the loop, or it has ended.
+    /// Too many orders are waiting for the loop, or the loop has ended.
     pub fn ask_status(&self) -> Result<StatusAsked, Refused> {
         StatusAsked::of(&self.orders)
     }
@@ -343,8 +344,8 @@ impl Router {
         }
     }
 
-    /// Returns whether nothing is left to do, because the files that it plays have ended. Also true
-    /// if the loop has panicked; [`Router::stop`] passes the panic on.
+    /// Returns whether nothing is left to do, because the files that the router plays have ended.
+    /// Also true if the loop has panicked; [`Router::stop`] passes the panic on.
     pub fn has_ended(&self) -> bool {
         self.is_through.load(Ordering::Acquire) || self.thread.is_finished()
     }
@@ -352,7 +353,7 @@ impl Router {
     /// Stops the router and returns its final status. Packets that are still queued are dropped.
     ///
     /// # Panics
-    /// If the loop did.
+    /// If the loop panicked.
     pub fn stop(mut self) -> Status {
         drop(self.listener.take());
         self.stop.stop();
@@ -365,8 +366,6 @@ impl Router {
 
 /// The loop answers between two batches: within milliseconds unless the machine is overloaded.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Above all ordinary threads, below everything with a higher real-time priority.
-const REAL_TIME_PRIORITY: u8 = 1;
 
 fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
     if ports.is_empty() || !ports.len().is_multiple_of(2) {
@@ -427,249 +426,6 @@ fn interfaces(names: &[String], namespace: &Namespace) -> Vec<Interface> {
     };
     names.iter().map(interface).collect()
 }
-
-fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firewall {
-    let mut firewall = Firewall::new(settings);
-    firewall.set_interfaces(interfaces.to_vec());
-    firewall
-}
-
-/// What the loop's thread starts with.
-struct Plan {
-    engine: sluice_ipfw::Settings,
-    interfaces: Vec<Interface>,
-    choices: Vec<PortChoice>,
-    config: Config,
-    split_below: Rate,
-    spin: Spin,
-    cpu_latency: Option<Span>,
-    time: PortTime,
-    warmth: Option<Warmth>,
-}
-
-/// The loop's thread.
-struct Loop {
-    forwarder: Forwarder<Box<dyn Port + Send>, Ruled>,
-    inbox: Inbox<Status>,
-    clock: Clock,
-    choices: Vec<PortChoice>,
-    commands: u64,
-    is_real_time: bool,
-    cpu_latency: Option<Span>,
-    time: PortTime,
-    files: FileTime,
-}
-
-impl Loop {
-    fn new(
-        plan: Plan,
-        ports: Vec<Box<dyn Port + Send>>,
-        pool: Pool,
-        clock: Clock,
-        inbox: Inbox<Status>,
-    ) -> Loop {
-        let is_real_time =
-            plan.time != PortTime::Files && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
-        let all: Vec<usize> = (0..ports.len()).collect();
-        let partners = all.iter().map(|port| port ^ 1).collect();
-        let engine = firewall(&plan.engine, &plan.interfaces);
-        let ruled = Ruled::new(engine, partners, plan.split_below);
-        let mut forwarder = Forwarder::new(ports, pool, clock, plan.spin);
-        forwarder.keep_warm(plan.warmth);
-        let lane = LaneOptions {
-            from: &all,
-            seed: plan.engine.hash_key.unwrap_or(plan.engine.seed),
-            rng: Rng::from_seed(plan.engine.seed),
-        };
-        forwarder.add_lane(ruled, (), lane);
-        let mut own = Loop {
-            forwarder,
-            inbox,
-            clock,
-            choices: plan.choices,
-            commands: 0,
-            is_real_time,
-            cpu_latency: plan.cpu_latency,
-            time: plan.time,
-            files: FileTime::default(),
-        };
-        own.with(|ruled, cx| {
-            let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
-            ruled.commands_applied();
-            result.expect("a configuration that an equal engine took is taken");
-        });
-        own
-    }
-
-    /// Calls the engine between two batches.
-    fn with<T>(&mut self, work: impl FnOnce(&mut Ruled, &mut Cx<'_>) -> T) -> T {
-        match self.time {
-            PortTime::Files => self.files.with(&mut self.forwarder, LANE, work),
-            PortTime::Machine | PortTime::Played => self.forwarder.with(LANE, work),
-        }
-    }
-
-    /// Forwards once, in the ports' time. Returns whether there is nothing more to do.
-    fn turn(&mut self, until: Option<Time>) -> bool {
-        let bell = std::os::fd::AsFd::as_fd(&self.inbox);
-        match self.time {
-            PortTime::Machine => self.forwarder.turn(until, Some(bell)),
-            PortTime::Files => {
-                if !self.files.advance(&mut self.forwarder, INSTANTS) {
-                    self.time = PortTime::Machine;
-                    return true;
-                }
-            }
-            PortTime::Played => {
-                let soon = self.clock.now() + LOOK_EVERY;
-                self.forwarder.turn(Some(until.unwrap_or(soon)), Some(bell));
-                if self.forwarder.is_through() {
-                    self.time = PortTime::Machine;
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    fn run(mut self, stop: &Stop, through: &AtomicBool, started: impl FnOnce()) -> Status {
-        started();
-        // A `show` that is answered a piece at a time; the next order waits for it.
-        let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
-        loop {
-            // One order, or one piece of it, per turn, so that packets are forwarded in between.
-            let mut until = Some(Time::ZERO);
-            if let Some((order, mut survey)) = under_way.take() {
-                let look = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
-                    ruled.firewall_mut().look(&mut survey, FLOWS_PER_TURN, cx)
-                };
-                if self.with(look) {
-                    under_way = Some((order, survey));
-                } else {
-                    order.answer(Answered::Survey(survey));
-                }
-            } else if let Some(order) = self.inbox.take() {
-                match self.begin_survey(&order.work) {
-                    Some(survey) => under_way = Some((order, survey)),
-                    None => {
-                        let answer = self.carry_out(&order.work);
-                        order.answer(answer);
-                    }
-                }
-            } else {
-                until = None;
-            }
-            // After the inbox, which also resets the bell that is rung for this.
-            if stop.is_stopped() {
-                break;
-            }
-            if self.turn(until) {
-                self.forwarder.release_ports();
-                through.store(true, Ordering::Release);
-            }
-        }
-        self.forwarder.release_ports();
-        self.status()
-    }
-
-    /// Starts a command that only shows flows.
-    fn begin_survey(&mut self, work: &Work) -> Option<Box<Survey>> {
-        let Work::Commands { text, .. } = work else {
-            return None;
-        };
-        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(text, cx);
-        let survey = self.with(survey)?;
-        self.commands += 1;
-        Some(Box::new(survey))
-    }
-
-    fn carry_out(&mut self, work: &Work) -> Answered<Status> {
-        let (text, mode, files) = match work {
-            Work::Commands { text, mode, files } => (text, mode, files),
-            Work::Status => return Answered::Status(Box::new(self.status())),
-            Work::Interfaces(interfaces) => {
-                self.with(|ruled, _| {
-                    ruled.firewall_mut().set_interfaces(interfaces.clone());
-                });
-                return Answered::Done;
-            }
-        };
-        self.commands += 1;
-        let mut output = Output::default();
-        let result = self.with(|ruled, cx| {
-            let firewall = ruled.firewall_mut();
-            let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
-            ruled.commands_applied();
-            result
-        });
-        Answered::Commands(Box::new(output), result)
-    }
-
-    fn status(&mut self) -> Status {
-        let counters: Vec<_> = (0..self.choices.len())
-            .map(|port| self.forwarder.counters(port))
-            .collect();
-        let opened = self.forwarder.ports().iter().zip(counters);
-        let ports = self
-            .choices
-            .iter()
-            .zip(opened)
-            .map(|(choice, (port, counters))| {
-                let lost = Loss::ALL
-                    .into_iter()
-                    .map(|loss| (loss.name(), counters.lost(loss)));
-                PortStatus {
-                    name: choice.name.clone(),
-                    kind: choice.kind.clone(),
-                    reason: choice.reason.clone(),
-                    promiscuous: port.promiscuity().is_on(),
-                    received: counters.received,
-                    received_bytes: counters.received_bytes,
-                    sent: counters.sent,
-                    sent_bytes: counters.sent_bytes,
-                    sent_trains: counters.sent_trains,
-                    lost: lost
-                        .filter(|(_, n)| *n > 0)
-                        .map(|(k, n)| (k.to_owned(), n))
-                        .collect(),
-                }
-            });
-        let lane = &self.forwarder.lanes()[LANE];
-        let (counts, lateness) = (lane.counts(), lane.lateness());
-        let dropped = DropReason::ALL
-            .iter()
-            .map(|reason| (reason.name(), counts.dropped(*reason)));
-        let lost = LostFrame::ALL
-            .iter()
-            .map(|cause| (cause.name(), counts.lost(*cause)));
-        let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
-        Status {
-            uptime_ns: self.clock.now().as_ns(),
-            ports: ports.collect(),
-            admitted: counts.admitted,
-            bypassed: counts.bypassed,
-            sent: counts.sent,
-            dropped: dropped.filter_map(named).collect(),
-            lost: lost.filter_map(named).collect(),
-            damaged: counts.faulty().filter_map(named).collect(),
-            late_p50_ns: lateness.bound(500).as_ns(),
-            late_p99_ns: lateness.bound(990).as_ns(),
-            commands: self.commands,
-            is_real_time: self.is_real_time,
-            warmth_requests: self.forwarder.warmth_requests(),
-            cpu_latency_ns: self.cpu_latency.map(Span::as_ns),
-        }
-    }
-}
-
-/// Flows that a `show` visits between two batches of packets: some tens of microseconds.
-const FLOWS_PER_TURN: u32 = 128;
-/// Steps in the files' time between two checks of the inbox.
-const INSTANTS: usize = 256;
-/// How often a loop that plays files checks whether they have ended.
-const LOOK_EVERY: Span = Span::from_ms(50);
-/// All ports share one lane, because one engine has all rules.
-const LANE: usize = 0;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Which ports a router owns.
+//! The ports of a router, and the time that its loop follows.
 
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
@@ -13,25 +13,25 @@ use super::{PortChoice, StartError};
 /// The ports of a router.
 pub(super) struct Ports {
     pub(super) all: Vec<Box<dyn Port + Send>>,
-    /// What a user should know about them.
+    /// Remarks for the user.
     pub(super) remarks: Vec<String>,
-    /// What each has become, and why.
+    /// The kind chosen for each port, and the reason.
     pub(super) choices: Vec<PortChoice>,
     pub(super) time: PortTime,
 }
 
-/// Whose time it is.
+/// The time that the loop follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortTime {
-    /// The machine's, indefinitely.
+    /// The machine's time, indefinitely.
     Machine,
-    /// The machine's, until the files end.
+    /// The machine's time, until the files end.
     Played,
-    /// That of the files, as fast as possible.
+    /// The time of the files, as fast as possible.
     Files,
 }
 
-/// Opens all, or none.
+/// Opens all ports, or none.
 pub(super) fn open(
     specs: &[PortSpec],
     namespace: &Namespace,
@@ -83,7 +83,7 @@ pub(super) fn open(
     })
 }
 
-/// Starts the recordings among the ports together; returns whose time the loop follows.
+/// Starts the recordings among the ports together. Returns the time that the loop follows.
 fn begin(ports: &mut [Box<dyn Port + Send>], clock: &Clock) -> PortTime {
     let count = ports.len();
     let mut played: Vec<&mut dyn Playback> = ports

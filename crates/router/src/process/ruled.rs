@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
 use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Headers, InterfaceId};
-use sluice_wire::frame::{Addresses, Transport, View};
+use sluice_wire::frame::{Transport, View};
 
 use crate::forward::{Departure, PortNumber, Queueing};
 
@@ -15,9 +15,9 @@ use crate::forward::{Departure, PortNumber, Queueing};
 /// out through the other.
 pub struct Ruled {
     firewall: Firewall,
-    /// By port, the one at the other end.
+    /// For each port, the port at the other end of its bridge.
     partners: Vec<PortNumber>,
-    /// What passed at once.
+    /// Packets that passed the rules without waiting.
     passed: VecDeque<Departure>,
     /// Packets of the batch that is about to be admitted, and their flow hashes.
     coming: Vec<(Headers, u32)>,
@@ -56,7 +56,7 @@ impl Ruled {
         &mut self.firewall
     }
 
-    /// Updates what depends on the engine's configuration.
+    /// Updates the state that depends on the engine's configuration.
     pub fn commands_applied(&mut self) {
         self.splits = self.firewall.splits_any(self.split_below);
     }
@@ -73,8 +73,8 @@ impl Queueing for Ruled {
         headers(interface(from), view, head)
     }
 
-    /// Decided by the pipes that a flow may reach: super-packets for a fast pipe stay whole even if
-    /// another pipe is slow.
+    /// The pipes that a flow may reach determine this: super-packets for a fast pipe stay whole
+    /// even if another pipe is slow.
     fn splits(&mut self, _from: PortNumber, key: &Headers, _at: Time) -> bool {
         self.splits && self.firewall.splits(key, self.split_below)
     }
@@ -143,17 +143,7 @@ impl Queueing for Ruled {
 /// Returns the fields of an arrived packet that rules match.
 fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
     let unspecified = IpAddr::from([0; 4]);
-    let (src, dst) = match view.addresses {
-        Addresses::V4 {
-            source,
-            destination,
-        } => (source.into(), destination.into()),
-        Addresses::V6 {
-            source,
-            destination,
-        } => (source.into(), destination.into()),
-        Addresses::None => (unspecified, unspecified),
-    };
+    let (src, dst) = view.addresses.pair().unwrap_or((unspecified, unspecified));
     let mut headers = Headers::new(Direction::In, view.protocol, src, dst);
     headers.recv = Some(recv);
     (headers.src_port, headers.dst_port) = view.ports().unwrap_or((0, 0));

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{Answered, Orders, Pending, Refused, Work};
 
-/// How a router is.
+/// The state of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Since it started.
+    /// Time since the router started.
     pub uptime_ns: u64,
     /// The ports in order; those of a pair are adjacent.
     pub ports: Vec<PortStatus>,
@@ -29,9 +29,9 @@ pub struct Status {
     pub damaged: BTreeMap<String, u64>,
     /// Half of the packets left less than this after they were due.
     pub late_p50_ns: u64,
-    /// 99 of 100 did.
+    /// 99 of 100 packets left less than this after they were due.
     pub late_p99_ns: u64,
-    /// Commands carried out since the start, including refused ones.
+    /// Commands executed since the start, including refused ones.
     pub commands: u64,
     /// Whether the loop has priority over ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
@@ -48,24 +48,24 @@ pub struct Status {
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortStatus {
-    /// As the user named it.
+    /// The name that the user gave.
     pub name: String,
-    /// Its kind: `packet`, `xdp`, `tun` or `tap`.
+    /// The kind: `packet`, `xdp`, `tun` or `tap`.
     #[serde(default)]
     pub kind: String,
-    /// Why that kind.
+    /// The reason for the choice of the kind.
     #[serde(default)]
     pub reason: String,
-    /// Whether its interface delivers frames for all addresses; `None` where there is no filter.
+    /// Whether the interface delivers frames for all addresses; `None` where there is no filter.
     #[serde(default)]
     pub promiscuous: Option<bool>,
-    /// Frames that came in.
+    /// Frames received.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of the frames received.
     pub received_bytes: u64,
-    /// Frames that left.
+    /// Frames sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of the frames sent.
     pub sent_bytes: u64,
     /// Super-packets that the port built from several frames each.
     #[serde(default)]
@@ -89,7 +89,7 @@ impl StatusAsked {
     /// Returns the status, once the loop has answered. Never blocks.
     ///
     /// # Errors
-    /// When the loop has ended.
+    /// The loop has ended.
     pub fn poll(&self) -> Result<Option<Status>, Refused> {
         Ok(self.0.poll()?.map(|answer| match answer {
             Answered::Status(status) => *status,
@@ -106,7 +106,7 @@ impl Status {
         self.dropped.values().sum()
     }
 
-    /// Returns one line on what has happened since `before`.
+    /// Returns one line on the changes since `before`.
     pub fn line(&self, before: &Status) -> String {
         let span_ns = self.uptime_ns.saturating_sub(before.uptime_ns).max(1);
         let mut line = String::new();

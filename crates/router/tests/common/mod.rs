@@ -1,4 +1,5 @@
-//! What the fuzz target `control` does with its bytes, so that a normal test can replay its corpus.
+//! The processing of bytes by the fuzz target `control`, so that a normal test can replay its
+//! corpus.
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings};

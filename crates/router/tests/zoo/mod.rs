@@ -1,10 +1,10 @@
-//! Frames that no friendly host sends, and what becomes of each.
+//! Odd frames that no well-behaved host sends, and the fate of each.
 //!
 //! Layouts: RFC 791, RFC 8200, RFC 4302 (AH), RFC 768, RFC 9293, IEEE 802.1Q and 802.1ad.
 
 #![allow(dead_code)] // Each test file uses its part.
 
-/// What a bridge with queues does with a frame.
+/// The treatment of a frame by a bridge with queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It goes through.
@@ -28,7 +28,7 @@ use Fate::{Counted, Lost, Passes};
 pub const V4: u16 = 0x0800;
 pub const V6: u16 = 0x86dd;
 
-/// Addresses of nobody: no stack answers what it gets from them.
+/// Addresses that nobody uses: no stack answers packets from them.
 pub fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 0x99, 2, 0, 0, 0, 0, 0x98];
     frame.extend(ethertype.to_be_bytes());
@@ -322,7 +322,7 @@ pub fn all() -> Vec<Beast> {
     );
     let circle: Vec<u8> = (0..100).flat_map(|_| empty(0)).collect();
     add(
-        "hop-by-hop for ever",
+        "hop-by-hop forever",
         chain(0, &[&circle]),
         Counted("extension_depth"),
     );

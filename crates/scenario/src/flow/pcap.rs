@@ -1,4 +1,4 @@
-//! The packets of a capture, sent as they were.
+//! The packets of a capture as open-loop traffic.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,22 +13,24 @@ use super::{FlentSeries, FlowType, Measured};
 use crate::trace::{CapturedPacket, Traffic};
 
 keys! {
-    /// The packets of a capture, sent as they were, whatever becomes of them.
+    /// The packets of a capture as open-loop traffic.
     pub struct Pcap {
         /// the capture (pcap or pcapng), relative to the scenario's own file
         file: CaptureFile;
-        /// codepoint of its packets: a number or a word such as `ef`; that of the capture is not taken over
+        /// codepoint of the packets: a number or a word such as `ef`; the codepoints in the capture
+        /// are not used
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl FlowType for Pcap {
-    const DOC: &'static str = "The packets of a capture as open-loop traffic: each IP packet is sent as a UDP \
-        packet of the same size and ECN field at the same instant after the first, whatever becomes of those \
-        before it. Each flow of the capture (addresses, protocol, ports) is a flow of its own here, \
-        `NAME-1`, `NAME-2` ... in the order of their first packets, all in the one `direction`. What is not \
-        IP is left out, what is shorter than 52 bytes becomes 52, of which the measurement needs 24, \
-        and what is longer than 1500 bytes becomes several packets at once.";
+    const DOC: &'static str = "The packets of a capture as open-loop traffic. Each IP packet is sent \
+        as a UDP packet with the same size and ECN field, at the same time after the first packet, \
+        regardless of the fate of earlier packets. Each flow of the capture (addresses, protocol, \
+        ports) becomes a flow of the run: `NAME-1`, `NAME-2` ... in the order of their first packets. \
+        All have the same `direction`. Packets that are not IP are left out. Packets shorter than 52 \
+        bytes are sent with 52 bytes, because the measurement needs 24 bytes of payload. Packets \
+        longer than 1500 bytes are sent as several packets at once.";
     const METRICS: &'static [&'static str] = super::Udp::METRICS;
     const MEASURED: Measured = Measured::Datagrams;
     const FLENT: FlentSeries = FlentSeries::Udp;
@@ -54,7 +56,10 @@ impl FlowType for Pcap {
         if matches!(node.value, Value::Integer(n) if n == own) {
             return true;
         }
-        let message = format!("`count` of {} is that of the capture, {own}", section.name);
+        let message = format!(
+            "`count` of {} must be the capture's number of flows, {own}",
+            section.name
+        );
         problems.push(Problem::new(node.at.clone(), message).hint("leave it out"));
         false
     }
@@ -63,7 +68,7 @@ impl FlowType for Pcap {
 /// A packet that a flow of a capture sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcapPacket {
-    /// When, after the start.
+    /// The time after the start.
     pub after: Span,
     /// Bytes of UDP payload.
     pub payload: u16,
@@ -74,7 +79,7 @@ pub struct PcapPacket {
 /// A capture and the flows in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureFile {
-    /// Its path as the scenario names it.
+    /// The path as the scenario names it.
     path: String,
     traffic: Arc<Traffic>,
     flows: Vec<Arc<[PcapPacket]>>,
@@ -107,22 +112,22 @@ impl CaptureFile {
         }
     }
 
-    /// Its path as the scenario names it.
+    /// Returns the path as the scenario names it.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// IP packets in it.
+    /// Returns the IP packets.
     pub fn packets(&self) -> usize {
         self.traffic.packets.len()
     }
 
-    /// What flow `number` of it sends.
+    /// Returns the packets of flow `number`.
     pub fn flow(&self, number: usize) -> &Arc<[PcapPacket]> {
         &self.flows[number]
     }
 
-    /// What was not taken over as it was.
+    /// Returns warnings about packets that are sent in another way, or not at all.
     pub fn warnings(&self) -> Vec<String> {
         let of = |is: fn(&&CapturedPacket) -> bool| self.traffic.packets.iter().filter(is).count();
         let short = of(|packet| packet.bytes < LEAST_BYTES);
@@ -149,7 +154,7 @@ impl CaptureFile {
     }
 }
 
-/// In a recording the packets stand beside the path, a line each, so that it needs nothing but itself.
+/// A recording stores the packets beside the path, one per line, so that it does not need the file.
 impl Field for CaptureFile {
     type Scalar = std::convert::Infallible;
     const KIND: &'static str = "path of a capture";
@@ -162,22 +167,19 @@ impl Field for CaptureFile {
             )
         {
             let Some(traffic) = from_text(text) else {
-                let message = format!("the packets of `{path}` are not as a recording has them");
-                problems.push(Problem::new(node.at.clone(), message));
-                return None;
+                let message = format!("the packets of `{path}` are not in a recording's format");
+                return problems.refuse(Problem::new(node.at.clone(), message));
             };
             return Some(CaptureFile::new(path.clone(), traffic));
         }
         let Value::Text(path) = &node.value else {
-            problems.push(wrong_type(key, node, "the path of a capture"));
-            return None;
+            return problems.refuse(wrong_type(key, node, "the path of a capture"));
         };
         match Traffic::read(&problems.folder().join(path)) {
             Ok(traffic) => Some(CaptureFile::new(path.clone(), traffic)),
             Err(error) => {
                 let problem = Problem::new(node.within(0..path.len()), error.to_string());
-                problems.push(problem.hint("paths are relative to the scenario's file"));
-                None
+                problems.refuse(problem.hint("paths are relative to the scenario's file"))
             }
         }
     }
@@ -216,7 +218,7 @@ fn from_text(text: &str) -> Option<Traffic> {
             bytes: u32::try_from(next()?).ok()?,
             ecn: u8::try_from(next()?).ok().filter(|ecn| *ecn < 4)?,
         };
-        // They are numbered as they appear.
+        // Flows are numbered in the order in which they appear.
         if packet.flow > traffic.flows || packet.bytes == 0 {
             return None;
         }
@@ -228,9 +230,9 @@ fn from_text(text: &str) -> Option<Traffic> {
 
 /// Headers of IPv4 and UDP.
 const HEADERS: u32 = 28;
-/// Headers, and what the measurement needs.
+/// Headers and the bytes that the measurement needs.
 const LEAST_BYTES: u32 = HEADERS + 24;
-/// What an Ethernet carries.
+/// The MTU of Ethernet.
 const MOST_BYTES: u32 = 1500;
 
 #[cfg(test)]

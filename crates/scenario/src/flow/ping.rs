@@ -1,4 +1,4 @@
-//! Probes with an answer.
+//! Probes and their answers.
 
 use sluice_core::Span;
 
@@ -8,22 +8,23 @@ use super::super::words::Protocol;
 use super::{FlentSeries, FlowType, Measured};
 
 keys! {
-    /// Probes with an answer: round-trip time and, since both ends share a clock, the delay of each
-    /// way.
+    /// Probes and their answers: round-trip time, and delay in each direction, since both ends
+    /// share a clock.
     pub struct Ping {
         /// time between two probes
         interval: Span = Span::from_ms(20), Span::from_us(100) => Span::from_secs(60);
-        /// bytes of payload in a probe, of which the measurement needs 24
+        /// bytes of payload in a probe; the measurement needs 24
         size: u64 = 56, 24 => 1472;
-        /// what asks: `icmp` echo requests, or `udp` datagrams
+        /// `icmp` for echo requests, or `udp` for datagrams
         protocol: Protocol = Protocol::Icmp;
-        /// codepoint of its packets: a number or a word such as `ef`
+        /// codepoint of the packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl FlowType for Ping {
-    const DOC: &'static str = "Probes with an answer: round-trip time and the delay of each way.";
+    const DOC: &'static str =
+        "Probes and their answers: round-trip time, and delay in each direction.";
     const METRICS: &'static [&'static str] = &[
         "min", "p50", "p95", "p99", "max", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
         "down.p95", "down.p99", "down.max", "loss", "jitter", "mos",

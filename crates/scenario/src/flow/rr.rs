@@ -8,7 +8,7 @@ use super::super::words::TcpEcn;
 use super::{FlentSeries, FlowType, Measured};
 
 keys! {
-    /// Requests and responses over one TCP connection, each request after the response before.
+    /// Requests and responses over one TCP connection. Each request follows the previous response.
     pub struct Rr {
         /// payload of a request
         request: Bytes = Bytes::new(1), Bytes::new(1) => Bytes::new(1 << 30);
@@ -18,20 +18,20 @@ keys! {
         think: Span = Span::ZERO, Span::ZERO => Span::from_secs(3600);
         /// congestion control of both ends
         cc: Word = Word::new("cubic");
-        /// segments that each end may send before the first acknowledgement; if it is not given, what the
-        /// congestion control starts with: 10 (RFC 6928), `ledbat` 2
+        /// segments that each end may send before the first acknowledgement; if it is not given,
+        /// the congestion control decides: 10 (RFC 6928), `ledbat` 2
         initial_window: Option<u64>, 1 => 1000;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
-        /// codepoint of its packets: a number or a word such as `ef`
+        /// codepoint of the packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl FlowType for Rr {
-    const DOC: &'static str = "Requests and responses over one TCP connection, each request after the \
-        response before. Requests go in the `direction`; what is measured is the time from a request to \
-        its whole response.";
+    const DOC: &'static str = "Requests and responses over one TCP connection. Each request follows \
+        the previous response. Requests go in the `direction`. The flow measures the time from a \
+        request to its complete response.";
     const METRICS: &'static [&'static str] = &["min", "p50", "p95", "p99", "max", "jitter"];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::TcpPing;

@@ -1,4 +1,4 @@
-//! What can be asked of a TCP in the simulator, and not of the kernel's.
+//! Settings of TCP that the simulator has and the kernel does not.
 
 use sluice_core::Span;
 use sluice_tcp::cc::{self, Descriptor};
@@ -12,29 +12,30 @@ use super::super::words::{Growth, SlowStart, TcpEcn};
 use super::Flow;
 
 keys! {
-    /// What can be asked of a TCP in the simulator.
+    /// Settings of TCP in the simulator.
     pub struct TcpSettings {
-        /// how `cubic` counts its growth: in whole `segments` as Linux does, or in `bytes` by the formulas of
-        /// RFC 9438
+        /// unit in which `cubic` counts its growth: whole `segments` as Linux does, or `bytes` by
+        /// the formulas of RFC 9438
         growth: Growth = Growth::Segments;
-        /// after a mark `reno` keeps 0.8 of its window and `cubic` 0.85 (RFC 8511), and not 0.5 and 0.7 as
-        /// after a loss
+        /// after a mark, `reno` keeps 0.8 of its window and `cubic` 0.85 (RFC 8511), instead of 0.5
+        /// and 0.7 as after a loss
         abe: bool = false;
-        /// how slow start of `reno` and `cubic` ends before the first loss: `standard` at ssthresh; `hystart` at
-        /// a long train of ACKs or a grown RTT, as Linux's CUBIC; `hystart_plus_plus` at a grown RTT, by way of
-        /// conservative slow start (RFC 9406); if it is not given, `cubic` has `hystart`, `reno` `standard`
+        /// how slow start of `reno` and `cubic` ends before the first loss: `standard` at ssthresh;
+        /// `hystart` at a long train of ACKs or an increased RTT, as Linux's CUBIC;
+        /// `hystart_plus_plus` at an increased RTT, followed by conservative slow start (RFC 9406);
+        /// if it is not given, `hystart` for `cubic`, `standard` for `reno`
         slow_start: Option<SlowStart>;
-        /// spread segments over the round trip; if it is not given, as the congestion control asks: `bbr` and
-        /// `prague` do
+        /// spread segments over the round trip; if it is not given, the congestion control decides:
+        /// `bbr` and `prague` pace
         pacing: Option<bool>;
-        /// how much longer than the smoothed RTT a retransmission timeout is at least, as Linux counts, or
-        /// `{ total = "1s" }` for the whole of it (RFC 6298 section 2.4)
+        /// minimum by which a retransmission timeout exceeds the smoothed RTT, as in Linux; or
+        /// `{ total = "1s" }` for a minimum of the whole timeout (RFC 6298 section 2.4)
         rto_floor: RtoFloor = LINUX_RTO_FLOOR, Span::from_ms(1) => Span::from_secs(60);
     }
 }
 
 impl TcpSettings {
-    /// Complains about what the congestion control does not have.
+    /// Reports settings that the congestion control does not have.
     pub(super) fn check(&self, cc: &Word, table: &Table, problems: &mut Problems) -> bool {
         type Has = fn(&Descriptor) -> bool;
         let asked: [(&str, bool, Has); 2] = [
@@ -59,22 +60,23 @@ impl TcpSettings {
         is_right
     }
 
-    /// What changes nothing.
+    /// Returns warnings about settings that have no effect.
     pub(super) fn warnings(&self, cc: &Word, ecn: TcpEcn) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.growth != Growth::Segments && cc.0 != CUBIC {
             warnings.push(format!(
-                "`growth` concerns `cc = \"{CUBIC}\"`; with `{}` it changes nothing",
+                "`growth` applies to `cc = \"{CUBIC}\"`; with `{}` it has no effect",
                 cc.0
             ));
         }
         if self.abe && !ecn.is_on() {
-            warnings.push("`abe` concerns marks; without `ecn` it changes nothing".to_owned());
+            warnings.push("`abe` applies to marks; without `ecn` it has no effect".to_owned());
         }
         warnings
     }
 
-    /// The first key whose value Linux does not have with `cc`, and what it has.
+    /// Returns the first key whose value differs from Linux's behaviour with `cc`, and that
+    /// behaviour.
     fn beyond_kernel(&self, cc: &Word) -> Option<(&'static str, String)> {
         let known = cc::find(&cc.0);
         if self.growth != Growth::Segments && cc.0 == CUBIC {
@@ -82,7 +84,7 @@ impl TcpSettings {
             return Some(("growth", reason.to_owned()));
         }
         if self.abe {
-            let reason = "the kernel takes a mark for a loss";
+            let reason = "the kernel treats a mark as a loss";
             return Some(("abe", reason.to_owned()));
         }
         let differs = |word| known.is_none_or(|cc| cc.slow_start != word);
@@ -105,7 +107,8 @@ impl TcpSettings {
 }
 
 impl Flow {
-    /// The first setting that the kernel's TCP does not have, as it is written, and what it has.
+    /// Returns the first setting that differs from the kernel's TCP, as written, and the kernel's
+    /// behaviour.
     pub fn beyond_kernel(&self) -> Option<(String, String)> {
         let (cc, _) = self.kind.tcp()?;
         let settings = self.tcp.as_ref()?;
@@ -143,8 +146,7 @@ impl Field for RtoFloor {
         }
         let message = format!("`{key}` as a table has other keys");
         let hint = "write \"200ms\" or { total = \"1s\" }";
-        problems.push(Problem::new(node.at.clone(), message).hint(hint));
-        None
+        problems.refuse(Problem::new(node.at.clone(), message).hint(hint))
     }
 
     fn scalar(&self) -> Option<&Span> {
@@ -164,7 +166,7 @@ impl Field for RtoFloor {
     }
 }
 
-/// The one congestion control whose growth can be counted in two ways.
+/// The only congestion control whose growth can be counted in two units.
 const CUBIC: &str = "cubic";
 /// Linux `TCP_RTO_MIN`.
 const LINUX_RTO_FLOOR: RtoFloor = RtoFloor::Variance(Span::from_ms(200));

@@ -10,27 +10,28 @@ use super::super::words::TcpEcn;
 use super::{FlentSeries, FlowType, Measured, TransferSettings};
 
 keys! {
-    /// A TCP transfer: bulk until it is stopped, or a number of bytes, once or again and again.
+    /// A TCP transfer: bulk until it is stopped, or a number of bytes, once or repeatedly.
     pub struct Tcp {
-        /// congestion control of the sender, as the kernel or the simulator calls it
+        /// congestion control of the sender, by its name in the kernel or the simulator
         cc: Word = Word::new("cubic");
-        /// segments that the sender may send before the first acknowledgement; if it is not given, what the
-        /// congestion control starts with: 10 (RFC 6928), `ledbat` 2
+        /// segments that the sender may send before the first acknowledgement; if it is not given,
+        /// the congestion control decides: 10 (RFC 6928), `ledbat` 2
         initial_window: Option<u64>, 1 => 1000;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
-        /// end after so many bytes of payload; without it the flow sends until it is stopped
+        /// payload after which the flow ends; without it the flow sends until it is stopped
         bytes: Option<Bytes>, Bytes::new(1) => Bytes::new(1 << 50);
-        /// with `bytes`: when all have arrived, wait so long and send as many again
+        /// with `bytes`: time between the arrival of all bytes and the start of the next transfer;
+        /// without it there is only one
         pause: Option<Span>, Span::ZERO => Span::from_secs(3600);
-        /// codepoint of its packets: a number or a word such as `ef`
+        /// codepoint of the packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl FlowType for Tcp {
     const DOC: &'static str =
-        "A TCP transfer: bulk until it is stopped, or a number of bytes, once or again and again.";
+        "A TCP transfer: bulk until it is stopped, or a number of bytes, once or repeatedly.";
     const METRICS: &'static [&'static str] = &[
         "goodput",
         "retransmits",

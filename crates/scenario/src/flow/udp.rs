@@ -1,4 +1,4 @@
-//! UDP that nothing slows down.
+//! UDP without congestion control.
 
 use sluice_core::{Rate, Span, traffic};
 
@@ -10,29 +10,30 @@ use super::super::words::Spacing;
 use super::{FlentSeries, FlowType, Measured};
 
 keys! {
-    /// UDP that nothing slows down.
+    /// UDP without congestion control.
     pub struct Udp {
-        /// bits per second of its IP packets while it sends, headers counted, as the link counts them
+        /// bits per second of the flow's IP packets, with headers, while it sends
         rate: Rate, Rate::from_bps(1) => Rate::from_bps(1_000_000_000_000);
-        /// bytes of payload in a packet, of which the measurement needs 24; a packet is never fragmented
+        /// bytes of payload in a packet; the measurement needs 24; a packet is never fragmented
         size: u64 = 1200, 24 => 1472;
-        /// when packets leave: `constant` at equal intervals, `poisson` at exponentially distributed
-        /// ones, `on_off` at equal intervals for `on` and then not for `off`, `random_on_off` the same
-        /// with exponentially distributed lengths of these means
+        /// instants at which packets leave: `constant` at equal intervals, `poisson` at
+        /// exponentially distributed intervals, `on_off` at equal intervals for `on` and then none
+        /// for `off`, `random_on_off` the same with exponentially distributed lengths of these
+        /// means
         spacing: Spacing = Spacing::Constant;
         /// length of a burst
         on: Option<Span>, Span::from_us(1) => Span::from_secs(3600);
         /// length of the silence between two bursts
         off: Option<Span>, Span::ZERO => Span::from_secs(3600);
-        /// packets say that they understand ECN (ECT(0)), though the sender does not slow down
+        /// mark packets as ECN-capable (ECT(0)), although the sender does not respond to marks
         ect: bool = false;
-        /// codepoint of its packets: a number or a word such as `ef`
+        /// codepoint of the packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl Udp {
-    /// When its packets leave, with the lengths of bursts and silences.
+    /// Returns the instants at which its packets leave, with the lengths of bursts and silences.
     pub fn spacing(&self) -> traffic::Spacing {
         let (on, off) = (self.on.unwrap_or_default(), self.off.unwrap_or_default());
         match self.spacing {
@@ -45,7 +46,7 @@ impl Udp {
 }
 
 impl FlowType for Udp {
-    const DOC: &'static str = "UDP that nothing slows down, evenly or in bursts.";
+    const DOC: &'static str = "UDP without congestion control, evenly or in bursts.";
     const METRICS: &'static [&'static str] = &[
         "goodput",
         "loss",

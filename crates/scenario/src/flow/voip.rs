@@ -9,7 +9,7 @@ use super::{FlentSeries, FlowType, Measured};
 keys! {
     /// One direction of a telephone call with G.711.
     pub struct Voip {
-        /// codepoint of its packets: a number or a word such as `ef`
+        /// codepoint of the packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::new(46).expect("46 is a codepoint");
     }
 }
@@ -21,7 +21,7 @@ impl Voip {
     /// §4.5.14, RFC 3550 §5.1).
     pub const SIZE: u64 = 172;
 
-    /// Rate of its IP packets: 200 bytes every 20 ms.
+    /// The rate of the IP packets: 200 bytes every 20 ms.
     pub const fn rate() -> Rate {
         Rate::from_bps(80_000)
     }

@@ -12,33 +12,33 @@ use super::super::words::TcpEcn;
 use super::{FlentSeries, FlowType, Measured};
 
 keys! {
-    /// Pages over short TCP connections, asked for at the times of a Poisson process.
+    /// Pages over short TCP connections, requested at the instants of a Poisson process.
     pub struct Web {
         /// mean time between two pages
         interval: Span, Span::from_us(10) => Span::from_secs(3600);
-        /// connections opened at once for a page, each for one object
+        /// number of connections opened at once for a page, each for one object
         objects: u64 = 6, 1 => 1000;
-        /// size of an object: always the same, `{ mean = "20kB" }` exponentially distributed, or
-        /// `{ min = "4kB", max = "2MB", shape = 1.2 }` Pareto-distributed
+        /// size of an object: a constant, `{ mean = "20kB" }` for an exponential distribution, or
+        /// `{ min = "4kB", max = "2MB", shape = 1.2 }` for a Pareto distribution
         size: ObjectSize = ObjectSize::default();
         /// bytes of a request
         request: Bytes = Bytes::new(350), Bytes::new(1) => Bytes::new(1 << 20);
         /// congestion control of both ends
         cc: Word = Word::new("cubic");
-        /// segments that each end may send before the first acknowledgement; if it is not given, what the
-        /// congestion control starts with: 10 (RFC 6928), `ledbat` 2
+        /// segments that each end may send before the first acknowledgement; if it is not given,
+        /// the congestion control decides: 10 (RFC 6928), `ledbat` 2
         initial_window: Option<u64>, 1 => 1000;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
-        /// codepoint of its packets: a number or a word such as `ef`
+        /// codepoint of the packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl FlowType for Web {
-    const DOC: &'static str = "Pages over short TCP connections, asked for at the times of a Poisson \
-        process, whether or not earlier ones have arrived. The objects go in the `direction`, requests \
-        the other way.";
+    const DOC: &'static str = "Pages over short TCP connections, requested at the instants of a \
+        Poisson process, whether or not earlier pages have arrived. Objects go in the `direction`, \
+        requests in the opposite one.";
     const METRICS: &'static [&'static str] = &[
         "goodput",
         "transfers",
@@ -63,21 +63,21 @@ impl FlowType for Web {
     }
 }
 
-/// How large the objects of a page are.
+/// The size of the objects of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectSize {
-    /// All the same.
+    /// The same size for all.
     Fixed(Bytes),
-    /// Exponentially distributed with this mean, at least one byte.
+    /// An exponential distribution with this mean, at least one byte.
     Exponential {
         /// The mean.
         mean: Bytes,
     },
-    /// Pareto-distributed, cut at a largest size.
+    /// A Pareto distribution, cut at a largest size.
     Pareto {
         /// The smallest size.
         min: Bytes,
-        /// Larger draws are cut here.
+        /// The largest size, to which larger draws are cut.
         max: Bytes,
         /// The tail index.
         shape: Ratio,
@@ -134,8 +134,7 @@ impl Field for ObjectSize {
             }
             _ => {
                 let message = format!("`{key}` as a table has other keys");
-                problems.push(Problem::new(node.at.clone(), message).hint(FORMS));
-                return None;
+                return problems.refuse(Problem::new(node.at.clone(), message).hint(FORMS));
             }
         };
         let is_right = table.0.len() <= 3
@@ -147,7 +146,7 @@ impl Field for ObjectSize {
                 }
             };
         if !is_right {
-            let message = format!("`{key}` is no distribution of sizes");
+            let message = format!("`{key}` is not a distribution of sizes");
             problems.push(
                 Problem::new(node.at.clone(), message)
                     .hint("sizes above zero, `min` not above `max`, `shape` at least 0.001"),

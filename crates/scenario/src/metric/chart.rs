@@ -1,4 +1,4 @@
-//! Where a figure is seen in a report.
+//! The chart of the report that shows a figure.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum Chart {
 }
 
 impl Chart {
-    /// The chart of a figure that is measured in `direction`.
+    /// Returns the chart of a figure that is measured in `direction`.
     pub const fn of(self, direction: Direction) -> ChartLink {
         ChartLink {
             chart: self,
@@ -49,7 +49,7 @@ pub struct ChartLink {
 }
 
 impl ChartLink {
-    /// What it is called on the page: the value of `data-chart`, or the section's id.
+    /// Returns the name on the page: the value of `data-chart`, or the section's id.
     pub fn id(self) -> String {
         let way = self.direction;
         match self.chart {
@@ -68,7 +68,7 @@ impl ChartLink {
 }
 
 impl fmt::Display for ChartLink {
-    /// Its heading on the page.
+    /// Returns the heading on the page.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arrow = match self.direction {
             Direction::Up => '↑',

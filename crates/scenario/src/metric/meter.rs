@@ -12,24 +12,24 @@ use crate::{PipeId, Scenario};
 
 /// Measures one figure of a direction from the packets of its queue.
 pub trait PipeMeter {
-    /// Counts a packet that left the queue or was dropped in the measured time. Packets come in the
+    /// Counts a packet that left the queue or was dropped after the warm-up. Packets come in the
     /// order of these events.
     fn packet(&mut self, record: &PacketRecord);
 
-    /// Returns the figure in its unit, times in nanoseconds; none if nothing was measured.
+    /// Returns the figure in its unit, times in nanoseconds; `None` if nothing was measured.
     fn finish(&mut self) -> Option<f64>;
 }
 
-/// What a meter knows before the first packet.
+/// The information that a meter has before the first packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
     /// The scenario of the run.
     pub scenario: &'a Scenario,
     /// The direction of the link.
     pub pipe: PipeId,
-    /// The end of the warm-up, where the measured time begins.
+    /// The end of the warm-up.
     pub from: Time,
-    /// The end of the run as it was: earlier than planned if it was stopped.
+    /// The actual end of the run, which is earlier than planned if the run was stopped.
     pub to: Time,
 }
 
@@ -37,7 +37,7 @@ pub struct Measured<'a> {
 pub struct Meter {
     /// The figure; its `value` is [`PipeSummary::metered`].
     pub figure: MetricDecl<PipeSummary>,
-    /// Makes the meter of a run.
+    /// Creates the meter of a run.
     pub new: for<'a> fn(Measured<'a>) -> Box<dyn PipeMeter + 'a>,
 }
 

@@ -1,10 +1,10 @@
 //! Figures: their names and units, and the values that they are read from.
 //!
-//! A [`Summary`] holds what was measured in a run. The vocabulary ([`RUN_METRICS`], [`pipe_metrics`],
-//! [`FLOW_METRICS`]) declares every figure: its name, unit, meaning, source, value and chart. The reference
-//! pages, `[[expect]]`, the tables of figures and the report's page read these declarations. A figure that
-//! a summary cannot be asked for has a [`PipeMeter`] of its own ([`METERS`]). [`Metric`] reads the name of
-//! a figure, as `[[expect]]` writes it.
+//! A [`Summary`] has the results of a run. The vocabulary ([`RUN_METRICS`], [`pipe_metrics`],
+//! [`FLOW_METRICS`]) declares every figure: its name, unit, meaning, source, value and chart. The
+//! reference pages, `[[expect]]`, the tables of figures and the report's page read these
+//! declarations. A figure that does not follow from other fields of the summary has a [`PipeMeter`]
+//! of its own ([`METERS`]). [`Metric`] parses the name of a figure as `[[expect]]` writes it.
 
 mod chart;
 mod meter;

@@ -1,4 +1,4 @@
-//! What a run comes to: the figures of `summary.json`.
+//! The results of a run: the figures of `summary.json`.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use crate::{Direction, PipeId};
 
 /// Percentiles of a length of time.
 ///
-/// A percentile is an observed value: the smallest for which at least that part of all values is
-/// not larger (RFC 2330 section 11.3).
+/// A percentile is an observed value: the smallest value such that at least that part of all values
+/// is not larger (RFC 2330 section 11.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many values.
+    /// The number of values.
     pub count: u64,
-    /// The smallest.
+    /// The smallest value.
     pub min_ns: u64,
-    /// Half of them are not larger.
+    /// The median.
     pub p50_ns: u64,
-    /// 95 % of them are not larger.
+    /// The 95th percentile.
     pub p95_ns: u64,
-    /// 99 % of them are not larger.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// The largest.
+    /// The largest value.
     pub max_ns: u64,
-    /// Their mean, rounded down.
+    /// The mean, rounded down.
     pub mean_ns: u64,
 }
 
-/// A run in figures.
+/// The figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The variant.
     pub variant: String,
-    /// What was measured over which time.
+    /// The time over which figures are taken.
     pub window: Window,
     /// Every single flow.
     pub flows: Vec<FlowSummary>,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub groups: Vec<FlowSummary>,
     /// Both directions of the link.
     pub pipes: Vec<PipeSummary>,
-    /// Payload of all flows that carry any, both directions, per second.
+    /// Payload per second of all flows in both directions.
     pub total_goodput_bps: Option<f64>,
     /// The directions that carry payload.
     pub directions: Vec<DirectionSummary>,
@@ -51,19 +51,26 @@ pub struct Summary {
     pub jain_min: Option<f64>,
     /// The smaller [`DirectionSummary::jain_mean`] of both directions.
     pub jain_mean: Option<f64>,
-    /// How far the emulation can be trusted; none in a simulation.
+    /// The accuracy of the emulation; `None` in a simulation.
     pub accuracy: Option<Accuracy>,
 }
 
-/// All flows of a direction together.
+impl Summary {
+    /// Returns the round trips of the first flow of probes.
+    pub fn ping(&self) -> Option<Percentiles> {
+        self.flows.iter().find_map(|flow| flow.rtt)
+    }
+}
+
+/// The figures of all flows of a direction together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectionSummary {
-    /// Which.
+    /// The direction.
     pub direction: Direction,
     /// Payload that arrived, per second.
     pub goodput_bps: f64,
-    /// Jain's fairness index over the goodputs of the TCP flows that last until they are stopped; none
-    /// with fewer than two.
+    /// Jain's fairness index over the goodputs of the TCP flows that last until they are stopped;
+    /// `None` with fewer than two.
     pub jain: Option<f64>,
     /// The smallest index over the windows of goodput in which at least two of them were active.
     pub jain_min: Option<f64>,
@@ -71,71 +78,72 @@ pub struct DirectionSummary {
     pub jain_mean: Option<f64>,
 }
 
-/// The time that figures are taken over.
+/// The time over which figures are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// Left out at the start of the run, and of each flow that does not end by itself.
+    /// The time left out at the start of the run, and of each flow that does not end by itself.
     pub warmup_ns: u64,
-    /// The end of the run as it was: earlier than planned if it was stopped.
+    /// The actual end of the run, which is earlier than planned if the run was stopped.
     pub end_ns: u64,
 }
 
-/// A flow in figures; those that its type does not have are none.
+/// The figures of a flow. Figures that its type does not have are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type.
+    /// The type.
     #[serde(rename = "type")]
     pub type_name: String,
     /// `up` or `down`.
     pub direction: String,
-    /// Payload that arrived, per second of the window.
+    /// Payload that arrived, per second of the measured time.
     pub goodput_bps: Option<f64>,
-    /// Payload that arrived over the whole life.
+    /// Payload that arrived from the start of the flow to its end.
     pub bytes: Option<u64>,
-    /// Segments sent again in the window.
+    /// Segments sent again in the measured time.
     pub retransmits: Option<u64>,
-    /// From the start to the last byte, if the flow was to carry a number of bytes and did.
+    /// Time from the start to the last byte, if the flow had a number of bytes and completed them.
     pub fct_ns: Option<u64>,
-    /// The same over all transfers of it.
+    /// The same for all transfers of the flow.
     pub fct: Option<Percentiles>,
     /// The sender's smoothed round-trip time, over its samples.
     pub srtt: Option<Percentiles>,
     /// Round-trip time of the probes.
     pub rtt: Option<Percentiles>,
-    /// Delay of the probes' way up.
+    /// Delay of the probes in the direction up.
     pub up: Option<Percentiles>,
-    /// Delay of the probes' way down.
+    /// Delay of the probes in the direction down.
     pub down: Option<Percentiles>,
-    /// Part of the packets sent that did not arrive (answers, for probes).
+    /// Part of the packets sent that did not arrive; for probes, part without an answer.
     pub loss: Option<f64>,
-    /// From arrival at the queue of its direction to leaving it, of its own packets.
+    /// Time from arrival at the queue of the flow's direction to departure, over the flow's
+    /// packets.
     pub sojourn: Option<Percentiles>,
-    /// Its wire packets that the queue of its direction dropped.
+    /// Wire packets of the flow that the queue of its direction dropped.
     pub drops: u64,
-    /// Its wire packets that the queue of its direction marked.
+    /// Wire packets of the flow that the queue of its direction marked.
     pub marks: u64,
     /// Mean interarrival jitter: of the probes' round trips, or of UDP packets.
     pub jitter_ns: Option<u64>,
-    /// What a voice call in its direction would be worth, 1 to 4.5.
+    /// The mean opinion score of a voice call in its direction, 1 to 4.5.
     pub mos: Option<f64>,
-    /// From its start until it had about its share.
+    /// Time from the start until the flow first had about an equal share.
     pub convergence_ns: Option<u64>,
 }
 
-/// One direction of the link in figures.
+/// The figures of one direction of the link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PipeSummary {
     /// `up` or `down`.
     pub name: String,
-    /// Bytes that left the queue against those that the rate allows; none without a rate.
+    /// Bytes that left the queue, divided by those that the rate allows; `None` without a rate.
     pub utilisation: Option<f64>,
-    /// From arrival to leaving the queue, of packets that left it.
+    /// Time from arrival to departure, over the packets that left.
     pub sojourn: Option<Percentiles>,
-    /// Part of the wire packets that were dropped, of those that left or were dropped.
+    /// Part of the wire packets that were dropped, among those that left or were dropped.
     pub loss: Option<f64>,
-    /// Part of the wire packets that left that were given a CE mark.
+    /// Part of the wire packets that left with a CE mark given by the queue.
     pub mark_ratio: Option<f64>,
     /// The figures that have a meter of their own, by name.
     #[serde(flatten)]
@@ -151,33 +159,33 @@ pub struct PipeSummary {
 }
 
 impl FlowSummary {
-    /// Its direction.
+    /// Returns the direction.
     pub fn way(&self) -> Direction {
         Direction::from_word(&self.direction).unwrap_or(Direction::Up)
     }
 }
 
 impl PipeSummary {
-    /// The figure that the meter of this name measured; none if it measured nothing.
+    /// Returns the figure that the meter of this name measured; `None` if it measured nothing.
     pub fn metered(&self, name: &str) -> Option<f64> {
         self.metered.get(name).copied().flatten()
     }
 
-    /// Its direction.
+    /// Returns the direction.
     pub fn way(&self) -> Direction {
         PipeId::from_word(&self.name).map_or(Direction::Up, PipeId::direction)
     }
 }
 
-/// The error of the emulation itself.
+/// The error of the emulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {
-    /// Rate over the busy periods against the configured one, as a part of it; negative when slow.
+    /// The relative error of the rate over the busy periods; negative when slow.
     pub rate_error: Option<f64>,
-    /// How long the busy periods were in all.
+    /// The sum of the lengths of the busy periods.
     pub busy_ns: u64,
-    /// How late packets were released.
+    /// Lateness of the packets.
     pub lateness: Option<Percentiles>,
-    /// Packets lost to anything but the queue, by cause.
+    /// Packets lost anywhere but in the queue, by cause.
     pub lost: BTreeMap<String, u64>,
 }

@@ -1,8 +1,9 @@
-//! The names of figures: what `[[expect]]` and comparisons can ask for.
+//! The names of figures, which `[[expect]]` and comparisons use.
 
 use std::fmt;
 use std::ops::Range;
 
+use serde::{Serialize, Serializer};
 use sluice_core::DropReason;
 
 use super::chart::{Chart, ChartLink};
@@ -10,7 +11,7 @@ use super::meter::METERS;
 use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
 use crate::{Direction, Flow, PipeId, instance_names};
 
-/// What a figure is measured in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A length of time, in nanoseconds.
@@ -26,7 +27,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// What it is, for tables of documentation.
+    /// Returns the name of the unit for tables of the documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Time => "time",
@@ -37,7 +38,16 @@ impl Unit {
         }
     }
 
-    /// A figure in this unit for people: three to four digits.
+    /// Returns the symbol of the bare number in tables.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Unit::Time => "ns",
+            Unit::Rate => "bit/s",
+            Unit::Ratio | Unit::Count | Unit::Score => "1",
+        }
+    }
+
+    /// Formats a figure in this unit with three to four digits.
     pub fn show(self, value: f64) -> String {
         let scaled = |steps: &[(f64, &str)]| {
             let (factor, name) = steps
@@ -69,37 +79,43 @@ impl Unit {
     }
 }
 
+impl Serialize for Unit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
 /// Whether a figure is one of the few that describe a run over its repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Not one of them.
+    /// Not a key figure.
     No,
-    /// Always one of them.
+    /// Always a key figure.
     Always,
-    /// One of them if it is not zero in every repetition.
+    /// A key figure if it is not zero in every repetition.
     UnlessZero,
 }
 
 /// A figure of `T`.
 pub struct MetricDecl<T: 'static> {
-    /// Its name behind that of what it is measured of.
+    /// The name, without that of the flow or direction.
     pub name: &'static str,
-    /// What it is measured in.
+    /// The unit.
     pub unit: Unit,
     /// The chart or section of the report's page that shows it.
     pub chart: Chart,
     /// Whether it is a key figure.
     pub key: Key,
-    /// What it says.
+    /// The meaning.
     pub doc: &'static str,
-    /// What it is taken from, or which document defines it.
+    /// The source of its values, or the document that defines it.
     pub source: &'static str,
-    /// Reads it, given its name; none if nothing was measured.
+    /// Returns the value, given the figure's name; `None` if nothing was measured.
     pub value: fn(&T, &str) -> Option<f64>,
 }
 
 impl<T> MetricDecl<T> {
-    /// The figure of `subject`; none if nothing was measured.
+    /// Returns the figure of `subject`; `None` if nothing was measured.
     pub fn of(&self, subject: &T) -> Option<f64> {
         (self.value)(subject, self.name)
     }
@@ -143,47 +159,47 @@ fn count(n: Option<u64>) -> Option<f64> {
     n.map(|n| n as f64)
 }
 
-/// Figures of a flow; each type of flow names those that it has.
+/// Figures of a flow. Each type of flow names the figures that it has.
 pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     for FlowSummary;
     "goodput", Rate, Goodput, "payload that arrived, per second", RFC7928 "2.5", |f| f.goodput_bps;
     "retransmits", Count, Window, "segments sent again", TCP_INFO, |f| count(f.retransmits);
     "transfers", Count, Completion, "transfers or pages that were completed", RFC7928 "2.1", |f| f.fct.as_ref().map(|p| p.count as f64);
     "fct", Time, Completion, "flow completion time, of a flow with `bytes`", RFC7928 "2.1", |f| count(f.fct_ns);
-    "fct.p50", Time, Completion, "median flow completion time of all of its transfers", RFC7928 "2.1", |f| time(f.fct, P50);
+    "fct.p50", Time, Completion, "median flow completion time of the flow's transfers", RFC7928 "2.1", |f| time(f.fct, P50);
     "fct.p95", Time, Completion, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
     "fct.p99", Time, Completion, "its 99th percentile", RFC7928 "2.1", |f| time(f.fct, P99);
     "fct.max", Time, Completion, "its maximum", RFC7928 "2.1", |f| time(f.fct, MAX);
-    "loss", Ratio, Ping, "part of the packets that did not arrive; of probes, part without an answer", RFC7928 "2.3", |f| f.loss;
+    "loss", Ratio, Ping, "part of the packets that did not arrive; for probes, part without an answer", RFC7928 "2.3", |f| f.loss;
     "srtt.p50", Time, SmoothedRtt, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
     "srtt.p95", Time, SmoothedRtt, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
     "srtt.p99", Time, SmoothedRtt, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
-    "sojourn.p50", Time, Packets, "median time of its own packets in the queue of its direction", EVENTS, |f| time(f.sojourn, P50);
+    "sojourn.p50", Time, Packets, "median sojourn time of the flow's packets in the queue of its direction", EVENTS, |f| time(f.sojourn, P50);
     "sojourn.p95", Time, Packets, "its 95th percentile", EVENTS, |f| time(f.sojourn, P95);
     "sojourn.p99", Time, Packets, "its 99th percentile", EVENTS, |f| time(f.sojourn, P99);
     "sojourn.max", Time, Packets, "its maximum", EVENTS, |f| time(f.sojourn, MAX);
-    "drops", Count, Packets, "its wire packets that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
-    "marks", Count, Packets, "its wire packets that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
-    "convergence", Time, Fairness, "from its start until its goodput in a window first came within 20 % of the mean of all bulk TCP flows of its direction; of several, of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
-    "jitter", Time, Ping, "mean interarrival jitter, of the probes' round trips or of UDP packets", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
-    "mos", Score, Ping, "mean opinion score of a G.711 call in its direction: delay is the mean one-way delay plus twice the mean distance of two delays in a row", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
+    "drops", Count, Packets, "wire packets of the flow that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
+    "marks", Count, Packets, "wire packets of the flow that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
+    "convergence", Time, Fairness, "time from the flow's start until its goodput in a window was first within 20 % of the mean of all bulk TCP flows of its direction; for several flows, that of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
+    "jitter", Time, Ping, "mean interarrival jitter of the probes' round trips or of UDP packets", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
+    "mos", Score, Ping, "mean opinion score of a G.711 call in its direction: its delay is the mean one-way delay plus twice the mean difference between consecutive delays", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
     "min", Time, Ping, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
     "p50", Time, Ping, "its median", RTT, |f| time(f.rtt, P50);
     key "p95", Time, Ping, "its 95th percentile", RTT, |f| time(f.rtt, P95);
     "p99", Time, Ping, "its 99th percentile", RTT, |f| time(f.rtt, P99);
     "max", Time, Ping, "its maximum", RTT, |f| time(f.rtt, MAX);
-    "up.p50", Time, Ping, "median delay of the way up", ONE_WAY, |f| time(f.up, P50);
+    "up.p50", Time, Ping, "median delay in the direction up", ONE_WAY, |f| time(f.up, P50);
     "up.p95", Time, Ping, "its 95th percentile", ONE_WAY, |f| time(f.up, P95);
     "up.p99", Time, Ping, "its 99th percentile", ONE_WAY, |f| time(f.up, P99);
     "up.max", Time, Ping, "its maximum", ONE_WAY, |f| time(f.up, MAX);
-    "down.p50", Time, Ping, "median delay of the way down", ONE_WAY, |f| time(f.down, P50);
+    "down.p50", Time, Ping, "median delay in the direction down", ONE_WAY, |f| time(f.down, P50);
     "down.p95", Time, Ping, "its 95th percentile", ONE_WAY, |f| time(f.down, P95);
     "down.p99", Time, Ping, "its 99th percentile", ONE_WAY, |f| time(f.down, P99);
     "down.max", Time, Ping, "its maximum", ONE_WAY, |f| time(f.down, MAX);
 };
 
-/// Every figure of one direction of the link, as `up.NAME` and `down.NAME`: those that a
-/// [`PipeSummary`] holds, then those that have a meter of their own.
+/// Every figure of one direction of the link, as `up.NAME` and `down.NAME`: the figures in a
+/// [`PipeSummary`], then those that have a meter of their own.
 pub fn pipe_metrics() -> impl Iterator<Item = &'static MetricDecl<PipeSummary>> {
     PIPE_METRICS
         .iter()
@@ -192,7 +208,7 @@ pub fn pipe_metrics() -> impl Iterator<Item = &'static MetricDecl<PipeSummary>> 
 
 static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
     for PipeSummary;
-    "utilisation", Ratio, Goodput, "bytes that left the queue against those that the rate allows", EVENTS, |p| p.utilisation;
+    "utilisation", Ratio, Goodput, "bytes that left the queue, divided by those that the rate allows", EVENTS, |p| p.utilisation;
     "sojourn.p50", Time, Packets, "median of the time in the queue", EVENTS, |p| time(p.sojourn, P50);
     key "sojourn.p95", Time, Packets, "its 95th percentile", EVENTS, |p| time(p.sojourn, P95);
     "sojourn.p99", Time, Packets, "its 99th percentile", EVENTS, |p| time(p.sojourn, P99);
@@ -200,8 +216,8 @@ static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
     "packets", Count, Packets, "wire packets that arrived", EVENTS, |p| Some(p.packets as f64);
     key_unless_zero "drops", Count, Packets, "wire packets dropped, for any reason", EVENTS, |p| Some(p.drops.values().sum::<u64>() as f64);
     key_unless_zero "marks", Count, Packets, "wire packets that were given a CE mark", EVENTS, |p| Some(p.marks as f64);
-    "loss", Ratio, Packets, "part of the wire packets that were dropped, of those that left or were dropped", RFC7928 "2.3", |p| p.loss;
-    "mark_ratio", Ratio, Packets, "part of the wire packets that left that were given a CE mark here", EVENTS, |p| p.mark_ratio;
+    "loss", Ratio, Packets, "part of the wire packets that were dropped, among those that left or were dropped", RFC7928 "2.3", |p| p.loss;
+    "mark_ratio", Ratio, Packets, "part of the wire packets that left with a CE mark given by this queue", EVENTS, |p| p.mark_ratio;
 };
 
 /// Figures of the whole run.
@@ -211,18 +227,18 @@ pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
     "total.retransmits", Count, Summary, "segments that all TCP flows sent again", TCP_INFO, |s| {
         s.flows.iter().filter_map(|flow| flow.retransmits).reduce(|a, b| a + b).map(|n| n as f64)
     };
-    key "jain", Ratio, Summary, "Jain's fairness index over the goodputs of the bulk TCP flows; the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
-    "jain.min", Ratio, Summary, "the smallest index of all windows of goodput in which at least two of them were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
-    "jain.mean", Ratio, Summary, "the mean index of these windows", "RFC 5166 section 2.3.1", |s| s.jain_mean;
-    "accuracy.rate_error", Ratio, Accuracy, "size of the error of the rate over the busy periods", RELEASES, |s| {
+    key "jain", Ratio, Summary, "Jain's fairness index over the goodputs of the bulk TCP flows, in the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
+    "jain.min", Ratio, Summary, "smallest index of all windows of goodput in which at least two of these flows were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
+    "jain.mean", Ratio, Summary, "mean index of these windows", "RFC 5166 section 2.3.1", |s| s.jain_mean;
+    "accuracy.rate_error", Ratio, Accuracy, "absolute relative error of the rate over the busy periods", RELEASES, |s| {
         s.accuracy.as_ref()?.rate_error.map(f64::abs)
     };
-    "accuracy.late.p50", Time, Accuracy, "median of how late packets were released", RELEASES, |s| {
+    "accuracy.late.p50", Time, Accuracy, "median lateness of the packets", RELEASES, |s| {
         time(s.accuracy.as_ref()?.lateness, P50)
     };
     "accuracy.late.p99", Time, Accuracy, "its 99th percentile", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, P99);
     "accuracy.late.max", Time, Accuracy, "its maximum", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, MAX);
-    "accuracy.lost", Count, Accuracy, "packets lost to anything but the queue", "counters of the router's ports", |s| {
+    "accuracy.lost", Count, Accuracy, "packets lost anywhere but in the queue", "counters of the router's ports", |s| {
         Some(s.accuracy.as_ref()?.lost.values().sum::<u64>() as f64)
     };
 };
@@ -248,16 +264,16 @@ enum Kind {
     Flow(String, &'static MetricDecl<FlowSummary>),
 }
 
-/// Why a text does not name a figure.
+/// The reason why a text does not name a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricError {
-    /// The word that is wrong, in the text.
+    /// The wrong word, as a place in the text.
     pub span: Range<usize>,
     /// The word.
     pub word: String,
-    /// What is wrong with it.
+    /// The message.
     pub message: String,
-    /// What could stand there.
+    /// The accepted words.
     pub candidates: Vec<String>,
 }
 
@@ -265,7 +281,7 @@ impl Metric {
     /// Reads the name of a figure in a run with `flows`.
     ///
     /// # Errors
-    /// The word that names nothing, and what could stand there.
+    /// A word has no meaning; the error has the accepted words.
     pub fn parse(name: &str, flows: &[Flow]) -> Result<Metric, MetricError> {
         let kind = Self::parse_kind(name, flows)?;
         Ok(Metric {
@@ -335,7 +351,7 @@ impl Metric {
         })
     }
 
-    /// What it is measured in.
+    /// Returns the unit.
     pub fn unit(&self) -> Unit {
         match &self.kind {
             Kind::Run(decl) => decl.unit,
@@ -345,7 +361,7 @@ impl Metric {
         }
     }
 
-    /// Where it is seen in the report of runs of a variant.
+    /// Returns the chart that shows the figure in the report of a variant's runs.
     pub fn chart(&self, runs: &[&Summary]) -> ChartLink {
         match &self.kind {
             Kind::Run(decl) => decl.chart.of(Direction::Up),
@@ -359,7 +375,7 @@ impl Metric {
         }
     }
 
-    /// The figure in `summary`; none if nothing was measured.
+    /// Returns the figure in `summary`; `None` if nothing was measured.
     pub fn value(&self, summary: &Summary) -> Option<f64> {
         let pipe = |id: &PipeId| {
             let name = id.word();

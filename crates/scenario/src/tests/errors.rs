@@ -153,7 +153,7 @@ error: flow `tcp` stops at 3s before it starts
     assert_eq!(
         errors(&format!("{PLAIN}start = \"20s\"\n"), &[]),
         "\
-error: flow `tcp` starts at 20s, when the run is over
+error: flow `tcp` starts at 20s, after the end of the run
   --> x.toml:10:9
    |
 10 | start = \"20s\"

@@ -11,7 +11,7 @@ fn a_growth_without_cubic_is_told_to_change_nothing() {
     for (cc, is_told) in [("cubic", false), ("reno", true)] {
         let text = format!("{PLAIN}cc = \"{cc}\"\ngrowth = \"bytes\"");
         let flow = variants(&text, &[])[0].scenario.flows[0].clone();
-        let expected = "`growth` concerns `cc = \"cubic\"`; with `reno` it changes nothing";
+        let expected = "`growth` applies to `cc = \"cubic\"`; with `reno` it has no effect";
         let told: &[&str] = if is_told { &[expected] } else { &[] };
         assert_eq!(flow.warnings(), told);
         assert_eq!(flow.beyond_kernel().is_none(), is_told);
@@ -22,7 +22,7 @@ fn a_growth_without_cubic_is_told_to_change_nothing() {
 fn abe_without_marks_is_told_to_change_nothing() {
     for (ecn, is_told) in [("false", true), ("true", false), ("\"accurate\"", false)] {
         let text = format!("{PLAIN}abe = true\necn = {ecn}");
-        let expected = "`abe` concerns marks; without `ecn` it changes nothing";
+        let expected = "`abe` applies to marks; without `ecn` it has no effect";
         let told: &[&str] = if is_told { &[expected] } else { &[] };
         assert_eq!(variants(&text, &[])[0].scenario.flows[0].warnings(), told);
     }

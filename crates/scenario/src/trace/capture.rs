@@ -102,8 +102,7 @@ struct Odd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FlowKey {
     ethertype: u16,
-    source: Option<std::net::IpAddr>,
-    destination: Option<std::net::IpAddr>,
+    addresses: Addresses,
     protocol: u8,
     ports: (u16, u16),
 }
@@ -292,17 +291,6 @@ impl Frame {
 
 impl FlowKey {
     fn of(view: &View) -> Self {
-        let (source, destination) = match view.addresses {
-            Addresses::None => (None, None),
-            Addresses::V4 {
-                source,
-                destination,
-            } => (Some(source.into()), Some(destination.into())),
-            Addresses::V6 {
-                source,
-                destination,
-            } => (Some(source.into()), Some(destination.into())),
-        };
         let ports = if view.fragment.is_some() {
             (0, 0)
         } else {
@@ -313,8 +301,7 @@ impl FlowKey {
         };
         FlowKey {
             ethertype: view.ethertype,
-            source,
-            destination,
+            addresses: view.addresses,
             protocol: view.protocol,
             ports,
         }

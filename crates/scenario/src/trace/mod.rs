@@ -78,7 +78,7 @@ impl Hash {
     }
 }
 
-/// Why a trace cannot be read.
+/// The reason why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be opened or read.
@@ -135,13 +135,13 @@ pub enum HeaderError {
     /// A column that appears twice.
     #[error("column `{name}` appears twice")]
     Twice {
-        /// Its name.
+        /// Name.
         name: &'static str,
     },
     /// A required column that is missing.
     #[error("column `{name}` is missing")]
     Missing {
-        /// Its name.
+        /// Name.
         name: &'static str,
     },
 }

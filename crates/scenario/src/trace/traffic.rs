@@ -31,7 +31,7 @@ pub(crate) struct Traffic {
     pub others: u64,
 }
 
-/// Why a capture cannot be used as traffic.
+/// The reason why a capture cannot be used as traffic.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrafficError {
     /// The capture cannot be read.

@@ -2,9 +2,9 @@
 
 use super::udp::receive;
 use super::{Host, Kind, Source, check_payload};
-use crate::check::{ConfigError, check_order};
-use crate::config::{FlowId, Side};
-use crate::estimate::{Demand, Outlook};
+use crate::demand::{Demand, Outlook};
+use crate::error::{ConfigError, check_order};
+use crate::ids::{FlowId, Side};
 use crate::observe::Observer;
 use crate::packets::{DatagramBody, Tag};
 use sluice_core::{Ecn, Span, Time};

@@ -1,9 +1,9 @@
 //! Echo requests at equal intervals, and their replies.
 
 use super::{Host, Kind, Source, check_payload};
-use crate::check::ConfigError;
-use crate::config::FlowId;
-use crate::estimate::{Demand, Outlook};
+use crate::demand::{Demand, Outlook};
+use crate::error::ConfigError;
+use crate::ids::FlowId;
 use crate::observe::{Echo, Observer};
 use crate::packets::{DatagramBody, Tag};
 use sluice_core::{Ecn, Span};
@@ -16,7 +16,7 @@ pub struct Ping {
     pub interval: Span,
     /// Bytes after the ICMP header; 56 is customary.
     pub payload: u32,
-    /// How many, if limited.
+    /// The number of requests, if limited.
     pub count: Option<u64>,
     /// Whether rules see UDP datagrams, which are as long as echo messages.
     pub is_udp: bool,

@@ -1,10 +1,10 @@
 //! Requests and responses over one connection, each request after the response before.
 
 use super::{Host, Kind, Source, check_tcp};
-use crate::check::ConfigError;
-use crate::config::{FlowId, Side};
-use crate::connection::ConnectionId;
-use crate::estimate::{Demand, Outlook};
+use crate::demand::{Demand, Outlook};
+use crate::error::ConfigError;
+use crate::ids::{FlowId, Side};
+use crate::network::ConnectionId;
 use crate::observe::{Completion, Observer};
 use sluice_core::{Span, Time};
 use sluice_ipfw::headers;
@@ -43,7 +43,7 @@ impl Kind for Rr {
         let mss = u64::from(self.config.mss);
         let segments = self.request.div_ceil(mss) + self.response.div_ceil(mss);
         let each = outlook.round_trip().saturating_add(self.think);
-        let times = outlook.duration().as_ns() / each.as_ns().max(10_000) + 1;
+        let times = outlook.duration.as_ns() / each.as_ns().max(10_000) + 1;
         Demand {
             packets: times.saturating_mul(2 * segments),
             connections: 1,

@@ -1,10 +1,10 @@
 //! A TCP transfer: endless, or a number of bytes, once or again and again.
 
 use super::{Host, Kind, Source, check_tcp};
-use crate::check::ConfigError;
-use crate::config::{FlowId, Side};
-use crate::connection::{Connection, ConnectionId};
-use crate::estimate::{Demand, Outlook};
+use crate::demand::{Demand, Outlook};
+use crate::error::ConfigError;
+use crate::ids::{FlowId, Side};
+use crate::network::{Connection, ConnectionId};
 use crate::observe::{Completion, Observer};
 use sluice_core::{Span, Time};
 use sluice_ipfw::headers;
@@ -17,7 +17,7 @@ pub struct Tcp {
     pub config: tcp::Config,
     /// The end that sends the data.
     pub sender: Side,
-    /// How much; without a number as much as fits between start and stop.
+    /// The bytes to send; without a number, as many as fit between start and stop.
     pub bytes: Option<u64>,
     /// An application that writes this many bytes at this interval, instead of everything at
     /// once.
@@ -73,7 +73,7 @@ impl Kind for Tcp {
         // Without a rate the receive buffer limits what passes in a round trip.
         let round_trip = outlook.round_trip().as_ns().max(1);
         let by_window = u128::from(self.config.receive_buffer)
-            * u128::from(outlook.duration().as_ns())
+            * u128::from(outlook.duration.as_ns())
             / u128::from(round_trip);
         let by_window = u64::try_from(by_window).unwrap_or(u64::MAX);
         let own = self.bytes.unwrap_or(u64::MAX).min(by_window);

@@ -1,9 +1,9 @@
-//! Datagrams in one direction, at a rate that nothing slows down.
+//! Datagrams in one direction, without congestion control.
 
 use super::{Host, Kind, Source, check_payload};
-use crate::check::ConfigError;
-use crate::config::{FlowId, Side};
-use crate::estimate::{Demand, Outlook};
+use crate::demand::{Demand, Outlook};
+use crate::error::ConfigError;
+use crate::ids::{FlowId, Side};
 use crate::observe::{self, Observer};
 use crate::packets::{DatagramBody, Tag};
 use sluice_core::traffic::{Departures, Spacing};
@@ -17,7 +17,7 @@ pub struct Udp {
     pub rate: Rate,
     /// Bytes of UDP payload in each.
     pub payload: u32,
-    /// How they are spaced.
+    /// The spacing of the packets.
     pub spacing: Spacing,
     /// The end that sends them.
     pub sender: Side,
@@ -59,7 +59,7 @@ impl Kind for Udp {
     }
 
     fn demand(&self, outlook: &Outlook<'_>) -> Demand {
-        let bytes = self.rate.bytes_in(outlook.duration());
+        let bytes = self.rate.bytes_in(outlook.duration);
         let sent = bytes / u64::from(self.payload + super::DATAGRAM_HEADERS);
         Demand {
             packets: (sent as f64 * self.spacing.duty_cycle()) as u64 + 1,

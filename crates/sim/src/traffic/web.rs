@@ -1,10 +1,10 @@
 //! Pages that a client fetches over short connections, at the times of a Poisson process.
 
 use super::{Host, Kind, Source, check_tcp};
-use crate::check::ConfigError;
-use crate::config::{FlowId, Side};
-use crate::connection::ConnectionId;
-use crate::estimate::{Demand, Outlook};
+use crate::demand::{Demand, Outlook};
+use crate::error::ConfigError;
+use crate::ids::{FlowId, Side};
+use crate::network::ConnectionId;
 use crate::observe::{Completion, Observer};
 use sluice_core::traffic::{ObjectSize, exponential};
 use sluice_core::{Span, Time};
@@ -90,7 +90,7 @@ pub(crate) struct WebSource {
     next_page: u64,
     /// Pages being fetched.
     pages: BTreeMap<u64, Page>,
-    /// What their connections are for.
+    /// The purpose of each connection.
     fetches: BTreeMap<ConnectionId, Fetch>,
 }
 

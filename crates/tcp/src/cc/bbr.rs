@@ -1,6 +1,6 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path, made of the
-//! highest recent delivery rate and the lowest recent RTT, determines the pacing rate and the
-//! window. A loss has an effect for one round trip only.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path determines
+//! the pacing rate and the window. The model consists of the highest recent delivery rate and the
+//! lowest recent RTT. A loss has an effect for one round trip only.
 //!
 //! Fixed point: gains in 1/256, as in Linux; rates in bytes per second.
 //!
@@ -12,10 +12,10 @@
 //!    filter over ten round trips ignores them anyway.
 
 use super::{
-    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Phase, Signal, Window,
-    scale,
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Phase, Signal, SlowStart,
+    Window, scale,
 };
-use crate::config::{EcnMode, SlowStart};
+use crate::ecn::EcnMode;
 use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
 

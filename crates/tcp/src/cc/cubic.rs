@@ -29,10 +29,10 @@ mod whole;
 
 use super::hystart::SlowStartState;
 use super::{
-    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
-    whole,
+    Ack, CongestionControl, Descriptor, Episode, Growth, INITIAL_WINDOW, Params, Signal, SlowStart,
+    Window, scale, whole,
 };
-use crate::config::{EcnMode, Growth, SlowStart};
+use crate::ecn::EcnMode;
 use alloc::boxed::Box;
 use sluice_core::{Span, Time};
 use whole::Steps;

@@ -14,9 +14,10 @@
 
 use super::hystart::SlowStartState;
 use super::{
-    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, SlowStart, Window,
+    scale,
 };
-use crate::config::{EcnMode, SlowStart};
+use crate::ecn::EcnMode;
 use alloc::boxed::Box;
 
 /// DCTCP.

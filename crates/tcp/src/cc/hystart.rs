@@ -5,8 +5,7 @@
 //! HyStart of Linux's CUBIC (Ha and Rhee, "Taming the Elephants", 2011) enters congestion avoidance
 //! at once when the RTT has grown or a train of ACKs is longer than half the minimum RTT.
 
-use super::{Ack, Params, Window};
-use crate::config::SlowStart;
+use super::{Ack, Params, SlowStart, Window};
 use sluice_core::{Span, Time};
 
 /// Grows the window below ssthresh.

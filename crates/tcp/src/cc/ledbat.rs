@@ -19,8 +19,10 @@
 //!    implemented in TCP, RFC 6298). After a timeout the window grows from one segment by the same
 //!    rule.
 
-use super::{Ack, CongestionControl, Descriptor, Episode, Params, Signal, Window, scale};
-use crate::config::{EcnMode, SlowStart};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, Params, Signal, SlowStart, Window, scale,
+};
+use crate::ecn::EcnMode;
 use alloc::boxed::Box;
 use sluice_core::{Span, Time};
 
@@ -49,7 +51,7 @@ impl Settings {
 /// LEDBAT.
 pub static LEDBAT: Descriptor = Descriptor {
     name: "ledbat",
-    summary: "LEDBAT: adds at most 100 ms of delay and makes way for others; not in Linux",
+    summary: "LEDBAT: adds at most 100 ms of delay and yields to other flows; not in Linux",
     source: "RFC 6817",
     ecn: EcnMode::Classic,
     paces: false,

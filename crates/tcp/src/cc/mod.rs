@@ -13,7 +13,7 @@ pub mod hystart;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::config::{EcnMode, Growth, SlowStart};
+use crate::ecn::EcnMode;
 use crate::rate::RateSample;
 use alloc::boxed::Box;
 use core::fmt;
@@ -60,10 +60,10 @@ pub enum Signal {
     Timeout,
 }
 
-/// What one ACK has changed.
+/// The changes by one ACK.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// When it arrived.
+    /// The instant at which the ACK arrived.
     pub now: Time,
     /// The phase of the sender after this ACK.
     pub phase: Phase,
@@ -89,7 +89,7 @@ pub struct Ack {
     pub srtt: Span,
     /// Least RTT of the last minutes; [`Span::MAX`] before the first sample.
     pub min_rtt: Span,
-    /// Bytes in flight before and after.
+    /// Bytes in flight before and after the ACK.
     pub prior_in_flight: u64,
     /// See [`Ack::prior_in_flight`].
     pub in_flight: u64,
@@ -108,7 +108,7 @@ pub struct Ack {
 /// The connection at the moment of a congestion signal.
 #[derive(Clone, Copy, Debug)]
 pub struct Episode {
-    /// When it was detected.
+    /// The instant at which the signal was detected.
     pub now: Time,
     /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize), but at least the window if that
     /// was full within the last round trip.
@@ -146,7 +146,7 @@ pub trait CongestionControl: fmt::Debug + Send + Sync {
     /// Called when sending resumes after nothing was in flight for `idle`.
     fn on_resume(&mut self, _now: Time, _idle: Span, _window: &mut Window) {}
 
-    /// The rate to pace at; none leaves the choice to the sender.
+    /// The pacing rate; `None` leaves the choice to the sender.
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
@@ -173,6 +173,30 @@ pub trait CongestionControl: fmt::Debug + Send + Sync {
     }
 }
 
+/// The condition that ends slow start before the first loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SlowStart {
+    /// As in Linux: HyStart for cubic, at ssthresh for the others.
+    #[default]
+    Auto,
+    /// At ssthresh or the first loss (RFC 5681 §3.1).
+    Standard,
+    /// When the RTT grows, through conservative slow start (RFC 9406).
+    HystartPlusPlus,
+    /// HyStart as in Linux: at the first sign of a long ACK train or a grown RTT.
+    Hystart,
+}
+
+/// The unit in which CUBIC counts its growth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Growth {
+    /// In whole segments, as in Linux.
+    #[default]
+    Segments,
+    /// In bytes, by the formulas of RFC 9438.
+    Bytes,
+}
+
 /// Arguments of [`Descriptor::create`].
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
@@ -180,9 +204,9 @@ pub struct Params {
     pub mss: u64,
     /// Bytes of the initial window.
     pub initial_window: u64,
-    /// How slow start ends; [`SlowStart::Auto`] has been resolved.
+    /// The condition that ends slow start; [`SlowStart::Auto`] has been resolved.
     pub slow_start: SlowStart,
-    /// How CUBIC counts its growth.
+    /// The unit in which CUBIC counts its growth.
     pub growth: Growth,
     /// Whether a mark reduces the window less than a loss does (RFC 8511).
     pub abe: bool,
@@ -194,21 +218,21 @@ pub struct Params {
 
 /// An algorithm, as the registry describes it.
 pub struct Descriptor {
-    /// Its name in scenarios and on the command line.
+    /// Name in scenarios and on the command line.
     pub name: &'static str,
     /// One line of documentation.
     pub summary: &'static str,
-    /// Its specification.
+    /// Specification.
     pub source: &'static str,
-    /// The ECN feedback that it needs from the receiver.
+    /// The ECN feedback that the algorithm needs from the receiver.
     pub ecn: EcnMode,
-    /// Whether it paces by default.
+    /// Whether the algorithm paces by default.
     pub paces: bool,
-    /// How its slow start ends in Linux.
+    /// The condition that ends the algorithm's slow start in Linux.
     pub slow_start: SlowStart,
-    /// Whether [`crate::Config::abe`] affects it.
+    /// Whether [`crate::Config::abe`] affects the algorithm.
     pub has_abe: bool,
-    /// Whether [`crate::Config::slow_start`] affects it.
+    /// Whether [`crate::Config::slow_start`] affects the algorithm.
     pub has_hystart: bool,
     /// Default of [`crate::Config::initial_window`] for flows with this algorithm.
     pub initial_window: u32,

@@ -17,9 +17,10 @@
 use super::dctcp::Alpha;
 use super::hystart::SlowStartState;
 use super::{
-    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, SlowStart, Window,
+    scale,
 };
-use crate::config::{EcnMode, SlowStart};
+use crate::ecn::EcnMode;
 use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
 
@@ -43,7 +44,7 @@ pub struct Prague {
     mss: u64,
     slow_start: SlowStartState,
     alpha: Alpha,
-    /// When alpha was last updated, and when the window was last reduced.
+    /// The last update of alpha, and the last reduction of the window.
     updated_at: Time,
     reduced_at: Time,
     /// SND.NXT at the last reduction.

@@ -14,16 +14,16 @@
 
 use super::hystart::SlowStartState;
 use super::{
-    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
-    whole,
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, SlowStart, Window,
+    scale, whole,
 };
-use crate::config::{EcnMode, SlowStart};
+use crate::ecn::EcnMode;
 use alloc::boxed::Box;
 
 /// NewReno.
 pub static RENO: Descriptor = Descriptor {
     name: "reno",
-    summary: "NewReno: one segment more each round trip, half after a loss",
+    summary: "NewReno: adds a segment per round trip, halves the window after a loss",
     source: "RFC 5681, RFC 6582",
     ecn: EcnMode::Classic,
     paces: false,

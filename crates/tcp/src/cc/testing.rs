@@ -1,7 +1,6 @@
 //! Shared by the unit tests of the algorithms: 1000-byte segments and an ACK in the open phase.
 
-use super::{Ack, Episode, Params, Phase, Window};
-use crate::config::{Growth, SlowStart};
+use super::{Ack, Episode, Growth, Params, Phase, SlowStart, Window};
 use crate::rate::RateSample;
 use sluice_core::{Span, Time};
 

@@ -2,7 +2,7 @@
 
 use super::{Sender, Timer};
 use crate::cc::{Ack, Phase, Signal};
-use crate::config::EcnMode;
+use crate::ecn::EcnMode;
 use crate::rate::Newest;
 use crate::scoreboard::Entry;
 use crate::segment::{Flags, Segment, expand};
@@ -11,10 +11,10 @@ use sluice_core::{Span, Time};
 /// Facts about the segments that one ACK newly delivers.
 struct Gathered {
     delivered: u64,
-    /// Oldest and newest first transmission among them, for the RTT.
+    /// Oldest and newest first transmission of these segments, for the RTT.
     oldest: Option<Time>,
     newest: Option<Time>,
-    /// Whether a retransmission is among them.
+    /// Whether one of these segments is a retransmission.
     has_retransmission: bool,
     /// For the delivery rate.
     rate: Newest,
@@ -227,10 +227,10 @@ impl Sender {
         gathered.newest.map(|newest| now.since(newest))
     }
 
-    /// RFC 9768 §3.2.2.2: derives from three bits how many segments were marked since the last ACK.
+    /// RFC 9768 §3.2.2.2: derives the number of segments marked since the last ACK from three bits.
     /// An ACK that a later one has overtaken is ignored. A wrap of the counter is not considered
-    /// (§3.2.2.5.2): receivers here acknowledge every second mark. Returns marked bytes, at most
-    /// those newly delivered.
+    /// (§3.2.2.5.2): receivers here acknowledge every second mark. Returns the marked bytes, at
+    /// most the bytes newly delivered.
     fn take_ce(&mut self, segment: &Segment, delivered: u64) -> u64 {
         if self.ecn != EcnMode::Accurate {
             if segment.flags.has(Flags::ECE) && self.ecn != EcnMode::Off {
@@ -244,7 +244,7 @@ impl Sender {
         (u64::from(new) * self.mss).min(delivered)
     }
 
-    /// RFC 8985 §7.4: detects a loss that the probe has repaired and nothing else has shown.
+    /// RFC 8985 §7.4: detects a loss that the probe has repaired and that has no other sign.
     /// §7.4.2: after a reported duplicate or a plain duplicate ACK both copies have arrived.
     fn end_tail_probe(&mut self, now: Time, ack: u64, both_arrived: bool) {
         let Some(probe) = self.tail_probe else {

@@ -1,13 +1,13 @@
-//! The sending half: which segments may be sent when (`transmit`), the processing of ACKs (`ack`),
+//! The sending half: the choice of segments to send (`transmit`), the processing of ACKs (`ack`),
 //! and the reactions to losses, marks and timeouts (`recovery`).
 
 mod ack;
 mod recovery;
 mod transmit;
 
-use crate::address;
-use crate::cc::{CongestionControl, Descriptor, Episode, Params, Phase, Window};
-use crate::config::{Config, EcnMode, LossDetection, Pacing, SlowStart};
+use crate::cc::{CongestionControl, Descriptor, Episode, Params, Phase, SlowStart, Window};
+use crate::config::{Config, LossDetection, Pacing};
+use crate::ecn::EcnMode;
 use crate::prr::Prr;
 use crate::rack::Rack;
 use crate::rate::RateEstimator;
@@ -16,14 +16,15 @@ use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
 use crate::segment::expand;
 use alloc::boxed::Box;
-use sluice_core::{Rate, Span, Time};
+use core::ops::Range;
+use sluice_core::{Rate, Span, Time, prefetch};
 
 /// The counters of a sender, since the connection opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Segments with payload or FIN, first transmissions and retransmissions.
     pub segments: u64,
-    /// Payload bytes in them.
+    /// Payload bytes in these segments.
     pub bytes: u64,
     /// Segments retransmitted, and the payload bytes in them.
     pub retransmits: u64,
@@ -93,9 +94,9 @@ pub(crate) struct Sender {
     pub window: Window,
     mss: u64,
     timer_at: Time,
-    /// When `poll` is to be called although no timer runs; [`Time::MAX`] for never.
+    /// The instant at which `poll` is to be called although no timer runs; [`Time::MAX`] for never.
     wake_at: Time,
-    /// When the retransmission timer was last started.
+    /// The last start of the retransmission timer.
     rto_base: Time,
     last_sent: Time,
     usage_end: u64,
@@ -103,8 +104,8 @@ pub(crate) struct Sender {
     /// SND.NXT at the start of the present round trip.
     round_end: u64,
     send_buffer: u64,
-    /// Segments of the present super-packet that have been sent, how many it will have, and how
-    /// many one may have at most.
+    /// Segments of the present super-packet that have been sent, the number that it will have, and
+    /// the largest number that a super-packet may have.
     burst_len: u16,
     burst_goal: u16,
     super_packet: u16,
@@ -262,7 +263,7 @@ impl Sender {
         self.rate.on_app_limited(0);
     }
 
-    /// The SYN or its answer had to be sent again, `retries` times.
+    /// Notes that the SYN or its answer had to be sent again `retries` times.
     pub fn on_handshake_loss(&mut self, retries: u32) {
         // RFC 5681 §3.1 starts with one segment then; RFC 6928 §2 recommends to do so only after
         // more than one repetition, since a timeout of one second may be spurious. Linux does that.
@@ -278,33 +279,29 @@ impl Sender {
         self.mss
     }
 
-    /// See [`crate::Endpoint::near`]: the numbers in the answer to a segment.
-    pub fn near_numbers(&self, visit: &mut impl FnMut(*const u8)) {
-        visit(address(&self.limit));
+    /// See [`crate::Endpoint::prefetch`]: the numbers in the answer to a segment.
+    pub fn prefetch_numbers(&self) {
+        prefetch::line(&self.limit);
     }
 
-    /// See [`crate::Endpoint::near_timeout`].
-    pub fn near_timeout(&self, visit: &mut impl FnMut(*const u8)) {
-        visit(address(&self.timer_at));
+    /// See [`crate::Endpoint::prefetch`].
+    pub fn prefetch_timer(&self) {
+        prefetch::line(&self.timer_at);
     }
 
-    /// See [`crate::Endpoint::near_ack`]: all lines up to the first counters.
-    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
-        let first = address(&self.limit);
-        let last = address(&self.counters.bytes);
-        for line in 1..=(last.addr() - first.addr()).div_ceil(LINE) {
-            visit(first.wrapping_add(line * LINE));
-        }
+    /// See [`crate::Endpoint::prefetch`]: all lines up to the first counters.
+    pub fn prefetch_ack(&self) {
+        let (first, last) = (&raw const self.limit, &raw const self.counters.bytes);
+        let lines = (last.addr() - first.addr()).div_ceil(LINE);
+        prefetch_lines(first.cast(), 1..lines + 1);
     }
 
-    /// See [`crate::Endpoint::far_ack`].
-    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
-        self.board.far(visit);
+    /// See [`crate::Endpoint::prefetch_elsewhere`].
+    pub fn prefetch_elsewhere(&self) {
+        self.board.prefetch_elsewhere();
         if matches!(self.phase, Phase::Open | Phase::Loss) {
-            let state = address(&*self.cc);
-            for line in 0..size_of_val(&*self.cc).div_ceil(LINE) {
-                visit(state.wrapping_add(line * LINE));
-            }
+            let state: *const dyn CongestionControl = &*self.cc;
+            prefetch_lines(state.cast(), 0..size_of_val(&*self.cc).div_ceil(LINE));
         }
     }
 
@@ -339,7 +336,7 @@ impl Sender {
         (!is_endless).then(|| self.limit.saturating_sub(expand(seq, self.board.una())))
     }
 
-    /// The delivery rate of the last ACK that gave one.
+    /// The delivery rate of the last ACK that gave a sample.
     pub fn delivery_rate(&self) -> Option<Rate> {
         self.rate.last_rate()
     }
@@ -371,7 +368,7 @@ impl Sender {
         self.fin_sent && self.board.is_empty()
     }
 
-    /// When `poll` or `handle_timeout` is to be called; [`Time::MAX`] for never.
+    /// The instant at which `poll` or `handle_timeout` is to be called; [`Time::MAX`] for never.
     pub fn next_timeout(&self) -> Time {
         self.timer_at.min(self.wake_at)
     }
@@ -403,5 +400,12 @@ impl Sender {
         } else {
             flight
         }
+    }
+}
+
+/// Prefetches some of the lines behind `first`, by number.
+fn prefetch_lines(first: *const u8, lines: Range<usize>) {
+    for line in lines {
+        prefetch::address(first.wrapping_add(line * LINE));
     }
 }

@@ -1,8 +1,8 @@
-//! Which segments may be sent, and when.
+//! The choice of the segments to send, and of their instants.
 
 use super::{Sender, TailProbe, Timer};
 use crate::cc::Phase;
-use crate::config::EcnMode;
+use crate::ecn::EcnMode;
 use crate::scoreboard::Id;
 use crate::segment::{Flags, Segment};
 use sluice_core::{Ecn, Rate, Span, Time};
@@ -122,7 +122,7 @@ impl Sender {
         id
     }
 
-    /// Decides how many segments the next super-packet will have, as Linux does: up to half of the
+    /// Determines the number of segments of the next super-packet, as Linux does: up to half of the
     /// window, so that two are in flight. Returns false if a partial one should wait for the next
     /// ACK (`tcp_tso_should_defer`).
     fn starts_super_packet(&mut self, now: Time) -> bool {

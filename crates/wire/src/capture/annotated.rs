@@ -14,11 +14,11 @@ pub struct AnnotatedWriter<W> {
 /// A packet with its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Annotated<'a> {
-    /// When it was seen, in nanoseconds since 1970.
+    /// The time of capture, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Its first bytes.
+    /// First bytes.
     pub bytes: &'a [u8],
-    /// Its length on the wire.
+    /// Length on the wire.
     pub original_len: u32,
     /// Whether the interface received it rather than sent it.
     pub is_inbound: bool,

@@ -4,7 +4,7 @@ use pcap_parser::traits::{PcapNGPacketBlock as _, PcapReaderIterator};
 use pcap_parser::{Block, LegacyPcapReader, Linktype, PcapBlockOwned, PcapError, PcapNGReader};
 use std::io::{self, Chain, Cursor, Read};
 
-/// What is wrong with a capture.
+/// An error in a capture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The file is cut off.
@@ -36,7 +36,7 @@ pub enum ReadError {
 /// The metadata of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was seen, in nanoseconds since 1970.
+    /// The time of capture, in nanoseconds since 1970.
     pub time_ns: i128,
     /// The link type: see [`link_type`](super::link_type).
     pub link: u32,
@@ -97,7 +97,7 @@ impl<R: Read> Reader<R> {
     /// Reads the head of a capture.
     ///
     /// # Errors
-    /// When the file is not a capture, or cannot be read.
+    /// The file is not a capture, or cannot be read.
     pub fn new(mut reader: R) -> Result<Reader<R>, ReadError> {
         // The library needs the whole head in its first read.
         let mut head = Vec::with_capacity(HEAD);
@@ -126,7 +126,7 @@ impl<R: Read> Reader<R> {
     /// `None` at the end.
     ///
     /// # Errors
-    /// When the packet is unreadable or malformed. The results of later calls are then meaningless.
+    /// The packet is unreadable or malformed. The results of later calls are then meaningless.
     pub fn read(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
         loop {
             let file: &mut dyn PcapReaderIterator = match &mut self.file {

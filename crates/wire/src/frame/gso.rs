@@ -38,7 +38,7 @@ pub struct Gather<'a> {
     pub tail: &'a [u8],
 }
 
-/// How the transport checksum of a segment is written.
+/// The form in which the transport checksum of a segment is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
     /// Computed over the payload.
@@ -49,7 +49,7 @@ pub enum Checksums {
     Partial,
 }
 
-/// Why a frame is not a super-packet that can be split.
+/// The reason why a frame is not a super-packet that can be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GsoError {
     /// The offload header announces a single packet.
@@ -75,7 +75,7 @@ impl SuperPacket {
     /// Reads the frame that `view` and `vnet` describe.
     ///
     /// # Errors
-    /// When the frame is not a super-packet, or one that must not be split.
+    /// The frame is not a super-packet, or must not be split.
     pub fn new(view: &View, vnet: &VnetHeader) -> Result<SuperPacket, GsoError> {
         let kind = vnet.gso().ok_or(GsoError::NotSuper)?;
         let is_v4 = view.ethertype == IPV4;
@@ -126,7 +126,7 @@ impl SuperPacket {
         })
     }
 
-    /// Returns how many packets it becomes: at least one.
+    /// Returns the number of packets that it becomes: at least one.
     pub fn segments(&self) -> u32 {
         self.payload_len.div_ceil(u32::from(self.gso_size)).max(1)
     }

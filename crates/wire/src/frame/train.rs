@@ -130,7 +130,7 @@ impl Train {
         &self.first
     }
 
-    /// Returns how many segments it has.
+    /// Returns the number of segments.
     pub const fn segments(&self) -> u16 {
         self.segments
     }

@@ -3,7 +3,7 @@
 //! References: RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 4302 (AH),
 //! RFC 3168 (ECN field), RFC 9293 (TCP), IEEE 802.1Q and 802.1ad (tags).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The header that a frame starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct View {
 }
 
 /// Source and destination of an IP packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Addresses {
     /// Not IP, or too short.
     None,
@@ -74,6 +74,23 @@ pub enum Addresses {
         /// Destination.
         destination: Ipv6Addr,
     },
+}
+
+impl Addresses {
+    /// Returns source and destination of either version; `None` if it is not IP.
+    pub fn pair(self) -> Option<(IpAddr, IpAddr)> {
+        match self {
+            Addresses::None => None,
+            Addresses::V4 {
+                source,
+                destination,
+            } => Some((source.into(), destination.into())),
+            Addresses::V6 {
+                source,
+                destination,
+            } => Some((source.into(), destination.into())),
+        }
+    }
 }
 
 /// A fragment's place in its packet.
@@ -128,7 +145,7 @@ pub enum Transport {
     },
 }
 
-/// What is wrong with a frame.
+/// A fault of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The bytes end inside a header.

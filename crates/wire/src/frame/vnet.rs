@@ -14,13 +14,13 @@ pub struct VnetHeader {
     pub hdr_len: u16,
     /// Payload bytes per segment.
     pub gso_size: u16,
-    /// Where the checksummed range starts, when `NEEDS_CSUM`.
+    /// The start of the checksummed range, with `NEEDS_CSUM`.
     pub csum_start: u16,
-    /// Where in that range the checksum is stored.
+    /// The offset of the checksum in that range.
     pub csum_offset: u16,
 }
 
-/// What a super-packet is split into.
+/// The kind of segments of a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP over IPv4.

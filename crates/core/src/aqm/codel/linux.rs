@@ -9,8 +9,8 @@
 //! 4. In a flow queue the byte floor compares the backlog of the whole discipline with the MTU. A
 //!    queue of another scheduler is a qdisc of its own and is compared by itself.
 //! 5. Packets evicted from a flow queue by overflow are added to its `count`.
-//! 6. A dequeue that finds the queue empty ends the dropping state but leaves `first_above`; one
-//!    that became empty by CoDel's own drops clears it.
+//! 6. A dequeue that finds the queue empty ends the dropping state but keeps `first_above`; a
+//!    dequeue that empties the queue by CoDel's own drops resets it.
 //! 7. The clock has 32 bits: an idle time close to a multiple of 4398.05 s looks recent.
 //! 8. A `ce_threshold` that is off is 2^31 - 1 ticks, so a packet that waited between 2199 s and
 //!    4398 s is marked even then.
@@ -216,8 +216,8 @@ pub(super) const fn ticks(ns: u64) -> u32 {
     (ns >> TICK_SHIFT) as u32
 }
 
-/// Returns the stamp at enqueue and the clock at dequeue are both truncated to ticks before they
-/// are subtracted.
+/// Returns the sojourn time in ticks. The stamp at enqueue and the clock at dequeue are both
+/// truncated to ticks before they are subtracted.
 pub(super) const fn sojourn(packet: &Packet, now: Time) -> u32 {
     ticks(now.as_ns()).wrapping_sub(ticks(packet.arrival.as_ns()))
 }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ce_threshold_that_is_off_is_all_the_same_2199_seconds() {
+    fn a_ce_threshold_that_is_off_is_2199_seconds() {
         // The kernel's constant for "off" is the largest signed number: 2^31 - 1 ticks of 1024 ns.
         // Delays are compared modulo 2^32 ticks, so those of the other half of the clock exceed it.
         let packet = Packet::new(0, 1500);

@@ -9,7 +9,7 @@ use crate::units::{Span, Time};
 /// The variables of RFC 8289 section 5.2. An instant of zero stands for none, as there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rfc {
-    /// When the sojourn time will have been above target for an interval.
+    /// The instant at which the sojourn time will have been above target for an interval.
     first_above: Time,
     drop_next: Time,
     /// Signals since the dropping state was entered.

@@ -1,13 +1,14 @@
 //! DOCSIS-PIE: the control path and the data path of RFC 8034 appendix A.
 //!
-//! Where the RFC leaves a choice, or assumes a cable modem:
+//! Choices where the RFC leaves one open, or assumes a cable modem:
 //! 1. With `msr` the delay is that of section 4.2, from the bytes queued and a token bucket that
 //!    departures empty. Without it, the delay is the time that the last packet waited, as in RFC
 //!    8033, and 0 if nothing is queued at an update.
 //! 2. `BUFFER_SIZE` is the limit, in packets or in bytes, whichever the queue is nearer to.
-//! 3. Flow queues share a buffer, so a third of it says nothing about one of them: they are never
-//!    inactive, nor is a plain queue with `noonoff`.
-//! 4. With `ecn`, which section 4.7 does not have, a mark counts as a drop in all but its effect.
+//! 3. Flow queues share a buffer, so its filling does not describe a single queue: flow queues are
+//!    never inactive, nor is a plain queue with `noonoff`.
+//! 4. Section 4.7 has no ECN. With `ecn`, a mark counts as a drop in every respect, but the packet
+//!    is not dropped.
 //! 5. A delay counts as at most three days.
 
 use alloc::boxed::Box;
@@ -122,7 +123,7 @@ impl Docsis {
         }
     }
 
-    /// `calculate_drop_prob`. Returns whether anything changed, or will change by itself.
+    /// `calculate_drop_prob`. Returns whether anything changed, or will change at later updates.
     pub(super) fn update(
         &mut self,
         params: &PieParams,
@@ -257,7 +258,7 @@ impl Docsis {
             self.probability.min(Fixed56::ACCUMULATED_LOW)
         };
         if params.derand {
-            // Nothing is dropped at a short queue, however much has accumulated; 256 is more than
+            // A short queue drops nothing, whatever the accumulated probability; 256 is more than
             // enough.
             self.accumulated = self.accumulated.saturating_add(scaled);
         }

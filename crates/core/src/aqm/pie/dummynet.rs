@@ -7,8 +7,8 @@
 //! 3. Where departures are measured, the first measurement continues for one more packet, which
 //!    becomes the second sample.
 //! 4. Departures are measured by default (`ts` in `fq_pie`).
-//! 5. In `fq_pie` a queue that becomes active starts afresh, an idle one is not updated at all, and
-//!    the delay of an empty queue stays that of its last packet.
+//! 5. In `fq_pie` a queue that becomes active starts afresh, an idle queue is not updated, and the
+//!    delay of an empty queue remains that of its last packet.
 
 use super::PieParams;
 use super::classic::Arithmetic;

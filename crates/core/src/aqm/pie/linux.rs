@@ -8,8 +8,8 @@
 //! 3. Above 250 ms of delay an update adds a further 2 %.
 //! 4. The probability is not bounded by 1, only by the 64 bits that it has: by 256.
 //! 5. The burst allowance is spent by the time between dequeues, not by updates, and re-armed by an
-//!    update that finds nothing to do, not by an arrival.
-//! 6. "Not congested" is judged by the delay of the packet that left last.
+//!    update without congestion, not by an arrival.
+//! 6. "Not congested" depends on the delay of the packet that left last.
 //! 7. Nothing is dropped while less than two `mtu` are queued.
 //! 8. The decay without congestion is 63/64, and omitted when the delay is 0 but bytes are queued.
 //! 9. Packets are marked up to and including `max_ecnth`.
@@ -175,7 +175,7 @@ impl Linux {
         )
     }
 
-    /// Returns how far an update moves the probability. Sums and products wrap at 64 bits.
+    /// Returns the change of the probability by an update. Sums and products wrap at 64 bits.
     fn step(&self, params: &PieParams, old_delay: u64) -> i64 {
         let gain = |ratio: Ratio| (ratio.as_fixed(4) * (MAX / TICKS_PER_SECOND)) >> 4;
         let (mut alpha, mut beta) = (gain(params.alpha), gain(params.beta));

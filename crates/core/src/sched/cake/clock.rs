@@ -1,10 +1,10 @@
-//! The shaper of CAKE: a clock that says when the next packet may leave.
+//! The shaper of CAKE: a clock that gives the instant at which the next packet may leave.
 
 use crate::units::{Rate, Time};
 
-/// Advances by the time that each packet takes, from its own position and not from now. The rate is
-/// therefore exact in the long run, however late the host asks, and the only burst is the one that
-/// makes up for that lateness.
+/// Advances by the transmission time of each packet, from its own position and not from the time of
+/// the call. So the rate is exact in the long run however late the host dequeues, and the only
+/// bursts are those that make up for such lateness.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     at: Time,
@@ -13,7 +13,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Returns when the next packet may leave.
+    /// Returns the instant at which the next packet may leave.
     pub(super) const fn at(self) -> Time {
         self.at
     }

@@ -6,7 +6,7 @@ use super::tin::QUEUES;
 
 const WAYS: u32 = 8;
 
-/// The end of a flow that a host is.
+/// The end of a flow at which a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Source = 0,

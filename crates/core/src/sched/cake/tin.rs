@@ -19,7 +19,7 @@ const WAYS: u32 = 8;
 /// Fraction bits of deficits: a quantum is divided by the number of a host's flows.
 pub(super) const FRACTION: u32 = 16;
 
-/// How flows are distinguished, and between which hosts the link is shared first.
+/// The distinction of flows, and the hosts between which the link is shared first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Isolation {
     /// The hash that identifies a packet's flow.
@@ -34,7 +34,7 @@ pub(super) struct Isolation {
 pub(super) struct Tin {
     /// The rate up to which the tin has priority.
     pub(super) threshold: Rate,
-    /// When the tin has used up its threshold.
+    /// The instant at which the tin has used up its threshold.
     pub(super) ready_at: Time,
     /// Bytes per turn of the tin when there is no rate to divide.
     pub(super) quantum: i64,

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::pool::NONE;
 use super::queue::Queue;
-use crate::aqm::AqmAlgorithm;
+use crate::aqm::FlowAqm;
 
 /// Queues without pages.
 const FEW: usize = 8;
@@ -22,7 +22,7 @@ const PAGE: usize = 16;
 
 /// All queues of a discipline, by number.
 #[repr(C)]
-pub(super) struct Queues<A: AqmAlgorithm> {
+pub(super) struct Queues<A: FlowAqm> {
     len: u32,
     /// Mask for a flow's hash: all ones, unless the number of queues is a power of two.
     mask: u32,
@@ -34,12 +34,12 @@ pub(super) struct Queues<A: AqmAlgorithm> {
     pages: Vec<Option<Box<[Queue<A>; PAGE]>>>,
     /// The numbers of those in `few`.
     numbers: [u16; FEW],
-    params: Arc<A::Params>,
+    params: Arc<A::Shared>,
 }
 
-impl<A: AqmAlgorithm> Queues<A> {
+impl<A: FlowAqm> Queues<A> {
     /// Creates `len` queues, none of which takes memory yet.
-    pub(super) fn new(len: usize, params: Arc<A::Params>) -> Self {
+    pub(super) fn new(len: usize, params: Arc<A::Shared>) -> Self {
         Queues {
             len: len as u32,
             mask: match len.is_power_of_two() {
@@ -60,7 +60,7 @@ impl<A: AqmAlgorithm> Queues<A> {
     }
 
     /// Returns the parameters that the AQMs share.
-    pub(super) const fn params(&self) -> &Arc<A::Params> {
+    pub(super) const fn params(&self) -> &Arc<A::Shared> {
         &self.params
     }
 
@@ -143,7 +143,7 @@ impl<A: AqmAlgorithm> Queues<A> {
     }
 }
 
-impl<A: AqmAlgorithm> Queues<A> {
+impl<A: FlowAqm> Queues<A> {
     /// Returns a queue if it, or another one of its page, has seen a packet.
     pub(super) fn get(&self, queue: u32) -> Option<&Queue<A>> {
         let queue = queue as usize;
@@ -174,7 +174,7 @@ impl<A: AqmAlgorithm> Queues<A> {
 }
 
 #[cold]
-fn make_page<A: AqmAlgorithm>(params: &Arc<A::Params>) -> Box<[Queue<A>; PAGE]> {
+fn make_page<A: FlowAqm>(params: &Arc<A::Shared>) -> Box<[Queue<A>; PAGE]> {
     Box::new(core::array::from_fn(|_| Queue::new(params)))
 }
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fattest_gives_way_however_many_queues_have_seen_a_packet() {
+    fn the_fattest_drops_however_many_queues_have_seen_a_packet() {
         for others in 1..=2 * FEW as u32 {
             let params = FqParams {
                 limit: u64::from(others) + 3,

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::pool::NONE;
 use super::timers::Timers;
-use crate::aqm::{AqmAlgorithm, QueueView};
+use crate::aqm::{FlowAqm, QueueView};
 use crate::event::Backlog;
 use crate::param::Variant;
 
@@ -25,9 +25,9 @@ pub(super) struct Queue<A> {
 /// Value of [`Queue::next`] for a queue on no list.
 pub(super) const OFF_LIST: u32 = NONE - 1;
 
-impl<A: AqmAlgorithm> Queue<A> {
+impl<A: FlowAqm> Queue<A> {
     /// Creates a queue that has not seen a packet.
-    pub(super) fn new(params: &Arc<A::Params>) -> Self {
+    pub(super) fn new(params: &Arc<A::Shared>) -> Self {
         Queue {
             head: NONE,
             tail: NONE,

@@ -7,7 +7,7 @@ use sluice_core::link::Profile;
 use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
-use super::{FlowsetConfig, LinkConfig, Means, kernel};
+use super::{FlowsetConfig, LinkConfig, Means, kernel, read_file};
 use crate::flow::Mask;
 use crate::grammar::{
     At, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, QueueSize, SchedulerWords,
@@ -19,16 +19,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
     let profile = match &c.profile {
         None => None,
         Some(path) => {
-            let text = means.files.read(&path.value).map_err(|reason| {
-                let path_text = path.value.clone();
-                CommandError::new(
-                    ErrorKind::Unreadable {
-                        path: path_text,
-                        reason,
-                    },
-                    path.at,
-                )
-            })?;
+            let text = read_file(means.files, path)?;
             let profile = Profile::parse(&text).map_err(|error| {
                 let kind = ErrorKind::File {
                     path: path.value.clone(),

@@ -1,4 +1,4 @@
-//! A flow of type `pcap`: the packets of a capture, sent again.
+//! Flows of type `pcap`.
 
 use std::fs::File;
 
@@ -22,8 +22,8 @@ name = "old"
 file = "old.pcap"
 "#;
 
-/// Microseconds, source port, bytes, ECN: two flows of two packets, one of them joined by an offload and
-/// one too short to be measured.
+/// Microseconds, source port, bytes and ECN of two flows with two packets each. One packet was
+/// joined by an offload, and one is too short for the measurement.
 const PACKETS: [(i128, u16, u16, u8); 4] = [
     (0, 1, 1028, 2),
     (100_000, 2, 40, 0),
@@ -59,7 +59,7 @@ fn a_simulated_run_replays_a_capture() {
         .map(|packet| (packet.flow, packet.len, packet.arrival.as_ns() / 1_000_000))
         .collect();
     seen.sort_unstable();
-    // 12 ms for 1500 bytes at 1 Mbit/s: the three of the long packet stand behind one another.
+    // 12 ms for 1500 bytes at 1 Mbit/s: the three packets of the long one queue behind one another.
     let mut expected = [
         (0, 1028, 0),
         (1, 52, 100),

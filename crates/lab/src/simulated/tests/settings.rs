@@ -1,8 +1,8 @@
-//! Whether what is asked of the simulator's TCP changes what it does.
+//! Effects of the settings of the simulator's TCP.
 
 use super::{MS, metric, simulate};
 
-/// The first threshold of the one flow.
+/// The first slow-start threshold of the only flow.
 fn first_threshold(text: &str) -> Option<u64> {
     let (_folder, recording) = simulate(text);
     let mut rows = recording.flow_samples().unwrap().map(Result::unwrap);
@@ -11,17 +11,18 @@ fn first_threshold(text: &str) -> Option<u64> {
 
 #[test]
 fn a_last_segment_lost_twice_is_repeated_after_the_floor() {
-    // The SYN and the first segment pass, the second and its probe are lost. Both round trips take 20 ms, so
-    // at the ACK of the first, at 40 ms, SRTT is 20 ms and RTTVAR 3/4 of 10 ms. The probe leaves after
-    // 2 SRTT and the 200 ms of a late ACK, 240 ms, or with the timeout if that is shorter (RFC 8985 §7.2);
-    // the third copy leaves one timeout after the probe and takes 10 ms.
+    // The SYN and the first segment pass; the second segment and its probe are lost. Both round
+    // trips take 20 ms, so at the ACK of the first segment, at 40 ms, SRTT is 20 ms and RTTVAR is
+    // 3/4 of 10 ms. The probe leaves after 2 SRTT and the 200 ms of a late ACK, 240 ms, or at the
+    // timeout if that is earlier (RFC 8985 §7.2). The third copy leaves one timeout after the probe
+    // and takes 10 ms.
     for (floor, ms) in [
-        // The timeout is SRTT and the floor.
+        // The timeout is SRTT plus the floor.
         ("", 40 + 220 + 220 + 10),
         ("rto_floor = \"200ms\"", 40 + 220 + 220 + 10),
         ("rto_floor = \"100ms\"", 40 + 120 + 120 + 10),
         ("rto_floor = \"500ms\"", 40 + 240 + 520 + 10),
-        // RFC 6298 §2.3: the timeout is SRTT + 4 RTTVAR, 50 ms; §2.4: or the floor.
+        // RFC 6298 §2.3: the timeout is SRTT + 4 RTTVAR, 50 ms; §2.4: at least the floor.
         ("rto_floor = { total = \"10ms\" }", 40 + 50 + 50 + 10),
         ("rto_floor = { total = \"200ms\" }", 40 + 200 + 200 + 10),
         ("rto_floor = { total = \"1s\" }", 40 + 240 + 1000 + 10),
@@ -44,8 +45,9 @@ bytes = "2896B"
 "#
         ));
         let fct = metric(&recording, "short.fct") / MS;
-        // Hosts take up to 50 us each time, four times in a round trip: up to 0.2 ms in each of the two and in
-        // SRTT, 0.5 ms in a timeout of SRTT + 4 RTTVAR, which passes twice.
+        // Hosts take up to 50 us each time, four times per round trip: up to 0.2 ms in each of the
+        // two round trips and in SRTT, and 0.5 ms in a timeout of SRTT + 4 RTTVAR, which passes
+        // twice.
         let expected = f64::from(ms);
         assert!(
             (expected..expected + 1.5).contains(&fct),
@@ -75,8 +77,9 @@ slow_start = "standard"
         ))
         .unwrap()
     };
-    // Until the first mark both runs are the same, at a window of W segments. RFC 5681 §3.1 and RFC 9438
-    // §4.6: 0.5 W and 0.7 W are left; RFC 8511 §3.1: 0.8 W and 0.85 W; in whole segments.
+    // Until the first mark both runs are the same, with a window of W segments. RFC 5681 §3.1 and
+    // RFC 9438 §4.6 leave 0.5 W and 0.7 W; RFC 8511 §3.1 leaves 0.8 W and 0.85 W; in whole
+    // segments.
     for (cc, plain, ecn) in [("reno", 50, 80), ("cubic", 70, 85)] {
         let seen =
             ["abe = false", "abe = true"].map(|abe| threshold(&format!("cc = \"{cc}\"\n{abe}")));
@@ -104,15 +107,15 @@ type = "tcp"
 "#
         ))
     };
-    // The path holds 41.7 packets and the queue 1000. Without HyStart a loss ends slow start, which needs a
+    // The path holds 41.7 packets and the queue 1000. Without HyStart a loss ends slow start, at a
     // window of 1042; reno halves it, cubic keeps 0.7 of it.
     for (keys, least) in [("cc = \"reno\"", 521), ("slow_start = \"standard\"", 729)] {
         let packets = threshold(keys);
         assert!(packets.is_some_and(|n| n >= least), "{keys}: {packets:?}");
     }
-    // HyStart: ACKs are 1.2 ms apart, and a train of them may last half of the 50 ms and of 1 ms for bursts,
-    // which is 21.25 of them. The rounds of 10 and 20 are shorter; in the round of 40 the window is 62 when
-    // 22 have come, or some more, since an ACK is for two.
+    // HyStart: ACKs are 1.2 ms apart. A train of ACKs may last half of the 50 ms and of 1 ms for
+    // bursts, which is 21.25 ACKs. The rounds of 10 and 20 are shorter. In the round of 40 the
+    // window is 62 after 22 ACKs, or a little more, since an ACK covers two segments.
     for keys in [
         "",
         "slow_start = \"hystart\"",
@@ -124,10 +127,11 @@ type = "tcp"
             "{keys}: {packets:?}"
         );
     }
-    // HyStart++: the flight of 80 is the first to take longer, 96 ms, than the round trip, so the one of 160
-    // behind it meets 46 ms of queue. RFC 9406 §4.2 and §4.3: the eighth sample of its round, for 8 to 16
-    // segments, starts conservative slow start, which for the rest of this round and four more adds a
-    // quarter: 168 * 1.25^4 = 410 at least, 176 * 1.25^5 = 537 at most.
+    // HyStart++: the flight of 80 is the first that takes longer, 96 ms, than the round trip, so
+    // the flight of 160 behind it meets 46 ms of queue. RFC 9406 §4.2 and §4.3: the eighth sample
+    // of its round, for 8 to 16 segments, starts conservative slow start, which adds a quarter in
+    // the rest of this round and in each of four more: 168 * 1.25^4 = 410 at least, 176 * 1.25^5 =
+    // 537 at most.
     for cc in ["cubic", "reno"] {
         let packets = threshold(&format!(
             "cc = \"{cc}\"\nslow_start = \"hystart_plus_plus\""
@@ -141,8 +145,9 @@ type = "tcp"
 
 #[test]
 fn a_paced_window_does_not_leave_at_once() {
-    // An initial window of ten segments, 1.2 ms each at 10 Mbit/s. The last of a burst waits for nine;
-    // paced at two windows in a round trip of 100 ms, 2.3 Mbit/s, two leave at a time, and one waits for one.
+    // An initial window of ten segments, 1.2 ms each at 10 Mbit/s. The last segment of a burst
+    // waits for nine. Paced at two windows per round trip of 100 ms, 2.3 Mbit/s, two segments leave
+    // at a time, and one waits for one.
     for (pacing, ms) in [("", 10.8), ("pacing = false", 10.8), ("pacing = true", 1.2)] {
         let (_folder, recording) = simulate(&format!(
             r#"

@@ -20,7 +20,7 @@ impl Writer {
         &self.bytes
     }
 
-    /// Begins a message; its sequence number. `resource` is the queue's number.
+    /// Begins a message. Returns its sequence number. `resource` is the queue's number.
     pub(super) fn begin(&mut self, kind: u16, flags: u16, family: u8, resource: u16) -> u32 {
         self.message = self.bytes.len();
         self.sequence = self.sequence.wrapping_add(1);
@@ -55,12 +55,12 @@ impl Writer {
         self.attribute(kind, &value.to_be_bytes(), &[]);
     }
 
-    /// A name, with the zero at its end that the kernel expects.
+    /// Adds a name, with the zero at its end that the kernel expects.
     pub(super) fn name(&mut self, kind: u16, value: &str) {
         self.attribute(kind, value.as_bytes(), &[0]);
     }
 
-    /// An attribute that consists of those that `inner` adds.
+    /// Adds an attribute that consists of those that `inner` adds.
     pub(super) fn nested(&mut self, kind: u16, inner: impl FnOnce(&mut Writer)) {
         let at = self.bytes.len();
         self.bytes.extend(0u16.to_ne_bytes());
@@ -75,7 +75,7 @@ impl Writer {
 pub(super) struct Message<'a> {
     pub kind: u16,
     pub sequence: u32,
-    /// What follows the netlink header.
+    /// The part after the netlink header.
     pub body: &'a [u8],
 }
 
@@ -125,7 +125,7 @@ const REQUEST: u16 = 1;
 const NESTED: u16 = 1 << 15;
 const KIND: u16 = 0x3fff;
 
-/// Asks for an answer also when all is well.
+/// Requests an answer also for success.
 pub(super) const ACK: u16 = 4;
 /// NLM_F_CREATE.
 pub(super) const CREATE: u16 = 0x400;

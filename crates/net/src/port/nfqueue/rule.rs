@@ -6,25 +6,26 @@
 
 use super::message::{ACK, APPEND, CREATE, Writer};
 
-/// Which packets go to a queue.
+/// The packets that go to a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// Where in the stack.
+    /// The place in the network stack.
     pub hook: Hook,
-    /// Only what enters (for [`Hook::Input`]) or leaves (for the others) by this interface.
+    /// Restricts the rule to packets that enter (for [`Hook::Input`]) or leave (for the other
+    /// hooks) by this interface.
     pub interface: Option<String>,
 }
 
 /// A place in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// What this host receives for itself.
+    /// Packets for this host.
     Input,
-    /// What this host passes on.
+    /// Packets that this host forwards.
     Forward,
     /// Packets that this host originates.
     Output,
-    /// What leaves, its own and passed on.
+    /// Packets that leave, sent or forwarded.
     Postrouting,
 }
 
@@ -50,7 +51,7 @@ impl Hook {
 }
 
 impl Traffic {
-    /// The rule as commands for nft(8), for those who would rather install it themselves.
+    /// Returns the rule as commands for nft(8), for users who install the rule themselves.
     pub fn commands(&self, queue: u16) -> String {
         let hook = self.hook.name();
         let interface = match (&self.interface, self.hook) {
@@ -133,7 +134,7 @@ impl Traffic {
     }
 }
 
-/// How a rule says "queue".
+/// The expression of a rule that queues packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// With nft's queue expression (CONFIG_NFT_QUEUE).
@@ -151,7 +152,7 @@ fn expression(list: &mut Writer, name: &str, inner: impl FnOnce(&mut Writer)) {
 
 const TABLE: &str = "sluice";
 const CHAIN: &str = "queue";
-/// After address translation of what leaves, and after the filters of others.
+/// After address translation of leaving packets, and after the filters of other programs.
 const PRIORITY: u32 = 300;
 
 const NF_TABLES: u16 = 10;

@@ -19,9 +19,9 @@ pub(super) struct Inward {
     /// The clock on which arrival times are recorded, if they are, and the conversion of the
     /// kernel's stamps to it.
     stamps: Option<(Clock, Stamps)>,
-    /// Most frames per call.
+    /// Largest number of frames per call.
     most: usize,
-    /// Most frames of the next call.
+    /// Largest number of frames of the next call.
     batch: usize,
     slots: Vec<Slot>,
     large: Vec<u32>,
@@ -81,7 +81,7 @@ impl Inward {
         }
     }
 
-    /// Returns the most frames of the next [`Inward::receive`].
+    /// Returns the largest number of frames of the next [`Inward::receive`].
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
@@ -159,8 +159,8 @@ impl Inward {
     /// Counts dropped frames, and switches to the socket's queue if the ring is stuck.
     ///
     /// A super-packet of a kind that an offload header cannot describe (UDP fragments, SCTP) stops
-    /// the ring for good: the kernel marks the place as being written, drops the frame and leaves
-    /// the mark, and then drops every later frame at that mark (`tpacket_rcv` in Linux's
+    /// the ring permanently: the kernel marks the place as being written, drops the frame and
+    /// leaves the mark, and then drops every later frame at that mark (`tpacket_rcv` in Linux's
     /// net/packet/af_packet.c). In the socket's queue such a frame affects no other.
     fn check_ring(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
         self.count_dropped(socket, counters);
@@ -208,7 +208,7 @@ impl Inward {
         fetched.map(drop)
     }
 
-    /// Like [`Inward::receive`], if frames come through `ring`. Returns how many.
+    /// Like [`Inward::receive`], if frames come through `ring`. Returns the number of frames.
     fn receive_through(
         &mut self,
         ring: &mut Ring,
@@ -282,7 +282,7 @@ impl Inward {
         self.stamps
     }
 
-    /// Returns how many frames to receive: as many as there are buffers for, or a whole batch to be
+    /// Returns the number of frames to receive: the number of buffers, or a whole batch to be
     /// dropped.
     fn worth_taking(&self) -> usize {
         match self.slots.len() {
@@ -353,8 +353,8 @@ impl Inward {
         }
     }
 
-    /// Returns the most frames worth receiving at once after `count` frames of `bytes` bytes in
-    /// total.
+    /// Returns the number of frames worth receiving at once after `count` frames of `bytes` bytes
+    /// in total.
     fn most_after(&self, bytes: u64, count: usize) -> usize {
         let mean = bytes as usize / count.max(1);
         (BATCH_BYTES / mean.max(1)).clamp(1, self.most)

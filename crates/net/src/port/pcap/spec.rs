@@ -1,12 +1,13 @@
 //! The files of a `pcap` port as the user writes them.
 
-use super::{PcapError, link_of, open, read_error};
+use super::PcapError;
+use super::scan::{link_of, open, read_error};
 use sluice_wire::frame::Link;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// When frames arrive.
+/// The arrival of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Speed {
     /// At the recorded times.
@@ -23,11 +24,11 @@ pub struct PcapSpec {
     pub input: Option<PathBuf>,
     /// The file for transmitted frames; they are dropped if `None`.
     pub output: Option<PathBuf>,
-    /// When the frames arrive.
+    /// The arrival of the frames.
     pub speed: Speed,
 }
 
-/// Why a text does not name files.
+/// The reason why a text does not name files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapSpecError {
     /// Neither file.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::port::PoolSize;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 /// 2023-11-14T22:13:20Z.
 const EPOCH_NS: i128 = 1_700_000_000_000_000_000;

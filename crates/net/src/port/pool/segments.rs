@@ -4,7 +4,7 @@ use super::*;
 use etherparse::PacketBuilder;
 use sluice_wire::frame::{Link, parse_head};
 
-/// Where the VLAN tag of a super-packet is.
+/// The place of the VLAN tag of a super-packet.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
     None,
@@ -14,7 +14,7 @@ enum Tag {
     PutBack,
 }
 
-/// Returns a TCP super-packet with so many bytes of payload, and its offload header.
+/// Returns a TCP super-packet with this number of payload bytes, and its offload header.
 fn super_packet(is_v6: bool, tag: Tag, gso_size: u16, payload: usize) -> (Vec<u8>, VnetHeader) {
     let ethernet = PacketBuilder::ethernet2([1; 6], [2; 6]);
     let payload: Vec<u8> = (0..payload).map(|at| ((at / 7) ^ at) as u8).collect();
@@ -159,7 +159,7 @@ fn segments_of_every_size_are_those_written_in_one_piece() {
     }
 }
 
-/// It fits its slot up to the last byte, including the tag, and needs no large slot.
+/// The segment fits its slot up to the last byte, including the tag, and needs no large slot.
 #[test]
 fn a_super_packet_of_one_segment_is_one_packet() {
     let mut pool = pool();

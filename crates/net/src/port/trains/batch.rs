@@ -1,4 +1,4 @@
-//! Which frames of a batch leave together.
+//! The choice of the frames of a batch that leave together.
 
 use super::Trains;
 use crate::port::{Pool, Slot};

@@ -1,12 +1,12 @@
-//! How much of a core a real-time thread uses before it yields it to others.
+//! The share of a core that a real-time thread uses before it yields the core to others.
 //!
 //! Linux gives real-time threads 95 % of each second of a core (sched(7), sched_rt_runtime_us). A
 //! thread that has used up its share is stopped until the second is over, for up to 50 ms, even if
 //! the core is idle: a loop that is always busy would forward nothing for that long. The loop
 //! therefore stays below the limit itself, in smaller pieces. It sleeps when nothing is due soon.
-//! If something always is, it runs as an ordinary thread for some milliseconds, pinned to its core:
-//! the scheduler moves ordinary threads between cores, and after regaining real-time priority the
-//! thread would preempt whatever runs on the core that it was moved to.
+//! If something is always due, it runs as an ordinary thread for some milliseconds, pinned to its
+//! core: the scheduler moves ordinary threads between cores, and after regaining real-time priority
+//! the thread would preempt whatever runs on the core that it was moved to.
 //!
 //! The thread is also an ordinary one for some of its sleeps ([`Placements`]), so that the
 //! scheduler may move it.
@@ -42,18 +42,18 @@ impl Debt {
         self.ns >= MOST_OWED.as_ns()
     }
 
-    /// Nothing is owed.
+    /// Returns whether no time is owed.
     pub(super) const fn is_paid(&self) -> bool {
         self.ns == 0
     }
 }
 
-/// Which sleeps are those of an ordinary thread. A real-time thread wakes up on the core on which
-/// it fell asleep, and that core must be started if the wake-up comes from another core. An
-/// ordinary thread wakes up where the scheduler thinks best, and the scheduler knows which cores
-/// the hypervisor has halted. So the scheduler chooses the core before the first wake-up from a
-/// long sleep, and then ever more rarely, because with real-time priority a wake-up is more
-/// reliable when other threads compete for the core.
+/// The sleeps in which the loop is an ordinary thread. A real-time thread wakes up on the core on
+/// which it fell asleep, and that core must be started if the wake-up comes from another core. For
+/// an ordinary thread the scheduler chooses the core, and it knows which cores the hypervisor has
+/// halted. So the scheduler chooses the core before the first wake-up from a long sleep, and then
+/// ever more rarely, because with real-time priority a wake-up is more reliable when other threads
+/// compete for the core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placements {
     /// Long sleeps that a frame ended. A sleep that a deadline ends stays on its core and does not
@@ -77,7 +77,7 @@ impl Placements {
         self.tried = self.wakes + 1;
     }
 
-    /// A frame has ended a sleep of that length.
+    /// Records that a frame has ended a sleep of this length.
     fn woke(&mut self, asleep: Span) {
         self.wakes += u64::from(asleep >= LONG_SLEEP);
     }
@@ -87,17 +87,17 @@ impl Placements {
 #[derive(Debug)]
 pub(super) struct Budget {
     debt: Debt,
-    /// The thread was accounted for until then.
+    /// The instant until which the thread was accounted for.
     until: Option<Time>,
-    /// As what it runs before all others.
+    /// The policy with real-time priority.
     real_time: Scheduling,
-    /// It runs as one of the others now.
+    /// Whether the thread is an ordinary one now.
     is_lowered: bool,
     /// The cores that the thread had before, and the one that it is pinned to.
     stays: Option<[Affinity; 2]>,
     /// Whether the thread gets its priority back after running as an ordinary thread.
     may_return: bool,
-    /// It may run on more than one core.
+    /// Whether the thread may run on more than one core.
     has_choice: bool,
     placements: Placements,
 }
@@ -137,7 +137,7 @@ impl Budget {
 
     fn lower(&mut self) {
         let cores = Affinity::of_thread().ok().zip(Affinity::here());
-        // One that does not come back may be moved.
+        // A thread that does not regain real-time priority may be moved.
         let stays = cores.filter(|(_, here)| self.may_return && here.take().is_ok());
         self.stays = stays.map(|(before, here)| [before, here]);
         self.become_ordinary();
@@ -146,15 +146,15 @@ impl Budget {
         }
     }
 
-    /// Gives the thread its priority back.
+    /// Restores the priority of the thread.
     pub(super) fn raise(&mut self) {
-        // Refused, it is an ordinary one for good.
+        // If the kernel refuses, the thread remains an ordinary one.
         self.may_return = self.real_time.take().is_ok();
         self.is_lowered = !self.may_return;
         self.may_move();
     }
 
-    /// Gives the thread its cores back, unless another program has changed them.
+    /// Restores the cores of the thread, unless another program has changed them.
     fn may_move(&mut self) {
         if let Some([before, here]) = self.stays.take()
             && Affinity::of_thread().is_ok_and(|present| present == here)
@@ -191,7 +191,7 @@ impl Budget {
         }
     }
 
-    /// Returns how long the thread may sleep now: a short time if it is in debt and nothing is due
+    /// Returns the length of a sleep now: a short time if the thread is in debt and nothing is due
     /// soon.
     pub(super) fn rest(&self, now: Time, deadline: Option<Time>) -> Option<Span> {
         let is_due_soon = deadline.is_some_and(|deadline| deadline < now + REST + AHEAD);
@@ -217,11 +217,11 @@ fn may_return_to(real_time: Scheduling) -> bool {
     thread.is_ok_and(|thread| thread.join().is_ok_and(|result| result.is_ok()))
 }
 
-/// The thread uses at most eleven twelfths of a core. That leaves more to others than the kernel
-/// requires, because the kernel's second can begin at any time and a batch may end late.
+/// The thread uses at most eleven twelfths of a core. This leaves more time to others than the
+/// kernel requires, because the kernel's second can begin at any time and a batch may end late.
 const RUNS_PER_REST: u64 = 11;
 const REST: Span = Span::from_us(100);
-/// By so much a rest may end late without harm.
+/// The lateness of a rest that does no harm.
 const AHEAD: Span = Span::from_us(300);
 /// A core that has idled for this long may have been halted.
 const LONG_SLEEP: Span = Span::from_us(200);

@@ -1,7 +1,7 @@
-//! What an AF_XDP port does when its interface is removed, and how it attaches to the new one.
+//! Handles the removal of an AF_XDP port's interface, and attaches the port to the new one.
 //!
-//! The kernel unbinds the sockets of a removed interface for good: an interface made anew under the
-//! same name needs new sockets. No descriptor reports the removal, so the port checks ten times a
+//! The kernel unbinds the sockets of a removed interface permanently: a new interface with the same
+//! name needs new sockets. No descriptor reports the removal, so the port checks ten times a
 //! second while nothing arrives. The packet memory is registered again if no other port has
 //! registered it.
 
@@ -13,8 +13,8 @@ use crate::sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Where the receiving half of an interface leaves new rings for the sending half, with the
-/// properties of the interface. Not used on the packet path.
+/// A place in which the receiving half of an interface leaves new rings for the sending half, with
+/// the properties of the interface. It is not used on the packet path.
 #[derive(Clone, Default)]
 pub(super) struct Exchange(Arc<Mutex<Option<(Outward, Interface)>>>);
 
@@ -30,7 +30,7 @@ impl Exchange {
 }
 
 impl XdpPort {
-    /// Checks, at most ten times a second, whether the interface is gone, or is back.
+    /// Checks, at most ten times a second, whether the interface was removed, or has returned.
     pub(super) fn look(&mut self, pool: &mut Pool) {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now_ns < self.next_look_ns {

@@ -21,7 +21,7 @@ pub(super) struct Program {
     _link: OwnedFd,
 }
 
-/// Where in the kernel the program runs.
+/// The place in the kernel at which the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
     /// In the driver, before a socket buffer exists.

@@ -63,7 +63,7 @@ impl<T: Copy> Ring<T> {
         self.position(self.layout.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Returns how many entries can be produced now.
+    /// Returns the number of entries that can be produced now.
     pub(super) fn room(&mut self) -> u32 {
         let size = self.mask + 1;
         let room = size - self.own.wrapping_sub(self.other);

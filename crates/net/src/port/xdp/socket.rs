@@ -191,8 +191,8 @@ pub(super) fn wake_receive(socket: BorrowedFd<'_>) -> bool {
     result >= 0 || io::Error::last_os_error().raw_os_error() != Some(UNBOUND)
 }
 
-/// Makes the kernel send what is in the transmit ring: `batches` of the kernel's batches, and what
-/// was left over before. Returns whether the socket still has its interface.
+/// Makes the kernel send the frames in the transmit ring: `batches` of the kernel's batches, and
+/// the frames left over before. Returns whether the socket still has its interface.
 #[allow(unsafe_code)]
 pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> bool {
     for _ in 0..=batches {
@@ -331,8 +331,8 @@ fn bind(socket: &OwnedFd, index: u32, flags: u16, umem: u32) -> io::Result<()> {
     .map(drop)
 }
 
-/// The error of a socket whose interface is gone for good: a new interface with the same name is
-/// another one.
+/// The error of a socket whose interface was removed. A new interface with the same name is another
+/// one.
 const UNBOUND: libc::c_int = libc::ENXIO;
 /// The only queue of the interface.
 const QUEUE: u32 = 0;

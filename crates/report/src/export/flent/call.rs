@@ -1,5 +1,5 @@
-//! A call as flent's `voip` tests have it: delay, jitter, loss and bit rate over time, and every packet for the
-//! score.
+//! A call as in flent's `voip` tests: delay, jitter, loss and bit rate over time, and every packet
+//! for the score.
 
 use serde_json::{Value, json};
 use sluice_core::Time;
@@ -14,7 +14,7 @@ pub(super) struct Series {
     pub raw: Vec<Value>,
 }
 
-/// What happened to a call in a step.
+/// The packets of a call in a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     delay_sum: f64,
@@ -22,11 +22,11 @@ struct Step {
     jitter_sum: f64,
     distances: u32,
     lost: u32,
-    /// Since when, s.
+    /// The start, in s.
     length: f64,
 }
 
-/// The series of the call `name`, whose packets are probes of one way.
+/// Returns the series of the call `name`, whose packets are probes without answers.
 pub(super) fn series(track: &Track, name: &str, instants: &[Time]) -> Vec<Series> {
     let steps = steps(track, instants);
     let delays = track.values.iter().filter_map(|(_, ms)| *ms);

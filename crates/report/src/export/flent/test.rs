@@ -1,19 +1,19 @@
-//! The tests of flent that a run can be shown as, and how they call its flows.
+//! The tests of flent as which a run can appear, and the names of its flows in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_scenario::{Direction, FlentSeries, Flow, FlowInstance};
 
-/// A test of flent that a run can be shown as.
+/// A test of flent as which a run can appear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
     word: &'static str,
     streams: Streams,
-    /// What a run must have: TCP flows up, down, and other things.
+    /// The flows that a run must have: TCP flows up, down, and others.
     needs: Needs,
 }
 
-/// How a test calls TCP flows.
+/// The names of TCP flows in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Streams {
     /// By their class: `TCP upload BK`.
@@ -22,13 +22,13 @@ pub(super) enum Streams {
     BestEffort,
     /// `TCP upload BE::1` ...
     Numbers(&'static str),
-    /// By the host that they lead to, which is the name of the flow here.
+    /// By the host that they lead to; here by the name of the flow.
     Hosts,
     /// `TCP upload`, a single one.
     Single,
 }
 
-/// What a test is made of.
+/// The parts of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Classes,
@@ -48,24 +48,24 @@ enum Needs {
     Nothing,
 }
 
-/// Why a run cannot be shown as a test.
+/// The reason why a run cannot be exported as a test.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TestError {
-    /// There is no such test here.
+    /// There is no such test.
     #[error(
-        "`{word}` is no test of flent that runs are exported as; these are: {}",
+        "`{word}` is not a test of flent to which runs can be exported; expected one of: {}",
         Test::words()
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         word: String,
     },
     /// The run does not have the flows of the test.
     #[error("the run cannot be shown as flent's `{test}`: {reason}")]
     Unlike {
-        /// What was asked for.
+        /// The requested name.
         test: &'static str,
-        /// What it lacks.
+        /// What the run lacks.
         reason: &'static str,
     },
 }
@@ -78,8 +78,8 @@ const fn test(word: &'static str, streams: Streams, needs: Needs) -> Test {
     }
 }
 
-/// In the order in which a run is compared with them: the first that it resembles is the default. Those
-/// after `ping` have fewer plots than one before it, and must be requested.
+/// In the order in which a run is compared with the tests: the first test that the run resembles is
+/// the default. Tests after `ping` have fewer plots than one before, and must be requested.
 const TESTS: [Test; 18] = [
     test("rrul", Streams::Classes, Needs::Classes),
     test("rtt_fair_var", Streams::Hosts, Needs::OwnRtts),
@@ -102,7 +102,7 @@ const TESTS: [Test; 18] = [
 ];
 
 impl Test {
-    /// Its name in flent.
+    /// Returns the name in flent.
     pub const fn word(self) -> &'static str {
         self.word
     }
@@ -115,22 +115,22 @@ impl Test {
         TESTS.map(Test::word).join(", ")
     }
 
-    /// The test of that name.
+    /// Returns the test of that name.
     ///
     /// # Errors
-    /// There is none here.
+    /// There is no such test.
     pub fn from_word(word: &str) -> Result<Test, TestError> {
         let found = TESTS.into_iter().find(|test| test.word == word);
         found.ok_or_else(|| TestError::Unknown { word: word.into() })
     }
 
-    /// The test that `flows` resemble.
+    /// Returns the test that `flows` resemble.
     pub fn of(flows: &[Flow]) -> Test {
         let found = TESTS.into_iter().find(|test| test.check(flows).is_ok());
         found.expect("every run resembles `ping`")
     }
 
-    /// Whether a run with `flows` has what the test's plots need.
+    /// Returns whether a run with `flows` has the series that the test's plots need.
     pub(super) fn check(self, flows: &[Flow]) -> Result<(), TestError> {
         let tcp = |direction| -> u64 {
             let of_it = flows.iter().filter(|f| f.direction == direction);
@@ -171,7 +171,7 @@ impl Test {
     }
 }
 
-/// How many different round trips of their own TCP flows have.
+/// Returns the number of different round trips that TCP flows have of their own.
 fn own_rtts(flows: &[Flow]) -> usize {
     let tcp = flows.iter().filter(|f| f.kind.flent() == FlentSeries::Tcp);
     let rtts: BTreeSet<_> = tcp.filter_map(|flow| flow.rtt).collect();
@@ -193,7 +193,7 @@ fn has_classes(flows: &[Flow]) -> bool {
         })
 }
 
-/// What rrul calls the class of a flow's packets.
+/// Returns the name of the class of a flow's packets in rrul.
 fn class(flow: &Flow) -> Option<&'static str> {
     match flow.kind.dscp().value() {
         0 => Some("BE"),
@@ -204,7 +204,7 @@ fn class(flow: &Flow) -> Option<&'static str> {
     }
 }
 
-/// The series of each flow; none for those that flent has no place for.
+/// Returns the series of each flow; `None` for a flow without a series in flent.
 pub(super) fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Option<String>> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut number = |stem: &str| {
@@ -218,7 +218,7 @@ pub(super) fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Op
     };
     let name = |instance: &FlowInstance<'_>| {
         let flow = instance.flow;
-        // The first of a kind has the name alone.
+        // The first of a kind has no suffix.
         let mut first_or = |stem: String, other: String| match number(&stem) {
             1 => stem,
             _ => other,

@@ -1,4 +1,4 @@
-//! The samples of one flow, as series of flent.
+//! The samples of one flow as series of flent.
 
 use serde_json::{Map, Value, json};
 use sluice_core::{Span, Time};
@@ -8,7 +8,7 @@ use sluice_recording::{FlowSample, PingSample};
 /// The samples of one flow.
 pub(super) struct Track {
     epoch_ns: u64,
-    /// Values with the time that each stands for.
+    /// Values with their times.
     pub(super) values: Vec<(Time, Option<f64>)>,
     pub(super) raw: Vec<Value>,
     arrived: Option<(Time, u64)>,
@@ -62,7 +62,7 @@ impl Track {
     }
 
     pub(super) fn probe(&mut self, probe: &PingSample) {
-        // A call has no round trip: its delay is that of its way.
+        // A call has no round trip: its delay is the one-way delay.
         let took = probe.rtt.or(probe.up).or(probe.down);
         let ms = took.map(Span::as_ms_f64);
         self.values.push((probe.time, ms));
@@ -81,15 +81,15 @@ impl Track {
         self.raw.push(Value::Object(raw));
     }
 
-    /// Something that was over at `at` took so long.
+    /// Adds a duration that ended at `at`.
     pub(super) fn delay(&mut self, at: Time, took: Span) {
         let ms = took.as_ms_f64();
         self.values.push((at, Some(ms)));
         self.raw.push(json!({ "t": self.instant(at), "val": ms }));
     }
 
-    /// The mean of the values of each step that ends at an instant; of many probes, the last one, so
-    /// that their distribution stays what it is.
+    /// Returns the mean of the values in each step, by the end of the step. For probes it is the
+    /// last value, so that their distribution is preserved.
     pub(super) fn at(&self, instants: &[Time]) -> Value {
         let is_rate = self.arrived.is_some();
         let mut rest = &self.values[..];
@@ -103,7 +103,7 @@ impl Track {
             let value = match now.last() {
                 Some((_, last)) if !is_rate => *last,
                 Some(_) => Some(values.iter().sum::<f64>() / values.len() as f64),
-                // A rate that is measured over more than a step holds until the next one.
+                // A rate measured over more than a step applies until the next one.
                 None if is_rate && !rest.is_empty() => held,
                 None => None,
             };

@@ -12,7 +12,7 @@ use super::{Forwarder, Lane, LostFrame, Observer, Queueing};
 /// The time that a [`Forwarder`] between files has reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileTime {
-    /// None before the first.
+    /// `None` before the first instant.
     now: Option<Time>,
 }
 
@@ -28,8 +28,8 @@ impl FileTime {
         forwarder.lanes[lane].with(now, &mut forwarder.pool, work)
     }
 
-    /// Forwards at up to `instants` points in time. Returns whether there are more; there are none
-    /// when no frame will arrive and none is held, or none that is held will ever be due.
+    /// Forwards at up to `instants` points in time. Returns whether more follow. None follows when
+    /// no frame will arrive and no held frame will ever be due.
     pub fn advance<P: Port, Q: Queueing, O: Observer>(
         &mut self,
         forwarder: &mut Forwarder<P, Q, O>,
@@ -62,7 +62,7 @@ impl FileTime {
 }
 
 impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
-    /// Returns whether no frame will come and none is held: between files, at their end.
+    /// Returns whether no frame will arrive and none is held: between files, at their end.
     pub fn is_through(&self) -> bool {
         let none_comes = |port: &P| port.next_arrival() == Arrival::Never;
         self.pool.held() == 0 && self.ports.iter().all(none_comes)

@@ -3,8 +3,9 @@ use std::path::Path;
 
 use crate::{FlowKind, Scenario, Variant};
 
-/// A pcap file of IPv4 packets without link header (type 101): microseconds, source port, bytes, ECN. Only
-/// the headers are in it, as with a snap length of 28.
+/// Builds a pcap file of IPv4 packets without link header (type 101). Each packet is given by its
+/// microseconds, source port, bytes and ECN. The file has only the headers, as with a snap length
+/// of 28.
 fn capture(packets: &[(u32, u16, u16, u8)]) -> Vec<u8> {
     // draft-ietf-opsawg-pcap section 4: magic, version 2.4, two reserved words, snap length, link type.
     let mut file = Vec::new();
@@ -39,7 +40,8 @@ name = "old"
 file = "old.pcap"
 "#;
 
-/// Two flows of two packets, one of them joined by an offload and one too short to be measured.
+/// Two flows of two packets. One packet was joined by an offload, and one is too short for the
+/// measurement.
 const PACKETS: [(u32, u16, u16, u8); 4] = [
     (0, 1, 1028, 2),
     (100_000, 2, 40, 0),
@@ -69,7 +71,7 @@ fn each_flow_of_a_capture_is_a_flow_with_its_sizes_times_and_ecn() {
             .map(|p| (p.after.as_ns(), p.payload, p.ecn))
             .collect()
     };
-    // Less 28 bytes of headers; 4000 are 1500, 1500 and 1000; 40 become 52.
+    // Minus 28 bytes of headers; 4000 bytes become 1500, 1500 and 1000; 40 become 52.
     let at = 100_000_000;
     let first = [(0, 1000, 2), (at, 1472, 3), (at, 1472, 3), (at, 972, 3)];
     assert_eq!(of(0), first);
@@ -81,7 +83,7 @@ fn each_flow_of_a_capture_is_a_flow_with_its_sizes_times_and_ecn() {
             "`old.pcap`: packets longer than 1500 bytes, sent as several: 1"
         ]
     );
-    // As a recording keeps it, without the file.
+    // A recording stores the packets without the file.
     let text = scenario.to_toml();
     assert!(text.contains("100000000,0,4000,3"), "{text}");
     assert_eq!(
@@ -109,7 +111,7 @@ fn what_is_wrong_with_a_capture_is_said_where_it_is_named() {
     fails(SCENARIO, &["has no IP packets (it has 0 other packets)"]);
     write(&capture(&PACKETS));
     let text = format!("{SCENARIO}count = 3\n");
-    fails(&text, &["that of the capture, 2", "leave it out"]);
+    fails(&text, &["the capture's number of flows, 2", "leave it out"]);
     fails(
         &SCENARIO.replace("file = \"old.pcap\"", ""),
         &["needs `file`"],

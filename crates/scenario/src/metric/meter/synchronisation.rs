@@ -17,7 +17,7 @@ pub(super) static FIGURE: Meter = Meter {
         unit: Unit::Ratio,
         chart: Chart::Packets,
         key: Key::No,
-        doc: "part of the bulk TCP flows that lost a packet in a loss event, which lasts one round trip of the empty path; the mean over all events",
+        doc: "part of the bulk TCP flows that lost a packet in the same loss event; the mean over all events, each of which lasts one round trip of the empty path",
         source: "RFC 7928 section 2.4",
         value: PipeSummary::metered,
     },
@@ -27,7 +27,7 @@ pub(super) static FIGURE: Meter = Meter {
 /// Gathers the losses of a direction.
 struct Synchronisation<'a> {
     run: Measured<'a>,
-    /// The bulk TCP flows of the direction, which take all that they get.
+    /// The bulk TCP flows of the direction, which send as much as they can.
     bulk: Vec<FlowInstance<'a>>,
     losses: Vec<Loss>,
 }
@@ -69,15 +69,16 @@ impl PipeMeter for Synchronisation<'_> {
     }
 }
 
-/// A packet of a flow that was dropped.
+/// A dropped packet of a flow.
 type Loss = (Time, u32);
 
-/// The global synchronisation ratio (RFC 7928 section 2.4): over all loss events, the mean of the part
-/// of the active flows that lost a packet in it.
+/// Returns the global synchronisation ratio (RFC 7928 section 2.4): the mean, over all loss events,
+/// of the part of the active flows that lost a packet in the event.
 ///
-/// An event begins with a drop that belongs to no earlier event and lasts `event`, one round trip of the
-/// empty path: senders react to all that they lose in a round trip as to one signal. Losses of a flow
-/// that is not `active` do not count. None without an event in which at least two flows were active.
+/// An event begins with a drop that belongs to no earlier event and lasts `event`, one round trip
+/// of the empty path: senders react to all losses within a round trip as to one signal. Losses of a
+/// flow that is not `active` do not count. Returns `None` if there was no event with at least two
+/// active flows.
 fn synchronisation(
     losses: &mut [Loss],
     event: Span,

@@ -1,0 +1,554 @@
+//! `sluice exec` with real programs, on a machine that the tests build: a namespace with a veth
+//! pair to another one, in which servers listen.
+//!
+//! These tests need root, and drop it where a test is about ordinary users (`make test-live`).
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
+
+/// A machine, and the internet that it sees.
+struct World {
+    machine: Namespace,
+    internet: Namespace,
+}
+
+const MACHINE: [&str; 2] = ["198.51.100.1", "2001:db8::1"];
+const SERVER: [&str; 2] = ["198.51.100.7", "2001:db8::7"];
+
+impl World {
+    fn new() -> World {
+        let world = World {
+            machine: Namespace::create("machine").unwrap(),
+            internet: Namespace::create("internet").unwrap(),
+        };
+        let end = |namespace, number| VethEnd {
+            namespace,
+            name: "out",
+            mac: Mac([2, 0, 0, 0, 1, number]),
+        };
+        create_veth(end(&world.machine, 1), end(&world.internet, 7)).unwrap();
+        for (namespace, addresses) in [(&world.machine, MACHINE), (&world.internet, SERVER)] {
+            let mut links = namespace.links().unwrap();
+            links.set_up("lo", true).unwrap();
+            links.set_up("out", true).unwrap();
+            for (address, bits) in addresses.iter().zip([24, 64]) {
+                let address = address.parse().unwrap();
+                links.add_address("out", address, bits).unwrap();
+            }
+        }
+        world
+    }
+
+    /// Serves connections to `port` of both addresses outside, each on a thread.
+    fn serve(&self, port: u16, serve: fn(TcpStream)) {
+        for address in SERVER {
+            let address = SocketAddr::new(address.parse().unwrap(), port);
+            let listener = self.internet.enter(|| TcpListener::bind(address)).unwrap();
+            accept(listener.unwrap(), serve);
+        }
+    }
+
+    fn exec(&self, options: &[&str], program: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.arg("exec").args(options).arg("--").args(program);
+        command
+    }
+
+    fn start(&self, command: &mut Command) -> Child {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.machine.enter(|| command.spawn()).unwrap().unwrap()
+    }
+
+    fn run(&self, options: &[&str], program: &[&str]) -> Output {
+        let child = self.start(&mut self.exec(options, program));
+        child.wait_with_output().unwrap()
+    }
+
+    /// Runs a script of bash, whose /dev/tcp and /dev/udp are the client.
+    fn bash(&self, options: &[&str], script: &str) -> Output {
+        self.run(options, &["timeout", "20", "bash", "-c", script])
+    }
+}
+
+fn accept(listener: TcpListener, serve: fn(TcpStream)) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn greet(mut stream: TcpStream) {
+    let _ = stream.write_all(b"hello\n");
+}
+
+/// Reads to the end, which the client must be able to say while it still reads.
+fn count(mut stream: TcpStream) {
+    let mut bytes = Vec::new();
+    let read = stream.read_to_end(&mut bytes);
+    let _ = writeln!(stream, "{:?} {}", read.is_ok(), bytes.len());
+}
+
+/// Closes without reading, which resets the connection (tcp(7)).
+fn reset(mut stream: TcpStream) {
+    let _ = stream.read(&mut [0]);
+    sleep(Duration::from_millis(50));
+}
+
+fn send_much(mut stream: TcpStream) {
+    let _ = stream.write_all(&vec![b'x'; MUCH]);
+    let _ = stream.shutdown(Shutdown::Write);
+}
+
+const MUCH: usize = 2_500_000;
+
+#[test]
+fn both_versions_reach_the_outside() {
+    let world = World::new();
+    world.serve(80, greet);
+    for address in SERVER {
+        let output = world.bash(&["--rtt", "10ms"], &format!("cat </dev/tcp/{address}/80"));
+        assert_eq!(stdout(&output), "hello\n", "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_bulk_transfer_has_the_rate_of_the_link() {
+    let world = World::new();
+    world.serve(80, send_much);
+    // A packet of 1500 bytes carries 1448 of them: 2 MB at 4 Mbit/s take 4.1436 s.
+    let expected = 2e6 * 8.0 * 1500.0 / 1448.0 / 4e6;
+    // Departures are due by the link's clock, so that a busy machine delays the first and the last
+    // byte only. One undisturbed transfer of three shows the rate; none may be faster.
+    let took: Vec<f64> = (0..3)
+        .map(|_| {
+            let output = world.run(&["--rate", "4Mbit/s"], &own("bulk"));
+            let text = stdout(&output);
+            let line = text.lines().find_map(|line| line.strip_prefix("took "));
+            let line = line.unwrap_or_else(|| panic!("{text}{}", stderr(&output)));
+            line.parse().unwrap()
+        })
+        .collect();
+    let errors = took.iter().map(|took| took / expected - 1.0);
+    let least = errors.fold(f64::INFINITY, f64::min);
+    assert!((-0.01..0.01).contains(&least), "{took:?}, not {expected}");
+}
+
+#[test]
+#[ignore = "a client that other tests run"]
+fn bulk() {
+    let mut stream = TcpStream::connect((SERVER[0], 80)).unwrap();
+    // Slow start is over when these have arrived.
+    stream.read_exact(&mut vec![0; 400_000]).unwrap();
+    let start = Instant::now();
+    stream.read_exact(&mut vec![0; 2_000_000]).unwrap();
+    println!("took {}", start.elapsed().as_secs_f64());
+}
+
+#[test]
+fn refusals_look_as_they_do_outside() {
+    let world = World::new();
+    for (address, error) in [
+        (SERVER[0], "Connection refused"),
+        (SERVER[1], "Connection refused"),
+        // No route: the machine has no default route.
+        ("203.0.113.1", "Network is unreachable"),
+        // The kernel gives up on a neighbour after 3 s.
+        ("198.51.100.99", "No route to host"),
+        ("127.0.0.1", "Connection refused"),
+    ] {
+        let output = world.bash(&[], &format!("cat </dev/tcp/{address}/99"));
+        let text = stderr(&output);
+        assert!(text.contains(error), "{address}: {text}");
+    }
+}
+
+#[test]
+fn a_refusal_takes_the_link_s_round_trip() {
+    let world = World::new();
+    let script = format!(
+        "date +%s%N; (exec 3</dev/tcp/{}/99) 2>/dev/null; date +%s%N",
+        SERVER[0]
+    );
+    let output = world.bash(&["--rtt", "300ms"], &script);
+    let text = stdout(&output);
+    let instants: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+    let took = Duration::from_nanos(instants[1] - instants[0]);
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+}
+
+#[test]
+fn half_closed_and_reset_connections_are_passed_on() {
+    let world = World::new();
+    world.serve(80, count);
+    world.serve(81, reset);
+    let output = world.run(&["--rtt", "20ms"], &own("half_close"));
+    assert!(
+        stdout(&output).contains("true 100000"),
+        "{}",
+        stderr(&output)
+    );
+    let script = format!(
+        "exec 3<>/dev/tcp/{}/81; echo more than one byte >&3; cat <&3",
+        SERVER[0]
+    );
+    let output = world.bash(&["--rtt", "20ms"], &script);
+    let text = stderr(&output);
+    assert!(text.contains("Connection reset by peer"), "{text}");
+}
+
+/// The words that run a client of this file.
+fn own(name: &'static str) -> [&'static str; 5] {
+    let exe = std::env::current_exe().unwrap();
+    let exe: &'static str = exe.display().to_string().leak();
+    [exe, "--exact", name, "--ignored", "--nocapture"]
+}
+
+/// A client, not a test.
+#[test]
+#[ignore = "a client that other tests run"]
+fn half_close() {
+    let mut stream = TcpStream::connect((SERVER[0], 80)).unwrap();
+    stream.write_all(&[b'a'; 100_000]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    println!("{answer}");
+}
+
+#[test]
+fn the_exit_status_is_that_of_a_shell() {
+    let world = World::new();
+    for (program, status) in [
+        (&["sh", "-c", "exit 7"][..], 7),
+        (&["sh", "-c", "kill -9 $$"], 128 + 9),
+        (&["no-such-program"], 127),
+        (&["/etc/passwd"], 126),
+    ] {
+        let output = world.run(&[], program);
+        assert_eq!(output.status.code(), Some(status), "{program:?}");
+    }
+    let output = world.run(&["--queue", "fq_codle"], &["true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("did you mean `fq_codel`?"));
+}
+
+#[test]
+fn an_ordinary_user_keeps_the_user_and_has_no_capability() {
+    let world = World::new();
+    world.serve(80, greet);
+    // The folder of the binary may be closed to that user; a copy of the program is not.
+    let folder = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let copy = folder.path().join("sluice");
+    std::fs::copy(env!("CARGO_BIN_EXE_sluice"), &copy).unwrap();
+    let script = format!(
+        "id -u; id -g; pwd; echo $MARK; grep Cap /proc/self/status; cat </dev/tcp/{}/80",
+        SERVER[0]
+    );
+    for user in [0, 1000] {
+        let mut command = Command::new(&copy);
+        command.args(["exec", "--", "timeout", "20", "bash", "-c", &script]);
+        command
+            .uid(user)
+            .gid(user)
+            .current_dir("/usr")
+            .env("MARK", "kept");
+        let output = world.start(&mut command).wait_with_output().unwrap();
+        let text = stdout(&output);
+        let lines: Vec<&str> = text.lines().collect();
+        let id = user.to_string();
+        assert_eq!(
+            lines[..4],
+            [&id, &id, "/usr", "kept"],
+            "{}",
+            stderr(&output)
+        );
+        for line in &lines[4..9] {
+            let set = line.split_whitespace().last().unwrap();
+            // Files may give CAP_NET_RAW (bit 13) to their programs; none has it by itself.
+            let is_bounding = line.starts_with("CapBnd");
+            let expected = if is_bounding { 1 << 13 } else { 0 };
+            assert_eq!(u64::from_str_radix(set, 16), Ok(expected), "{line}");
+        }
+        assert_eq!(lines[9], "hello");
+    }
+}
+
+#[test]
+fn datagrams_are_relayed_and_closed_ports_reported() {
+    let world = World::new();
+    let address = (SERVER[0], 5000);
+    let socket = world.internet.enter(|| UdpSocket::bind(address)).unwrap();
+    let socket = socket.unwrap();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 65_536];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            let _ = socket.send_to(&bytes[..length], from);
+        }
+    });
+    let output = world.run(&["--rtt", "20ms"], &own("datagrams"));
+    assert!(
+        output.status.success(),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+}
+
+#[test]
+#[ignore = "a client that other tests run"]
+fn datagrams() {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    let mut bytes = [0; 65_536];
+    // The second is fragmented on its way.
+    for length in [100, 20_000] {
+        socket.send_to(&vec![7; length], (SERVER[0], 5000)).unwrap();
+        let (count, from) = socket.recv_from(&mut bytes).unwrap();
+        assert_eq!((count, from.port()), (length, 5000));
+    }
+    socket.connect((SERVER[0], 5001)).unwrap();
+    socket.send(b"nobody").unwrap();
+    let error = socket.recv(&mut bytes).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn the_machine_s_loopback_is_a_host_of_its_own() {
+    let world = World::new();
+    let listener = world
+        .machine
+        .enter(|| TcpListener::bind("127.0.0.1:4000"))
+        .unwrap();
+    accept(listener.unwrap(), greet);
+    let output = world.bash(&[], "cat </dev/tcp/host.sluice/4000");
+    assert_eq!(stdout(&output), "hello\n", "{}", stderr(&output));
+    let output = world.bash(&["--no-host"], "cat </dev/tcp/192.0.0.3/4000");
+    assert!(
+        stderr(&output).contains("No route to host"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_server_beside_the_program_is_across_the_link() {
+    let world = World::new();
+    let [exe, rest @ ..] = own("server");
+    let server = format!("exec {exe} {}", rest.join(" "));
+    let output = world.bash(&["--server", &server], "cat </dev/tcp/server.sluice/80");
+    assert!(stdout(&output).contains("hello\n"), "{}", stderr(&output));
+    let output = world.bash(&["--server", "exit 1"], "true");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("ended before it listened"));
+}
+
+#[test]
+#[ignore = "a server that other tests run"]
+fn server() {
+    let listener = TcpListener::bind("0.0.0.0:80").unwrap();
+    greet(listener.accept().unwrap().0);
+    sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn a_forwarded_port_reaches_the_program_across_the_link() {
+    let world = World::new();
+    let mut command = world.exec(&["--forward", "80", "--rtt", "100ms"], &own("server"));
+    let mut child = world.start(&mut command);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let answer = world.machine.enter(|| {
+        loop {
+            let mut answer = String::new();
+            let start = Instant::now();
+            let read = TcpStream::connect("127.0.0.1:80")
+                .and_then(|mut stream| stream.read_to_string(&mut answer));
+            if read.is_ok() && !answer.is_empty() {
+                return (answer, start.elapsed());
+            }
+            assert!(Instant::now() < deadline, "{read:?}");
+            sleep(Duration::from_millis(20));
+        }
+    });
+    let (answer, took) = answer.unwrap();
+    assert_eq!(answer, "hello\n");
+    // The handshake and the answer cross the link: at least one round trip.
+    assert!(took >= Duration::from_millis(100), "{took:?}");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}
+
+#[test]
+fn names_are_asked_of_a_resolver_on_the_machine_s_loopback() {
+    let world = World::new();
+    let socket = world.machine.enter(|| UdpSocket::bind("127.0.0.53:53"));
+    let socket = socket.unwrap().unwrap();
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut query) {
+            let _ = socket.send_to(&answer(&query[..length]), from);
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("resolv.conf");
+    std::fs::write(&file, "nameserver 127.0.0.53\n").unwrap();
+    // The machine's file is another one for the command, in a mount namespace.
+    let script = format!(
+        "mount --bind {} /etc/resolv.conf && exec {} exec --rtt 20ms -- getent ahostsv4 name.test",
+        file.display(),
+        env!("CARGO_BIN_EXE_sluice")
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]);
+    let output = world.start(&mut command).wait_with_output().unwrap();
+    assert!(
+        stdout(&output).contains("198.51.100.53"),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+}
+
+/// Returns an answer of one address to a question (RFC 1035 section 4.1); of none to other types.
+fn answer(query: &[u8]) -> Vec<u8> {
+    // The question is a name, which ends with a zero byte, and its type and class.
+    let name_end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
+    let question = &query[12..name_end + 4];
+    let is_a = query[name_end..name_end + 2] == [0, 1];
+    // A response, recursion desired and available; one question, no or one answer.
+    let counts = [0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0];
+    let mut bytes = [&query[..2], &counts, question].concat();
+    if is_a {
+        // The name of the question, type A, class IN, 60 s, four bytes.
+        bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 198, 51, 100, 53]);
+    }
+    bytes
+}
+
+/// Returns the processes whose command line has the mark.
+fn marked(mark: &str) -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_marked = |path: &PathBuf| {
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(mark)
+    };
+    processes
+        .map(|entry| entry.path())
+        .filter(is_marked)
+        .collect()
+}
+
+fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_true() {
+        assert!(Instant::now() < deadline, "{what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn kill_9_leaves_nothing_behind() {
+    let world = World::new();
+    let mark = format!("86{}", std::process::id());
+    let script = format!("sleep {mark} & setsid sleep {mark} & sleep {mark}");
+    let mut child = world.start(&mut world.exec(&[], &["sh", "-c", &script]));
+    // Sluice, its guard, the shell and three sleeps.
+    wait_for("the program starts", || marked(&mark).len() == 6);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    wait_for("everything ends", || marked(&mark).is_empty());
+}
+
+#[test]
+fn what_the_program_leaves_ends_with_it() {
+    let world = World::new();
+    let mark = format!("87{}", std::process::id());
+    let output = world.run(&[], &["sh", "-c", &format!("sleep {mark} & exit 3")]);
+    assert_eq!(output.status.code(), Some(3));
+    wait_for("everything ends", || marked(&mark).is_empty());
+}
+
+#[test]
+fn the_last_bytes_arrive_although_the_program_has_ended() {
+    let world = World::new();
+    world.serve(80, |mut stream| {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let _ = std::fs::write(received(), bytes.len().to_string());
+    });
+    let _ = std::fs::remove_file(received());
+    // 100 kB at 1 Mbit/s take 0.8 s, and bash ends as soon as the kernel has them.
+    let script = format!("head -c 100000 /dev/zero >/dev/tcp/{}/80", SERVER[0]);
+    let output = world.bash(&["--rate", "1Mbit/s"], &script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    wait_for("the server has everything", || received().exists());
+    assert_eq!(std::fs::read_to_string(received()).unwrap(), "100000");
+    std::fs::remove_file(received()).unwrap();
+}
+
+#[test]
+fn the_last_datagram_arrives_although_the_program_has_ended() {
+    let world = World::new();
+    let address = (SERVER[0], 5000);
+    let socket = world.internet.enter(|| UdpSocket::bind(address)).unwrap();
+    let socket = socket.unwrap();
+    let patience = Some(Duration::from_secs(20));
+    socket.set_read_timeout(patience).unwrap();
+    let script = format!("echo last >/dev/udp/{}/5000", SERVER[0]);
+    let output = world.bash(&["--delay", "300ms"], &script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut bytes = [0; 100];
+    assert_eq!(socket.recv(&mut bytes).unwrap(), 5);
+}
+
+fn received() -> PathBuf {
+    std::env::temp_dir().join(format!("sluice-exec-{}", std::process::id()))
+}
+
+#[test]
+fn late_packets_give_a_status_of_their_own() {
+    let world = World::new();
+    world.serve(80, greet);
+    let script = format!("cat </dev/tcp/{}/80", SERVER[0]);
+    // No packet leaves within 1 ns of its due time, and all of them within a minute.
+    let output = world.bash(&["--max-late", "1ns"], &script);
+    assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
+    let output = world.bash(&["--max-late", "1min"], &script);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("0 later than"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn both_ends_use_the_congestion_control() {
+    let world = World::new();
+    let read = "cat /proc/sys/net/ipv4/tcp_congestion_control";
+    let output = world.bash(&["--cc", "reno"], read);
+    assert_eq!(stdout(&output), "reno\n", "{}", stderr(&output));
+    let output = world.bash(&["--cc", "nosuch"], read);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("nosuch"), "{}", stderr(&output));
+}

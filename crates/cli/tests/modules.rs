@@ -1,0 +1,155 @@
+//! Modules where the words of a queue stand: `list`, `replay`, a scenario with `--set` and a matrix,
+//! and the files that they leave.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn sluice(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .expect("the command runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Returns a folder with `lab/codel.wasm`: `sdk/examples/codel.c`, compiled.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = folder.path().join("lab");
+    fs::create_dir(&lab).unwrap();
+    fs::copy("../../fuzz/corpus/module/codel", lab.join("codel.wasm")).unwrap();
+    folder
+}
+
+#[test]
+fn a_module_is_listed_with_its_parameters() {
+    let folder = folder();
+    let output = sluice(folder.path(), &["list", "wasm:lab/codel.wasm"]);
+    let text = text(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for part in [
+        "controlled delay",
+        "target 5ms",
+        "a time from 1us to 100s",
+        "limit 1000",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
+#[test]
+fn a_replay_through_a_module_gives_the_rows_of_codel() {
+    let folder = folder();
+    // 20 Mbit/s of full packets into 10 Mbit/s.
+    let mut trace = String::from("time_ns,flow,size_bytes,ecn\n");
+    for i in 0..3000_u64 {
+        trace += &format!("{},{},1500,{}\n", i * 600_000, i % 3, i % 2 * 2);
+    }
+    fs::write(folder.path().join("t.csv"), trace).unwrap();
+    let rows = |queue: &str| {
+        let args = [
+            "replay", "t.csv", "--queue", queue, "--rate", "10Mbit/s", "--out", "o.csv",
+        ];
+        let output = sluice(folder.path(), &args);
+        assert!(output.status.success(), "{output:?}");
+        fs::read_to_string(folder.path().join("o.csv")).unwrap()
+    };
+    let ours = rows("codel ecn");
+    assert!(ours.contains("congestion"), "CoDel drops");
+    assert_eq!(ours, rows("wasm:lab/codel.wasm ecn"));
+    assert_eq!(rows("fq_codel"), rows("fq_wasm:lab/codel.wasm"));
+}
+
+#[test]
+fn a_scenario_finds_its_module_beside_it_and_gives_the_tables_of_codel() {
+    let folder = folder();
+    let scenario = "duration = \"3s\"\n[link]\nrate = \"10Mbit/s\"\ndelay = \"20ms\"\n\
+                    queue = \"codel\"\n[[flow]]\ntype = \"tcp\"\ncount = 2\n";
+    fs::write(folder.path().join("lab/s.toml"), scenario).unwrap();
+    let run = |queue: &str, out: &str| {
+        let set = format!("link.queue={queue:?}");
+        let args = [
+            "run",
+            "lab/s.toml",
+            "--backend",
+            "sim",
+            "--set",
+            &set,
+            "-o",
+            out,
+        ];
+        let output = sluice(folder.path(), &args);
+        assert!(output.status.success(), "{output:?}");
+    };
+    run("codel", "ours");
+    run("wasm:codel.wasm", "module");
+    let tables = |out: &str| {
+        let mut tables = Vec::new();
+        let mut folders = vec![folder.path().join(out)];
+        while let Some(next) = folders.pop() {
+            for entry in fs::read_dir(next).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|e| e == "parquet") {
+                    let name = path.file_name().unwrap().to_owned();
+                    tables.push((name, fs::read(&path).unwrap()));
+                }
+            }
+        }
+        tables.sort();
+        tables
+    };
+    let (ours, module) = (tables("ours"), tables("module"));
+    assert!(ours.len() >= 3, "{} tables", ours.len());
+    for (ours, module) in ours.iter().zip(&module) {
+        assert!(ours == module, "{:?} and {:?} differ", ours.0, module.0);
+    }
+    // The recording is read without the module.
+    fs::remove_file(folder.path().join("lab/codel.wasm")).unwrap();
+    let output = sluice(folder.path(), &["report", "module"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn what_is_wrong_is_shown_at_its_place() {
+    let folder = folder();
+    let args = |queue| ["replay", "t.csv", "--rate", "1Mbit/s", "--queue", queue];
+    let error = |queue| text(&sluice(folder.path(), &args(queue)).stderr);
+    let unknown = error("wasm:lab/codel.wasm tarqet 7ms");
+    assert!(
+        unknown.contains("`wasm:lab/codel.wasm` has no parameter `tarqet`; did you mean `target`?"),
+        "{unknown}"
+    );
+    assert!(unknown.contains("^^^^^^"), "{unknown}");
+    let scheme = error("wasn:codel.wasm");
+    assert!(
+        scheme.contains("no loader is called `wasn:`; write `wasm:FILE`"),
+        "{scheme}"
+    );
+    let python = error("py:codel.py:Codel");
+    assert!(
+        python.contains("queues in Python run from the Python package: `sluice.run(...)`"),
+        "{python}"
+    );
+    let missing = error("wasm:codel.wasm");
+    assert!(
+        missing.contains("cannot load `wasm:codel.wasm`: `codel.wasm`"),
+        "{missing}"
+    );
+    let scenario = "duration = \"1s\"\n[link]\nrate = \"10Mbit/s\"\nqueue = \"wasm:gone.wasm\"\n\
+                    [[flow]]\ntype = \"tcp\"\n";
+    fs::write(folder.path().join("lab/s.toml"), scenario).unwrap();
+    let output = sluice(folder.path(), &["run", "lab/s.toml", "--backend", "sim"]);
+    let error = text(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        error.contains("cannot load `wasm:gone.wasm`") && error.contains("s.toml:4"),
+        "{error}"
+    );
+}

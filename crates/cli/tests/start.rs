@@ -1,0 +1,102 @@
+//! `sluice new` and `sluice sweep`: files to start from, and the call of the Python package.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn sluice(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.args(words).current_dir(folder);
+    command
+}
+
+fn output(command: &mut Command) -> (bool, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.success(), text(stdout), text(stderr))
+}
+
+/// Writes a program in place of Python, which answers the search for the package with `found`
+/// and prints its arguments otherwise.
+fn python(folder: &Path, found: i32) -> String {
+    let path = folder.join("python");
+    let text = format!("#!/bin/sh\n[ \"$1\" = -c ] && exit {found}\nprintf '<%s>' \"$@\"\n");
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_new_scenario_runs_and_meets_its_expectation() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (is_well, said, _) = output(&mut sluice(folder, &["new", "scenario", "mine.toml"]));
+    assert!(is_well);
+    assert_eq!(said, "wrote mine.toml; run it with: sluice run mine.toml\n");
+    let (is_well, _, complaint) = output(&mut sluice(folder, &["run", "mine.toml", "--quiet"]));
+    assert!(is_well, "{complaint}");
+
+    let written = fs::read_to_string(folder.join("mine.toml")).unwrap();
+    fs::write(folder.join("mine.toml"), "changed").unwrap();
+    let (is_well, _, complaint) = output(&mut sluice(folder, &["new", "scenario", "mine.toml"]));
+    assert!(!is_well);
+    assert_eq!(
+        complaint,
+        "sluice: `mine.toml` exists; choose another name\n"
+    );
+    assert_ne!(
+        fs::read_to_string(folder.join("mine.toml")).unwrap(),
+        written
+    );
+}
+
+#[test]
+fn a_sweep_is_passed_to_python_word_by_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let words = [
+        "sweep",
+        "--over",
+        "link.rate=1..10Mbit/s:log:3",
+        "--over=link.queue=fifo limit 10,codel",
+        "--set",
+        "duration=5s",
+        "--seeds",
+        "3",
+        "-j",
+        "2",
+        "-o",
+        "out",
+        "-q",
+        "--",
+        "-weird name.toml",
+    ];
+    let mut command = sluice(folder, &words);
+    let (is_well, said, complaint) = output(command.env("SLUICE_PYTHON", python(folder, 0)));
+    assert!(is_well, "{complaint}");
+    assert_eq!(
+        said,
+        "<-m><sluice><sweep><--over=link.rate=1..10Mbit/s:log:3>\
+         <--over=link.queue=fifo limit 10,codel><--set=duration=5s><--seeds=3><--jobs=2>\
+         <--output=out><--quiet><--><-weird name.toml>"
+    );
+}
+
+#[test]
+fn a_missing_package_or_interpreter_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let words = ["sweep", "x.toml", "--over", "link.queue=fifo"];
+    let without = python(folder, 1);
+    let (is_well, _, complaint) = output(sluice(folder, &words).env("SLUICE_PYTHON", &without));
+    assert!(!is_well);
+    assert!(complaint.contains(&format!("`{without}` has no package `sluice`")));
+    let (is_well, _, complaint) = output(sluice(folder, &words).env("SLUICE_PYTHON", "./nothing"));
+    assert!(!is_well);
+    assert!(complaint.starts_with("sluice: cannot start `./nothing`: No such file"));
+}

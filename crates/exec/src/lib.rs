@@ -1,0 +1,235 @@
+//! A program behind an emulated link.
+//!
+//! The program runs in a network namespace of its own, the near one. Its packets pass Sluice's
+//! router, one pipe for each direction, and reach the far namespace, whose kernel takes every
+//! address as its own: each connection of the program ends there, in kernel TCP. A relay carries
+//! its bytes on from the machine's own network. So both ends of the link are real TCP, and nothing
+//! of the machine is touched: no interface, no address, no rule.
+//!
+//! Namespaces, sockets and processes vanish with the calling process, however it ends.
+
+pub mod doctor;
+mod gate;
+pub mod link;
+mod names;
+mod network;
+mod program;
+mod pulse;
+mod relay;
+mod router;
+mod verdict;
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use rustix::event::{EventfdFlags, eventfd};
+use sluice_core::Span;
+use sluice_net::Clock;
+use sluice_net::namespace::{
+    LinkError, Namespace, NamespaceError, Privilege, PrivilegeError, enter_user_namespace_as_self,
+};
+use sluice_net::port::{Pool, PoolError};
+use sluice_net::process::{self, Guard, OpenFiles, Signals, Surroundings};
+use sluice_scenario::Link;
+
+use gate::Gate;
+use network::{Network, NetworkError};
+pub use program::ProgramError;
+use pulse::Pulse;
+use relay::{Relay, RelayError, Routes};
+pub use router::WayReport;
+pub use verdict::Verdict;
+
+/// What to run behind which link.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The link.
+    pub link: Link,
+    /// The congestion control of both ends of the link [default: the machine's].
+    pub congestion_control: Option<String>,
+    /// Whether the machine's loopback is reachable, as `host.sluice`.
+    pub has_host: bool,
+    /// Ports of the machine's loopback that lead to the program's, across the link.
+    pub forwards: Vec<u16>,
+    /// A shell command that runs on the far side, as `server.sluice`.
+    pub server: Option<OsString>,
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+    /// How late packets may be.
+    pub max_late: Option<Span>,
+}
+
+/// The result of the program.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The exit status as shells have it: the program's own, or 128 and the number of the signal
+    /// that ended it.
+    pub status: u8,
+    /// How exact the emulation was.
+    pub verdict: Verdict,
+}
+
+/// Why the program did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// No user namespace.
+    #[error(transparent)]
+    Privilege(#[from] PrivilegeError),
+    /// The network.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The memory of packets.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The relay.
+    #[error(transparent)]
+    Relay(#[from] RelayError),
+    /// The program or the server.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// The kernel refused a step.
+    #[error("cannot {step}: {source}")]
+    Kernel {
+        /// Which step.
+        step: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+impl From<NamespaceError> for ExecError {
+    fn from(error: NamespaceError) -> Self {
+        NetworkError::from(error).into()
+    }
+}
+
+impl From<LinkError> for ExecError {
+    fn from(error: LinkError) -> Self {
+        NetworkError::from(error).into()
+    }
+}
+
+impl ExecError {
+    /// Returns the exit status that shells give: 127 if there is no such program, 126 if it cannot
+    /// be executed, and else 125, as `env` and `timeout` do.
+    pub fn status(&self) -> u8 {
+        match self {
+            ExecError::Program(error) => error.status(),
+            _ => FAILED,
+        }
+    }
+}
+
+/// Runs the program until it ends. Call it on the main thread, before there are others.
+///
+/// # Errors
+/// [`ExecError`]; nothing is left behind.
+pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
+    let kernel = |step| move |source| ExecError::Kernel { step, source };
+    let open_files = OpenFiles::raise();
+    let signals = Signals::catch().map_err(kernel("block signals"))?;
+    if Privilege::probe() != Privilege::Capable {
+        enter_user_namespace_as_self()?;
+    }
+    let mut guard = Guard::start().map_err(kernel("start the guard process"))?;
+    let network = Network::create(settings.congestion_control.as_deref())?;
+    let mut watch = |namespace| {
+        let watched = guard.watch(namespace);
+        watched.map_err(kernel("watch a namespace"))
+    };
+    watch(&network.near)?;
+    let server = match settings.server {
+        Some(_) => {
+            let namespace = Namespace::create("server")?;
+            namespace.links()?.set_up("lo", true)?;
+            network::open_low_ports(&namespace).map_err(NetworkError::from)?;
+            watch(&namespace)?;
+            Some(namespace)
+        }
+        None => None,
+    };
+    let resolvers = names::machine_resolvers();
+    let files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
+
+    let pool = Pool::new(router::pool_size(&settings.link))?;
+    let clock = Clock::start();
+    let (near_port, far_port) = network.ports(&clock)?;
+    let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
+    let event = || event().map_err(|error| kernel("create an eventfd")(error.into()));
+    let (relaying, routing) = (Pulse::new(event()?), Pulse::new(event()?));
+    let (to_relay, held) = channel();
+    let (to_gate, changes) = channel();
+    let gate = Gate::new(far_port, to_relay, relaying.clone(), changes);
+    let routes = Routes {
+        resolvers,
+        has_host: settings.has_host,
+        has_server: server.is_some(),
+    };
+    let around = relay::Surroundings {
+        near: &network.near,
+        far: &network.far,
+        server: server.as_ref(),
+        injectors: network.injectors()?,
+        held,
+        changes: to_gate,
+        pulse: relaying.clone(),
+    };
+    let relay = Relay::new(around, routes, &settings.forwards)?;
+    let shared = router::Shared {
+        pulse: routing.clone(),
+        has_ended: Arc::default(),
+        is_sending: Arc::default(),
+    };
+    let sending = [relay.is_sending(), shared.is_sending.clone()];
+    start("relay", move || relay.run())?;
+    let (link, routers) = (settings.link.clone(), shared.clone());
+    let max_late = settings.max_late.unwrap_or(Span::MAX);
+    let router = start("router", move || {
+        router::run(&link, (near_port, gate), pool, &clock, max_late, &routers)
+    })?;
+
+    let surroundings = |namespace| Surroundings {
+        namespace,
+        files: &files,
+        blocked: signals.before(),
+        open_files: Some(open_files.clone()),
+    };
+    if let (Some(namespace), Some(command)) = (&server, &settings.server) {
+        program::serve(command, namespace, &surroundings(namespace))?;
+    }
+    let spawned = program::spawn(&settings.program, &surroundings(&network.near));
+    let ended = spawned.and_then(|child| program::attend(child, &signals));
+    if ended.is_ok() {
+        program::linger(&network.near, &sending, &[&routing, &relaying]);
+    }
+    for namespace in [Some(&network.near), server.as_ref()].into_iter().flatten() {
+        process::kill_all_in(namespace).map_err(kernel("end what the program left"))?;
+    }
+    shared.has_ended.store(true, Ordering::Release);
+    routing.ring();
+    let ways = router
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok(Outcome {
+        status: ended?,
+        verdict: Verdict::new(ways, settings.max_late),
+    })
+}
+
+fn start<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<thread::JoinHandle<T>, ExecError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    thread.map_err(|source| ExecError::Kernel {
+        step: "start a thread",
+        source,
+    })
+}
+
+/// The exit status of a wrapper that cannot do its part, as that of `env` and `timeout`.
+pub const FAILED: u8 = 125;

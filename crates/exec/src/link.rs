@@ -1,0 +1,236 @@
+//! The link between the program and everything outside: a name or a file, and what options change.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sluice_core::Span;
+use sluice_scenario::{Link, Scenario, ScenarioErrors};
+
+/// How the user describes a link.
+#[derive(Clone, Debug, Default)]
+pub struct LinkWords {
+    /// A link's name, or the path of a scenario, whose `[link]` is used.
+    pub link: Option<String>,
+    /// Keys of the link, in the order of precedence: `down.rate`, or `rate` for both directions.
+    pub sets: Vec<(String, String)>,
+    /// Mahimahi traces of the directions down and up.
+    pub traces: [Option<PathBuf>; 2],
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The file cannot be read.
+    #[error("cannot read the link {}: {source}", .path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Something is wrong in the file, in an option or in a trace.
+    #[error(transparent)]
+    Words(#[from] ScenarioErrors),
+    /// A scenario of several variants.
+    #[error(
+        "{0} has a [matrix] of {1} variants; choose one of each of its values with --set KEY=VALUE"
+    )]
+    Variants(String, usize),
+    /// A path through several routers, or rules.
+    #[error("{0} has {1}; a program is put behind a single [link]")]
+    Path(String, &'static str),
+}
+
+impl LinkWords {
+    /// Reads the link.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with its place.
+    pub fn resolve(&self) -> Result<Link, LinkError> {
+        let (name, mut text) = match &self.link {
+            Some(word) if is_path(word) => {
+                let text = fs::read_to_string(word).map_err(|source| LinkError::Read {
+                    path: word.into(),
+                    source,
+                })?;
+                (word.clone(), text)
+            }
+            _ => ("the command line".to_owned(), "[link]\n".to_owned()),
+        };
+        // A scenario has traffic and an end. Here the program decides both.
+        if !text.lines().any(|line| line.trim() == "[[flow]]") {
+            text.push_str("\n[[flow]]\ntype = \"ping\"\n");
+        }
+        let mut sets = vec![format!("duration={SCHEDULED}")];
+        if let Some(word) = self.link.as_ref().filter(|word| !is_path(word)) {
+            sets.push(format!("link.preset={word}"));
+        }
+        let is_bare = self.link.is_none();
+        let is_given = |key: &str| self.sets.iter().any(|(given, _)| given == key);
+        for (direction, trace) in ["down", "up"].iter().zip(&self.traces) {
+            let rate = format!("{direction}.rate");
+            if let Some(path) = trace {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                sets.push(format!("link.{rate}={{ trace = {:?} }}", path.display()));
+            } else if is_bare && !is_given(&rate) && !is_given("rate") {
+                sets.push(format!("link.{rate}=unlimited"));
+            }
+        }
+        for (key, value) in &self.sets {
+            if key == "rtt" {
+                sets.extend(of_rtt(&text, value));
+                continue;
+            }
+            match key.split('.').next() {
+                Some("up" | "down") => sets.push(format!("link.{key}={value}")),
+                Some("link" | "matrix" | "seed") => sets.push(format!("{key}={value}")),
+                // Each direction separately, since a file or a named link may set them apart.
+                _ => sets.extend(["down", "up"].map(|way| format!("link.{way}.{key}={value}"))),
+            }
+        }
+        let mut variants = Scenario::parse(&name, &text, &sets)?;
+        if variants.len() > 1 {
+            return Err(LinkError::Variants(name, variants.len()));
+        }
+        let scenario = variants.pop().map(|variant| variant.scenario);
+        let scenario = scenario.expect("a scenario has at least one variant");
+        if !scenario.hops.is_empty() {
+            return Err(LinkError::Path(name, "[[hop]]"));
+        }
+        if scenario.rules.is_some() {
+            return Err(LinkError::Path(name, "`rules`"));
+        }
+        Ok(scenario.link)
+    }
+}
+
+/// Returns the keys that give both directions together a round-trip time: the file's own key, which
+/// would contradict others, or the delay of each direction, half of it.
+fn of_rtt(text: &str, value: &str) -> Vec<String> {
+    let has_own = text.lines().any(|line| {
+        line.split('=')
+            .next()
+            .is_some_and(|key| key.trim() == "rtt")
+    });
+    match Span::parse(value) {
+        Ok(rtt) if !has_own => {
+            let (down, up) = (rtt.as_ns().div_ceil(2), rtt.as_ns() / 2);
+            let halves = [("down", down), ("up", up)];
+            halves
+                .map(|(way, ns)| format!("link.{way}.delay={ns}ns"))
+                .into()
+        }
+        // A wrong value is reported when the key is read.
+        _ => vec![format!("link.rtt={value}")],
+    }
+}
+
+/// A name contains no dot, and its slash stands behind a source's name.
+fn is_path(word: &str) -> bool {
+    word.ends_with(".toml") || word.starts_with(['.', '/']) || Path::new(word).is_file()
+}
+
+/// How long schedules that repeat are followed. Rates stay as they are afterwards.
+const SCHEDULED: &str = "2h";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::Rate;
+
+    fn link(sets: &[(&str, &str)]) -> Link {
+        let sets = sets.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+        let words = LinkWords {
+            sets: sets.collect(),
+            ..LinkWords::default()
+        };
+        words.resolve().unwrap()
+    }
+
+    #[test]
+    fn a_key_without_a_direction_sets_both_and_later_ones_win() {
+        let link = link(&[
+            ("rate", "10Mbit/s"),
+            ("up.rate", "1Mbit/s"),
+            ("queue", "fq_codel target 5ms"),
+            ("loss", "0.5%"),
+        ]);
+        let rates = [&link.down, &link.up].map(|pipe| pipe.rate.at(Span::ZERO));
+        let mbit = |n: u64| Some(Rate::from_bps(n * 1_000_000));
+        assert_eq!(rates, [mbit(10), mbit(1)]);
+        for pipe in [&link.down, &link.up] {
+            assert_eq!(pipe.queue.to_string(), "fq_codel target 5ms");
+            let loss = pipe.params().loss.loss;
+            assert_eq!(loss.as_billionths(), 5_000_000);
+        }
+    }
+
+    #[test]
+    fn without_a_rate_the_link_is_unlimited() {
+        let link = link(&[]);
+        assert!(link.down.rate.at(Span::ZERO).unwrap().is_unlimited());
+        assert_eq!(link.rtt(), Span::ZERO);
+    }
+
+    #[test]
+    fn an_odd_round_trip_is_split_without_loss() {
+        let link = link(&[("rtt", "60000001ns")]);
+        assert_eq!(link.down.delay.first(), Span::from_ns(30_000_001));
+        assert_eq!(link.up.delay.first(), Span::from_ns(30_000_000));
+    }
+
+    #[test]
+    fn a_scenario_needs_neither_duration_nor_flows() {
+        let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+        fs::write(file.path(), "[link]\nrate = \"5Mbit/s\"\nrtt = \"20ms\"\n").unwrap();
+        let words = LinkWords {
+            link: Some(file.path().display().to_string()),
+            sets: vec![("down.queue".into(), "codel".into())],
+            ..LinkWords::default()
+        };
+        let link = words.resolve().unwrap();
+        assert_eq!(link.rtt(), Span::from_ms(20));
+        let mut slower = words.clone();
+        slower.sets.push(("rtt".into(), "50ms".into()));
+        assert_eq!(slower.resolve().unwrap().rtt(), Span::from_ms(50));
+        assert_eq!(link.down.queue.to_string(), "codel");
+        assert_eq!(link.up.queue.to_string(), "fifo");
+    }
+
+    #[test]
+    fn a_named_link_is_changed_by_options() {
+        let words = LinkWords {
+            link: Some("wpt/lte".into()),
+            sets: vec![
+                ("queue".into(), "codel".into()),
+                ("up.rate".into(), "1Mbit/s".into()),
+            ],
+            ..LinkWords::default()
+        };
+        let link = words.resolve().unwrap();
+        // WebPageTest's LTE: 12 Mbit/s both ways, 70 ms.
+        assert_eq!(
+            link.down.rate.at(Span::ZERO),
+            Some(Rate::from_bps(12_000_000))
+        );
+        assert_eq!(link.up.rate.at(Span::ZERO), Some(Rate::from_bps(1_000_000)));
+        assert_eq!(link.rtt(), Span::from_ms(70));
+        assert_eq!(link.down.queue.to_string(), "codel");
+        let words = LinkWords {
+            link: Some("wpt/ltee".into()),
+            ..LinkWords::default()
+        };
+        let error = words.resolve().unwrap_err().to_string();
+        assert!(error.contains("did you mean `wpt/lte`?"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_value_is_reported_with_its_option() {
+        let words = LinkWords {
+            sets: vec![("queue".into(), "fq_codle".into())],
+            ..LinkWords::default()
+        };
+        let error = words.resolve().unwrap_err().to_string();
+        assert!(error.contains("did you mean `fq_codel`?"), "{error}");
+    }
+}

@@ -1,0 +1,284 @@
+//! The namespaces: the program's, the router's, the far side, and the server's.
+//!
+//! ```text
+//!  near (program)            router                  far                       machine
+//!  192.0.0.2  eth0 -- near | pipes | far -- eth0  every address  relay -- sockets
+//! ```
+//!
+//! The addresses are those of 192.0.0.0/29, which RFC 7335 reserves for the inside of a host and
+//! its translator, and of a prefix of local IPv6 addresses (RFC 4193). No route leads to either
+//! outside, so they hide nothing that a program could reach.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::thread;
+
+use sluice_net::Clock;
+use sluice_net::namespace::{
+    LinkError, Mac, Namespace, NamespaceError, SysctlError, VethEnd, create_veth,
+};
+use sluice_net::port::packet::{PacketError, PacketOptions};
+use sluice_net::port::{Injector, PacketPort};
+
+/// Why the network could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// A namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// An interface.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A setting.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// A port.
+    #[error(transparent)]
+    Port(#[from] PacketError),
+}
+
+/// The namespaces.
+pub struct Network {
+    /// Where the program runs.
+    pub near: Namespace,
+    router: Namespace,
+    /// Where its connections end.
+    pub far: Namespace,
+}
+
+/// A host of the far side that stands for something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The far side itself, which has no services.
+    Far,
+    /// The program's namespace.
+    Program,
+    /// The machine's loopback.
+    Host,
+    /// The server started beside the program.
+    Server,
+    /// One of the machine's resolvers, counted from 0.
+    Resolver(usize),
+}
+
+impl Place {
+    /// Returns the addresses of the place.
+    pub fn addresses(self) -> [IpAddr; 2] {
+        let number = match self {
+            Place::Far => 1,
+            Place::Program => 2,
+            Place::Host => 3,
+            Place::Server => 4,
+            Place::Resolver(index) => 5 + index as u8,
+        };
+        // The prefix spells "sluice" in ASCII.
+        let v6 = Ipv6Addr::new(0xfd73, 0x6c75, 0x6963, 0x6500, 0, 0, 0, u16::from(number));
+        [Ipv4Addr::new(192, 0, 0, number).into(), v6.into()]
+    }
+
+    /// Returns the place that an address stands for.
+    pub fn of(address: IpAddr) -> Option<Place> {
+        let resolvers = (0..MOST_RESOLVERS).map(Place::Resolver);
+        [Place::Far, Place::Program, Place::Host, Place::Server]
+            .into_iter()
+            .chain(resolvers)
+            .find(|place| place.addresses().contains(&address))
+    }
+}
+
+/// glibc asks at most three (resolv.conf(5)).
+pub const MOST_RESOLVERS: usize = 3;
+
+impl Network {
+    /// Makes the namespaces, their interfaces and their routes. Connections on both ends of the
+    /// link use `congestion_control`, or what the machine uses.
+    ///
+    /// # Errors
+    /// Says which step failed; nothing is left behind.
+    pub fn create(congestion_control: Option<&str>) -> Result<Network, NetworkError> {
+        let network = Network {
+            near: Namespace::create("near")?,
+            router: Namespace::create("router")?,
+            far: Namespace::create("far")?,
+        };
+        for host in [&network.near, &network.far] {
+            host.silence_ipv6()?;
+            for (key, value) in SETTINGS {
+                host.set_sysctl(key, value)?;
+            }
+            if let Some(name) = congestion_control {
+                host.set_sysctl("net.ipv4.tcp_congestion_control", name)?;
+            }
+        }
+        open_low_ports(&network.near)?;
+        let group = rustix::process::getegid().as_raw();
+        let groups = format!("{group} {group}");
+        // A group that is not mapped here cannot be written; its program cannot ping, then.
+        let _ = network
+            .near
+            .set_sysctl("net.ipv4.ping_group_range", &groups);
+        for version in versions() {
+            let key = format!("net.{version}.ip_nonlocal_bind");
+            network.far.set_sysctl(&key, "1")?;
+        }
+        network.connect(&network.near, Place::Program, Place::Far)?;
+        network.connect(&network.far, Place::Far, Place::Program)?;
+        let mut links = network.near.links()?;
+        for gateway in usable(Place::Far) {
+            links.add_route(INTERFACE, any(gateway), 0, Some(gateway))?;
+        }
+        let mut links = network.far.links()?;
+        for own in usable(Place::Far) {
+            links.add_local_route(any(own), 0)?;
+        }
+        Ok(network)
+    }
+
+    /// Opens the router's ports, towards the program and towards the far side.
+    ///
+    /// # Errors
+    /// When the process may not open packet sockets.
+    pub fn ports(&self, clock: &Clock) -> Result<(PacketPort, PacketPort), NetworkError> {
+        let options = PacketOptions {
+            timestamps: Some(*clock),
+            // The kernel takes some 10 ms to make a ring and as long to free it. Packets of fast
+            // links come as super-packets, which do not fit into one anyway.
+            ring: 0,
+            // A veth pair passes on every frame.
+            promiscuous: false,
+            ..PacketOptions::default()
+        };
+        let open = |host: &Namespace| PacketPort::open(&self.router, host.name(), options);
+        // Each takes a while, in which the kernel waits for its other cores.
+        let (near, far) = thread::scope(|scope| {
+            let near = scope.spawn(|| open(&self.near));
+            let far = open(&self.far);
+            let near = near.join();
+            (
+                near.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                far,
+            )
+        });
+        Ok((near?, far?))
+    }
+
+    /// Opens what puts frames onto the interfaces of the far side: towards its kernel, and towards
+    /// the router.
+    ///
+    /// # Errors
+    /// When the process may not open packet sockets.
+    pub fn injectors(&self) -> Result<(Injector, Injector), NetworkError> {
+        let inward = Injector::open(&self.router, self.far.name())?;
+        let outward = Injector::open(&self.far, INTERFACE)?;
+        Ok((inward, outward))
+    }
+
+    fn connect(&self, host: &Namespace, own: Place, other: Place) -> Result<(), NetworkError> {
+        let name = host.name();
+        create_veth(
+            VethEnd {
+                namespace: host,
+                name: INTERFACE,
+                mac: mac(own),
+            },
+            VethEnd {
+                namespace: &self.router,
+                name,
+                mac: mac_of_router(own),
+            },
+        )?;
+        self.router.links()?.set_up(name, true)?;
+        let mut links = host.links()?;
+        links.set_up("lo", true)?;
+        links.set_up(INTERFACE, true)?;
+        for (address, other_address) in usable(own).zip(usable(other)) {
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            links.add_address(INTERFACE, address, bits)?;
+            links.add_route(INTERFACE, other_address, bits, None)?;
+            links.add_neighbour(INTERFACE, other_address, mac(other))?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets programs without capabilities listen on every port: the namespace has no services to
+/// protect.
+///
+/// # Errors
+/// When the setting cannot be written.
+pub fn open_low_ports(namespace: &Namespace) -> Result<(), SysctlError> {
+    namespace.set_sysctl("net.ipv4.ip_unprivileged_port_start", "0")
+}
+
+/// Returns the versions of IP that the kernel has.
+fn versions() -> impl Iterator<Item = &'static str> {
+    let has = |version: &&str| Path::new("/proc/sys/net").join(version).exists();
+    ["ipv4", "ipv6"].into_iter().filter(has)
+}
+
+/// Returns the addresses of a place in the versions of IP that the kernel has.
+pub fn usable(place: Place) -> impl Iterator<Item = IpAddr> {
+    place.addresses().into_iter().take(versions().count())
+}
+
+/// The Ethernet address of the program or of the far side; locally administered.
+pub const fn mac(place: Place) -> Mac {
+    match place {
+        Place::Program => Mac([2, 0, 0, 0, 0, 2]),
+        _ => Mac([2, 0, 0, 0, 0, 1]),
+    }
+}
+
+const fn mac_of_router(towards: Place) -> Mac {
+    let Mac([a, b, c, d, _, f]) = mac(towards);
+    Mac([a, b, c, d, 1, f])
+}
+
+/// The prefix of length 0 in the version of an address.
+const fn any(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
+/// The interface of a host.
+const INTERFACE: &str = "eth0";
+
+/// What differs from the kernel's defaults at both ends.
+const SETTINGS: &[(&str, &str)] = &[
+    // A connection must not inherit the congestion window of the one before.
+    ("net.ipv4.tcp_no_metrics_save", "1"),
+    // As with a real link: 64 MB are 500 ms at 1 Gbit/s.
+    ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
+    ("net.ipv4.tcp_wmem", "4096 65536 67108864"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_has_addresses_of_its_own() {
+        let places = [
+            Place::Far,
+            Place::Program,
+            Place::Host,
+            Place::Server,
+            Place::Resolver(0),
+            Place::Resolver(1),
+            Place::Resolver(2),
+        ];
+        for place in places {
+            for address in place.addresses() {
+                assert_eq!(Place::of(address), Some(place));
+            }
+        }
+        // The /29 of RFC 7335 ends at 192.0.0.7.
+        assert_eq!(
+            places[6].addresses()[0],
+            IpAddr::from(Ipv4Addr::new(192, 0, 0, 7))
+        );
+        assert_eq!(Place::of(Ipv4Addr::new(192, 0, 0, 8).into()), None);
+    }
+}

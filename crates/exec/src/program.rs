@@ -1,0 +1,165 @@
+//! The program and the server beside it: from the start to the exit status.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::pulse::Pulse;
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_net::namespace::{Namespace, NamespaceError};
+use sluice_net::process::{Change, Signals, SpawnError, Surroundings, changed_child, stop_like};
+
+/// Why a program did not run or its end is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It could not be started.
+    #[error("cannot run {}: {source}", .program.display())]
+    Spawn {
+        /// Which program.
+        program: OsString,
+        /// Why.
+        source: SpawnError,
+    },
+    /// The server ended before it listened.
+    #[error("the server ended before it listened on a port: {}", .0.display())]
+    ServerEnded(OsString),
+    /// The server does not listen.
+    #[error("the server listens on no port after {} s: {}", PATIENCE.as_secs(), .0.display())]
+    ServerSilent(OsString),
+    /// Its namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// Signals or children could not be waited for.
+    #[error("cannot wait for the program: {0}")]
+    Wait(#[from] io::Error),
+}
+
+impl ProgramError {
+    /// Returns the exit status that shells give.
+    pub fn status(&self) -> u8 {
+        match self {
+            ProgramError::Spawn {
+                source: SpawnError::Program(error),
+                ..
+            } => match error.kind() {
+                io::ErrorKind::NotFound => 127,
+                _ => 126,
+            },
+            _ => crate::FAILED,
+        }
+    }
+}
+
+/// Starts a program. It belongs to the calling thread.
+pub fn spawn(words: &[OsString], around: &Surroundings<'_>) -> Result<Pid, ProgramError> {
+    let (program, arguments) = words.split_first().expect("there is a program to run");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let spawned = sluice_net::process::spawn(&mut command, around);
+    spawned.map_err(|source| ProgramError::Spawn {
+        program: program.clone(),
+        source,
+    })
+}
+
+/// Starts the server and waits until it listens.
+pub fn serve(
+    command: &OsStr,
+    namespace: &Namespace,
+    around: &Surroundings<'_>,
+) -> Result<Pid, ProgramError> {
+    let words = [OsStr::new("/bin/sh"), OsStr::new("-c"), command].map(OsStr::to_owned);
+    let server = spawn(&words, around)?;
+    let start = Instant::now();
+    while !namespace.enter(listens)? {
+        if matches!(changed_child(), Ok(Some((pid, change))) if pid == server && change != Change::Stopped)
+        {
+            return Err(ProgramError::ServerEnded(command.to_owned()));
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(ProgramError::ServerSilent(command.to_owned()));
+        }
+        sleep(Duration::from_millis(2));
+    }
+    Ok(server)
+}
+
+/// Waits for the end of a program, and passes signals on to it. Returns its exit status.
+pub fn attend(program: Pid, signals: &Signals) -> Result<u8, ProgramError> {
+    loop {
+        // A child may have changed before its signal was waited for.
+        while let Some((child, change)) = changed_child()? {
+            match change {
+                Change::Exited(code) if child == program => return Ok(code as u8),
+                Change::Killed(signal) if child == program => return Ok(128 + signal as u8),
+                Change::Stopped if child == program => stop_like(program),
+                _ => {}
+            }
+        }
+        let received = signals.next()?;
+        // The terminal has sent its signals to the program as well.
+        if received.signal != Signal::CHILD && !received.is_from_terminal {
+            // It may have ended meanwhile; the next turn learns of it.
+            let _ = kill_process(program, received.signal);
+        }
+    }
+}
+
+/// Waits until what the program has sent has crossed the link, as the kernel would send it after
+/// the program's end; at most [`LINGER`].
+pub fn linger(near: &Namespace, sending: &[Arc<AtomicBool>], loops: &[&Pulse]) {
+    let start = Instant::now();
+    let is_busy = || {
+        for pulse in loops {
+            pulse.settle();
+        }
+        let mut sending = sending.iter();
+        sending.any(|is_sending| is_sending.load(Ordering::Acquire))
+            || near.enter(sends).unwrap_or(false)
+    };
+    while is_busy() && start.elapsed() < LINGER {
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns whether a socket of the calling thread's namespace listens, or waits for datagrams.
+fn listens() -> bool {
+    let has = |file: &&str, state| has_state(&Path::new(TABLES).join(file), &[state]);
+    ["tcp", "tcp6"].iter().any(|file| has(file, LISTEN))
+        || ["udp", "udp6"].iter().any(|file| has(file, CLOSE))
+}
+
+/// Returns whether a connection that its program has closed still has something to send.
+fn sends() -> bool {
+    let states = [FIN_WAIT1, LAST_ACK, CLOSING];
+    let mut tables = ["tcp", "tcp6"].iter();
+    tables.any(|file| has_state(&Path::new(TABLES).join(file), &states))
+}
+
+/// Returns whether a socket in a table of `/proc/net` has one of these states.
+fn has_state(table: &Path, states: &[&str]) -> bool {
+    let text = std::fs::read_to_string(table).unwrap_or_default();
+    let mut sockets = text.lines().skip(1);
+    sockets.any(|line| {
+        let state = line.split_whitespace().nth(3);
+        state.is_some_and(|state| states.contains(&state))
+    })
+}
+
+/// The sockets of the calling thread's namespace.
+const TABLES: &str = "/proc/thread-self/net";
+/// States of TCP in include/net/tcp_states.h; UDP has 07 for a socket that is not connected.
+const FIN_WAIT1: &str = "04";
+const CLOSE: &str = "07";
+const LAST_ACK: &str = "09";
+const LISTEN: &str = "0A";
+const CLOSING: &str = "0B";
+/// How long a server may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the program's last bytes may take.
+const LINGER: Duration = Duration::from_secs(10);

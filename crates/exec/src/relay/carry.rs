@@ -1,0 +1,154 @@
+//! Bytes between two connected sockets, both ways, until both have ended.
+//!
+//! Bytes move through a kernel pipe per direction (splice(2)) and are never copied to this process.
+//! The end of one direction is passed on as such; a reset ends both.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use socket2::Socket;
+
+/// Two sockets and the bytes between them.
+pub struct Carry {
+    /// The sockets. Events of both lead to [`Carry::pump`].
+    pub sockets: [Socket; 2],
+    /// From the first socket to the second, and back.
+    ways: [Way; 2],
+}
+
+/// One direction.
+struct Way {
+    reader: OwnedFd,
+    writer: OwnedFd,
+    /// Bytes in the pipe.
+    held: usize,
+    /// The source has no more.
+    has_ended: bool,
+    /// The destination knows.
+    is_shut: bool,
+}
+
+/// What is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing until the next event.
+    Waiting,
+    /// More could be moved at once; others should have their turn first.
+    More,
+    /// Both directions have ended.
+    Ended,
+}
+
+impl Carry {
+    /// Joins two sockets, which do not block.
+    ///
+    /// # Errors
+    /// When there can be no more descriptors.
+    pub fn new(first: Socket, second: Socket) -> io::Result<Carry> {
+        for socket in [&first, &second] {
+            // The programs at both ends decide what is sent together.
+            socket.set_tcp_nodelay(true)?;
+        }
+        Ok(Carry {
+            sockets: [first, second],
+            ways: [Way::new()?, Way::new()?],
+        })
+    }
+
+    /// Moves what can be moved.
+    ///
+    /// # Errors
+    /// When either connection has failed; [`Carry::reset`] then tells both.
+    pub fn pump(&mut self) -> io::Result<Progress> {
+        let [first, second] = &self.sockets;
+        let [there, back] = &mut self.ways;
+        let mut is_moving = there.pump(first, second)?;
+        is_moving |= back.pump(second, first)?;
+        Ok(if is_moving {
+            Progress::More
+        } else if self.ways.iter().all(|way| way.is_shut) {
+            Progress::Ended
+        } else {
+            Progress::Waiting
+        })
+    }
+
+    /// Ends both connections with a reset.
+    pub fn reset(self) {
+        for socket in self.sockets {
+            reset(socket);
+        }
+    }
+
+    /// Returns whether bytes from the first socket still wait for the second.
+    pub fn is_sending(&self) -> bool {
+        self.ways[0].held > 0
+    }
+}
+
+/// Ends a connection with a reset.
+pub fn reset(socket: Socket) {
+    // socket(7): without time to linger, closing sends a reset.
+    let _ = socket.set_linger(Some(Duration::ZERO));
+}
+
+impl Way {
+    fn new() -> io::Result<Way> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // The system may allow no larger pipes; those serve as well.
+        let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE);
+        Ok(Way {
+            reader,
+            writer,
+            held: 0,
+            has_ended: false,
+            is_shut: false,
+        })
+    }
+
+    /// Moves until both ends would block, at most some rounds. Returns whether it could go on.
+    fn pump(&mut self, from: &Socket, to: &Socket) -> io::Result<bool> {
+        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+        for _ in 0..ROUNDS {
+            let mut has_moved = false;
+            if !self.has_ended {
+                // The pipe may be full although it holds few bytes: the kernel says so, too.
+                match splice(from, None, &self.writer, None, PIPE, flags) {
+                    Ok(0) => self.has_ended = true,
+                    Ok(count) => {
+                        self.held += count;
+                        has_moved = true;
+                    }
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if self.held > 0 {
+                match splice(&self.reader, None, to, None, self.held, flags) {
+                    Ok(count) => {
+                        self.held -= count;
+                        has_moved |= count > 0;
+                    }
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if self.has_ended && self.held == 0 && !self.is_shut {
+                to.shutdown(Shutdown::Write)?;
+                self.is_shut = true;
+            }
+            if !has_moved {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes of a pipe.
+const PIPE: usize = 256 << 10;
+/// Rounds before other connections have their turn.
+const ROUNDS: usize = 16;

@@ -1,0 +1,154 @@
+//! Where the program's packets go outside.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::answer::Unreachable;
+use crate::network::Place;
+
+/// What the program may reach.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// The machine's resolvers.
+    pub resolvers: Vec<SocketAddr>,
+    /// Whether the machine's loopback is reachable, as `host.sluice`.
+    pub has_host: bool,
+    /// Whether there is a server, `server.sluice`.
+    pub has_server: bool,
+}
+
+/// Where to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// From the machine's own network, to the first of these that accepts.
+    Machine(Vec<SocketAddr>),
+    /// From the server's namespace, likewise.
+    Server(Vec<SocketAddr>),
+    /// Nowhere.
+    None(Refusal),
+}
+
+/// How a packet is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// As by a host without a socket at the port.
+    Closed,
+    /// As by a router.
+    Unreachable(Unreachable),
+    /// Without an answer.
+    Silence,
+}
+
+impl Routes {
+    /// Returns where a packet to `outside` goes.
+    pub fn target(&self, outside: SocketAddr) -> Target {
+        let port = outside.port();
+        match Place::of(outside.ip()) {
+            Some(Place::Host) if self.has_host => Target::Machine(loopback(outside)),
+            Some(Place::Server) if self.has_server => Target::Server(loopback(outside)),
+            Some(Place::Host | Place::Server) => prohibited(),
+            Some(Place::Resolver(index)) => match self.resolvers.get(index) {
+                Some(resolver) if port == resolver.port() => Target::Machine(vec![*resolver]),
+                _ => Target::None(Refusal::Closed),
+            },
+            Some(Place::Far | Place::Program) => Target::None(Refusal::Closed),
+            None if is_inside(outside.ip()) => prohibited(),
+            None => Target::Machine(vec![outside]),
+        }
+    }
+}
+
+impl Refusal {
+    /// Returns what an error of `connect` looks like from the program's side.
+    pub fn of(error: &io::Error) -> Refusal {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Refusal::Closed,
+            io::ErrorKind::NetworkUnreachable => Refusal::Unreachable(Unreachable::Network),
+            io::ErrorKind::PermissionDenied => Refusal::Unreachable(Unreachable::Prohibited),
+            // The program has waited as long itself.
+            io::ErrorKind::TimedOut => Refusal::Silence,
+            _ => Refusal::Unreachable(Unreachable::Host),
+        }
+    }
+}
+
+const fn prohibited() -> Target {
+    Target::None(Refusal::Unreachable(Unreachable::Prohibited))
+}
+
+/// Returns the loopback addresses, the one of the same version first.
+pub fn loopback(like: SocketAddr) -> Vec<SocketAddr> {
+    let mut addresses = [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    ];
+    if like.is_ipv6() {
+        addresses.reverse();
+    }
+    addresses.map(|ip| SocketAddr::new(ip, like.port())).into()
+}
+
+/// Returns whether an address means the machine itself or its links, which the program must not
+/// reach by going outside.
+fn is_inside(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            v4.is_loopback() || v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast()
+        }
+        IpAddr::V6(v6) => {
+            v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_multicast()
+                || v6.is_unicast_link_local()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(has_host: bool) -> Routes {
+        Routes {
+            resolvers: vec!["127.0.0.53:53".parse().unwrap()],
+            has_host,
+            has_server: false,
+        }
+    }
+
+    fn target(routes: &Routes, address: &str) -> Target {
+        routes.target(address.parse().unwrap())
+    }
+
+    #[test]
+    fn the_machine_s_loopback_is_reached_by_its_name_only() {
+        let reached = |routes: &Routes| target(routes, "192.0.0.3:80");
+        let both = ["127.0.0.1:80", "[::1]:80"].map(|a| a.parse().unwrap());
+        assert_eq!(reached(&routes(true)), Target::Machine(both.into()));
+        assert_eq!(reached(&routes(false)), prohibited());
+        for address in [
+            "127.0.0.1:80",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]:80",
+            "0.0.0.0:80",
+        ] {
+            assert_eq!(target(&routes(true), address), prohibited(), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_resolver_answers_on_its_port_only() {
+        let resolver = Target::Machine(vec!["127.0.0.53:53".parse().unwrap()]);
+        assert_eq!(target(&routes(true), "192.0.0.5:53"), resolver);
+        let closed = Target::None(Refusal::Closed);
+        assert_eq!(target(&routes(true), "192.0.0.5:80"), closed);
+        assert_eq!(target(&routes(true), "192.0.0.6:53"), closed);
+    }
+
+    #[test]
+    fn everything_else_is_outside() {
+        let outside = "[2001:db8::1]:443".parse().unwrap();
+        let expected = Target::Machine(vec![outside]);
+        assert_eq!(routes(true).target(outside), expected);
+    }
+}

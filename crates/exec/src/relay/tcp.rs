@@ -1,0 +1,472 @@
+//! TCP connections: from the SYN to the end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use socket2::{Socket, Type};
+
+use super::carry::{Carry, Progress, reset};
+use super::route::{Refusal, loopback};
+use super::{Dial, Entries, Outlets, RelayError, Token, bound};
+use crate::gate::{Ends, Held};
+use crate::network::Place;
+
+/// All connections.
+#[derive(Default)]
+pub struct Connections {
+    entries: Entries<Entry>,
+    /// Those whose SYN is held, or whose handshake with the program is under way.
+    opening: BTreeMap<Ends, Opening>,
+    /// Listeners of the far side.
+    listeners: BTreeMap<SocketAddr, u64>,
+    /// Connections that both ends have.
+    carried: BTreeMap<Ends, u64>,
+    /// Entries that could go on at once.
+    more: Vec<u64>,
+}
+
+/// What waits for events.
+enum Entry {
+    /// Connects outside for a held SYN.
+    Dialing {
+        ends: Ends,
+        socket: Socket,
+        from: Dial,
+        /// Addresses to try after this one.
+        rest: Vec<SocketAddr>,
+    },
+    /// Accepts the program's connections to one address and port.
+    Listener {
+        address: SocketAddr,
+        socket: Socket,
+        /// Handshakes under way.
+        opening: usize,
+    },
+    /// Moves bytes.
+    Carry { ends: Option<Ends>, carry: Carry },
+    /// Accepts connections on the machine's loopback for the program's port.
+    Forward { socket: Socket, towards: SocketAddr },
+    /// Accepts them in the program's namespace, behind the link.
+    Arrival { socket: Socket, port: u16 },
+    /// Connects on for a socket that was accepted.
+    Joining {
+        accepted: Socket,
+        socket: Socket,
+        from: Dial,
+        rest: Vec<SocketAddr>,
+    },
+}
+
+/// A connection that the program does not have yet.
+enum Opening {
+    /// The outside has not answered; the SYN waits.
+    Dialing { frame: Vec<u8> },
+    /// The SYN was let go.
+    Released { outside: Socket, since: Instant },
+}
+
+impl Connections {
+    /// Handles a SYN.
+    pub fn on_syn(&mut self, held: Held, outlets: &mut Outlets) {
+        let Held { ends, frame, .. } = held;
+        match self.opening.get_mut(&ends) {
+            Some(Opening::Dialing { frame: waiting }) => {
+                // The program may have given up and begun anew.
+                *waiting = frame;
+                return;
+            }
+            Some(Opening::Released { .. }) => return outlets.release(&frame),
+            None => {}
+        }
+        if self.carried.contains_key(&ends) {
+            // A late copy. The kernel knows what to do with it.
+            return outlets.release(&frame);
+        }
+        let (from, addresses) = match outlets.routes.target(ends.outside).dial() {
+            Ok(target) => target,
+            Err(refusal) => return outlets.refuse(&frame, refusal),
+        };
+        self.opening.insert(ends, Opening::Dialing { frame });
+        self.dial(ends, from, addresses, Refusal::Closed, outlets);
+    }
+
+    /// Tries the first of `addresses`; if none is left, the SYN is refused with `last`.
+    fn dial(
+        &mut self,
+        ends: Ends,
+        from: Dial,
+        addresses: Vec<SocketAddr>,
+        mut last: Refusal,
+        outlets: &mut Outlets,
+    ) {
+        let mut rest = addresses.into_iter();
+        while let Some(address) = rest.next() {
+            let number = outlets.number();
+            let socket = outlets.dial(Type::STREAM, from, address);
+            let socket = socket.and_then(|socket| {
+                outlets.watch(&socket, (number, 0))?;
+                Ok(socket)
+            });
+            match socket {
+                Ok(socket) => {
+                    let rest = rest.collect();
+                    let entry = Entry::Dialing {
+                        ends,
+                        socket,
+                        from,
+                        rest,
+                    };
+                    self.entries.insert(number, entry);
+                    return;
+                }
+                Err(error) => last = Refusal::of(&error),
+            }
+        }
+        if let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) {
+            outlets.refuse(&frame, last);
+        }
+    }
+
+    /// Lets the SYN of a connection go, since the outside has accepted.
+    fn open(&mut self, ends: Ends, outside: Socket, outlets: &mut Outlets) {
+        let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) else {
+            return;
+        };
+        if self.listen(ends.outside, outlets).is_err() {
+            reset(outside);
+            return outlets.refuse(&frame, Refusal::Closed);
+        }
+        let since = Instant::now();
+        self.opening
+            .insert(ends, Opening::Released { outside, since });
+        outlets.release(&frame);
+    }
+
+    /// Makes the far side listen for one more connection to `address`.
+    fn listen(&mut self, address: SocketAddr, outlets: &mut Outlets) -> io::Result<()> {
+        if let Some(number) = self.listeners.get(&address)
+            && let Some(Entry::Listener { opening, .. }) = self.entries.get_mut(number)
+        {
+            *opening += 1;
+            return Ok(());
+        }
+        let socket = outlets.far.run(move || {
+            let socket = bound(Type::STREAM, None, address)?;
+            socket.listen(BACKLOG)?;
+            io::Result::Ok(socket)
+        })?;
+        let number = outlets.number();
+        outlets.watch(&socket, (number, 0))?;
+        let entry = Entry::Listener {
+            address,
+            socket,
+            opening: 1,
+        };
+        self.entries.insert(number, entry);
+        self.listeners.insert(address, number);
+        Ok(())
+    }
+
+    /// Handles an event. Returns whether it belongs to a connection.
+    pub fn on_event(&mut self, (number, _): Token, outlets: &mut Outlets) -> bool {
+        match self.entries.get_mut(&number) {
+            None => return false,
+            Some(Entry::Carry { .. }) => self.pump(number),
+            Some(Entry::Dialing { .. } | Entry::Joining { .. }) => {
+                self.on_dialed(number, outlets);
+            }
+            Some(Entry::Listener { .. }) => self.accept(number, outlets),
+            Some(Entry::Forward { socket, towards }) => {
+                let (accepted, towards) = (accept_all(socket), *towards);
+                for accepted in accepted {
+                    self.join(accepted, Dial::Far, vec![towards], outlets);
+                }
+            }
+            Some(Entry::Arrival { socket, port }) => {
+                let (accepted, port) = (accept_all(socket), *port);
+                let addresses = loopback(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+                for accepted in accepted {
+                    self.join(accepted, Dial::Near, addresses.clone(), outlets);
+                }
+            }
+        }
+        true
+    }
+
+    /// Looks whether a connection was made.
+    fn on_dialed(&mut self, number: u64, outlets: &mut Outlets) {
+        let Some(Entry::Dialing { socket, .. } | Entry::Joining { socket, .. }) =
+            self.entries.get(&number)
+        else {
+            return;
+        };
+        let outcome = match socket.take_error() {
+            Ok(None) => match socket.peer_addr() {
+                Ok(_) => Ok(()),
+                // Not yet: the first event only says that the socket is new.
+                Err(_) => return,
+            },
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match (self.entries.remove(&number), outcome) {
+            (Some(Entry::Dialing { ends, socket, .. }), Ok(())) => {
+                self.open(ends, socket, outlets);
+            }
+            (
+                Some(Entry::Dialing {
+                    ends, from, rest, ..
+                }),
+                Err(error),
+            ) => {
+                self.dial(ends, from, rest, Refusal::of(&error), outlets);
+            }
+            (
+                Some(Entry::Joining {
+                    accepted, socket, ..
+                }),
+                Ok(()),
+            ) => {
+                self.carry(None, accepted, socket, outlets);
+            }
+            (
+                Some(Entry::Joining {
+                    accepted,
+                    from,
+                    rest,
+                    ..
+                }),
+                Err(_),
+            ) => self.join(accepted, from, rest, outlets),
+            _ => {}
+        }
+    }
+
+    /// Accepts what the far side's listener has, and joins it with the outside.
+    fn accept(&mut self, number: u64, outlets: &mut Outlets) {
+        let Some(Entry::Listener {
+            address, socket, ..
+        }) = self.entries.get(&number)
+        else {
+            return;
+        };
+        let address = *address;
+        for accepted in accept_all(socket) {
+            let program = accepted.peer_addr().ok().and_then(|peer| peer.as_socket());
+            let ends = program.map(|program| Ends {
+                program,
+                outside: address,
+            });
+            let Some(ends) = ends else {
+                reset(accepted);
+                continue;
+            };
+            match self.opening.remove(&ends) {
+                Some(Opening::Released { outside, .. }) => {
+                    self.carry(Some(ends), accepted, outside, outlets);
+                    self.close_listener(address);
+                }
+                other => {
+                    self.opening.extend(other.map(|other| (ends, other)));
+                    reset(accepted);
+                }
+            }
+        }
+    }
+
+    /// Closes the listener of an address with its last handshake.
+    fn close_listener(&mut self, address: SocketAddr) {
+        let Some(number) = self.listeners.get(&address).copied() else {
+            return;
+        };
+        if let Some(Entry::Listener { opening, .. }) = self.entries.get_mut(&number) {
+            *opening -= 1;
+            if *opening == 0 {
+                self.entries.remove(&number);
+                self.listeners.remove(&address);
+            }
+        }
+    }
+
+    /// Connects on for an accepted socket.
+    fn join(
+        &mut self,
+        accepted: Socket,
+        from: Dial,
+        addresses: Vec<SocketAddr>,
+        outlets: &mut Outlets,
+    ) {
+        let mut rest = addresses.into_iter();
+        while let Some(address) = rest.next() {
+            let number = outlets.number();
+            let socket = outlets.dial(Type::STREAM, from, address);
+            let watched = socket.and_then(|socket| {
+                outlets.watch(&socket, (number, 0))?;
+                Ok(socket)
+            });
+            if let Ok(socket) = watched {
+                let entry = Entry::Joining {
+                    accepted,
+                    socket,
+                    from,
+                    rest: rest.collect(),
+                };
+                self.entries.insert(number, entry);
+                return;
+            }
+        }
+        reset(accepted);
+    }
+
+    /// Begins to move bytes.
+    fn carry(&mut self, ends: Option<Ends>, first: Socket, second: Socket, outlets: &mut Outlets) {
+        let number = outlets.number();
+        let Ok(carry) = Carry::new(first, second) else {
+            // Both were dropped: out of descriptors.
+            return;
+        };
+        let is_watched = carry
+            .sockets
+            .iter()
+            .enumerate()
+            .try_for_each(|(side, socket)| {
+                // A socket that has connected is watched under the number of its dialing.
+                outlets.unwatch(socket);
+                outlets.watch(socket, (number, side))
+            });
+        if is_watched.is_err() {
+            return carry.reset();
+        }
+        self.carried.extend(ends.map(|ends| (ends, number)));
+        self.entries.insert(number, Entry::Carry { ends, carry });
+        self.pump(number);
+    }
+
+    fn pump(&mut self, number: u64) {
+        let Some(Entry::Carry { carry, .. }) = self.entries.get_mut(&number) else {
+            return;
+        };
+        match carry.pump() {
+            Ok(Progress::Waiting) => {}
+            Ok(Progress::More) => self.more.push(number),
+            Ok(Progress::Ended) => drop(self.remove_carry(number)),
+            Err(_) => {
+                if let Some(carry) = self.remove_carry(number) {
+                    carry.reset();
+                }
+            }
+        }
+    }
+
+    fn remove_carry(&mut self, number: u64) -> Option<Carry> {
+        match self.entries.remove(&number)? {
+            Entry::Carry { ends, carry } => {
+                if let Some(ends) = ends {
+                    self.carried.remove(&ends);
+                }
+                Some(carry)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether [`Connections::go_on`] has something to do.
+    pub fn has_more(&self) -> bool {
+        !self.more.is_empty()
+    }
+
+    /// Moves more where a turn was too short.
+    pub fn go_on(&mut self) {
+        for number in std::mem::take(&mut self.more) {
+            self.pump(number);
+        }
+    }
+
+    /// Returns whether bytes of the program wait for the outside.
+    pub fn is_sending(&self) -> bool {
+        let mut entries = self.entries.values();
+        entries.any(|entry| matches!(entry, Entry::Carry { carry, .. } if carry.is_sending()))
+    }
+
+    /// Forgets handshakes that the program did not complete.
+    pub fn on_tick(&mut self, now: Instant) {
+        let is_old = |opening: &Opening| match opening {
+            Opening::Released { since, .. } => now.duration_since(*since) > HANDSHAKE,
+            Opening::Dialing { .. } => false,
+        };
+        let openings = self.opening.iter();
+        let old = openings.filter(|(_, opening)| is_old(opening));
+        let old: Vec<Ends> = old.map(|(ends, _)| *ends).collect();
+        for ends in old {
+            if let Some(Opening::Released { outside, .. }) = self.opening.remove(&ends) {
+                reset(outside);
+                self.close_listener(ends.outside);
+            }
+        }
+    }
+
+    /// Lets a port of the machine's loopback lead to the same port of the program, across the link:
+    /// to a listener beside the program, which connects to the program's loopback.
+    pub fn forward(&mut self, port: u16, outlets: &mut Outlets) -> Result<(), RelayError> {
+        let kernel = |source| RelayError::Kernel {
+            step: "listen beside the program for --forward",
+            source,
+        };
+        let [address, _] = Place::Program.addresses();
+        let arrival = outlets.near.run(move || {
+            let socket = bound(Type::STREAM, None, SocketAddr::new(address, 0))?;
+            socket.listen(BACKLOG)?;
+            io::Result::Ok(socket)
+        });
+        let socket = arrival.map_err(kernel)?;
+        let towards = socket.local_addr().map_err(kernel)?.as_socket();
+        let towards = towards.expect("the socket is bound to an IP address");
+        let number = outlets.number();
+        outlets.watch(&socket, (number, 0)).map_err(kernel)?;
+        self.entries.insert(number, Entry::Arrival { socket, port });
+        for (ip, is_needed) in [
+            (Ipv4Addr::LOCALHOST.into(), true),
+            // A machine without IPv6 has one loopback address.
+            (Ipv6Addr::LOCALHOST.into(), false),
+        ] {
+            let address = SocketAddr::new(ip, port);
+            let number = outlets.number();
+            let listener = bound(Type::STREAM, None, address).and_then(|socket| {
+                socket.listen(BACKLOG)?;
+                outlets.watch(&socket, (number, 0))?;
+                Ok(socket)
+            });
+            match listener {
+                Ok(socket) => {
+                    self.entries
+                        .insert(number, Entry::Forward { socket, towards });
+                }
+                Err(source) if is_needed => return Err(RelayError::Forward { address, source }),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns every connection that waits to be accepted.
+fn accept_all(listener: &Socket) -> Vec<Socket> {
+    let accept = || loop {
+        let accepted = listener.accept().map(|(socket, _)| socket);
+        match accepted {
+            Ok(socket) if socket.set_nonblocking(true).is_ok() => return Some(socket),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // Nothing waits, or there can be no more descriptors.
+            Err(_) => return None,
+        }
+    };
+    std::iter::from_fn(accept).collect()
+}
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// How long a program may take for its part of a handshake: as long as Linux retries (tcp(7),
+/// `tcp_syn_retries` 6 is 127 s).
+const HANDSHAKE: Duration = Duration::from_secs(130);

@@ -1,0 +1,166 @@
+//! UDP flows: a pair of sockets for each, until nothing has passed for a while.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use socket2::{SockAddr, Socket, Type};
+
+use super::route::Refusal;
+use super::{Entries, Outlets, Token, bound};
+use crate::gate::{Ends, FlowChange, Held};
+
+/// All flows.
+pub struct Flows {
+    entries: Entries<Flow>,
+    numbers: BTreeMap<Ends, u64>,
+    changes: Sender<FlowChange>,
+}
+
+/// One flow.
+struct Flow {
+    ends: Ends,
+    /// Towards the program, on the far side.
+    inner: Socket,
+    /// Towards the outside.
+    outer: Socket,
+    last: Instant,
+    /// The first datagram's frame, which errors cite.
+    first: Vec<u8>,
+    /// When the gate was told to hold the flow's datagrams again.
+    closing: Option<Instant>,
+}
+
+impl Flows {
+    /// Starts without flows. `changes` tells the gate which ones are open.
+    pub fn new(changes: Sender<FlowChange>) -> Flows {
+        Flows {
+            entries: Entries::new(),
+            numbers: BTreeMap::new(),
+            changes,
+        }
+    }
+
+    /// Handles a datagram that the gate holds.
+    pub fn on_datagram(&mut self, held: Held, outlets: &mut Outlets) {
+        let Held { ends, frame, .. } = held;
+        if let Some(number) = self.numbers.get(&ends)
+            && let Some(flow) = self.entries.get_mut(number)
+        {
+            if flow.closing.take().is_some() {
+                let _ = self.changes.send(FlowChange::Open(ends));
+            }
+            flow.last = Instant::now();
+            return outlets.release(&frame);
+        }
+        match open(ends, &frame, outlets) {
+            Ok((number, flow)) => {
+                self.entries.insert(number, flow);
+                self.numbers.insert(ends, number);
+                outlets.release(&frame);
+                let _ = self.changes.send(FlowChange::Open(ends));
+            }
+            Err(refusal) => outlets.refuse(&frame, refusal),
+        }
+    }
+
+    /// Handles an event. Returns whether it belongs to a flow.
+    pub fn on_event(&mut self, (number, side): Token, outlets: &Outlets) -> bool {
+        let Some(flow) = self.entries.get_mut(&number) else {
+            return false;
+        };
+        flow.last = Instant::now();
+        let (from, to) = match side {
+            0 => (&flow.inner, &flow.outer),
+            _ => (&flow.outer, &flow.inner),
+        };
+        let mut datagram = [0; LONGEST];
+        loop {
+            match rustix::io::read(from, &mut datagram) {
+                Ok(length) => {
+                    let sent = to.send(&datagram[..length]);
+                    if side == 0 && sent.is_err_and(|error| is_refusal(&error)) {
+                        // The error of an earlier datagram; this one was not sent.
+                        outlets.refuse(&flow.first, Refusal::Closed);
+                        let _ = to.send(&datagram[..length]);
+                    }
+                }
+                Err(rustix::io::Errno::CONNREFUSED) if side == 1 => {
+                    outlets.refuse(&flow.first, Refusal::Closed);
+                }
+                Err(rustix::io::Errno::AGAIN) => return true,
+                // Errors that sockets report once: the program's port is closed, or a host is
+                // unreachable for the moment.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Closes flows on which nothing has passed. The gate is informed first, so that no datagram
+    /// meets a closed socket.
+    pub fn on_tick(&mut self, now: Instant) {
+        let mut ended = Vec::new();
+        for (number, flow) in &mut self.entries {
+            let idle = if flow.ends.outside.port() == DNS {
+                IDLE_DNS
+            } else {
+                IDLE
+            };
+            match flow.closing {
+                Some(since) if now.duration_since(since) > GRACE => ended.push(*number),
+                None if now.duration_since(flow.last) > idle => {
+                    flow.closing = Some(now);
+                    let _ = self.changes.send(FlowChange::Close(flow.ends));
+                }
+                _ => {}
+            }
+        }
+        for number in ended {
+            if let Some(flow) = self.entries.remove(&number) {
+                self.numbers.remove(&flow.ends);
+            }
+        }
+    }
+}
+
+fn open(ends: Ends, frame: &[u8], outlets: &mut Outlets) -> Result<(u64, Flow), Refusal> {
+    let (from, addresses) = outlets.routes.target(ends.outside).dial()?;
+    let address = addresses.first().copied().ok_or(Refusal::Closed)?;
+    let refused = |error: io::Error| Refusal::of(&error);
+    let outer = outlets.dial(Type::DGRAM, from, address).map_err(refused)?;
+    let inner = outlets.far.run(move || {
+        let socket = bound(Type::DGRAM, None, ends.outside)?;
+        socket.connect(&SockAddr::from(ends.program))?;
+        io::Result::Ok(socket)
+    });
+    let inner = inner.map_err(refused)?;
+    let number = outlets.number();
+    for (side, socket) in [&inner, &outer].into_iter().enumerate() {
+        outlets.watch(socket, (number, side)).map_err(refused)?;
+    }
+    let flow = Flow {
+        ends,
+        inner,
+        outer,
+        last: Instant::now(),
+        first: frame.to_owned(),
+        closing: None,
+    };
+    Ok((number, flow))
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// No datagram is longer.
+const LONGEST: usize = 65_536;
+/// The port of DNS.
+const DNS: u16 = 53;
+/// RFC 4787 section 4.3 (REQ-5): no less than two minutes.
+const IDLE: Duration = Duration::from_secs(120);
+/// A question that has no answer by then is asked anew, from another port.
+const IDLE_DNS: Duration = Duration::from_secs(30);
+/// Longer than a datagram takes from the gate to its socket.
+const GRACE: Duration = Duration::from_secs(2);

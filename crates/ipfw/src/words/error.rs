@@ -1,0 +1,293 @@
+//! The errors of commands: the error, its place, and the accepted alternatives.
+//!
+//! Messages of dummynet's own command are kept word for word, because tools search for them. The
+//! explanations that its kernel prints to the console only follow in parentheses.
+
+use sluice_core::spelling;
+use std::borrow::Cow;
+use std::fmt;
+
+use sluice_core::param::ParamError;
+
+use super::token::Position;
+
+/// A refused command. It changed nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandError {
+    /// The place, if the error concerns a word of the text.
+    pub at: Option<Position>,
+    /// The error.
+    pub kind: Box<ErrorKind>,
+    /// The accepted word that is most similar to the one found.
+    pub nearest: Option<String>,
+    /// Whether the text was a batch of lines, so that the message starts with the place.
+    pub is_batch: bool,
+    /// The file that contains the line, if a command named a file.
+    pub file: Option<String>,
+}
+
+/// The error in a command.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ErrorKind {
+    /// The line has flags only.
+    #[error("no command is given")]
+    NoCommand,
+    /// The first word is not a command.
+    #[error("bad command `{0}'")]
+    BadCommand(String),
+    /// A word is missing. The message is dummynet's.
+    #[error("{0}")]
+    Needs(Cow<'static, str>),
+    /// The flag does not exist.
+    #[error("unknown flag `-{0}`")]
+    UnknownFlag(String),
+    /// The word is not an option here.
+    #[error("unrecognised option ``{0}''")]
+    Unrecognised(String),
+    /// A value is refused. The message is dummynet's.
+    #[error("{0}")]
+    Refused(&'static str),
+    /// The option belongs to another object.
+    #[error("{option} is only for {object}")]
+    OnlyFor {
+        /// The option, as dummynet names it in this message.
+        option: String,
+        /// The objects that have the option.
+        object: &'static str,
+    },
+    /// The parameter belongs to another algorithm.
+    #[error("{word} is not for {algorithm}{instead}")]
+    NotFor {
+        /// The parameter.
+        word: String,
+        /// The current algorithm.
+        algorithm: &'static str,
+        /// The text to write instead, preceded by a comma, or nothing.
+        instead: &'static str,
+    },
+    /// The text is not a valid value.
+    #[error("`{text}` is not {what} ({accepted})")]
+    Invalid {
+        /// The text.
+        text: String,
+        /// The expected text.
+        what: &'static str,
+        /// The accepted values.
+        accepted: &'static str,
+    },
+    /// The number is outside its range.
+    #[error("{what} {value} is outside {low} to {high}")]
+    OutOfRange {
+        /// The quantity.
+        what: &'static str,
+        /// Value.
+        value: u64,
+        /// The smallest accepted value.
+        low: u64,
+        /// The largest accepted value.
+        high: u64,
+    },
+    /// A parameter of an algorithm is refused.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// Words that contradict one another.
+    #[error("{0}")]
+    Contradiction(String),
+    /// A part of the language for purposes other than classifying and shaping.
+    #[error("`{word}` is not supported: {purpose}")]
+    OutsidePurpose {
+        /// The word.
+        word: String,
+        /// The reason, or the text to use instead.
+        purpose: &'static str,
+    },
+    /// A line of a file is wrong.
+    #[error("error in {path} at line {line}: {fault}")]
+    File {
+        /// The file.
+        path: String,
+        /// The line number, from 1.
+        line: usize,
+        /// The error there.
+        fault: String,
+    },
+    /// A file cannot be read.
+    #[error("fopen: {path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The host's reason.
+        reason: String,
+    },
+    /// A rule to delete or clear does not exist.
+    #[error("rule {0} not found")]
+    RuleNotFound(u32),
+    /// A rule to list does not exist.
+    #[error("rule {0} does not exist")]
+    NoSuchRule(u32),
+    /// Another object does not exist or is in use.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A refusal of dummynet's kernel.
+    #[error("setsockopt({call}): {errno}{}", Reason(.reason))]
+    Kernel {
+        /// The call that fails in dummynet.
+        call: &'static str,
+        /// The text of the error number.
+        errno: &'static str,
+        /// The reason, which dummynet prints to the console.
+        reason: String,
+    },
+    /// A refusal of dummynet's kernel to delete an object; its message always names rule 1.
+    #[error("rule 1: setsockopt(IP_DUMMYNET_DEL): Invalid argument ({0})")]
+    DeleteRefused(String),
+    /// A device name in place of a bandwidth.
+    #[error("no if support")]
+    NoDeviceClock,
+    /// The variable does not exist.
+    #[error("unknown oid '{0}'")]
+    UnknownVariable(String),
+    /// The variable cannot be set.
+    #[error("oid '{0}' is read only")]
+    ReadOnlyVariable(&'static str),
+}
+
+struct Reason<'a>(&'a str);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({})", self.0)
+    }
+}
+
+impl ErrorKind {
+    /// Returns the exit status: one of `sysexits`, or 1 for a refusal of dummynet's kernel.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            ErrorKind::NoCommand
+            | ErrorKind::BadCommand(_)
+            | ErrorKind::Needs(_)
+            | ErrorKind::UnknownFlag(_) => EX_USAGE,
+            ErrorKind::Unrecognised(_)
+            | ErrorKind::Refused(_)
+            | ErrorKind::OnlyFor { .. }
+            | ErrorKind::NotFor { .. }
+            | ErrorKind::Invalid { .. }
+            | ErrorKind::OutOfRange { .. }
+            | ErrorKind::Param(_)
+            | ErrorKind::Contradiction(_)
+            | ErrorKind::File { .. } => EX_DATAERR,
+            ErrorKind::OutsidePurpose { .. }
+            | ErrorKind::Unreadable { .. }
+            | ErrorKind::RuleNotFound(_)
+            | ErrorKind::NoSuchRule(_)
+            | ErrorKind::Unavailable(_)
+            | ErrorKind::DeleteRefused(_) => EX_UNAVAILABLE,
+            ErrorKind::Kernel { .. }
+            | ErrorKind::NoDeviceClock
+            | ErrorKind::UnknownVariable(_)
+            | ErrorKind::ReadOnlyVariable(_) => 1,
+        }
+    }
+}
+
+/// A missing or unknown word.
+pub const EX_USAGE: u8 = 64;
+/// A bad value.
+pub const EX_DATAERR: u8 = 65;
+/// Not found, or refused where dummynet's kernel refuses.
+pub const EX_UNAVAILABLE: u8 = 69;
+
+impl CommandError {
+    /// Creates an error at a place in the text.
+    pub fn new(kind: impl Into<ErrorKind>, at: Position) -> Self {
+        CommandError {
+            at: Some(at),
+            ..CommandError::of(kind)
+        }
+    }
+
+    /// Creates an error without a place.
+    pub fn of(kind: impl Into<ErrorKind>) -> Self {
+        CommandError {
+            at: None,
+            kind: Box::new(kind.into()),
+            nearest: None,
+            is_batch: false,
+            file: None,
+        }
+    }
+
+    /// Adds the word of `candidates` that is most similar to `word`, if one is similar.
+    #[must_use]
+    pub fn near<'w>(mut self, word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Self {
+        self.nearest = nearest(word, candidates).map(str::to_string);
+        self
+    }
+
+    /// Returns the message without the place.
+    pub fn message(&self) -> String {
+        let bare = CommandError {
+            is_batch: false,
+            ..self.clone()
+        };
+        bare.to_string()
+    }
+
+    /// Returns the exit status of the command.
+    pub const fn exit_code(&self) -> u8 {
+        self.kind.exit_code()
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) if self.is_batch => write!(f, "Line {}: column {}: ", at.line, at.column)?,
+            _ => {}
+        }
+        self.kind.fmt(f)?;
+        match &self.nearest {
+            Some(word) => write!(f, " (did you mean ``{word}''?)"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+/// A remark on a command that is accepted but does not do what it appears to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The place, if the warning concerns a word of the text.
+    pub at: Option<Position>,
+    /// The consequence.
+    pub text: String,
+    /// The file that contains the line, if a command named a file.
+    pub file: Option<String>,
+}
+
+impl Warning {
+    /// Creates a warning.
+    pub const fn new(at: Option<Position>, text: String) -> Self {
+        Warning {
+            at,
+            text,
+            file: None,
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Returns the candidate that is most similar to `word`, if one is similar.
+pub fn nearest<'w>(word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    spelling::nearest(word, candidates).first().copied()
+}

@@ -1,0 +1,318 @@
+//! Algorithms from files: `wasm:my.wasm bound 20ms` and `fq_wasm:my.wasm` name an AQM that is not
+//! compiled into the program.
+//!
+//! The word is `SCHEME:FILE` or `SCHEME:FILE:ITEM`, after `fq_` for the flow-queued form. A program
+//! registers its loaders once, when it starts ([`register`]); everything that reads the words of a
+//! queue calls [`parse_queue`] and knows no scheme. The registry of loaders is here and not in
+//! `core`, which has no global state.
+//!
+//! A file is read every time that it is named, so that a changed module is loaded again; a queue
+//! that exists keeps the version with which it was built. A version is compiled once and stays in
+//! memory until the program ends, since values, errors and recordings refer to its names.
+#![deny(missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use sluice_core::param::{ParamDecl, ParamError, Values};
+use sluice_core::registry::{Algorithm, Form, Loaders, Outside, Spec, SpecError, Started};
+use sluice_core::spelling::nearest;
+
+/// Makes algorithms of the files of one scheme.
+pub trait Loader: Sync {
+    /// Returns the scheme: `wasm` in `wasm:my.wasm`.
+    fn scheme(&self) -> &'static str;
+
+    /// Returns how a queue is written, for help: `wasm:FILE`.
+    fn synopsis(&self) -> &'static str;
+
+    /// Checks a file and returns the AQM in it.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the file and what would be right, without its path.
+    fn load(&self, source: &Source<'_>) -> Result<Loaded, String>;
+}
+
+/// The file of an algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Path of the file.
+    pub path: &'a Path,
+    /// Its content.
+    pub bytes: &'a [u8],
+    /// What follows the file's name: `Bound` in `py:my_aqm.py:Bound`.
+    pub item: Option<&'a str>,
+}
+
+/// An AQM that was loaded.
+pub struct Loaded {
+    /// One line of documentation.
+    pub doc: String,
+    /// Its parameters.
+    pub params: Vec<ParamDecl>,
+    /// Starts it.
+    pub module: Box<dyn Outside>,
+}
+
+static LOADERS: OnceLock<&'static [&'static dyn Loader]> = OnceLock::new();
+
+/// Registers the loaders of the program. Only the first call has an effect.
+pub fn register(loaders: &'static [&'static dyn Loader]) {
+    let _ = LOADERS.set(loaders);
+}
+
+/// Returns the registered loaders.
+pub fn loaders() -> &'static [&'static dyn Loader] {
+    LOADERS.get().copied().unwrap_or_default()
+}
+
+/// Reports that an algorithm was stopped: prints one line to standard error.
+pub fn report(message: &str) {
+    eprintln!("sluice: {message}");
+}
+
+/// Parses the words of a queue. Paths of files are relative to `folder`.
+///
+/// # Errors
+/// As [`Spec::parse_with`].
+pub fn parse_queue(text: &str, folder: &Path) -> Result<Spec, SpecError> {
+    Spec::parse_with(text, &Folder(folder))
+}
+
+/// Returns the algorithm that `word` loads, or why it cannot be loaded; `None` if `word` has no
+/// scheme. Paths are relative to `folder`.
+pub fn load(word: &str, folder: &Path) -> Option<Result<&'static Algorithm, String>> {
+    Folder(folder).load(word)
+}
+
+/// Returns a queue that is printed as `text` and cannot be built: that of a recording whose module
+/// is not here any more. Returns `None` if the first word has no scheme.
+pub fn absent(text: &str) -> Option<Spec> {
+    text.split_whitespace().next()?.split_once(':')?;
+    let mut known = ABSENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(algorithm) = known.iter().find(|a| a.name == text) {
+        return Some(Spec::new(algorithm));
+    }
+    let name = text.to_owned().leak();
+    let algorithm = Algorithm::outside(name, Form::Aqm, "not loaded", &[], &Absent).ok()?;
+    let algorithm: &'static Algorithm = Box::leak(Box::new(algorithm));
+    known.push(algorithm);
+    Some(Spec::new(algorithm))
+}
+
+static ABSENT: Mutex<Vec<&'static Algorithm>> = Mutex::new(Vec::new());
+
+struct Absent;
+
+impl Outside for Absent {
+    fn start(&self, _values: &Values) -> Result<Box<dyn Started>, ParamError> {
+        let why = "the module that the recording names is not here";
+        Err(ParamError::Contradiction(why.to_owned()))
+    }
+}
+
+/// Loads files relative to a folder.
+struct Folder<'a>(&'a Path);
+
+impl Loaders for Folder<'_> {
+    fn load(&self, word: &str) -> Option<Result<&'static Algorithm, String>> {
+        let (form, plain) = match word.strip_prefix("fq_") {
+            Some(rest) => (Form::FlowQueued, rest),
+            None => (Form::Aqm, word),
+        };
+        let (scheme, argument) = plain.split_once(':')?;
+        let Some(loader) = loaders().iter().find(|l| l.scheme() == scheme) else {
+            return Some(Err(unknown(scheme)));
+        };
+        let entry = entry(*loader, form, word, argument, self.0);
+        Some(entry.map_err(|why| format!("cannot load `{word}`: {why}")))
+    }
+}
+
+fn unknown(scheme: &str) -> String {
+    if scheme == "py" {
+        return IN_PYTHON.to_owned();
+    }
+    let known: Vec<&str> = loaders().iter().map(|l| l.scheme()).collect();
+    let Some(first) = known.first() else {
+        return format!("`{scheme}:` loads nothing: this program has no loaders");
+    };
+    let near = nearest(scheme, known.iter().copied());
+    let meant = near.first().unwrap_or(first);
+    let synopsis = loaders().iter().find(|l| l.scheme() == *meant);
+    let synopsis = synopsis.map_or("", |l| l.synopsis());
+    format!("no loader is called `{scheme}:`; write `{synopsis}`")
+}
+
+/// The error of `py:` in a program without Python.
+const IN_PYTHON: &str = "queues in Python run from the Python package: `sluice.run(...)`, \
+                         `sluice.Simulation(...)` or `sluice.Queue(...)`";
+
+/// A version of a file that was loaded.
+struct Version {
+    word: String,
+    path: PathBuf,
+    bytes: Vec<u8>,
+    algorithm: &'static Algorithm,
+}
+
+static VERSIONS: Mutex<Vec<Version>> = Mutex::new(Vec::new());
+
+fn entry(
+    loader: &dyn Loader,
+    form: Form,
+    word: &str,
+    argument: &str,
+    folder: &Path,
+) -> Result<&'static Algorithm, String> {
+    let (file, item) = match argument.split_once(':') {
+        Some((file, item)) => (file, Some(item)),
+        None => (argument, None),
+    };
+    if file.is_empty() || item == Some("") {
+        return Err(format!("write `{}`", loader.synopsis()));
+    }
+    let path = folder.join(file);
+    let bytes = read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    let mut versions = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = |v: &&Version| v.word == word && v.path == path && v.bytes == bytes;
+    if let Some(version) = versions.iter().find(same) {
+        return Ok(version.algorithm);
+    }
+    let source = Source {
+        path: &path,
+        bytes: &bytes,
+        item,
+    };
+    let loaded = loader.load(&source)?;
+    // Built first and leaked last: an error leaves nothing behind but the module itself.
+    let module: &'static dyn Outside = Box::leak(loaded.module);
+    let algorithm = Algorithm::outside(
+        word.to_owned().leak(),
+        form,
+        loaded.doc.leak(),
+        loaded.params.leak(),
+        module,
+    )
+    .map_err(|name| {
+        format!("its parameter `{name}` is declared twice, or a queue has it already")
+    })?;
+    let algorithm: &'static Algorithm = Box::leak(Box::new(algorithm));
+    versions.push(Version {
+        word: word.to_owned(),
+        path,
+        bytes,
+        algorithm,
+    });
+    Ok(algorithm)
+}
+
+/// Reads a file of at most [`LARGEST`] bytes.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let size = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
+    if size > LARGEST {
+        return Err(format!("{size} bytes are more than {LARGEST}"));
+    }
+    std::fs::read(path).map_err(|e| e.to_string())
+}
+
+/// Bytes of the largest file that is loaded.
+const LARGEST: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::registry::SpecErrorKind;
+
+    use super::*;
+
+    struct Lengths;
+
+    struct Never;
+
+    impl Outside for Never {
+        fn start(&self, _values: &Values) -> Result<Box<dyn Started>, ParamError> {
+            Err(ParamError::Contradiction("it never starts".into()))
+        }
+    }
+
+    impl Loader for Lengths {
+        fn scheme(&self) -> &'static str {
+            "length"
+        }
+        fn synopsis(&self) -> &'static str {
+            "length:FILE"
+        }
+        fn load(&self, source: &Source<'_>) -> Result<Loaded, String> {
+            match source.bytes {
+                [] => Err("it is empty".into()),
+                bytes => Ok(Loaded {
+                    doc: bytes.len().to_string(),
+                    params: Vec::new(),
+                    module: Box::new(Never),
+                }),
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_file_is_loaded_again_and_an_unchanged_one_is_not() {
+        register(&[&Lengths]);
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(folder.path().join("a"), text).unwrap();
+        let get = |word: &str| load(word, folder.path()).unwrap();
+        write("one");
+        let first = get("length:a").unwrap();
+        assert_eq!((first.doc, first.form), ("3", Form::Aqm));
+        assert_eq!(first, get("length:a").unwrap());
+        assert_eq!(get("fq_length:a").unwrap().form, Form::FlowQueued);
+        write("four");
+        let second = get("length:a").unwrap();
+        assert_eq!(second.doc, "4");
+        assert_ne!(first, second);
+        write("");
+        let error = get("length:a").unwrap_err();
+        assert_eq!(error, "cannot load `length:a`: it is empty");
+    }
+
+    #[test]
+    fn what_cannot_be_loaded_is_named_with_what_would_be_right() {
+        register(&[&Lengths]);
+        let error = |text: &str| parse_queue(text, Path::new("/nowhere")).unwrap_err();
+        let unknown = error("lenght:a");
+        assert_eq!(
+            unknown.to_string(),
+            "no loader is called `lenght:`; write `length:FILE`"
+        );
+        assert_eq!(unknown.span, 0..8);
+        assert!(
+            error("fq_py:a.py:A")
+                .to_string()
+                .starts_with("queues in Python run from the Python package: `sluice.run(...)`")
+        );
+        let missing = error("length:a b 3").to_string();
+        assert!(
+            missing.starts_with("cannot load `length:a`: `/nowhere/a`: No such file"),
+            "{missing}"
+        );
+        assert!(
+            error("length:")
+                .to_string()
+                .ends_with("write `length:FILE`")
+        );
+        assert!(matches!(
+            error("codle").kind,
+            SpecErrorKind::UnknownAlgorithm(_)
+        ));
+        assert!(load("codel", Path::new("")).is_none());
+    }
+
+    #[test]
+    fn a_queue_whose_module_is_gone_is_printed_as_it_was_and_cannot_be_built() {
+        let words = "wasm:gone.wasm bound 20ms";
+        let spec = absent(words).unwrap();
+        assert_eq!(spec.to_string(), words);
+        assert!(spec.build().is_err());
+        assert_eq!(absent(words), Some(spec));
+        assert_eq!(absent("codel"), None);
+    }
+}

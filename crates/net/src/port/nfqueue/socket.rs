@@ -1,0 +1,154 @@
+//! The netlink sockets of a queue: binding it, installing its rule, and the system calls.
+#![allow(unsafe_code)]
+
+use super::NfqueueOptions;
+use super::message::{ACK, ANSWER, Writer, messages};
+use super::rule::{Traffic, Verdict};
+use crate::sys;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The step that failed, and the kernel's answer.
+pub(super) type Failed = (&'static str, io::Error);
+
+/// Binds a new socket to the queue, on a thread inside the namespace.
+pub(super) fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
+    let socket = netfilter_socket().map_err(at("open a netfilter socket"))?;
+    let bytes = i32::try_from(options.receive_buffer).unwrap_or(i32::MAX);
+    sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+        .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
+        .map_err(at("set the size of the receive buffer"))?;
+    let mut writer = Writer::default();
+    let number = options.number;
+    let mut flags = 0;
+    if options.offloads {
+        flags |= CONFIG_GSO;
+    }
+    if options.fail_open {
+        flags |= CONFIG_FAIL_OPEN;
+    }
+    let bind = writer.begin(QUEUE_CONFIG, ACK, 0, number);
+    writer.attribute(1, &[1, 0, 0, 0], &[]);
+    writer.end();
+    ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
+        "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
+    ))?;
+    let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
+    // Copy mode 2 (packets) and the number of bytes to copy: the largest range, or all headers.
+    let range = if options.headers_only {
+        HEADERS_LEN
+    } else {
+        u32::MAX
+    };
+    let [a, b, c, d] = range.to_be_bytes();
+    writer.attribute(2, &[a, b, c, d, 2], &[]);
+    writer.number(3, options.most_waiting);
+    writer.number(4, CONFIG_GSO | CONFIG_FAIL_OPEN);
+    writer.number(5, flags);
+    writer.end();
+    ask(socket.as_fd(), &mut writer, configure, configure).map_err(at("configure"))?;
+    Ok(socket)
+}
+
+/// Installs the rule; what comes back holds it.
+pub(super) fn install(traffic: &Traffic, number: u16) -> Result<OwnedFd, Failed> {
+    let attempt = |verdict| {
+        let socket = netfilter_socket()?;
+        let mut writer = Writer::default();
+        let (first, last) = traffic.write(&mut writer, verdict);
+        ask(socket.as_fd(), &mut writer, first, last)?;
+        Ok(socket)
+    };
+    attempt(Verdict::Expression(number))
+        .or_else(|error: io::Error| match error.kind() {
+            // A kernel without the queue expression of nft may have the target of iptables.
+            io::ErrorKind::NotFound => attempt(Verdict::Target(number)),
+            _ => Err(error),
+        })
+        .map_err(at("install the nft rule"))
+}
+
+fn at(step: &'static str) -> impl FnOnce(io::Error) -> Failed {
+    move |error| (step, error)
+}
+
+/// Sends the written messages and reads the answers `first` to `last`.
+fn ask(socket: BorrowedFd<'_>, writer: &mut Writer, first: u32, last: u32) -> io::Result<()> {
+    send(socket, writer.bytes())?;
+    writer.clear();
+    let mut room = vec![0; 8192];
+    let mut next = first;
+    while next <= last {
+        let mut polls = [libc::pollfd {
+            fd: socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        if sys::poll(&mut polls, Some(std::time::Duration::from_secs(2))) == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let length = receive(socket, &mut room)?;
+        for message in messages(&room[..length]) {
+            if message.kind != ANSWER {
+                continue;
+            }
+            let code = message
+                .body
+                .first_chunk()
+                .copied()
+                .map_or(0, i32::from_ne_bytes);
+            if code != 0 {
+                return Err(io::Error::from_raw_os_error(-code));
+            }
+            if message.sequence >= next {
+                next = message.sequence + 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn netfilter_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.
+    unsafe {
+        let descriptor = sys::check(libc::socket(
+            libc::AF_NETLINK,
+            kind,
+            libc::NETLINK_NETFILTER,
+        ))?;
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+/// Sends messages at once.
+pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the buffer is valid for reading during the call.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    usize::try_from(sent)
+        .map(drop)
+        .map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives without waiting.
+pub(super) fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is valid for writing during the call.
+    let length = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            room.as_mut_ptr().cast(),
+            room.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// Bytes that hold all headers: IPv6 with extensions and TCP with options.
+const HEADERS_LEN: u32 = 192;
+
+/// The subsystem of a message's type: nfnetlink_queue.
+pub(super) const QUEUE: u16 = 3 << 8;
+const QUEUE_CONFIG: u16 = QUEUE | 2;
+const CONFIG_FAIL_OPEN: u32 = 1;
+const CONFIG_GSO: u32 = 4;

@@ -1,0 +1,469 @@
+//! Programs that run inside namespaces, what reaps them, and the signals of the process.
+
+use crate::namespace::Namespace;
+use crate::sys;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, LinkNameSpaceType};
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+/// What a program finds in place of its parent's surroundings.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// The network namespace.
+    pub namespace: &'a Namespace,
+    /// Files that show other contents, for this program and its children only.
+    pub files: &'a [Replacement],
+    /// The signals that are blocked.
+    pub blocked: &'a SignalMask,
+    /// The limit of open files, if the process has changed its own.
+    pub open_files: Option<OpenFiles>,
+}
+
+/// A file with other contents.
+#[derive(Debug)]
+pub struct Replacement {
+    target: CString,
+    contents: Vec<u8>,
+}
+
+impl Replacement {
+    /// Replaces the contents of `target`. Returns `None` if there is no such file: nothing could be
+    /// mounted on it.
+    pub fn new(target: &Path, contents: impl Into<Vec<u8>>) -> Option<Replacement> {
+        let is_file = fs::metadata(target).is_ok_and(|file| file.is_file());
+        let target = CString::new(target.as_os_str().as_encoded_bytes()).ok()?;
+        is_file.then(|| Replacement {
+            target,
+            contents: contents.into(),
+        })
+    }
+}
+
+/// Why a program did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// Its surroundings could not be made.
+    #[error("cannot {step}: {source}")]
+    Surroundings {
+        /// The step.
+        step: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// It does not exist or is not executable.
+    #[error("{0}")]
+    Program(io::Error),
+}
+
+/// Starts `command` in its surroundings, without any capability. It is killed when the calling
+/// thread ends, in whatever way.
+///
+/// # Errors
+/// [`SpawnError`]; nothing is left behind.
+pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, SpawnError> {
+    let failed = |source| SpawnError::Surroundings {
+        step: "make a pipe",
+        source,
+    };
+    let (mut reader, writer) = io::pipe().map_err(failed)?;
+    let namespace = around.namespace.as_fd().try_clone_to_owned();
+    let inside = Inside {
+        namespace: namespace.map_err(failed)?,
+        stage: stage(),
+        files: around
+            .files
+            .iter()
+            .zip(0..)
+            .map(|(file, number)| {
+                let source = CString::new(format!("{STAGES}/{number}"));
+                let source = source.expect("a number has no zero byte");
+                (source, file.target.clone(), file.contents.clone())
+            })
+            .collect(),
+        blocked: around.blocked.clone(),
+        open_files: around.open_files.clone(),
+        parent: rustix::process::getpid(),
+    };
+    let prepare = move || {
+        inside.enter().map_err(|(step, error)| {
+            // The parent gets the error's number without its place.
+            let _ = (&writer).write_all(&[step as u8]);
+            error
+        })
+    };
+    // SAFETY: between fork and exec, `enter` makes system calls only. It uses memory that was
+    // allocated before, and allocates and frees none.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(prepare);
+    }
+    let spawned = command.spawn();
+    // The closure holds the writing end of the pipe.
+    *command = Command::new("");
+    match spawned {
+        Ok(child) => Ok(Pid::from_child(&child)),
+        Err(source) => {
+            let mut step = [0];
+            match reader.read(&mut step) {
+                Ok(1) => Err(SpawnError::Surroundings {
+                    step: Step::ALL[usize::from(step[0])].words(),
+                    source,
+                }),
+                _ => Err(SpawnError::Program(source)),
+            }
+        }
+    }
+}
+
+/// What the child needs, allocated before it exists.
+struct Inside {
+    namespace: OwnedFd,
+    stage: Option<&'static CStr>,
+    /// File on the stage, target, contents.
+    files: Vec<(CString, CString, Vec<u8>)>,
+    blocked: SignalMask,
+    open_files: Option<OpenFiles>,
+    parent: Pid,
+}
+
+/// A step of the child before its program.
+#[derive(Clone, Copy)]
+enum Step {
+    Network,
+    Mounts,
+    Stage,
+    File,
+    Capabilities,
+    Parent,
+    Signals,
+}
+
+impl Step {
+    const ALL: [Step; 7] = [
+        Step::Network,
+        Step::Mounts,
+        Step::Stage,
+        Step::File,
+        Step::Capabilities,
+        Step::Parent,
+        Step::Signals,
+    ];
+
+    const fn words(self) -> &'static str {
+        match self {
+            Step::Network => "enter the program's network namespace",
+            Step::Mounts => "create a mount namespace",
+            Step::Stage => "mount a temporary file system",
+            Step::File => "mount a file such as /etc/resolv.conf",
+            Step::Capabilities => "drop capabilities",
+            Step::Parent => "follow the end of the parent",
+            Step::Signals => "restore signals and limits",
+        }
+    }
+}
+
+impl Inside {
+    /// Becomes what the program is to be. Runs in the child.
+    fn enter(&self) -> Result<(), (Step, io::Error)> {
+        let at = |step| move |error: rustix::io::Errno| (step, io::Error::from(error));
+        rustix::thread::move_into_link_name_space(
+            self.namespace.as_fd(),
+            Some(LinkNameSpaceType::Network),
+        )
+        .map_err(at(Step::Network))?;
+        if !self.files.is_empty() {
+            sys::unshare(libc::CLONE_NEWNS).map_err(|error| (Step::Mounts, error))?;
+            let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+            rustix::mount::mount_change(c"/", flags).map_err(at(Step::Mounts))?;
+            self.mount_files()?;
+        }
+        drop_capabilities().map_err(at(Step::Capabilities))?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(at(Step::Parent))?;
+        if rustix::process::getppid() != Some(self.parent) {
+            return Err(at(Step::Parent)(rustix::io::Errno::SRCH));
+        }
+        if let Some(limit) = &self.open_files {
+            limit.set().map_err(at(Step::Signals))?;
+        }
+        sys::set_signal_mask(&self.blocked.0).map_err(|error| (Step::Signals, error))
+    }
+
+    /// Mounts the files from a file system in memory, which no path leads to afterwards.
+    fn mount_files(&self) -> Result<(), (Step, io::Error)> {
+        let at = |step| move |error: rustix::io::Errno| (step, io::Error::from(error));
+        let Some(stage) = self.stage else {
+            return Err(at(Step::Stage)(rustix::io::Errno::NOENT));
+        };
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        rustix::mount::mount(c"tmpfs", stage, c"tmpfs", flags, c"mode=755")
+            .map_err(at(Step::Stage))?;
+        for (source, target, contents) in &self.files {
+            let flags = rustix::fs::OFlags::CREATE
+                | rustix::fs::OFlags::WRONLY
+                | rustix::fs::OFlags::CLOEXEC;
+            let mode = rustix::fs::Mode::from_raw_mode(0o644);
+            let file = rustix::fs::open(source.as_c_str(), flags, mode).map_err(at(Step::File))?;
+            let mut rest = contents.as_slice();
+            while !rest.is_empty() {
+                let written = rustix::io::write(&file, rest).map_err(at(Step::File))?;
+                rest = &rest[written..];
+            }
+            rustix::mount::mount_bind(source.as_c_str(), target.as_c_str())
+                .map_err(at(Step::File))?;
+        }
+        rustix::mount::unmount(stage, UnmountFlags::DETACH).map_err(at(Step::Stage))
+    }
+}
+
+/// Where the replacements are made, in the child's own mount namespace.
+const STAGES: &str = "/tmp";
+
+fn stage() -> Option<&'static CStr> {
+    fs::metadata(STAGES).is_ok().then_some(c"/tmp")
+}
+
+/// Gives up every capability, for good: also a program of root's gets none.
+///
+/// Files may still give CAP_NET_RAW to their own programs, in the program's namespace. Otherwise the
+/// kernel would refuse to execute a `ping` that has it.
+fn drop_capabilities() -> rustix::io::Result<()> {
+    let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
+    rustix::thread::set_capabilities_secure_bits(bits)?;
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        if capability == CapabilitySet::NET_RAW {
+            continue;
+        }
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // The number of the first capability that the kernel does not know.
+            Err(rustix::io::Errno::INVAL) => break,
+            other => other?,
+        }
+    }
+    // Kernels before 4.3 have no ambient set.
+    let _ = rustix::thread::clear_ambient_capability_set();
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none)
+}
+
+/// The limits of open files of a process.
+#[derive(Clone, Debug)]
+pub struct OpenFiles(rustix::process::Rlimit);
+
+impl OpenFiles {
+    /// Raises the limit of this process as far as it may. Returns the limit before.
+    pub fn raise() -> OpenFiles {
+        let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let raised = rustix::process::Rlimit {
+            current: before.maximum,
+            ..before
+        };
+        // The old limit serves fewer connections, and serves them well.
+        let _ = OpenFiles(raised).set();
+        OpenFiles(before)
+    }
+
+    fn set(&self) -> rustix::io::Result<()> {
+        let limit = rustix::process::Rlimit { ..self.0 };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)
+    }
+}
+
+/// A set of signals.
+#[derive(Clone)]
+pub struct SignalMask(libc::sigset_t);
+
+impl std::fmt::Debug for SignalMask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SignalMask")
+    }
+}
+
+/// A signal that the process has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Which signal.
+    pub signal: Signal,
+    /// Whether the kernel sent it to the terminal's whole process group, as for Ctrl-C.
+    pub is_from_terminal: bool,
+}
+
+/// The signals that [`Signals::next`] returns.
+pub struct Signals {
+    caught: SignalMask,
+    before: SignalMask,
+}
+
+impl Signals {
+    /// Blocks SIGCHLD and the signals that usually end or notify a program, for this thread and
+    /// those that it starts. Must be called before other threads exist.
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it does not.
+    pub fn catch() -> io::Result<Signals> {
+        let caught = sys::signal_set(&[
+            libc::SIGCHLD,
+            libc::SIGHUP,
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTERM,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+        ]);
+        // A parent that ignores SIGCHLD would make the kernel reap the program unseen.
+        sys::default_child_signal()?;
+        let before = sys::block_signals(&caught)?;
+        Ok(Signals {
+            caught: SignalMask(caught),
+            before: SignalMask(before),
+        })
+    }
+
+    /// Returns the signals that were blocked before.
+    pub const fn before(&self) -> &SignalMask {
+        &self.before
+    }
+
+    /// Waits for the next signal.
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it does not.
+    pub fn next(&self) -> io::Result<Received> {
+        let (number, code) = sys::wait_for_signal(&self.caught.0)?;
+        let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no signal"))?;
+        Ok(Received {
+            signal,
+            is_from_terminal: code == libc::SI_KERNEL,
+        })
+    }
+}
+
+/// The fate of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It exited with a status.
+    Exited(i32),
+    /// A signal ended it.
+    Killed(i32),
+    /// A signal stopped it.
+    Stopped,
+}
+
+/// Returns what has become of one of the children, if anything has.
+///
+/// # Errors
+/// When there are no children.
+pub fn changed_child() -> io::Result<Option<(Pid, Change)>> {
+    let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+    let change = |status: WaitStatus| match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Change::Exited(code),
+        (_, Some(signal)) => Change::Killed(signal),
+        _ => Change::Stopped,
+    };
+    let changed = rustix::process::wait(options)?;
+    Ok(changed.map(|(child, status)| (child, change(status))))
+}
+
+/// Stops this process until it is continued, as its child was stopped; then continues the child.
+pub fn stop_like(child: Pid) {
+    let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+    let _ = kill_process(child, Signal::CONT);
+}
+
+/// Ends every process in some network namespaces when the calling process ends, also by `kill -9`:
+/// a process of its own that waits for that.
+#[derive(Debug)]
+pub struct Guard {
+    /// The guard waits for the end of this pipe.
+    names: io::PipeWriter,
+}
+
+impl Guard {
+    /// Starts the guard. Must be called before other threads exist.
+    ///
+    /// # Errors
+    /// When there can be no more processes.
+    pub fn start() -> io::Result<Guard> {
+        let (mut reader, names) = io::pipe()?;
+        let kept = reader.as_raw_fd();
+        sys::in_child(move || {
+            // Not ended by Ctrl-C, and no reason for a reader of our output to wait.
+            let _ = rustix::process::setsid();
+            sys::close_all_but(kept);
+            let mut bytes = Vec::new();
+            let _ = reader.read_to_end(&mut bytes);
+            for name in bytes.chunks_exact(16) {
+                let (device, inode) = name.split_at(8);
+                let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or([0; 8]));
+                kill_in(number(device), number(inode));
+            }
+        })?;
+        Ok(Guard { names })
+    }
+
+    /// Adds a namespace.
+    ///
+    /// # Errors
+    /// When the guard is gone.
+    pub fn watch(&mut self, namespace: &Namespace) -> io::Result<()> {
+        let (device, inode) = identity(namespace)?;
+        let name = [device.to_ne_bytes(), inode.to_ne_bytes()].concat();
+        self.names.write_all(&name)
+    }
+}
+
+/// Kills every process in a network namespace.
+///
+/// # Errors
+/// When the namespace cannot be identified.
+pub fn kill_all_in(namespace: &Namespace) -> io::Result<()> {
+    let (device, inode) = identity(namespace)?;
+    kill_in(device, inode);
+    Ok(())
+}
+
+fn identity(namespace: &Namespace) -> io::Result<(u64, u64)> {
+    let file = File::from(namespace.as_fd().try_clone_to_owned()?);
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Kills until nothing is left, since a process may fork while it is looked for.
+fn kill_in(device: u64, inode: u64) {
+    for _ in 0..MOST_ROUNDS {
+        let mut found = false;
+        let Ok(processes) = fs::read_dir("/proc") else {
+            return;
+        };
+        for process in processes.flatten() {
+            let name = process.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let is_in = fs::metadata(process.path().join("ns/net"))
+                .is_ok_and(|own| (own.dev(), own.ino()) == (device, inode));
+            if let Some(pid) = Pid::from_raw(pid).filter(|_| is_in) {
+                found |= kill_process(pid, Signal::KILL).is_ok();
+            }
+        }
+        if !found {
+            return;
+        }
+    }
+}
+
+/// Rounds in which processes of a namespace are looked for.
+const MOST_ROUNDS: u32 = 100;

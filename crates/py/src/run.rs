@@ -1,0 +1,211 @@
+//! Runs in this process: reading a scenario, carrying it out, and its recording in memory.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use sluice_core::{Span, Stop};
+use sluice_lab::run::{Finished, RunError, check, record};
+use sluice_recording::figures::figures_of;
+use sluice_recording::metrics::measure;
+use sluice_recording::{Checksum, Environment, Recording, RunWriter, Status};
+use sluice_report::report_of::report_of;
+use sluice_scenario::metric::Summary;
+use sluice_scenario::{Backend, Scenario, Variant};
+
+use crate::error;
+
+/// Read the scenario `text`, named `name` in messages, with the overrides `sets` (`KEY=VALUE`).
+///
+/// Return each variant as `(name, text with all defaults)`.
+#[pyfunction]
+pub(crate) fn variants(
+    name: &str,
+    text: &str,
+    sets: Vec<String>,
+) -> PyResult<Vec<(String, String)>> {
+    let variants = Scenario::parse(name, text, &sets).map_err(error::of)?;
+    Ok(variants
+        .into_iter()
+        .map(|variant| (variant.name, variant.scenario.to_toml()))
+        .collect())
+}
+
+/// Return the SHA-256 of this library's file, at `path`.
+#[pyfunction]
+pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    if let Some(known) = PROGRAM.get() {
+        return Ok(known);
+    }
+    let sum = Checksum::of_file(&path)
+        .map_err(|error| error::of(format!("cannot read `{}`: {error}", path.display())))?;
+    Ok(PROGRAM.get_or_init(|| sum.sha256))
+}
+
+/// Carry out the scenario `text`, which has no matrix, under the variant name `variant`.
+///
+/// The paths of modules are relative to the file `source`. The interpreter is released meanwhile,
+/// and Ctrl-C ends the run. `program` is the result of [`program`].
+#[pyfunction]
+#[pyo3(name = "run")]
+pub(crate) fn run_variant(
+    py: Python<'_>,
+    source: &str,
+    variant: String,
+    text: &str,
+    backend: &str,
+    program: String,
+) -> PyResult<Run> {
+    let variant = Variant {
+        name: variant,
+        scenario: only(source, text)?,
+    };
+    let backend = match backend {
+        "sim" => Backend::Sim,
+        "live" => Backend::Live,
+        other => {
+            return Err(error::of(format!(
+                "there is no backend `{other}`; one of: sim, live"
+            )));
+        }
+    };
+    let (finished, signal) = py.detach(|| carry_out(&variant, backend, program));
+    if let Some(signal) = signal {
+        return Err(signal);
+    }
+    let finished = finished.map_err(error::of)?;
+    Ok(Run {
+        recording: finished.recording,
+        summary: finished.summary,
+    })
+}
+
+/// Returns the result of a run, and the exception of a signal that ended it.
+fn carry_out(
+    variant: &Variant,
+    backend: Backend,
+    program: String,
+) -> (Result<Finished, RunError>, Option<PyErr>) {
+    let interrupt = Stop::new();
+    let (mut signal, mut checked) = (None, Instant::now());
+    let mut progress = |_: Span| {
+        // To attach to the interpreter waits for other Python threads.
+        if checked.elapsed() >= BETWEEN_CHECKS {
+            checked = Instant::now();
+            if let Err(error) = Python::attach(|py| py.check_signals()) {
+                signal = Some(error);
+                interrupt.stop();
+            }
+        }
+    };
+    let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
+    let environment = Environment::of_program(backend, started_at, Some(program));
+    let result = check(variant, backend).and_then(|()| {
+        let writer = RunWriter::in_memory(variant, &environment)?;
+        record(variant, backend, None, writer, &interrupt, &mut progress)
+    });
+    (result, signal)
+}
+
+/// The time between two checks for signals.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(50);
+
+/// Reads a scenario that has one variant. The paths of modules are relative to the file `source`.
+pub(crate) fn only(source: &str, text: &str) -> PyResult<Scenario> {
+    let mut variants = Scenario::parse(source, text, &[]).map_err(error::of)?;
+    match variants.len() {
+        1 => Ok(variants.remove(0).scenario),
+        n => Err(error::of(format!(
+            "the scenario has {n} variants; one can be run"
+        ))),
+    }
+}
+
+/// The recording of a run, in memory or in a folder.
+#[pyclass(name = "Run", frozen)]
+pub(crate) struct Run {
+    recording: Recording,
+    summary: Summary,
+}
+
+/// A figure: name, unit, value and description.
+type FigureRow = (String, &'static str, f64, &'static str);
+
+#[pymethods]
+impl Run {
+    /// Open the recording in the folder `folder`.
+    #[staticmethod]
+    fn open(folder: PathBuf) -> PyResult<Run> {
+        let recording = Recording::open(&folder).map_err(error::of)?;
+        let summary = match recording.stored_summary().map_err(error::of)? {
+            Some(summary) => summary,
+            None => measure(&recording).map_err(error::of)?,
+        };
+        Ok(Run { recording, summary })
+    }
+
+    /// The variant's name.
+    #[getter]
+    fn variant(&self) -> &str {
+        &self.recording.run().variant
+    }
+
+    /// The seed.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.recording.run().seed
+    }
+
+    /// The scenario with all defaults, as TOML.
+    #[getter]
+    fn scenario(&self) -> &str {
+        &self.recording.run().scenario_toml
+    }
+
+    /// The reason of an early end.
+    #[getter]
+    fn cut_short(&self) -> Option<String> {
+        match &self.recording.run().status {
+            Status::Complete => None,
+            Status::Partial { reason } => Some(reason.clone()),
+            Status::Running(process) => Some(format!("process {} is still running", process.pid)),
+        }
+    }
+
+    /// The figures as `(name, unit, value, description)`.
+    fn figures(&self) -> Vec<FigureRow> {
+        figures_of(&self.summary)
+            .into_iter()
+            .map(|figure| (figure.name, figure.unit.symbol(), figure.value, figure.doc))
+            .collect()
+    }
+
+    /// A table as Parquet.
+    fn parquet<'py>(&self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.recording.parquet(table).map_err(error::of)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The flows as `(number, name)`.
+    fn flows(&self) -> Vec<(u32, String)> {
+        let flows = self.recording.run().flows.iter();
+        flows.map(|flow| (flow.id, flow.name.clone())).collect()
+    }
+
+    /// The report as HTML.
+    fn report(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| report_of(&[&self.recording]))
+            .map(|report| sluice_report::html(&report))
+            .map_err(error::of)
+    }
+
+    /// Write the recording to the folder `folder`.
+    fn save(&self, folder: PathBuf) -> PyResult<()> {
+        let saved = self.recording.save(&folder).map_err(error::of)?;
+        saved.store_summary(&self.summary).map_err(error::of)
+    }
+}

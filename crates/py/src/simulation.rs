@@ -1,0 +1,132 @@
+//! A simulation that Python drives.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use sluice_core::event::StateValue;
+use sluice_core::{Rate, Span, Time};
+use sluice_lab::simulated::Stepped;
+
+use crate::error;
+use crate::run::only;
+
+/// A simulation that advances step by step.
+#[pyclass(unsendable)]
+pub(crate) struct Simulation {
+    stepped: Stepped,
+}
+
+#[pymethods]
+impl Simulation {
+    #[new]
+    fn new(source: &str, text: &str) -> PyResult<Self> {
+        let stepped = Stepped::new(only(source, text)?).map_err(error::of)?;
+        Ok(Simulation { stepped })
+    }
+
+    /// The virtual time in nanoseconds.
+    #[getter]
+    fn now_ns(&self) -> u64 {
+        self.stepped.now().as_ns()
+    }
+
+    /// The end of the scenario in nanoseconds.
+    #[getter]
+    fn end_ns(&self) -> u64 {
+        self.stepped.end().as_ns()
+    }
+
+    /// Advance to `until_ns`, or to the end; return whether the end is reached.
+    fn step(&mut self, py: Python<'_>, until_ns: u64) -> PyResult<bool> {
+        let until = Time::from_ns(until_ns);
+        loop {
+            // Ctrl-C is noticed between two stretches.
+            py.check_signals()?;
+            let next = (self.stepped.now() + STRETCH).min(until);
+            let is_over = self.stepped.step(next);
+            if is_over || next == until {
+                return Ok(is_over);
+            }
+        }
+    }
+
+    /// The present rate of `pipe` in bits per second.
+    fn rate_bps(&mut self, pipe: &str) -> PyResult<u64> {
+        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        Ok(self.stepped.rate(pipe).as_bps())
+    }
+
+    /// Set the rate of `pipe`.
+    fn set_rate(&mut self, pipe: &str, rate: &str) -> PyResult<()> {
+        let rate = Rate::parse(rate)
+            .map_err(|error| error::of(format!("`{rate}` is not a rate: {error}")))?;
+        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        self.stepped.set_rate(pipe, rate).map_err(error::of)
+    }
+
+    /// Replace the queue of `pipe`.
+    fn set_queue(&mut self, pipe: &str, spec: &str) -> PyResult<()> {
+        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        let queue = sluice_loader::parse_queue(spec, Path::new(""))
+            .map_err(|error| error::of_spec(spec, &error))?;
+        self.stepped.set_queue(pipe, &queue).map_err(error::of)
+    }
+
+    /// The packets and bytes in the queue of `pipe`.
+    fn backlog(&self, pipe: &str) -> PyResult<(u64, u64)> {
+        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        let backlog = self.stepped.backlog(pipe);
+        Ok((backlog.packets, backlog.bytes))
+    }
+
+    /// The variables of the queue of `pipe`; those of queue N of a discipline are named `N.NAME`.
+    fn state<'py>(&self, py: Python<'py>, pipe: &str) -> PyResult<Bound<'py, PyDict>> {
+        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        let mut all = Vec::new();
+        let mut add = |queue: u32, name: &'static str, value: StateValue| {
+            let name = match queue {
+                0 => name.to_owned(),
+                number => format!("{number}.{name}"),
+            };
+            all.push((name, value.as_f64()));
+        };
+        self.stepped.state(pipe, &mut add);
+        let state = PyDict::new(py);
+        for (name, value) in all {
+            state.set_item(name, value)?;
+        }
+        Ok(state)
+    }
+
+    /// What the queue of `pipe` has done since the start.
+    fn passed<'py>(&self, py: Python<'py>, pipe: &str) -> PyResult<Bound<'py, PyDict>> {
+        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        let passed = self.stepped.passed(pipe);
+        let counters = PyDict::new(py);
+        counters.set_item("sent_packets", passed.sent_packets)?;
+        counters.set_item("sent_bytes", passed.sent_bytes)?;
+        counters.set_item("dropped_packets", passed.dropped_packets)?;
+        counters.set_item("marked_packets", passed.marked_packets)?;
+        counters.set_item("sojourn_ns", passed.sojourn.as_ns())?;
+        Ok(counters)
+    }
+
+    /// The payload bytes of each flow that have arrived, by its name.
+    fn received(&self) -> Vec<(String, u64)> {
+        self.stepped.received()
+    }
+}
+
+/// Read a length of time, such as `2s`, as nanoseconds.
+#[pyfunction]
+pub(crate) fn parse_span(text: &str) -> PyResult<u64> {
+    match Span::parse(text) {
+        Ok(span) => Ok(span.as_ns()),
+        Err(error) => Err(error::of(format!("`{text}` is not a time: {error}"))),
+    }
+}
+
+/// Virtual time between two checks for signals.
+const STRETCH: Span = Span::from_ms(200);

@@ -1,0 +1,145 @@
+//! The folder of a run: what may be written over, and the room that it has.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::SUMMARY_JSON;
+use super::error::{ReadError, RecordError};
+use super::rows::TABLES;
+use super::run_file::{FORMAT, RUN_JSON, RunFile, Status};
+use crate::part::{Part, temporary};
+
+/// Makes `dir` ready for a recording of `bytes`: an older one in it is removed.
+pub(crate) fn prepare(dir: &Path, bytes: u64) -> Result<(), RecordError> {
+    fs::create_dir_all(dir).map_err(|error| RecordError::Folder {
+        path: dir.to_owned(),
+        error,
+    })?;
+    check_content(dir)?;
+    check_writable(dir)?;
+    check_space(dir, bytes)?;
+    clear(dir)
+}
+
+/// Writes the tables of a recording in memory to the folder `dir`.
+pub(crate) fn save(
+    dir: &Path,
+    run: &RunFile,
+    tables: &BTreeMap<&'static str, Bytes>,
+) -> Result<(), RecordError> {
+    let bytes = tables.values().map(|table| table.len() as u64).sum();
+    prepare(dir, bytes)?;
+    for (table, bytes) in tables {
+        let path = dir.join(table).with_extension("parquet");
+        let mut part = Part::create(&path).map_err(|error| RecordError::Write {
+            path: path.clone(),
+            error,
+        })?;
+        part.write_all(bytes)
+            .and_then(|()| part.finish())
+            .map_err(|error| RecordError::Write { path, error })?;
+    }
+    run.write(dir).map_err(|error| RecordError::Write {
+        path: dir.join(RUN_JSON),
+        error,
+    })
+}
+
+/// Reads `run.json` of the folder `dir`.
+pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
+    let path = dir.join(RUN_JSON);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => return Err(ReadError::Open { path, error }),
+    };
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        format: u32,
+    }
+    let json = |error| ReadError::Json {
+        path: path.clone(),
+        error,
+    };
+    // The version comes first: nothing else is known of a newer layout.
+    let Versioned { format } = serde_json::from_str(&text).map_err(json)?;
+    if format != FORMAT {
+        return Err(ReadError::Format {
+            path,
+            found: format,
+        });
+    }
+    serde_json::from_str(&text).map_err(json)
+}
+
+/// Accepts a folder that is empty or contains a run that no process is writing.
+fn check_content(dir: &Path) -> Result<(), RecordError> {
+    let path = || dir.to_owned();
+    let folder = |error| RecordError::Folder {
+        path: path(),
+        error,
+    };
+    if !dir.join(RUN_JSON).exists() {
+        return match fs::read_dir(dir).map_err(folder)?.next() {
+            Some(_) => Err(RecordError::Foreign { path: path() }),
+            None => Ok(()),
+        };
+    }
+    match read_run_file(dir).map(|run| run.status) {
+        Ok(Status::Running(process)) if process.is_alive() => Err(RecordError::InUse {
+            path: path(),
+            pid: process.pid,
+        }),
+        // An unreadable run is no loss.
+        _ => Ok(()),
+    }
+}
+
+/// Checks before the run for the conditions that would stop it at its end.
+fn check_writable(dir: &Path) -> Result<(), RecordError> {
+    let path = dir.join(".probe");
+    let probe = || -> io::Result<()> {
+        let mut file = File::create(&path)?;
+        file.write_all(&[0; 4096])?;
+        file.sync_all()
+    };
+    let result = probe();
+    let _ = fs::remove_file(&path);
+    result.map_err(|error| RecordError::Write { path, error })
+}
+
+fn check_space(dir: &Path, needed: u64) -> Result<(), RecordError> {
+    // A file system that does not report its free space is assumed to have enough.
+    let Ok(stat) = rustix::fs::statvfs(dir) else {
+        return Ok(());
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if stat.f_blocks > 0 && free < needed {
+        return Err(RecordError::NoSpace {
+            path: dir.to_owned(),
+            free,
+            needed,
+        });
+    }
+    Ok(())
+}
+
+/// Removes the files of an older run, and no others.
+fn clear(dir: &Path) -> Result<(), RecordError> {
+    let tables = TABLES.iter().map(|table| format!("{table}.parquet"));
+    let names = tables.chain([RUN_JSON, SUMMARY_JSON, "report.html"].map(str::to_owned));
+    for path in names.map(|name| dir.join(name)) {
+        for path in [temporary(&path), path] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(RecordError::Write { path, error });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

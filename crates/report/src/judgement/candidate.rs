@@ -1,0 +1,156 @@
+//! The variants that are compared, with their key figures.
+
+use serde::Serialize;
+#[cfg(test)]
+use ts_rs::TS;
+
+use sluice_recording::RunFile;
+use sluice_recording::figures::median;
+use sluice_scenario::metric::{Percentiles, PipeSummary, Summary};
+use sluice_scenario::{Backend, Pipe, Scenario};
+
+/// A variant of a scenario on one backend.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub name: String,
+    pub backend: Backend,
+    /// Name of the algorithm of the queue under test.
+    pub algorithm: String,
+    /// The scenario without its queues: candidates with the same setting differ only in their
+    /// queues.
+    pub setting: String,
+    /// Whether none of its runs ended early.
+    pub is_complete: bool,
+    pub figures: Figures,
+}
+
+impl Candidate {
+    /// A variant by its first run and the summaries of all of its runs.
+    ///
+    /// # Panics
+    /// If there are no summaries.
+    pub fn of(name: String, run: &RunFile, summaries: &[&Summary], is_complete: bool) -> Candidate {
+        let scenario = &run.scenario;
+        let pipe = match pipe_under_test(summaries[0]) {
+            "down" => &scenario.link.down,
+            _ => &scenario.link.up,
+        };
+        Candidate {
+            name,
+            backend: run.environment.backend,
+            algorithm: pipe.queue.0.algorithm.name.to_owned(),
+            setting: setting(scenario),
+            is_complete,
+            figures: Figures::of(summaries),
+        }
+    }
+
+    /// Whether the two differ in nothing but their queues.
+    pub fn is_comparable(&self, other: &Candidate) -> bool {
+        let is_complete = self.is_complete && other.is_complete;
+        is_complete && self.backend == other.backend && self.setting == other.setting
+    }
+}
+
+/// The key figures of a variant, as medians over its runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    /// Goodput of all flows, in bits per second.
+    pub goodput: Option<f64>,
+    /// Share of the link that was used.
+    pub utilisation: Option<f64>,
+    /// The packets on which the delays were measured.
+    pub delay_of: DelayOf,
+    /// Median delay in nanoseconds.
+    pub p50: Option<f64>,
+    /// 95th percentile of the delay.
+    pub p95: Option<f64>,
+    /// Jain's index.
+    pub jain: Option<f64>,
+    /// Packets dropped in both directions.
+    pub drops: f64,
+    /// Packets marked.
+    pub marks: f64,
+    /// Packets that arrived.
+    pub packets: f64,
+}
+
+/// The packets on which delays are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(TS))]
+#[serde(rename_all = "lowercase")]
+pub enum DelayOf {
+    /// The round trips of probes.
+    #[default]
+    Pings,
+    /// The sojourn times of packets in the queue.
+    Packets,
+}
+
+impl DelayOf {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            DelayOf::Pings => "pings",
+            DelayOf::Packets => "packets",
+        }
+    }
+}
+
+/// The scenario without its queues, its expectations and its seed.
+pub(crate) fn setting(scenario: &Scenario) -> String {
+    let mut bare = scenario.clone();
+    bare.expect.clear();
+    bare.seed = 0;
+    let queue = Pipe::unlimited().queue;
+    for link in std::iter::once(&mut bare.link).chain(&mut bare.hops) {
+        link.up.queue = queue.clone();
+        link.down.queue = queue.clone();
+    }
+    bare.rules = None;
+    bare.to_toml()
+}
+
+impl Figures {
+    fn of(runs: &[&Summary]) -> Figures {
+        let over = |value: &dyn Fn(&Summary) -> Option<f64>| {
+            median(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
+        };
+        let has_ping = runs.iter().any(|run| run.ping().is_some());
+        let delay = |s: &Summary| match has_ping {
+            true => s.ping(),
+            false => busiest(s).and_then(|pipe| pipe.sojourn),
+        };
+        let percentile =
+            |pick: fn(&Percentiles) -> u64| over(&|s| delay(s).as_ref().map(|p| pick(p) as f64));
+        let total = |of: &dyn Fn(&PipeSummary) -> u64| {
+            over(&|s| Some(s.pipes.iter().map(of).sum::<u64>() as f64)).unwrap_or(0.0)
+        };
+        Figures {
+            goodput: over(&|s| s.total_goodput_bps),
+            utilisation: over(&|s| busiest(s)?.utilisation),
+            delay_of: match has_ping {
+                true => DelayOf::Pings,
+                false => DelayOf::Packets,
+            },
+            p50: percentile(|p| p.p50_ns),
+            p95: percentile(|p| p.p95_ns),
+            jain: over(&|s| s.jain),
+            drops: total(&|pipe| pipe.drops.values().sum()),
+            marks: total(&|pipe| pipe.marks),
+            packets: total(&|pipe| pipe.packets),
+        }
+    }
+}
+
+/// The name of the pipe under test: the busiest one.
+pub(crate) fn pipe_under_test(summary: &Summary) -> &str {
+    busiest(summary).map_or("up", |pipe| &pipe.name)
+}
+
+/// The pipe with the highest utilisation, the first of equals.
+fn busiest(summary: &Summary) -> Option<&PipeSummary> {
+    let key = |pipe: &PipeSummary| pipe.utilisation.unwrap_or(pipe.packets as f64);
+    let mut pipes = summary.pipes.iter();
+    let first = pipes.next()?;
+    Some(pipes.fold(first, |a, b| if key(b) > key(a) { b } else { a }))
+}

@@ -1,0 +1,327 @@
+//! Judges queues by their figures, in sentences.
+//!
+//! Among the queues that reach at least [`NEARLY`] of the best goodput, the queue with the lowest
+//! 95th percentile of delay is the best for interactive traffic. A queue with less goodput
+//! qualifies if its delay is lower by the factor in [`ENOUGH`]: on a changing link, only a standing
+//! queue yields the last few per cent of goodput. Other merits are a goodput that the others do not
+//! reach, more equal shares, and fewer losses. What all queues have in common is not a merit. Only
+//! complete runs that differ only in their queues are compared.
+
+mod candidate;
+
+use crate::model::Judgement;
+
+pub use self::candidate::DelayOf;
+#[cfg(test)]
+pub(crate) use self::candidate::setting;
+pub(crate) use self::candidate::{Candidate, Figures, pipe_under_test};
+
+/// The comparison of a queue with its rivals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assessment {
+    /// The merits in which the queue is best; empty if there are none.
+    pub good_for: Vec<Purpose>,
+    /// Whether it was compared with any.
+    pub has_rivals: bool,
+    /// Whether all queues do about equally well.
+    pub is_draw: bool,
+    /// The figures, in words.
+    pub why: String,
+}
+
+impl Assessment {
+    /// As the pages show it.
+    pub(crate) fn in_words(&self) -> Judgement {
+        let purposes: Vec<&str> = self.good_for.iter().map(|p| p.words()).collect();
+        let outcome = match (self.has_rivals, purposes.is_empty()) {
+            (false, _) => String::new(),
+            (true, false) => format!("best for {}", purposes.join(", and for ")),
+            (true, true) if self.is_draw => "about as good as the others".to_owned(),
+            (true, true) => "another queue is better".to_owned(),
+        };
+        Judgement {
+            outcome,
+            is_best: !purposes.is_empty(),
+            why: self.why.clone(),
+        }
+    }
+}
+
+/// The merits that a queue can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    /// A low delay.
+    Waiting,
+    /// A high goodput.
+    Transfers,
+    /// Even shares.
+    Shares,
+    /// Few losses.
+    Losses,
+}
+
+impl Purpose {
+    pub const fn words(self) -> &'static str {
+        match self {
+            Purpose::Waiting => "calls, games and browsing on a busy link",
+            Purpose::Transfers => "bulk transfers that nobody waits for",
+            Purpose::Shares => "sharing the link evenly",
+            Purpose::Losses => "traffic that suffers from packet loss",
+        }
+    }
+}
+
+/// The share of the best goodput that counts as reaching it.
+const NEARLY: f64 = 0.95;
+/// Shares of the best goodput that are enough. Each comes with a factor: the delay must be lower by
+/// this factor than all delays that the rows before it allow.
+const ENOUGH: [(f64, f64); 3] = [(NEARLY, 0.0), (0.8, 3.0), (0.65, 10.0)];
+/// Delays within this factor of each other are about the same.
+pub(crate) const ABOUT: f64 = 1.1;
+
+/// Assesses each candidate by comparison with those that differ from it only in their queues.
+pub(crate) fn judge(candidates: &[&Candidate]) -> Vec<Assessment> {
+    candidates
+        .iter()
+        .map(|one| {
+            let others = candidates.iter().filter(|other| other.is_comparable(one));
+            let rivals: Vec<&Candidate> = others.copied().collect();
+            match rivals.is_empty() {
+                // An incomplete run is not compared.
+                true => assess(one, &[*one]),
+                false => assess(one, &rivals),
+            }
+        })
+        .collect()
+}
+
+/// Assesses `one` of the `rivals`.
+fn assess(one: &Candidate, rivals: &[&Candidate]) -> Assessment {
+    let figures = &one.figures;
+    let best = Best::of(rivals);
+    let has_rivals = rivals.len() > 1;
+    let mut why = vec![delay_words(figures, rivals, &best)];
+    why.push(goodput_words(figures, &best, has_rivals));
+    why.extend(shares_words(figures.jain));
+    why.extend(loss_words(figures));
+    let why: Vec<String> = why.into_iter().filter(|words| !words.is_empty()).collect();
+    let good_for = match has_rivals {
+        true => good_for(figures, &best),
+        false => Vec::new(),
+    };
+    Assessment {
+        is_draw: best.is_draw && good_for.is_empty(),
+        has_rivals,
+        good_for,
+        why: match why.is_empty() {
+            true => "nothing was measured".into(),
+            false => why.join("; "),
+        },
+    }
+}
+
+/// The best figures of several queues. Its winners are the queues with about the lowest delay of
+/// those with enough goodput.
+pub(crate) struct Best {
+    pub goodput: Option<f64>,
+    /// For each row of [`ENOUGH`], the longest delay that it allows; `None` for any.
+    bounds: [Option<f64>; 3],
+    /// Lowest 95th percentile of delay among the queues with enough goodput.
+    pub p95: Option<f64>,
+    /// Number of winners.
+    winners: usize,
+    /// Whether all of several queues are winners.
+    pub is_draw: bool,
+    winners_goodput: Option<f64>,
+    winners_jain: Option<f64>,
+    most_jain: Option<f64>,
+    least_jain: Option<f64>,
+    /// Smallest share of packets lost.
+    winners_loss: Option<f64>,
+    least_loss: Option<f64>,
+}
+
+impl Best {
+    pub fn of(rivals: &[&Candidate]) -> Best {
+        let most = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
+        let least = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::min);
+        let all = || rivals.iter().map(|rival| &rival.figures);
+        let goodput = most(&mut all().filter_map(|f| f.goodput));
+        let mut bounds: [Option<f64>; 3] = [None; 3];
+        for step in 1..ENOUGH.len() {
+            let so_far = all().filter(|f| is_enough(f, goodput, &bounds[..step]));
+            let shortest = least(&mut so_far.filter_map(|f| f.p95));
+            // Without a delay to compare with, none is short enough.
+            bounds[step] = Some(shortest.map_or(0.0, |p95| p95 / ENOUGH[step].1));
+        }
+        let is_enough = |f: &&Figures| is_enough(f, goodput, &bounds);
+        let p95 = least(&mut all().filter(is_enough).filter_map(|f| f.p95));
+        let is_low = |f: &&Figures| f.p95.zip(p95).is_some_and(|(own, p95)| own <= ABOUT * p95);
+        let winners = || all().filter(|f| is_enough(f) && is_low(f));
+        Best {
+            goodput,
+            bounds,
+            p95,
+            winners: winners().count(),
+            is_draw: rivals.len() > 1 && winners().count() == rivals.len(),
+            winners_goodput: most(&mut winners().filter_map(|f| f.goodput)),
+            winners_jain: most(&mut winners().filter_map(|f| f.jain)),
+            most_jain: most(&mut all().filter_map(|f| f.jain)),
+            least_jain: least(&mut all().filter_map(|f| f.jain)),
+            winners_loss: least(&mut winners().filter_map(loss)),
+            least_loss: least(&mut all().filter_map(loss)),
+        }
+    }
+
+    fn is_winner(&self, figures: &Figures) -> bool {
+        let both = figures.p95.zip(self.p95);
+        let is_low = both.is_some_and(|(own, lowest)| own <= ABOUT * lowest);
+        is_low && is_enough(figures, self.goodput, &self.bounds)
+    }
+}
+
+/// Whether the goodput is enough for the delay, by as many rows of [`ENOUGH`] as there are `bounds`.
+fn is_enough(figures: &Figures, best: Option<f64>, bounds: &[Option<f64>]) -> bool {
+    let share = share(figures, best);
+    let mut steps = ENOUGH.iter().zip(bounds);
+    steps.any(|((least, _), bound)| {
+        let is_short = |bound: &f64| figures.p95.is_some_and(|own| own <= *bound);
+        share >= *least && bound.as_ref().is_none_or(is_short)
+    })
+}
+
+/// The goodput as a share of the best; 1 if there is none to compare with.
+fn share(figures: &Figures, best: Option<f64>) -> f64 {
+    match (figures.goodput, best) {
+        (Some(own), Some(best)) if best > 0.0 => own / best,
+        (None, Some(_)) => 0.0,
+        _ => 1.0,
+    }
+}
+
+fn loss(figures: &Figures) -> Option<f64> {
+    (figures.packets > 0.0).then(|| figures.drops / figures.packets)
+}
+
+pub(crate) fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
+    let has_won = best.is_winner(figures);
+    let mut purposes = Vec::new();
+    if has_won && !best.is_draw {
+        purposes.push(Purpose::Waiting);
+    }
+    let winners = best.winners_goodput.unwrap_or(0.0);
+    let is_more = |own: f64| own > winners / 0.98 && Some(own) == best.goodput;
+    if !has_won && figures.goodput.is_some_and(is_more) {
+        purposes.push(Purpose::Transfers);
+    }
+    if let (Some(jain), Some(most)) = (figures.jain, best.most_jain) {
+        let others = match has_won {
+            true => 0.0,
+            // Another queue must beat the one with the low delay to be recommended beside it.
+            false => best.winners_jain.unwrap_or(0.0) + 0.03,
+        };
+        let is_draw = best.least_jain.is_some_and(|least| least >= most - 0.01);
+        if !is_draw && jain >= 0.95 && jain >= most - 0.01 && jain > others {
+            purposes.push(Purpose::Shares);
+        }
+    }
+    let fewest = loss(figures).zip(best.winners_loss);
+    let is_least = |own: f64| best.least_loss.is_some_and(|least| own <= ABOUT * least);
+    if fewest.is_some_and(|(own, winners)| winners > 0.001 && own < winners / 2.0 && is_least(own))
+    {
+        purposes.push(Purpose::Losses);
+    }
+    purposes
+}
+
+fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String {
+    let Some(p95) = figures.p95 else {
+        return String::new();
+    };
+    let of = figures.delay_of.word();
+    let shown = time(p95);
+    let Some(lowest) = best.p95.filter(|_| rivals.len() > 1) else {
+        return format!("95 % of {of} within {shown}");
+    };
+    if best.is_winner(figures) {
+        let is_lower = |row: &&Candidate| row.figures.p95.is_some_and(|other| other * ABOUT < p95);
+        let how = match (best.winners, rivals.iter().any(is_lower)) {
+            (1, false) => "the lowest delay of all",
+            (1, true) => "the lowest delay of the queues with enough goodput",
+            _ if best.is_draw => "about the same delay as the others",
+            _ => "one of the lowest delays",
+        };
+        return format!("{how}: 95 % of {of} within {shown}");
+    }
+    let holder = rivals.iter().find(|row| row.figures.p95 == Some(lowest));
+    let holder = holder.map_or("the best", |row| &row.name);
+    match p95 / lowest {
+        f if f < 1.0 => format!("95 % of {of} within {shown}, at the expense of goodput"),
+        f if f < 1.05 => format!("95 % of {of} within {shown}, about the same as with {holder}"),
+        f if f < 10.0 => {
+            format!("95 % of {of} take up to {shown}, {f:.1} times as long as with {holder}")
+        }
+        f => format!("95 % of {of} take up to {shown}, {f:.0} times as long as with {holder}"),
+    }
+}
+
+fn goodput_words(figures: &Figures, best: &Best, has_rivals: bool) -> String {
+    let (Some(own), Some(most)) = (figures.goodput, best.goodput) else {
+        return String::new();
+    };
+    let shown = rate(own);
+    match own / most {
+        _ if !has_rivals => format!("{shown} of goodput"),
+        share if share >= 0.98 => format!("full goodput ({shown})"),
+        share if share >= NEARLY => format!("{:.0} % of the best goodput ({shown})", share * 100.0),
+        share => format!("gives up {:.0} % of the goodput", (1.0 - share) * 100.0),
+    }
+}
+
+pub(crate) fn shares_words(jain: Option<f64>) -> Option<String> {
+    let jain = jain?;
+    Some(match jain {
+        j if j >= 0.95 => format!("shares evenly (Jain's index {jain:.2})"),
+        j if j >= 0.8 => format!("shares fairly evenly (Jain's index {jain:.2})"),
+        _ => format!("shares unevenly (Jain's index {jain:.2})"),
+    })
+}
+
+fn loss_words(figures: &Figures) -> Option<String> {
+    let loss = loss(figures)?;
+    match (figures.drops == 0.0, figures.marks > 0.0) {
+        (true, true) => Some("marks packets and drops none".into()),
+        (true, false) => Some("drops no packets".into()),
+        _ if loss >= 0.01 => Some(format!("drops {:.1} % of the packets", loss * 100.0)),
+        _ => None,
+    }
+}
+
+/// A rate with three digits.
+fn rate(bps: f64) -> String {
+    let (scale, unit) = match bps {
+        r if r >= 1e9 => (1e9, "Gbit/s"),
+        r if r >= 1e6 => (1e6, "Mbit/s"),
+        _ => (1e3, "kbit/s"),
+    };
+    format!("{} {unit}", digits(bps / scale))
+}
+
+/// A time with three digits.
+fn time(ns: f64) -> String {
+    let (scale, unit) = match ns {
+        n if n >= 1e9 => (1e9, "s"),
+        n if n >= 1e6 => (1e6, "ms"),
+        _ => (1e3, "µs"),
+    };
+    format!("{} {unit}", digits(ns / scale))
+}
+
+/// A number with three digits.
+fn digits(x: f64) -> String {
+    match x {
+        x if x < 9.995 => format!("{x:.2}"),
+        x if x < 99.95 => format!("{x:.1}"),
+        _ => format!("{x:.0}"),
+    }
+}

@@ -1,0 +1,264 @@
+//! The loop's thread: forwards packets, and carries out orders between two batches.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
+use sluice_ipfw::{Firewall, Interface, Output, Survey};
+use sluice_net::Clock;
+use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
+
+use super::ports::PortTime;
+use super::{Config, PortChoice, PortStatus, Ruled, Status};
+use crate::control::{Answered, Given, Inbox, Order, Work};
+use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
+
+/// What the loop's thread starts with.
+pub(super) struct LoopSettings {
+    pub(super) engine: sluice_ipfw::Settings,
+    pub(super) interfaces: Vec<Interface>,
+    pub(super) choices: Vec<PortChoice>,
+    pub(super) config: Config,
+    pub(super) split_below: Rate,
+    pub(super) spin: Spin,
+    pub(super) cpu_latency: Option<Span>,
+    pub(super) time: PortTime,
+    pub(super) warmer: Option<CacheWarmer>,
+}
+
+/// The loop's thread.
+pub(super) struct Loop {
+    forwarder: Forwarder<Box<dyn Port + Send>, Ruled>,
+    inbox: Inbox<Status>,
+    clock: Clock,
+    choices: Vec<PortChoice>,
+    commands: u64,
+    is_real_time: bool,
+    cpu_latency: Option<Span>,
+    time: PortTime,
+    files: FileTime,
+}
+
+impl Loop {
+    pub(super) fn new(
+        start: LoopSettings,
+        ports: Vec<Box<dyn Port + Send>>,
+        pool: Pool,
+        clock: Clock,
+        inbox: Inbox<Status>,
+    ) -> Loop {
+        let is_real_time =
+            start.time != PortTime::Files && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
+        let all: Vec<usize> = (0..ports.len()).collect();
+        let partners = all.iter().map(|port| port ^ 1).collect();
+        let engine = firewall(&start.engine, &start.interfaces);
+        let ruled = Ruled::new(engine, partners, start.split_below);
+        let mut forwarder = Forwarder::new(ports, pool, clock, start.spin);
+        forwarder.keep_warm(start.warmer);
+        let lane = LaneOptions {
+            from: &all,
+            seed: start.engine.hash_key.unwrap_or(start.engine.seed),
+            rng: Rng::from_seed(start.engine.seed),
+        };
+        forwarder.add_lane(ruled, (), lane);
+        let mut own = Loop {
+            forwarder,
+            inbox,
+            clock,
+            choices: start.choices,
+            commands: 0,
+            is_real_time,
+            cpu_latency: start.cpu_latency,
+            time: start.time,
+            files: FileTime::default(),
+        };
+        own.with(|ruled, cx| {
+            let (_, result) = start.config.apply(ruled.firewall_mut(), cx);
+            ruled.commands_applied();
+            result.expect("a configuration that an equal engine took is taken");
+        });
+        own
+    }
+
+    /// Calls the engine between two batches.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Ruled, &mut Cx<'_>) -> T) -> T {
+        match self.time {
+            PortTime::Files => self.files.with(&mut self.forwarder, LANE, work),
+            PortTime::Machine | PortTime::Played => self.forwarder.with(LANE, work),
+        }
+    }
+
+    /// Forwards once, in the ports' time. Returns whether there is nothing more to do.
+    fn turn(&mut self, until: Option<Time>) -> bool {
+        let bell = std::os::fd::AsFd::as_fd(&self.inbox);
+        match self.time {
+            PortTime::Machine => self.forwarder.turn(until, Some(bell)),
+            PortTime::Files => {
+                if !self.files.advance(&mut self.forwarder, INSTANTS) {
+                    self.time = PortTime::Machine;
+                    return true;
+                }
+            }
+            PortTime::Played => {
+                let soon = self.clock.now() + LOOK_EVERY;
+                self.forwarder.turn(Some(until.unwrap_or(soon)), Some(bell));
+                if self.forwarder.is_through() {
+                    self.time = PortTime::Machine;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    pub(super) fn run(
+        mut self,
+        stop: &Stop,
+        through: &AtomicBool,
+        started: impl FnOnce(),
+    ) -> Status {
+        started();
+        // A `show` that is answered a piece at a time; the next order waits for it.
+        let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
+        loop {
+            // One order, or one piece of it, per turn, so that packets are forwarded in between.
+            let mut until = Some(Time::ZERO);
+            if let Some((order, mut survey)) = under_way.take() {
+                let look = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
+                    ruled.firewall_mut().look(&mut survey, FLOWS_PER_TURN, cx)
+                };
+                if self.with(look) {
+                    under_way = Some((order, survey));
+                } else {
+                    order.answer(Answered::Survey(survey));
+                }
+            } else if let Some(order) = self.inbox.take() {
+                match self.begin_survey(&order.work) {
+                    Some(survey) => under_way = Some((order, survey)),
+                    None => {
+                        let answer = self.carry_out(&order.work);
+                        order.answer(answer);
+                    }
+                }
+            } else {
+                until = None;
+            }
+            // After the inbox, which also resets the bell that is rung for this.
+            if stop.is_stopped() {
+                break;
+            }
+            if self.turn(until) {
+                self.forwarder.release_ports();
+                through.store(true, Ordering::Release);
+            }
+        }
+        self.forwarder.release_ports();
+        self.status()
+    }
+
+    /// Starts a command that only shows flows.
+    fn begin_survey(&mut self, work: &Work) -> Option<Box<Survey>> {
+        let Work::Commands { text, .. } = work else {
+            return None;
+        };
+        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(text, cx);
+        let survey = self.with(survey)?;
+        self.commands += 1;
+        Some(Box::new(survey))
+    }
+
+    fn carry_out(&mut self, work: &Work) -> Answered<Status> {
+        let (text, mode, files) = match work {
+            Work::Commands { text, mode, files } => (text, mode, files),
+            Work::Status => return Answered::Status(Box::new(self.status())),
+            Work::Interfaces(interfaces) => {
+                self.with(|ruled, _| {
+                    ruled.firewall_mut().set_interfaces(interfaces.clone());
+                });
+                return Answered::Done;
+            }
+        };
+        self.commands += 1;
+        let mut output = Output::default();
+        let result = self.with(|ruled, cx| {
+            let firewall = ruled.firewall_mut();
+            let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
+            ruled.commands_applied();
+            result
+        });
+        Answered::Commands(Box::new(output), result)
+    }
+
+    fn status(&mut self) -> Status {
+        let counters: Vec<_> = (0..self.choices.len())
+            .map(|port| self.forwarder.counters(port))
+            .collect();
+        let opened = self.forwarder.ports().iter().zip(counters);
+        let ports = self
+            .choices
+            .iter()
+            .zip(opened)
+            .map(|(choice, (port, counters))| {
+                let lost = Loss::ALL
+                    .into_iter()
+                    .map(|loss| (loss.name(), counters.lost(loss)));
+                PortStatus {
+                    name: choice.name.clone(),
+                    kind: choice.kind.clone(),
+                    reason: choice.reason.clone(),
+                    promiscuous: port.promiscuity().is_on(),
+                    received: counters.received,
+                    received_bytes: counters.received_bytes,
+                    sent: counters.sent,
+                    sent_bytes: counters.sent_bytes,
+                    sent_trains: counters.sent_trains,
+                    lost: lost
+                        .filter(|(_, n)| *n > 0)
+                        .map(|(k, n)| (k.to_owned(), n))
+                        .collect(),
+                }
+            });
+        let lane = &self.forwarder.lanes()[LANE];
+        let (counts, lateness) = (lane.counts(), lane.lateness());
+        let dropped = DropReason::ALL
+            .iter()
+            .map(|reason| (reason.name(), counts.dropped(*reason)));
+        let lost = LostFrame::ALL
+            .iter()
+            .map(|cause| (cause.name(), counts.lost(*cause)));
+        let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
+        Status {
+            uptime_ns: self.clock.now().as_ns(),
+            ports: ports.collect(),
+            admitted: counts.admitted,
+            bypassed: counts.bypassed,
+            sent: counts.sent,
+            dropped: dropped.filter_map(named).collect(),
+            lost: lost.filter_map(named).collect(),
+            damaged: counts.faulty().filter_map(named).collect(),
+            late_p50_ns: lateness.bound(500).as_ns(),
+            late_p99_ns: lateness.bound(990).as_ns(),
+            commands: self.commands,
+            is_real_time: self.is_real_time,
+            warmth_requests: self.forwarder.warmth_requests(),
+            cpu_latency_ns: self.cpu_latency.map(Span::as_ns),
+        }
+    }
+}
+
+/// Returns an engine that knows the interfaces.
+pub(super) fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firewall {
+    let mut firewall = Firewall::new(settings);
+    firewall.set_interfaces(interfaces.to_vec());
+    firewall
+}
+
+/// Flows that a `show` visits between two batches of packets: some tens of microseconds.
+const FLOWS_PER_TURN: u32 = 128;
+/// Steps in the files' time between two checks of the inbox.
+const INSTANTS: usize = 256;
+/// The interval at which a loop that plays files checks whether they have ended.
+const LOOK_EVERY: Span = Span::from_ms(50);
+/// All ports share one lane, because one engine has all rules.
+const LANE: usize = 0;
+/// Above all ordinary threads, below everything with a higher real-time priority.
+const REAL_TIME_PRIORITY: u8 = 1;

@@ -1,0 +1,69 @@
+//! What a flow will send at most, by the limits that its path sets.
+
+use crate::ids::{LinkId, Side};
+use crate::topology::{Link, Route};
+use sluice_core::{Rate, Span};
+
+/// Assumed rate of a router: its rules make a bottleneck.
+const ROUTER_RATE: Rate = Rate::from_bps(1_000_000_000);
+
+/// The cost of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Demand {
+    /// Packets that it sends by itself.
+    pub packets: u64,
+    /// Connections that are open at once.
+    pub connections: u64,
+    /// The link that it fills instead, if it sends as much as possible.
+    pub filled: Option<LinkId>,
+}
+
+/// The limits that the path sets to a flow.
+pub(crate) struct Outlook<'a> {
+    /// Length of the run.
+    pub duration: Span,
+    pub links: &'a [Link],
+    pub route: &'a Route,
+}
+
+impl Outlook<'_> {
+    /// How often something happens at this interval, the first time at the start.
+    pub fn count(&self, interval: Span) -> u64 {
+        self.duration.as_ns() / interval.as_ns().max(1) + 1
+    }
+
+    /// The delays of the path in both directions.
+    pub fn round_trip(&self) -> Span {
+        let route = self.route;
+        let mut sum = route.forward_delay.saturating_add(route.backward_delay);
+        for link in route.forward.iter().chain(&route.backward) {
+            if let Some(link) = self.links.get(*link) {
+                sum = sum.saturating_add(link.params.pipe.delay);
+            }
+        }
+        sum
+    }
+
+    /// The slowest link in the direction from `sender`, and the bytes that it can send in the run.
+    pub fn bottleneck(&self, sender: Side) -> Option<(LinkId, u64)> {
+        let links = match sender {
+            Side::Client => &self.route.forward,
+            Side::Server => &self.route.backward,
+        };
+        let limited = |link: &LinkId| Some((*link, capacity(self.links, *link, self.duration)?));
+        links
+            .iter()
+            .filter_map(limited)
+            .min_by_key(|(_, bytes)| *bytes)
+    }
+}
+
+/// Bytes that a link can send in the whole run; none without a rate. The rate of a router is not
+/// known; [`ROUTER_RATE`] is assumed.
+pub(crate) fn capacity(links: &[Link], link: LinkId, duration: Span) -> Option<u64> {
+    let Some(link) = links.get(link) else {
+        return Some(ROUTER_RATE.bytes_in(duration));
+    };
+    let pipe = &link.params.pipe;
+    (!pipe.rate.is_unlimited()).then(|| pipe.rate.bytes_in(duration))
+}

@@ -1,0 +1,127 @@
+//! The network and its hosts: links, routers, connections and the packets in flight. What sends
+//! them is in [`crate::traffic`].
+//!
+//! [`Network`] holds the state. The files of this module implement what happens to it: a packet
+//! moves along its path (`path`), the ends of a connection exchange segments (`connection`), and
+//! memory is prefetched for the events to come (`prefetch`).
+
+mod connection;
+mod path;
+mod prefetch;
+
+use crate::calendar::{Calendar, CalendarEvent};
+use crate::ids::LinkId;
+use crate::observe::FlowTotals;
+use crate::packets::Packets;
+use crate::stage::Stage;
+pub(crate) use connection::{Connection, ConnectionId};
+pub(crate) use path::mix;
+use sluice_core::{Packet, Rng, Span, Time};
+use sluice_ipfw::Direction;
+use std::net::IpAddr;
+
+pub(crate) struct Network {
+    pub now: Time,
+    pub calendar: Calendar,
+    pub packets: Packets,
+    /// Links, then routers.
+    pub stages: Vec<Stage>,
+    /// The randomness of each.
+    pub draws: Vec<Rng>,
+    /// When each link wants to be polled. Links are few; their minimum is searched for.
+    pub wakes: Vec<Time>,
+    pub flows: Vec<FlowState>,
+    /// When the client and the server of each flow have processed their last packet. Each packet
+    /// touches it, so it is apart from the rest: thousands of flows fit the caches.
+    pub ready_at: Vec<[Time; 2]>,
+    /// Delays of each flow's access network, to the client and to the server; empty if all are
+    /// zero.
+    pub access_delays: Vec<[Span; 2]>,
+    /// Index of each flow's path in `paths`. Flows share paths.
+    pub path_of: Vec<u32>,
+    pub paths: Vec<Path>,
+    pub connections: Vec<Connection>,
+    pub free_connections: Vec<ConnectionId>,
+    pub jitter: Span,
+    /// How many packets of 2^32 are stalled, and for how long on average.
+    pub stalls: (u64, Span),
+    pub jitter_rng: Rng,
+    pub frame_overhead: u32,
+    pub hash_key: u64,
+    /// Packets of each flow that links have dropped; apart from the other totals for the same
+    /// reason as `ready_at`.
+    pub drops: Vec<u64>,
+    /// The packet whose transmission has started last.
+    pub leaving: Option<u32>,
+    /// Scratch of [`Network::serve`].
+    pub departures: Vec<(Packet, Time, Direction)>,
+}
+
+pub(crate) struct FlowState {
+    /// Addresses of the client and the server.
+    pub addresses: (IpAddr, IpAddr),
+    pub server_port: u16,
+    /// See [`crate::Route::is_reversed`].
+    pub is_reversed: bool,
+    /// Protocol number of its packets.
+    pub protocol: u8,
+    pub rng: Rng,
+    pub totals: FlowTotals,
+    pub is_stopped: bool,
+    /// Connections opened so far.
+    pub connects: u32,
+    /// Those that are open, in the order in which they were opened.
+    pub open: Vec<ConnectionId>,
+}
+
+/// The links of a flow, and the labels of its packets.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Path {
+    /// Links to the client and to the server.
+    pub links: [Vec<LinkId>; 2],
+    /// Hashes of the client's and the server's address.
+    pub hosts: (u32, u32),
+    pub class: u32,
+    pub dscp: u8,
+}
+
+/// Kinds of events.
+pub(crate) mod kind {
+    /// A packet is processed by its host; the index is its slot.
+    pub const DELIVER: u8 = 0;
+    /// A packet arrives at its next link.
+    pub const FORWARD: u8 = 1;
+    /// The timer of an endpoint: twice the connection, plus one for the server.
+    pub const TIMER: u8 = 2;
+    /// A flow's source is due.
+    pub const SOURCE: u8 = 3;
+    /// A flow starts or stops.
+    pub const START: u8 = 4;
+    pub const STOP: u8 = 5;
+    /// A link's delay changes, or a router executes a command.
+    pub const CHANGE: u8 = 6;
+    /// Variables are reported.
+    pub const SAMPLE: u8 = 7;
+}
+
+impl Network {
+    pub fn schedule(&mut self, at: Time, kind: u8, index: u32) {
+        self.calendar.push(at, CalendarEvent { kind, index });
+    }
+
+    /// Has the source of `flow` called at `at`.
+    pub fn schedule_source(&mut self, at: Time, flow: u32) {
+        self.schedule(at, kind::SOURCE, flow);
+    }
+
+    /// When a link wants to be polled next, and which.
+    pub fn next_wake(&self) -> (Time, LinkId) {
+        let mut first = (Time::MAX, 0);
+        for (link, at) in self.wakes.iter().enumerate() {
+            if *at < first.0 {
+                first = (*at, link);
+            }
+        }
+        first
+    }
+}

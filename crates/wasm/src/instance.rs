@@ -1,0 +1,440 @@
+//! An instance of a module, which all queues of a discipline share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wasmi::{Caller, Linker, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc, ValType};
+
+use sluice_core::aqm::{Aqm, QueueView, Verdict};
+use sluice_core::event::{Cx, DropReason, StateValue};
+use sluice_core::registry::Started;
+use sluice_core::{Packet, Rng, Time};
+
+use crate::abi::{self, PacketArgs};
+use crate::declare::VariableKind;
+
+/// Work that one call may do: about as many instructions.
+pub const FUEL: u64 = 100_000;
+
+/// Bytes of memory that an instance may have.
+pub const MEMORY: usize = 2 << 20;
+
+/// Returns how many instances were stopped by an error since the program started.
+pub fn stopped() -> u64 {
+    STOPPED.load(Ordering::Relaxed)
+}
+
+static STOPPED: AtomicU64 = AtomicU64::new(0);
+
+const I: ValType = ValType::I32;
+const L: ValType = ValType::I64;
+const PACKET: &[ValType] = &[I, L, I, I, I, L, L, L];
+
+/// A compiled module.
+pub(crate) struct Compiled {
+    /// Its path, for messages.
+    pub path: String,
+    pub module: wasmi::Module,
+    /// Its variables, in the order of their numbers.
+    pub variables: Vec<(&'static str, VariableKind)>,
+}
+
+/// Functions that a module may export: name, parameters, results.
+pub(crate) const EXPORTS: &[(&str, &[ValType], &[ValType])] = &[
+    ("create", &[], &[I]),
+    ("set_param", &[I, L], &[]),
+    ("variable", &[I, I], &[L]),
+    ("on_enqueue", PACKET, &[I]),
+    ("on_dequeue", PACKET, &[I]),
+    ("on_refused", PACKET, &[]),
+    ("on_empty", &[I, L], &[]),
+    ("on_overflow", &[I, L, I], &[]),
+    ("on_activate", &[I, L], &[]),
+    ("on_deactivate", &[I, L], &[]),
+    ("next_timer", &[I], &[L]),
+    ("on_timer", &[I, L, L, L], &[]),
+];
+
+/// What the imports of a module read.
+struct Host {
+    /// The randomness of the call; it belongs to the caller between two calls.
+    rng: Rng,
+    queue: QueueView,
+    segments: u16,
+    dscp: u8,
+    limits: StoreLimits,
+}
+
+struct Instance {
+    store: Store<Host>,
+    draws: bool,
+    create: TypedFunc<(), i32>,
+    variable: Option<TypedFunc<(i32, i32), i64>>,
+    on_enqueue: Option<TypedFunc<PacketArgs, i32>>,
+    on_dequeue: Option<TypedFunc<PacketArgs, i32>>,
+    on_refused: Option<TypedFunc<PacketArgs, ()>>,
+    on_empty: Option<TypedFunc<(i32, i64), ()>>,
+    on_overflow: Option<TypedFunc<(i32, i64, i32), ()>>,
+    on_activate: Option<TypedFunc<(i32, i64), ()>>,
+    on_deactivate: Option<TypedFunc<(i32, i64), ()>>,
+    next_timer: Option<TypedFunc<i32, i64>>,
+    on_timer: Option<TypedFunc<(i32, i64, i64, i64), ()>>,
+}
+
+/// An instance with what is known about it.
+#[derive(Clone)]
+pub(crate) struct Shared(Rc<Inner>);
+
+struct Inner {
+    path: String,
+    variables: Vec<(&'static str, VariableKind)>,
+    is_stopped: Cell<bool>,
+    instance: RefCell<Instance>,
+}
+
+impl Shared {
+    /// Starts the module with the values of its parameters.
+    pub(crate) fn new(module: &Compiled, params: &[i64]) -> Result<Self, String> {
+        let engine = module.module.engine();
+        let limits = StoreLimitsBuilder::new()
+            .memory_size(MEMORY)
+            .table_elements(1024)
+            .instances(1)
+            .build();
+        let host = Host {
+            rng: Rng::from_seed(0),
+            queue: QueueView::default(),
+            segments: 1,
+            dscp: 0,
+            limits,
+        };
+        let mut store = Store::new(engine, host);
+        store.limiter(|host| &mut host.limits);
+        refuel(&mut store);
+        let linker = imports(engine);
+        let instance = linker
+            .instantiate_and_start(&mut store, &module.module)
+            .map_err(|error| match error.to_string() {
+                text if text.contains("memory") => format!(
+                    "{text}; a module may have {MEMORY} bytes (`-z stack-size=8192` makes it smaller)"
+                ),
+                text => text,
+            })?;
+        let draws = module
+            .module
+            .imports()
+            .any(|import| import.name() == "random");
+        macro_rules! func {
+            ($name:literal) => {
+                instance.get_typed_func(&store, $name).ok()
+            };
+        }
+        let set = func!("set_param");
+        let mut instance = Instance {
+            draws,
+            create: func!("create").expect("the exports are checked"),
+            variable: func!("variable"),
+            on_enqueue: func!("on_enqueue"),
+            on_dequeue: func!("on_dequeue"),
+            on_refused: func!("on_refused"),
+            on_empty: func!("on_empty"),
+            on_overflow: func!("on_overflow"),
+            on_activate: func!("on_activate"),
+            on_deactivate: func!("on_deactivate"),
+            next_timer: func!("next_timer"),
+            on_timer: func!("on_timer"),
+            store,
+        };
+        let set: Option<TypedFunc<(i32, i64), ()>> = set;
+        if let Some(set) = set {
+            for (number, value) in (0..).zip(params) {
+                instance
+                    .call(&set, (number, *value))
+                    .map_err(|why| format!("`set_param` {why}"))?;
+            }
+        }
+        Ok(Shared(Rc::new(Inner {
+            path: module.path.clone(),
+            variables: module.variables.clone(),
+            is_stopped: Cell::new(false),
+            instance: RefCell::new(instance),
+        })))
+    }
+
+    /// Creates the state of a queue and returns its handle.
+    pub(crate) fn create(&self) -> Result<i32, String> {
+        let mut instance = self.0.instance.borrow_mut();
+        let create = instance.create;
+        let handle = instance.call(&create, ());
+        handle.map_err(|why| format!("`create` {why}"))
+    }
+
+    /// Stops the module: from now on its queues pass every packet.
+    #[cold]
+    fn stop(&self, at: &str, why: &str, cx: &mut Cx<'_>) {
+        self.0.is_stopped.set(true);
+        STOPPED.fetch_add(1, Ordering::Relaxed);
+        cx.state("stopped", || StateValue::Flag(true));
+        let (path, now, queue) = (&self.0.path, cx.now.as_ns(), cx.queue);
+        sluice_loader::report(&format!(
+            "`{path}` is stopped, and its queues pass every packet from now on: {at} at {now} ns, \
+             queue {queue}: {why}"
+        ));
+    }
+}
+
+impl Instance {
+    fn call<P, R>(&mut self, func: &TypedFunc<P, R>, args: P) -> Result<R, String>
+    where
+        P: wasmi::WasmParams,
+        R: wasmi::WasmResults,
+    {
+        refuel(&mut self.store);
+        func.call(&mut self.store, args)
+            .map_err(|error| why(&error))
+    }
+}
+
+#[cold]
+fn why(error: &wasmi::Error) -> String {
+    match error.as_trap_code() {
+        Some(TrapCode::OutOfFuel) => format!("did not end within {FUEL} units of work"),
+        _ => format!("failed: {error}"),
+    }
+}
+
+fn refuel(store: &mut Store<Host>) {
+    store.set_fuel(FUEL).expect("fuel is counted");
+}
+
+/// Returns the functions that a module may import.
+fn imports(engine: &wasmi::Engine) -> Linker<Host> {
+    let mut linker = Linker::new(engine);
+    macro_rules! import {
+        ($name:literal, $value:expr) => {
+            let value: fn(&mut Host) -> i64 = $value;
+            linker
+                .func_wrap(abi::IMPORTS, $name, move |mut caller: Caller<'_, Host>| {
+                    value(caller.data_mut())
+                })
+                .expect("every import has a name of its own");
+        };
+    }
+    import!("random", |host| host.rng.next_u64() as i64);
+    import!("total_bytes", |host| host.queue.total_bytes as i64);
+    import!("limit_packets", |host| clamp(host.queue.limit_packets));
+    import!("limit_bytes", |host| clamp(host.queue.limit_bytes));
+    import!("segments", |host| i64::from(host.segments));
+    import!("dscp", |host| i64::from(host.dscp));
+    linker
+}
+
+fn clamp(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Started for Shared {
+    fn aqm(&self) -> Box<dyn Aqm> {
+        let state = self.create();
+        Box::new(InQueue {
+            has_state: state.is_ok(),
+            state: state.unwrap_or_default(),
+            timer: None,
+            shared: self.clone(),
+        })
+    }
+}
+
+/// The AQM of one queue: a handle.
+struct InQueue {
+    shared: Shared,
+    state: i32,
+    /// Whether the module could make a state; otherwise the first packet stops it.
+    has_state: bool,
+    timer: Option<Time>,
+}
+
+impl InQueue {
+    /// Calls `func` of the module with the packet and asks for the next timer. Stops the module if
+    /// that fails.
+    fn call<P, R>(
+        &mut self,
+        name: &str,
+        packet: Option<&Packet>,
+        queue: Option<&QueueView>,
+        cx: &mut Cx<'_>,
+        func: impl FnOnce(&Instance) -> Option<TypedFunc<P, R>>,
+        args: P,
+    ) -> Option<R>
+    where
+        P: wasmi::WasmParams,
+        R: wasmi::WasmResults,
+    {
+        if self.shared.0.is_stopped.get() {
+            return None;
+        }
+        let mut instance = self.shared.0.instance.borrow_mut();
+        let func = func(&instance)?;
+        if !self.has_state {
+            drop(instance);
+            self.fail(name, packet, "`create` failed for this queue", cx);
+            return None;
+        }
+        let draws = instance.draws;
+        let host = instance.store.data_mut();
+        if let Some(queue) = queue {
+            host.queue = *queue;
+        }
+        if let Some(packet) = packet {
+            (host.segments, host.dscp) = (packet.segments, packet.dscp);
+        }
+        if draws {
+            std::mem::swap(&mut host.rng, cx.rng);
+        }
+        let mut outcome = instance.call(&func, args);
+        if let (Some(next), Ok(_)) = (instance.next_timer, &outcome) {
+            match instance.call(&next, self.state) {
+                Ok(at) => self.timer = u64::try_from(at).ok().map(Time::from_ns),
+                Err(why) => outcome = Err(format!("`next_timer` {why}")),
+            }
+        }
+        if draws {
+            std::mem::swap(&mut instance.store.data_mut().rng, cx.rng);
+        }
+        drop(instance);
+        match outcome {
+            Ok(result) => Some(result),
+            Err(why) => {
+                self.fail(name, packet, &why, cx);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, name: &str, packet: Option<&Packet>, why: &str, cx: &mut Cx<'_>) {
+        self.timer = None;
+        let at = match packet {
+            Some(p) => format!(
+                "`{name}` of packet {} (flow {:08x}, {} bytes)",
+                p.slot, p.flow, p.len
+            ),
+            None => format!("`{name}`"),
+        };
+        self.shared.stop(&at, why, cx);
+    }
+
+    fn verdict(
+        &mut self,
+        name: &str,
+        packet: &Packet,
+        queue: &QueueView,
+        cx: &mut Cx<'_>,
+        func: impl FnOnce(&Instance) -> Option<TypedFunc<PacketArgs, i32>>,
+    ) -> Verdict {
+        let args = args(self.state, packet, queue, cx.now);
+        let Some(number) = self.call(name, Some(packet), Some(queue), cx, func, args) else {
+            return Verdict::Pass;
+        };
+        match number {
+            abi::PASS => Verdict::Pass,
+            abi::MARK if packet.ecn.is_capable() => Verdict::Mark,
+            abi::DROP => Verdict::Drop(DropReason::Congestion),
+            abi::MARK => {
+                let why = "returned MARK (1) for a packet that is not ECN-capable";
+                self.fail(name, Some(packet), why, cx);
+                Verdict::Pass
+            }
+            other => {
+                let why = format!("returned {other}, not PASS (0), MARK (1) or DROP (2)");
+                self.fail(name, Some(packet), &why, cx);
+                Verdict::Pass
+            }
+        }
+    }
+}
+
+fn args(state: i32, packet: &Packet, queue: &QueueView, now: Time) -> PacketArgs {
+    (
+        state,
+        clamp(now.as_ns()),
+        packet.len as i32,
+        packet.ecn as i32,
+        packet.flow as i32,
+        clamp(packet.sojourn(now).as_ns()),
+        clamp(queue.packets),
+        clamp(queue.bytes),
+    )
+}
+
+impl Aqm for InQueue {
+    fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.verdict("on_enqueue", packet, queue, cx, |i| i.on_enqueue)
+    }
+
+    fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.verdict("on_dequeue", packet, queue, cx, |i| i.on_dequeue)
+    }
+
+    fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
+        let args = args(self.state, packet, queue, cx.now);
+        let (packet, queue) = (Some(packet), Some(queue));
+        self.call("on_refused", packet, queue, cx, |i| i.on_refused, args);
+    }
+
+    fn on_empty(&mut self, cx: &mut Cx<'_>) {
+        let args = (self.state, clamp(cx.now.as_ns()));
+        self.call("on_empty", None, None, cx, |i| i.on_empty, args);
+    }
+
+    fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
+        let args = (self.state, clamp(cx.now.as_ns()), packets as i32);
+        self.call("on_overflow", None, None, cx, |i| i.on_overflow, args);
+    }
+
+    fn on_activate(&mut self, cx: &mut Cx<'_>) {
+        let args = (self.state, clamp(cx.now.as_ns()));
+        self.call("on_activate", None, None, cx, |i| i.on_activate, args);
+    }
+
+    fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
+        let args = (self.state, clamp(cx.now.as_ns()));
+        self.call("on_deactivate", None, None, cx, |i| i.on_deactivate, args);
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.timer
+    }
+
+    fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
+        let before = self.timer.take();
+        let (now, packets, bytes) = (cx.now.as_ns(), queue.packets, queue.bytes);
+        let args = (self.state, clamp(now), clamp(packets), clamp(bytes));
+        self.call("on_timer", None, Some(queue), cx, |i| i.on_timer, args);
+        if self.timer.is_some_and(|at| at <= cx.now) {
+            let why = "the next timer is not later than the one that expired";
+            self.fail("next_timer", None, why, cx);
+        }
+        debug_assert!(before.is_none_or(|at| at <= cx.now), "no timer fires early");
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        if self.shared.0.is_stopped.get() {
+            visit("stopped", StateValue::Flag(true));
+            return;
+        }
+        if !self.has_state {
+            return;
+        }
+        let mut instance = self.shared.0.instance.borrow_mut();
+        let Some(variable) = instance.variable else {
+            return;
+        };
+        for (number, (name, kind)) in (0..).zip(&self.shared.0.variables) {
+            if let Ok(value) = instance.call(&variable, (self.state, number)) {
+                visit(name, kind.value(value));
+            }
+        }
+    }
+}

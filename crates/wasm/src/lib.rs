@@ -1,0 +1,50 @@
+//! AQMs in WebAssembly modules: `wasm:my.wasm bound 20ms`, and `fq_wasm:my.wasm` with one state per
+//! flow.
+//!
+//! A module is an AQM that is loaded while the program runs. It sees numbers only: the packet's
+//! length, sojourn time, ECN codepoint and flow, its queue, the time, and a handle of its own for
+//! the state of the queue ([`abi`]). One instance serves all queues of a discipline.
+//!
+//! - **Deterministic**: floating-point instructions are refused, the only import with an effect is
+//!   seeded randomness, and time is an argument.
+//! - **Contained**: a module has at most [`MEMORY`] bytes and [`FUEL`] units of work per call. A
+//!   call that fails, never ends, or returns what is no verdict stops the module: its queues pass
+//!   every packet from then on, `stopped` is recorded as a variable of the queue, and the log names
+//!   the packet.
+#![deny(missing_docs)]
+
+pub mod abi;
+mod declare;
+mod instance;
+mod module;
+
+use sluice_loader::{Loaded, Loader, Source};
+
+pub use instance::{FUEL, MEMORY, stopped};
+pub use module::Module;
+
+/// The loader of `wasm:FILE`.
+#[derive(Clone, Copy, Debug)]
+pub struct WasmLoader;
+
+impl Loader for WasmLoader {
+    fn scheme(&self) -> &'static str {
+        "wasm"
+    }
+
+    fn synopsis(&self) -> &'static str {
+        "wasm:FILE"
+    }
+
+    fn load(&self, source: &Source<'_>) -> Result<Loaded, String> {
+        if let Some(item) = source.item {
+            return Err(format!("a module has one AQM: leave out `:{item}`"));
+        }
+        let (declared, module) = Module::new(source.bytes, &source.path.display().to_string())?;
+        Ok(Loaded {
+            doc: declared.doc,
+            params: declared.params,
+            module: Box::new(module),
+        })
+    }
+}

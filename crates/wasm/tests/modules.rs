@@ -1,0 +1,189 @@
+//! Modules that are wrong, endless, greedy or random, in WebAssembly's text form.
+
+use std::cell::RefCell;
+
+use sluice_core::event::StateValue;
+use sluice_core::registry::Spec;
+use sluice_core::{Cx, Discipline, DropCounter, Packet, Rng, Time};
+
+/// Returns a module with the declarations `lines` and the `body`, whose `create` returns 0 unless
+/// the body has its own.
+fn module(lines: &str, body: &str) -> Vec<u8> {
+    let create = match body.contains("\"create\"") {
+        true => "",
+        false => "(func (export \"create\") (result i32) i32.const 0)",
+    };
+    let text = format!("(module (@custom \"sluice\" \"{lines}\") {body} {create})");
+    wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+const HOOK: &str = "(param i32 i64 i32 i32 i32 i64 i64 i64) (result i32)";
+
+/// A module whose `on_dequeue` is `code`.
+fn hook(code: &str) -> Vec<u8> {
+    module(
+        "abi 1",
+        &format!("(func (export \"on_dequeue\") {HOOK} {code})"),
+    )
+}
+
+fn load(bytes: &[u8]) -> Result<Spec, String> {
+    thread_local!(static FOLDER: RefCell<tempfile::TempDir> = RefCell::new(tempfile::tempdir().unwrap()));
+    sluice_loader::register(&[&sluice_wasm::WasmLoader]);
+    FOLDER.with_borrow(|folder| {
+        std::fs::write(folder.path().join("m.wasm"), bytes).unwrap();
+        sluice_loader::parse_queue("wasm:m.wasm", folder.path()).map_err(|e| e.to_string())
+    })
+}
+
+/// Sends `count` packets through a queue and returns those that leave, and the variable `stopped`.
+fn pass(bytes: &[u8], count: u32) -> (Vec<u32>, bool) {
+    let mut queue = load(bytes).unwrap().build().unwrap();
+    let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+    let mut cx = Cx::new(Time::from_ns(5), &mut rng, &mut dropped);
+    for slot in 0..count {
+        queue.enqueue(Packet::new(slot, 100), &mut cx);
+    }
+    let left = std::iter::from_fn(|| queue.dequeue(&mut cx).map(|p| p.slot)).collect();
+    (left, is_stopped(&*queue))
+}
+
+fn is_stopped(queue: &dyn Discipline) -> bool {
+    let mut stopped = false;
+    queue.state(&mut |_, name, value| {
+        stopped |= (name, value) == ("stopped", StateValue::Flag(true));
+    });
+    stopped
+}
+
+#[test]
+fn a_verdict_decides() {
+    assert_eq!(pass(&hook("i32.const 0"), 3), (vec![0, 1, 2], false));
+    assert_eq!(pass(&hook("i32.const 2"), 3), (vec![], false));
+}
+
+#[test]
+fn an_endless_loop_stops_the_module_and_its_packets_pass() {
+    let endless = hook("(loop br 0) i32.const 2");
+    assert_eq!(pass(&endless, 3), (vec![0, 1, 2], true));
+}
+
+#[test]
+fn a_trap_a_wrong_verdict_and_a_mark_on_an_incapable_packet_stop_the_module() {
+    for code in ["unreachable", "i32.const 3", "i32.const -1", "i32.const 1"] {
+        assert_eq!(pass(&hook(code), 2), (vec![0, 1], true), "{code}");
+    }
+}
+
+#[test]
+fn a_timer_that_does_not_advance_stops_the_module() {
+    let body = format!(
+        "(func (export \"on_enqueue\") {HOOK} i32.const 0)
+         (func (export \"next_timer\") (param i32) (result i64) i64.const 7)
+         (func (export \"on_timer\") (param i32 i64 i64 i64))"
+    );
+    let mut queue = load(&module("abi 1", &body)).unwrap().build().unwrap();
+    let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+    let mut cx = Cx::new(Time::from_ns(5), &mut rng, &mut dropped);
+    queue.enqueue(Packet::new(0, 100), &mut cx);
+    assert_eq!(queue.next_timer(), Some(Time::from_ns(7)));
+    cx.now = Time::from_ns(7);
+    queue.on_timer(&mut cx);
+    assert_eq!((queue.next_timer(), is_stopped(&*queue)), (None, true));
+}
+
+#[test]
+fn randomness_is_that_of_the_run() {
+    // The parity of one draw decides.
+    let body = format!(
+        "(import \"sluice\" \"random\" (func $random (result i64)))
+         (func (export \"on_dequeue\") {HOOK}
+            (i32.mul (i32.const 2) (i32.wrap_i64 (i64.and (call $random) (i64.const 1)))))"
+    );
+    let mut rng = Rng::from_seed(1);
+    let expected: Vec<u32> = (0..50).filter(|_| rng.next_u64() & 1 == 0).collect();
+    assert_eq!(pass(&module("abi 1", &body), 50), (expected, false));
+}
+
+#[test]
+fn parameters_reach_the_module_as_numbers() {
+    // `on_dequeue` drops unless the parameter is 20 ms in nanoseconds.
+    let body = format!(
+        "(global $bound (mut i64) (i64.const 0))
+         (func (export \"set_param\") (param i32 i64) (global.set $bound (local.get 1)))
+         (func (export \"on_dequeue\") {HOOK}
+            (i32.mul (i32.const 2) (i64.ne (global.get $bound) (i64.const 20000000))))"
+    );
+    let bytes = module("abi 1\\nparam bound span 20ms 1ms 1s a bound", &body);
+    assert_eq!(pass(&bytes, 1), (vec![0], false));
+}
+
+#[test]
+fn what_is_wrong_with_a_module_is_named() {
+    let error = |bytes: &[u8]| load(bytes).unwrap_err();
+    let has = |bytes: &[u8], text: &str| {
+        let error = error(bytes);
+        assert!(error.starts_with("cannot load `wasm:m.wasm`: "), "{error}");
+        assert!(error.contains(text), "{error}");
+    };
+    has(b"abi 1", "it is no WebAssembly module");
+    has(b"\0asm\x01\0\0", "unexpected end");
+    let none = wat::parse_str("(module)").unwrap();
+    has(&none, "it has no custom section `sluice`");
+    has(
+        &module("abi 7", ""),
+        "made for version 7 of the interface; this program has version 1",
+    );
+    has(
+        &module("abi 1", ""),
+        "exports neither `on_enqueue` nor `on_dequeue`",
+    );
+    let hooked = |body: &str| {
+        module(
+            "abi 1",
+            &format!("{body} (func (export \"on_dequeue\") {HOOK} i32.const 0)"),
+        )
+    };
+    let bare = "(module (@custom \"sluice\" \"abi 1\"))";
+    has(
+        &wat::parse_str(bare).unwrap(),
+        "does not export `create`, () -> (i32)",
+    );
+    let wrong = "(func (export \"create\") (result i64) i64.const 0)";
+    has(
+        &hooked(wrong),
+        "its export `create` is () -> (i64) instead of () -> (i32)",
+    );
+    let param = module(
+        "abi 1\\nparam a count 1 0 2",
+        &format!("(func (export \"on_dequeue\") {HOOK} i32.const 0)"),
+    );
+    has(&param, "does not export `set_param`, (i32, i64) -> ()");
+    let limit = module(
+        "abi 1\\nparam limit count 1 0 2",
+        &format!(
+            "(func (export \"set_param\") (param i32 i64))
+             (func (export \"on_dequeue\") {HOOK} i32.const 0)"
+        ),
+    );
+    has(
+        &limit,
+        "its parameter `limit` is declared twice, or a queue has it already",
+    );
+    // 33 pages of 64 KiB are more than 2 MiB.
+    has(&hooked("(memory 33)"), "a module may have 2097152 bytes");
+    has(
+        &hooked("(import \"sluice\" \"clock\" (func (result i64)))"),
+        "clock",
+    );
+    has(
+        &hooked("(func (param f64) (drop (f64.neg (local.get 0))))"),
+        "float",
+    );
+    has(&hooked("(func $s) (start $s)"), "start");
+    let endless = "(func (export \"create\") (result i32) (loop br 0) i32.const 0)";
+    has(
+        &hooked(endless),
+        "`create` did not end within 100000 units of work",
+    );
+}

@@ -1,0 +1,9 @@
+//! WebAssembly modules: one is refused with a reason, or decides.
+#![no_main]
+
+#[path = "../../crates/wasm/tests/common/mod.rs"]
+mod common;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    common::check(bytes);
+});

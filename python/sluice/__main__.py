@@ -1,0 +1,151 @@
+"""The command line of the package: `python3 -m sluice sweep`."""
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sluice import Scenario, SluiceError, Sweep, sweep
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Carry out a command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m sluice", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True)
+    of_sweep = commands.add_parser(
+        "sweep", help="run a scenario over a grid of settings and seeds", allow_abbrev=False
+    )
+    option = of_sweep.add_argument
+    option("scenario", metavar="FILE", help="scenario (TOML)")
+    option(
+        "--over",
+        action="append",
+        required=True,
+        metavar="KEY=VALUES",
+        help="values of a key: a list (link.queue=fifo,codel) or a range "
+        "(link.rate=1..100Mbit/s:log:9, link.rtt=10..50ms:lin:5); several keys are crossed",
+    )
+    option(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a key of the scenario",
+    )
+    option(
+        "--seeds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs of each combination, with consecutive seeds",
+    )
+    option("--jobs", type=int, metavar="N", help="number of processes [default: one per core]")
+    option("--dask", metavar="ADDRESS", help="Dask scheduler whose workers carry the runs out")
+    option(
+        "--output",
+        metavar="DIR",
+        help="folder for the results; runs that are there are not repeated "
+        "[default: runs/NAME-sweep]",
+    )
+    option("--quiet", action="store_true", help="show no progress")
+    options = parser.parse_args(words)
+    try:
+        return _sweep(options)
+    except SluiceError as error:
+        print(f"sluice: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("sluice: interrupted; the finished runs are kept", file=sys.stderr)
+        return 130
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    scenario = Scenario(options.scenario, dict(_pair(word, "--set") for word in options.set))
+    over = {key: values_of(text) for key, text in (_pair(w, "--over") for w in options.over)}
+    out = Path(options.output or Path("runs") / f"{Path(options.scenario).stem}-sweep")
+    common = {"seeds": options.seeds, "out": out, "progress": not options.quiet}
+    if options.dask is None:
+        done = sweep(scenario, over, jobs=options.jobs, **common)
+    else:
+        try:
+            from distributed import Client
+        except ModuleNotFoundError:
+            raise SluiceError(
+                "--dask needs the package `distributed`: pip install distributed"
+            ) from None
+        try:
+            client = Client(options.dask)
+        except (OSError, ValueError) as error:
+            raise SluiceError(
+                f"cannot reach the Dask scheduler `{options.dask}`: {error}"
+            ) from None
+        with client:
+            done = sweep(scenario, over, executor=client, **common)
+    return _say(done, out)
+
+
+def _say(done: Sweep, out: Path) -> int:
+    failed = [row for row in done.runs.rows() if row["error"] is not None]
+    for row in failed:
+        settings = [f"{key}={row[key]}" for key in row if key not in ("status", "error", "key")]
+        print(f"sluice: {', '.join(settings)}: {row['error']}", file=sys.stderr)
+    print(f"{len(done)} runs, {done.found} reused, {len(failed)} failed: {out}")
+    return 1 if failed else 0
+
+
+def _pair(word: str, option: str) -> tuple[str, str]:
+    key, is_there, value = word.partition("=")
+    if not is_there or not key:
+        raise SluiceError(f"`{option} {word}`: write it as KEY=VALUE, such as link.rate=10Mbit/s")
+    return key, value
+
+
+def values_of(text: str) -> list[str]:
+    """Read the values of a key: `A,B,C`, or `LOW..HIGH:log:N` and `LOW..HIGH:lin:N`.
+
+    The unit of the high end is also that of the low end, unless that has its own.
+
+    >>> values_of("fifo,codel target 10ms")
+    ['fifo', 'codel target 10ms']
+    >>> values_of("1..100Mbit/s:log:3"), values_of("5ms..20ms:lin:4")
+    (['1Mbit/s', '10Mbit/s', '100Mbit/s'], ['5ms', '10ms', '15ms', '20ms'])
+
+    Raises:
+        SluiceError: the text has another form.
+
+    """
+    if ".." not in text:
+        return [value.strip() for value in text.split(",")]
+    form = re.fullmatch(rf"{NUMBER}{UNIT}\.\.{NUMBER}{UNIT}:(log|lin):(\d+)", text)
+    if form is None:
+        raise SluiceError(
+            f"`{text}` is not a range: write it as LOW..HIGH:log:N or LOW..HIGH:lin:N, such as "
+            "1..100Mbit/s:log:9"
+        )
+    low, low_unit, high, unit, spacing, count = form.groups()
+    if low_unit not in ("", unit):
+        raise SluiceError(f"`{text}`: both ends need one unit, not `{low_unit}` and `{unit}`")
+    first, last, n = float(low), float(high), int(count)
+    if n < 2:
+        raise SluiceError(f"`{text}`: a range has at least 2 values, not {n}")
+    if spacing == "log" and not (first > 0 and last > 0):
+        raise SluiceError(f"`{text}`: the ends of a logarithmic range are above 0")
+    values = []
+    for step in range(n):
+        part = step / (n - 1)
+        if spacing == "log":
+            value = math.exp(math.log(first) * (1 - part) + math.log(last) * part)
+        else:
+            value = first * (1 - part) + last * part
+        # Four digits differ from the exact value by less than any link does.
+        values.append(f"{float(f'{value:.4g}'):.12g}{unit}")
+    return values
+
+
+NUMBER = r"(\d+(?:\.\d+)?)"
+UNIT = r"([A-Za-z/%]*)"
+
+if __name__ == "__main__":
+    sys.exit(main())

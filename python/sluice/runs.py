@@ -1,0 +1,201 @@
+"""Runs: carry a scenario out in this process, and read what it recorded."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sluice import _sluice
+from sluice.plot import Plots
+from sluice.scenario import Scenario
+from sluice.table import Table
+
+
+def run(
+    scenario: str | PathLike[str] | Mapping[str, Any] | Scenario,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    backend: str = "sim",
+    seed: int | None = None,
+    variant: str | None = None,
+) -> "Run":
+    """Carry a scenario out in this process and return its recording.
+
+    `scenario` is a path, a dictionary with the keys of a scenario file, or a `Scenario`.
+    `overrides` maps keys to values, as `--set` does. `variant` names one variant of a scenario with
+    a matrix. The backend `live` needs root; the command `sluice run` also works with
+    unprivileged user namespaces.
+
+    Other Python threads run meanwhile. Ctrl-C ends the run.
+
+    >>> done = run({"duration": "3s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]},
+    ...            {"link.queue": "codel"})
+    >>> done.variant
+    'codel'
+    >>> done.figures.columns
+    ['figure', 'unit', 'value', 'about']
+
+    Raises:
+        SluiceError: the scenario is wrong, or it cannot be carried out; with the words of the
+            command line.
+
+    """
+    chosen = Scenario(scenario, overrides)
+    if seed is not None:
+        chosen = chosen.set("seed", seed)
+    name, text = chosen.one(variant)
+    return Run(_sluice.run(chosen.name, name, text, backend, program()))
+
+
+class Run:
+    """The recording of a run, in memory until it is saved.
+
+    Times are nanoseconds since the start of the run (`*_ns`), sizes are bytes (`*_bytes`).
+    """
+
+    def __init__(self, inner: _sluice.Run) -> None:
+        """Wrap the recording; `run` and `Run.open` make one."""
+        self._inner = inner
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str]) -> "Run":
+        """Read the recording in a folder, which `sluice run` or `save` wrote.
+
+        Raises:
+            SluiceError: the folder contains no recording.
+
+        """
+        return cls(_sluice.Run.open(str(folder)))
+
+    @property
+    def variant(self) -> str:
+        """The name of the variant."""
+        return self._inner.variant
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random numbers."""
+        return self._inner.seed
+
+    @property
+    def scenario(self) -> str:
+        """The scenario with all defaults, as TOML."""
+        return self._inner.scenario
+
+    @property
+    def cut_short(self) -> str | None:
+        """The reason of an early end; none of a complete run."""
+        return self._inner.cut_short
+
+    @cached_property
+    def figures(self) -> Table:
+        """One row per figure: its name, unit, value and meaning."""
+        rows = self._inner.figures()
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+        return Table(pa.table(dict(zip(FIGURES.names, columns, strict=True)), schema=FIGURES))
+
+    def figure(self, name: str) -> float:
+        """Return the value of a figure, in the unit that `figures` gives.
+
+        Raises:
+            KeyError: the run has no such figure.
+
+        """
+        for found, _, value, _ in self._inner.figures():
+            if found == name:
+                return value
+        raise KeyError(name)
+
+    @cached_property
+    def packets(self) -> Table:
+        """One row per packet and queue: arrival, size, verdict, sojourn time, reason."""
+        return self._table("packets")
+
+    @cached_property
+    def flows(self) -> Table:
+        """One row per flow and interval: goodput, congestion window, round-trip time."""
+        return self._table("flows")
+
+    @cached_property
+    def queues(self) -> Table:
+        """One row per queue, interval and variable: backlog and variables of the AQM."""
+        return self._table("queues")
+
+    @cached_property
+    def pings(self) -> Table:
+        """One row per probe: round-trip and one-way delays."""
+        return self._table("pings")
+
+    @cached_property
+    def transfers(self) -> Table:
+        """One row per complete transfer, page or exchange."""
+        return self._table("transfers")
+
+    @property
+    def flow_names(self) -> dict[int, str]:
+        """The name of each flow by its number in the tables."""
+        return dict(self._inner.flows())
+
+    @property
+    def plot(self) -> Plots:
+        """Drawings of the recording; Matplotlib must be installed."""
+        return Plots(self)
+
+    def report(self) -> "Report":
+        """Return the interactive report, which a notebook shows in place."""
+        return Report(self._inner.report())
+
+    def save(self, folder: str | PathLike[str]) -> Path:
+        """Write the recording to `folder`, as `sluice run` does; an older one is replaced.
+
+        Raises:
+            SluiceError: the folder contains other files, or cannot be written.
+
+        """
+        self._inner.save(str(folder))
+        return Path(folder)
+
+    def _table(self, name: str) -> Table:
+        return Table(pq.read_table(pa.BufferReader(self._inner.parquet(name))))
+
+    def __repr__(self) -> str:
+        """Name the variant and its end."""
+        end = "" if self.cut_short is None else f", cut short: {self.cut_short}"
+        return f"<Run {self.variant!r}, seed {self.seed}{end}>"
+
+
+class Report:
+    """A page of HTML that needs no network."""
+
+    def __init__(self, html: str) -> None:
+        """Wrap the text of the page."""
+        self.html = html
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the page to a file."""
+        Path(path).write_text(self.html, encoding="utf-8")
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        style = "width: 100%; height: 800px; border: 0"
+        return f'<iframe srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+
+
+def program() -> str:
+    """Return the SHA-256 of the library, which changes with every change of its code."""
+    return _sluice.program(_sluice.__file__)
+
+
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("figure", pa.string()),
+    pa.field("unit", pa.string()),
+    pa.field("value", pa.float64()),
+    pa.field("about", pa.string()),
+]
+# The columns of `Run.figures`.
+FIGURES = pa.schema(_FIELDS)

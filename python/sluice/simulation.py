@@ -1,0 +1,148 @@
+"""Simulations that are driven step by step: for learned controllers and experiments by hand."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from sluice import _sluice
+from sluice.scenario import Scenario
+
+
+class Simulation:
+    """A simulation that advances when `step` is called, and can be changed in between.
+
+    It records nothing but counters; `run` makes a recording. `pipe` is the one that `queue` and
+    `set_rate` mean: `up` and `down` are the directions of the link, `up2` is the second link.
+
+    >>> link = {"rate": "10Mbit/s", "rtt": "20ms", "queue": "codel"}
+    >>> simulation = Simulation({"duration": "5s", "link": link, "flow": [{"type": "tcp"}]})
+    >>> simulation.step(until="2s")
+    False
+    >>> simulation.set_rate("5Mbit/s")
+    >>> simulation.step(by="3s"), simulation.time_ns, simulation.rate_bps
+    (True, 5000000000, 5000000)
+    >>> sorted(simulation.queue.state)
+    ['count', 'drop_next', 'dropping', 'first_above']
+
+    Raises:
+        SluiceError: the scenario is wrong or cannot be simulated.
+
+    """
+
+    def __init__(
+        self,
+        scenario: str | PathLike[str] | Mapping[str, Any] | Scenario,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        seed: int | None = None,
+        variant: str | None = None,
+        pipe: str = "up",
+    ) -> None:
+        """Build the network at its start."""
+        chosen = Scenario(scenario, overrides)
+        if seed is not None:
+            chosen = chosen.set("seed", seed)
+        _, text = chosen.one(variant)
+        self._inner = _sluice.Simulation(chosen.name, text)
+        self._pipe = pipe
+        self._inner.backlog(pipe)
+
+    def step(self, *, until: "str | int | None" = None, by: "str | int | None" = None) -> bool:
+        """Advance to the time `until`, or by the time `by`; return whether the end is reached.
+
+        Times are text such as `"20ms"`, or nanoseconds. Without either, advance to the end.
+        """
+        if until is not None and by is not None:
+            raise _sluice.SluiceError("a step goes `until` a time or `by` a time, not both")
+        if by is not None:
+            target = self.time_ns + _ns(by)
+        else:
+            target = self._inner.end_ns if until is None else _ns(until)
+        if target < self.time_ns:
+            raise _sluice.SluiceError(f"{until!r} is before {self.time_ns} ns, the present time")
+        return self._inner.step(target)
+
+    @property
+    def time_ns(self) -> int:
+        """The virtual time in nanoseconds."""
+        return self._inner.now_ns
+
+    @property
+    def rate_bps(self) -> int:
+        """The present rate of the pipe in bits per second."""
+        return self._inner.rate_bps(self._pipe)
+
+    def set_rate(self, rate: str) -> None:
+        """Set the rate of the pipe from now on.
+
+        Raises:
+            SluiceError: the rate follows a schedule or a trace.
+
+        """
+        self._inner.set_rate(self._pipe, rate)
+
+    def set_queue(self, queue: str) -> None:
+        """Replace the queue of the pipe, as in `"codel target 3ms"`; it keeps the packets."""
+        self._inner.set_queue(self._pipe, queue)
+
+    @property
+    def queue(self) -> "QueueView":
+        """The queue of the pipe."""
+        return QueueView(self._inner, self._pipe)
+
+    @property
+    def received_bytes(self) -> dict[str, int]:
+        """The payload bytes of each flow that have arrived."""
+        return dict(self._inner.received())
+
+
+class QueueView:
+    """The queue of a pipe in a simulation; each attribute is as of the present time."""
+
+    def __init__(self, inner: _sluice.Simulation, pipe: str) -> None:
+        """View the queue of `pipe`."""
+        self._inner, self._pipe = inner, pipe
+
+    @property
+    def state(self) -> dict[str, float]:
+        """The variables of the algorithm; those of the queue N of a discipline are `N.NAME`."""
+        return self._inner.state(self._pipe)
+
+    @property
+    def packets(self) -> int:
+        """The wire packets in the queue."""
+        return self._inner.backlog(self._pipe)[0]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes in the queue."""
+        return self._inner.backlog(self._pipe)[1]
+
+    @property
+    def sent_packets(self) -> int:
+        """The wire packets that the queue has returned since the start."""
+        return self._inner.passed(self._pipe)["sent_packets"]
+
+    @property
+    def sent_bytes(self) -> int:
+        """Their bytes."""
+        return self._inner.passed(self._pipe)["sent_bytes"]
+
+    @property
+    def dropped_packets(self) -> int:
+        """The wire packets that the queue has dropped since the start."""
+        return self._inner.passed(self._pipe)["dropped_packets"]
+
+    @property
+    def marked_packets(self) -> int:
+        """The wire packets that the queue has marked since the start."""
+        return self._inner.passed(self._pipe)["marked_packets"]
+
+    @property
+    def sojourn_ns(self) -> int:
+        """The sum of the sojourn times of the returned packets since the start."""
+        return self._inner.passed(self._pipe)["sojourn_ns"]
+
+
+def _ns(time: str | int) -> int:
+    return time if isinstance(time, int) else _sluice.parse_span(time)

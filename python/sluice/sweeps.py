@@ -1,0 +1,477 @@
+"""Sweeps: one scenario over a grid of settings and seeds, on any executor."""
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import tomllib
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import loky
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+from tqdm import TqdmWarning
+
+from sluice import _sluice
+from sluice._sluice import SluiceError
+from sluice.runs import Run, program
+from sluice.scenario import Scenario, word
+from sluice.table import Table
+
+
+class Executor(Protocol):
+    """What carries runs out: anything with the `submit` of `concurrent.futures`."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:  # noqa: ANN401
+        """Start a call and return its future."""
+
+
+def sweep(
+    scenario: str | PathLike[str] | Mapping[str, Any] | Scenario,
+    over: Mapping[str, Iterable[Any]],
+    *,
+    seeds: int | Iterable[int] = 1,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    out: str | PathLike[str] | None = None,
+    backend: str = "sim",
+    progress: bool = True,
+) -> "Sweep":
+    """Carry a scenario out with every combination of settings, each with several seeds.
+
+    `over` maps keys to their values, as `--set` does. `seeds` is the number of runs of each
+    combination, with the seeds from the scenario's on, or the seeds themselves.
+
+    `executor` is anything with the `submit` of `concurrent.futures`: a pool of processes, an MPI
+    pool, or the `Client` of Dask, which repeats the runs of a lost worker. Without one, `jobs`
+    processes of this machine are used, by default one per core. The results have the same bits
+    whatever carried the runs out.
+
+    `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs that are
+    already there, of the same scenario and seed by the same program, are not repeated. Failed runs
+    are, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed.
+
+    All combinations are checked before the first run. A run that fails, that ends
+    its process, or whose AQM from a file is stopped, is a row of `Sweep.runs` with its error.
+
+    >>> base = {"duration": "2s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]}
+    >>> done = sweep(base, {"link.queue": ["fifo", "codel"]}, jobs=1, progress=False)
+    >>> done.runs["link.queue"], done.runs["status"]
+    (['fifo', 'codel'], ['complete', 'complete'])
+
+    Raises:
+        SluiceError: a combination is wrong, with the words of the command line; or a worker has
+            another version of Sluice.
+
+    """
+    if jobs is not None and jobs < 1:
+        raise SluiceError(f"a sweep in {jobs} processes makes no progress; give at least 1")
+    plan = list(_plan(Scenario(scenario), over, seeds, backend))
+    store = _Store(out, list(over))
+    found = {task.key: rows for task in plan if (rows := store.find(task)) is not None}
+    todo = [task for task in plan if task.key not in found]
+    results: dict[str, Result] = dict(found)
+    with _bar(total=len(plan), initial=len(found), unit="run", disable=not progress) as bar:
+        for task, result in _carry_out(todo, executor, jobs):
+            if result.error is None:
+                store.keep(task, result)
+            results[task.key] = result
+            bar.update()
+    sweep = Sweep(plan, results, len(found))
+    store.finish(sweep)
+    return sweep
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run of a sweep, in a form that any process can carry out."""
+
+    #: The values of the swept keys, as text.
+    point: tuple[tuple[str, str], ...]
+    #: The variant of a scenario that has a matrix of its own.
+    variant: str
+    seed: int
+    #: The scenario with all defaults.
+    text: str
+    backend: str
+    program: str
+    #: The scenario's file, to which the paths of modules are relative.
+    source: str
+    #: The files of AQMs, with their SHA-256.
+    modules: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> str:
+        """The name of the result: what determines it, hashed."""
+        parts = [FORMAT, self.program, self.backend, self.variant, self.text]
+        parts += [part for module in self.modules for part in module]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+    @property
+    def group(self) -> str:
+        """The name of the combination: its settings, hashed."""
+        parts = json.dumps([self.point, self.variant])
+        return hashlib.sha256(parts.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a task: its figures, or an error."""
+
+    figures: pa.Table | None
+    error: str | None = None
+
+
+# The Arrow stream of a run's figures, or its error.
+Outcome = bytes | BaseException
+
+
+class Sweep:
+    """The results of a sweep."""
+
+    def __init__(self, plan: Sequence[Task], results: Mapping[str, Result], found: int) -> None:
+        """Put the results together, in the order of the plan."""
+        #: The number of runs that an earlier sweep had made.
+        self.found = found
+        self._plan = plan
+        self._results = results
+
+    @property
+    def runs(self) -> Table:
+        """One row per run: the settings, variant, seed, status, and error of a failed run."""
+        rows: list[dict[str, Any]] = []
+        for task in self._plan:
+            error = self._results[task.key].error
+            status = "complete" if error is None else "failed"
+            rows.append({**_settings(task), "status": status, "error": error, "key": task.key})
+        fields = [pa.field(name, pa.string()) for name in ("status", "error", "key")]
+        return Table(pa.Table.from_pylist(rows, schema=_schema(self._plan, fields)))
+
+    @property
+    def figures(self) -> Table:
+        """One row per run and figure: the settings, variant, seed, figure, unit and value."""
+        tables = []
+        for task in self._plan:
+            figures = self._results[task.key].figures
+            if figures is not None:
+                tables.append(_with_settings(task, figures))
+        schema = _schema(self._plan, FIGURES)
+        return Table(pa.concat_tables(tables) if tables else schema.empty_table())
+
+    def __len__(self) -> int:
+        """Return the number of runs."""
+        return len(self._plan)
+
+    def __repr__(self) -> str:
+        """Count the runs."""
+        failed = sum(result.error is not None for result in self._results.values())
+        return f"<Sweep of {len(self)} runs, {failed} failed, {self.found} found>"
+
+
+def carry_out(task: Task) -> bytes:
+    """Carry a task out, in whatever process this is. Returns its figures as an Arrow stream.
+
+    Raises:
+        SluiceError: the run failed, or this process has another version of Sluice.
+
+    """
+    if program() != task.program:
+        raise ForeignWorker(
+            f"the worker has Sluice {_sluice.__version__} with the library {program()[:12]}, and "
+            f"the sweep was started with {task.program[:12]}: install the same wheel on both"
+        )
+    for path, known in task.modules:
+        if _sha256(task.source, path) != known:
+            raise SluiceError(f"`{path}` is another file here than where the sweep was started")
+    run = Run(_sluice.run(task.source, task.variant, task.text, task.backend, task.program))
+    if run.cut_short is not None:
+        raise SluiceError(f"the run ended early: {run.cut_short}")
+    if task.modules and "stopped" in run.queues["variable"]:
+        raise SluiceError("an AQM from a file was stopped by an error; see the standard error")
+    figures = run.figures.arrow.select(FIGURES_OF_RUN)
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, figures.schema) as stream:
+        stream.write_table(figures)
+    return sink.getvalue().to_pybytes()
+
+
+class NotStarted(BrokenProcessPool):
+    """The pool was broken before the run was submitted."""
+
+
+class ForeignWorker(SluiceError):
+    """A worker has another version of Sluice."""
+
+
+def _plan(
+    scenario: Scenario, over: Mapping[str, Iterable[Any]], seeds: int | Iterable[int], backend: str
+) -> Iterator[Task]:
+    axes = {key: [word(value) for value in _values(key, values)] for key, values in over.items()}
+    if not isinstance(seeds, int):
+        seeds = list(seeds)
+    if seeds == [] or (isinstance(seeds, int) and seeds < 1):
+        raise SluiceError(f"a sweep of {seeds} seeds has no runs; give at least 1")
+    for key in RESERVED & axes.keys():
+        raise SluiceError(f"`{key}` cannot be swept by its key; give `seeds`")
+    digest = program()
+    for values in itertools.product(*axes.values()):
+        point = dict(zip(axes, values, strict=True))
+        chosen = scenario
+        for key, value in point.items():
+            chosen = chosen.set(key, value)
+        known = None
+        if isinstance(seeds, int):
+            # The scenario's own seed is part of the resolved text.
+            known = chosen.resolve()
+            first = _seed_of(known[0][1])
+            numbers: Iterable[int] = range(first, first + seeds)
+        else:
+            numbers = seeds
+        for seed in numbers:
+            if known is None or seed != first:
+                variants = chosen.set("seed", seed).resolve()
+            else:
+                variants = known
+            for variant, text in variants:
+                modules = _modules(scenario.name, text)
+                yield Task(
+                    tuple(point.items()),
+                    variant,
+                    seed,
+                    text,
+                    backend,
+                    digest,
+                    scenario.name,
+                    modules,
+                )
+
+
+def _modules(source: str, text: str) -> tuple[tuple[str, str], ...]:
+    """Return the files of the AQMs in a resolved scenario, with their SHA-256."""
+    paths = sorted(set(MODULE.findall(text)))
+    return tuple((path, _sha256(source, path)) for path in paths)
+
+
+def _sha256(source: str, path: str) -> str:
+    try:
+        return hashlib.sha256((Path(source).parent / path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise SluiceError(f"cannot read `{path}`: {error.strerror}") from None
+
+
+def _values(key: str, values: Iterable[Any]) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise SluiceError(f"`{key}` is swept over {values!r}, which is not a list of values")
+    listed = list(values)
+    if not listed:
+        raise SluiceError(f"`{key}` is swept over an empty list; give at least one value")
+    return listed
+
+
+def _seed_of(text: str) -> int:
+    return int(tomllib.loads(text)["seed"])
+
+
+def _carry_out(
+    tasks: Sequence[Task], executor: Executor | None, jobs: int | None
+) -> Iterator[tuple[Task, Result]]:
+    """Yield each task with its result, in the order in which they end."""
+    if executor is None:
+        outcomes = _in_processes(tasks, len(os.sched_getaffinity(0)) if jobs is None else jobs)
+    else:
+        outcomes = _submit(executor, tasks, AHEAD)
+    for task, outcome in outcomes:
+        if isinstance(outcome, bytes):
+            yield task, Result(ipc.open_stream(outcome).read_all())
+        elif isinstance(outcome, ForeignWorker):
+            raise outcome
+        else:
+            yield task, Result(None, str(outcome) or type(outcome).__name__)
+
+
+def _in_processes(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Outcome]]:
+    waiting: Sequence[Task] = tasks
+    while waiting:
+        lost, later = [], []
+        with _pool(jobs) as pool:
+            for task, outcome in _submit(pool, waiting, AHEAD_OF_PROCESS * jobs):
+                if isinstance(outcome, NotStarted):
+                    later.append(task)
+                elif isinstance(outcome, BrokenProcessPool):
+                    lost.append(task)
+                else:
+                    yield task, outcome
+        # A process that ends breaks its whole pool. Each run that was in it is repeated in a
+        # process of its own, so that the one which ends its process is known.
+        for task in lost:
+            with _pool(1) as pool:
+                yield from _submit(pool, [task], 1)
+        waiting = later
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[Executor]:
+    # Unlike a process of the standard library, one of loky does not run the caller's script.
+    pool = loky.ProcessPoolExecutor(jobs)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, kill_workers=True)
+        raise
+    pool.shutdown()
+
+
+def _submit(workers: Executor, tasks: Sequence[Task], ahead: int) -> Iterator[tuple[Task, Outcome]]:
+    """Submit tasks, at most `ahead` at a time, and yield each with its outcome."""
+    get_executor = getattr(workers, "get_executor", None)
+    if get_executor is not None:
+        # Dask's `Client`: its own futures have another form, and results that it keeps by their
+        # arguments would never be released.
+        workers = get_executor(pure=False)
+    futures: dict[Any, Task] = {}
+    waiting = deque(tasks)
+    while waiting or futures:
+        while waiting and len(futures) < ahead:
+            task = waiting.popleft()
+            try:
+                futures[workers.submit(carry_out, task)] = task
+            except BrokenProcessPool as error:
+                yield task, NotStarted(str(error))
+        if futures:
+            done, _ = wait(futures, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield futures.pop(future), _outcome(future)
+
+
+def _outcome(future: "Future[bytes]") -> Outcome:
+    error = future.exception()
+    return future.result() if error is None else error
+
+
+def _bar(**options: Any) -> Any:  # noqa: ANN401
+    with warnings.catch_warnings():
+        # In a notebook without ipywidgets the bar is text, which is no reason for a warning.
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.auto import tqdm
+    return tqdm(**options)
+
+
+class _Store:
+    """A folder of results: a file per run, partitioned by the combination of settings."""
+
+    def __init__(self, out: str | PathLike[str] | None, keys: list[str]) -> None:
+        self._folder = None if out is None else Path(out)
+        if self._folder is None or not self._folder.exists():
+            return
+        if not self._folder.is_dir():
+            raise SluiceError(f"`{self._folder}` is not a folder")
+        runs = self._folder / RUNS
+        if runs.is_file():
+            names = pq.read_schema(runs).names
+            known = names[: names.index("variant")]
+            if known != keys:
+                # Files with other columns are no dataset together.
+                raise SluiceError(
+                    f"`{self._folder}` contains a sweep over {', '.join(known) or 'seeds'}, and "
+                    f"this one goes over {', '.join(keys) or 'seeds'}; choose another folder"
+                )
+
+    def _file(self, task: Task) -> Path | None:
+        if self._folder is None:
+            return None
+        return self._folder / "figures" / f"point={task.group}" / f"{task.key}.parquet"
+
+    def find(self, task: Task) -> Result | None:
+        """Return the result of an earlier run."""
+        path = self._file(task)
+        if path is None or not path.is_file():
+            return None
+        try:
+            return Result(pq.ParquetFile(path).read(FIGURES_OF_RUN))
+        except (pa.ArrowInvalid, OSError):
+            # An unreadable file is replaced.
+            return None
+
+    def keep(self, task: Task, result: Result) -> None:
+        """Write the result of a run."""
+        path = self._file(task)
+        if path is None or result.figures is None:
+            return
+        _write(path, _with_settings(task, result.figures))
+
+    def finish(self, sweep: Sweep) -> None:
+        """Write the table of runs."""
+        if self._folder is None:
+            return
+        _write(self._folder / RUNS, sweep.runs.arrow)
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    """Write a file that has its name only when it is complete; readers skip hidden files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    pq.write_table(table, part)
+    part.rename(path)
+
+
+def dataset(out: str | PathLike[str]) -> ds.Dataset:
+    """Open the figures in the folder of a sweep without reading them.
+
+    Raises:
+        SluiceError: the folder contains no sweep.
+
+    """
+    folder = Path(out) / "figures"
+    if not folder.is_dir():
+        raise SluiceError(f"`{out}` contains no results of a sweep: it has no folder `figures`")
+    return ds.dataset(folder, format="parquet", partitioning="hive")
+
+
+def _settings(task: Task) -> dict[str, Any]:
+    return {**dict(task.point), "variant": task.variant, "seed": task.seed}
+
+
+def _with_settings(task: Task, figures: pa.Table) -> pa.Table:
+    schema = _schema([task], FIGURES)
+    settings = [
+        pa.repeat(pa.scalar(v, schema.field(k).type), figures.num_rows)
+        for k, v in _settings(task).items()
+    ]
+    return pa.table([*settings, *figures.select(FIGURES_OF_RUN).columns], schema=schema)
+
+
+def _schema(plan: Sequence[Task], fields: "Sequence[pa.Field[Any]]") -> pa.Schema:
+    columns: list[pa.Field[Any]] = [pa.field(key, pa.string()) for key, _ in plan[0].point]
+    columns += [pa.field("variant", pa.string()), pa.field("seed", pa.int64()), *fields]
+    return pa.schema(columns)
+
+
+FIGURES: "list[pa.Field[Any]]" = [
+    pa.field("figure", pa.string()),
+    pa.field("unit", pa.string()),
+    pa.field("value", pa.float64()),
+]
+FIGURES_OF_RUN = [field.name for field in FIGURES]
+RESERVED = {"seed"}
+# The file of an AQM in a resolved scenario: `queue = "fq_py:FILE:CLASS bound 20ms"`.
+MODULE = re.compile(r'^queue = "(?:fq_)?(?:py|wasm):([^:\s"]+)', re.MULTILINE)
+# The table of the last sweep's runs in its folder.
+RUNS = "runs.parquet"
+# Changes with the form of the stored results.
+FORMAT = "1"
+# Runs that an executor has at a time: enough for thousands of cores, and bounded memory.
+AHEAD = 10_000
+# Runs that each process of this machine has at a time: the next one waits for no message.
+AHEAD_OF_PROCESS = 2

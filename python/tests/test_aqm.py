@@ -1,0 +1,257 @@
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sluice
+from sluice.aqm import stopped
+
+ROOT = Path(__file__).parents[2]
+
+Fate = tuple[int, int, str]
+
+
+def fates(words: str, *, seed: int, rate_ns: int) -> list[Fate]:
+    """Return what happens to every packet of a random overload at one packet per `rate_ns`."""
+    queue = sluice.Queue(words)
+    rng = random.Random(seed)
+    found: list[Fate] = []
+    arrival = departure = 0
+    for _ in range(4000):
+        # Bursts and pauses around the rate of the link.
+        arrival += rng.choice([0, rate_ns // 2, rate_ns, rate_ns, 2 * rate_ns])
+        while departure <= arrival:
+            out = queue.dequeue(departure)
+            found += [(number, at, reason) for number, at, reason in queue.take_drops()]
+            if out is not None:
+                found.append((out[0], departure, f"left {out[2]}"))
+            departure += rate_ns
+        queue.enqueue(arrival, 1500, flow=rng.randrange(4), ecn=rng.choice([0, 2]))
+    return found
+
+
+@pytest.mark.parametrize("settings", ["", " ecn", " target 1ms interval 20ms mtu 0"])
+@pytest.mark.parametrize("form", ["", "fq_"])
+def test_codel_in_python_and_c_gives_the_fates_of_ours(settings: str, form: str) -> None:
+    python = f"{form}py:{ROOT}/sdk/examples/codel.py:Codel{settings}"
+    module = f"{form}wasm:{ROOT}/fuzz/corpus/module/codel{settings}"
+    signals = 0
+    for seed in range(5):
+        ours = fates(f"{form}codel{settings}", seed=seed, rate_ns=1_200_000)
+        assert fates(python, seed=seed, rate_ns=1_200_000) == ours
+        assert fates(module, seed=seed, rate_ns=1_200_000) == ours
+        signals += sum(fate[2] in ("congestion", "left 3") for fate in ours)
+    assert signals > 20, "the traffic is an overload"
+
+
+def aqm(folder: Path, body: str, head: str = "") -> str:
+    """Return the words for a class with the method `on_dequeue`."""
+    file = folder / "a.py"
+    file.write_text(
+        f"import sluice\nclass A(sluice.Aqm):\n    {head or 'pass'}\n"
+        f"    def on_dequeue(self, packet, queue, cx):\n        {body}\n"
+    )
+    return f"py:{file}:A"
+
+
+@pytest.mark.parametrize(
+    "body", ["raise KeyError('here')", "return 7", "return 'x'", "return sluice.MARK"]
+)
+def test_an_error_stops_the_aqm_and_its_packets_pass(
+    tmp_path: Path, body: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue = sluice.Queue(aqm(tmp_path, body))
+    for _ in range(3):
+        queue.enqueue(0, 100)
+    assert [queue.dequeue(1) for _ in range(3)] == [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
+    lines = capfd.readouterr().err
+    assert lines.count("is stopped at 1 ns") == 1
+    if "KeyError" in body:
+        assert "a.py" in lines
+        assert "KeyError" in lines
+
+
+def test_randomness_is_that_of_the_queues_seed(tmp_path: Path) -> None:
+    def left(seed: int) -> list[int]:
+        words = aqm(tmp_path, "return sluice.DROP if cx.random() < 0.5 else sluice.PASS")
+        queue = sluice.Queue(words, seed=seed)
+        for _ in range(64):
+            queue.enqueue(0, 100)
+        return [out[0] for out in iter(lambda: queue.dequeue(1), None)]
+
+    assert left(1) == left(1)
+    assert left(1) != left(2)
+
+
+def test_parameters_are_checked_like_any_others(tmp_path: Path) -> None:
+    head = "bound: sluice.Span = '20ms'; share: float = 0.5; on: bool = True; n: int = 3"
+    right = "(self.bound, self.share, self.on, self.n) == (20_000_000, 0.5, True, 3)"
+    words = aqm(tmp_path, f"return sluice.PASS if {right} else sluice.DROP", head)
+    queue = sluice.Queue(words)
+    queue.enqueue(0, 100)
+    assert queue.dequeue(1) == (0, 1, 0)
+    with pytest.raises(ValueError, match="has no parameter `bond`"):
+        sluice.Queue(f"{words} bond 5ms")
+    with pytest.raises(ValueError, match="`x` for `bound`"):
+        sluice.Queue(f"{words} bound x")
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("bound: str = 'a'", "`bound` is annotated with <class 'str'>, none of sluice.Span"),
+        ("bound: int", "`bound` has no default"),
+        ("bound: sluice.Span = '5 fathoms'", "the default `5 fathoms` of `bound`"),
+        ("limit: int = 3", "its parameter `limit` is declared twice, or a queue has it already"),
+    ],
+)
+def test_a_wrong_declaration_is_named(tmp_path: Path, head: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sluice.Queue(aqm(tmp_path, "return 0", head))
+
+
+def test_a_class_that_is_not_there_is_named(tmp_path: Path) -> None:
+    words = aqm(tmp_path, "return 0")
+    with pytest.raises(sluice.SluiceError, match=r"no subclass .* is called 'B': the file has A"):
+        sluice.Queue(words.removesuffix("A") + "B")
+    (tmp_path / "a.py").write_text("import sluice\nclass A(sluice.Aqm): pass\n")
+    with pytest.raises(sluice.SluiceError, match="A defines neither `on_enqueue` nor `on_dequeue`"):
+        sluice.Queue(words)
+
+
+SCENARIO: dict[str, Any] = {
+    "duration": "4s",
+    "link": {"rate": "10Mbit/s", "delay": "20ms", "queue": "codel"},
+    "flow": [{"type": "tcp", "count": 3}],
+}
+CODEL = f"py:{ROOT}/sdk/examples/codel.py:Codel"
+
+
+@pytest.mark.parametrize("form", ["", "fq_"])
+@pytest.mark.parametrize("settings", ["", " target 2ms ecn"])
+def test_a_simulated_run_through_codel_in_python_has_the_packets_of_ours(
+    form: str, settings: str
+) -> None:
+    ours = sluice.run(SCENARIO, {"link.queue": f"{form}codel{settings}"})
+    python = sluice.run(SCENARIO, {"link.queue": f"{form}{CODEL}{settings}"})
+    assert "congestion" in ours.packets["reason"] or "mark" in ours.packets["verdict"]
+    for table in ("packets", "flows", "pings", "transfers"):
+        assert getattr(python, table).arrow.equals(getattr(ours, table).arrow), table
+    assert python.figures.arrow.equals(ours.figures.arrow)
+
+
+def test_a_simulation_is_driven_with_it_and_shows_its_state() -> None:
+    def received(queue: str) -> dict[str, int]:
+        simulation = sluice.Simulation(SCENARIO, {"link.queue": queue})
+        simulation.step(until="1s")
+        simulation.set_queue(f"{queue} target 1ms")
+        simulation.step(until="2s")
+        assert {"count", "dropping", "drop_next"} <= simulation.queue.state.keys()
+        return simulation.received_bytes
+
+    assert received(CODEL) == received("codel")
+
+
+def test_paths_are_relative_to_the_scenarios_file(tmp_path: Path) -> None:
+    words = aqm(tmp_path, "return sluice.PASS")
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'duration = "2s"\n[link]\nrate = "10Mbit/s"\nqueue = "py:a.py:A"\n[[flow]]\ntype = "tcp"\n'
+    )
+    assert sluice.run(file).figures.arrow == sluice.run(file, {"link.queue": words}).figures.arrow
+    assert not sluice.Simulation(file).step(by="10ms")
+    (tmp_path / "a.py").write_text("import sluice\n1 / 0\n")
+    with pytest.raises(sluice.SluiceError, match=r"a\.py\", line 2(.|\n)*s\.toml:4") as error:
+        sluice.run(file)
+    assert "ZeroDivisionError" in str(error.value)
+
+
+def test_a_run_whose_aqm_is_stopped_goes_on_and_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = aqm(tmp_path, "return sluice.PASS if cx.now_ns < 10**9 else {}[packet.flow]")
+    before = stopped()
+    run = sluice.run(SCENARIO, {"link.queue": words})
+    # One AQM in each direction of the link.
+    assert stopped() == before + 2
+    assert run.cut_short is None
+    assert "stopped" in run.queues["variable"]
+    plain = sluice.run(SCENARIO, {"link.queue": "fifo"})
+    assert run.packets.arrow.equals(plain.packets.arrow), "it passes every packet, as before"
+    lines = capfd.readouterr().err
+    assert lines.count("is stopped") == 2
+    assert f"`{words}` is stopped at 10" in lines
+    assert "KeyError" in lines
+
+
+def test_every_flow_queue_is_stopped_for_itself(tmp_path: Path) -> None:
+    words = aqm(tmp_path, "return {1: sluice.PASS}[packet.flow]")
+    queue = sluice.Queue(f"fq_{words}")
+    before = stopped()
+    for flow in (1, 2, 3, 1, 2, 3):
+        queue.enqueue(0, 100, flow=flow)
+    assert len(list(iter(lambda: queue.dequeue(1), None))) == 6
+    assert stopped() == before + 2
+
+
+def test_ctrl_c_in_a_hook_ends_the_run_and_stops_no_aqm(tmp_path: Path) -> None:
+    before = stopped()
+    with pytest.raises(KeyboardInterrupt):
+        sluice.run(SCENARIO, {"link.queue": aqm(tmp_path, "raise KeyboardInterrupt")})
+    assert stopped() == before
+
+
+def test_timers_and_state(tmp_path: Path) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(
+        "import sluice\n"
+        "class Ticks(sluice.Aqm):\n"
+        "    every: sluice.Span = '10ms'\n"
+        "    def __init__(self): self.at, self.ticks = None, 0\n"
+        "    def on_enqueue(self, packet, queue, cx):\n"
+        "        self.at = self.at or cx.now_ns + self.every\n"
+        "        return sluice.PASS\n"
+        "    def next_timer(self): return self.at\n"
+        "    def on_timer(self, queue, cx):\n"
+        "        assert cx.now_ns == self.at\n"
+        "        self.ticks += 1\n"
+        "        self.at += self.every\n"
+        "    def state(self): return {'ticks': self.ticks}\n"
+    )
+    simulation = sluice.Simulation(SCENARIO, {"link.queue": f"py:{file} every 100ms"})
+    simulation.step(until="2s")
+    # The first packet, a SYN, arrives at 0 s; ticks follow at 0.1 s, 0.2 s, ... 2 s.
+    assert simulation.queue.state["ticks"] == pytest.approx(20, abs=1)
+    assert "stopped" not in simulation.queue.state
+
+
+@pytest.mark.parametrize(
+    ("state", "word"), [("return {'a': 'b'}", "TypeError"), ("1 / 0", "ZeroDivisionError")]
+)
+def test_a_wrong_state_stops_the_aqm(
+    tmp_path: Path, state: str, word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    head = f"def state(self): {state}"
+    queue = aqm(tmp_path, "return sluice.PASS", head)
+    simulation = sluice.Simulation(SCENARIO, {"link.queue": queue})
+    simulation.step(until="1s")
+    assert simulation.queue.state["stopped"] == 1
+    assert word in capfd.readouterr().err
+
+
+def test_a_sweep_repeats_the_runs_of_a_changed_file_and_reports_a_stopped_aqm(
+    tmp_path: Path,
+) -> None:
+    words = aqm(tmp_path, "return sluice.PASS")
+    over = {"link.queue": ["codel", words]}
+    base = {**SCENARIO, "duration": "2s"}
+
+    def status() -> tuple[list[Any], int]:
+        done = sluice.sweep(base, over, jobs=1, out=tmp_path / "out", progress=False)
+        return done.runs["status"], done.found
+
+    assert status() == (["complete", "complete"], 0)
+    assert status() == (["complete", "complete"], 2)
+    aqm(tmp_path, "return sluice.PASS if cx.now_ns < 10**8 else None")
+    assert status() == (["complete", "failed"], 1)

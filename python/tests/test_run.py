@@ -1,0 +1,200 @@
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import sluice
+
+mpl.use("Agg")
+
+SCENARIO: dict[str, Any] = {
+    "duration": "5s",
+    "link": {"rate": "10Mbit/s", "rtt": "20ms", "queue": "codel"},
+    "flow": [{"type": "tcp", "name": "bulk"}, {"type": "ping", "name": "probe"}],
+}
+
+
+@pytest.fixture(scope="module")
+def done() -> sluice.Run:
+    return sluice.run(SCENARIO)
+
+
+def test_the_figures_have_a_row_each_with_its_unit(done: sluice.Run) -> None:
+    assert done.cut_short is None
+    rows = {row["figure"]: row for row in done.figures.rows()}
+    assert len(rows) == len(done.figures)
+    goodput = rows["bulk.goodput"]
+    assert goodput["unit"] == "bit/s"
+    # At most 1448 payload bytes in each 1500 bytes on the link, and at least 80 % of that, since
+    # CoDel has little backlog to fill the link from after a drop.
+    most = 10e6 * 1448 / 1500
+    assert 0.8 * most < goodput["value"] <= most
+    assert done.figure("bulk.goodput") == goodput["value"]
+    with pytest.raises(KeyError, match="nothing"):
+        done.figure("nothing")
+
+
+def test_the_tables_agree_with_the_figures(done: sluice.Run) -> None:
+    packets = done.packets
+    dropped = [row for row in packets.rows() if row["verdict"] == "dropped" and row["pipe"] == "up"]
+    # The figures leave out the warm-up of 1 s.
+    measured = sum(row["segments"] for row in dropped if row["time_ns"] >= 1_000_000_000)
+    assert measured == sum(
+        row["value"] for row in done.figures.rows() if row["figure"].startswith("up.drops.")
+    )
+    assert set(done.queues["pipe"]) == {"up", "down"}
+    assert done.flow_names == {0: "bulk", 1: "probe"}
+    assert len(done.flows) > 0
+    assert len(done.pings) > 0
+    assert len(done.transfers) == 0
+
+
+def test_tables_go_to_other_libraries(done: sluice.Run) -> None:
+    count = len(done.packets)
+    assert len(done.packets.pandas()) == count
+    assert len(done.packets.polars()) == count
+    assert done.packets.sql("select count(*) as n from self")["n"] == [count]
+    assert "<table>" in done.figures._repr_html_()
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(done: sluice.Run) -> None:
+    assert sluice.run(SCENARIO).packets == done.packets
+    assert sluice.run(SCENARIO, seed=2).packets != done.packets
+
+
+def test_a_saved_recording_is_that_of_the_command(done: sluice.Run, tmp_path: Path) -> None:
+    folder = done.save(tmp_path / "run")
+    again = sluice.Run.open(folder)
+    assert again.figures == done.figures
+    assert again.packets == done.packets
+    assert sluice.Recording(folder).run["variant"] == "codel"
+    assert {path.name for path in folder.iterdir()} >= {"run.json", "summary.json"}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    with pytest.raises(sluice.SluiceError, match="is not empty and contains no run"):
+        done.save(tmp_path / "other")
+
+
+def test_a_file_and_a_dictionary_are_the_same_scenario(tmp_path: Path, done: sluice.Run) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(
+        'duration = "5s"\n[link]\nrate = "10Mbit/s"\nrtt = "20ms"\nqueue = "fifo"\n'
+        '[[flow]]\ntype = "tcp"\nname = "bulk"\n[[flow]]\ntype = "ping"\nname = "probe"\n'
+    )
+    assert sluice.run(path, {"link.queue": "codel"}).packets == done.packets
+    assert sluice.run(sluice.Scenario(path).set("link.queue", "codel")).packets == done.packets
+
+
+def test_errors_have_the_words_and_the_place_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text('duration = "5s"\n[link]\nrate = "10Mbit/s"\nqueue = "codle"\n[[flow]]\n')
+    with pytest.raises(sluice.SluiceError) as caught:
+        sluice.run(path)
+    assert isinstance(caught.value, ValueError)
+    assert f"{path}:4:10" in str(caught.value)
+    assert "did you mean `codel`?" in str(caught.value)
+    with pytest.raises(sluice.SluiceError, match=r"--set link\.rat=1"):
+        sluice.run(SCENARIO, {"link.rat": 1})
+    with pytest.raises(sluice.SluiceError, match="cannot read the scenario"):
+        sluice.run(tmp_path / "missing.toml")
+    with pytest.raises(sluice.SluiceError, match="there is no backend `hardware`"):
+        sluice.run(SCENARIO, backend="hardware")
+    with pytest.raises(sluice.SluiceError, match="has no form in TOML"):
+        sluice.run({**SCENARIO, "title": object()})
+
+
+def test_one_variant_of_a_matrix_is_chosen_by_its_name() -> None:
+    crossed = {**SCENARIO, "matrix": {"link.queue": ["fifo", "codel"]}}
+    with pytest.raises(sluice.SluiceError, match="has 2 variants: fifo, codel"):
+        sluice.run(crossed)
+    with pytest.raises(sluice.SluiceError, match="no variant `pie`; one of: fifo, codel"):
+        sluice.run(crossed, variant="pie")
+    assert sluice.run(crossed, {"duration": "2s"}, variant="fifo").variant == "fifo"
+
+
+def test_the_drawings_show_what_was_recorded(done: sluice.Run) -> None:
+    sent = [
+        row
+        for row in done.packets.rows()
+        if row["pipe"] == "up" and row["verdict"] in ("sent", "marked")
+    ]
+    line = done.plot.sojourn().lines[0]
+    assert np.asarray(line.get_ydata()).tolist() == [row["sojourn_ns"] / 1e6 for row in sent]
+    axes = done.plot.cdf("sojourn", hue="queue")
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["up", "down"]
+    up = axes.lines[0]
+    assert np.asarray(up.get_xdata()).tolist() == sorted(row["sojourn_ns"] / 1e6 for row in sent)
+    assert np.asarray(up.get_ydata()).tolist()[-1] == 1.0
+    # On axes of one's own, and of probes.
+    assert done.plot.cdf("rtt", axes) is axes
+    with pytest.raises(ValueError, match="there is no quantity `colour`"):
+        done.plot.cdf("colour")
+    with pytest.raises(ValueError, match="there is no column `colour`"):
+        done.plot.cdf("sojourn", hue="colour")
+
+
+def test_the_report_is_a_page_and_shows_itself(done: sluice.Run, tmp_path: Path) -> None:
+    report = done.report()
+    assert report.html.lower().startswith("<!doctype html>")
+    assert report.save(tmp_path / "page.html").read_text() == report.html
+    assert report._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_other_threads_run_during_a_simulation() -> None:
+    # With the interpreter held, no thread could count while the simulation runs.
+    ended, counted = threading.Event(), []
+
+    def count() -> None:
+        while not ended.is_set():
+            counted.append(time.monotonic())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    started = time.monotonic()
+    sluice.run(SCENARIO, {"duration": "60s"})
+    stopped = time.monotonic()
+    ended.set()
+    thread.join()
+    assert any(started < at < stopped for at in counted)
+
+
+ENDLESS = """
+import sys, threading, time, sluice
+
+def wait_for_the_simulation():
+    main, seen = threading.main_thread().ident, 0
+    while seen < 2:
+        # The frame of `sluice.run` is the innermost one while the extension works.
+        seen = seen + 1 if sys._current_frames()[main].f_code is sluice.run.__code__ else 0
+        time.sleep(0.05)
+    print("simulating", flush=True)
+
+threading.Thread(target=wait_for_the_simulation, daemon=True).start()
+try:
+    sluice.run({"duration": "10h", "link": {"rate": "100Mbit/s"}, "flow": [{"type": "tcp"}]})
+except KeyboardInterrupt:
+    sys.exit(42)
+"""
+
+
+def test_ctrl_c_ends_a_simulation() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"simulating\n"
+        child.send_signal(signal.SIGINT)
+        # The whole simulation would take more than an hour.
+        assert child.wait(timeout=120) == 42
+    finally:
+        child.kill()
+        child.wait()

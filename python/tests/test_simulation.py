@@ -1,0 +1,67 @@
+from typing import Any
+
+import pytest
+
+import sluice
+
+SCENARIO: dict[str, Any] = {
+    "duration": "10s",
+    "link": {"rate": "10Mbit/s", "rtt": "20ms", "queue": "codel"},
+    "flow": [{"type": "udp", "name": "flood", "rate": "50Mbit/s"}],
+}
+
+
+def test_the_link_follows_the_rate_that_was_set() -> None:
+    simulation = sluice.Simulation(SCENARIO)
+    assert not simulation.step(until="2s")
+    before = simulation.queue.sent_bytes
+    simulation.set_rate("5Mbit/s")
+    assert simulation.rate_bps == 5_000_000
+    assert not simulation.step(by=2_000_000_000)
+    # 5 Mbit/s for 2 s are 1 250 000 bytes; a packet may be on the wire at either end.
+    assert abs(simulation.queue.sent_bytes - before - 1_250_000) <= 2 * 1500
+    assert simulation.queue.packets > 0
+    assert simulation.queue.bytes > 0
+    assert simulation.queue.dropped_packets > 0
+    assert simulation.queue.marked_packets == 0
+    assert simulation.received_bytes["flood"] > 0
+    assert simulation.step()
+    assert simulation.time_ns == 10_000_000_000
+
+
+def test_steps_do_not_change_what_happens() -> None:
+    fine, coarse = sluice.Simulation(SCENARIO), sluice.Simulation(SCENARIO)
+    while not fine.step(by="10ms"):
+        pass
+    coarse.step()
+    assert fine.queue.sent_bytes == coarse.queue.sent_bytes
+    assert fine.queue.sojourn_ns == coarse.queue.sojourn_ns
+    assert fine.received_bytes == coarse.received_bytes
+
+
+def test_a_new_queue_gets_the_packets_of_the_old_one() -> None:
+    simulation = sluice.Simulation(SCENARIO)
+    simulation.step(until="1s")
+    held = simulation.queue.packets
+    assert held > 0
+    assert "drop_next" in simulation.queue.state
+    simulation.set_queue("pie")
+    assert simulation.queue.packets == held
+    assert "probability" in simulation.queue.state
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(sluice.SluiceError, match="there is no pipe `up2`; one of: up, down"):
+        sluice.Simulation(SCENARIO, pipe="up2")
+    simulation = sluice.Simulation(SCENARIO)
+    simulation.step(until="1s")
+    with pytest.raises(sluice.SluiceError, match="before 1000000000 ns"):
+        simulation.step(until="500ms")
+    with pytest.raises(sluice.SluiceError, match="`soon` is not a time"):
+        simulation.step(until="soon")
+    with pytest.raises(sluice.SluiceError, match="not both"):
+        simulation.step(until="2s", by="1s")
+    with pytest.raises(sluice.SluiceError, match="`fast` is not a rate"):
+        simulation.set_rate("fast")
+    with pytest.raises(sluice.SluiceError, match=r"no parameter `tarqet` \(at character 7"):
+        simulation.set_queue("codel tarqet 5ms")

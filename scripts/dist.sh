@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Builds the packages of the command in target/dist: a tarball and a Debian package. Both hold the
+# same files: the command, its manual pages, its completion scripts, and an AppArmor profile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+arch=$(uname -m)
+case $arch in
+    x86_64) debian=amd64 ;;
+    aarch64) debian=arm64 ;;
+    *) echo "dist: no package for $arch: x86_64 and aarch64 are supported" >&2; exit 1 ;;
+esac
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# The glibc of Debian 10 and RHEL 8. The linker that comes with Zig can target an older glibc than
+# the machine's own.
+target=$arch-unknown-linux-gnu
+glibc=2.28
+
+scripts/setup.sh dist
+PATH=$PWD/.venv-dist/bin:$PATH cargo zigbuild --locked --quiet -p sluice-cli \
+    --profile dist --target "$target.$glibc"
+built=target/$target/dist/sluice
+
+name=sluice-$version-$arch-linux
+tree=target/dist/$name
+rm -rf "$tree"
+install -D -m 755 "$built" "$tree/bin/sluice"
+"$built" manual "$tree/share/man/man1"
+gzip -n -9 "$tree"/share/man/man1/*.1
+mkdir -p "$tree/share/bash-completion/completions" "$tree/share/zsh/vendor-completions" \
+    "$tree/share/fish/vendor_completions.d"
+"$built" completion bash > "$tree/share/bash-completion/completions/sluice"
+"$built" completion zsh > "$tree/share/zsh/vendor-completions/_sluice"
+"$built" completion fish > "$tree/share/fish/vendor_completions.d/sluice.fish"
+install -D -m 644 packaging/apparmor "$tree/share/doc/sluice/apparmor"
+install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-BSD "$tree/share/doc/sluice"
+
+# Owner, order and time do not depend on who builds.
+stamp=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$stamp" \
+    -C target/dist -cJf "target/dist/$name.tar.xz" "$name"
+
+root=target/dist/deb
+rm -rf "$root"
+mkdir -p "$root/DEBIAN" "$root/etc/apparmor.d"
+cp -r "$tree" "$root/usr"
+mv "$root/usr/share/doc/sluice/apparmor" "$root/etc/apparmor.d/sluice"
+echo /etc/apparmor.d/sluice > "$root/DEBIAN/conffiles"
+sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$debian/" \
+    -e "s/@KIB@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" packaging/control > "$root/DEBIAN/control"
+install -m 755 packaging/postinst "$root/DEBIAN/postinst"
+SOURCE_DATE_EPOCH=$stamp dpkg-deb --root-owner-group --build "$root" \
+    "target/dist/sluice_${version}_$debian.deb" >/dev/null
+
+ls -l target/dist/*.tar.xz target/dist/*.deb
