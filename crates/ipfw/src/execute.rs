@@ -434,6 +434,7 @@ impl Firewall {
             udp: value("net.inet.ip.fw.dyn_udp_lifetime"),
             short: value("net.inet.ip.fw.dyn_short_lifetime"),
             most: value("net.inet.ip.fw.dyn_max"),
+            per_source: value("net.inet.ip.fw.dyn_src_max"),
         };
         self.rules.lifetimes = times;
         self.rules.verbose_limit = value("net.inet.ip.fw.verbose_limit");
@@ -454,6 +455,10 @@ impl Firewall {
             Some("default_to_accept") => u64::from(self.settings.accepts_by_default),
             Some("static_count") => self.rules.entries().len() as u64,
             Some("dyn_count") => self.rules.states.len() as u64,
+            Some("dyn_refused_full") => self.rules.states.refusals.full,
+            Some("dyn_refused_limit") => self.rules.states.refusals.limit,
+            Some("dyn_refused_src") => self.rules.states.refusals.source,
+            Some("dyn_evicted") => self.rules.states.refusals.evicted,
             // `io_pkt_fast`: no packet leaves in the call in which it arrives.
             _ => 0,
         }

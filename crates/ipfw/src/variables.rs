@@ -143,6 +143,7 @@ static VARIABLES: &[Variable] = &[
     set("net.inet.ip.fw.dyn_udp_lifetime", 10, 1, 1 << 31),
     set("net.inet.ip.fw.dyn_short_lifetime", 5, 1, 1 << 31),
     set("net.inet.ip.fw.dyn_max", 16384, 1, 1 << 24),
+    set("net.inet.ip.fw.dyn_src_max", 4096, 0, 1 << 24),
     unused("net.inet.ip.fw.dyn_keepalive", 1, NO_PROBES),
     unused("net.inet.ip.fw.debug", 0, "nothing is printed to a console"),
     unused(
@@ -155,6 +156,10 @@ static VARIABLES: &[Variable] = &[
     counter("net.inet.ip.fw.default_to_accept"),
     counter("net.inet.ip.fw.static_count"),
     counter("net.inet.ip.fw.dyn_count"),
+    counter("net.inet.ip.fw.dyn_refused_full"),
+    counter("net.inet.ip.fw.dyn_refused_limit"),
+    counter("net.inet.ip.fw.dyn_refused_src"),
+    counter("net.inet.ip.fw.dyn_evicted"),
     unused("net.link.ether.ipfw", 0, ALL_LAYERS),
     unused("net.link.bridge.ipfw", 0, ALL_LAYERS),
     unused("kern.hz", 1000, NO_TICKS),

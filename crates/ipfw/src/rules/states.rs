@@ -2,8 +2,20 @@
 //!
 //! Lifetimes are those of ipfw: 20 s for a TCP connection that is being opened, 300 s for an open
 //! one, 1 s after FIN from both ends or RST, 10 s for UDP, 5 s for other protocols. Every packet of
-//! the flow, in either direction, restarts the lifetime. An expired state is removed when it is
-//! looked up, when the table is full, and once per second while states are added.
+//! the flow, in either direction, restarts the lifetime. A connection that is seen from the middle
+//! counts as being opened until both ends have sent.
+//!
+//! # Cost, and strangers
+//!
+//! States wait to expire in one list per lifetime, oldest first. A packet moves its state to the end
+//! of a list, so the next state to expire is always at the head of a list. Adding, refusing and
+//! expiring a state take constant time, however many states there are.
+//!
+//! A sender that makes up addresses can fill any table. So a full table drops its oldest unanswered
+//! flow for a new one, as long as more than half of its flows are unanswered. Flows that go both
+//! ways keep their states, and a new flow has the time to be answered in which a flood fills half
+//! of the table. Otherwise the new state is refused. One address may own at most
+//! [`Lifetimes::per_source`] states.
 
 use std::net::IpAddr;
 
@@ -47,7 +59,67 @@ pub(crate) struct State {
     pub bytes: u64,
     /// TCP flags seen from the first sender and from the other.
     flags: [u8; 2],
+    /// Whether each of both ends has sent.
+    has_sent: [bool; 2],
+    phase: Phase,
     group: Option<Group>,
+}
+
+/// What a flow's lifetime depends on. Each phase has its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A TCP connection of which one end has not answered.
+    HalfOpen,
+    Open,
+    Closed,
+    Reset,
+    /// One end has not sent.
+    UdpUnanswered,
+    Udp,
+    OtherUnanswered,
+    Other,
+}
+
+const PHASES: usize = 8;
+
+/// What packets with made-up addresses can create.
+const UNANSWERED: [Phase; 3] = [
+    Phase::HalfOpen,
+    Phase::UdpUnanswered,
+    Phase::OtherUnanswered,
+];
+
+/// A place in the table: a state and its neighbours in the list of its phase. Free places are linked
+/// by `next`.
+#[derive(Clone, Debug)]
+struct Place {
+    state: State,
+    previous: u32,
+    next: u32,
+}
+
+/// The states of one phase, in the order in which they expire.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+    len: usize,
+}
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// What happened to states that could not be added or kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusals {
+    /// The table was full.
+    pub full: u64,
+    /// The group of a `limit` was full.
+    pub limit: u64,
+    /// The source owned too many states.
+    pub source: u64,
+    /// Unanswered flows dropped for newer states.
+    pub evicted: u64,
 }
 
 /// The fields by which a `limit` rule counts its states.
@@ -71,11 +143,27 @@ pub(crate) struct Lifetimes {
     pub short: u32,
     /// The most states.
     pub most: u32,
+    /// The most states that the packets of one address may create; 0 means no limit.
+    pub per_source: u32,
+}
+
+impl Lifetimes {
+    fn of(&self, phase: Phase) -> Span {
+        let seconds = match phase {
+            Phase::HalfOpen => self.syn,
+            Phase::Open => self.ack,
+            Phase::Closed => self.fin,
+            Phase::Reset => self.rst,
+            Phase::UdpUnanswered | Phase::Udp => self.udp,
+            Phase::OtherUnanswered | Phase::Other => self.short,
+        };
+        Span::from_secs(u64::from(seconds))
+    }
 }
 
 impl Default for Lifetimes {
     fn default() -> Self {
-        // ipfw's own defaults.
+        // ipfw's own defaults, but for `per_source`.
         Lifetimes {
             syn: 20,
             ack: 300,
@@ -84,6 +172,7 @@ impl Default for Lifetimes {
             udp: 10,
             short: 5,
             most: 16384,
+            per_source: 4096,
         }
     }
 }
@@ -91,10 +180,18 @@ impl Default for Lifetimes {
 /// All states.
 #[derive(Clone, Debug)]
 pub(crate) struct States {
-    states: Map<StateKey, State>,
+    index: Map<StateKey, u32>,
+    places: Vec<Place>,
+    /// The first free place.
+    free: u32,
+    lists: [List; PHASES],
     groups: Map<Group, u32>,
+    /// The number of states by the address that created them.
+    sources: Map<IpAddr, u32>,
     names: Vec<String>,
-    next_sweep: Time,
+    /// The lifetimes by which the lists are ordered.
+    times: Lifetimes,
+    pub refusals: Refusals,
 }
 
 /// The reason why a state could not be added.
@@ -104,6 +201,8 @@ pub(crate) enum Refused {
     Limit,
     /// The table is full.
     Full,
+    /// The source owns too many states.
+    Source,
 }
 
 const FIN: u8 = 0x01;
@@ -113,10 +212,15 @@ const RST: u8 = 0x04;
 impl States {
     pub fn new(hash: KeyedHash) -> Self {
         States {
-            states: Map::with_hasher(hash),
+            index: Map::with_hasher(hash),
+            places: Vec::new(),
+            free: NONE,
+            lists: [List::EMPTY; PHASES],
             groups: Map::with_hasher(hash),
+            sources: Map::with_hasher(hash),
             names: Vec::new(),
-            next_sweep: Time::ZERO,
+            times: Lifetimes::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -134,7 +238,7 @@ impl States {
     }
 
     pub fn len(&self) -> usize {
-        self.states.len()
+        self.index.len()
     }
 
     /// Finds the state of a packet, counts the packet, and returns the rule that created the state.
@@ -145,17 +249,17 @@ impl States {
         now: Time,
         times: &Lifetimes,
     ) -> Option<RuleId> {
-        if self.states.is_empty() {
+        if self.index.is_empty() {
             return None;
         }
-        let key = StateKey::of(headers, name);
-        let state = self.states.get_mut(&key)?;
-        if state.expires <= now {
-            self.remove(&key);
+        self.set_times(times, now);
+        let place = *self.index.get(&StateKey::of(headers, name))?;
+        if self.state(place).expires <= now {
+            self.remove(place);
             return None;
         }
-        state.count(headers, now, times);
-        Some(state.rule)
+        self.count(place, headers, now);
+        Some(self.state(place).rule)
     }
 
     /// Adds a state for the flow of a packet, unless it has one.
@@ -168,30 +272,47 @@ impl States {
         now: Time,
         times: &Lifetimes,
     ) -> Result<(), Refused> {
-        if now >= self.next_sweep {
-            self.sweep(now);
-            self.next_sweep = now.saturating_add(Span::from_secs(1));
-        }
+        self.set_times(times, now);
+        self.expire(now);
         let key = StateKey::of(headers, name);
-        if self.states.get(&key).is_some_and(|old| old.expires > now) {
-            return Ok(());
-        }
-        let group = limit.map(|limit| Group::of(headers, rule, limit));
-        let most = limit.map_or(u32::MAX, |limit| limit.most);
-        let is_full = |s: &Self| s.states.len() >= times.most as usize;
-        let is_over =
-            |s: &Self| group.is_some_and(|g| s.groups.get(&g).is_some_and(|n| *n >= most));
-        if is_full(self) || is_over(self) {
-            self.sweep(now);
-        }
-        if is_over(self) {
-            return Err(Refused::Limit);
-        }
-        if is_full(self) {
-            return Err(Refused::Full);
+        if let Some(place) = self.index.get(&key).copied() {
+            if self.state(place).expires > now {
+                return Ok(());
+            }
+            self.remove(place);
         }
         let (from, to) = ends(headers);
-        let mut state = State {
+        let group = limit.map(|limit| Group::of(headers, rule, limit));
+        let most = limit.map_or(u32::MAX, |limit| limit.most);
+        while group.is_some_and(|g| self.groups.get(&g).is_some_and(|n| *n >= most)) {
+            // States of the group may have expired behind those of this call's share.
+            if !self.expire(now) {
+                self.refusals.limit += 1;
+                return Err(Refused::Limit);
+            }
+        }
+        let owned = self.sources.get(&from.address).copied().unwrap_or(0);
+        if times.per_source > 0 && owned >= times.per_source {
+            self.refusals.source += 1;
+            return Err(Refused::Source);
+        }
+        if self.index.len() >= times.most as usize {
+            let lists = UNANSWERED.map(|phase| self.lists[phase as usize]);
+            let unanswered: usize = lists.iter().map(|list| list.len).sum();
+            let [mut longest, ..] = lists;
+            for list in lists {
+                if list.len > longest.len {
+                    longest = list;
+                }
+            }
+            if unanswered <= times.most as usize / 2 {
+                self.refusals.full += 1;
+                return Err(Refused::Full);
+            }
+            self.refusals.evicted += 1;
+            self.remove(longest.head);
+        }
+        let state = State {
             rule,
             from,
             to,
@@ -201,12 +322,14 @@ impl States {
             packets: 0,
             bytes: 0,
             flags: [0; 2],
+            has_sent: [false; 2],
+            phase: Phase::Other,
             group,
         };
-        state.count(headers, now, times);
-        if let Some(old) = self.states.insert(key, state) {
-            self.leave(old.group);
-        }
+        let place = self.insert(state);
+        self.index.insert(key, place);
+        self.count(place, headers, now);
+        *self.sources.entry(from.address).or_default() += 1;
         if let Some(group) = group {
             *self.groups.entry(group).or_default() += 1;
         }
@@ -215,52 +338,154 @@ impl States {
 
     /// Removes the states that a rule created.
     pub fn forget_rule(&mut self, rule: RuleId) {
-        let keys: Vec<StateKey> = self
-            .states
-            .iter()
-            .filter(|(_, state)| state.rule == rule)
-            .map(|(key, _)| *key)
+        let of_rule: Vec<u32> = self
+            .index
+            .values()
+            .copied()
+            .filter(|place| self.state(*place).rule == rule)
             .collect();
-        keys.iter().for_each(|key| self.remove(key));
+        of_rule.into_iter().for_each(|place| self.remove(place));
     }
 
     /// Returns the states in the order of their keys: those alive at `now`, and expired ones on
     /// request.
     pub fn list(&self, now: Time, has_expired: bool) -> Vec<&State> {
         let mut all: Vec<(&StateKey, &State)> = self
-            .states
+            .index
             .iter()
+            .map(|(key, place)| (key, self.state(*place)))
             .filter(|(_, state)| has_expired || state.expires > now)
             .collect();
         all.sort_by_key(|(key, _)| **key);
         all.into_iter().map(|(_, state)| state).collect()
     }
 
-    fn sweep(&mut self, now: Time) {
-        let over: Vec<StateKey> = self
-            .states
-            .iter()
-            .filter(|(_, state)| state.expires <= now)
-            .map(|(key, _)| *key)
-            .collect();
-        over.iter().for_each(|key| self.remove(key));
+    fn state(&self, place: u32) -> &State {
+        &self.places[place as usize].state
     }
 
-    fn remove(&mut self, key: &StateKey) {
-        if let Some(state) = self.states.remove(key) {
-            self.leave(state.group);
+    /// Removes states that have expired, at most [`EXPIRED_AT_ONCE`]. Returns whether there were
+    /// any.
+    fn expire(&mut self, now: Time) -> bool {
+        let mut left = EXPIRED_AT_ONCE;
+        for phase in 0..PHASES {
+            while left > 0 {
+                let head = self.lists[phase].head;
+                if head == NONE || self.state(head).expires > now {
+                    break;
+                }
+                self.remove(head);
+                left -= 1;
+            }
+        }
+        left < EXPIRED_AT_ONCE
+    }
+
+    /// Counts a packet of a state's flow and restarts the lifetime.
+    fn count(&mut self, place: u32, headers: &Headers, now: Time) {
+        self.unlink(place);
+        let state = &mut self.places[place as usize].state;
+        state.count(headers);
+        state.expires = now.saturating_add(self.times.of(state.phase));
+        self.append(place);
+    }
+
+    /// Applies changed lifetimes. No state then lives longer than a new one, so that each list stays
+    /// in the order in which its states expire.
+    fn set_times(&mut self, times: &Lifetimes, now: Time) {
+        if self.times == *times {
+            return;
+        }
+        self.times = *times;
+        for place in self.index.values() {
+            let state = &mut self.places[*place as usize].state;
+            state.expires = state.expires.min(now.saturating_add(times.of(state.phase)));
         }
     }
 
-    fn leave(&mut self, group: Option<Group>) {
-        let Some(group) = group else {
-            return;
-        };
-        if let Some(count) = self.groups.get_mut(&group) {
-            *count -= 1;
-            if *count == 0 {
-                self.groups.remove(&group);
-            }
+    fn insert(&mut self, state: State) -> u32 {
+        let place = self.free;
+        if place == NONE {
+            let new = Place {
+                state,
+                previous: NONE,
+                next: NONE,
+            };
+            self.places.push(new);
+            let place = self.places.len() as u32 - 1;
+            self.append(place);
+            return place;
+        }
+        self.free = self.places[place as usize].next;
+        self.places[place as usize].state = state;
+        self.append(place);
+        place
+    }
+
+    fn remove(&mut self, place: u32) {
+        self.unlink(place);
+        let state = self.state(place).clone();
+        self.places[place as usize].next = self.free;
+        self.free = place;
+        self.index.remove(&state.key());
+        leave(&mut self.sources, &state.from.address);
+        if let Some(group) = state.group {
+            leave(&mut self.groups, &group);
+        }
+    }
+
+    /// Appends a place to the list of its phase.
+    fn append(&mut self, place: u32) {
+        let list = &mut self.lists[self.places[place as usize].state.phase as usize];
+        let tail = list.tail;
+        list.tail = place;
+        list.len += 1;
+        if tail == NONE {
+            list.head = place;
+        } else {
+            self.places[tail as usize].next = place;
+        }
+        let at = &mut self.places[place as usize];
+        (at.previous, at.next) = (tail, NONE);
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Place {
+            ref state,
+            previous,
+            next,
+        } = self.places[place as usize];
+        let list = &mut self.lists[state.phase as usize];
+        list.len -= 1;
+        match previous {
+            NONE => list.head = next,
+            _ => self.places[previous as usize].next = next,
+        }
+        match next {
+            NONE => list.tail = previous,
+            _ => self.places[next as usize].previous = previous,
+        }
+    }
+}
+
+/// The most states that expire with one packet. A flood of short-lived states ends at one instant,
+/// and packets behind it must not wait until all of them are removed.
+const EXPIRED_AT_ONCE: usize = 64;
+
+impl List {
+    const EMPTY: List = List {
+        head: NONE,
+        tail: NONE,
+        len: 0,
+    };
+}
+
+/// Counts one less of `key`.
+fn leave<K: std::hash::Hash + Eq>(counts: &mut Map<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
@@ -281,10 +506,14 @@ fn ends(headers: &Headers) -> (End, End) {
 impl StateKey {
     fn of(headers: &Headers, name: u16) -> Self {
         let (from, to) = ends(headers);
+        StateKey::between(from, to, headers.proto, name)
+    }
+
+    fn between(from: End, to: End, proto: u8, name: u16) -> Self {
         StateKey {
             low: from.min(to),
             high: from.max(to),
-            proto: headers.proto,
+            proto,
             name,
         }
     }
@@ -308,127 +537,37 @@ impl Group {
 }
 
 impl State {
-    fn count(&mut self, headers: &Headers, now: Time, times: &Lifetimes) {
+    fn key(&self) -> StateKey {
+        StateKey::between(self.from, self.to, self.proto, self.name)
+    }
+
+    fn count(&mut self, headers: &Headers) {
         self.packets += 1;
         self.bytes += u64::from(headers.ip_len);
-        let seconds = match headers.proto {
+        let end = usize::from(ends(headers).0 != self.from);
+        self.has_sent[end] = true;
+        let is_answered = self.has_sent == [true; 2];
+        self.phase = match headers.proto {
             TCP => {
-                let is_back = ends(headers).0 != self.from;
-                self.flags[usize::from(is_back)] |= headers.tcp_flags & (FIN | SYN | RST);
+                self.flags[end] |= headers.tcp_flags & (FIN | SYN | RST);
                 let [there, back] = self.flags;
                 if (there | back) & RST != 0 {
-                    times.rst
+                    Phase::Reset
                 } else if there & back & FIN != 0 {
-                    times.fin
-                } else if there & back & SYN != 0 {
-                    times.ack
-                } else if (there | back) & SYN != 0 {
-                    times.syn
+                    Phase::Closed
+                } else if there & back & SYN != 0 || ((there | back) & SYN == 0 && is_answered) {
+                    Phase::Open
                 } else {
-                    // A connection seen from the middle.
-                    times.ack
+                    Phase::HalfOpen
                 }
             }
-            UDP => times.udp,
-            _ => times.short,
+            UDP if is_answered => Phase::Udp,
+            UDP => Phase::UdpUnanswered,
+            _ if is_answered => Phase::Other,
+            _ => Phase::OtherUnanswered,
         };
-        self.expires = now.saturating_add(Span::from_secs(u64::from(seconds)));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::headers::Direction;
-    use std::net::Ipv4Addr;
-
-    const RULE: RuleId = RuleId {
-        number: 100,
-        serial: 1,
-    };
-
-    fn headers(proto: u8, from: (u8, u16), to: (u8, u16), flags: u8) -> Headers {
-        let ip = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
-        Headers {
-            src_port: from.1,
-            dst_port: to.1,
-            tcp_flags: flags,
-            ip_len: 100,
-            ..Headers::new(Direction::In, proto, ip(from.0), ip(to.0))
-        }
-    }
-
-    fn at(seconds: u64) -> Time {
-        Time::from_ns(seconds * 1_000_000_000)
-    }
-
-    #[test]
-    fn a_state_covers_both_directions_for_its_lifetime() {
-        let mut states = States::new(KeyedHash(1));
-        let times = Lifetimes::default();
-        let name = states.name("default");
-        let there = headers(UDP, (1, 1000), (2, 53), 0);
-        let back = headers(UDP, (2, 53), (1, 1000), 0);
-        assert_eq!(states.add(&there, RULE, name, None, at(0), &times), Ok(()));
-        assert_eq!(states.find(&back, name, at(9), &times), Some(RULE));
-        // The reply at 9 s restarted the 10 s.
-        assert_eq!(states.find(&there, name, at(18), &times), Some(RULE));
-        assert_eq!(states.find(&there, name, at(28), &times), None);
-        assert_eq!(states.len(), 0);
-    }
-
-    #[test]
-    fn names_separate_states() {
-        let mut states = States::new(KeyedHash(1));
-        let times = Lifetimes::default();
-        let (a, b) = (states.name("a"), states.name("b"));
-        let packet = headers(UDP, (1, 1000), (2, 53), 0);
-        states.add(&packet, RULE, a, None, at(0), &times).unwrap();
-        assert_eq!(states.find(&packet, b, at(1), &times), None);
-    }
-
-    #[test]
-    fn a_connection_lives_by_its_flags() {
-        let mut states = States::new(KeyedHash(1));
-        let times = Lifetimes::default();
-        let name = states.name("default");
-        let there = |flags| headers(TCP, (1, 1000), (2, 80), flags);
-        let back = |flags| headers(TCP, (2, 80), (1, 1000), flags);
-        let expires = |states: &States| states.list(at(0), true)[0].expires;
-        states
-            .add(&there(SYN), RULE, name, None, at(0), &times)
-            .unwrap();
-        assert_eq!(expires(&states), at(20));
-        states.find(&back(SYN | 0x10), name, at(1), &times);
-        assert_eq!(expires(&states), at(301));
-        states.find(&there(FIN | 0x10), name, at(2), &times);
-        assert_eq!(expires(&states), at(302));
-        states.find(&back(FIN | 0x10), name, at(3), &times);
-        assert_eq!(expires(&states), at(4));
-    }
-
-    #[test]
-    fn a_limit_counts_states_that_live() {
-        let mut states = States::new(KeyedHash(1));
-        let times = Lifetimes::default();
-        let name = states.name("default");
-        let limit = StateLimit {
-            by_source: true,
-            by_source_port: false,
-            by_destination: false,
-            by_destination_port: false,
-            most: 2,
-        };
-        let mut add = |port, second| {
-            let packet = headers(UDP, (1, port), (2, 53), 0);
-            states.add(&packet, RULE, name, Some(&limit), at(second), &times)
-        };
-        assert_eq!(add(1, 0), Ok(()));
-        assert_eq!(add(2, 5), Ok(()));
-        assert_eq!(add(3, 6), Err(Refused::Limit));
-        // The first state expires after 10 s.
-        assert_eq!(add(3, 11), Ok(()));
-        states.forget_rule(RULE);
-        assert_eq!((states.len(), states.groups.len()), (0, 0));
-    }
-}
+mod tests;

@@ -1,0 +1,274 @@
+use super::*;
+use crate::headers::Direction;
+use std::net::Ipv4Addr;
+
+const RULE: RuleId = RuleId {
+    number: 100,
+    serial: 1,
+};
+
+fn headers(proto: u8, from: (u8, u16), to: (u8, u16), flags: u8) -> Headers {
+    let ip = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+    Headers {
+        src_port: from.1,
+        dst_port: to.1,
+        tcp_flags: flags,
+        ip_len: 100,
+        ..Headers::new(Direction::In, proto, ip(from.0), ip(to.0))
+    }
+}
+
+fn at(seconds: u64) -> Time {
+    Time::from_ns(seconds * 1_000_000_000)
+}
+
+#[test]
+fn a_state_covers_both_directions_for_its_lifetime() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let name = states.name("default");
+    let there = headers(UDP, (1, 1000), (2, 53), 0);
+    let back = headers(UDP, (2, 53), (1, 1000), 0);
+    assert_eq!(states.add(&there, RULE, name, None, at(0), &times), Ok(()));
+    assert_eq!(states.find(&back, name, at(9), &times), Some(RULE));
+    // The reply at 9 s restarted the 10 s.
+    assert_eq!(states.find(&there, name, at(18), &times), Some(RULE));
+    assert_eq!(states.find(&there, name, at(28), &times), None);
+    assert_eq!(states.len(), 0);
+}
+
+#[test]
+fn names_separate_states() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let (a, b) = (states.name("a"), states.name("b"));
+    let packet = headers(UDP, (1, 1000), (2, 53), 0);
+    states.add(&packet, RULE, a, None, at(0), &times).unwrap();
+    assert_eq!(states.find(&packet, b, at(1), &times), None);
+}
+
+#[test]
+fn a_connection_lives_by_its_flags() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let name = states.name("default");
+    let there = |flags| headers(TCP, (1, 1000), (2, 80), flags);
+    let back = |flags| headers(TCP, (2, 80), (1, 1000), flags);
+    let expires = |states: &States| states.list(at(0), true)[0].expires;
+    states
+        .add(&there(SYN), RULE, name, None, at(0), &times)
+        .unwrap();
+    assert_eq!(expires(&states), at(20));
+    states.find(&back(SYN | 0x10), name, at(1), &times);
+    assert_eq!(expires(&states), at(301));
+    states.find(&there(FIN | 0x10), name, at(2), &times);
+    assert_eq!(expires(&states), at(302));
+    states.find(&back(FIN | 0x10), name, at(3), &times);
+    assert_eq!(expires(&states), at(4));
+}
+
+#[test]
+fn a_limit_counts_states_that_live() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let name = states.name("default");
+    let limit = StateLimit {
+        by_source: true,
+        by_source_port: false,
+        by_destination: false,
+        by_destination_port: false,
+        most: 2,
+    };
+    let mut add = |port, second| {
+        let packet = headers(UDP, (1, port), (2, 53), 0);
+        states.add(&packet, RULE, name, Some(&limit), at(second), &times)
+    };
+    assert_eq!(add(1, 0), Ok(()));
+    assert_eq!(add(2, 5), Ok(()));
+    assert_eq!(add(3, 6), Err(Refused::Limit));
+    // The first state expires after 10 s.
+    assert_eq!(add(3, 11), Ok(()));
+    states.forget_rule(RULE);
+    assert_eq!((states.len(), states.groups.len()), (0, 0));
+}
+
+/// TCP from many addresses to one.
+fn from(source: u32, flags: u8) -> Headers {
+    Headers {
+        src: IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + source)),
+        ..headers(TCP, (1, 1000), (2, 80), flags)
+    }
+}
+
+fn few(most: u32) -> Lifetimes {
+    Lifetimes {
+        most,
+        ..Lifetimes::default()
+    }
+}
+
+#[test]
+fn a_connection_seen_from_the_middle_is_half_open_until_it_is_answered() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let name = states.name("default");
+    let there = headers(TCP, (1, 1000), (2, 80), 0x10);
+    let back = headers(TCP, (2, 80), (1, 1000), 0x10);
+    states.add(&there, RULE, name, None, at(0), &times).unwrap();
+    // dyn_syn_lifetime is 20 s, dyn_ack_lifetime 300 s.
+    assert_eq!(states.list(at(0), true)[0].expires, at(20));
+    states.find(&back, name, at(1), &times);
+    assert_eq!(states.list(at(0), true)[0].expires, at(301));
+}
+
+#[test]
+fn a_flood_of_half_open_connections_leaves_open_ones_alone() {
+    let mut states = States::new(KeyedHash(1));
+    let times = few(100);
+    let name = states.name("default");
+    // 40 open connections, then a flood: the last 60 of it stay.
+    for n in 0..40 {
+        let there = from(n, SYN);
+        let back = Headers {
+            src: there.dst,
+            dst: there.src,
+            src_port: there.dst_port,
+            dst_port: there.src_port,
+            ..there.clone()
+        };
+        states.add(&there, RULE, name, None, at(0), &times).unwrap();
+        states.find(&back, name, at(0), &times).unwrap();
+    }
+    for n in 1000..2000 {
+        let added = states.add(&from(n, SYN), RULE, name, None, at(1), &times);
+        assert_eq!(added, Ok(()));
+    }
+    assert_eq!(states.len(), 100);
+    let lives = |states: &mut States, n| states.find(&from(n, 0x10), name, at(2), &times);
+    assert!((0..40).all(|n| lives(&mut states, n).is_some()));
+    assert!((1000..1940).all(|n| lives(&mut states, n).is_none()));
+    assert!((1940..2000).all(|n| lives(&mut states, n).is_some()));
+    assert_eq!(states.refusals.evicted, 1000 - 60);
+}
+
+#[test]
+fn a_table_full_of_open_connections_refuses() {
+    let mut states = States::new(KeyedHash(1));
+    let times = few(4);
+    let name = states.name("default");
+    for port in 1..=4 {
+        let there = headers(UDP, (1, port), (2, 53), 0);
+        let back = headers(UDP, (2, 53), (1, port), 0);
+        states.add(&there, RULE, name, None, at(0), &times).unwrap();
+        states.find(&back, name, at(0), &times).unwrap();
+    }
+    let more = headers(UDP, (1, 5), (2, 53), 0);
+    let added = states.add(&more, RULE, name, None, at(1), &times);
+    assert_eq!((added, states.refusals.full), (Err(Refused::Full), 1));
+    // All have expired after 10 s.
+    assert_eq!(states.add(&more, RULE, name, None, at(10), &times), Ok(()));
+    assert_eq!(states.len(), 1);
+}
+
+#[test]
+fn one_source_owns_a_share_of_the_table_at_most() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes {
+        per_source: 3,
+        ..Lifetimes::default()
+    };
+    let name = states.name("default");
+    let mut add = |host, port, second| {
+        let packet = headers(UDP, (host, port), (9, 53), 0);
+        states.add(&packet, RULE, name, None, at(second), &times)
+    };
+    (1..=3).for_each(|port| add(1, port, 0).unwrap());
+    assert_eq!(add(1, 4, 1), Err(Refused::Source));
+    assert_eq!(add(2, 4, 1), Ok(()));
+    assert_eq!(add(1, 4, 10), Ok(()));
+}
+
+#[test]
+fn shorter_lifetimes_apply_at_once() {
+    let mut states = States::new(KeyedHash(1));
+    let name = states.name("default");
+    let packet = |port| headers(UDP, (1, port), (2, 53), 0);
+    let times = Lifetimes::default();
+    states
+        .add(&packet(1), RULE, name, None, at(0), &times)
+        .unwrap();
+    states
+        .add(&packet(2), RULE, name, None, at(0), &times)
+        .unwrap();
+    let short = Lifetimes { udp: 2, ..times };
+    // Both had until 10 s; now they have until 3 s.
+    states.find(&packet(2), name, at(1), &short).unwrap();
+    states
+        .add(&packet(3), RULE, name, None, at(4), &short)
+        .unwrap();
+    assert_eq!(states.len(), 1);
+}
+
+proptest::proptest! {
+    #[test]
+    fn index_lists_and_counts_agree_after_any_packets(
+        steps in proptest::collection::vec((0u32..12, 0u8..3, proptest::bool::ANY, 0u64..4), 1..300)
+    ) {
+        const FLAGS: [u8; 3] = [SYN, 0x10, RST];
+        let times = few(8);
+        let mut states = States::new(KeyedHash(1));
+        let name = states.name("default");
+        let mut now = 0;
+        for (host, flags, is_back, pause) in steps {
+            now += pause;
+            let there = from(host, FLAGS[usize::from(flags)]);
+            let headers = if is_back {
+                Headers {
+                    src: there.dst,
+                    dst: there.src,
+                    src_port: there.dst_port,
+                    dst_port: there.src_port,
+                    ..there
+                }
+            } else {
+                there
+            };
+            if states.find(&headers, name, at(now), &times).is_none() {
+                let _ = states.add(&headers, RULE, name, None, at(now), &times);
+            }
+            states.check();
+            proptest::prop_assert!(states.len() <= 8);
+        }
+    }
+}
+
+impl States {
+    /// Checks that index, lists, free places and counts agree.
+    fn check(&self) {
+        let mut listed = 0;
+        for (phase, list) in self.lists.iter().enumerate() {
+            let (mut at, mut before, mut len) = (list.head, NONE, 0);
+            let mut expires = Time::ZERO;
+            while at != NONE {
+                let place = &self.places[at as usize];
+                assert_eq!(place.previous, before);
+                assert_eq!(place.state.phase as usize, phase);
+                assert_eq!(self.index.get(&place.state.key()), Some(&at));
+                assert!(place.state.expires >= expires);
+                expires = place.state.expires;
+                (before, at) = (at, place.next);
+                len += 1;
+            }
+            assert_eq!((list.tail, list.len), (before, len));
+            listed += len;
+        }
+        assert_eq!(listed, self.index.len());
+        let (mut free, mut at) = (0, self.free);
+        while at != NONE {
+            free += 1;
+            at = self.places[at as usize].next;
+        }
+        assert_eq!(free + listed, self.places.len());
+        assert_eq!(self.sources.values().sum::<u32>() as usize, listed);
+    }
+}
