@@ -12,8 +12,8 @@ use super::network::Network;
 use super::{BenchError, BenchPlan};
 
 impl Places {
-    /// Gives the loop the core of the plan, or the last one, and everything else the others, if
-    /// there are at least two.
+    /// Assigns the loop to the plan's core, or to the last one, and everything else to the other
+    /// cores, if there are at least two.
     pub fn of(plan: &BenchPlan, figures: &mut Figures) -> Result<Places, BenchError> {
         let mut hosts = cores::allowed()?;
         let Some(own) = plan.core(0).or(hosts.last().copied()) else {

@@ -61,7 +61,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Adds one round, as far as it gets.
+    /// Adds one round, or the part of it before an interruption.
     fn measure(
         &mut self,
         plan: &BenchPlan,

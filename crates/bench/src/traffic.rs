@@ -5,7 +5,7 @@ use sluice_core::{Rate, Span, Stop, Time};
 use sluice_load::Running;
 use sluice_load::bulk::Bulk;
 use sluice_load::ping::{Ping, PingReport};
-use sluice_load::tcp::{Goodput, TcpFlow, TcpReport};
+use sluice_load::tcp::{Goodput, TcpFlow, TcpReport, TcpSettings};
 use sluice_load::udp::{UdpFlow, UdpReport};
 use sluice_net::Clock;
 
@@ -68,7 +68,7 @@ pub fn transfers(
         }
         Hosts::ThreadPerFlow => {
             let flow = TcpFlow {
-                congestion_control: Some(cc.to_owned()),
+                tcp: TcpSettings::with_congestion_control(cc),
                 stop: Some(to + OVERRUN),
                 ..TcpFlow::new(H2, H3, start)
             };

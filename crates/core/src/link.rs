@@ -7,8 +7,8 @@
 //!            pattern, chain, chance                             (the link is occupied)    reorder
 //! ```
 //!
-//! The effects before the queue strike packets on their way to the bottleneck, as in netem and in
-//! dummynet's `plr`: a lost packet takes no room and no time. The rest is a [`Pipe`] with its
+//! The effects before the queue apply to packets on their path to the bottleneck, as in netem and
+//! in dummynet's `plr`: a lost packet takes no room and no time. The rest is a [`Pipe`] with its
 //! [`Medium`]. A profile's loss comes after its transmission, as in dummynet.
 //!
 //! Each effect is one file with its parameters. It draws from its own stream of randomness, forked
@@ -78,8 +78,8 @@ pub struct LinkCounts {
 
 /// One direction of a link with all its effects.
 ///
-/// The methods are those of a [`Pipe`]. An effect strikes a handle as a whole, so a host with
-/// super-packets splits them before a link with effects.
+/// The methods are those of a [`Pipe`]. An effect applies to a handle as a whole, so a host splits
+/// super-packets before a link with effects.
 #[repr(C)]
 pub struct Link {
     entry: Option<Box<Entry>>,

@@ -1,7 +1,8 @@
-//! Prefetching: memory that is needed soon is fetched before it is needed.
+//! Prefetching: fetches memory into the caches shortly before it is needed.
 //!
-//! A host of very many queues finds each packet's memory in no cache and waits for one line after
-//! another. A host that knows its next packets can have their lines fetched together instead.
+//! With very many queues, the memory that a packet needs is in no cache, and the processor waits
+//! for one line after another. A host that knows its next packets can have their lines fetched at
+//! the same time.
 //!
 //! There is one rule for names: `prefetch_x` fetches what a later call of `x` needs. It changes
 //! nothing that a caller could observe, and a host that never calls it gets the same results.

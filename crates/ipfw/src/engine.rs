@@ -29,9 +29,9 @@ pub struct Settings {
     /// Seed of what is not drawn per packet: the links' random streams, and the hash key if
     /// `hash_key` is `None`.
     pub seed: u64,
-    /// Key of the hashes over fields that strangers choose, such as addresses. A sender that knows
+    /// Key of the hashes over fields that senders choose, such as addresses. A sender that knows
     /// the key can aim all its flows at one bucket, so a router on a real network needs a random
-    /// one. `None` derives the key from the seed, so that runs repeat.
+    /// key. `None` derives the key from the seed, so that runs can be repeated.
     pub hash_key: Option<u64>,
     /// Seconds from the Unix epoch to the origin of virtual time, for the dates of `-t`.
     pub origin_s: u64,

@@ -1,8 +1,8 @@
 //! The options of rules: one row each.
 //!
 //! A row has the words that start the option (the first one is written back), an example, how the
-//! argument is read, and the test. From the rows follow the grammar, the canonical text, the
-//! matching and the reference in `docs/dummynet.md`.
+//! argument is read, and the test. The grammar, the canonical text, the matching and the reference
+//! in `docs/dummynet.md` are derived from the rows.
 //!
 //! A row belongs to one of two groups. A test under `flow` sees only the [`FlowFields`] of a packet.
 //! These are the key of the flow cache, so its answer is the same for every packet of a flow and is

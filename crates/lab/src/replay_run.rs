@@ -1,9 +1,9 @@
 //! Replays a live run in virtual time: the recorded arrivals pass the same queues with the same
 //! random numbers and get the same verdicts, packet for packet and nanosecond for nanosecond.
 //!
-//! A pipe acts at the instants at which something is due, not when a live router gets to run. The
-//! router's own delays can therefore change only the instants at which packets are sent. A
-//! different verdict is a bug of the emulation.
+//! A pipe acts at the instants at which something is due, not at those at which a live router runs.
+//! So the router's own delays can change only the instants at which packets are sent. A different
+//! verdict is a bug of the emulation.
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use common::forwarder::{Forwarder, Mode};
 use common::{H2, H3, Topology, mac};
 use sluice_core::{Span, Stop, Time};
 use sluice_load::ping::Ping;
-use sluice_load::tcp::{Sink, TcpFlow};
+use sluice_load::tcp::{Sink, TcpFlow, TcpSettings};
 use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
@@ -90,7 +90,7 @@ fn measure(router: Router, flows: u32, seconds: u64, sink: Sink) {
             let flow = TcpFlow {
                 stop: Some(stop),
                 sink,
-                congestion_control: Some("cubic".to_owned()),
+                tcp: TcpSettings::with_congestion_control("cubic"),
                 ..TcpFlow::new(H2, H3, start)
             };
             flow.start(&topology.h2, &topology.h3, &clock, &Stop::new())
@@ -194,7 +194,7 @@ fn forward_by_kernel(topology: &Topology) {
         links.add_neighbour(port, address, mac(number)).unwrap();
         let setting = format!("net.ipv4.conf.{port}.rp_filter");
         topology.router.set_sysctl(&setting, "0").unwrap();
-        // Without redirects to the shorter path that the hosts have anyway.
+        // The kernel must not redirect the hosts to their direct path.
         let setting = format!("net.ipv4.conf.{port}.send_redirects");
         topology.router.set_sysctl(&setting, "0").unwrap();
     }

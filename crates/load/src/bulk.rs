@@ -7,10 +7,8 @@
 //! [`TcpFlow`](crate::tcp::TcpFlow) is for flows that have a thread, a start and samples of their
 //! own.
 
-use crate::tcp::{Client, Ecn, Goodput, connect, is_transient, listening};
-use crate::{
-    Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, start_pair,
-};
+use crate::tcp::{Ecn, Goodput, TcpSettings, connect, is_transient, listening};
+use crate::{Context, Identity, Running, STOP_CHECK, TrafficError, check_families, start_pair};
 use sluice_core::{Span, Stop, Time};
 use sluice_net::namespace::Namespace;
 use sluice_net::socket::{TcpInfo, poll};
@@ -44,8 +42,8 @@ pub struct Bulk {
 /// The result of the transfers.
 #[derive(Clone, Debug, Default)]
 pub struct BulkReport {
-    /// For each, what had reached the receiver's TCP over time; the last entry is the end. Not what
-    /// its application had read, which may be milliseconds behind on a busy machine.
+    /// For each transfer, the bytes that had reached the receiver's TCP over time; the last entry
+    /// is the end. The application may have read them milliseconds later on a busy machine.
     pub goodput: Vec<Vec<Goodput>>,
     /// The reason why connections broke unexpectedly.
     pub broken: Vec<String>,
@@ -84,34 +82,29 @@ impl Bulk {
         let receiver = Context::new(to, clock, stop);
         let (listener, destination) = listening(to, self.destination, &receiver)?;
         let sender = Context::new(from, clock, stop);
-        let client = Client {
-            address: self.source,
-            congestion_control: self.congestion_control.as_deref(),
-            dscp: 0,
+        let settings = TcpSettings {
+            congestion_control: self.congestion_control.clone(),
+            ..TcpSettings::default()
         };
         let sockets = from.enter(|| {
             (0..self.flows)
-                .map(|_| client.socket(&sender))
+                .map(|_| settings.socket(self.source, &sender))
                 .collect::<Result<Vec<Socket>, TrafficError>>()
         })??;
 
         // Every transfer has a port of its own.
         let any = SocketAddr::new(self.source, 0);
         let identity = Identity::new(libc::IPPROTO_TCP, any, destination);
-        let bulk = self.clone();
-        let source = Side {
-            namespace: from,
-            name: "bulk-send",
-            work: move || bulk.send(sockets, destination, &sender),
-        };
-        let bulk = self.clone();
-        let sink = Side {
-            namespace: to,
-            name: "bulk-receive",
-            work: move |done: &AtomicBool| bulk.receive(&listener, &receiver, done),
-        };
-        let merge = |broken, goodput| BulkReport { goodput, broken };
-        start_pair(identity, stop, source, sink, merge)
+        let (bulk, other) = (self.clone(), self.clone());
+        start_pair(
+            identity,
+            stop,
+            (from, "bulk-send"),
+            move || bulk.send(sockets, destination, &sender),
+            (to, "bulk-receive"),
+            move |done| other.receive(&listener, &receiver, done),
+            |broken, goodput| BulkReport { goodput, broken },
+        )
     }
 
     /// Sends until the end. Returns why connections broke.

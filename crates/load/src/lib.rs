@@ -19,6 +19,8 @@ pub mod web;
 use sluice_core::{Span, Stop, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, NamespaceError};
+use sluice_net::socket::TimedReceiver;
+use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -126,7 +128,7 @@ impl<R> Running<R> {
         self.identity
     }
 
-    /// Asks this traffic, and what shares its [`Stop`], to end.
+    /// Requests the end of this traffic and of everything else that shares its [`Stop`].
     pub fn stop(&self) {
         self.stop.stop();
     }
@@ -171,6 +173,11 @@ impl Context {
         }
     }
 
+    /// Returns a receiver that stamps what arrives at a socket of `address`.
+    fn timed(&self, socket: &Socket, address: IpAddr) -> Result<TimedReceiver, TrafficError> {
+        TimedReceiver::new(socket, address.is_ipv4()).map_err(self.error("enable timestamps"))
+    }
+
     /// Sleeps until `time`, and checks the stop flag at intervals. Returns whether `time` was
     /// reached.
     fn sleep_until(&self, time: Time) -> bool {
@@ -178,8 +185,8 @@ impl Context {
             if self.stop.is_stopped() {
                 return false;
             }
-            // Not by `now`, which shows zero before the clock starts: a flow that is to start at
-            // zero would open its connection before the router forwards.
+            // `now` returns zero before the clock starts, so with `now` a flow that starts at zero
+            // would open its connection before the router forwards.
             if self.clock.has_reached(time) {
                 return true;
             }
@@ -189,19 +196,15 @@ impl Context {
     }
 }
 
-/// One of the two threads of a flow.
-struct Side<'a, W> {
-    namespace: &'a Namespace,
-    name: &'static str,
-    work: W,
-}
-
-/// Starts the two threads of a flow. The sink ends after the source, whose end it sees in a flag.
+/// Starts the two threads of a flow, each in a namespace and under a name. The sink ends after the
+/// source, whose end it sees in a flag.
 fn start_pair<S, K, R>(
     identity: Identity,
     stop: &Stop,
-    source: Side<'_, impl FnOnce() -> Result<S, TrafficError> + Send + 'static>,
-    sink: Side<'_, impl FnOnce(&AtomicBool) -> Result<K, TrafficError> + Send + 'static>,
+    (source_namespace, source_name): (&Namespace, &str),
+    source: impl FnOnce() -> Result<S, TrafficError> + Send + 'static,
+    (sink_namespace, sink_name): (&Namespace, &str),
+    sink: impl FnOnce(&AtomicBool) -> Result<K, TrafficError> + Send + 'static,
     merge: impl FnOnce(S, K) -> R + Send + 'static,
 ) -> Result<Running<R>, TrafficError>
 where
@@ -209,15 +212,15 @@ where
     K: Send + 'static,
 {
     let (finished, source_done) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let (work, done) = (source.work, SetOnDrop(source_done.clone()));
-    let source = source.namespace.spawn(source.name, move || {
+    let done = SetOnDrop(source_done.clone());
+    let source = source_namespace.spawn(source_name, move || {
         let _done = done;
-        work()
+        source()
     })?;
-    let (work, done) = (sink.work, SetOnDrop(finished.clone()));
-    let sink = sink.namespace.spawn(sink.name, move || {
+    let done = SetOnDrop(finished.clone());
+    let sink = sink_namespace.spawn(sink_name, move || {
         let _done = done;
-        work(&source_done)
+        sink(&source_done)
     })?;
     let join = move || {
         let source = source

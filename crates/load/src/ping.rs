@@ -8,8 +8,7 @@
 use crate::tcp::set_traffic_class;
 use crate::udp::{self, Order, Seen, words};
 use crate::{
-    Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, check_field,
-    start_pair,
+    Context, Identity, Running, STOP_CHECK, TrafficError, check_families, check_field, start_pair,
 };
 use sluice_core::{Span, Stop, Time};
 use sluice_net::namespace::Namespace;
@@ -162,14 +161,12 @@ impl Ping {
         let observer = to
             .enter(|| socket(self.destination, kinds.request))?
             .map_err(far.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
-        let observed = TimedReceiver::new(&observer, self.source.is_ipv4())
-            .map_err(far.error("enable timestamps"))?;
+        let observed = far.timed(&observer, self.source)?;
         let near = Context::new(from, clock, stop);
         let sender = from
             .enter(|| socket(self.source, kinds.reply))?
             .map_err(near.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
-        let timed = TimedReceiver::new(&sender, self.source.is_ipv4())
-            .map_err(near.error("enable timestamps"))?;
+        let timed = near.timed(&sender, self.source)?;
         set_traffic_class(&sender, self.source.is_ipv4(), self.dscp << 2)
             .map_err(near.error("set the DSCP"))?;
         sender
@@ -192,17 +189,15 @@ impl Ping {
             .recv_buffer_size()
             .map_err(far.error("read the size of a buffer"))?;
         let (ping, rest) = (self.clone(), self.rest(granted));
-        let source = Side {
-            namespace: from,
-            name: "ping",
-            work: move || ping.run(&sender, timed, encoding, &near),
-        };
-        let sink = Side {
-            namespace: to,
-            name: "ping-observe",
-            work: move |done: &AtomicBool| observe(&observer, observed, encoding, rest, &far, done),
-        };
-        start_pair(identity, stop, source, sink, merge)
+        start_pair(
+            identity,
+            stop,
+            (from, "ping"),
+            move || ping.run(&sender, timed, encoding, &near),
+            (to, "ping-observe"),
+            move |done| observe(&observer, observed, encoding, rest, &far, done),
+            merge,
+        )
     }
 
     fn start_udp(
@@ -213,34 +208,24 @@ impl Ping {
         stop: &Stop,
     ) -> Result<Running<PingReport>, TrafficError> {
         let class = self.dscp << 2;
-        let open = |namespace: &Namespace, context: &Context, address| {
-            let (socket, own) = udp::open(namespace, context, address, class)?;
-            let timed = TimedReceiver::new(&socket, self.source.is_ipv4())
-                .map_err(context.error("enable timestamps"))?;
-            Ok::<_, TrafficError>((socket, timed, own))
-        };
         let far = Context::new(to, clock, stop);
         let near = Context::new(from, clock, stop);
-        let (answerer, answered, destination) = open(to, &far, self.destination)?;
-        let (sender, timed, source) = open(from, &near, self.source)?;
+        let (answerer, answered, destination) = udp::open_timed(to, &far, self.destination, class)?;
+        let (sender, timed, source) = udp::open_timed(from, &near, self.source, class)?;
         udp::connect(&sender, destination, &near)?;
         udp::connect(&answerer, source, &far)?;
         let identity = Identity::new(libc::IPPROTO_UDP, source, destination);
         let ping = self.clone();
-        let source = Side {
-            namespace: from,
-            name: "ping",
-            work: move || ping.run(&sender, timed, Encoding::Udp, &near),
-        };
-        let sink = Side {
-            namespace: to,
-            name: "ping-answer",
-            work: move |done: &AtomicBool| {
-                let encoding = Encoding::Udp;
-                observe(&answerer, answered, encoding, Span::ZERO, &far, done)
-            },
-        };
-        start_pair(identity, stop, source, sink, merge)
+        let encoding = Encoding::Udp;
+        start_pair(
+            identity,
+            stop,
+            (from, "ping"),
+            move || ping.run(&sender, timed, encoding, &near),
+            (to, "ping-answer"),
+            move |done| observe(&answerer, answered, encoding, Span::ZERO, &far, done),
+            merge,
+        )
     }
 
     /// Returns how long stamped requests may wait to be read at the far end, where a buffer of

@@ -4,10 +4,8 @@
 //! The measured time runs from the write of a request to the read of the last byte of its response,
 //! both in the requesting program, and includes that program's wake-up.
 
-use crate::tcp::{
-    Client, Ecn, accept, connect, is_transient, listening, local_address, set_up, wait,
-};
-use crate::{Context, Identity, Running, Side, TrafficError, Transfer, check_field, start_pair};
+use crate::tcp::{TcpSettings, accept, connect, is_transient, local_address, wait};
+use crate::{Context, Identity, Running, TrafficError, Transfer, start_pair};
 use sluice_core::{Span, Stop, Time};
 use sluice_net::namespace::Namespace;
 use sluice_net::{Clock, precise_wakeups};
@@ -29,12 +27,8 @@ pub struct RrFlow {
     pub response: u64,
     /// Time between a response and the next request.
     pub think: Span,
-    /// Congestion control of both ends; the namespaces' default when `None`.
-    pub congestion_control: Option<String>,
-    /// The ECN that the requesting end offers in its SYN.
-    pub ecn: Ecn,
-    /// Differentiated services codepoint of the packets of both ends.
-    pub dscp: u8,
+    /// The settings of both ends.
+    pub tcp: TcpSettings,
     /// The instant at which to connect.
     pub start: Time,
     /// The instant at which to end.
@@ -63,36 +57,26 @@ impl RrFlow {
         clock: &Clock,
         stop: &Stop,
     ) -> Result<Running<RrReport>, TrafficError> {
-        check_field("dscp", self.dscp, 63)?;
+        self.tcp.check()?;
         let far = Context::new(to, clock, stop);
-        let cc = self.congestion_control.as_deref();
-        let (listener, destination) = listening(to, self.destination, &far)?;
-        set_up(&listener, self.destination, cc, self.dscp, &far)?;
+        let (listener, destination) = self.tcp.listening(to, self.destination, &far)?;
         let near = Context::new(from, clock, stop);
-        let client = Client {
-            address: self.source,
-            congestion_control: cc,
-            dscp: self.dscp,
-        };
         let socket = from
-            .enter(|| client.socket(&near))
+            .enter(|| self.tcp.socket(self.source, &near))
             .map_err(TrafficError::from)
             .flatten()?;
         let source = local_address(&socket).map_err(near.error("read the sending port"))?;
         let identity = Identity::new(libc::IPPROTO_TCP, source, destination);
-        let flow = self.clone();
-        let source = Side {
-            namespace: from,
-            name: "rr-ask",
-            work: move || flow.ask(&socket, destination, &near),
-        };
-        let flow = self.clone();
-        let sink = Side {
-            namespace: to,
-            name: "rr-answer",
-            work: move |done: &AtomicBool| flow.answer(&listener, &far, done),
-        };
-        start_pair(identity, stop, source, sink, |report: RrReport, ()| report)
+        let (flow, other) = (self.clone(), self.clone());
+        start_pair(
+            identity,
+            stop,
+            (from, "rr-ask"),
+            move || flow.ask(&socket, destination, &near),
+            (to, "rr-answer"),
+            move |done| other.answer(&listener, &far, done),
+            |report, ()| report,
+        )
     }
 
     fn ask(
@@ -106,7 +90,7 @@ impl RrFlow {
         if !context.sleep_until(self.start) {
             return Ok(report);
         }
-        connect(socket, destination, self.ecn)
+        connect(socket, destination, self.tcp.ecn)
             .map_err(context.error(format!("connect to {destination}")))?;
         socket
             .set_tcp_nodelay(true)

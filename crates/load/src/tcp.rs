@@ -8,8 +8,8 @@
 //! network; one that ends by `bytes` closes in order (FIN).
 
 use crate::{
-    Context, Identity, Running, STOP_CHECK, Side, TrafficError, Transfer, check_families,
-    check_field, start_pair,
+    Context, Identity, Running, STOP_CHECK, TrafficError, Transfer, check_families, check_field,
+    start_pair,
 };
 use sluice_core::{Span, Stop, Time};
 use sluice_net::namespace::Namespace;
@@ -31,12 +31,8 @@ pub struct TcpFlow {
     pub source: IpAddr,
     /// The receiver's address.
     pub destination: IpAddr,
-    /// Congestion control of the sender; the namespace's default when `None`.
-    pub congestion_control: Option<String>,
-    /// The ECN that the sender offers in its SYN.
-    pub ecn: Ecn,
-    /// Differentiated services codepoint of the sender's packets.
-    pub dscp: u8,
+    /// The settings of the sender.
+    pub tcp: TcpSettings,
     /// The instant at which to connect.
     pub start: Time,
     /// The instant at which to abort, if the transfer is not stopped otherwise.
@@ -62,6 +58,17 @@ pub enum Sink {
     Read,
     /// Makes the kernel discard it without copying, which leaves more of the processor to others.
     Discard,
+}
+
+/// What an end of a connection asks of its kernel.
+#[derive(Clone, Debug, Default)]
+pub struct TcpSettings {
+    /// Congestion control; the namespace's default when `None`.
+    pub congestion_control: Option<String>,
+    /// The ECN that is offered in a SYN.
+    pub ecn: Ecn,
+    /// Differentiated services codepoint of the packets.
+    pub dscp: u8,
 }
 
 /// Use of explicit congestion notification.
@@ -113,9 +120,7 @@ impl TcpFlow {
         TcpFlow {
             source,
             destination,
-            congestion_control: None,
-            ecn: Ecn::Off,
-            dscp: 0,
+            tcp: TcpSettings::default(),
             start,
             stop: None,
             bytes: None,
@@ -138,7 +143,7 @@ impl TcpFlow {
         clock: &Clock,
         stop: &Stop,
     ) -> Result<Running<TcpReport>, TrafficError> {
-        check_field("dscp", self.dscp, 63)?;
+        self.tcp.check()?;
         check_families(self.source, self.destination)?;
         for (name, interval) in [
             ("TCP_INFO", self.info_interval),
@@ -152,7 +157,7 @@ impl TcpFlow {
         let (listener, destination) = listening(to, self.destination, &receiver)?;
         let sender = Context::new(from, clock, stop);
         let socket = from
-            .enter(|| self.client().socket(&sender))
+            .enter(|| self.tcp.socket(self.source, &sender))
             .map_err(TrafficError::from)
             .flatten()?;
         let source = local_address(&socket).map_err(sender.error("read the sending port"))?;
@@ -172,27 +177,16 @@ impl TcpFlow {
             // Every transfer has its own port.
             identity.source.set_port(0);
         }
-        let flow = self.clone();
-        let source = Side {
-            namespace: from,
-            name: "tcp-send",
-            work: move || flow.send(socket, destination, &sender),
-        };
-        let flow = self.clone();
-        let sink = Side {
-            namespace: to,
-            name: "tcp-receive",
-            work: move |done: &AtomicBool| flow.receive(listener, &receiver, done),
-        };
-        start_pair(identity, stop, source, sink, merge)
-    }
-
-    fn client(&self) -> Client<'_> {
-        Client {
-            address: self.source,
-            congestion_control: self.congestion_control.as_deref(),
-            dscp: self.dscp,
-        }
+        let (flow, other) = (self.clone(), self.clone());
+        start_pair(
+            identity,
+            stop,
+            (from, "tcp-send"),
+            move || flow.send(socket, destination, &sender),
+            (to, "tcp-receive"),
+            move |done| other.receive(listener, &receiver, done),
+            merge,
+        )
     }
 
     fn send(
@@ -213,7 +207,7 @@ impl TcpFlow {
             };
             sent.sent_again = sent.info.last().map_or(0, |sample| sample.retransmits);
             start = context.clock.now() + pause;
-            socket = self.client().socket(context)?;
+            socket = self.tcp.socket(self.source, context)?;
         }
         Ok(sent)
     }
@@ -226,7 +220,7 @@ impl TcpFlow {
         context: &Context,
         sent: &mut Sent,
     ) -> Result<bool, TrafficError> {
-        connect(socket, destination, self.ecn)
+        connect(socket, destination, self.tcp.ecn)
             .map_err(context.error(format!("connect to {destination}")))?;
         let chunk = vec![0u8; CHUNK_LEN];
         let mut left = self.bytes.unwrap_or(u64::MAX);
@@ -368,7 +362,7 @@ impl TcpFlow {
     }
 }
 
-/// Returns the next connection; none when the other side has ended.
+/// Returns the next connection; `None` when the other side has ended.
 pub(super) fn accept(
     listener: &Socket,
     context: &Context,
@@ -398,57 +392,71 @@ fn transfers(starts: &[Time], ends: &[(Time, u64)]) -> Vec<Transfer> {
     pairs.map(transfer).collect()
 }
 
-/// The end of a connection that opens it.
-pub(super) struct Client<'a> {
-    pub address: IpAddr,
-    pub congestion_control: Option<&'a str>,
-    pub dscp: u8,
-}
+impl TcpSettings {
+    /// Settings with a congestion control, and defaults for the rest.
+    pub fn with_congestion_control(name: &str) -> TcpSettings {
+        TcpSettings {
+            congestion_control: Some(name.to_owned()),
+            ..TcpSettings::default()
+        }
+    }
 
-impl Client<'_> {
-    /// Creates a non-blocking socket on its own port.
-    pub fn socket(&self, context: &Context) -> Result<Socket, TrafficError> {
-        let domain = Domain::for_address((self.address, 0).into());
+    pub(super) fn check(&self) -> Result<(), TrafficError> {
+        check_field("dscp", self.dscp, 63)
+    }
+
+    /// Creates a non-blocking socket on its own port, for the end that opens a connection.
+    pub(super) fn socket(
+        &self,
+        address: IpAddr,
+        context: &Context,
+    ) -> Result<Socket, TrafficError> {
+        let domain = Domain::for_address((address, 0).into());
         let socket =
             Socket::new(domain, Type::STREAM, None).map_err(context.error("open a TCP socket"))?;
-        set_up(
-            &socket,
-            self.address,
-            self.congestion_control,
-            self.dscp,
-            context,
-        )?;
+        self.set_up(&socket, address, context)?;
         socket
-            .bind(&SocketAddr::new(self.address, 0).into())
-            .map_err(context.error(format!("bind to {}", self.address)))?;
+            .bind(&SocketAddr::new(address, 0).into())
+            .map_err(context.error(format!("bind to {address}")))?;
         Ok(socket)
     }
-}
 
-/// Sets a socket's congestion control and codepoint, and makes it non-blocking.
-pub(super) fn set_up(
-    socket: &Socket,
-    address: IpAddr,
-    congestion_control: Option<&str>,
-    dscp: u8,
-    context: &Context,
-) -> Result<(), TrafficError> {
-    if let Some(name) = congestion_control {
-        socket
-            .set_tcp_congestion(name.as_bytes())
-            .map_err(|source| match source.raw_os_error() {
-                Some(libc::ENOENT) => TrafficError::CongestionControl {
-                    name: name.to_owned(),
-                    available: congestion_controls(),
-                },
-                _ => context.error(format!("use congestion control {name:?}"))(source),
-            })?;
+    /// Returns a listener on its own port, whose connections have these settings, and its address.
+    pub(super) fn listening(
+        &self,
+        namespace: &Namespace,
+        address: IpAddr,
+        context: &Context,
+    ) -> Result<(Socket, SocketAddr), TrafficError> {
+        let (listener, own) = listening(namespace, address, context)?;
+        self.set_up(&listener, address, context)?;
+        Ok((listener, own))
     }
-    set_traffic_class(socket, address.is_ipv4(), dscp << 2)
-        .map_err(context.error("set the DSCP"))?;
-    socket
-        .set_nonblocking(true)
-        .map_err(context.error("make the socket non-blocking"))
+
+    /// Sets a socket's congestion control and codepoint, and makes it non-blocking.
+    fn set_up(
+        &self,
+        socket: &Socket,
+        address: IpAddr,
+        context: &Context,
+    ) -> Result<(), TrafficError> {
+        if let Some(name) = &self.congestion_control {
+            socket
+                .set_tcp_congestion(name.as_bytes())
+                .map_err(|source| match source.raw_os_error() {
+                    Some(libc::ENOENT) => TrafficError::CongestionControl {
+                        name: name.clone(),
+                        available: congestion_controls(),
+                    },
+                    _ => context.error(format!("use congestion control {name:?}"))(source),
+                })?;
+        }
+        set_traffic_class(socket, address.is_ipv4(), self.dscp << 2)
+            .map_err(context.error("set the DSCP"))?;
+        socket
+            .set_nonblocking(true)
+            .map_err(context.error("make the socket non-blocking"))
+    }
 }
 
 /// Returns the congestion controls that the kernel has loaded. Others may be loaded as modules on
@@ -467,16 +475,10 @@ pub fn congestion_controls() -> Vec<String> {
 /// [`TrafficError::CongestionControl`] when the kernel does not have it.
 pub fn check_congestion_control(namespace: &Namespace, name: &str) -> Result<(), TrafficError> {
     let context = Context::new(namespace, &Clock::start(), &Stop::new());
-    let flow = TcpFlow {
-        congestion_control: Some(name.to_owned()),
-        ..TcpFlow::new(
-            std::net::Ipv4Addr::UNSPECIFIED.into(),
-            std::net::Ipv4Addr::UNSPECIFIED.into(),
-            Time::ZERO,
-        )
-    };
+    let settings = TcpSettings::with_congestion_control(name);
+    let any = std::net::Ipv4Addr::UNSPECIFIED.into();
     namespace
-        .enter(|| flow.client().socket(&context))?
+        .enter(|| settings.socket(any, &context))?
         .map(drop)
 }
 
@@ -593,7 +595,7 @@ pub(super) fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// Sets the whole byte of the IP header; TCP puts its own ECN codepoint over the low two bits.
+/// Sets the whole traffic-class byte; TCP writes its own ECN codepoint over the low two bits.
 pub(super) fn set_traffic_class(socket: &Socket, is_v4: bool, class: u8) -> io::Result<()> {
     if is_v4 {
         socket.set_tos_v4(u32::from(class))

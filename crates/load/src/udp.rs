@@ -7,8 +7,7 @@
 
 use crate::tcp::{local_address, set_traffic_class};
 use crate::{
-    Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, check_field,
-    start_pair,
+    Context, Identity, Running, STOP_CHECK, TrafficError, check_families, check_field, start_pair,
 };
 use sluice_core::traffic::Departures;
 pub use sluice_core::traffic::Spacing;
@@ -178,9 +177,7 @@ impl UdpFlow {
             check_field("ecn", ecn, 3)?;
         }
         let receiver = Context::new(to, clock, stop);
-        let (sink, destination) = open(to, &receiver, self.destination, 0)?;
-        let timed = TimedReceiver::new(&sink, self.destination.is_ipv4())
-            .map_err(receiver.error("enable timestamps"))?;
+        let (sink, timed, destination) = open_timed(to, &receiver, self.destination, 0)?;
         let sender = Context::new(from, clock, stop);
         let class = self.dscp << 2 | self.ecn;
         let (source, source_address) = open(from, &sender, self.source, class)?;
@@ -205,19 +202,16 @@ impl UdpFlow {
             }
         };
         let identity = Identity::new(libc::IPPROTO_UDP, source_address, destination);
-        let flow = self.clone();
-        let source = Side {
-            namespace: from,
-            name: "udp-send",
-            work: move || Ok(flow.send(&source, departures, &sender)),
-        };
-        let flow = self.clone();
-        let sink = Side {
-            namespace: to,
-            name: "udp-receive",
-            work: move |done: &AtomicBool| flow.receive(&sink, timed, &receiver, done),
-        };
-        start_pair(identity, stop, source, sink, merge)
+        let (flow, other) = (self.clone(), self.clone());
+        start_pair(
+            identity,
+            stop,
+            (from, "udp-send"),
+            move || Ok(flow.send(&source, departures, &sender)),
+            (to, "udp-receive"),
+            move |done| other.receive(&sink, timed, &receiver, done),
+            merge,
+        )
     }
 
     fn header_len(&self) -> usize {
@@ -284,7 +278,8 @@ impl UdpFlow {
                     stamps.resize(stamps.len().max(number + 1), None);
                     stamps[number] = Some(time);
                 };
-                // Nothing there yet, or nothing that leaves: the packet keeps its own instant.
+                // No departure is reported, yet or ever: the packet keeps the time at which it was
+                // sent.
                 let _ = departures.departures(socket, &context.clock, note);
             }
         }
@@ -360,7 +355,7 @@ pub(super) struct Seen {
     highest: Option<u64>,
 }
 
-/// The relation of a number to the numbers before it.
+/// The order of a number relative to the numbers before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Higher than all.
@@ -427,6 +422,18 @@ pub(super) fn open(
         .map_err(context.error("set the traffic class"))?;
     let own = local_address(&socket).map_err(context.error("read a port"))?;
     Ok((socket, own))
+}
+
+/// Opens a socket as [`open`] does, with a receiver that stamps arrivals.
+pub(super) fn open_timed(
+    namespace: &Namespace,
+    context: &Context,
+    address: IpAddr,
+    class: u8,
+) -> Result<(Socket, TimedReceiver, SocketAddr), TrafficError> {
+    let (socket, own) = open(namespace, context, address, class)?;
+    let timed = context.timed(&socket, address)?;
+    Ok((socket, timed, own))
 }
 
 pub(super) fn connect(

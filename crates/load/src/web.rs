@@ -4,10 +4,8 @@
 //! object. One thread serves all connections of an end, so that many open pages cost no threads.
 //! The server looks up the size of an object by the client's port, since both are in this process.
 
-use crate::tcp::{Client, Ecn, connect, is_transient, listening, local_address, set_up};
-use crate::{
-    Context, Identity, Running, STOP_CHECK, Side, TrafficError, Transfer, check_field, start_pair,
-};
+use crate::tcp::{TcpSettings, connect, is_transient, local_address};
+use crate::{Context, Identity, Running, STOP_CHECK, TrafficError, Transfer, start_pair};
 use sluice_core::traffic::{ObjectSize, exponential};
 use sluice_core::{Rng, Span, Stop, Time};
 use sluice_net::namespace::Namespace;
@@ -39,12 +37,8 @@ pub struct WebFlow {
     pub request: u64,
     /// The seed of all random numbers.
     pub seed: u64,
-    /// Congestion control of both ends; the namespaces' default when `None`.
-    pub congestion_control: Option<String>,
-    /// The ECN that clients offer in their SYN.
-    pub ecn: Ecn,
-    /// Differentiated services codepoint of the packets of both ends.
-    pub dscp: u8,
+    /// The settings of both ends.
+    pub tcp: TcpSettings,
     /// The start of the Poisson process.
     pub start: Time,
     /// The instant at which to end.
@@ -78,31 +72,27 @@ impl WebFlow {
         clock: &Clock,
         stop: &Stop,
     ) -> Result<Running<WebReport>, TrafficError> {
-        check_field("dscp", self.dscp, 63)?;
+        self.tcp.check()?;
         if self.interval == Span::ZERO {
             return Err(TrafficError::Interval("page"));
         }
         let far = Context::new(server, clock, stop);
-        let cc = self.congestion_control.as_deref();
-        let (listener, address) = listening(server, self.server, &far)?;
-        set_up(&listener, self.server, cc, self.dscp, &far)?;
+        let (listener, address) = self.tcp.listening(server, self.server, &far)?;
         let near = Context::new(client, clock, stop);
         let any = SocketAddr::new(self.client, 0);
         let identity = Identity::new(libc::IPPROTO_TCP, any, address);
         let sizes = Sizes::default();
         let (flow, asked) = (self.clone(), sizes.clone());
-        let source = Side {
-            namespace: client,
-            name: "web-ask",
-            work: move || flow.ask(address, &asked, &near),
-        };
-        let flow = self.clone();
-        let sink = Side {
-            namespace: server,
-            name: "web-serve",
-            work: move |done: &AtomicBool| flow.serve(&listener, &sizes, &far, done),
-        };
-        start_pair(identity, stop, source, sink, |report: WebReport, ()| report)
+        let other = self.clone();
+        start_pair(
+            identity,
+            stop,
+            (client, "web-ask"),
+            move || flow.ask(address, &asked, &near),
+            (server, "web-serve"),
+            move |done| other.serve(&listener, &sizes, &far, done),
+            |report, ()| report,
+        )
     }
 
     fn ask(
@@ -117,11 +107,6 @@ impl WebFlow {
         if !context.sleep_until(self.start) {
             return Ok(report);
         }
-        let client = Client {
-            address: self.client,
-            congestion_control: self.congestion_control.as_deref(),
-            dscp: self.dscp,
-        };
         let end = self.stop.unwrap_or(Time::MAX);
         let mut due = self
             .start
@@ -143,10 +128,10 @@ impl WebFlow {
                 pages.insert(report.asked, page);
                 for _ in 0..self.objects {
                     let size = self.size.draw(&mut rng);
-                    let socket = client.socket(context)?;
+                    let socket = self.tcp.socket(self.client, context)?;
                     let own = local_address(&socket).map_err(context.error("read a port"))?;
                     lock(sizes).insert(own.port(), size);
-                    connect(&socket, address, self.ecn)
+                    connect(&socket, address, self.tcp.ecn)
                         .map_err(context.error(format!("connect to {address}")))?;
                     fetches.push(Fetch {
                         socket,

@@ -7,7 +7,7 @@ use common::forwarder::{Forwarder, Mode, Outcome};
 use common::{H2, H2_V6, H3, H3_V6, Topology, require_privilege};
 use sluice_core::{Span, Stop, Time};
 use sluice_load::ping::{Ping, PingReport};
-use sluice_load::tcp::{TcpFlow, TcpReport};
+use sluice_load::tcp::{TcpFlow, TcpReport, TcpSettings};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::packet::PacketOptions;
@@ -37,7 +37,7 @@ fn transfer(
     let tcp = TcpFlow {
         bytes: Some(BYTES),
         stop: Some(start + Span::from_secs(30)),
-        congestion_control: Some("cubic".to_owned()),
+        tcp: TcpSettings::with_congestion_control("cubic"),
         ..TcpFlow::new(ends.0, ends.1, start)
     };
     let ping = ping
@@ -135,7 +135,7 @@ fn tun_devices_carry_tcp_whole_and_split() {
         let tcp = TcpFlow {
             bytes: Some(50_000_000),
             stop: Some(start + Span::from_secs(30)),
-            congestion_control: Some("cubic".to_owned()),
+            tcp: TcpSettings::with_congestion_control("cubic"),
             ..TcpFlow::new(H2, H3, start)
         };
         let ping = ping.start(&h2, &h3, &clock, &stop).unwrap();

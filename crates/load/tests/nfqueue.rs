@@ -5,7 +5,7 @@ mod common;
 
 use common::queue::{H2, H3, hosts, open, pool, serve};
 use sluice_core::{Span, Stop, Time};
-use sluice_load::tcp::{Ecn, TcpFlow, TcpReport};
+use sluice_load::tcp::{Ecn, TcpFlow, TcpReport, TcpSettings};
 use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
 use sluice_net::port::nfqueue::NfqueueOptions;
@@ -33,7 +33,10 @@ fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
     let flow = TcpFlow {
         bytes: Some(20_000_000),
         stop: Some(start + Span::from_secs(20)),
-        ecn: Ecn::On,
+        tcp: TcpSettings {
+            ecn: Ecn::On,
+            ..TcpSettings::default()
+        },
         ..TcpFlow::new(H2, H3, start)
     };
     let running = flow.start(&h2, &h3, &clock, &stop).unwrap();

@@ -9,7 +9,7 @@ use sluice_core::{Rate, Span, Stop, Time};
 use sluice_load::TrafficError;
 use sluice_load::bulk::Bulk;
 use sluice_load::ping::Ping;
-use sluice_load::tcp::{Ecn, TcpFlow, check_congestion_control, congestion_controls};
+use sluice_load::tcp::{Ecn, TcpFlow, TcpSettings, check_congestion_control, congestion_controls};
 use sluice_load::udp::UdpFlow;
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, Offloads};
@@ -197,7 +197,10 @@ fn ecn_is_negotiated_per_flow() {
         let before = topology.h2.sysctl("net.ipv4.tcp_ecn").unwrap();
         let running = [Ecn::On, Ecn::Off].map(|ecn| {
             let flow = TcpFlow {
-                ecn,
+                tcp: TcpSettings {
+                    ecn,
+                    ..TcpSettings::default()
+                },
                 bytes: Some(1_000_000),
                 ..TcpFlow::new(H2, H3, START)
             };
@@ -246,7 +249,7 @@ fn what_cannot_work_is_refused_before_it_starts() {
     let (h2, h3) = (&topology.h2, &topology.h3);
 
     let flow = TcpFlow {
-        congestion_control: Some("nosuchcc".to_owned()),
+        tcp: TcpSettings::with_congestion_control("nosuchcc"),
         ..TcpFlow::new(H2, H3, START)
     };
     let message = flow.start(h2, h3, &clock, &stop).err().unwrap().to_string();

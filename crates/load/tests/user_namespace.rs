@@ -10,7 +10,7 @@ use common::forwarder::{Forwarder, Mode};
 use common::{H2, H3, Topology};
 use sluice_core::{Span, Stop, Time};
 use sluice_load::ping::Ping;
-use sluice_load::tcp::TcpFlow;
+use sluice_load::tcp::{TcpFlow, TcpSettings};
 use sluice_net::Clock;
 use sluice_net::namespace::{
     Namespace, Offloads, Privilege, VethEnd, create_veth, enter_user_namespace,
@@ -100,7 +100,7 @@ fn inside() {
     let tcp = TcpFlow {
         bytes: Some(10_000_000),
         stop: Some(Time::from_ns(start.as_ns() + 20_000_000_000)),
-        congestion_control: Some("cubic".to_owned()),
+        tcp: TcpSettings::with_congestion_control("cubic"),
         ..TcpFlow::new(H2, H3, start)
     };
     let ping = ping

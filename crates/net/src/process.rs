@@ -1,4 +1,5 @@
-//! Programs that run inside namespaces, what reaps them, and the signals of the process.
+//! Programs inside namespaces: starting them, waiting for their end, and the signals of this
+//! process.
 
 use crate::namespace::Namespace;
 use crate::sys;
@@ -19,7 +20,7 @@ use std::process::Command;
 pub struct Surroundings<'a> {
     /// The network namespace.
     pub namespace: &'a Namespace,
-    /// Files that show other contents, for this program and its children only.
+    /// Files whose contents are replaced, for this program and its children only.
     pub files: &'a [Replacement],
     /// The signals that are blocked.
     pub blocked: &'a SignalMask,
@@ -63,8 +64,8 @@ pub enum SpawnError {
     Program(io::Error),
 }
 
-/// Starts `command` in its surroundings, without any capability. It is killed when the calling
-/// thread ends, in whatever way.
+/// Starts `command` in its surroundings, without any capability. The program is killed when the
+/// calling thread ends, however it ends.
 ///
 /// # Errors
 /// [`SpawnError`]; nothing is left behind.
@@ -197,7 +198,7 @@ impl Inside {
         sys::set_signal_mask(&self.blocked.0).map_err(|error| (Step::Signals, error))
     }
 
-    /// Mounts the files from a file system in memory, which no path leads to afterwards.
+    /// Mounts the files from a file system in memory that has no path afterwards.
     fn mount_files(&self) -> Result<(), (Step, io::Error)> {
         let at = |step| move |error: rustix::io::Errno| (step, io::Error::from(error));
         let Some(stage) = self.stage else {
@@ -231,7 +232,7 @@ fn stage() -> Option<&'static CStr> {
     fs::metadata(STAGES).is_ok().then_some(c"/tmp")
 }
 
-/// Gives up every capability, for good: also a program of root's gets none.
+/// Gives up every capability permanently: even a program that root executes gets none.
 ///
 /// Files may still give CAP_NET_RAW to their own programs, in the program's namespace. Otherwise the
 /// kernel would refuse to execute a `ping` that has it.
@@ -311,8 +312,7 @@ impl Signals {
     /// Blocks SIGCHLD and the signals that usually end or notify a program, for this thread and
     /// those that it starts. Must be called before other threads exist.
     ///
-    /// # Errors
-    /// When the kernel refuses, which it does not.
+    /// # Errors The kernel refuses, which is not expected.
     pub fn catch() -> io::Result<Signals> {
         let caught = sys::signal_set(&[
             libc::SIGCHLD,
@@ -339,8 +339,7 @@ impl Signals {
 
     /// Waits for the next signal.
     ///
-    /// # Errors
-    /// When the kernel refuses, which it does not.
+    /// # Errors The kernel refuses, which is not expected.
     pub fn next(&self) -> io::Result<Received> {
         let (number, code) = sys::wait_for_signal(&self.caught.0)?;
         let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no signal"))?;
@@ -362,7 +361,7 @@ pub enum Change {
     Stopped,
 }
 
-/// Returns what has become of one of the children, if anything has.
+/// Returns a child whose state has changed, and the change; `None` if no state has changed.
 ///
 /// # Errors
 /// When there are no children.
@@ -383,8 +382,8 @@ pub fn stop_like(child: Pid) {
     let _ = kill_process(child, Signal::CONT);
 }
 
-/// Ends every process in some network namespaces when the calling process ends, also by `kill -9`:
-/// a process of its own that waits for that.
+/// A separate process that waits for the end of the calling process, even by `kill -9`, and then
+/// ends every process in some network namespaces.
 #[derive(Debug)]
 pub struct Guard {
     /// The guard waits for the end of this pipe.
@@ -400,7 +399,7 @@ impl Guard {
         let (mut reader, names) = io::pipe()?;
         let kept = reader.as_raw_fd();
         sys::in_child(move || {
-            // Not ended by Ctrl-C, and no reason for a reader of our output to wait.
+            // Ctrl-C must not end the guard, and the guard must not keep our output open.
             let _ = rustix::process::setsid();
             sys::close_all_but(kept);
             let mut bytes = Vec::new();
@@ -441,7 +440,7 @@ fn identity(namespace: &Namespace) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Kills until nothing is left, since a process may fork while it is looked for.
+/// Repeats until no process is left, since a process may fork during the search.
 fn kill_in(device: u64, inode: u64) {
     for _ in 0..MOST_ROUNDS {
         let mut found = false;

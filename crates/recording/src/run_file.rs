@@ -47,7 +47,7 @@ impl Status {
     }
 }
 
-/// A process. Its start time tells it apart from a later one with the same number.
+/// A process. Its start time distinguishes it from a later process with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Number.

@@ -55,7 +55,7 @@ fn route(from: PortSpec, to: PortSpec) -> Outcome<()> {
         rng: Rng::from_seed(1),
     };
     forwarder.add_lane(pipe, (), options);
-    // Files have a time of their own, which passes as fast as they are forwarded.
+    // Files have their own time, which advances with the packets and not with the machine's clock.
     let mut time = FileTime::default();
     while time.advance(&mut forwarder, 256) {}
     forwarder.release_ports();

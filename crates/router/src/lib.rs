@@ -1,5 +1,5 @@
-//! The router: what moves packets between ports through what queues them, the process around it,
-//! and the socket over which it is controlled.
+//! The router: the packet loop between ports and queues, the process around it, and its control
+//! socket.
 //!
 //! `examples/own_router.rs` is a router of one's own: ports, a pipe, and the loop.
 #![deny(missing_docs)]

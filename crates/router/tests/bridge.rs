@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use sluice_core::{Rate, Span, Stop, Time};
 use sluice_load::ping::{Ping, PingReport};
-use sluice_load::tcp::{TcpFlow, TcpReport};
+use sluice_load::tcp::{TcpFlow, TcpReport, TcpSettings};
 use sluice_load::udp::{Spacing, UdpFlow, UdpReport};
 use sluice_net::Clock;
 use sluice_net::namespace::{Mac, Namespace, Privilege, VethEnd, create_veth};
@@ -148,7 +148,7 @@ impl Network {
     fn tcp(&self, source: IpAddr, start: Time, length: Span) -> sluice_load::Running<TcpReport> {
         let tcp = TcpFlow {
             stop: Some(start + length),
-            congestion_control: Some("cubic".into()),
+            tcp: TcpSettings::with_congestion_control("cubic"),
             ..TcpFlow::new(source, SERVER, start)
         };
         tcp.start(&self.client, &self.server, &self.clock, &Stop::new())

@@ -9,7 +9,7 @@ use sluice_tcp::{Counters, Snapshot};
 /// everything.
 pub trait Observer {
     /// Whether [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Called for every
-    /// packet, so that no arguments are prepared in vain.
+    /// packet, so that arguments are only prepared if they are used.
     fn hears_packets(&self) -> bool {
         false
     }

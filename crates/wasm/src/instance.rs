@@ -250,7 +250,7 @@ impl Started for Shared {
 struct InQueue {
     shared: Shared,
     state: i32,
-    /// Whether the module could make a state; otherwise the first packet stops it.
+    /// Whether the module has created its state; otherwise the first packet stops the module.
     has_state: bool,
     timer: Option<Time>,
 }

@@ -1,9 +1,9 @@
 //! Corruption: one bit of a packet is flipped.
 //!
 //! The link chooses the bit and the host flips it ([`Sink::corrupt`](crate::Sink::corrupt)). The
-//! fields of the handle stay unchanged, because the queue has already decided on what it had read.
-//! Checksums are not repaired: the receiver drops the packet, as it does with one that was damaged
-//! on a wire whose own check did not notice.
+//! fields of the handle stay unchanged, because they were read before the packet was damaged.
+//! Checksums are not corrected: the receiver drops the packet, as it drops one that was damaged on
+//! a real link.
 
 use crate::param::Ratio;
 use crate::params;

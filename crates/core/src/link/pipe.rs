@@ -5,10 +5,9 @@
 //! sojourn time therefore excludes the packet's own transmission.
 //!
 //! A pipe acts at the instants at which something is due, not at those at which it is polled: a
-//! late poll processes each event in order and at its own time. The long-run rate is therefore
-//! exact, a spurious poll changes nothing, and the same arrivals get the same verdicts from a live
-//! router as from the simulator. At one instant the order is: arrivals, then timers of AQMs, then
-//! the link.
+//! late poll processes each event in order and at its own time. So the long-run rate is exact, a
+//! spurious poll changes nothing, and a live router and the simulator give the same arrivals the
+//! same verdicts. At one instant the order is: arrivals, then timers of AQMs, then the link.
 //!
 //! Burst credit: an idle link saves up to `burst` bytes, which then pass at once, as in a token
 //! bucket.

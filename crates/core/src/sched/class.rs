@@ -320,7 +320,8 @@ impl Classes {
         }
     }
 
-    /// Makes room at the head of a full class, unless no amount of room is enough.
+    /// Makes room at the head of a full class, unless the packet would not fit even into an empty
+    /// one.
     fn push_evicting(&mut self, index: u32, packet: Packet, cx: &mut Cx<'_>) -> Admission {
         let class = &mut self.slots[index as usize];
         if u64::from(packet.segments) > class.limit.packets

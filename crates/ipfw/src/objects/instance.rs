@@ -15,8 +15,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// A running scheduler, with its own link. A scheduler with a mask has one instance per flow.
 ///
-/// The fields are in the order in which a packet needs them. A packet that meets a long untouched
-/// instance loads the first three cache lines from memory.
+/// The fields are in the order in which a packet needs them. For a packet of an instance that was
+/// not used for long, the first three cache lines come from memory.
 #[repr(C, align(64))]
 pub(crate) struct Instance {
     /// The masked flow.

@@ -1,9 +1,9 @@
 //! The common part of the flow types over TCP.
 
 use sluice_core::spelling;
-use sluice_load::tcp::Ecn;
+use sluice_load::tcp::{Ecn, TcpSettings};
 use sluice_recording::RecordError;
-use sluice_scenario::{FlowInstance, Growth, TcpEcn, Word};
+use sluice_scenario::{Dscp, FlowInstance, Growth, TcpEcn, Word};
 use sluice_tcp::{self as tcp, EcnMode, cc};
 
 use super::Rows;
@@ -73,11 +73,15 @@ pub(super) fn config(
 }
 
 /// Returns the settings of the kernel's TCP.
-pub(super) fn kernel_ecn(ecn: TcpEcn) -> Ecn {
-    match ecn {
-        TcpEcn::Off => Ecn::Off,
-        TcpEcn::On => Ecn::On,
-        TcpEcn::Accurate => Ecn::Accurate,
+pub(super) fn kernel_settings(name: &Word, ecn: TcpEcn, dscp: Dscp) -> TcpSettings {
+    TcpSettings {
+        congestion_control: Some(name.0.clone()),
+        ecn: match ecn {
+            TcpEcn::Off => Ecn::Off,
+            TcpEcn::On => Ecn::On,
+            TcpEcn::Accurate => Ecn::Accurate,
+        },
+        dscp: dscp.value(),
     }
 }
 

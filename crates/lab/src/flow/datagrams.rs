@@ -1,13 +1,13 @@
-//! Rows of datagrams without feedback: counts at the interval of the run.
+//! Datagrams without feedback: the live flow, and rows of counts at the interval of the run.
 
 use std::sync::Arc;
 
-use sluice_core::Time;
-use sluice_load::udp::UdpReport;
+use sluice_core::{Rate, Time};
+use sluice_load::udp::{UdpFlow, UdpReport};
 use sluice_recording::RecordError;
-use sluice_scenario::PcapPacket;
+use sluice_scenario::{Dscp, PcapPacket};
 
-use super::{Rows, Seen, SimulatedRecord};
+use super::{Ends, Rows, Seen, SimulatedRecord};
 
 /// The payload sizes of a flow's datagrams.
 #[derive(Clone, Debug)]
@@ -87,6 +87,14 @@ impl SimulatedRecord for Arrivals {
     fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         self.write(end, sent, rows)
     }
+}
+
+/// Returns a flow of `size` bytes per datagram between the ends of a live flow.
+pub(super) fn between(ends: &Ends<'_>, rate: Rate, size: u64, dscp: Dscp) -> UdpFlow {
+    let mut udp = UdpFlow::new(ends.from.1, ends.to.1, rate, size as usize, ends.start);
+    udp.dscp = dscp.value();
+    udp.stop = Some(ends.stop);
+    udp
 }
 
 /// Writes the counts of a live flow, whose receiver waited for packets that were still in flight.

@@ -1,7 +1,7 @@
 //! The packets of a capture as open-loop traffic.
 
 use sluice_core::{Ecn, Time};
-use sluice_load::udp::{self, UdpFlow, UdpReport};
+use sluice_load::udp::{self, UdpReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
 use sluice_scenario::{FlowInstance, Pcap, Voip};
@@ -41,8 +41,8 @@ impl LiveFlow for Pcap {
         ends: &Ends<'_>,
     ) -> Result<Running<UdpReport>, TrafficError> {
         // The list gives the instants and sizes.
-        let (rate, size) = (Voip::rate(), udp::LEAST_PAYLOAD);
-        let mut udp = UdpFlow::new(ends.from.1, ends.to.1, rate, size, ends.start);
+        let size = udp::LEAST_PAYLOAD as u64;
+        let mut udp = datagrams::between(ends, Voip::rate(), size, self.dscp);
         let listed = self.file.flow(flow.number).iter();
         let listed = listed.map(|packet| udp::ListedPacket {
             after: packet.after,
@@ -50,8 +50,6 @@ impl LiveFlow for Pcap {
             ecn: packet.ecn,
         });
         udp.listed = Some(listed.collect());
-        udp.dscp = self.dscp.value();
-        udp.stop = Some(ends.stop);
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 

@@ -62,9 +62,7 @@ impl LiveFlow for Rr {
             request: self.request.as_u64(),
             response: self.response.as_u64(),
             think: self.think,
-            congestion_control: Some(self.cc.0.clone()),
-            ecn: connection::kernel_ecn(self.ecn),
-            dscp: self.dscp.value(),
+            tcp: connection::kernel_settings(&self.cc, self.ecn, self.dscp),
             start: ends.start,
             stop: Some(ends.stop),
         };

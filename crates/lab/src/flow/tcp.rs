@@ -94,9 +94,7 @@ impl LiveFlow for Tcp {
         ends: &Ends<'_>,
     ) -> Result<Running<TcpReport>, TrafficError> {
         let mut tcp = TcpFlow::new(ends.from.1, ends.to.1, ends.start);
-        tcp.congestion_control = Some(self.cc.0.clone());
-        tcp.ecn = connection::kernel_ecn(self.ecn);
-        tcp.dscp = self.dscp.value();
+        tcp.tcp = connection::kernel_settings(&self.cc, self.ecn, self.dscp);
         tcp.stop = Some(ends.stop);
         tcp.info_interval = ends.interval;
         tcp.bytes = self.bytes.map(|bytes| bytes.as_u64());

@@ -1,7 +1,7 @@
 //! UDP without congestion control.
 
 use sluice_core::{Ecn, Time};
-use sluice_load::udp::{UdpFlow, UdpReport};
+use sluice_load::udp::UdpReport;
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
 use sluice_scenario::{FlowInstance, Udp};
@@ -33,13 +33,10 @@ impl LiveFlow for Udp {
         _flow: &FlowInstance<'_>,
         ends: &Ends<'_>,
     ) -> Result<Running<UdpReport>, TrafficError> {
-        let size = self.size as usize;
-        let mut udp = UdpFlow::new(ends.from.1, ends.to.1, self.rate, size, ends.start);
+        let mut udp = datagrams::between(ends, self.rate, self.size, self.dscp);
         udp.spacing = self.spacing();
         udp.seed = ends.seed;
-        udp.dscp = self.dscp.value();
         udp.ecn = if self.ect { Ecn::Ect0 } else { Ecn::NotEct } as u8;
-        udp.stop = Some(ends.stop);
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 

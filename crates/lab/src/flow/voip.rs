@@ -1,12 +1,13 @@
 //! One direction of a telephone call. Each packet has a row with its one-way delay.
 
 use sluice_core::{Span, Time};
-use sluice_load::udp::{UdpFlow, UdpReport};
+use sluice_load::udp::UdpReport;
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
 use sluice_scenario::{FlowInstance, Voip};
 use sluice_sim::{Datagram, Traffic};
 
+use super::datagrams;
 use super::rows::Probe;
 use super::{Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl};
 
@@ -56,10 +57,7 @@ impl LiveFlow for Voip {
         _flow: &FlowInstance<'_>,
         ends: &Ends<'_>,
     ) -> Result<Running<UdpReport>, TrafficError> {
-        let (rate, size) = (Voip::rate(), Voip::SIZE as usize);
-        let mut udp = UdpFlow::new(ends.from.1, ends.to.1, rate, size, ends.start);
-        udp.dscp = self.dscp.value();
-        udp.stop = Some(ends.stop);
+        let udp = datagrams::between(ends, Voip::rate(), Voip::SIZE, self.dscp);
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 

@@ -75,9 +75,7 @@ impl LiveFlow for Web {
             size: self.size.into(),
             request: self.request.as_u64(),
             seed: ends.seed,
-            congestion_control: Some(self.cc.0.clone()),
-            ecn: connection::kernel_ecn(self.ecn),
-            dscp: self.dscp.value(),
+            tcp: connection::kernel_settings(&self.cc, self.ecn, self.dscp),
             start: ends.start,
             stop: Some(ends.stop),
         };

@@ -1,4 +1,4 @@
-//! A simulation that its user advances step by step and changes on the way.
+//! A simulation that its user advances step by step, and can change between two steps.
 
 use sluice_core::event::StateValue;
 use sluice_core::param::ParamError;
@@ -21,7 +21,7 @@ pub enum StepError {
         /// The pipes of the path.
         known: String,
     },
-    /// The rate of the pipe has a course of its own.
+    /// The rate of the pipe follows a schedule or a trace.
     #[error("the rate of `{pipe}` follows a schedule or a trace; give `link.rate` one value")]
     Scheduled {
         /// The pipe.
@@ -32,7 +32,7 @@ pub enum StepError {
     Queue(#[from] ParamError),
 }
 
-/// What a queue has done since the start.
+/// The counters of a queue since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Wire packets that it has returned.
@@ -47,7 +47,7 @@ pub struct Passed {
     pub sojourn: Span,
 }
 
-/// A simulation that advances when it is asked to. It records nothing but counters.
+/// A simulation that its user advances. It records only counters.
 pub struct Stepped {
     scenario: Scenario,
     simulation: Simulation,
@@ -166,7 +166,7 @@ impl Stepped {
     }
 }
 
-/// What each link has done.
+/// The counters of each link.
 struct Counters(Vec<Passed>);
 
 impl Observer for Counters {
@@ -208,7 +208,7 @@ impl Observer for Counters {
 mod tests {
     use super::*;
 
-    /// A saturated link without a warm-up in its way.
+    /// A saturated link, measured without a warm-up.
     const TEXT: &str = r#"
         duration = "10s"
         [link]

@@ -381,8 +381,8 @@ impl Links {
         )
     }
 
-    /// Makes the namespace accept every packet for an address of `prefix` as its own, unless a more
-    /// specific route says otherwise (`ip route add local PREFIX dev lo table main`).
+    /// Makes the namespace accept packets for every address of `prefix` as its own, unless there is
+    /// a more specific route (`ip route add local PREFIX dev lo table main`).
     ///
     /// # Errors
     /// When the loopback interface is down, or the route exists.

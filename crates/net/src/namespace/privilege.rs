@@ -86,9 +86,9 @@ pub fn acquire_privilege() -> Result<(), PrivilegeError> {
     }
 }
 
-/// Becomes root in a user namespace and an empty network namespace of its own.
+/// Makes this process root in a new user namespace with an empty network namespace.
 ///
-/// Call it first thing in `main`: the kernel refuses it to a process with several threads.
+/// Call it at the start of `main`: the kernel refuses it to a process with several threads.
 /// Afterwards [`Privilege::probe`] says [`Privilege::Capable`], for everything inside; the
 /// machine's own interfaces stay out of reach.
 ///

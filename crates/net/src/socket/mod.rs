@@ -11,8 +11,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Waits until one of `polls` is ready or `timeout` has passed. Returns the number of ready ones.
-/// A signal counts as a timeout.
+/// Waits until one of `polls` is ready or `timeout` has passed. Returns the number of ready
+/// entries. A signal counts as a timeout.
 pub fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> usize {
     sys::poll(polls, timeout)
 }

@@ -19,10 +19,10 @@ pub struct TimedReceiver {
 /// The metadata of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When the kernel took it from the device; unknown for the first few packets after
-    /// timestamps were switched on, which the kernel does in the background.
+    /// The instant at which the kernel received it from the device. Unknown for the first few
+    /// packets, because the kernel enables timestamps in the background.
     pub time: Option<Time>,
-    /// Of the error queue: the number of the packet that the instant is of.
+    /// For a message of the error queue: the number of the packet that left at this instant.
     pub departed: Option<u32>,
     /// The IP ECN field, where the socket asks for it.
     pub ecn: u8,
@@ -64,13 +64,14 @@ impl TimedReceiver {
         }
     }
 
-    /// Datagrams that found the socket's buffer full, as of the last one received.
+    /// Returns the number of datagrams lost because the socket's buffer was full, until the last
+    /// one received.
     pub fn overflowed(&self) -> u64 {
         u64::from(self.overflowed)
     }
 
-    /// Receives what waits, up to a batch, and hands the first [`BUFFER_LEN`] bytes of each
-    /// datagram to `take`. Returns their number.
+    /// Receives up to a batch of waiting datagrams, and passes the first [`BUFFER_LEN`] bytes of
+    /// each to `take`. Returns the number of datagrams.
     pub fn receive(
         &mut self,
         socket: &Socket,
@@ -151,7 +152,7 @@ impl TimedReceiver {
 #[derive(Default)]
 struct Told {
     stamp_ns: Option<u64>,
-    /// The number of the packet that the stamp is of, if it is a sender's.
+    /// The number of the packet that left at that time, for a stamp of a departure.
     departed: Option<u32>,
     /// The traffic class.
     class: u8,

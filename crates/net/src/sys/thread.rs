@@ -39,7 +39,8 @@ impl Scheduling {
         policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
     }
 
-    /// Before all ordinary threads, until it sleeps; threads that it starts are ordinary ones.
+    /// Returns a policy with priority over all ordinary threads. Threads that the thread starts are
+    /// ordinary.
     pub(crate) const fn fifo(self, priority: u8) -> Scheduling {
         Scheduling(libc::sched_attr {
             sched_policy: libc::SCHED_FIFO as u32,
@@ -73,7 +74,7 @@ impl std::fmt::Debug for Scheduling {
     }
 }
 
-/// Requests short time slices for the calling thread, if it is an ordinary one.
+/// Requests short time slices for the calling thread, if it is an ordinary thread.
 pub(crate) fn take_short_turns(slice_ns: u64) -> io::Result<()> {
     let present = Scheduling::of_thread()?;
     if present.0.sched_policy != libc::SCHED_OTHER as u32 {

@@ -1,8 +1,8 @@
-//! The process: owns the ports, runs the loop on its own thread, accepts commands.
+//! The router as a process: opens the ports, runs the loop on its own thread, accepts commands.
 //!
-//! [`Router::start`] opens everything or nothing: ports, engine with its configuration, control
-//! socket. The loop's thread owns the engine; other threads send it orders (`control::Order`),
-//! which it carries out between two batches of packets.
+//! [`Router::start`] opens ports, engine and control socket, or fails and opens nothing. The loop's
+//! thread owns the engine; other threads send it orders (`control::Order`), which it executes
+//! between two batches of packets.
 
 mod config;
 mod ports;

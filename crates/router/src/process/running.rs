@@ -1,4 +1,4 @@
-//! The loop's thread: forwards packets, and carries out orders between two batches.
+//! The loop's thread: forwards packets, and executes orders between two batches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -117,7 +117,7 @@ impl Loop {
         started: impl FnOnce(),
     ) -> Status {
         started();
-        // A `show` that is answered a piece at a time; the next order waits for it.
+        // A `show` that is answered in several pieces; the next order waits for its end.
         let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
         loop {
             // One order, or one piece of it, per turn, so that packets are forwarded in between.

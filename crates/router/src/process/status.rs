@@ -78,7 +78,7 @@ pub struct PortStatus {
 pub struct StatusAsked(Pending<Status>);
 
 impl StatusAsked {
-    /// Sends a request to the loop that takes these orders.
+    /// Sends a request to the loop that executes these orders.
     ///
     /// # Errors
     /// As for [`Orders::post`].

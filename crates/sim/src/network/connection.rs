@@ -197,8 +197,8 @@ impl Network {
         id
     }
 
-    /// Hands a segment to its end of its connection; returns whether that concerns the application.
-    /// None for a straggler of a connection that has ended.
+    /// Passes a segment to its end of its connection, and returns whether the application must be
+    /// notified. `None` for a late segment of a connection that has ended.
     // It is not generic as its caller is; without the attribute a simulation is 2 % slower.
     #[inline]
     pub fn handle_segment(&mut self, tag: &Tag, segment: &Segment) -> Option<bool> {
