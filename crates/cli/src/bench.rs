@@ -30,8 +30,8 @@ pub struct Args {
     /// How to wait for due packets: sleep, busy-poll for the last microseconds, or busy-poll always
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
-    /// Run the loop before all ordinary threads in the path section too, as in the other sections
-    /// and in a router: more exact, but reduces throughput if hosts run on the same cores
+    /// Give the loop real-time priority in the path section too, as in the other sections and in a
+    /// router: more exact, but reduces throughput if hosts run on the same cores
     #[arg(long)]
     real_time: bool,
     /// Pin Sluice's workers to these cores, one core each in turn (0,1 ...). In the time section,

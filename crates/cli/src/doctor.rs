@@ -1,4 +1,4 @@
-//! `sluice doctor`: reports what is possible on this machine.
+//! `sluice doctor`: reports what this machine allows.
 
 use std::fmt::Write as _;
 use std::io;

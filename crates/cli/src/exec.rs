@@ -52,7 +52,7 @@ pub struct Args {
     /// Congestion control of both ends of the link [default: the machine's]
     #[arg(long, value_name = "NAME", help_heading = LINK)]
     cc: Option<String>,
-    /// Shut off host.sluice, the machine's own loopback
+    /// Make host.sluice, the machine's own loopback, unreachable
     #[arg(long)]
     no_host: bool,
     /// Let the machine's localhost:PORT reach the program's own server, across the link
@@ -62,8 +62,8 @@ pub struct Args {
     /// listens
     #[arg(long, value_name = "COMMAND")]
     server: Option<OsString>,
-    /// Print how exact the emulation was; exit with 75 if more than one packet in a thousand left
-    /// later than this, or the machine lost packets: the result does not count
+    /// Print how exact the emulation was; exit with 75 (the result is not valid) if more than one
+    /// packet in a thousand left later than this, or the machine lost packets
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
     /// The program and its arguments

@@ -1,4 +1,4 @@
-//! `sluice ipfw`: dummynet's command, to a router that runs.
+//! `sluice ipfw`: dummynet's command, for a running router.
 //!
 //! The binary is the same command under the names `ipfw` and `dnctl`, without `sluice` before it.
 

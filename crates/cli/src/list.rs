@@ -1,5 +1,5 @@
-//! `sluice list`: lists the algorithms of the registry, and links, with their parameters, and the
-//! links that have names.
+//! `sluice list`: lists the algorithms of the registry with their parameters, the parameters of a
+//! link, and the named links.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,9 +19,9 @@ use crate::completion;
 /// What to list.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Show this algorithm in full: every parameter with its meaning and source; `link`: what can
-    /// be set for a link; `links`: the links that have names; one of these names: its settings; `wasm:FILE`: the AQM of a
-    /// module
+    /// What to show in full: an algorithm, with the meaning and source of every parameter; `link`,
+    /// the parameters of a link; `links`, all named links; the name of a link; or `wasm:FILE`, the
+    /// AQM of a module
     #[arg(add = ArgValueCandidates::new(completion::listed))]
     name: Option<String>,
     /// Print JSON
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ListError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The argument that lists the links that have names.
+/// The argument that lists the named links.
 const LINKS: &str = "links";
 
 /// Width of the output in columns; fits every terminal.
@@ -110,7 +110,7 @@ fn link() -> Entry {
     }
 }
 
-/// Formats the links that have names.
+/// Formats the named links.
 fn links() -> String {
     let header = ["name", "Mbit/s down/up", "RTT", "loss", "FIFO"];
     let mbps = |rate: Rate| rate.as_bps() as f64 / 1e6;

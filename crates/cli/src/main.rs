@@ -39,7 +39,7 @@ enum Command {
     Run(run::Args),
     /// Run a scenario over a grid of settings and seeds, on this machine or a Dask cluster
     Sweep(sweep::Args),
-    /// Write a working start for a file of one's own
+    /// Write a new file that works, for you to change
     New(new::Args),
     /// Draw recorded runs again, or several runs together
     Report(report::Args),
@@ -57,11 +57,11 @@ enum Command {
     Router(router::Args),
     /// Send a command in dummynet's language to a router
     Ipfw(ipfw::Args),
-    /// Report what is possible on this machine, what is not, why, and what changes it
+    /// Report what this machine allows, and how to allow the rest
     Doctor(doctor::Args),
-    /// Measure the packet path and the kernel's, in namespaces that the bench creates
+    /// Measure Sluice's packet path and the kernel's, in namespaces made for that
     Bench(bench::Args),
-    /// Print the script that completes words of this command in a shell
+    /// Print a shell's completion script
     Completion(completion::Args),
     /// Write the manual pages of this command to a folder
     Manual(manual::Args),

@@ -1,4 +1,4 @@
-//! `sluice new`: working starts for files of one's own.
+//! `sluice new`: files to start from.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -86,7 +86,7 @@ impl Bars {
 }
 
 impl State {
-    /// A run that took no time says nothing about the remaining ones.
+    /// A reused run takes no time, so it must not enter the estimate for the remaining runs.
     fn end(&mut self, run: usize, took_no_time: bool) {
         let run = &mut self.runs[run];
         let phase = &mut self.phases[run.phase];

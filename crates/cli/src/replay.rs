@@ -18,19 +18,19 @@ use crate::completion;
 /// What to replay, and how.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The trace: CSV with time_ns,flow,size_bytes,ecn, or a pcap or pcapng capture; or the folder
-    /// of a live run, whose arrivals are replayed through its own queues in virtual time and whose
-    /// verdicts are compared
+    /// A trace: CSV with time_ns,flow,size_bytes,ecn, or a pcap or pcapng capture. Or the folder of
+    /// a live run: its arrivals are replayed through its own queues, and the verdicts are compared
+    /// with those of the run
     #[arg(value_name = "TRACE|RUN")]
     trace: PathBuf,
-    /// The queue, in the words of `sluice list`: "codel target 5ms"; a run has its own
+    /// The queue of a trace, in the words of `sluice list`: "codel target 5ms"
     #[arg(long, value_name = "WORDS", value_parser = replay::parse_queue,
           add = ArgValueCandidates::new(completion::queues))]
     queue: Option<Spec>,
     /// The link's rate ("10Mbit/s"), or a CSV file with time_ns,bits_per_second
     #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate, allow_hyphen_values = true)]
     rate: Option<LinkRate>,
-    /// The flow's identity in the queue: a keyed hash, or the flow's number
+    /// How the queue identifies a flow
     #[arg(long, value_enum, default_value_t = FlowHash::Seeded)]
     hash: FlowHash,
     /// Seed of all random numbers

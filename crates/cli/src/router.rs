@@ -58,8 +58,8 @@ pub struct Args {
     cpu: Option<usize>,
     /// Keep all cores of the machine out of idle states with a longer exit latency than this while
     /// the router runs (20us; on a virtual machine 0us, since the hypervisor's own latency is
-    /// unknown). Packets pass a mostly idle machine sooner, at the price of power and, with 0us, of
-    /// cores that never rest. Requires root [default: no limit]
+    /// unknown). Shortens delays on a mostly idle machine, but uses more power; with 0us, cores are
+    /// never idle. Requires root [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
     /// Number of packets that may be queued at one time, at 2 KiB each

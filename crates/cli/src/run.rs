@@ -52,8 +52,8 @@ pub struct Args {
     cpu: Option<usize>,
     /// Keep all cores of the machine out of idle states with a longer exit latency than this during
     /// live runs (20us; on a virtual machine 0us, since the hypervisor's own latency is unknown).
-    /// Hosts and router wake up sooner, at the price of power and, with 0us, of cores that never
-    /// rest. Requires root [default: no limit]
+    /// Hosts and router wake up sooner, but the machine uses more power; with 0us, cores are never
+    /// idle. Requires root [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
     /// Only check whether everything could be run

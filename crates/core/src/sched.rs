@@ -143,6 +143,7 @@ mod pool;
 pub mod push_in;
 pub mod rank;
 mod ring;
+mod virtual_time;
 
 pub use class::ClassCounters;
 pub use classful::{Classful, Share, ShareDecl, ShareError, ShareRange};

@@ -1,4 +1,4 @@
-//! What is possible on this machine, what is not, why, and what changes it.
+//! Reports what this machine allows, and how to allow the rest.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,7 +32,7 @@ pub enum State {
     },
 }
 
-/// Looks at the machine, without changing anything.
+/// Examines the machine and changes nothing.
 pub fn examine() -> Vec<Finding> {
     let finding = |name, needed_for, state| Finding {
         name,

@@ -1,8 +1,8 @@
-//! The port towards the far side: holds the packets that open something, until the relay lets them
-//! go.
+//! The port towards the far side. It holds each packet that opens something until the relay
+//! releases it.
 //!
-//! The far side's kernel would answer the first packet of every connection at once, whether or not
-//! anything outside does. The gate passes these packets to the relay instead: SYNs, the datagrams
+//! The kernel of the far side would answer the first packet of every connection at once, whether or
+//! not the host outside answers. So the gate passes these packets to the relay: SYNs, the datagrams
 //! of UDP flows that are not open yet, and echo requests. Everything else passes without a copy.
 
 use std::collections::BTreeSet;
@@ -11,14 +11,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::pulse::Pulse;
-use sluice_core::Time;
 use sluice_net::port::registry::Playback;
-use sluice_net::port::{
-    Arrival, Capabilities, Counters, PacketPort, Pool, Port, Promiscuity, Slot,
-};
-use sluice_wire::frame::{self, Addresses, Link, Transport, View};
+use sluice_net::port::{Capabilities, Counters, PacketPort, Pool, Port, Promiscuity, Slot};
+use sluice_wire::frame::{self, Link, Transport};
 
-/// Both ends of what a packet belongs to, as the program sees them.
+/// The two ends of a packet's connection or flow, as the program sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ends {
     /// The program's end.
@@ -32,7 +29,7 @@ pub struct Ends {
 pub struct Held {
     /// What it opens.
     pub kind: Opening,
-    /// Whose it is. An echo request has its identifier as the program's port.
+    /// The ends of the flow. For an echo request, the program's port is its identifier.
     pub ends: Ends,
     /// The whole frame, with complete checksums.
     pub frame: Vec<u8>,
@@ -88,7 +85,7 @@ impl Gate {
     /// Returns what a frame opens, if it must wait.
     fn opening(&mut self, head: &[u8], len: usize) -> Option<(Opening, Ends)> {
         let view = frame::parse_head(head, len, Link::Ethernet);
-        let (source, destination) = addresses(&view)?;
+        let (source, destination) = view.addresses.pair()?;
         let ends = |from, to| Ends {
             program: SocketAddr::new(source, from),
             outside: SocketAddr::new(destination, to),
@@ -126,24 +123,9 @@ impl Gate {
         pool.complete_checksum(slot);
         let frame = [pool.head(slot), pool.tail(slot)].concat();
         pool.free(slot);
-        // The relay is gone only when everything ends.
+        // The relay exists until everything ends.
         let _ = self.held.send(Held { kind, ends, frame });
         self.relay.ring();
-    }
-}
-
-/// Returns source and destination of a packet of IP.
-pub fn addresses(view: &View) -> Option<(IpAddr, IpAddr)> {
-    match view.addresses {
-        Addresses::V4 {
-            source,
-            destination,
-        } => Some((source.into(), destination.into())),
-        Addresses::V6 {
-            source,
-            destination,
-        } => Some((source.into(), destination.into())),
-        Addresses::None => None,
     }
 }
 
@@ -201,20 +183,12 @@ impl Port for Gate {
         self.port.release(pool);
     }
 
-    fn next_arrival(&self) -> Arrival {
-        self.port.next_arrival()
-    }
-
     fn wants_looks(&self) -> bool {
         self.port.wants_looks()
     }
 
     fn promiscuity(&self) -> Promiscuity {
         self.port.promiscuity()
-    }
-
-    fn set_time(&mut self, now: Time) {
-        self.port.set_time(now);
     }
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {

@@ -1,4 +1,5 @@
-//! What the program reads about names: `/etc/resolv.conf`, `/etc/hosts` and `/etc/nsswitch.conf`.
+//! The files from which the program resolves names: `/etc/resolv.conf`, `/etc/hosts` and
+//! `/etc/nsswitch.conf`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +20,8 @@ fn resolvers(resolv_conf: &str) -> Vec<SocketAddr> {
     let addresses = resolv_conf.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let is_server = words.next() == Some("nameserver");
-        // A scope such as fe80::1%eth0 is of no use to a socket that is not told which interface.
+        // An address with a scope, such as fe80::1%eth0, needs an interface, which these sockets do
+        // not have.
         let address: IpAddr = words.next().filter(|_| is_server)?.parse().ok()?;
         Some(SocketAddr::new(address, 53))
     });
@@ -57,7 +59,7 @@ fn resolv_conf(text: &str, resolvers: usize) -> String {
     own
 }
 
-/// Returns the machine's file with the names of the places.
+/// Returns the machine's file with an entry for each place.
 fn hosts(text: &str, has_host: bool, has_server: bool) -> String {
     let mut own = text.trim_end().to_owned();
     own.push('\n');

@@ -90,8 +90,8 @@ impl Place {
 pub const MOST_RESOLVERS: usize = 3;
 
 impl Network {
-    /// Makes the namespaces, their interfaces and their routes. Connections on both ends of the
-    /// link use `congestion_control`, or what the machine uses.
+    /// Creates the namespaces, their interfaces and their routes. Connections on both ends of the
+    /// link use `congestion_control`, or the machine's if it is `None`.
     ///
     /// # Errors
     /// Says which step failed; nothing is left behind.
@@ -149,7 +149,7 @@ impl Network {
             ..PacketOptions::default()
         };
         let open = |host: &Namespace| PacketPort::open(&self.router, host.name(), options);
-        // Each takes a while, in which the kernel waits for its other cores.
+        // Each takes some time, while the kernel waits for its other cores.
         let (near, far) = thread::scope(|scope| {
             let near = scope.spawn(|| open(&self.near));
             let far = open(&self.far);
@@ -162,8 +162,8 @@ impl Network {
         Ok((near?, far?))
     }
 
-    /// Opens what puts frames onto the interfaces of the far side: towards its kernel, and towards
-    /// the router.
+    /// Opens the injectors on the interfaces of the far side: towards its kernel, and towards the
+    /// router.
     ///
     /// # Errors
     /// When the process may not open packet sockets.

@@ -110,8 +110,8 @@ pub fn attend(program: Pid, signals: &Signals) -> Result<u8, ProgramError> {
     }
 }
 
-/// Waits until what the program has sent has crossed the link, as the kernel would send it after
-/// the program's end; at most [`LINGER`].
+/// Waits until the data that the program has sent has crossed the link, for at most [`LINGER`].
+/// Without Sluice, the kernel would also send it after the end of the program.
 pub fn linger(near: &Namespace, sending: &[Arc<AtomicBool>], loops: &[&Pulse]) {
     let start = Instant::now();
     let is_busy = || {

@@ -1,4 +1,4 @@
-//! Waits until a loop of another thread has seen everything that happened before.
+//! Waits until the loop of another thread has handled everything that happened before.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What ends a loop's wait, and how often the loop has gone round.
+/// A bell that ends a loop's wait, and the number of rounds that the loop has made.
 #[derive(Clone)]
 pub struct Pulse {
     /// The loop's wait ends when this is readable.
@@ -29,7 +29,7 @@ impl Pulse {
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Makes the bell unreadable. To be called in each round.
+    /// Resets the bell. The loop calls this in each round.
     pub fn quiet(&self) {
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
     }
@@ -39,8 +39,8 @@ impl Pulse {
         self.rounds.fetch_add(1, Ordering::Release);
     }
 
-    /// Waits until the loop has gone round as often as it takes to see, to take and to pass on a
-    /// packet.
+    /// Waits for as many rounds as the loop needs to notice a packet, to receive it and to pass it
+    /// on.
     pub fn settle(&self) {
         let deadline = Instant::now() + PATIENCE;
         for _ in 0..ROUNDS {
@@ -53,7 +53,7 @@ impl Pulse {
     }
 }
 
-/// One to see, one to take, one to pass on, and the one under way at first.
+/// One to notice, one to receive, one to pass on, and the round in progress.
 const ROUNDS: u32 = 4;
-/// A loop that is stuck must not keep the program's end.
+/// A loop that is stuck must not delay the end for longer.
 const PATIENCE: Duration = Duration::from_secs(1);

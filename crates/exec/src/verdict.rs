@@ -20,8 +20,8 @@ impl Verdict {
         Verdict { ways, max_late }
     }
 
-    /// Returns whether the run counts: of each direction's packets, at most one in a thousand left
-    /// later than `max_late`, and the machine lost none.
+    /// Returns whether the result is valid: of each direction's packets, at most one in a thousand
+    /// left later than `max_late`, and the machine lost none.
     pub fn holds(&self) -> bool {
         let Some(_) = self.max_late else {
             return true;

@@ -10,7 +10,7 @@ use sluice_core::Time;
 use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
 use sluice_net::port::registry::Site;
-use sluice_net::port::{Arrival, Pool, PoolSize, PortSpec};
+use sluice_net::port::{Pool, PoolSize, PortSpec};
 use sluice_wire::capture::{Reader, Writer, link_type};
 use sluice_wire::frame::Link;
 use std::error::Error;
@@ -59,9 +59,13 @@ fn forward(folder: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
         file.begin(0, Time::ZERO);
     }
     let mut slots = Vec::new();
-    while let Arrival::At(now) = from.next_arrival() {
-        from.set_time(now);
-        to.set_time(now);
+    while let Some(now) = from.playback().and_then(|file| file.next_arrival()) {
+        for file in [&mut from, &mut to]
+            .into_iter()
+            .filter_map(|port| port.playback())
+        {
+            file.set_time(now);
+        }
         from.receive(&mut pool, &mut slots);
         let sent = to.transmit(&mut pool, &slots);
         // What was sent is the port's; what was not, is still ours.

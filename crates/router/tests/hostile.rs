@@ -14,8 +14,9 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Packet, Rate, Rng, Span, Time};
 use sluice_net::Clock;
+use sluice_net::port::pcap::Speed;
 use sluice_net::port::registry::Playback;
-use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
+use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
 use sluice_router::forward::{
     Departure, FileTime, Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, PortNumber, Queueing,
 };
@@ -33,12 +34,6 @@ struct ListPort {
     taken: u64,
     outgoing: Sent,
     descriptor: UnixStream,
-}
-
-impl ListPort {
-    fn next(&self) -> Time {
-        Time::from_ns((self.taken + 1) * 10_000)
-    }
 }
 
 impl Port for ListPort {
@@ -90,13 +85,6 @@ impl Port for ListPort {
 
     fn release(&mut self, _pool: &mut Pool) {}
 
-    fn next_arrival(&self) -> Arrival {
-        match self.incoming.is_empty() {
-            true => Arrival::Never,
-            false => Arrival::At(self.next()),
-        }
-    }
-
     fn has_waiting(&self) -> bool {
         false
     }
@@ -105,15 +93,32 @@ impl Port for ListPort {
         false
     }
 
-    fn set_time(&mut self, _now: Time) {}
-
     fn playback(&mut self) -> Option<&mut dyn Playback> {
-        None
+        Some(self)
     }
 
     fn promiscuity(&self) -> sluice_net::port::Promiscuity {
         sluice_net::port::Promiscuity::NotAsked
     }
+}
+
+impl Playback for ListPort {
+    fn first_ns(&self) -> Option<i128> {
+        None
+    }
+
+    fn speed(&self) -> Speed {
+        Speed::Full
+    }
+
+    fn begin(&mut self, _file_ns: i128, _at: Time) {}
+
+    fn next_arrival(&self) -> Option<Time> {
+        let next = Time::from_ns((self.taken + 1) * 10_000);
+        (!self.incoming.is_empty()).then_some(next)
+    }
+
+    fn set_time(&mut self, _now: Time) {}
 }
 
 impl AsFd for ListPort {

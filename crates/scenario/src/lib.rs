@@ -66,7 +66,7 @@ pub use flow::{
     TransferSettings,
 };
 pub(crate) use flow::{flow_types_with, instance_names};
-pub use link::{Link, Pipe, Preset};
+pub use link::{Link, Pipe, Preset, ScheduledLink};
 pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};

@@ -4,9 +4,11 @@
 
 use std::convert::Infallible;
 
-use sluice_core::link::{LinkFiles, LinkParams, Profile, Table as DeviationTable};
+use sluice_core::link::{
+    self as core_link, LinkFiles, LinkParams, Profile, Table as DeviationTable,
+};
 use sluice_core::registry::Spec;
-use sluice_core::{Rate, Span};
+use sluice_core::{Rate, Rng, Span, Time};
 
 use super::effects::Effects;
 use super::error::{Problem, Problems};
@@ -19,8 +21,10 @@ use super::tree::{Node, Table, Value};
 use super::words::{Direction, PipeId};
 
 mod preset;
+mod scheduled;
 
 pub use preset::Preset;
+pub use scheduled::ScheduledLink;
 
 keys! {
     /// The keys of a link's direction, apart from its effects.
@@ -114,6 +118,24 @@ impl Pipe {
             rate: self.rate.source(),
             profile: self.profile.as_ref().map(|file| file.1.clone()),
             jitter_table: self.jitter_table.as_ref().map(|file| file.1.clone()),
+        }
+    }
+
+    /// Builds the link with its queue, whose effects draw from streams forked from `rng`.
+    ///
+    /// # Panics
+    /// If the queue cannot be built, which a queue that was read can.
+    pub fn build(&self, rng: &Rng) -> ScheduledLink {
+        let queue = self.queue.0.build();
+        let queue = queue.expect("a queue that was parsed can be built");
+        let later = self.delay.steps().iter().skip(1).rev();
+        ScheduledLink {
+            link: core_link::Link::new(&self.params(), self.files(), queue, rng),
+            rate: self.rate.clone(),
+            has_effects: !self.effects.to_string().is_empty() || self.profile.is_some(),
+            delays: later
+                .map(|(at, delay)| (Time::ZERO + *at, *delay))
+                .collect(),
         }
     }
 

@@ -36,6 +36,7 @@ use alloc::vec::Vec;
 use super::classful::{Classed, ClassedParams, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::ring::{Links, Ring};
+use super::virtual_time::Virtual;
 
 /// The scheduler.
 pub type Qfq = Classed<QfqOrder>;
@@ -86,11 +87,7 @@ enum Set {
     IneligibleBlocked = 3,
 }
 
-/// A virtual time, in bytes per unit of weight with [`FRACTION`] fraction bits; compared modulo
-/// 2^64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Virtual(u64);
-
+/// Fraction bits of a virtual time.
 const FRACTION: u32 = 30;
 const MAX_WEIGHT: u32 = 1 << 16;
 const MAX_WEIGHT_SUM: u64 = 1 << 17;
@@ -102,26 +99,7 @@ const SLOTS: u32 = 32;
 /// packet at weight 1. A class that would fit shorter slots is in group 0.
 const FIRST_SLOT: u32 = FRACTION + MAX_LEN.ilog2() - (GROUPS as u32 - 1);
 
-impl PartialOrd for Virtual {
-    #[inline]
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Virtual {
-    #[inline]
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        (self.0.wrapping_sub(other.0) as i64).cmp(&0)
-    }
-}
-
 impl Virtual {
-    #[inline]
-    const fn plus(self, span: u64) -> Virtual {
-        Virtual(self.0.wrapping_add(span))
-    }
-
     /// Returns the start of the slot of `2^shift` units in which this time lies.
     #[inline]
     const fn rounded(self, shift: u32) -> Virtual {

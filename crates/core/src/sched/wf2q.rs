@@ -40,6 +40,7 @@ use alloc::vec::Vec;
 use super::classful::{Classed, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::heap::Heap;
+use super::virtual_time::Virtual;
 use crate::units::Bytes;
 use crate::{choice, params};
 
@@ -107,37 +108,17 @@ enum State {
     Eligible,
 }
 
-/// A virtual time, in bytes per unit of weight with [`FRACTION`] fraction bits.
-///
-/// Compared modulo 2^64: correct as long as two times are less than 2^63 apart, which is 2^35 bytes
-/// per unit of weight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Virtual(u64);
-
-/// dummynet's precision. A packet of 2^32 bytes still fits the comparison.
+/// Fraction bits of a virtual time: dummynet's precision. A packet of 2^32 bytes still fits the
+/// comparison, and two times may be 2^35 bytes per unit of weight apart.
 const FRACTION: u32 = 28;
 const MAX_WEIGHT: u32 = 65536;
-
-impl PartialOrd for Virtual {
-    #[inline]
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Virtual {
-    #[inline]
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        (self.0.wrapping_sub(other.0) as i64).cmp(&0)
-    }
-}
 
 impl Virtual {
     /// Returns when `len` bytes that start at this time will have finished.
     #[inline]
     fn after(self, len: u32, weight: u32) -> Virtual {
         let step = (u64::from(len) << FRACTION) / u64::from(weight);
-        Virtual(self.0.wrapping_add(step))
+        self.plus(step)
     }
 }
 
@@ -241,7 +222,7 @@ impl Order for Wf2qOrder {
     fn served(&mut self, id: u32, len: u32, head: Option<u32>) {
         let sum = self.weight_sum;
         let advance = (u64::from(len) << FRACTION) + self.carry;
-        self.now = Virtual(self.now.0.wrapping_add(advance / sum));
+        self.now = self.now.plus(advance / sum);
         self.carry = advance % sum;
 
         let flow = &mut self.flows[id as usize];

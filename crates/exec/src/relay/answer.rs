@@ -1,4 +1,4 @@
-//! What the far side answers in the name of hosts outside: resets and ICMP errors.
+//! Answers in the name of hosts outside: resets and ICMP errors.
 
 use std::net::IpAddr;
 
@@ -95,7 +95,7 @@ pub fn unreachable(packet: &[u8], why: Unreachable) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns who sends an error: the host itself if a port is closed, and else a router.
+/// Returns the sender of an error: the host itself if a port is closed, otherwise a router.
 fn sender(why: Unreachable, destination: IpAddr) -> IpAddr {
     let [v4, v6] = Place::Far.addresses();
     match (why, destination) {

@@ -25,13 +25,13 @@ struct Way {
     writer: OwnedFd,
     /// Bytes in the pipe.
     held: usize,
-    /// The source has no more.
+    /// Whether the source has ended.
     has_ended: bool,
-    /// The destination knows.
+    /// Whether the end was passed on to the destination.
     is_shut: bool,
 }
 
-/// What is left to do.
+/// The result of [`Carry::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Nothing until the next event.
@@ -45,8 +45,7 @@ pub enum Progress {
 impl Carry {
     /// Joins two sockets, which do not block.
     ///
-    /// # Errors
-    /// When there can be no more descriptors.
+    /// # Errors The process has no free descriptors.
     pub fn new(first: Socket, second: Socket) -> io::Result<Carry> {
         for socket in [&first, &second] {
             // The programs at both ends decide what is sent together.
@@ -58,10 +57,9 @@ impl Carry {
         })
     }
 
-    /// Moves what can be moved.
+    /// Moves as many bytes as possible without blocking.
     ///
-    /// # Errors
-    /// When either connection has failed; [`Carry::reset`] then tells both.
+    /// # Errors Either connection has failed; then call [`Carry::reset`].
     pub fn pump(&mut self) -> io::Result<Progress> {
         let [first, second] = &self.sockets;
         let [there, back] = &mut self.ways;
@@ -98,7 +96,7 @@ pub fn reset(socket: Socket) {
 impl Way {
     fn new() -> io::Result<Way> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // The system may allow no larger pipes; those serve as well.
+        // The system may not allow larger pipes; then the default size is used.
         let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE);
         Ok(Way {
             reader,
@@ -109,7 +107,8 @@ impl Way {
         })
     }
 
-    /// Moves until both ends would block, at most some rounds. Returns whether it could go on.
+    /// Moves bytes until both ends would block, or for some rounds. Returns whether more could be
+    /// moved.
     fn pump(&mut self, from: &Socket, to: &Socket) -> io::Result<bool> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         for _ in 0..ROUNDS {

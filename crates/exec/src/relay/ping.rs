@@ -1,8 +1,9 @@
 //! Echo requests: answered when the outside answers, where the system allows unprivileged pings.
 //!
-//! The request waits while a copy of it goes out through a ping socket (icmp(7)). When the outside
-//! has answered, the request goes on, and the far side's kernel answers it. Without a ping socket
-//! (`net.ipv4.ping_group_range`) the far side answers at once: the time is that of the link alone.
+//! The gate holds the request while a copy goes out through a ping socket (icmp(7)). When the host
+//! outside has answered, the request is released, and the far side's kernel answers it. Without a
+//! ping socket (`net.ipv4.ping_group_range`) the far side answers at once: the time is that of the
+//! link alone.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

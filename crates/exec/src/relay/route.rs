@@ -1,4 +1,4 @@
-//! Where the program's packets go outside.
+//! The destinations of the program's packets outside.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

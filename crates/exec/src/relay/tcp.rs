@@ -17,13 +17,13 @@ use crate::network::Place;
 #[derive(Default)]
 pub struct Connections {
     entries: Entries<Entry>,
-    /// Those whose SYN is held, or whose handshake with the program is under way.
+    /// Connections whose SYN is held, or whose handshake with the program is in progress.
     opening: BTreeMap<Ends, Opening>,
     /// Listeners of the far side.
     listeners: BTreeMap<SocketAddr, u64>,
-    /// Connections that both ends have.
+    /// Connections that are established at both ends.
     carried: BTreeMap<Ends, u64>,
-    /// Entries that could go on at once.
+    /// Entries that could move more bytes at once.
     more: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ enum Entry {
     Forward { socket: Socket, towards: SocketAddr },
     /// Accepts them in the program's namespace, behind the link.
     Arrival { socket: Socket, port: u16 },
-    /// Connects on for a socket that was accepted.
+    /// Connects to the destination for a socket that was accepted.
     Joining {
         accepted: Socket,
         socket: Socket,
@@ -63,7 +63,7 @@ enum Entry {
 enum Opening {
     /// The outside has not answered; the SYN waits.
     Dialing { frame: Vec<u8> },
-    /// The SYN was let go.
+    /// The SYN was released.
     Released { outside: Socket, since: Instant },
 }
 
@@ -73,7 +73,7 @@ impl Connections {
         let Held { ends, frame, .. } = held;
         match self.opening.get_mut(&ends) {
             Some(Opening::Dialing { frame: waiting }) => {
-                // The program may have given up and begun anew.
+                // The program may have given up and tried again.
                 *waiting = frame;
                 return;
             }
@@ -81,7 +81,7 @@ impl Connections {
             None => {}
         }
         if self.carried.contains_key(&ends) {
-            // A late copy. The kernel knows what to do with it.
+            // A late copy of a SYN, which the kernel handles.
             return outlets.release(&frame);
         }
         let (from, addresses) = match outlets.routes.target(ends.outside).dial() {
@@ -129,7 +129,7 @@ impl Connections {
         }
     }
 
-    /// Lets the SYN of a connection go, since the outside has accepted.
+    /// Releases the SYN of a connection that the outside has accepted.
     fn open(&mut self, ends: Ends, outside: Socket, outlets: &mut Outlets) {
         let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) else {
             return;
@@ -195,7 +195,7 @@ impl Connections {
         true
     }
 
-    /// Looks whether a connection was made.
+    /// Checks whether a connection was made.
     fn on_dialed(&mut self, number: u64, outlets: &mut Outlets) {
         let Some(Entry::Dialing { socket, .. } | Entry::Joining { socket, .. }) =
             self.entries.get(&number)
@@ -243,7 +243,8 @@ impl Connections {
         }
     }
 
-    /// Accepts what the far side's listener has, and joins it with the outside.
+    /// Accepts the connections of a listener on the far side, and joins each with its socket
+    /// outside.
     fn accept(&mut self, number: u64, outlets: &mut Outlets) {
         let Some(Entry::Listener {
             address, socket, ..
@@ -275,7 +276,7 @@ impl Connections {
         }
     }
 
-    /// Closes the listener of an address with its last handshake.
+    /// Closes the listener of an address after its last handshake.
     fn close_listener(&mut self, address: SocketAddr) {
         let Some(number) = self.listeners.get(&address).copied() else {
             return;
@@ -289,7 +290,7 @@ impl Connections {
         }
     }
 
-    /// Connects on for an accepted socket.
+    /// Connects an accepted socket to its destination.
     fn join(
         &mut self,
         accepted: Socket,
@@ -376,7 +377,7 @@ impl Connections {
         !self.more.is_empty()
     }
 
-    /// Moves more where a turn was too short.
+    /// Continues the entries whose turn was too short.
     pub fn go_on(&mut self) {
         for number in std::mem::take(&mut self.more) {
             self.pump(number);
@@ -406,8 +407,8 @@ impl Connections {
         }
     }
 
-    /// Lets a port of the machine's loopback lead to the same port of the program, across the link:
-    /// to a listener beside the program, which connects to the program's loopback.
+    /// Forwards a port of the machine's loopback, across the link, to the same port of the program:
+    /// a listener in the program's namespace connects to the program's loopback.
     pub fn forward(&mut self, port: u16, outlets: &mut Outlets) -> Result<(), RelayError> {
         let kernel = |source| RelayError::Kernel {
             step: "listen beside the program for --forward",
@@ -458,7 +459,7 @@ fn accept_all(listener: &Socket) -> Vec<Socket> {
             Ok(socket) if socket.set_nonblocking(true).is_ok() => return Some(socket),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // Nothing waits, or there can be no more descriptors.
+            // Nothing waits, or the process has no free descriptors.
             Err(_) => return None,
         }
     };

@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use sluice_core::event::StateValue;
-use sluice_core::link::{Link, PipeParams};
+use sluice_core::link::Link;
 use sluice_core::record::PacketRecord;
-use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time, Wake};
+use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time};
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_wire::frame::{Addresses, View};
 
 use super::topology::way_of;
 use crate::packet_rows::{LinkRows, Witness};
-use sluice_scenario::{Direction, Pipe, PipeId, Schedule};
+use sluice_scenario::{Direction, Pipe, PipeId, ScheduledLink};
 
 /// The path of a flow. The addresses of a packet determine its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +55,7 @@ struct OneWay {
 /// A link, and its record.
 struct Stage {
     id: PipeId,
-    link: Link,
-    rate: Schedule,
-    has_effects: bool,
-    /// Later delays; the last element is the next one.
-    delays: Vec<(Time, Span)>,
+    scheduled: ScheduledLink,
     rows: LinkRows,
 }
 
@@ -98,25 +94,10 @@ impl Chain {
         split_below: Rate,
         rng: &Rng,
     ) -> Chain {
-        let stage = |(number, (id, pipe)): (u64, (PipeId, &Pipe))| {
-            let queue = pipe.queue.0.build();
-            let queue = queue.expect("a queue that was parsed can be built");
-            let mut delays: Vec<(Time, Span)> = pipe
-                .delay
-                .steps()
-                .iter()
-                .skip(1)
-                .map(|(at, delay)| (Time::ZERO + *at, *delay))
-                .collect();
-            delays.reverse();
-            Stage {
-                id,
-                link: Link::new(&pipe.params(), pipe.files(), queue, &rng.fork(number)),
-                rate: pipe.rate.clone(),
-                has_effects: !pipe.effects.to_string().is_empty() || pipe.profile.is_some(),
-                delays,
-                rows: LinkRows::default(),
-            }
+        let stage = |(number, (id, pipe)): (u64, (PipeId, &Pipe))| Stage {
+            id,
+            scheduled: pipe.build(&rng.fork(number)),
+            rows: LinkRows::default(),
         };
         let mut stages: Vec<Stage> = (0..)
             .zip(pipes.filter(|(id, _)| id.direction() == direction))
@@ -156,11 +137,7 @@ impl Chain {
     /// Processes one stage up to `at`, and passes on the packets that leave it.
     fn serve(&mut self, number: usize, at: Time, cx: &mut Cx<'_>) {
         let stage = &mut self.stages[number];
-        while let Some((from, delay)) = stage.delays.pop_if(|(from, _)| *from <= at) {
-            let params = PipeParams {
-                delay,
-                ..stage.link.pipe_params().clone()
-            };
+        while let Some((from, params)) = stage.scheduled.take_change(at) {
             stage.with(from, cx, |link, cx| link.set_pipe(&params, cx));
         }
         loop {
@@ -194,22 +171,12 @@ impl Chain {
 
     /// Returns the stage with the earliest event, and its instant.
     fn next_stage(&self) -> Option<(Time, usize)> {
-        let due = |(number, stage): (usize, &Stage)| Some((stage.next_wake()?, number));
+        let due = |(number, stage): (usize, &Stage)| Some((stage.scheduled.next_wake()?, number));
         self.stages.iter().enumerate().filter_map(due).min()
     }
 }
 
 impl Stage {
-    fn next_wake(&self) -> Option<Time> {
-        let wake = match self.link.next_wake() {
-            Wake::Now => Some(Time::ZERO),
-            Wake::At(at) => Some(at),
-            Wake::OnEnqueue => None,
-        };
-        let change = self.delays.last().map(|(at, _)| *at);
-        wake.into_iter().chain(change).min()
-    }
-
     /// Calls `work` with the link at `at`, and records the events of its queue.
     fn with<T>(
         &mut self,
@@ -223,7 +190,7 @@ impl Stage {
             sink,
         };
         let mut cx = Cx::new(at, rng, &mut witness);
-        work(&mut self.link, &mut cx)
+        work(&mut self.scheduled.link, &mut cx)
     }
 }
 
@@ -245,14 +212,8 @@ impl Queueing for Chain {
     }
 
     fn splits(&mut self, _from: PortNumber, _key: &u8, at: Time) -> bool {
-        let at = at.since(Time::ZERO);
-        let is_slow = |stage: &Stage| {
-            let rate = stage.rate.at(at);
-            stage.has_effects
-                || stage.rate.is_trace()
-                || rate.is_none_or(|rate| rate < self.split_below)
-        };
-        self.stages.iter().any(is_slow)
+        let mut stages = self.stages.iter();
+        stages.any(|stage| stage.scheduled.splits(at, self.split_below))
     }
 
     fn admit(&mut self, mut packet: Packet, key: &u8, cx: &mut Cx<'_>) {
@@ -265,13 +226,13 @@ impl Queueing for Chain {
         packet.class = way.class;
         let first = way.stages.start;
         // Packets that are due earlier are released first.
-        self.work_off(cx);
+        self.process_due(cx);
         self.enter(first, packet, cx.now, cx);
     }
 
     fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
         if self.out.is_empty() {
-            self.work_off(cx);
+            self.process_due(cx);
         }
         self.out.pop_front()
     }
@@ -294,7 +255,8 @@ impl Recorded for Chain {
     fn held(&self) -> Backlog {
         let mut held = Backlog::default();
         for stage in &self.stages {
-            let (queued, flying) = (stage.link.backlog(), stage.link.in_flight());
+            let link = &stage.scheduled.link;
+            let (queued, flying) = (link.backlog(), link.in_flight());
             held.packets += queued.packets + flying.packets;
             held.bytes += queued.bytes + flying.bytes;
         }
@@ -307,11 +269,12 @@ impl Recorded for Chain {
     fn sample(&mut self) -> Vec<Sample> {
         let sample = |stage: &mut Stage| {
             let mut state = Vec::new();
-            let queue = stage.link.queue();
+            let link = &stage.scheduled.link;
+            let queue = link.queue();
             queue.state(&mut |queue, name, value| state.push((queue, name, value)));
             Sample {
                 pipe: stage.id,
-                queue: Some((stage.link.backlog(), state)),
+                queue: Some((link.backlog(), state)),
                 rows: stage.rows.0.take_settled().collect(),
             }
         };
@@ -327,7 +290,7 @@ impl Recorded for Chain {
 impl Chain {
     /// Processes all events up to `cx.now`, in the order of time over all links, so that a packet
     /// that leaves one link arrives at the next one at the right instant.
-    fn work_off(&mut self, cx: &mut Cx<'_>) {
+    fn process_due(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         if let [_] = self.stages.as_slice() {
             // A single link needs no common order of events.

@@ -31,7 +31,6 @@ pub use wait::{Interest, Spin, Waiter, Wake, Watch};
 pub use xdp::XdpPort;
 
 use registry::Playback;
-use sluice_core::Time;
 use sluice_wire::frame::Link;
 use std::os::fd::AsFd;
 
@@ -93,9 +92,6 @@ pub trait Port: AsFd {
     /// Returns to the pool the slots that the port keeps for future frames.
     fn release(&mut self, pool: &mut Pool);
 
-    /// Returns the arrival of the next frame, as far as it is known in advance.
-    fn next_arrival(&self) -> Arrival;
-
     /// Returns whether [`Port::receive`] must be called periodically even if the port is not ready:
     /// because the port waits for its interface to come back, or because its descriptor does not
     /// report that the interface has gone.
@@ -104,22 +100,8 @@ pub trait Port: AsFd {
     /// Returns whether the interface passes on frames for all addresses, as a bridge needs it.
     fn promiscuity(&self) -> Promiscuity;
 
-    /// Sets the port's time, for ports that need not follow the machine's clock.
-    fn set_time(&mut self, now: Time);
-
     /// Returns the port as a player of a recording, if it is one.
     fn playback(&mut self) -> Option<&mut dyn Playback>;
-}
-
-/// The arrival of the next frame at a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// At any time.
-    Unknown,
-    /// At this instant, and not before.
-    At(Time),
-    /// No further frame arrives.
-    Never,
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -155,16 +137,8 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).release(pool);
     }
 
-    fn next_arrival(&self) -> Arrival {
-        (**self).next_arrival()
-    }
-
     fn wants_looks(&self) -> bool {
         (**self).wants_looks()
-    }
-
-    fn set_time(&mut self, now: Time) {
-        (**self).set_time(now);
     }
 
     fn promiscuity(&self) -> Promiscuity {

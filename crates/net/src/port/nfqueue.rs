@@ -23,10 +23,9 @@ use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Watcher};
 use super::registry::{Kind, Playback, Role};
 use super::remedy::remedy;
-use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Namespace, NamespaceError};
 use message::{FAMILY_HEADER, Writer, attributes, messages, number};
-use sluice_core::Time;
 use sluice_wire::frame::{Link, Transport, View, VnetHeader, parse_head};
 use socket::{QUEUE, bind_queue, install, receive, send};
 use std::fs::File;
@@ -441,15 +440,9 @@ impl Port for NfqueuePort {
         false
     }
 
-    fn next_arrival(&self) -> Arrival {
-        Arrival::Unknown
-    }
-
     fn wants_looks(&self) -> bool {
         false
     }
-
-    fn set_time(&mut self, _now: Time) {}
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None

@@ -6,19 +6,20 @@
 //! packet at a time. See packet(7).
 
 mod inward;
+mod kind;
 mod ring;
 
-use super::choose::{self, Attach, AttachOptions, Facts};
+pub use kind::KIND;
+
 use super::messages::Messages;
-use super::registry::{Kind, OpenError, Playback, Role};
+use super::registry::Playback;
 use super::remedy::remedy;
 use super::trains::Trains;
-use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
-use crate::namespace::{LinkError, Links, Namespace, NamespaceError, Offloads};
+use crate::namespace::{LinkError, Links, Namespace, NamespaceError};
 use crate::sys;
 use inward::Inward;
-use sluice_core::Time;
 use sluice_wire::frame::{Link, VnetHeader};
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -399,12 +400,6 @@ impl Port for PacketPort {
         self.inward.release(pool);
     }
 
-    fn next_arrival(&self) -> Arrival {
-        Arrival::Unknown
-    }
-
-    fn set_time(&mut self, _now: Time) {}
-
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None
     }
@@ -413,89 +408,6 @@ impl Port for PacketPort {
 impl AsFd for PacketPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-impl From<AttachOptions> for PacketOptions {
-    fn from(options: AttachOptions) -> PacketOptions {
-        let default = PacketOptions::default();
-        PacketOptions {
-            offloads: options.offloads,
-            batch: options.batch.unwrap_or(default.batch),
-            promiscuous: options.promiscuous,
-            timestamps: options.clock,
-            ..default
-        }
-    }
-}
-
-/// `packet:INTERFACE`.
-pub static KIND: Kind = Kind {
-    name: "packet",
-    argument: "INTERFACE",
-    doc: "AF_PACKET on an existing interface",
-    super_packets: Some("whole"),
-    arrivals: "yes",
-    needs: "CAP_NET_RAW",
-    in_user_namespace: true,
-    parse: Some(|name| Ok(choose::attached(name, Some(&KIND)))),
-    role: Role::Interface(&Sockets),
-};
-
-struct Sockets;
-
-impl Attach for Sockets {
-    fn title(&self) -> &'static str {
-        "AF_PACKET"
-    }
-
-    fn declines(&self, _facts: &Facts) -> Option<&'static str> {
-        None
-    }
-
-    fn merit(&self) -> &'static str {
-        "it serves every interface"
-    }
-
-    fn cannot(&self, offloads: Offloads) -> Vec<String> {
-        let mut cannot = vec![
-            "packets above 65535 bytes (BIG TCP) are dropped and counted as `oversize`".to_owned(),
-            "the stack also sees what arrives; addresses on the interface keep answering"
-                .to_owned(),
-        ];
-        if !choose::has_super_packets(offloads) {
-            cannot.push("every packet costs a copy each way; AF_XDP spares one".to_owned());
-        }
-        cannot
-    }
-
-    fn open(
-        &self,
-        namespace: &Namespace,
-        interface: &str,
-        _pool: &mut Pool,
-        options: AttachOptions,
-    ) -> Result<(Box<dyn Port + Send>, Option<String>), OpenError> {
-        let port = PacketPort::open(namespace, interface, options.into())?;
-        Ok((Box::new(port), None))
-    }
-
-    fn open_halves(
-        &self,
-        namespace: &Namespace,
-        interface: &str,
-        _into: &mut Pool,
-        _from: &Pool,
-        options: AttachOptions,
-    ) -> Result<[Box<dyn Port + Send>; 2], OpenError> {
-        let open = |receives| -> Result<Box<dyn Port + Send>, OpenError> {
-            let options = PacketOptions {
-                receives,
-                ..options.into()
-            };
-            Ok(Box::new(PacketPort::open(namespace, interface, options)?))
-        };
-        Ok([open(true)?, open(false)?])
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! There are two speeds. *Recorded*: in real time, each frame at its own time and with its exact
 //! arrival ([`Pool::arrival`]), however late the loop wakes up. *Full*: nothing waits. If all ports
-//! are files, the router keeps the time itself ([`Port::next_arrival`], [`Port::set_time`]), so
+//! are files, the router keeps the time itself ([`Playback::next_arrival`],
+//! [`Playback::set_time`]), so
 //! that the output is that of an exact router, the same on every machine; beside an interface,
 //! frames arrive as fast as the loop receives them.
 //!
@@ -22,7 +23,7 @@ pub use scan::{PcapError, Scan};
 pub use spec::{PcapSpec, PcapSpecError, Speed};
 
 use super::registry::{Kind, Named, OpenError, Opened, Playback, PortSpecError, Role, Site};
-use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
 use crate::sys;
 use rustix::time::{
@@ -159,19 +160,9 @@ impl PcapPort {
         self.time.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Returns the arrival time of the next packet.
-    fn due(&self) -> Option<Time> {
-        let input = self.input.as_ref()?;
-        let after = input.record.time_ns - self.origin.0;
-        Some(match u64::try_from(after) {
-            Ok(after) => self.origin.1.saturating_add(Span::from_ns(after)),
-            Err(_) => self.origin.1,
-        })
-    }
-
     /// Makes the descriptor readable when the next packet arrives.
     fn arm(&self) {
-        let at_ns = match (self.due(), self.speed) {
+        let at_ns = match (self.next_arrival(), self.speed) {
             (None, _) => 0,
             (Some(_), Speed::Full) => 1,
             (Some(due), Speed::Recorded) => self.clock.monotonic_ns(due).max(1),
@@ -243,7 +234,7 @@ impl Port for PcapPort {
         let is_flood = self.speed == Speed::Full && self.time.is_none();
         let mut taken = 0;
         while taken < most
-            && let Some(due) = self.due()
+            && let Some(due) = self.next_arrival()
         {
             if is_flood {
                 // A file can wait, and no frame becomes late.
@@ -302,17 +293,6 @@ impl Port for PcapPort {
         }
     }
 
-    fn next_arrival(&self) -> Arrival {
-        match self.due() {
-            Some(due) => Arrival::At(due),
-            None => Arrival::Never,
-        }
-    }
-
-    fn set_time(&mut self, now: Time) {
-        self.time = Some(now);
-    }
-
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         Some(self)
     }
@@ -342,6 +322,19 @@ impl Playback for PcapPort {
     fn begin(&mut self, file_ns: i128, at: Time) {
         self.origin = (file_ns, at);
         self.arm();
+    }
+
+    fn next_arrival(&self) -> Option<Time> {
+        let input = self.input.as_ref()?;
+        let after = input.record.time_ns - self.origin.0;
+        Some(match u64::try_from(after) {
+            Ok(after) => self.origin.1.saturating_add(Span::from_ns(after)),
+            Err(_) => self.origin.1,
+        })
+    }
+
+    fn set_time(&mut self, now: Time) {
+        self.time = Some(now);
     }
 }
 

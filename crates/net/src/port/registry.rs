@@ -109,6 +109,12 @@ pub trait Playback {
     /// Lets the frames recorded at `file_ns` arrive at `at`. Recordings of the same event get the
     /// same arguments.
     fn begin(&mut self, file_ns: i128, at: Time);
+
+    /// Returns the arrival of the next frame; `None` if no further frame arrives.
+    fn next_arrival(&self) -> Option<Time>;
+
+    /// Sets the time of the port, which then no longer follows the machine's clock.
+    fn set_time(&mut self, now: Time);
 }
 
 /// The reason why a port cannot be opened: the error of its kind.

@@ -9,10 +9,9 @@
 use super::pool::LARGE_LEN;
 use super::registry::{Kind, Named, OpenError, Opened, Playback, Role, Site};
 use super::remedy::remedy;
-use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
-use sluice_core::Time;
 use sluice_wire::frame::{Link, VnetHeader};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -260,15 +259,9 @@ impl Port for TunPort {
         false
     }
 
-    fn next_arrival(&self) -> Arrival {
-        Arrival::Unknown
-    }
-
     fn wants_looks(&self) -> bool {
         false
     }
-
-    fn set_time(&mut self, _now: Time) {}
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None

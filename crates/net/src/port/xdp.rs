@@ -25,10 +25,9 @@ use super::promiscuous;
 use super::registry::Playback;
 use super::remedy::remedy;
 use super::trains::Trains;
-use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError, OffloadError};
 use absence::Exchange;
-use sluice_core::Time;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
 use socket::{Connected, Inward, Outward, connect, statistics, wake_receive, wake_transmit};
 use socket2::Socket;
@@ -591,12 +590,6 @@ impl Port for XdpPort {
         }
         self.ready = 0;
     }
-
-    fn next_arrival(&self) -> Arrival {
-        Arrival::Unknown
-    }
-
-    fn set_time(&mut self, _now: Time) {}
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None

@@ -11,9 +11,7 @@ use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::port::registry::Playback;
-use sluice_net::port::{
-    Arrival, CacheWarmer, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin,
-};
+use sluice_net::port::{CacheWarmer, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
 use sluice_wire::frame::{Link, VnetHeader};
 
 use super::*;
@@ -91,15 +89,9 @@ impl Port for ListPort {
         false
     }
 
-    fn next_arrival(&self) -> Arrival {
-        Arrival::Unknown
-    }
-
     fn wants_looks(&self) -> bool {
         false
     }
-
-    fn set_time(&mut self, _now: Time) {}
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None

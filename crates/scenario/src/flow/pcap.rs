@@ -237,3 +237,5 @@ const MOST_BYTES: u32 = 1500;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod two_flows;

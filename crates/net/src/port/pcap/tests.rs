@@ -79,7 +79,7 @@ fn a_host_that_keeps_the_time_gets_each_packet_at_its_instant() {
     let mut port = play(&path, Speed::Full);
     port.begin(EPOCH_NS - 100, Time::ZERO);
     let (mut pool, mut slots, mut seen) = (pool(8), Vec::new(), Vec::new());
-    while let Arrival::At(now) = port.next_arrival() {
+    while let Some(now) = port.next_arrival() {
         port.set_time(Time::from_ns(now.as_ns() - 1));
         assert_eq!(port.receive(&mut pool, &mut slots), 0, "not before");
         port.set_time(now);
@@ -91,7 +91,7 @@ fn a_host_that_keeps_the_time_gets_each_packet_at_its_instant() {
         }
     }
     assert_eq!(seen, [(100, 1), (800, 2), (5_000_000_100, 1)]);
-    assert_eq!(port.next_arrival(), Arrival::Never);
+    assert_eq!(port.next_arrival(), None);
     assert_eq!(port.counters().received, 4);
     assert_eq!(port.remarks().len(), 1, "the one that went back");
     assert_eq!(pool.available(), 8);
@@ -173,7 +173,7 @@ fn long_frames_cross_byte_for_byte() {
     let mut port = PcapPort::open(&spec, None, Clock::start()).unwrap();
     port.begin(EPOCH_NS, Time::ZERO);
     let (mut pool, mut slots) = (pool(8), Vec::new());
-    while let Arrival::At(now) = port.next_arrival() {
+    while let Some(now) = port.next_arrival() {
         port.set_time(now);
         port.receive(&mut pool, &mut slots);
         assert_eq!(port.transmit(&mut pool, &slots), 1);
@@ -251,7 +251,7 @@ fn a_last_packet_that_is_cut_off_is_told_and_the_others_are_sent() {
     );
     let (mut pool, mut slots) = (pool(4), Vec::new());
     assert_eq!(port.receive(&mut pool, &mut slots), 1);
-    assert_eq!(port.next_arrival(), Arrival::Never);
+    assert_eq!(port.next_arrival(), None);
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn pcapng_is_played_and_several_link_types_in_it_are_refused() {
     let mut port = play(&path, Speed::Full);
     assert_eq!((port.link(), port.scan().packets), (Link::Ethernet, 2));
     port.begin(0, Time::ZERO);
-    assert_eq!(port.next_arrival(), Arrival::At(Time::from_ns(7)));
+    assert_eq!(port.next_arrival(), Some(Time::from_ns(7)));
     port.set_time(Time::from_ns(9));
     assert_eq!(port.receive(&mut pool(4), &mut Vec::new()), 2);
 

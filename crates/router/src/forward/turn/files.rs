@@ -5,7 +5,8 @@
 //! never late: the same bytes on every machine, however busy.
 
 use sluice_core::{Cx, Span, Time};
-use sluice_net::port::{Arrival, Port};
+use sluice_net::port::Port;
+use sluice_net::port::registry::Playback;
 
 use super::{Forwarder, Lane, LostFrame, Observer, Queueing};
 
@@ -36,14 +37,8 @@ impl FileTime {
         instants: usize,
     ) -> bool {
         for _ in 0..instants {
-            let arrivals = forwarder
-                .ports
-                .iter()
-                .filter_map(|port| match port.next_arrival() {
-                    Arrival::At(at) => Some(at),
-                    Arrival::Unknown | Arrival::Never => None,
-                });
-            let arrival = arrivals.min();
+            let next = |port: &mut P| port.playback()?.next_arrival();
+            let arrival = forwarder.ports.iter_mut().filter_map(next).min();
             if arrival.is_none() && forwarder.pool.held() == 0 {
                 return false;
             }
@@ -63,9 +58,10 @@ impl FileTime {
 
 impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// Returns whether no frame will arrive and none is held: between files, at their end.
-    pub fn is_through(&self) -> bool {
-        let none_comes = |port: &P| port.next_arrival() == Arrival::Never;
-        self.pool.held() == 0 && self.ports.iter().all(none_comes)
+    pub fn is_through(&mut self) -> bool {
+        let is_at_end = |file: &mut dyn Playback| file.next_arrival().is_none();
+        let mut ports = self.ports.iter_mut();
+        self.pool.held() == 0 && ports.all(|port| port.playback().is_some_and(is_at_end))
     }
 
     /// Makes the ports free the slots that they hold, and write what they have buffered.
@@ -80,7 +76,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             let Some(lane) = self.lane_of[number] else {
                 continue;
             };
-            port.set_time(now);
+            set_time(port, now);
             port.receive(&mut self.pool, &mut self.received);
             for slot in self.received.drain(..) {
                 let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
@@ -93,7 +89,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         for (port, outbox) in self.ports.iter_mut().zip(&mut self.outboxes) {
             for (slot, note) in outbox.slots.drain(..).zip(outbox.notes.drain(..)) {
                 let due = note.due.map_or(now, |(due, _)| due);
-                port.set_time(due);
+                set_time(port, due);
                 let lane = &mut self.lanes[note.lane];
                 if port.transmit(&mut self.pool, &[slot]) == 0 {
                     self.pool.free(slot);
@@ -106,5 +102,12 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 }
             }
         }
+    }
+}
+
+/// Sets the time of a port that plays files.
+fn set_time(port: &mut impl Port, now: Time) {
+    if let Some(file) = port.playback() {
+        file.set_time(now);
     }
 }
