@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Search for unidiomatic phrases: `check-english.py PATH...`.
+"""Search for unidiomatic phrases: `check-english.py [PATH...]`, by default in the whole tree.
 
 Each line of `english.txt` has a pattern and its replacement. In Markdown, code is not checked; in
 sources, only comments and strings are checked.
 """
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-ENDINGS = {".md", ".rs", ".py", ".ts", ".toml", ".pyi", ".sh", ".mjs"}
+C_LIKE = {".rs", ".ts", ".mjs", ".c", ".h", ".css"}
+ENDINGS = C_LIKE | {".md", ".py", ".toml", ".pyi", ".sh", ".ipynb"}
 
 
 def entries(path: Path) -> list[str]:
@@ -42,8 +44,8 @@ def prose(path: Path) -> str:
     if path.suffix == ".md":
         text = re.sub(r"^```.*?^```", blank, text, flags=re.DOTALL | re.MULTILINE)
         return re.sub(r"`[^`\n]*`|\]\([^)\s]*\)", blank, text)
-    is_c_like = path.suffix in {".rs", ".ts", ".mjs"}
-    marks = r"//[^\n]*|\"(?:[^\"\\]|\\.)*\"" if is_c_like else r"#[^\n]*|\"[^\"]*\""
+    c_like = r"//[^\n]*|/\*[\s\S]*?\*/|\"(?:[^\"\\]|\\.)*\""
+    marks = c_like if path.suffix in C_LIKE else r"#[^\n]*|\"[^\"]*\""
     kept = [" " if char != "\n" else char for char in text]
     for match in re.finditer(marks, text):
         kept[match.start() : match.end()] = match[0]
@@ -64,19 +66,30 @@ def problems(path: Path, words: list[tuple[re.Pattern[str], str]]) -> list[str]:
     return found
 
 
+def tree() -> list[Path]:
+    """Return all files that git tracks or would add."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [ROOT / name for name in names.split("\0") if name]
+
+
+def below(name: str) -> list[Path]:
+    """Return the file, or all files in the folder."""
+    top = Path(name).resolve()
+    return [top] if top.is_file() else sorted(top.rglob("*"))
+
+
 def main() -> int:
-    """Check the paths given as arguments."""
+    """Check the paths given as arguments, or the whole tree."""
     words = patterns()
     wrong: list[str] = []
     count = 0
-    for name in sys.argv[1:]:
-        top = Path(name).resolve()
-        files = [top] if top.is_file() else sorted(top.rglob("*"))
-        for path in files:
-            if path.suffix not in ENDINGS or not path.is_file():
-                continue
-            wrong += problems(path, words)
-            count += 1
+    files = [path for name in sys.argv[1:] for path in below(name)] if sys.argv[1:] else tree()
+    for path in files:
+        if path.suffix not in ENDINGS or not path.is_file():
+            continue
+        wrong += problems(path, words)
+        count += 1
     for line in wrong:
         print(line, file=sys.stderr)
     if not wrong:

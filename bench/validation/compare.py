@@ -1,10 +1,10 @@
-"""Hold the simulator beside live runs: a Markdown table of the figures that both give.
+"""Compare the simulator with live runs: a Markdown table of the figures that both give.
 
 Usage: compare.py SIMULATED LIVE [LIVE ...]
 
 Each is the folder of one run of the same scenario (`sluice run FILE --backend sim -o SIMULATED`).
-A figure of the simulator is held against the median of the live runs, within the bounds of
-docs/explanation/validation.md; the exit code says how many are outside.
+A figure of the simulator is compared with the median of the live runs, within the bounds of
+docs/explanation/validation.md; the exit status is the number of figures outside.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def test_the_drawings_show_what_was_recorded(done: sluice.Run) -> None:
     up = axes.lines[0]
     assert np.asarray(up.get_xdata()).tolist() == sorted(row["sojourn_ns"] / 1e6 for row in sent)
     assert np.asarray(up.get_ydata()).tolist()[-1] == 1.0
-    # On axes of one's own, and of probes.
+    # On axes of your own, and of probes.
     assert done.plot.cdf("rtt", axes) is axes
     with pytest.raises(ValueError, match="there is no quantity `colour`"):
         done.plot.cdf("colour")

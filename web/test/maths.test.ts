@@ -98,7 +98,7 @@ test("no step makes two ticks look alike or a label lie", () => {
   }
 });
 
-test("facts that all runs share are told apart from those that differ", () => {
+test("facts that all runs share are separated from those that differ", () => {
   const run = (...facts: [string, string][]) =>
     ({ facts: facts.map(([label, value]) => ({ label, value })) }) as unknown as Run;
   const split = splitFacts([

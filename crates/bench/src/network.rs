@@ -56,7 +56,7 @@ impl Network {
             links.add_address("eth0", address, 24)?;
             network.router.links()?.set_up(&port, true)?;
         }
-        network.meet(0)?;
+        network.add_neighbours(0)?;
         Ok(network)
     }
 
@@ -89,7 +89,7 @@ impl Network {
     /// Lets the kernel route between the hosts.
     pub fn route(&self) -> Result<(), BenchError> {
         // The hosts send to the router's addresses, and the router knows theirs.
-        self.meet(ROUTER)?;
+        self.add_neighbours(ROUTER)?;
         let mut links = self.router.links()?;
         for (port, address, number) in [("r2", H2, 2), ("r3", H3, 3)] {
             links.add_route(port, address, 32, None)?;
@@ -125,7 +125,7 @@ impl Network {
 
     /// Gives each host a neighbour entry for the other: the other's own address, or with `through`
     /// the router's.
-    fn meet(&self, through: u8) -> Result<(), BenchError> {
+    fn add_neighbours(&self, through: u8) -> Result<(), BenchError> {
         for (host, own, peer, address) in [(&self.h2, 2, 3, H3), (&self.h3, 3, 2, H2)] {
             let number = if through == 0 { peer } else { own + through };
             let mut links = host.links()?;

@@ -5,9 +5,9 @@ pub fn median(values: &[f64]) -> f64 {
     sluice_recording::figures::median(values).unwrap_or(0.0)
 }
 
-/// Returns the slope of the line through `points` (least squares); 0 for less than two points. Two
-/// instants would give a rate too, but here an instant at which the machine stood still weighs as
-/// one of many.
+/// Returns the slope of the line through `points` (least squares); 0 for less than two points. The
+/// first and the last point alone would give a rate too, but a pause of the machine at one of them
+/// would then change it by much more.
 pub fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let (x, y) = points

@@ -133,7 +133,7 @@ impl Link {
             return;
         }
         let mut copy = None;
-        if strikes(&mut entry.duplicate) {
+        if draw(&mut entry.duplicate) {
             copy = cx.copy(&packet);
             match copy {
                 Some(_) => self.counts.duplicated += 1,
@@ -141,7 +141,7 @@ impl Link {
             }
         }
         for packet in core::iter::once(packet).chain(copy) {
-            if strikes(&mut entry.corrupt)
+            if draw(&mut entry.corrupt)
                 && let Some((_, rng)) = &mut entry.corrupt
             {
                 let bits = u64::from(packet.len.max(1)) * 8;
@@ -270,18 +270,18 @@ impl Entry {
     /// Returns whether the next packet is lost. Pattern, chain and chance each see every packet, so
     /// that none shifts another.
     fn loses(&mut self) -> bool {
-        let by_pattern = self.pattern.strikes();
+        let by_pattern = self.pattern.loses();
         let by_chain = match &mut self.gilbert {
-            Some((gilbert, rng)) => gilbert.strikes(rng),
+            Some((gilbert, rng)) => gilbert.loses(rng),
             None => false,
         };
-        by_pattern | by_chain | strikes(&mut self.loss)
+        by_pattern | by_chain | draw(&mut self.loss)
     }
 }
 
-fn strikes(effect: &mut Option<(Chance, Rng)>) -> bool {
+fn draw(effect: &mut Option<(Chance, Rng)>) -> bool {
     match effect {
-        Some((chance, rng)) => chance.strikes(rng),
+        Some((chance, rng)) => chance.draw(rng),
         None => false,
     }
 }

@@ -1,10 +1,10 @@
 //! A program behind an emulated link.
 //!
 //! The program runs in a network namespace of its own, the near one. Its packets pass Sluice's
-//! router, one pipe for each direction, and reach the far namespace, whose kernel takes every
-//! address as its own: each connection of the program ends there, in kernel TCP. A relay carries
-//! its bytes on from the machine's own network. So both ends of the link are real TCP, and nothing
-//! of the machine is touched: no interface, no address, no rule.
+//! router, one pipe for each direction, and reach the far namespace. The kernel there accepts
+//! packets for every address, so each connection of the program ends there, in kernel TCP. A relay
+//! passes the bytes on from the machine's own network. So both ends of the link are real TCP, and
+//! no interface, address or rule of the machine is changed.
 //!
 //! Namespaces, sockets and processes vanish with the calling process, however it ends.
 

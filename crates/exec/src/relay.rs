@@ -1,10 +1,10 @@
-//! The relay: ends every connection of the program in the far side's TCP, and goes on from the
-//! machine's own network.
+//! The relay: accepts every connection of the program on the far side, and connects to its
+//! destination from the machine's own network.
 //!
-//! One thread, in the machine's network namespace, waits for all sockets. Sockets of the far side
-//! are opened there by a [`Resident`] and used here. The relay waits on the outside for what the
-//! program's packet asks for, and only then lets the packet go ([`gate`](crate::gate)), so that
-//! the program meets refusals, resets and delays as they are outside.
+//! One thread in the machine's network namespace serves all sockets; a [`Resident`] opens the
+//! sockets of the far side there. The relay first does outside what a held packet requests, and
+//! then releases the packet ([`gate`](crate::gate)). So the program sees refusals, resets and
+//! delays as they are outside.
 //!
 //! Events are edge-triggered: each handler works until its sockets would block.
 
@@ -64,7 +64,7 @@ pub enum RelayError {
     },
 }
 
-/// Where the relay works.
+/// The namespaces and channels of the relay.
 pub struct Surroundings<'a> {
     /// The program's namespace.
     pub near: &'a Namespace,
@@ -72,11 +72,11 @@ pub struct Surroundings<'a> {
     pub far: &'a Namespace,
     /// The server's namespace.
     pub server: Option<&'a Namespace>,
-    /// Puts frames before the far side's kernel, and before the router.
+    /// Injectors of frames, towards the far side's kernel and towards the router.
     pub injectors: (Injector, Injector),
     /// What the gate holds.
     pub held: Receiver<Held>,
-    /// What the gate needs to know.
+    /// Informs the gate of flows that open and close.
     pub changes: Sender<FlowChange>,
     /// Rings when something is held.
     pub pulse: Pulse,
@@ -93,7 +93,7 @@ pub struct Relay {
     is_sending: Arc<AtomicBool>,
 }
 
-/// What every part of the relay uses.
+/// The outlets that all parts of the relay share.
 struct Outlets {
     epoll: OwnedFd,
     next: u64,
@@ -163,7 +163,7 @@ impl Relay {
         self.is_sending.clone()
     }
 
-    /// Relays without end.
+    /// Relays until the process ends.
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(256);
         let mut tick = Instant::now() + TICK;
@@ -213,7 +213,7 @@ impl Relay {
         }
     }
 
-    /// Takes what the gate holds.
+    /// Handles the packets that the gate holds.
     fn let_in(&mut self) {
         self.pulse.quiet();
         for held in self.held.try_iter() {
@@ -246,13 +246,13 @@ impl Outlets {
         let _ = epoll::delete(&self.epoll, socket.as_fd());
     }
 
-    /// Lets a held packet go on to the far side's kernel.
+    /// Releases a held packet to the far side's kernel.
     fn release(&self, frame: &[u8]) {
         // A full queue drops packets, as queues do.
         let _ = self.inward.send(frame);
     }
 
-    /// Answers a held packet in the name of the outside.
+    /// Refuses a held packet in the name of its destination.
     fn refuse(&self, frame: &[u8], refusal: Refusal) {
         let answer = match refusal {
             // UDP has no resets (RFC 1122 section 4.1.3.1).
@@ -267,7 +267,7 @@ impl Outlets {
         }
     }
 
-    /// Begins to connect to an address from `place`.
+    /// Starts connecting to an address from `place`.
     fn dial(&self, kind: Type, place: Dial, address: SocketAddr) -> io::Result<Socket> {
         let open = move || connecting(kind, address);
         match place {
@@ -282,7 +282,7 @@ impl Outlets {
     }
 }
 
-/// From where a connection is made.
+/// The place from which a connection is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dial {
     Machine,
@@ -292,7 +292,7 @@ enum Dial {
 }
 
 impl Target {
-    /// Returns from where to connect, and to which addresses.
+    /// Returns the place to connect from, and the addresses to try.
     fn dial(self) -> Result<(Dial, Vec<SocketAddr>), Refusal> {
         match self {
             Target::Machine(addresses) => Ok((Dial::Machine, addresses)),
@@ -326,10 +326,10 @@ fn bound(kind: Type, protocol: Option<Protocol>, address: SocketAddr) -> io::Res
     Ok(socket)
 }
 
-/// Things by the number of their entry.
+/// Values by the number of their entry.
 type Entries<T> = BTreeMap<u64, T>;
 
 /// The token of the bell.
 const BELL: u64 = 0;
-/// How often time-outs are looked for.
+/// The interval between checks for timeouts.
 const TICK: Duration = Duration::from_secs(1);

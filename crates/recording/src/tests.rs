@@ -362,7 +362,7 @@ fn a_folder_is_taken_if_it_is_empty_or_holds_a_finished_run() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told_before_the_run() {
+fn a_folder_that_cannot_be_created_is_reported_before_the_run() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("file");
     fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! A router of one's own: two ports, a pipe between them, and the loop.
+//! A router of your own: two ports, a pipe between them, and the loop.
 //!
 //! `cargo run -p sluice-router --example own_router`
 //!

@@ -1,7 +1,7 @@
 //! The router: the packet loop between ports and queues, the process around it, and its control
 //! socket.
 //!
-//! `examples/own_router.rs` is a router of one's own: ports, a pipe, and the loop.
+//! `examples/own_router.rs` is a router of your own: ports, a pipe, and the loop.
 #![deny(missing_docs)]
 
 pub mod control;

@@ -201,7 +201,7 @@ fn a_bridge_gets_the_frames_for_others_past_a_filter_of_addresses() {
         assert_eq!(promiscuous.collect::<Vec<_>>(), [Some(true); 2], "{left}");
         assert_eq!(site.arrived(), 5, "{left}");
 
-        // Made anew, it is a different interface without any request for promiscuous mode.
+        // Created again, it is a different interface without any request for promiscuous mode.
         site.middle.links().unwrap().remove("br0").unwrap();
         sleep(Duration::from_millis(300));
         site.make_bridge();
@@ -211,7 +211,7 @@ fn a_bridge_gets_the_frames_for_others_past_a_filter_of_addresses() {
         }
         let took = made.elapsed();
         assert!(took < Duration::from_millis(200), "{left}: {took:?}");
-        assert_eq!(site.arrived(), 5, "{left}, made anew");
+        assert_eq!(site.arrived(), 5, "{left}, created again");
         let status = router.stop();
         assert_eq!(status.ports[0].promiscuous, Some(true), "{left}: {status}");
         assert!(!site.is_promiscuous(), "after {left}");

@@ -1,4 +1,4 @@
-//! A congestion control of one's own, without a line in the registry.
+//! A congestion control of your own, without a line in the registry.
 //!
 //! ```text
 //! cargo run -p sluice-tcp --example own_congestion_control

@@ -65,7 +65,7 @@ impl Gilbert {
     }
 
     /// Returns whether the next packet is lost.
-    pub fn strikes(&mut self, rng: &mut Rng) -> bool {
+    pub fn loses(&mut self, rng: &mut Rng) -> bool {
         let (loss, leave) = self.states[usize::from(self.is_bad)];
         let is_lost = rng.chance(loss);
         self.is_bad ^= rng.chance(leave);
@@ -99,7 +99,7 @@ mod tests {
         let (mut lost, mut bad, mut bad_times) = (0u32, 0u32, 0u32);
         for _ in 0..n {
             let was_bad = chain.is_bad();
-            lost += u32::from(chain.strikes(&mut rng));
+            lost += u32::from(chain.loses(&mut rng));
             bad += u32::from(was_bad);
             bad_times += u32::from(!was_bad && chain.is_bad());
         }
@@ -127,7 +127,7 @@ mod tests {
         };
         let mut chain = Gilbert::new(&params);
         let mut rng = Rng::from_seed(1);
-        let fates: alloc::vec::Vec<bool> = (0..6).map(|_| chain.strikes(&mut rng)).collect();
+        let fates: alloc::vec::Vec<bool> = (0..6).map(|_| chain.loses(&mut rng)).collect();
         assert_eq!(fates, [false, true, false, true, false, true]);
     }
 }

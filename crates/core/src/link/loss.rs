@@ -40,7 +40,7 @@ impl Chance {
     }
 
     /// Draws the next decision.
-    pub fn strikes(&mut self, rng: &mut Rng) -> bool {
+    pub fn draw(&mut self, rng: &mut Rng) -> bool {
         if self.correlation > 0 {
             if let Some(last) = self.last
                 && rng.chance(self.correlation)
@@ -69,7 +69,7 @@ mod tests {
         // chance exceeds once in 1.7 million seeds, and the seed is fixed.
         let mut chance = Chance::new(ratio(1, 100), Ratio::default());
         let mut rng = Rng::from_seed(1);
-        let lost = (0..1_000_000).filter(|_| chance.strikes(&mut rng)).count();
+        let lost = (0..1_000_000).filter(|_| chance.draw(&mut rng)).count();
         assert!(lost.abs_diff(10_000) < 498, "{lost}");
     }
 
@@ -79,7 +79,7 @@ mod tests {
         let (p, c, n) = (0.1, 0.5, 1_000_000);
         let mut chance = Chance::new(ratio(1, 10), ratio(1, 2));
         let mut rng = Rng::from_seed(2);
-        let fates: alloc::vec::Vec<bool> = (0..n).map(|_| chance.strikes(&mut rng)).collect();
+        let fates: alloc::vec::Vec<bool> = (0..n).map(|_| chance.draw(&mut rng)).collect();
         let lost = fates.iter().filter(|lost| **lost).count() as f64;
         let bursts = fates.windows(2).filter(|w| !w[0] && w[1]).count() as f64;
         // The variance of a sum with correlation c^k is larger by (1+c)/(1-c) = 3:
@@ -97,6 +97,6 @@ mod tests {
         let mut rng = Rng::from_seed(3);
         let mut never = Chance::new(Ratio::default(), Ratio::default());
         let mut always = Chance::new(Ratio::ONE, Ratio::default());
-        assert!((0..1000).all(|_| !never.strikes(&mut rng) && always.strikes(&mut rng)));
+        assert!((0..1000).all(|_| !never.draw(&mut rng) && always.draw(&mut rng)));
     }
 }

@@ -125,7 +125,7 @@ impl Medium {
             None => delay,
         };
         let skips = match &mut self.reorder {
-            Some(reorder) => reorder.strikes(&mut self.draws.reorder),
+            Some(reorder) => reorder.skips(&mut self.draws.reorder),
             None => false,
         };
         Flight {

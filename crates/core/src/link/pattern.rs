@@ -54,7 +54,7 @@ impl Pattern {
     }
 
     /// Returns whether the next packet is lost.
-    pub fn strikes(&mut self) -> bool {
+    pub fn loses(&mut self) -> bool {
         if self.every == 0 {
             return false;
         }
@@ -71,7 +71,7 @@ mod tests {
 
     fn lost(params: &PatternParams, of: u64) -> alloc::vec::Vec<u64> {
         let mut pattern = Pattern::new(params);
-        (1..=of).filter(|_| pattern.strikes()).collect()
+        (1..=of).filter(|_| pattern.loses()).collect()
     }
 
     #[test]

@@ -43,8 +43,8 @@ impl Reorder {
     }
 
     /// Returns whether the next packet skips the delay.
-    pub fn strikes(&mut self, rng: &mut Rng) -> bool {
-        if self.delayed + 1 < self.gap || !self.chance.strikes(rng) {
+    pub fn skips(&mut self, rng: &mut Rng) -> bool {
+        if self.delayed + 1 < self.gap || !self.chance.draw(rng) {
             self.delayed += 1;
             return false;
         }
@@ -66,7 +66,7 @@ mod tests {
         };
         let mut reorder = Reorder::new(&params);
         let mut rng = Rng::from_seed(1);
-        let skips: alloc::vec::Vec<u32> = (1..=15).filter(|_| reorder.strikes(&mut rng)).collect();
+        let skips: alloc::vec::Vec<u32> = (1..=15).filter(|_| reorder.skips(&mut rng)).collect();
         assert_eq!(skips, [5, 10, 15]);
     }
 
@@ -82,7 +82,7 @@ mod tests {
         };
         let mut reorder = Reorder::new(&params);
         let mut rng = Rng::from_seed(2);
-        let skips = (0..800_000).filter(|_| reorder.strikes(&mut rng)).count();
+        let skips = (0..800_000).filter(|_| reorder.skips(&mut rng)).count();
         assert!(skips.abs_diff(100_000) < 685, "{skips}");
     }
 }

@@ -404,7 +404,7 @@ impl Cake {
         number
     }
 
-    /// Restarts the clocks that stood still while there was nothing to send.
+    /// Restarts the clocks that did not advance while there was nothing to send.
     fn wake_clocks(&mut self, number: usize, now: Time) {
         let tin = &mut self.tins[number];
         if tin.backlog.is_empty() {

@@ -1,8 +1,8 @@
 //! Rank functions: small programs that decide in which order packets leave a push-in queue.
 //!
 //! A [`Rank`] gives each arriving packet a number - the packet with the least one leaves first -
-//! and an instant before which it must not leave. A queue discipline is thus written in a few
-//! lines. Those below are examples, and are offered by name in `pifo` and `pieo`.
+//! and an instant before which it must not leave. So a queue discipline is written in a few lines.
+//! Those below are examples, and are offered by name in `pifo` and `pieo`.
 
 use alloc::vec::Vec;
 

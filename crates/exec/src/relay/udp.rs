@@ -28,12 +28,12 @@ struct Flow {
     last: Instant,
     /// The first datagram's frame, which errors cite.
     first: Vec<u8>,
-    /// When the gate was told to hold the flow's datagrams again.
+    /// When the gate was asked to hold the flow's datagrams again.
     closing: Option<Instant>,
 }
 
 impl Flows {
-    /// Starts without flows. `changes` tells the gate which ones are open.
+    /// Creates an empty set of flows. `changes` informs the gate of flows that open and close.
     pub fn new(changes: Sender<FlowChange>) -> Flows {
         Flows {
             entries: Entries::new(),
@@ -160,7 +160,7 @@ const LONGEST: usize = 65_536;
 const DNS: u16 = 53;
 /// RFC 4787 section 4.3 (REQ-5): no less than two minutes.
 const IDLE: Duration = Duration::from_secs(120);
-/// A question that has no answer by then is asked anew, from another port.
+/// A query without an answer by then is repeated from another port.
 const IDLE_DNS: Duration = Duration::from_secs(30);
 /// Longer than a datagram takes from the gate to its socket.
 const GRACE: Duration = Duration::from_secs(2);

@@ -95,11 +95,11 @@ impl LossState {
     }
 
     /// Decides whether the next packet is lost.
-    pub fn strikes(&mut self, rng: &mut Rng) -> bool {
+    pub fn loses(&mut self, rng: &mut Rng) -> bool {
         match self {
             LossState::Off => false,
-            LossState::Chance(chance) => chance.strikes(rng),
-            LossState::Chain(chain) => chain.strikes(rng),
+            LossState::Chance(chance) => chance.draw(rng),
+            LossState::Chain(chain) => chain.loses(rng),
         }
     }
 }

@@ -288,7 +288,7 @@ impl Runtime {
                 }
                 None => record.loss(),
             };
-            is_lost = loss.is_some_and(|loss| loss.strikes(cx.rng));
+            is_lost = loss.is_some_and(|loss| loss.loses(cx.rng));
         }
         self.with_link(instance, !is_new, cx, |link, cx| {
             if is_lost {

@@ -62,8 +62,8 @@ impl Topology {
         topology.connect(&topology.h2, ways)?;
         topology.connect(&topology.h3, ways)?;
         // The interfaces are up only now, and routes and neighbour entries need them up.
-        topology.h2.meet(&topology.h3, ways)?;
-        topology.h3.meet(&topology.h2, ways)?;
+        topology.h2.add_neighbours(&topology.h3, ways)?;
+        topology.h3.add_neighbours(&topology.h2, ways)?;
         Ok(topology)
     }
 
@@ -140,7 +140,7 @@ impl Host {
         IpAddr::V4(Ipv4Addr::new(10, 0, FIRST_NET + way, self.number))
     }
 
-    fn meet(&self, other: &Host, ways: u8) -> Result<(), TopologyError> {
+    fn add_neighbours(&self, other: &Host, ways: u8) -> Result<(), TopologyError> {
         let mut links = self.namespace.links()?;
         for way in 0..ways {
             links.add_neighbour(INTERFACE, other.address(way), mac(other.number))?;

@@ -78,14 +78,14 @@ pub(super) struct Writer {
 struct StateOut {
     sheet: Sheet,
     /// The values reported at the instant `now`, in order.
-    told: Vec<Told>,
+    reported: Vec<Reported>,
     now: Time,
     /// The number of values at one instant above which repetitions are removed.
     room: usize,
 }
 
 /// A variable of a queue and its value.
-type Told = (u32, &'static str, StateValue);
+type Reported = (u32, &'static str, StateValue);
 
 /// A capture that is being written.
 struct CaptureOut {
@@ -212,7 +212,7 @@ impl Outlet for Writer {
 
     fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
         if let Some(state) = &mut self.state {
-            let written = state.tell(now, (queue, name, value));
+            let written = state.report(now, (queue, name, value));
             self.note(written);
         }
     }
@@ -222,31 +222,31 @@ impl StateOut {
     fn new(sheet: Sheet) -> Self {
         StateOut {
             sheet,
-            told: Vec::new(),
+            reported: Vec::new(),
             now: Time::ZERO,
             room: MIN_ROOM,
         }
     }
 
-    fn tell(&mut self, now: Time, told: Told) -> Result<(), ReplayError> {
+    fn report(&mut self, now: Time, reported: Reported) -> Result<(), ReplayError> {
         if now != self.now {
             self.flush()?;
             self.now = now;
-        } else if self.told.len() >= self.room {
+        } else if self.reported.len() >= self.room {
             self.settle();
-            self.room = MIN_ROOM.max(2 * self.told.len());
+            self.room = MIN_ROOM.max(2 * self.reported.len());
         }
-        self.told.push(told);
+        self.reported.push(reported);
         Ok(())
     }
 
     /// Sorts by queue, and keeps the last value of each variable at the position of its first.
     fn settle(&mut self) {
-        self.told.sort_by_key(|(queue, ..)| *queue);
+        self.reported.sort_by_key(|(queue, ..)| *queue);
         let mut kept: usize = 0;
-        for i in 0..self.told.len() {
-            let (queue, name, value) = self.told[i];
-            let same = self.told[..kept]
+        for i in 0..self.reported.len() {
+            let (queue, name, value) = self.reported[i];
+            let same = self.reported[..kept]
                 .iter_mut()
                 .rev()
                 .take_while(|(other, ..)| *other == queue)
@@ -254,18 +254,18 @@ impl StateOut {
             match same {
                 Some(first) => first.2 = value,
                 None => {
-                    self.told[kept] = (queue, name, value);
+                    self.reported[kept] = (queue, name, value);
                     kept += 1;
                 }
             }
         }
-        self.told.truncate(kept);
+        self.reported.truncate(kept);
     }
 
     /// Writes the rows of the instant.
     fn flush(&mut self) -> Result<(), ReplayError> {
         self.settle();
-        for (queue, name, value) in self.told.drain(..) {
+        for (queue, name, value) in self.reported.drain(..) {
             let (value, unit) = match value {
                 StateValue::Count(n) => (Cell::whole(n), "count"),
                 StateValue::Time(time) => (Cell::whole(time.as_ns()), "time_ns"),

@@ -26,13 +26,13 @@ fn record(dir: &Path, variant: &Variant, spoil: impl Fn(&mut PacketRecord)) -> R
         let (mut rng, mut host) = (settings.rng(direction), Host::default());
         // The router's arrivals and polls: any numbers without a pattern serve.
         let mut other = Rng::from_seed(9);
-        let (mut now, mut told) = (Time::ZERO, Time::ZERO);
+        let (mut now, mut latest) = (Time::ZERO, Time::ZERO);
         while now < Time::ZERO + variant.scenario.duration {
             now += Span::from_us(100 + other.below(2000));
             for _ in 0..other.below(4) {
                 let stamp = Time::from_ns(now.as_ns() - other.below(50_000));
-                let at = stamp.max(told);
-                told = at;
+                let at = stamp.max(latest);
+                latest = at;
                 let mut packet = Packet::new(host.allocate(), 200 + other.below(1300) as u32);
                 packet.arrival = at;
                 packet.flow = 0x1234_0000 + other.below(5) as u32;
@@ -56,7 +56,7 @@ fn record(dir: &Path, variant: &Variant, spoil: impl Fn(&mut PacketRecord)) -> R
             while let Some(departure) = chain.poll(&mut Cx::new(now, &mut rng, &mut host)) {
                 host.free.push(departure.packet.slot);
             }
-            told = now + Span::from_ns(1);
+            latest = now + Span::from_ns(1);
         }
         for (pipe, rows) in chain.into_rows() {
             for mut record in rows {

@@ -147,11 +147,11 @@ mod tests {
 
     /// A counter of the namespace, as the kernel names it (RFC 1213).
     fn counter(namespace: &Namespace, protocol: &str, name: &str) -> u64 {
-        let told = namespace
+        let text = namespace
             .enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
             .unwrap()
             .unwrap();
-        let mut lines = told.lines().filter(|line| line.starts_with(protocol));
+        let mut lines = text.lines().filter(|line| line.starts_with(protocol));
         let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
         let place = names.split(' ').position(|other| other == name).unwrap();
         values.split(' ').nth(place).unwrap().parse().unwrap()

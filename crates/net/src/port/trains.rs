@@ -39,7 +39,7 @@ pub(super) struct Trains {
     /// Whether the interface was replaced, or the kernel refused a super-packet on it.
     is_over: bool,
     /// Frames that the port had sent before trains were opened.
-    told_before: u64,
+    reported_before: u64,
     /// Frames that the interface had not sent, or not yet, at the last check.
     missing: u64,
     /// Frames that the interface never sent.
@@ -79,7 +79,7 @@ impl Trains {
             looked_ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
             is_fit: true,
             is_over: false,
-            told_before: counters.sent,
+            reported_before: counters.sent,
             missing: 0,
             lost: 0,
         })
@@ -123,12 +123,12 @@ impl Trains {
         }
         self.is_fit = is_fit(&link, &self.settings);
         self.interface.mtu = link.mtu;
-        let told = (counters.sent + self.lost).saturating_sub(self.told_before);
+        let reported = (counters.sent + self.lost).saturating_sub(self.reported_before);
         let seen = link
             .traffic
             .sent
             .saturating_sub(self.interface.traffic.sent);
-        let missing = told.saturating_sub(seen);
+        let missing = reported.saturating_sub(seen);
         let lost = missing.min(self.missing).max(self.lost) - self.lost;
         counters.lose(Loss::Refused, lost);
         counters.sent -= lost;
@@ -171,7 +171,7 @@ impl Trains {
         }
         let (batch, is_over, mut is_there) = (&self.batch, &mut self.is_over, true);
         let messages = batch.messages();
-        let told = self.outgoing.send_all(self.socket.as_fd(), |index, error| {
+        let reported = self.outgoing.send_all(self.socket.as_fd(), |index, error| {
             let frames = batch.frames(&messages[index]);
             let Some(error) = error else {
                 counters.sent_trains += u64::from(messages[index].is_train());
@@ -188,9 +188,11 @@ impl Trains {
             let is_no_train = error.raw_os_error() != Some(libc::ENOBUFS) && reason != Loss::Down;
             *is_over |= messages[index].is_train() && is_no_train;
         });
-        if told < messages.len() {
+        if reported < messages.len() {
             counters.blocked += 1;
-            let frames = messages[told..].iter().flat_map(|rest| batch.frames(rest));
+            let frames = messages[reported..]
+                .iter()
+                .flat_map(|rest| batch.frames(rest));
             counters.lose(Loss::Refused, frames.count() as u64);
         }
         slots.iter().for_each(|slot| pool.free(*slot));

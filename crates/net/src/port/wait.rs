@@ -348,8 +348,8 @@ mod tests {
     fn stat<const N: usize>(thread: &str, fields: [usize; N]) -> [String; N] {
         let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).unwrap();
         // What follows the name begins with field 3.
-        let told: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-        fields.map(|field| told[field - 3].to_owned())
+        let words: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        fields.map(|field| words[field - 3].to_owned())
     }
 
     /// Nice level, real-time priority and policy of the calling thread.

@@ -88,8 +88,8 @@ impl TimedReceiver {
         clock: &Clock,
         mut take: impl FnMut(u32, Time),
     ) -> io::Result<usize> {
-        self.receive_from(libc::MSG_ERRQUEUE, socket, clock, |_, told| {
-            if let (Some(number), Some(time)) = (told.departed, told.time) {
+        self.receive_from(libc::MSG_ERRQUEUE, socket, clock, |_, metadata| {
+            if let (Some(number), Some(time)) = (metadata.departed, metadata.time) {
                 take(number, time);
             }
         })
@@ -132,14 +132,14 @@ impl TimedReceiver {
         self.stamps.look();
         for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
             let length = header.msg_len as usize;
-            let told = Told::by(&header.msg_hdr);
-            self.overflowed = told.overflowed.unwrap_or(self.overflowed);
+            let metadata = Metadata::of(&header.msg_hdr);
+            self.overflowed = metadata.overflowed.unwrap_or(self.overflowed);
             let arrival = Arrival {
-                time: told
+                time: metadata
                     .stamp_ns
                     .map(|stamp| clock.at_monotonic(self.stamps.monotonic_ns(stamp))),
-                departed: told.departed,
-                ecn: told.class & 3,
+                departed: metadata.departed,
+                ecn: metadata.class & 3,
                 length,
             };
             take(&buffer[..length.min(BUFFER_LEN)], arrival);
@@ -150,7 +150,7 @@ impl TimedReceiver {
 
 /// The contents of a datagram's control messages.
 #[derive(Default)]
-struct Told {
+struct Metadata {
     stamp_ns: Option<u64>,
     /// The number of the packet that left at that time, for a stamp of a departure.
     departed: Option<u32>,
@@ -160,35 +160,35 @@ struct Told {
     overflowed: Option<u32>,
 }
 
-impl Told {
-    fn by(header: &libc::msghdr) -> Told {
-        let mut told = Told::default();
+impl Metadata {
+    fn of(header: &libc::msghdr) -> Metadata {
+        let mut metadata = Metadata::default();
         // SAFETY: recvmmsg filled the header, and says in it how much of the control room, which has not been touched
         // since.
         for (level, kind, payload) in unsafe { sys::control_messages(header) } {
             match (level, kind) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
-                    told.stamp_ns = sys::stamp_ns(payload)
+                    metadata.stamp_ns = sys::stamp_ns(payload)
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    told.overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
+                    metadata.overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
                 }
                 (libc::IPPROTO_IP, libc::IP_TOS) => {
-                    told.class = payload.first().copied().unwrap_or(0)
+                    metadata.class = payload.first().copied().unwrap_or(0)
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                     let int = payload.first_chunk().copied();
-                    told.class = int.map_or(0, libc::c_int::from_ne_bytes) as u8;
+                    metadata.class = int.map_or(0, libc::c_int::from_ne_bytes) as u8;
                 }
                 (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                     // struct sock_extended_err: `ee_data` is the number of the packet.
                     let number = payload.get(EE_DATA..).and_then(<[u8]>::first_chunk);
-                    told.departed = number.copied().map(u32::from_ne_bytes);
+                    metadata.departed = number.copied().map(u32::from_ne_bytes);
                 }
                 _ => {}
             }
         }
-        told
+        metadata
     }
 }
 

@@ -215,7 +215,7 @@ fn unequal_shares_are_seen_over_time() {
 
 #[test]
 fn the_reference_page_of_the_figures_is_current() {
-    // UPDATE_EXPECT=1 writes the page anew.
+    // UPDATE_EXPECT=1 writes the page again.
     expect_test::expect_file!["../../../../docs/metrics.md"].assert_eq(&reference());
 }
 

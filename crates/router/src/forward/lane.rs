@@ -20,7 +20,7 @@ pub struct Lane<Q, O> {
     lateness: Lateness,
     /// The latest time that the queues have seen. A packet that arrived earlier counts as arriving
     /// then.
-    told: Time,
+    latest: Time,
 }
 
 impl<Q: Queueing, O: Observer> Lane<Q, O> {
@@ -41,7 +41,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             link,
             counts: LaneCounts::default(),
             lateness: Lateness::default(),
-            told: Time::ZERO,
+            latest: Time::ZERO,
         }
     }
 
@@ -90,14 +90,14 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         pool: &mut Pool,
         work: impl FnOnce(&mut Q, &mut Cx<'_>) -> T,
     ) -> T {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         let mut host = Host {
             pool,
             counts: &mut self.counts,
             observer: &mut self.observer,
             link: self.link,
         };
-        let mut cx = Cx::new(self.told, &mut self.rng, &mut host);
+        let mut cx = Cx::new(self.latest, &mut self.rng, &mut host);
         work(&mut self.queueing, &mut cx)
     }
 
@@ -128,7 +128,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         pool: &mut Pool,
         outboxes: &mut [Outbox],
     ) {
-        let arrival = arrival.max(self.told);
+        let arrival = arrival.max(self.latest);
         let head = pool.head(slot);
         let view = frame::parse_head(head, pool.frame_len(slot), self.link);
         if let Some(fault) = view.fault {
@@ -184,7 +184,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         }
         // The queues have processed everything that is due at `now`. A late arrival must not appear
         // to be simultaneous with that, because arrivals come first.
-        self.told = self.told.saturating_add(Span::from_ns(1));
+        self.latest = self.latest.saturating_add(Span::from_ns(1));
     }
 
     /// Returns the instant at which the queues must be called again.

@@ -145,7 +145,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             lane.collect(now, &mut self.pool, &mut self.outboxes);
         }
         self.send();
-        if self.is_told_of_more() {
+        if self.knows_of_more() {
             return;
         }
         let due = self.lanes.iter().filter_map(Lane::next_wake);
@@ -275,12 +275,12 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// Returns whether a port knows without a system call that frames have arrived, so that the
     /// next turn can start at once. Returns false every few turns, because other descriptors must
     /// be checked too.
-    fn is_told_of_more(&mut self) -> bool {
+    fn knows_of_more(&mut self) -> bool {
         let ports = self.ports.iter().zip(&self.lane_of).enumerate();
-        let told = ports.filter(|(_, (port, lane))| lane.is_some() && port.has_waiting());
-        let told = told.fold(0, |mask, (number, _)| mask | 1 << number);
-        self.ready |= told;
-        let more = told != 0 && self.unasked < MOST_UNASKED;
+        let waiting = ports.filter(|(_, (port, lane))| lane.is_some() && port.has_waiting());
+        let waiting = waiting.fold(0, |mask, (number, _)| mask | 1 << number);
+        self.ready |= waiting;
+        let more = waiting != 0 && self.unasked < MOST_UNASKED;
         self.unasked = if more { self.unasked + 1 } else { 0 };
         more
     }

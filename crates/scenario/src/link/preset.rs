@@ -115,7 +115,7 @@ const APNIC: &str = "APNIC, November 2022";
 
 const DIRECTIONS: [Direction; 2] = [Direction::Down, Direction::Up];
 
-/// How long each of several rates or delays applies: Starlink assigns satellites anew every 15 s.
+/// How long each of several rates or delays applies: Starlink reassigns satellites every 15 s.
 const TURN: Span = Span::from_secs(15);
 
 impl Preset {

@@ -435,19 +435,19 @@ error: `variant` is an empty list
 #[test]
 fn a_scenario_without_a_flow_is_refused() {
     let text = PLAIN.replace("[[flow]]\ntype = \"tcp\"\n", "");
-    let told = errors(&text, &[]);
+    let printed = errors(&text, &[]);
     assert!(
-        told.starts_with("error: there is no [[flow]]\n --> x.toml:1:1\n"),
-        "{told}"
+        printed.starts_with("error: there is no [[flow]]\n --> x.toml:1:1\n"),
+        "{printed}"
     );
     assert!(
-        told.contains("add one, such as [[flow]] with type = \"tcp\""),
-        "{told}"
+        printed.contains("add one, such as [[flow]] with type = \"tcp\""),
+        "{printed}"
     );
-    let told = errors(&format!("flow = []\n{text}"), &[]);
+    let printed = errors(&format!("flow = []\n{text}"), &[]);
     assert!(
-        told.starts_with("error: there is no [[flow]]\n --> x.toml:1:8\n"),
-        "{told}"
+        printed.starts_with("error: there is no [[flow]]\n --> x.toml:1:8\n"),
+        "{printed}"
     );
 }
 
@@ -481,15 +481,18 @@ fn a_suggested_unit_is_of_the_size_that_was_meant() {
         ("MBps", "MB/s"),
         ("Mbytes/s", "MB/s"),
     ] {
-        let told = rate(unit);
+        let printed = rate(unit);
         assert!(
-            told.ends_with(&format!("did you mean `{meant}`?")),
-            "{told}"
+            printed.ends_with(&format!("did you mean `{meant}`?")),
+            "{printed}"
         );
     }
     for unit in ["MB", "ms", "s", "MiB/s", "TB/s"] {
-        let told = rate(unit);
-        assert!(told.contains("units: bit/s, kbit/s, Mbit/s"), "{told}");
+        let printed = rate(unit);
+        assert!(
+            printed.contains("units: bit/s, kbit/s, Mbit/s"),
+            "{printed}"
+        );
     }
     let time = errors(&PLAIN.replace("10s", "10secs"), &[]);
     assert!(time.ends_with("did you mean `s`?"), "{time}");

@@ -5,7 +5,7 @@
 //! IPv4's total length, identification (one more each) and checksum, IPv6's payload length, TCP's
 //! sequence number (advanced by the payload before it) and checksum, PSH (on the last only). All
 //! have one size; only the last may be shorter. A segment with a wrong checksum does not join:
-//! segmentation computes checksums anew, which would hide the damage.
+//! segmentation computes new checksums, which would hide the damage.
 
 use super::checksum::{Sum, pseudo_header};
 use super::gso::LEAST_SEGMENT;
