@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import re
 from pathlib import Path
 
 import sluice
@@ -21,6 +22,7 @@ MODULES = [
     "recording.py",
 ]
 PAGE = ROOT / "docs" / "python.md"
+WIDTH = 88
 HEAD = """# Python
 
 `pip install .` in the source tree builds the package `sluice` (Python 3.11 or newer). This page is
@@ -33,12 +35,31 @@ generated from its signatures and docstrings; do not edit it. To update it, run
 """
 
 
+def fenced(code: str) -> str:
+    """Format code as a block of Python."""
+    return f"```python\n{code}\n```"
+
+
 def signature(node: ast.FunctionDef) -> str:
-    """Format a function as in its stub, without `self`."""
+    """Format a function as in its stub, without `self`; a long one has a line per argument."""
     node.args.args = [arg for arg in node.args.args if arg.arg not in ("self", "cls")]
     returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
-    name = node.name
-    return f"{name}({ast.unparse(node.args)}){returns}"
+    line = f"{node.name}({ast.unparse(node.args)}){returns}"
+    if len(line) <= WIDTH:
+        return fenced(line)
+    # Split at the commas outside of brackets.
+    arguments = re.split(r", (?![^\[]*\])", ast.unparse(node.args))
+    listed = "".join(f"    {argument},\n" for argument in arguments)
+    return fenced(f"{node.name}(\n{listed}){returns}")
+
+
+def prose(doc: str | None) -> str:
+    """Format a docstring as Markdown: its examples as blocks, the errors as a list."""
+    text = (doc or "").replace("Raises:\n", "Raises:\n\n")
+    error = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
+    text = error.sub(lambda found: f"- `{found[1]}`: {' '.join(found[2].split())}", text)
+    example = re.compile(r"^>>> .*(?:\n(?!\n|$).*)*", re.MULTILINE)
+    return example.sub(lambda found: fenced(found[0]), text)
 
 
 def is_property(node: ast.FunctionDef) -> bool:
@@ -49,16 +70,14 @@ def is_property(node: ast.FunctionDef) -> bool:
     )
 
 
-def describe(owner: object, node: ast.FunctionDef, prefix: str) -> str:
-    """Describe one function, method or attribute."""
-    doc = inspect.getdoc(getattr(owner, node.name)) or ""
+def describe(owner: object, node: ast.FunctionDef, title: str) -> str:
+    """Describe one function, method or attribute under a title."""
+    doc = inspect.getdoc(getattr(owner, node.name))
+    assert doc, f"{title} has no docstring"
     if is_property(node):
         returns = "" if node.returns is None else ast.unparse(node.returns)
-        title = f"{prefix}{node.name}: {returns}"
-    else:
-        title = prefix + signature(node)
-    assert doc, f"{title} has no docstring"
-    return f"\n### `{title}`\n\n{doc}\n"
+        return f"\n{title[:-1]}: {returns}`\n\n{prose(doc)}\n"
+    return f"\n{title}\n\n{signature(node)}\n\n{prose(doc)}\n"
 
 
 def describe_class(node: ast.ClassDef) -> str:
@@ -66,15 +85,15 @@ def describe_class(node: ast.ClassDef) -> str:
     owner = getattr(sluice, node.name)
     members = [member for member in node.body if isinstance(member, ast.FunctionDef)]
     init = next((member for member in members if member.name == "__init__"), None)
-    title = node.name
+    page = f"\n## `{node.name}`\n\n"
     if init is not None:
         init.returns = None
         init.name = node.name
-        title = signature(init)
-    page = f"\n## `{title}`\n\n{inspect.getdoc(owner)}\n"
+        page += f"{signature(init)}\n\n"
+    page += f"{prose(inspect.getdoc(owner))}\n"
     for member in members:
         if member is not init and not member.name.startswith("_"):
-            page += describe(owner, member, "")
+            page += describe(owner, member, f"### `{node.name}.{member.name}`")
     return page
 
 
@@ -95,8 +114,7 @@ def reference() -> str:
             if isinstance(node, ast.ClassDef):
                 page += describe_class(node)
             elif isinstance(node, ast.FunctionDef):
-                doc = inspect.getdoc(getattr(sluice, node.name))
-                page += f"\n## `{signature(node)}`\n\n{doc}\n"
+                page += describe(sluice, node, f"## `{node.name}`")
     return page
 
 
