@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-golden test-contributing test-modules test-live sanitize test-web test-python test-report test-exports test-docs test-dist reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-golden test-contributing test-modules test-live sanitize test-web test-python test-report test-exports test-docs test-dist reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -37,6 +37,10 @@ test-dist: dist ## run both packages in bare root file systems
 	scripts/test-dist.sh
 
 test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs
+
+test-all: test ## everything that CI runs, and what takes longer: a sweep of 1000 runs in every way
+	$(VENV)/maturin develop -q --profile quick
+	$(VENV)/python bench/python/measure.py
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
@@ -77,7 +81,7 @@ test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent
 
 test-python: $(WEB) ## the Python package and its examples
-	@scripts/setup.sh python
+	@scripts/setup.sh python mininet
 	$(VENV)/maturin develop -q
 	$(VENV)/pytest -q --doctest-modules python
 
@@ -138,4 +142,4 @@ bench: build ## run the benchmarks, each with a reference measured at the same t
 	$(SLUICE) bench
 
 clean: ## remove all build output
-	rm -rf target web/dist web/node_modules .venv .venv-flent artifacts
+	rm -rf target web/dist web/node_modules .venv .venv-flent .venv-mininet artifacts

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [wasm]`.
+# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [wasm] [mininet]`.
 # Toolchains are checked, never installed. System packages are installed by root, else reported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -124,10 +124,22 @@ wasm() {
         system_packages "clang with lld (for the tests of modules)" clang lld
 }
 
+# Mininet of Debian, and in a separate environment the newest of PyPI, which needs Debian's `mnexec`.
+mininet() {
+    need_python
+    { type -P mn && type -P brctl; } >/dev/null ||
+        system_packages "Mininet (for its links)" mininet bridge-utils iputils-ping iproute2
+    if [ ! -f .venv-mininet/.installed ]; then
+        python3 -m venv .venv-mininet
+        .venv-mininet/bin/pip install -q --disable-pip-version-check mininet==2.3.0.dev6 setuptools==80.9.0
+        touch .venv-mininet/.installed
+    fi
+}
+
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | docs | dist | chromium | tshark | flent | ns3 | wasm) "$part" ;;
-        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3 or wasm" ;;
+        web | python | docs | dist | chromium | tshark | flent | ns3 | wasm | mininet) "$part" ;;
+        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, wasm or mininet" ;;
     esac
 done

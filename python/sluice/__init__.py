@@ -8,15 +8,54 @@
 (0, 1000000, 0)
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from sluice._sluice import Queue, SluiceError, __version__, algorithms
-from sluice.aqm import DROP, MARK, PASS, Aqm, Bytes, Rate, Span
-from sluice.plot import Plots
-from sluice.recording import Recording
-from sluice.runs import Report, Run, run
-from sluice.scenario import Scenario
-from sluice.simulation import QueueView, Simulation
-from sluice.sweeps import Sweep, dataset, sweep
-from sluice.table import Table
+
+if TYPE_CHECKING:
+    from sluice.aqm import DROP, MARK, PASS, Aqm, Bytes, Rate, Span
+    from sluice.plot import Plots
+    from sluice.recording import Recording
+    from sluice.router import PortStatus, Router, RouterStatus
+    from sluice.runs import Report, Run, run
+    from sluice.scenario import Scenario
+    from sluice.simulation import QueueView, Simulation
+    from sluice.sweeps import Sweep, dataset, sweep
+    from sluice.table import Table
+else:
+
+    def __getattr__(name: str) -> object:
+        """Load a part of the package when it is needed."""
+        # The command and an AQM in a file need no Arrow, which takes longer to load than a short
+        # simulation takes.
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'sluice' has no attribute {name!r}")
+        value = getattr(import_module(f"sluice.{home}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """Name everything, loaded or not."""
+        return sorted({*globals(), *_HOMES})
+
+
+_HOMES = {
+    name: home
+    for home, names in {
+        "aqm": ["DROP", "MARK", "PASS", "Aqm", "Bytes", "Rate", "Span"],
+        "plot": ["Plots"],
+        "recording": ["Recording"],
+        "router": ["PortStatus", "Router", "RouterStatus"],
+        "runs": ["Report", "Run", "run"],
+        "scenario": ["Scenario"],
+        "simulation": ["QueueView", "Simulation"],
+        "sweeps": ["Sweep", "dataset", "sweep"],
+        "table": ["Table"],
+    }.items()
+    for name in names
+}
 
 __all__ = [
     "DROP",
@@ -25,11 +64,14 @@ __all__ = [
     "Aqm",
     "Bytes",
     "Plots",
+    "PortStatus",
     "Queue",
     "QueueView",
     "Rate",
     "Recording",
     "Report",
+    "Router",
+    "RouterStatus",
     "Run",
     "Scenario",
     "Simulation",

@@ -1,3 +1,4 @@
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 __version__: str
@@ -66,7 +67,15 @@ class SluiceError(ValueError): ...
 
 def variants(name: str, text: str, sets: list[str]) -> list[tuple[str, str]]: ...
 def program(path: str) -> str: ...
-def run(source: str, variant: str, text: str, backend: str, program: str) -> Run: ...
+def run(
+    source: str,
+    variant: str,
+    text: str,
+    backend: str,
+    program: str,
+    progress: Callable[[int], None] | None = None,
+) -> Run: ...
+def command(words: Sequence[str]) -> int: ...
 
 class Run:
     @staticmethod
@@ -101,3 +110,31 @@ class Simulation:
     def state(self, pipe: str) -> dict[str, float]: ...
     def passed(self, pipe: str) -> dict[str, int]: ...
     def received(self) -> list[tuple[str, int]]: ...
+
+class RouterOptions(TypedDict):
+    ports: list[str]
+    port: str
+    config: str | None
+    socket: str
+    netns: str | None
+    accept: bool
+    compat: bool
+    split_below: str | None
+    spin: str
+    cpu: int | None
+    cpu_latency: str | None
+    room: int | None
+    seed: int | None
+
+class Router:
+    def __init__(self, options: RouterOptions) -> None: ...
+    @property
+    def remarks(self) -> list[str]: ...
+    def has_ended(self) -> bool: ...
+    def stop(self) -> str | None: ...
+
+def default_socket() -> str: ...
+def router_command(
+    socket: str, commands: str, how: str
+) -> tuple[str, list[str], str | None, str | None]: ...
+def router_status(socket: str) -> str: ...

@@ -1,5 +1,6 @@
 """Runs: carry a scenario out in this process, and read what it recorded."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from html import escape
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 
 from sluice import _sluice
 from sluice.plot import Plots
+from sluice.progress import Stretch
 from sluice.scenario import Scenario
 from sluice.table import Table
 
@@ -23,6 +25,7 @@ def run(
     backend: str = "sim",
     seed: int | None = None,
     variant: str | None = None,
+    progress: bool = True,
 ) -> "Run":
     """Carry a scenario out in this process and return its recording.
 
@@ -31,7 +34,8 @@ def run(
     a matrix. The backend `live` needs root; the command `sluice run` also works with
     unprivileged user namespaces.
 
-    Other Python threads run meanwhile. Ctrl-C ends the run.
+    Other Python threads run meanwhile. Ctrl-C ends the run. A run that takes longer than a second
+    shows its progress, unless `progress` is false.
 
     >>> done = run({"duration": "3s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]},
     ...            {"link.queue": "codel"})
@@ -49,7 +53,10 @@ def run(
     if seed is not None:
         chosen = chosen.set("seed", seed)
     name, text = chosen.one(variant)
-    return Run(_sluice.run(chosen.name, name, text, backend, program()))
+    if not progress:
+        return Run(_sluice.run(chosen.name, name, text, backend, program()))
+    with Stretch(_duration_ns(text), name) as stretch:
+        return Run(_sluice.run(chosen.name, name, text, backend, program(), stretch))
 
 
 class Run:
@@ -184,6 +191,10 @@ class Report:
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 800px; border: 0"
         return f'<iframe srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+
+
+def _duration_ns(text: str) -> int:
+    return _sluice.parse_span(tomllib.loads(text)["duration"])
 
 
 def program() -> str:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import tomllib
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -22,10 +21,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
-from tqdm import TqdmWarning
 
 from sluice import _sluice
 from sluice._sluice import SluiceError
+from sluice.progress import bar
 from sluice.runs import Run, program
 from sluice.scenario import Scenario, word
 from sluice.table import Table
@@ -45,6 +44,7 @@ def sweep(
     seeds: int | Iterable[int] = 1,
     executor: Executor | None = None,
     jobs: int | None = None,
+    batch: int = 1,
     out: str | PathLike[str] | None = None,
     backend: str = "sim",
     progress: bool = True,
@@ -57,7 +57,8 @@ def sweep(
     `executor` is anything with the `submit` of `concurrent.futures`: a pool of processes, an MPI
     pool, or the `Client` of Dask, which repeats the runs of a lost worker. Without one, `jobs`
     processes of this machine are used, by default one per core. The results have the same bits
-    whatever carried the runs out.
+    whatever carried the runs out. The executor gets `batch` runs at a time: more than one pays off
+    when a run takes less time than the executor needs for a call, as thousands of cores do.
 
     `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs that are
     already there, of the same scenario and seed by the same program, are not repeated. Failed runs
@@ -78,17 +79,19 @@ def sweep(
     """
     if jobs is not None and jobs < 1:
         raise SluiceError(f"a sweep in {jobs} processes makes no progress; give at least 1")
+    if batch < 1:
+        raise SluiceError(f"a batch of {batch} runs is empty; give at least 1")
     plan = list(_plan(Scenario(scenario), over, seeds, backend))
     store = _Store(out, list(over))
     found = {task.key: rows for task in plan if (rows := store.find(task)) is not None}
     todo = [task for task in plan if task.key not in found]
     results: dict[str, Result] = dict(found)
-    with _bar(total=len(plan), initial=len(found), unit="run", disable=not progress) as bar:
-        for task, result in _carry_out(todo, executor, jobs):
+    with bar(total=len(plan), initial=len(found), unit="run", disable=not progress) as shown:
+        for task, result in _carry_out(todo, executor, jobs, batch):
             if result.error is None:
                 store.keep(task, result)
             results[task.key] = result
-            bar.update()
+            shown.update()
     sweep = Sweep(plan, results, len(found))
     store.finish(sweep)
     return sweep
@@ -207,6 +210,17 @@ def carry_out(task: Task) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def carry_out_batch(tasks: Sequence[Task]) -> list[Outcome]:
+    """Carry several tasks out, one after another; an error of one is its outcome."""
+    outcomes: list[Outcome] = []
+    for task in tasks:
+        try:
+            outcomes.append(carry_out(task))
+        except Exception as error:
+            outcomes.append(error)
+    return outcomes
+
+
 class NotStarted(BrokenProcessPool):
     """The pool was broken before the run was submitted."""
 
@@ -285,28 +299,31 @@ def _seed_of(text: str) -> int:
 
 
 def _carry_out(
-    tasks: Sequence[Task], executor: Executor | None, jobs: int | None
+    tasks: Sequence[Task], executor: Executor | None, jobs: int | None, batch: int
 ) -> Iterator[tuple[Task, Result]]:
     """Yield each task with its result, in the order in which they end."""
     if executor is None:
-        outcomes = _in_processes(tasks, len(os.sched_getaffinity(0)) if jobs is None else jobs)
+        count = len(os.sched_getaffinity(0)) if jobs is None else jobs
+        outcomes = _in_processes(tasks, count, batch)
     else:
-        outcomes = _submit(executor, tasks, AHEAD)
+        outcomes = _submit(executor, tasks, AHEAD, batch)
     for task, outcome in outcomes:
         if isinstance(outcome, bytes):
             yield task, Result(ipc.open_stream(outcome).read_all())
         elif isinstance(outcome, ForeignWorker):
             raise outcome
+        elif isinstance(outcome, ModuleNotFoundError) and outcome.name == "sluice":
+            raise ForeignWorker("a worker has no package `sluice`: install the same wheel there")
         else:
             yield task, Result(None, str(outcome) or type(outcome).__name__)
 
 
-def _in_processes(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Outcome]]:
+def _in_processes(tasks: Sequence[Task], jobs: int, batch: int) -> Iterator[tuple[Task, Outcome]]:
     waiting: Sequence[Task] = tasks
     while waiting:
         lost, later = [], []
         with _pool(jobs) as pool:
-            for task, outcome in _submit(pool, waiting, AHEAD_OF_PROCESS * jobs):
+            for task, outcome in _submit(pool, waiting, AHEAD_OF_PROCESS * jobs, batch):
                 if isinstance(outcome, NotStarted):
                     later.append(task)
                 elif isinstance(outcome, BrokenProcessPool):
@@ -317,7 +334,7 @@ def _in_processes(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Outc
         # process of its own, so that the one which ends its process is known.
         for task in lost:
             with _pool(1) as pool:
-                yield from _submit(pool, [task], 1)
+                yield from _submit(pool, [task], 1, 1)
         waiting = later
 
 
@@ -333,39 +350,41 @@ def _pool(jobs: int) -> Iterator[Executor]:
     pool.shutdown()
 
 
-def _submit(workers: Executor, tasks: Sequence[Task], ahead: int) -> Iterator[tuple[Task, Outcome]]:
-    """Submit tasks, at most `ahead` at a time, and yield each with its outcome."""
+def _submit(
+    workers: Executor, tasks: Sequence[Task], ahead: int, batch: int
+) -> Iterator[tuple[Task, Outcome]]:
+    """Submit tasks, `batch` in each of at most `ahead` calls, and yield each with its outcome."""
     get_executor = getattr(workers, "get_executor", None)
     if get_executor is not None:
         # Dask's `Client`: its own futures have another form, and results that it keeps by their
-        # arguments would never be released.
+        # arguments would never be released. Each thread has a second call to go on with.
+        ahead = max(ahead, 2 * sum(workers.nthreads().values()))  # type: ignore[attr-defined]
         workers = get_executor(pure=False)
-    futures: dict[Any, Task] = {}
-    waiting = deque(tasks)
+    futures: dict[Any, Sequence[Task]] = {}
+    waiting = deque(tasks[at : at + batch] for at in range(0, len(tasks), batch))
     while waiting or futures:
         while waiting and len(futures) < ahead:
-            task = waiting.popleft()
+            some = waiting.popleft()
             try:
-                futures[workers.submit(carry_out, task)] = task
+                if batch == 1:
+                    future = workers.submit(carry_out, some[0])
+                else:
+                    future = workers.submit(carry_out_batch, some)
+                futures[future] = some
             except BrokenProcessPool as error:
-                yield task, NotStarted(str(error))
+                yield from ((task, NotStarted(str(error))) for task in some)
         if futures:
             done, _ = wait(futures, return_when=FIRST_COMPLETED)
             for future in done:
-                yield futures.pop(future), _outcome(future)
+                some = futures.pop(future)
+                outcome = _outcome(future)
+                several = outcome if isinstance(outcome, list) else [outcome] * len(some)
+                yield from zip(some, several, strict=True)
 
 
-def _outcome(future: "Future[bytes]") -> Outcome:
+def _outcome(future: "Future[bytes | list[Outcome]]") -> Outcome | list[Outcome]:
     error = future.exception()
     return future.result() if error is None else error
-
-
-def _bar(**options: Any) -> Any:  # noqa: ANN401
-    with warnings.catch_warnings():
-        # In a notebook without ipywidgets the bar is text, which is no reason for a warning.
-        warnings.simplefilter("ignore", TqdmWarning)
-        from tqdm.auto import tqdm
-    return tqdm(**options)
 
 
 class _Store:

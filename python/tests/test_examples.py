@@ -57,4 +57,10 @@ def test_the_notebook_runs_from_top_to_bottom(path: Path) -> None:
 
 
 def test_the_notebooks_are_there() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["dask_sweep", "target_against_delay"]
+    assert [path.stem for path in NOTEBOOKS] == [
+        "aqm_from_idea_to_figure",
+        "dask_sweep",
+        "learned_controller",
+        "live_beside_simulation",
+        "target_against_delay",
+    ]

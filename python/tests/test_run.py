@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sluice
+from sluice import progress
 
 mpl.use("Agg")
 
@@ -166,6 +167,57 @@ def test_other_threads_run_during_a_simulation() -> None:
     ended.set()
     thread.join()
     assert any(started < at < stopped for at in counted)
+
+
+def test_two_simulations_run_at_one_time() -> None:
+    # Linux reports whether each thread could run. One that waits for the interpreter sleeps, so
+    # both can run only if neither holds it; how busy the machine is does not matter.
+    both = 0
+    ready = threading.Barrier(3)
+    ids: list[int] = []
+
+    def simulate() -> None:
+        ids.append(threading.get_native_id())
+        ready.wait()
+        sluice.run(SCENARIO, {"duration": "300s"}, progress=False)
+
+    threads = [threading.Thread(target=simulate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    looks = 0
+    while all(thread.is_alive() for thread in threads):
+        try:
+            states = [Path(f"/proc/self/task/{n}/stat").read_text().rsplit(") ")[1][0] for n in ids]
+        except FileNotFoundError:
+            break
+        looks += 1
+        both += states == ["R", "R"]
+        time.sleep(0.005)
+    for thread in threads:
+        thread.join()
+    assert looks >= 5
+    assert both > looks / 2, f"{both} of {looks}"
+
+
+def test_a_long_run_shows_its_progress_and_a_short_one_does_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sluice.run(SCENARIO, {"duration": "2s"})
+    assert capsys.readouterr().err == ""
+    shown: list[float] = []
+    monkeypatch.setattr(progress.Stretch, "__call__", lambda self, ns: shown.append(ns))
+    sluice.run(SCENARIO, {"duration": "300s"})
+    assert shown == sorted(shown)
+    assert 0 < shown[0] < shown[-1] <= 300e9
+    stretch = progress.Stretch(10_000_000_000, "codel")
+    monkeypatch.undo()
+    stretch._bar.start_t -= 2
+    stretch(2_500_000_000)
+    stretch._bar.refresh()
+    said = capsys.readouterr().err
+    assert "codel:  25%" in said
+    assert "2.5/10.0 s" in said
 
 
 ENDLESS = """

@@ -67,10 +67,25 @@ def test_four_processes_threads_and_dask_give_the_same_bits(
     alone: sluice.Sweep, cluster: LocalCluster
 ) -> None:
     assert sweep(jobs=4).figures == alone.figures
+    assert sweep(jobs=2, batch=5).figures == alone.figures
     with ThreadPoolExecutor(3) as threads:
         assert sweep(executor=threads).figures == alone.figures
+        assert sweep(executor=threads, batch=100).figures == alone.figures
     with Client(cluster) as client:
         assert sweep(executor=client).figures == alone.figures
+        assert sweep(executor=client, batch=4).figures == alone.figures
+
+
+def test_an_error_in_a_batch_is_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(task: sweeps.Task) -> bytes:
+        if task.seed == 2:
+            raise RuntimeError("the disk is on fire")
+        return ORIGINAL(task)
+
+    monkeypatch.setattr(sweeps, "carry_out", fail)
+    with ThreadPoolExecutor(1) as threads:
+        done = sweep(executor=threads, batch=12)
+    assert done.runs["error"] == [None, "the disk is on fire", None] * 4
 
 
 def test_finished_runs_are_found_again(alone: sluice.Sweep, tmp_path: Path) -> None:
@@ -235,6 +250,32 @@ def test_a_worker_with_another_program_ends_the_sweep(monkeypatch: pytest.Monkey
         sweep(executor=Foreign())
 
 
+def test_a_worker_of_dask_with_another_program_ends_the_sweep(cluster: LocalCluster) -> None:
+    def become(digest: str | None) -> None:
+        from sluice import runs, sweeps
+
+        sweeps.program = runs.program if digest is None else lambda: digest
+
+    with Client(cluster) as client:
+        client.run(become, "0" * 64)
+        try:
+            with pytest.raises(sluice.SluiceError, match="with the library 000000000000"):
+                sweep(executor=client)
+        finally:
+            client.run(become, None)
+
+
+def test_a_worker_without_the_package_ends_the_sweep() -> None:
+    class Bare:
+        def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+            future: Future[Any] = Future()
+            future.set_exception(ModuleNotFoundError("No module named 'sluice'", name="sluice"))
+            return future
+
+    with pytest.raises(sluice.SluiceError, match="a worker has no package `sluice`"):
+        sweep(executor=Bare())
+
+
 def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
     executor = Counting()
     cases: list[tuple[dict[str, Any], str]] = [
@@ -248,6 +289,8 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
             sluice.sweep(SCENARIO, over, executor=executor, progress=False)
     with pytest.raises(sluice.SluiceError, match="give at least 1"):
         sluice.sweep(SCENARIO, OVER, seeds=0, executor=executor, progress=False)
+    with pytest.raises(sluice.SluiceError, match="a batch of 0 runs"):
+        sluice.sweep(SCENARIO, OVER, batch=0, executor=executor, progress=False)
     with pytest.raises(sluice.SluiceError, match="a sweep in 0 processes"):
         sluice.sweep(SCENARIO, OVER, jobs=0, progress=False)
     with pytest.raises(sluice.SluiceError, match="give at least 1"):

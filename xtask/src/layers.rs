@@ -102,11 +102,14 @@ const LAYERS: &[Layer] = &[
     layer(
         "py",
         &[
+            "cli",
             "core",
+            "ipfw",
             "lab",
             "loader",
             "recording",
             "report",
+            "router",
             "scenario",
             "wasm",
         ],

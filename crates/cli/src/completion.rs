@@ -35,9 +35,17 @@ pub enum CompletionError {
     Output(#[from] io::Error),
 }
 
-/// Answers a shell that asks for candidates, and exits; returns at once if no shell asks.
-pub fn answer(command: impl Fn() -> clap::Command) {
-    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+/// Answers a shell that asks for candidates, and exits; returns at once if no shell asks. `words`
+/// are those of this process.
+pub fn answer(command: impl Fn() -> clap::Command, words: &[OsString]) {
+    let folder = std::env::current_dir().ok();
+    let shell = CompleteEnv::with_factory(command).var(VARIABLE);
+    if shell
+        .try_complete(words, folder.as_deref())
+        .unwrap_or_else(|error| error.exit())
+    {
+        std::process::exit(0);
+    }
 }
 
 /// Prints the script of a shell.

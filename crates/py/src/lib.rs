@@ -1,11 +1,13 @@
-//! The Python module `sluice._sluice`: the registry and its queues as classes, and runs in this
-//! process.
+//! The Python module `sluice._sluice`: the registry and its queues as classes, runs and routers in
+//! this process, and the command.
 //!
 //! The Python side (`python/sluice`) re-exports these with type stubs. Errors become `SluiceError`,
 //! which is a `ValueError`, with the same sentence as on the command line.
 
 mod aqm;
+mod command;
 mod error;
+mod router;
 mod run;
 mod simulation;
 
@@ -155,6 +157,11 @@ fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<aqm::Context>()?;
     module.add_class::<run::Run>()?;
     module.add_class::<simulation::Simulation>()?;
+    module.add_class::<router::Router>()?;
+    module.add_function(wrap_pyfunction!(router::default_socket, module)?)?;
+    module.add_function(wrap_pyfunction!(router::router_command, module)?)?;
+    module.add_function(wrap_pyfunction!(router::router_status, module)?)?;
+    module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::parse_span, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_variant, module)?)?;
     module.add_function(wrap_pyfunction!(run::variants, module)?)?;

@@ -49,9 +49,10 @@ pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
 /// Carry out the scenario `text`, which has no matrix, under the variant name `variant`.
 ///
 /// The paths of modules are relative to the file `source`. The interpreter is released meanwhile,
-/// and Ctrl-C ends the run. `program` is the result of [`program`].
+/// and Ctrl-C ends the run. `program` is the result of [`program`]. `progress` is called now and
+/// then with the nanoseconds of the run that are done; what it raises ends the run.
 #[pyfunction]
-#[pyo3(name = "run")]
+#[pyo3(name = "run", signature = (source, variant, text, backend, program, progress=None))]
 pub(crate) fn run_variant(
     py: Python<'_>,
     source: &str,
@@ -59,6 +60,7 @@ pub(crate) fn run_variant(
     text: &str,
     backend: &str,
     program: String,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Run> {
     let variant = Variant {
         name: variant,
@@ -73,7 +75,7 @@ pub(crate) fn run_variant(
             )));
         }
     };
-    let (finished, signal) = py.detach(|| carry_out(&variant, backend, program));
+    let (finished, signal) = py.detach(|| carry_out(&variant, backend, program, progress.as_ref()));
     if let Some(signal) = signal {
         return Err(signal);
     }
@@ -84,19 +86,27 @@ pub(crate) fn run_variant(
     })
 }
 
-/// Returns the result of a run, and the exception of a signal that ended it.
+/// Returns the result of a run, and the exception of a signal or of `watch` that ended it.
 fn carry_out(
     variant: &Variant,
     backend: Backend,
     program: String,
+    watch: Option<&Py<PyAny>>,
 ) -> (Result<Finished, RunError>, Option<PyErr>) {
     let interrupt = Stop::new();
     let (mut signal, mut checked) = (None, Instant::now());
-    let mut progress = |_: Span| {
+    let mut progress = |done: Span| {
         // To attach to the interpreter waits for other Python threads.
-        if checked.elapsed() >= BETWEEN_CHECKS {
+        if checked.elapsed() >= BETWEEN_CHECKS && signal.is_none() {
             checked = Instant::now();
-            if let Err(error) = Python::attach(|py| py.check_signals()) {
+            let look = |py: Python<'_>| {
+                py.check_signals()?;
+                match watch {
+                    Some(watch) => watch.call1(py, (done.as_ns(),)).map(drop),
+                    None => Ok(()),
+                }
+            };
+            if let Err(error) = Python::attach(look) {
                 signal = Some(error);
                 interrupt.stop();
             }

@@ -1,0 +1,127 @@
+"""Measure what the Python package adds to runs: alone, and in sweeps of 1000 short runs.
+
+Usage: measure.py [RUNS], in an environment that has `sluice` and `distributed`. It prints the table
+of docs/how-to/python-sweeps.md, and fails if the figures of a sweep depend on how it was carried
+out, or if a bound of that page is missed. Times are of the clock; run it on an idle machine.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, LocalCluster
+
+import sluice
+from sluice import sweeps
+
+# 10 Mbit/s for 1.2 s are 1000 packets of 1500 bytes.
+RUN: dict[str, Any] = {
+    "duration": "1.2s",
+    "measure": {"warmup": "200ms"},
+    "link": {"rate": "10Mbit/s", "rtt": "20ms", "queue": "codel"},
+    "flow": [{"type": "udp", "name": "cbr", "rate": "9.8Mbit/s", "size": 1472}],
+}
+MOST_OVERHEAD_MS = 1.0
+MOST_FOUND_S = 2.0
+MOST_DASK_MS = 5.0
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the time that a call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def per_run_ms(work: Callable[[], object], times: int) -> float:
+    """Return the median time of a call in milliseconds, after one call that does not count."""
+    work()
+    return statistics.median(seconds(work) for _ in range(times)) * 1e3
+
+
+def overhead() -> list[tuple[str, str]]:
+    """Compare a run with its simulation, which records nothing."""
+    packets = len([row for row in sluice.run(RUN).packets.rows() if row["pipe"] == "up"])
+    whole = per_run_ms(lambda: sluice.run(RUN, progress=False), 200)
+    shown = per_run_ms(lambda: sluice.run(RUN), 200)
+    parsed = per_run_ms(lambda: sluice.Scenario(RUN).one(), 200)
+    simulation = [sluice.Simulation(RUN) for _ in range(201)]
+    alone = per_run_ms(lambda: simulation.pop().step(), 200)
+    assert whole - alone < MOST_OVERHEAD_MS, f"{whole - alone:.2f} ms"
+    return [
+        (f"a run of {packets} packets", f"{whole:.2f} ms"),
+        ("... with a progress bar", f"{shown:.2f} ms"),
+        ("... its simulation alone", f"{alone:.2f} ms"),
+        ("... reading the scenario", f"{parsed:.2f} ms"),
+    ]
+
+
+def nothing(task: sweeps.Task) -> bytes:
+    """Return a result as large as that of a run, without the run."""
+    global RESULT
+    if not RESULT:
+        RESULT = sweeps.carry_out(task)
+    return RESULT
+
+
+RESULT = b""
+
+
+def run_sweep(count: int, **options: Any) -> sluice.Sweep:  # noqa: ANN401
+    """Carry out `count` runs: two queues, with many seeds."""
+    over = {"link.queue": ["codel", "pie"]}
+    return sluice.sweep(RUN, over, seeds=count // 2, progress=False, **options)
+
+
+def compare(count: int, folder: Path) -> list[tuple[str, str]]:
+    """Carry one sweep out in every way, and compare the results."""
+    lines = []
+    alone: sluice.Sweep | None = None
+
+    def note(name: str, **options: Any) -> float:  # noqa: ANN401
+        nonlocal alone
+        done: list[sluice.Sweep] = []
+        took = seconds(lambda: done.append(run_sweep(count, **options)))
+        assert set(done[0].runs["status"]) == {"complete"}, name
+        alone = alone or done[0]
+        assert done[0].figures == alone.figures, f"{name}: other figures"
+        lines.append((name, f"{took:.1f} s, {took / count * 1e3:.2f} ms per run"))
+        return took
+
+    note(f"{count} runs in 1 process", jobs=1, out=folder)
+    note(f"{count} runs in 4 processes", jobs=4)
+    found = note(f"{count} runs that are found again", out=folder)
+    assert found < MOST_FOUND_S, f"{found:.1f} s"
+    options = {"dashboard_address": None, "host": "127.0.0.1", "threads_per_worker": 1}
+    for workers in (1, 2):
+        with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster) as client:
+            run_sweep(2 * workers, executor=client)
+            note(f"{count} runs on Dask, {workers} worker(s)", executor=client)
+            run, sweeps.carry_out = sweeps.carry_out, nothing
+            run_sweep(2 * workers, executor=client)
+            took = seconds(lambda client=client: run_sweep(count, executor=client))  # type: ignore[misc]
+            sweeps.carry_out = run
+            cost = took / count * 1e3
+            lines.append((f"... without the simulation, {workers} worker(s)", f"{cost:.2f} ms"))
+            assert cost < MOST_DASK_MS, f"{cost:.2f} ms"
+    return lines
+
+
+def main() -> None:
+    """Print the table."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    with tempfile.TemporaryDirectory() as folder:
+        lines = overhead() + compare(count, Path(folder))
+    print("| measured | value |\n|---|---|")
+    for name, value in lines:
+        print(f"| {name} | {value} |")
+
+
+if __name__ == "__main__":
+    main()

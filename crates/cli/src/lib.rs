@@ -1,0 +1,120 @@
+//! The `sluice` command, as a function: the program `sluice` and the Python package call it.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+mod bench;
+mod compare;
+mod completion;
+mod doctor;
+mod exec;
+mod export;
+mod index;
+mod ipfw;
+mod list;
+mod manual;
+mod new;
+mod progress;
+mod replay;
+mod report;
+mod router;
+mod run;
+mod sweep;
+
+/// Packet queueing in user space: algorithms, simulator, live router, laboratory.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, max_term_width = 80)]
+struct Sluice {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a program behind an emulated link, without root
+    Exec(exec::Args),
+    /// Run scenarios: build the network, send the traffic, measure, draw the results
+    Run(run::Args),
+    /// Run a scenario over a grid of settings and seeds, on this machine or a Dask cluster
+    Sweep(sweep::Args),
+    /// Write a new file that works, for you to change
+    New(new::Args),
+    /// Draw recorded runs again, or several runs together
+    Report(report::Args),
+    /// Write recorded runs in the formats of other tools: flent, pcapng, CSV
+    Export(export::Args),
+    /// Report which figures differ between two sets of runs by more than chance
+    Compare(compare::Args),
+    /// Write a page over all runs of a folder that shows which queue suits which conditions
+    Index(index::Args),
+    /// List the algorithms with their parameters, units, ranges and defaults
+    List(list::Args),
+    /// Replay a recorded arrival trace, or the arrivals of a live run, through a queue
+    Replay(replay::Args),
+    /// Route packets between interfaces, through dummynet's rules, pipes and queues
+    Router(router::Args),
+    /// Send a command in dummynet's language to a router
+    Ipfw(ipfw::Args),
+    /// Report what this machine allows, and how to allow the rest
+    Doctor(doctor::Args),
+    /// Measure Sluice's packet path and the kernel's, in namespaces made for that
+    Bench(bench::Args),
+    /// Print a shell's completion script
+    Completion(completion::Args),
+    /// Write the manual pages of this command to a folder
+    Manual(manual::Args),
+}
+
+/// Carries out the command line `words`, the first of which is the name of the program. Loaders of
+/// queues from files are registered before.
+///
+/// Mistakes in the words, `--help`, `--version` and a shell that asks for candidates end the
+/// process.
+pub fn command(words: &[OsString]) -> ExitCode {
+    completion::answer(Sluice::command, words);
+    let name = words.first().map(Path::new).and_then(ipfw::name_of);
+    if let Some(name) = name {
+        return ipfw::run(name, words[1..].to_vec()).unwrap_or_else(|error| {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        });
+    }
+    let outcome = match Sluice::parse_from(words).command {
+        Command::Exec(args) => Ok(exec::run(&args)),
+        Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
+        Command::Sweep(args) => sweep::run(&args).map_err(Into::into),
+        Command::New(args) => new::run(args).map_err(Into::into),
+        Command::Report(args) => report::run(&args).map_err(Into::into),
+        Command::Export(args) => export::run(&args).map_err(Into::into),
+        Command::Compare(args) => compare::run(&args).map_err(Into::into),
+        Command::Index(args) => index::run(&args).map_err(Into::into),
+        Command::List(args) => list::run(&args).map_err(Into::into),
+        Command::Replay(args) => replay::run(args).map_err(Into::into),
+        Command::Router(args) => router::run(&args).map_err(Into::into),
+        Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
+        Command::Doctor(args) => doctor::run(&args).map_err(Into::into),
+        Command::Bench(args) => bench::run(&args).map_err(Into::into),
+        Command::Completion(args) => completion::run(&args).map_err(Into::into),
+        Command::Manual(args) => manual::run(Sluice::command(), &args).map_err(Into::into),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("sluice: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Prints to standard output. A closed pipe is no error: the reader may need only the first lines
+/// (`sluice list | head`).
+///
+/// # Errors
+/// Standard output cannot be written.
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}

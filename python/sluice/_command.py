@@ -1,0 +1,16 @@
+"""The `sluice` command that `pip install` adds."""
+
+import os
+import signal
+import sys
+
+from sluice import _sluice
+
+
+def main() -> int:
+    """Carry out the command line of this process; return its exit status."""
+    # As in the program: without a handler of its own, a command ends on Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # `sluice sweep` starts the interpreter that has this package.
+    os.environ.setdefault("SLUICE_PYTHON", sys.executable)
+    return _sluice.command(sys.argv)

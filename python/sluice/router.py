@@ -1,0 +1,261 @@
+"""Live routers: started in this process, or found by their sockets."""
+
+import atexit
+import json
+import os
+import tempfile
+import time
+import warnings
+import weakref
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypedDict
+
+from sluice import _sluice
+from sluice._sluice import SluiceError
+
+
+class PortStatus(TypedDict):
+    """A port of a router; docs/router-status.md describes the keys."""
+
+    name: str
+    kind: str
+    reason: str
+    promiscuous: bool | None
+    received: int
+    received_bytes: int
+    sent: int
+    sent_bytes: int
+    sent_trains: int
+    lost: dict[str, int]
+
+
+class RouterStatus(TypedDict):
+    """The state of a router; docs/router-status.md describes the keys."""
+
+    uptime_ns: int
+    ports: list[PortStatus]
+    admitted: int
+    bypassed: int
+    sent: int
+    dropped: dict[str, int]
+    lost: dict[str, int]
+    damaged: dict[str, int]
+    late_p50_ns: int
+    late_p99_ns: int
+    commands: int
+    is_real_time: bool
+    warmth_requests: int | None
+    cpu_latency_ns: int | None
+
+
+class Router:
+    """A live router in this process: packets between ports, through rules, pipes and queues.
+
+    `ports` are in pairs, each a transparent bridge: interfaces such as `"eth0"`, or the other kinds
+    of docs/ports.md. `commands` are executed at the start, at one instant; `config` is a file of
+    commands. The other options are those of `sluice router`. Without `socket`, the router listens
+    in a folder of its own.
+
+    The router runs until `stop`, the end of the `with` block, or the end of the process. Its loop
+    is a thread that needs the interpreter only for AQMs in Python.
+
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> header = bytes.fromhex("4d3cb2a1 02000400 0000000000000000 ffff0000 01000000")
+    >>> capture = pathlib.Path(folder.name, "in.pcap")
+    >>> _ = capture.write_bytes(header)
+    >>> out = pathlib.Path(folder.name, "out.pcap")
+    >>> with Router(f"pcap:{capture}:", f"pcap::{out}", accept=True) as router:
+    ...     router.command("pipe 1 config bw 10Mbit/s delay 20 codel")
+    ...     router.show("pipe")["pipes"][0]["rate_bps"]
+    ''
+    10000000
+    >>> router.has_ended
+    True
+    >>> folder.cleanup()
+
+    Raises:
+        SluiceError: the router cannot start; nothing is left open.
+
+    """
+
+    def __init__(
+        self,
+        *ports: str,
+        commands: str | None = None,
+        config: str | PathLike[str] | None = None,
+        accept: bool = False,
+        socket: str | PathLike[str] | None = None,
+        netns: str | PathLike[str] | None = None,
+        port: str = "auto",
+        compat: bool = False,
+        split_below: str | None = None,
+        spin: Literal["none", "adaptive", "always"] = "adaptive",
+        cpu: int | None = None,
+        cpu_latency: str | None = None,
+        room: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Start the router."""
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if socket is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="sluice-")
+            socket = Path(self._folder.name, "sluice.sock")
+        self.socket = Path(socket)
+        namespace = None if netns is None else os.fspath(netns)
+        if namespace is not None and "/" not in namespace:
+            namespace = f"/run/netns/{namespace}"
+        options: _sluice.RouterOptions = {
+            "ports": list(ports),
+            "port": port,
+            "config": None if config is None else os.fspath(config),
+            "socket": str(self.socket),
+            "netns": namespace,
+            "accept": accept,
+            "compat": compat,
+            "split_below": split_below,
+            "spin": spin,
+            "cpu": cpu,
+            "cpu_latency": cpu_latency,
+            "room": room,
+            "seed": seed,
+        }
+        self._last: RouterStatus | None = None
+        self._inner: _sluice.Router | None = _sluice.Router(options)
+        _RUNNING.add(self)
+        for remark in self._inner.remarks:
+            warnings.warn(remark, stacklevel=2)
+        if commands is not None:
+            try:
+                self.command(commands, how="atomic")
+            except SluiceError:
+                self.stop()
+                raise
+
+    @classmethod
+    def connect(cls, socket: str | PathLike[str] | None = None) -> "Router":
+        """Return the router that listens on a socket, such as one of `sluice router`.
+
+        Without `socket` it is the one of the environment variable SLUICE_SOCKET, or the default.
+
+        Raises:
+            SluiceError: no router listens there.
+
+        """
+        found = cls.__new__(cls)
+        found._folder, found._inner, found._last = None, None, None
+        named = socket or os.environ.get("SLUICE_SOCKET") or _sluice.default_socket()
+        found.socket = Path(named)
+        _ = found.status
+        return found
+
+    def command(
+        self, commands: str, *, how: Literal["command", "batch", "atomic", "replace"] = "command"
+    ) -> str:
+        """Execute commands of dummynet's language, one per line, and return their output.
+
+        `command` is one command, `batch` executes line by line until one is refused, `atomic` all
+        lines at one instant or none, and `replace` also removes everything else. What `sluice ipfw`
+        prints as a warning is a warning of Python.
+
+        Raises:
+            SluiceError: a command is refused, with the words of the command line.
+
+        """
+        output, remarks, _, failure = _sluice.router_command(str(self.socket), commands, how)
+        for remark in remarks:
+            warnings.warn(remark, stacklevel=2)
+        if failure is not None:
+            raise SluiceError(failure)
+        return output
+
+    def show(self, words: str = "pipe") -> dict[str, Any]:
+        """Return what `sluice ipfw --json WORDS show` prints.
+
+        `words` is `pipe`, `queue` or `sched`, or empty for the rules.
+
+        Raises:
+            SluiceError: the router refuses the command.
+
+        """
+        text = f"ipfw --json {words} show"
+        _, _, state, failure = _sluice.router_command(str(self.socket), text, "command")
+        if failure is not None or state is None:
+            raise SluiceError(failure or f"`{text}` has no state")
+        shown: dict[str, Any] = json.loads(state)
+        return shown
+
+    @property
+    def status(self) -> RouterStatus:
+        """The present counters of the router and its ports; the last ones of a stopped router.
+
+        Raises:
+            SluiceError: the router does not answer.
+
+        """
+        if self._last is not None:
+            return self._last
+        status: RouterStatus = json.loads(_sluice.router_status(str(self.socket)))
+        return status
+
+    def watch(self, every: str = "1s") -> Iterator[RouterStatus]:
+        """Yield the status again and again, until the router ends."""
+        pause_s = _sluice.parse_span(every) / 1e9
+        while not self.has_ended:
+            yield self.status
+            time.sleep(pause_s)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the router was stopped, or the files that it plays have ended."""
+        return self._last is not None or (self._inner is not None and self._inner.has_ended())
+
+    def stop(self) -> RouterStatus:
+        """Stop the router and return its last status. Packets in its queues are dropped.
+
+        Raises:
+            SluiceError: the router runs in another process.
+
+        """
+        if self._inner is None:
+            raise SluiceError(f"the router at {self.socket} runs in another process; end it there")
+        last = self._inner.stop()
+        if last is not None:
+            self._last = json.loads(last)
+            if self._folder is not None:
+                self._folder.cleanup()
+        assert self._last is not None, "a stopped router has a last status"
+        return self._last
+
+    def __enter__(self) -> "Router":
+        """Return the router itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the router, if it runs in this process."""
+        if self._inner is not None:
+            self.stop()
+
+    def __repr__(self) -> str:
+        """Name the socket."""
+        return f"<Router at {str(self.socket)!r}{', ended' if self.has_ended else ''}>"
+
+
+_RUNNING: "weakref.WeakSet[Router]" = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    for router in list(_RUNNING):
+        router.__exit__(None, None, None)
+
+
+# A loop with an AQM in Python must not meet an interpreter that has ended.
+atexit.register(_stop_all)
