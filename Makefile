@@ -51,7 +51,7 @@ test-contributing: $(WEB) ## the examples of CONTRIBUTING.md, all in one copy of
 test-modules: ## the modules of sdk/, compiled with clang, beside the algorithms of core
 	@scripts/setup.sh wasm
 	$(CARGO) test --locked -p sluice-wasm --test sdk -q
-	$(CARGO) test --locked -p sluice-cli --test modules -q
+	$(CARGO) test --locked -p sluice-cli --test modules --test sdk -q
 
 test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; check optimised code, too
 	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
@@ -137,6 +137,12 @@ bench: build ## run the benchmarks, each with a reference measured at the same t
 	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
 	$(CARGO) run --release --locked -q -p sluice-lab --example recording
+	@scripts/setup.sh python wasm
+	$(VENV)/maturin develop -q --release
+	clang --target=wasm32 -O2 -nostdlib -fno-builtin -Wl,--no-entry,--stack-first,-z,stack-size=8192 -I sdk/c \
+		-o target/codel.wasm sdk/examples/codel.c
+	$(VENV)/python bench/decisions.py target/codel.wasm
+	$(VENV)/python bench/live_rate.py
 	@scripts/setup.sh ns3
 	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
 	$(SLUICE) bench

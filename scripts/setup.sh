@@ -119,7 +119,14 @@ ns3() {
     fi
 }
 
+# Zig is in a separate environment: only modules of other languages need it.
 wasm() {
+    need_python
+    if [ ! -f .venv-zig/.installed ]; then
+        python3 -m venv .venv-zig
+        .venv-zig/bin/pip install -q --disable-pip-version-check ziglang==0.17.1
+        touch .venv-zig/.installed
+    fi
     type -P clang >/dev/null && type -P wasm-ld >/dev/null ||
         system_packages "clang with lld (for the tests of modules)" clang lld
 }

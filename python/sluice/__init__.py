@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sluice._sluice import Queue, SluiceError, __version__, algorithms
 
 if TYPE_CHECKING:
-    from sluice.aqm import DROP, MARK, PASS, Aqm, Bytes, Rate, Span
+    from sluice.aqm import DROP, MARK, PASS, Aqm, Bytes, Discipline, Rank, Rate, Span
     from sluice.plot import Plots
     from sluice.recording import Recording
     from sluice.router import PortStatus, Router, RouterStatus
@@ -44,7 +44,7 @@ else:
 _HOMES = {
     name: home
     for home, names in {
-        "aqm": ["DROP", "MARK", "PASS", "Aqm", "Bytes", "Rate", "Span"],
+        "aqm": ["DROP", "MARK", "PASS", "Aqm", "Bytes", "Discipline", "Rank", "Rate", "Span"],
         "plot": ["Plots"],
         "recording": ["Recording"],
         "router": ["PortStatus", "Router", "RouterStatus"],
@@ -63,10 +63,12 @@ __all__ = [
     "PASS",
     "Aqm",
     "Bytes",
+    "Discipline",
     "Plots",
     "PortStatus",
     "Queue",
     "QueueView",
+    "Rank",
     "Rate",
     "Recording",
     "Report",

@@ -1,4 +1,4 @@
-"""The command line of the package: `python3 -m sluice sweep`."""
+"""The command in this process: `python3 -m sluice`, with queues in Python."""
 
 import argparse
 import math
@@ -6,12 +6,23 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sluice import Scenario, SluiceError, Sweep, sweep
+from sluice import SluiceError, _command
+
+if TYPE_CHECKING:
+    from sluice import Sweep
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out a command; return its exit status."""
+    words = sys.argv[1:] if words is None else words
+    if words and words[0] == "sweep":
+        return _main_of_sweep(words)
+    return _command.main(["sluice", *words])
+
+
+def _main_of_sweep(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m sluice", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     of_sweep = commands.add_parser(
@@ -62,6 +73,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
+    # Arrow is loaded for this command only.
+    from sluice import Scenario, sweep
+
     scenario = Scenario(options.scenario, dict(_pair(word, "--set") for word in options.set))
     over = {key: values_of(text) for key, text in (_pair(w, "--over") for w in options.over)}
     out = Path(options.output or Path("runs") / f"{Path(options.scenario).stem}-sweep")
@@ -86,7 +100,7 @@ def _sweep(options: argparse.Namespace) -> int:
     return _say(done, out)
 
 
-def _say(done: Sweep, out: Path) -> int:
+def _say(done: "Sweep", out: Path) -> int:
     failed = [row for row in done.runs.rows() if row["error"] is not None]
     for row in failed:
         settings = [f"{key}={row[key]}" for key in row if key not in ("status", "error", "key")]

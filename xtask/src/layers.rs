@@ -43,14 +43,17 @@ const LAYERS: &[Layer] = &[
     layer("load", &["core", "net", "wire"]),
     Layer {
         name: "router",
-        uses: &["core", "ipfw", "net", "wire"],
+        uses: &["core", "ipfw", "loader", "net", "wire"],
         tests: &["load"],
     },
     layer(
         "scenario",
         &["core", "ipfw", "loader", "sim", "tcp", "wire"],
     ),
-    layer("exec", &["core", "net", "router", "scenario", "wire"]),
+    layer(
+        "exec",
+        &["core", "loader", "net", "router", "scenario", "wire"],
+    ),
     layer("recording", &["core", "scenario"]),
     layer(
         "lab",

@@ -62,7 +62,9 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
             fs::read_dir(root.join(folder)).map_err(|error| format!("{folder}: {error}"))?;
         for entry in entries {
             let path = entry.map_err(|error| format!("{folder}: {error}"))?.path();
-            let is_left_out = [IN_A_COPY, IN_PYTHON].iter().any(|page| path == root.join(page));
+            let is_left_out = [IN_A_COPY, IN_PYTHON]
+                .iter()
+                .any(|page| path == root.join(page));
             if path.extension().is_some_and(|ending| ending == "md") && !is_left_out {
                 pages.push(path);
             }

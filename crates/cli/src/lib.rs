@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 mod bench;
+mod check;
 mod compare;
 mod completion;
 mod doctor;
@@ -19,11 +20,14 @@ mod list;
 mod manual;
 mod new;
 mod progress;
+mod python;
 mod replay;
 mod report;
 mod router;
 mod run;
 mod sweep;
+
+pub use python::Redirect;
 
 /// Packet queueing in user space: algorithms, simulator, live router, laboratory.
 #[derive(Debug, Parser)]
@@ -43,6 +47,8 @@ enum Command {
     Sweep(sweep::Args),
     /// Write a new file that works, for you to change
     New(new::Args),
+    /// Check that an algorithm keeps the contract, measure its cost, and draw its queue
+    Check(check::Args),
     /// Draw recorded runs again, or several runs together
     Report(report::Args),
     /// Write recorded runs in the formats of other tools: flent, pcapng, CSV
@@ -83,11 +89,23 @@ pub fn command(words: &[OsString]) -> ExitCode {
             ExitCode::FAILURE
         });
     }
-    let outcome = match Sluice::parse_from(words).command {
+    let command = Sluice::parse_from(words).command;
+    // Other commands read recordings, which need no queue.
+    if let Command::Run(_)
+    | Command::Check(_)
+    | Command::Exec(_)
+    | Command::List(_)
+    | Command::Replay(_)
+    | Command::Router(_) = &command
+    {
+        python::may_replace(words[1..].to_vec());
+    }
+    let outcome = match command {
         Command::Exec(args) => Ok(exec::run(&args)),
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Sweep(args) => sweep::run(&args).map_err(Into::into),
         Command::New(args) => new::run(args).map_err(Into::into),
+        Command::Check(args) => check::run(&args).map_err(Into::into),
         Command::Report(args) => report::run(&args).map_err(Into::into),
         Command::Export(args) => export::run(&args).map_err(Into::into),
         Command::Compare(args) => compare::run(&args).map_err(Into::into),

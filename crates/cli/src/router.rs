@@ -116,6 +116,9 @@ pub enum Error {
     /// The checked file has errors.
     #[error(transparent)]
     Check(#[from] ConfigError),
+    /// An algorithm from a file ended the run.
+    #[error("the router was ended: {0}")]
+    Algorithm(String),
     /// Signals cannot be caught.
     #[error("cannot catch signals: {0}")]
     Signal(io::Error),
@@ -171,8 +174,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let router = Router::start(&settings)?;
     announce(args, &settings, &router);
     attend(args, &router, &signals);
+    let failure = router.failure().map(str::to_owned);
     conclude(args, &router.stop())?;
-    Ok(ExitCode::SUCCESS)
+    match failure {
+        Some(why) => Err(Error::Algorithm(why)),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Returns the path of a namespace. `ip netns` keeps its names in one folder.

@@ -107,6 +107,7 @@ pub enum Error {
 /// [`Error`]. Everything that can be checked is checked before the first run starts.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut suite = request(args).plan()?;
+    crate::python::has_begun();
     let is_live = suite.is_live();
     let limit = suite.prepare(args.cpu_latency)?;
     suite.check();

@@ -1,11 +1,11 @@
 //! `sluice sweep`: a scenario over a grid of settings, carried out by the Python package.
 
 use std::ffi::OsString;
-use std::io;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
+
+use crate::python::{PythonError, become_package};
 
 /// What to sweep.
 #[derive(Debug, clap::Args)]
@@ -39,59 +39,22 @@ pub struct Args {
     quiet: bool,
 }
 
-/// Why there is no sweep.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Python cannot be started.
-    #[error("cannot start `{}`: {error}; SLUICE_PYTHON names another one", python.display())]
-    Python {
-        /// The interpreter.
-        python: OsString,
-        /// The error of the system.
-        error: io::Error,
-    },
-    /// Python does not know the package.
-    #[error(
-        "`{}` has no package `sluice`: run `pip install .` in Sluice's source tree, or name the \
-         interpreter that has it in SLUICE_PYTHON",
-        python.display()
-    )]
-    NoPackage {
-        /// The interpreter.
-        python: OsString,
-    },
-}
-
 /// Replaces this process by the Python package's command.
 ///
 /// # Errors
-/// [`Error`].
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let python = std::env::var_os("SLUICE_PYTHON").unwrap_or_else(|| "python3".into());
-    let fail = |error| Error::Python {
-        python: python.clone(),
-        error,
-    };
-    let find = "import importlib.util as u, sys; sys.exit(u.find_spec('sluice') is None)";
-    let found = Command::new(&python)
-        .args(["-c", find])
-        .stdin(Stdio::null())
-        .status()
-        .map_err(fail)?;
-    if !found.success() {
-        return Err(Error::NoPackage { python });
-    }
-    Err(fail(command(&python, args).exec()))
+/// [`PythonError`].
+pub fn run(args: &Args) -> Result<ExitCode, PythonError> {
+    Err(become_package(words(args)))
 }
 
-fn command(python: &OsString, args: &Args) -> Command {
-    let mut command = Command::new(python);
-    command.args(["-m", "sluice", "sweep"]);
+/// Returns the words of the command.
+fn words(args: &Args) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["sweep".into()];
     // With `=`, no value can be taken for an option.
     let mut option = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
         let mut word = OsString::from(format!("--{name}="));
         word.push(value);
-        command.arg(word);
+        words.push(word);
     };
     for over in &args.over {
         option("over", over);
@@ -110,8 +73,8 @@ fn command(python: &OsString, args: &Args) -> Command {
         option("output", folder);
     }
     if args.quiet {
-        command.arg("--quiet");
+        words.push("--quiet".into());
     }
-    command.arg("--").arg(&args.scenario);
-    command
+    words.extend(["--".into(), args.scenario.clone().into()]);
+    words
 }

@@ -153,3 +153,64 @@ fn what_is_wrong_is_shown_at_its_place() {
         "{error}"
     );
 }
+
+/// Writes a stand-in for the interpreter that knows the package or does not, and prints its words.
+fn interpreter(folder: &Path, has_package: bool) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = folder.join("python");
+    let found = if has_package { 0 } else { 1 };
+    let text = format!("#!/bin/sh\n[ \"$1\" = -c ] && exit {found}\necho \"$@\"\n");
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_queue_in_python_is_carried_out_by_the_package() {
+    let folder = folder();
+    fs::write(folder.path().join("a.py"), "").unwrap();
+    let scenario = "duration = \"3s\"\n[link]\nrate = \"10Mbit/s\"\nqueue = \"fq_py:a.py:A x 3\"\n\
+                    [[flow]]\ntype = \"tcp\"\n";
+    fs::write(folder.path().join("s.toml"), scenario).unwrap();
+    fs::write(
+        folder.path().join("r.conf"),
+        "pipe 1 config bw 1Mbit/s py:a.py\n",
+    )
+    .unwrap();
+    let python = interpreter(folder.path(), true);
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .current_dir(folder.path())
+            .env("SLUICE_PYTHON", &python)
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    for args in [
+        &["run", "s.toml", "-q"][..],
+        &["list", "py:a.py:A"],
+        &["check", "a.py:A"],
+        &["router", "--check", "r.conf"],
+        &["replay", "t.csv", "--queue", "py:a.py", "--rate", "1Mbit/s"],
+        &["exec", "--queue", "py:a.py", "--", "true"],
+    ] {
+        let output = run(args);
+        assert_eq!(
+            text(&output.stdout),
+            format!("-m sluice {}\n", args.join(" ")),
+            "{output:?}"
+        );
+    }
+    interpreter(folder.path(), false);
+    let output = run(&["run", "s.toml"]);
+    let error = text(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        error.contains("has no package `sluice`: run `pip install .`"),
+        "{error}"
+    );
+    assert!(error.contains("s.toml:4"), "{error}");
+    // A recording is read without Python.
+    let output = run(&["report", "s.toml"]);
+    assert!(!text(&output.stdout).contains("-m sluice"), "{output:?}");
+}

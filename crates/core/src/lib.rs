@@ -22,6 +22,7 @@ extern crate alloc;
 
 pub mod ack;
 pub mod aqm;
+pub mod conformance;
 pub mod event;
 pub mod framing;
 pub mod link;

@@ -11,7 +11,7 @@ use core::fmt;
 
 pub use self::algorithm::{Algorithm, Form};
 use self::algorithm::{discipline, flow_queued, plain};
-pub use self::outside::{Loaders, NoLoaders, Outside, Started};
+pub use self::outside::{Loaders, NoLoaders, Outside, OutsideDiscipline, Started};
 use crate::aqm::{self, each_aqm};
 use crate::param::{ParamError, Value, Values, Warnings};
 use crate::sched::{self, Discipline, each_discipline};

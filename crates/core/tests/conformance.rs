@@ -12,6 +12,7 @@ use common::drive::{Manner, Step, drive, drive_queue};
 use common::ops::{Arrival, Op, Setting, spec};
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
+use sluice_core::conformance::same;
 use sluice_core::link::{Pipe, PipeParams};
 use sluice_core::param::Kind;
 use sluice_core::registry::{self, Algorithm, Form, Spec};
@@ -167,14 +168,6 @@ fn compositions_conform_too() {
         }
         Ok(())
     });
-}
-
-fn same(a: &[Step], b: &[Step]) -> Result<(), String> {
-    match a.iter().zip(b).find(|(a, b)| a != b) {
-        Some((a, b)) => Err(format!("{a:?} became {b:?}")),
-        None if a.len() == b.len() => Ok(()),
-        None => Err(format!("{} steps became {}", a.len(), b.len())),
-    }
 }
 
 #[test]

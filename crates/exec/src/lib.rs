@@ -189,7 +189,9 @@ pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
     let (link, routers) = (settings.link.clone(), shared.clone());
     let max_late = settings.max_late.unwrap_or(Span::MAX);
     let router = start("router", move || {
-        router::run(&link, (near_port, gate), pool, &clock, max_late, &routers)
+        // `on_error end` stops the queue: the program itself cannot be ended in the middle.
+        sluice_loader::Ending::new()
+            .within(|| router::run(&link, (near_port, gate), pool, &clock, max_late, &routers))
     })?;
 
     let surroundings = |namespace| Surroundings {

@@ -62,7 +62,8 @@ fn main() -> ExitCode {
         recorded = recorded.min(timed(|| {
             let environment = Environment::here(Backend::Sim, "2026-01-01T00:00:00Z".to_owned());
             let mut writer = RunWriter::create(&dir, variant, &environment).expect("a writer");
-            let end = simulated::run(&variant.scenario, &mut writer, &stop, &mut |_| {});
+            let ending = sluice_loader::Ending::new();
+            let end = simulated::run(&variant.scenario, &mut writer, &stop, &ending, &mut |_| {});
             recording = Some(writer.finish(End::complete(end.expect("a run"))));
         }));
         let recording = recording.expect("it was timed").expect("a recording");

@@ -7,6 +7,7 @@
 //! - [`suite`]: many scenarios at once;
 //! - [`compare`]: the differences between two folders of runs; [`agreement`]: the differences
 //!   between the simulator and real packets;
+//! - [`check`]: the conformance of one algorithm;
 //! - [`table`]: figures as text and as JSON;
 //! - [`replay`]: a recorded trace of arrivals through one queue; [`replay_run`]: a live run's arrivals
 //!   through the same queues.
@@ -16,6 +17,7 @@
 //! ([`sluice_recording::Pages`]).
 
 pub mod agreement;
+pub mod check;
 pub mod compare;
 pub mod flow;
 pub mod live;

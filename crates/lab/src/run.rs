@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use sluice_core::{Span, Stop, Time};
+use sluice_loader::Ending;
 
 use crate::live::{self, Listener, LiveError, Observation};
 use crate::simulated::{self, SimError};
@@ -32,6 +33,9 @@ pub enum RunError {
     /// The simulator failed.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// An algorithm from a file failed, and its `on_error` is `end`.
+    #[error("the run was ended: {0}")]
+    Algorithm(String),
 }
 
 /// A run that has ended.
@@ -117,7 +121,8 @@ fn run_simulated(
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Recording, RunError> {
-    let at = match simulated::run(scenario, &mut writer, interrupt, progress) {
+    let ending = Ending::new();
+    let at = match simulated::run(scenario, &mut writer, interrupt, &ending, progress) {
         Ok(at) => at,
         Err(error) => {
             // The caller reports the error of the run; the partial recording has it too.
@@ -125,6 +130,10 @@ fn run_simulated(
             return Err(error.into());
         }
     };
+    if let Some(why) = ending.why() {
+        writer.finish(End::partial(at, why.to_owned()))?;
+        return Err(RunError::Algorithm(why.to_owned()));
+    }
     let end = if at < Time::ZERO + scenario.duration {
         End::partial(at, INTERRUPTED)
     } else {
@@ -164,7 +173,9 @@ fn run_live(
         let interval = scenario.measure.interval;
         report.write(&mut writer, &instance, interval, outcome.end)?;
     }
-    let mut end = if outcome.is_interrupted {
+    let mut end = if let Some(why) = &outcome.failure {
+        End::partial(outcome.end, why.clone())
+    } else if outcome.is_interrupted {
         End::partial(outcome.end, INTERRUPTED)
     } else {
         End::complete(Time::ZERO + scenario.duration)
@@ -174,7 +185,11 @@ fn run_live(
             *end.lost.entry(cause).or_default() += frames;
         }
     }
-    Ok(writer.finish(end)?)
+    let recording = writer.finish(end)?;
+    match outcome.failure {
+        Some(why) => Err(RunError::Algorithm(why)),
+        None => Ok(recording),
+    }
 }
 
 /// The reason of a partial run that the user interrupted.

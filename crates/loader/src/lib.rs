@@ -11,12 +11,20 @@
 //! memory until the program ends, since values, errors and recordings refer to its names.
 #![deny(missing_docs)]
 
+mod ending;
+mod failure;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sluice_core::param::{ParamDecl, ParamError, Values};
-use sluice_core::registry::{Algorithm, Form, Loaders, Outside, Spec, SpecError, Started};
+use sluice_core::registry::{
+    Algorithm, Form, Loaders, Outside, OutsideDiscipline, Spec, SpecError, Started,
+};
 use sluice_core::spelling::nearest;
+
+pub use ending::{Ending, end_run};
+pub use failure::{Failures, OnError, errors, stopped};
 
 /// Makes algorithms of the files of one scheme.
 pub trait Loader: Sync {
@@ -26,11 +34,16 @@ pub trait Loader: Sync {
     /// Returns how a queue is written, for help: `wasm:FILE`.
     fn synopsis(&self) -> &'static str;
 
-    /// Checks a file and returns the AQM in it.
+    /// Checks a file and returns the algorithm in it.
     ///
     /// # Errors
     /// Returns what is wrong with the file and what would be right, without its path.
     fn load(&self, source: &Source<'_>) -> Result<Loaded, String>;
+
+    /// Carries out `work`, once, in a thread in which queues decide.
+    fn within(&self, work: &mut dyn FnMut()) {
+        work();
+    }
 }
 
 /// The file of an algorithm.
@@ -44,14 +57,22 @@ pub struct Source<'a> {
     pub item: Option<&'a str>,
 }
 
-/// An AQM that was loaded.
+/// An algorithm that was loaded.
 pub struct Loaded {
     /// One line of documentation.
     pub doc: String,
-    /// Its parameters.
+    /// Its parameters, without `on_error`, which every algorithm from a file has.
     pub params: Vec<ParamDecl>,
     /// Starts it.
-    pub module: Box<dyn Outside>,
+    pub code: Code,
+}
+
+/// The code of an algorithm.
+pub enum Code {
+    /// An AQM.
+    Aqm(Box<dyn Outside>),
+    /// A discipline.
+    Discipline(Box<dyn OutsideDiscipline>),
 }
 
 static LOADERS: OnceLock<&'static [&'static dyn Loader]> = OnceLock::new();
@@ -145,8 +166,8 @@ fn unknown(scheme: &str) -> String {
 }
 
 /// The error of `py:` in a program without Python.
-const IN_PYTHON: &str = "queues in Python run from the Python package: `sluice.run(...)`, \
-                         `sluice.Simulation(...)` or `sluice.Queue(...)`";
+const IN_PYTHON: &str =
+    "this program has no Python: write `python3 -m sluice` in place of `sluice`";
 
 /// A version of a file that was loaded.
 struct Version {
@@ -184,16 +205,23 @@ fn entry(
         bytes: &bytes,
         item,
     };
-    let loaded = loader.load(&source)?;
-    // Built first and leaked last: an error leaves nothing behind but the module itself.
-    let module: &'static dyn Outside = Box::leak(loaded.module);
-    let algorithm = Algorithm::outside(
-        word.to_owned().leak(),
-        form,
-        loaded.doc.leak(),
-        loaded.params.leak(),
-        module,
-    )
+    let mut loaded = loader.load(&source)?;
+    loaded.params.push(match loaded.code {
+        Code::Aqm(_) => failure::OF_AQM,
+        Code::Discipline(_) => failure::OF_DISCIPLINE,
+    });
+    let (name, doc) = (word.to_owned().leak(), loaded.doc.leak());
+    let params = loaded.params.leak();
+    // Built first and registered last: an error leaves nothing behind but the code itself.
+    let algorithm = match loaded.code {
+        Code::Aqm(aqm) => Algorithm::outside(name, form, doc, params, Box::leak(aqm)),
+        Code::Discipline(_) if form == Form::FlowQueued => {
+            return Err("it is a discipline, which has its own queues: leave out `fq_`".to_owned());
+        }
+        Code::Discipline(discipline) => {
+            Algorithm::outside_discipline(name, doc, params, Box::leak(discipline))
+        }
+    }
     .map_err(|name| {
         format!("its parameter `{name}` is declared twice, or a queue has it already")
     })?;
@@ -248,7 +276,7 @@ mod tests {
                 bytes => Ok(Loaded {
                     doc: bytes.len().to_string(),
                     params: Vec::new(),
-                    module: Box::new(Never),
+                    code: Code::Aqm(Box::new(Never)),
                 }),
             }
         }
@@ -287,7 +315,7 @@ mod tests {
         assert!(
             error("fq_py:a.py:A")
                 .to_string()
-                .starts_with("queues in Python run from the Python package: `sluice.run(...)`")
+                .starts_with("this program has no Python: write `python3 -m sluice`")
         );
         let missing = error("length:a b 3").to_string();
         assert!(

@@ -4,7 +4,7 @@
 //! The Python side (`python/sluice`) re-exports these with type stubs. Errors become `SluiceError`,
 //! which is a `ValueError`, with the same sentence as on the command line.
 
-mod aqm;
+mod algorithm;
 mod command;
 mod error;
 mod router;
@@ -19,6 +19,7 @@ use pyo3::types::{PyDict, PyList};
 use error::SluiceError;
 use sluice_core::registry;
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
+use sluice_loader::Ending;
 
 /// Return every algorithm with its parameters, as a list of dictionaries.
 #[pyfunction]
@@ -57,6 +58,7 @@ struct Queue {
     dropped: Dropped,
     now: Time,
     next_slot: u32,
+    ending: Ending,
 }
 
 #[derive(Default)]
@@ -83,14 +85,30 @@ impl Queue {
             dropped: Dropped::default(),
             now: Time::ZERO,
             next_slot: 0,
+            ending: Ending::new(),
         })
     }
 
     /// Enqueue a packet and return its number.
-    #[pyo3(signature = (time_ns, size_bytes, flow = 0, ecn = 0))]
-    fn enqueue(&mut self, time_ns: u64, size_bytes: u32, flow: u32, ecn: u8) -> PyResult<u32> {
+    #[pyo3(signature = (time_ns, size_bytes, flow = 0, ecn = 0, *, dscp = 0, class_ = 0, tag = 0))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, as Python has them")]
+    fn enqueue(
+        &mut self,
+        time_ns: u64,
+        size_bytes: u32,
+        flow: u32,
+        ecn: u8,
+        dscp: u8,
+        class_: u32,
+        tag: u32,
+    ) -> PyResult<u32> {
         if ecn > 3 {
             return Err(SluiceError::new_err(format!("ecn {ecn} is outside 0 to 3")));
+        }
+        if dscp > 63 {
+            return Err(SluiceError::new_err(format!(
+                "dscp {dscp} is outside 0 to 63"
+            )));
         }
         if size_bytes == 0 {
             return Err(SluiceError::new_err("size_bytes 0 is below 1"));
@@ -100,9 +118,12 @@ impl Queue {
         packet.arrival = self.now;
         packet.flow = flow;
         packet.ecn = Ecn::from_bits(ecn);
+        (packet.dscp, packet.class, packet.tag) = (dscp, class_, tag);
         self.next_slot += 1;
         let mut cx = Cx::new(self.now, &mut self.rng, &mut self.dropped);
-        self.discipline.enqueue(packet, &mut cx);
+        self.ending
+            .within(|| self.discipline.enqueue(packet, &mut cx));
+        self.check()?;
         Ok(self.next_slot - 1)
     }
 
@@ -110,13 +131,27 @@ impl Queue {
     fn dequeue(&mut self, time_ns: u64) -> PyResult<Option<(u32, u64, u8)>> {
         self.advance(time_ns)?;
         let mut cx = Cx::new(self.now, &mut self.rng, &mut self.dropped);
-        let packet = self.discipline.dequeue(&mut cx);
+        let packet = self.ending.within(|| self.discipline.dequeue(&mut cx));
+        self.check()?;
         Ok(packet.map(|p| (p.slot, p.sojourn(self.now).as_ns(), p.ecn as u8)))
     }
 
     /// Return the drops since the last call, as `(number, time_ns, reason)`.
     fn take_drops(&mut self) -> Vec<(u32, u64, &'static str)> {
         std::mem::take(&mut self.dropped.0)
+    }
+
+    /// The variables of the queue; those of flow queue N are named `N.NAME`.
+    fn variables(&self) -> Vec<(String, f64)> {
+        let mut all = Vec::new();
+        self.discipline.state(&mut |queue, name, value| {
+            let name = match queue {
+                0 => name.to_owned(),
+                number => format!("{number}.{name}"),
+            };
+            all.push((name, value.as_f64()));
+        });
+        all
     }
 
     /// The packets and bytes in the queue.
@@ -128,6 +163,14 @@ impl Queue {
 }
 
 impl Queue {
+    /// Raises what ended the run.
+    fn check(&self) -> PyResult<()> {
+        match self.ending.why() {
+            Some(why) => Err(error::of(why)),
+            None => Ok(()),
+        }
+    }
+
     /// Advances to `time_ns` and calls the timers that are due on the way.
     fn advance(&mut self, time_ns: u64) -> PyResult<()> {
         let now = Time::from_ns(time_ns);
@@ -139,22 +182,24 @@ impl Queue {
         }
         while let Some(at) = self.discipline.next_timer().filter(|at| *at <= now) {
             let mut cx = Cx::new(at.max(self.now), &mut self.rng, &mut self.dropped);
-            self.discipline.on_timer(&mut cx);
+            self.ending.within(|| self.discipline.on_timer(&mut cx));
         }
         self.now = now;
-        Ok(())
+        self.check()
     }
 }
 
 #[pymodule]
 fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    sluice_loader::register(&[&sluice_wasm::WasmLoader, &aqm::PyLoader]);
+    sluice_loader::register(&[&sluice_wasm::WasmLoader, &algorithm::PyLoader]);
     module.add("SluiceError", module.py().get_type::<SluiceError>())?;
     module.add_class::<Queue>()?;
-    module.add_class::<aqm::PacketView>()?;
-    module.add_class::<aqm::BacklogView>()?;
-    module.add_class::<aqm::Context>()?;
+    module.add_class::<algorithm::PacketView>()?;
+    module.add_class::<algorithm::BacklogView>()?;
+    module.add_class::<algorithm::Context>()?;
+    module.add_class::<algorithm::HeldPacket>()?;
+    module.add_class::<algorithm::QueueContext>()?;
     module.add_class::<run::Run>()?;
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<router::Router>()?;
@@ -166,6 +211,8 @@ fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run::run_variant, module)?)?;
     module.add_function(wrap_pyfunction!(run::variants, module)?)?;
     module.add_function(wrap_pyfunction!(run::program, module)?)?;
-    module.add_function(wrap_pyfunction!(aqm::stopped, module)?)?;
+    module.add_function(wrap_pyfunction!(algorithm::stopped, module)?)?;
+    module.add_function(wrap_pyfunction!(algorithm::errors, module)?)?;
+    module.add_function(wrap_pyfunction!(algorithm::time_decisions, module)?)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)
 }

@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 use sluice_core::event::StateValue;
 use sluice_core::{Rate, Span, Time};
 use sluice_lab::simulated::Stepped;
+use sluice_loader::Ending;
 
 use crate::error;
 use crate::run::only;
@@ -16,6 +17,7 @@ use crate::run::only;
 #[pyclass(unsendable)]
 pub(crate) struct Simulation {
     stepped: Stepped,
+    ending: Ending,
 }
 
 #[pymethods]
@@ -23,7 +25,8 @@ impl Simulation {
     #[new]
     fn new(source: &str, text: &str) -> PyResult<Self> {
         let stepped = Stepped::new(only(source, text)?).map_err(error::of)?;
-        Ok(Simulation { stepped })
+        let ending = Ending::new();
+        Ok(Simulation { stepped, ending })
     }
 
     /// The virtual time in nanoseconds.
@@ -45,7 +48,10 @@ impl Simulation {
             // Ctrl-C is noticed between two stretches.
             py.check_signals()?;
             let next = (self.stepped.now() + STRETCH).min(until);
-            let is_over = self.stepped.step(next);
+            let is_over = self.ending.within(|| self.stepped.step(next));
+            if let Some(why) = self.ending.why() {
+                return Err(error::of(why));
+            }
             if is_over || next == until {
                 return Ok(is_over);
             }

@@ -1,8 +1,7 @@
 //! An instance of a module, which all queues of a discipline share.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use wasmi::{Caller, Linker, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc, ValType};
 
@@ -10,6 +9,7 @@ use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::{Cx, DropReason, StateValue};
 use sluice_core::registry::Started;
 use sluice_core::{Packet, Rng, Time};
+use sluice_loader::{Failures, OnError};
 
 use crate::abi::{self, PacketArgs};
 use crate::declare::VariableKind;
@@ -19,13 +19,6 @@ pub const FUEL: u64 = 100_000;
 
 /// Bytes of memory that an instance may have.
 pub const MEMORY: usize = 2 << 20;
-
-/// Returns how many instances were stopped by an error since the program started.
-pub fn stopped() -> u64 {
-    STOPPED.load(Ordering::Relaxed)
-}
-
-static STOPPED: AtomicU64 = AtomicU64::new(0);
 
 const I: ValType = ValType::I32;
 const L: ValType = ValType::I64;
@@ -87,15 +80,18 @@ struct Instance {
 pub(crate) struct Shared(Rc<Inner>);
 
 struct Inner {
-    path: String,
     variables: Vec<(&'static str, VariableKind)>,
-    is_stopped: Cell<bool>,
+    failures: RefCell<Failures>,
     instance: RefCell<Instance>,
 }
 
 impl Shared {
     /// Starts the module with the values of its parameters.
-    pub(crate) fn new(module: &Compiled, params: &[i64]) -> Result<Self, String> {
+    pub(crate) fn new(
+        module: &Compiled,
+        params: &[i64],
+        on_error: OnError,
+    ) -> Result<Self, String> {
         let engine = module.module.engine();
         let limits = StoreLimitsBuilder::new()
             .memory_size(MEMORY)
@@ -154,10 +150,10 @@ impl Shared {
                     .map_err(|why| format!("`set_param` {why}"))?;
             }
         }
+        let failures = Failures::new(module.path.clone(), CONSEQUENCE, on_error);
         Ok(Shared(Rc::new(Inner {
-            path: module.path.clone(),
             variables: module.variables.clone(),
-            is_stopped: Cell::new(false),
+            failures: RefCell::new(failures),
             instance: RefCell::new(instance),
         })))
     }
@@ -170,19 +166,23 @@ impl Shared {
         handle.map_err(|why| format!("`create` {why}"))
     }
 
-    /// Stops the module: from now on its queues pass every packet.
+    /// Counts an error, which may stop the module: then its queues pass every packet.
     #[cold]
-    fn stop(&self, at: &str, why: &str, cx: &mut Cx<'_>) {
-        self.0.is_stopped.set(true);
-        STOPPED.fetch_add(1, Ordering::Relaxed);
-        cx.state("stopped", || StateValue::Flag(true));
-        let (path, now, queue) = (&self.0.path, cx.now.as_ns(), cx.queue);
-        sluice_loader::report(&format!(
-            "`{path}` is stopped, and its queues pass every packet from now on: {at} at {now} ns, \
-             queue {queue}: {why}"
-        ));
+    fn fail(&self, at: &str, why: &str, cx: &mut Cx<'_>) {
+        let (now, queue) = (cx.now.as_ns(), cx.queue);
+        let mut failures = self.0.failures.borrow_mut();
+        failures.fail(&format!(": {at} at {now} ns, queue {queue}"), why);
+        cx.state("errors", || StateValue::Count(failures.count()));
+        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.failures.borrow().is_stopped()
     }
 }
+
+/// What happens to the packets when a module is stopped.
+const CONSEQUENCE: &str = "its queues pass every packet from now on";
 
 impl Instance {
     fn call<P, R>(&mut self, func: &TypedFunc<P, R>, args: P) -> Result<R, String>
@@ -271,7 +271,7 @@ impl InQueue {
         P: wasmi::WasmParams,
         R: wasmi::WasmResults,
     {
-        if self.shared.0.is_stopped.get() {
+        if self.shared.is_stopped() {
             return None;
         }
         let mut instance = self.shared.0.instance.borrow_mut();
@@ -322,7 +322,7 @@ impl InQueue {
             ),
             None => format!("`{name}`"),
         };
-        self.shared.stop(&at, why, cx);
+        self.shared.fail(&at, why, cx);
     }
 
     fn verdict(
@@ -420,13 +420,15 @@ impl Aqm for InQueue {
     }
 
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
-        if self.shared.0.is_stopped.get() {
-            visit("stopped", StateValue::Flag(true));
+        let failures = self.shared.0.failures.borrow();
+        if failures.count() > 0 {
+            visit("errors", StateValue::Count(failures.count()));
+            visit("stopped", StateValue::Flag(failures.is_stopped()));
+        }
+        if failures.is_stopped() || !self.has_state {
             return;
         }
-        if !self.has_state {
-            return;
-        }
+        drop(failures);
         let mut instance = self.shared.0.instance.borrow_mut();
         let Some(variable) = instance.variable else {
             return;

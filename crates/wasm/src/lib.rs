@@ -8,9 +8,9 @@
 //! - **Deterministic**: floating-point instructions are refused, the only import with an effect is
 //!   seeded randomness, and time is an argument.
 //! - **Contained**: a module has at most [`MEMORY`] bytes and [`FUEL`] units of work per call. A
-//!   call that fails, never ends, or returns what is no verdict stops the module: its queues pass
-//!   every packet from then on, `stopped` is recorded as a variable of the queue, and the log names
-//!   the packet.
+//!   call that fails, never ends, or returns what is no verdict stops the module, unless `on_error`
+//!   says otherwise: its queues pass every packet from then on, `errors` and `stopped` are recorded
+//!   as variables of the queue, and the log names the packet.
 #![deny(missing_docs)]
 
 pub mod abi;
@@ -18,9 +18,9 @@ mod declare;
 mod instance;
 mod module;
 
-use sluice_loader::{Loaded, Loader, Source};
+use sluice_loader::{Code, Loaded, Loader, Source};
 
-pub use instance::{FUEL, MEMORY, stopped};
+pub use instance::{FUEL, MEMORY};
 pub use module::Module;
 
 /// The loader of `wasm:FILE`.
@@ -44,7 +44,7 @@ impl Loader for WasmLoader {
         Ok(Loaded {
             doc: declared.doc,
             params: declared.params,
-            module: Box::new(module),
+            code: Code::Aqm(Box::new(module)),
         })
     }
 }

@@ -5,6 +5,8 @@ use wasmi::{CompilationMode, Config, EnforcedLimits, Engine, ExternType, FuncTyp
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::{Outside, Started};
 
+use sluice_loader::OnError;
+
 use crate::abi;
 use crate::declare::{self, Declared, number};
 use crate::instance::{self, Compiled, Shared};
@@ -64,6 +66,7 @@ impl Module {
         Shared::new(
             &self.compiled,
             &self.params.iter().map(value).collect::<Vec<i64>>(),
+            OnError::of(values),
         )
     }
 }

@@ -51,27 +51,38 @@ fn queue(words: &str, folder: &Path) -> Spec {
 
 #[test]
 fn codel_in_c_gives_the_fate_of_every_packet_of_every_trace() {
-    register();
-    let folder = tempfile::tempdir().unwrap();
-    compile("codel.c", folder.path());
     let settings = [
         "",
         " ecn",
         " target 1ms interval 20ms mtu 0",
         " limit 40 ecn",
     ];
+    compare("codel", &settings);
+}
+
+#[test]
+fn a_step_in_c_gives_the_fate_of_every_packet_of_every_trace() {
+    let settings = ["", " threshold 5ms drop", " threshold_bytes 30000 l4s drop"];
+    compare("step", &settings);
+}
+
+/// Compares the example `name` with the algorithm of that name, plain and flow-queued.
+fn compare(name: &str, settings: &[&str]) {
+    register();
+    let folder = tempfile::tempdir().unwrap();
+    compile(&format!("{name}.c"), folder.path());
     let mut signals = 0;
     for scene in traces::all() {
         for setting in settings {
             for form in ["", "fq_"] {
                 // `fq_codel` marks by default, and so does every flow-queued form.
-                let ours = queue(&format!("{form}codel{setting}"), folder.path());
-                let module = queue(&format!("{form}wasm:codel.wasm{setting}"), folder.path());
+                let ours = queue(&format!("{form}{name}{setting}"), folder.path());
+                let module = queue(&format!("{form}wasm:{name}.wasm{setting}"), folder.path());
                 let ours = link::run(&scene, &mut Ours::of(ours.build().unwrap()));
                 let module = link::run(&scene, &mut Ours::of(module.build().unwrap()));
-                let name = scene.name;
+                let scene = scene.name;
                 for (id, (a, b)) in ours.iter().zip(&module).enumerate() {
-                    assert_eq!(a, b, "packet {id} of `{name}`, {form}codel{setting}");
+                    assert_eq!(a, b, "packet {id} of `{scene}`, {form}{name}{setting}");
                 }
                 let is_signal = |fate: &&link::Fate| {
                     matches!(fate, link::Fate::Dropped(_) | link::Fate::Marked(_))
@@ -82,7 +93,7 @@ fn codel_in_c_gives_the_fate_of_every_packet_of_every_trace() {
     }
     // The traces are overloads: without signals they would prove nothing.
     assert!(signals > 10_000, "{signals} signals");
-    assert_eq!(sluice_wasm::stopped(), 0);
+    assert_eq!(sluice_loader::errors(), 0);
 }
 
 #[test]
@@ -95,7 +106,15 @@ fn a_module_is_described_like_any_other_algorithm() {
     let names: Vec<&str> = spec.algorithm.params().map(|decl| decl.name).collect();
     assert_eq!(
         names,
-        ["target", "interval", "ecn", "mtu", "limit", "limit_bytes"]
+        [
+            "target",
+            "interval",
+            "ecn",
+            "mtu",
+            "on_error",
+            "limit",
+            "limit_bytes"
+        ]
     );
     let error = |text: &str| sluice_loader::parse_queue(text, folder.path()).unwrap_err();
     let unknown = error("wasm:codel.wasm tarqet 7ms");

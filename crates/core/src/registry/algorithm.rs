@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::outside::{self, Outside};
+use super::outside::{self, Outside, OutsideDiscipline};
 use crate::aqm::{Aqm, AqmAlgorithm};
 use crate::param::{NoParams, ParamDecl, ParamError, Params, Value, Values, Warnings};
 use crate::sched::fifo::{Fifo, FifoParams};
@@ -57,8 +57,10 @@ enum Maker {
         discipline: Build<dyn Discipline>,
         aqm: Option<Build<dyn Aqm>>,
     },
-    /// Loaded at run time.
+    /// An AQM that was loaded at run time.
     Outside(&'static dyn Outside),
+    /// A discipline that was loaded at run time.
+    OutsideDiscipline(&'static dyn OutsideDiscipline),
 }
 
 impl PartialEq for Algorithm {
@@ -138,6 +140,7 @@ impl Algorithm {
                 outside::flow_queued(module, &values)
             }
             Maker::Outside(module) => outside::plain(module, &values),
+            Maker::OutsideDiscipline(module) => module.build(&values),
         }
     }
 
@@ -150,6 +153,7 @@ impl Algorithm {
         let values = self.complete(values);
         match self.maker {
             Maker::BuiltIn { aqm, .. } => aqm.map(|build| build(&values)),
+            Maker::OutsideDiscipline(_) => None,
             Maker::Outside(_) if self.form != Form::Aqm => None,
             Maker::Outside(module) => Some(module.start(&values).map(|started| started.aqm())),
         }
@@ -171,13 +175,7 @@ impl Algorithm {
         params: &'static [ParamDecl],
         module: &'static dyn Outside,
     ) -> Result<Algorithm, &'static str> {
-        let queues = FifoParams::DECLS.iter().chain(FqParams::DECLS);
-        for (at, decl) in params.iter().enumerate() {
-            let mut taken = params[..at].iter().chain(queues.clone());
-            if taken.any(|other| other.name == decl.name) {
-                return Err(decl.name);
-            }
-        }
+        check_names(params, FifoParams::DECLS.iter().chain(FqParams::DECLS))?;
         let is_fq = form == Form::FlowQueued;
         Ok(Algorithm {
             name,
@@ -203,6 +201,43 @@ impl Algorithm {
             maker: Maker::Outside(module),
         })
     }
+
+    /// Returns the entry of a discipline that was loaded at run time. Names and declarations live
+    /// as long as the program, as those of [`Algorithm::outside`].
+    ///
+    /// # Errors
+    /// Returns the name of a parameter that is declared twice.
+    pub fn outside_discipline(
+        name: &'static str,
+        doc: &'static str,
+        params: &'static [ParamDecl],
+        module: &'static dyn OutsideDiscipline,
+    ) -> Result<Algorithm, &'static str> {
+        check_names(params, core::iter::empty())?;
+        Ok(Algorithm {
+            name,
+            form: Form::Discipline,
+            doc,
+            groups: [params, &[]],
+            presets: [NoParams::presets; 2],
+            warnings: [warnings::<NoParams>; 2],
+            maker: Maker::OutsideDiscipline(module),
+        })
+    }
+}
+
+/// Returns the name of a parameter that is declared twice, or is among `taken`.
+fn check_names<'a>(
+    params: &'a [ParamDecl],
+    taken: impl Iterator<Item = &'a ParamDecl> + Clone,
+) -> Result<(), &'static str> {
+    for (at, decl) in params.iter().enumerate() {
+        let mut others = params[..at].iter().chain(taken.clone());
+        if others.any(|other| other.name == decl.name) {
+            return Err(decl.name);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the registry entry of an AQM's plain form.

@@ -26,6 +26,15 @@ pub trait Started {
     fn aqm(&self) -> Box<dyn Aqm>;
 }
 
+/// A discipline that was loaded at run time.
+pub trait OutsideDiscipline: Send + Sync {
+    /// Builds an empty queue. `values` has all of the discipline's parameters.
+    ///
+    /// # Errors
+    /// Returns [`ParamError::Contradiction`] when it refuses the values or cannot start.
+    fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError>;
+}
+
 /// Finds algorithms by words such as `wasm:my.wasm`.
 pub trait Loaders {
     /// Returns the algorithm that `name` loads, or why it cannot be loaded. Returns `None` if

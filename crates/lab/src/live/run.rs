@@ -9,6 +9,7 @@ use std::time::Duration;
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Span, Stop, Time};
 use sluice_load::{Identity, TrafficError, tcp};
+use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
@@ -74,6 +75,8 @@ pub struct LiveRun {
     pub end: Time,
     /// Whether it was ended early by request.
     pub is_interrupted: bool,
+    /// Why an algorithm ended it, if one did.
+    pub failure: Option<String>,
 }
 
 /// A report of a run in progress.
@@ -225,8 +228,9 @@ pub fn run(
     let mut is_interrupted = false;
     while flows.iter().any(|(_, flow)| !flow.is_finished()) {
         router.listen(listener, Duration::from_millis(20));
-        if interrupt.is_stopped() && !is_interrupted {
-            is_interrupted = true;
+        let has_failed = router.ending.why().is_some();
+        if (interrupt.is_stopped() || has_failed) && !traffic_stop.is_stopped() {
+            is_interrupted = !has_failed;
             traffic_stop.stop();
         }
         listener.progress(clock.now().since(Time::ZERO).min(scenario.duration));
@@ -241,6 +245,7 @@ pub fn run(
             }
         }
     }
+    let failure = router.ending.why().map(str::to_owned);
     let router = router.finish(listener);
     match failed {
         Some(error) => Err(error),
@@ -249,6 +254,7 @@ pub fn run(
             router,
             end: clock.now(),
             is_interrupted,
+            failure,
         }),
     }
 }
@@ -288,6 +294,7 @@ fn start(
 /// The router's thread, and the flows that packets belong to.
 struct Router {
     stop: Stop,
+    ending: Ending,
     thread: JoinHandle<RouterReport>,
     observations: Receiver<Observation>,
     /// By flow number.
@@ -307,11 +314,14 @@ impl Router {
         let stop = Stop::new();
         let (sender, observations) = mpsc::channel();
         let (router_stop, clock) = (stop.clone(), *clock);
+        let ending = Ending::new();
+        let of_thread = ending.clone();
         let thread = topology.router().spawn("router", move || {
-            route(&settings, inner, outer, pool, &clock, &router_stop, &sender)
+            of_thread.within(|| route(&settings, inner, outer, pool, &clock, &router_stop, &sender))
         })?;
         Ok(Router {
             stop,
+            ending,
             thread,
             observations,
             identities: Vec::new(),

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use sluice_core::link::{Link, LinkFiles, LinkParams, RateSource, Replay, Schedule};
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng};
+use sluice_loader::Ending;
 use sluice_scenario::trace::{Hash, Trace, TraceError};
 
 mod clash;
@@ -72,6 +73,9 @@ pub enum ReplayError {
         /// The contradiction.
         error: sluice_core::param::ParamError,
     },
+    /// An algorithm from a file failed, and its `on_error` is `end`.
+    #[error("the replay was ended: {0}")]
+    Algorithm(String),
     /// The run could not be continued.
     #[error(transparent)]
     Run(#[from] sluice_core::link::ReplayError),
@@ -130,6 +134,15 @@ pub enum ReplayError {
 /// # Errors
 /// [`ReplayError`]. Unfinished files are removed.
 pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, ReplayError> {
+    let ending = Ending::new();
+    ending.within(|| run_until(job, &ending, progress))
+}
+
+fn run_until(
+    job: &Job,
+    ending: &Ending,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Summary, ReplayError> {
     clash::check(job)?;
     let mut trace = Trace::open(&job.trace, job.hash, job.seed)?;
     let mut writer = Writer::create(&job.outputs, job, trace.capture().is_some())?;
@@ -145,6 +158,9 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, Rep
         }
         replay.arrive(arrival.packet(slot), arrival.flow, &mut writer)?;
         writer.check()?;
+        if let Some(why) = ending.why() {
+            return Err(ReplayError::Algorithm(why.to_owned()));
+        }
     }
     if replay.arrived() == 0 {
         let trace = job.trace.clone();

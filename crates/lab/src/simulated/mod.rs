@@ -12,6 +12,7 @@ mod stepped;
 mod tests;
 
 use sluice_core::{Span, Stop, Time};
+use sluice_loader::Ending;
 use sluice_sim::{ConfigError, Simulation};
 
 use crate::flow::UnknownCongestionControl;
@@ -64,7 +65,8 @@ pub fn check(scenario: &Scenario) -> Result<(), SimError> {
     Ok(())
 }
 
-/// Simulates `scenario` to its end, or until `interrupt`, and returns the end.
+/// Simulates `scenario` to its end, or until `interrupt` or an algorithm ends it, and returns the
+/// end.
 ///
 /// # Errors
 /// [`SimError`].
@@ -72,12 +74,23 @@ pub fn run(
     scenario: &Scenario,
     writer: &mut RunWriter,
     interrupt: &Stop,
+    ending: &Ending,
+    progress: &mut dyn FnMut(Span),
+) -> Result<Time, SimError> {
+    let goes_on = || !interrupt.is_stopped() && ending.why().is_none();
+    ending.within(|| run_while(scenario, writer, &goes_on, progress))
+}
+
+fn run_while(
+    scenario: &Scenario,
+    writer: &mut RunWriter,
+    goes_on: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Time, SimError> {
     let mut simulation = Simulation::new(&network::config(scenario)?)?;
     let mut recorder = Recorder::new(scenario, writer);
     let end = Time::ZERO + scenario.duration;
-    while !interrupt.is_stopped() {
+    while goes_on() {
         let is_over = simulation.run_until(simulation.now() + STRETCH, &mut recorder);
         recorder.flush();
         progress(simulation.now().since(Time::ZERO));

@@ -27,6 +27,7 @@ use std::time::Duration;
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span, Stop};
 use sluice_ipfw::{Interface, Mode};
+use sluice_loader::Ending;
 use sluice_net::cores::IdleLimit;
 use sluice_net::namespace::Namespace;
 
@@ -104,6 +105,7 @@ pub enum ReloadError {
 /// A router that runs.
 pub struct Router {
     stop: Stop,
+    ending: Ending,
     orders: Orders<Status>,
     config: Option<PathBuf>,
     listener: Option<Listener>,
@@ -203,10 +205,19 @@ impl Router {
         }
     }
 
-    /// Returns whether nothing is left to do, because the files that the router plays have ended.
-    /// Also true if the loop has panicked; [`Router::stop`] passes the panic on.
+    /// Returns whether nothing is left to do, because the files that the router plays have ended, or
+    /// an algorithm ended the run. Also true if the loop has panicked; [`Router::stop`] passes the
+    /// panic on.
     pub fn has_ended(&self) -> bool {
-        self.is_through.load(Ordering::Acquire) || self.thread.is_finished()
+        self.is_through.load(Ordering::Acquire)
+            || self.thread.is_finished()
+            || self.failure().is_some()
+    }
+
+    /// Returns why an algorithm from a file ended the run (`on_error end`), if one did. Until it is
+    /// stopped, the router goes on without that algorithm.
+    pub fn failure(&self) -> Option<&str> {
+        self.ending.why()
     }
 
     /// Stops the router and returns its final status. Packets that are still queued are dropped.

@@ -7,6 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_core::Stop;
+use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
@@ -119,9 +120,13 @@ impl Router {
         let through = Arc::clone(&is_through);
         let (started, has_started) = sync_channel(1);
         let until = stop.clone();
+        let ending = Ending::new();
+        let of_thread = ending.clone();
         let thread = namespace.spawn("router", move || {
-            Loop::new(start, opened.all, pool, clock, inbox).run(&until, &through, || {
-                let _ = started.send(());
+            of_thread.within(|| {
+                Loop::new(start, opened.all, pool, clock, inbox).run(&until, &through, || {
+                    let _ = started.send(());
+                })
             })
         })?;
         drop(stay);
@@ -130,6 +135,7 @@ impl Router {
         let _ = has_started.recv();
         let mut router = Router {
             stop,
+            ending,
             orders: orders.clone(),
             config: settings.config.clone(),
             listener: None,

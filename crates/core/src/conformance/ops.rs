@@ -2,10 +2,12 @@
 //!
 //! Proptest can therefore shrink a failing sequence, and a fuzzer can mutate one.
 
-use sluice_core::param::{Kind, ParamDecl, Ratio, Value, Values};
-use sluice_core::registry::{Algorithm, Spec};
-use sluice_core::units::{Bytes, Rate, Span};
-use sluice_core::{Ecn, Packet, Time};
+use alloc::vec::Vec;
+
+use crate::param::{Kind, ParamDecl, Ratio, Value, Values};
+use crate::registry::{Algorithm, Spec};
+use crate::units::{Bytes, Rate, Span};
+use crate::{Ecn, Packet, Time};
 
 /// One step of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +123,9 @@ fn span_ns(bits: u64) -> u64 {
 
 /// Returns a value for `decl` within its range: `shape` chooses an end, the default, or one of a
 /// magnitude between the ends.
+///
+/// # Panics
+/// If a number is declared without a range.
 pub fn value(decl: &ParamDecl, shape: u8, bits: u64) -> Value {
     let number = |value: Value| match value {
         Value::Span(v) => v.as_ns(),
@@ -163,6 +168,9 @@ pub type Setting = Option<(u8, u64)>;
 
 /// Returns `algorithm` with `settings`, the first for the first parameter and so on. If values
 /// contradict one another, settings are removed from the last one on.
+///
+/// # Panics
+/// If the defaults contradict one another.
 pub fn spec(algorithm: &'static Algorithm, settings: &[Setting]) -> Spec {
     let mut set: Vec<(&'static str, Value)> = algorithm
         .params()

@@ -1,12 +1,14 @@
 //! Applies a sequence of operations to a queue and checks every step against a simple ledger.
 
-use sluice_core::event::StateValue;
-use sluice_core::registry::Spec;
-use sluice_core::{
-    Backlog, Cx, Discipline, DropReason, Ecn, Event, Packet, Rng, Sink, Span, Time, Wake,
-};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::ops::{Arrival, Op};
+use crate::event::StateValue;
+use crate::registry::Spec;
+use crate::{Backlog, Cx, Discipline, DropReason, Ecn, Event, Packet, Rng, Sink, Span, Time, Wake};
 
 /// Something that happened, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -347,15 +349,21 @@ impl Driver {
             "{wake:?} with {held:?} held"
         );
         let visited = &mut self.visited;
+        let mut endless = None;
         self.queue.state(&mut |_, name, value| {
             if !visited.contains(&name) {
                 visited.push(name);
             }
-            if let StateValue::Ratio(ratio) = value {
-                assert!(ratio.is_finite(), "`{name}` is {ratio}");
+            if let StateValue::Ratio(ratio) = value
+                && !ratio.is_finite()
+            {
+                endless = Some((name, ratio));
             }
         });
-        Ok(())
+        match endless {
+            Some((name, ratio)) => Err(format!("variable `{name}` is {ratio}")),
+            None => Ok(()),
+        }
     }
 
     /// Moves the backlog out and closes the ledger.

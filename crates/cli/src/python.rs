@@ -1,0 +1,101 @@
+//! The Python package, in which algorithms in Python and sweeps run.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use sluice_loader::{Loaded, Loader, Source};
+
+/// Why the Python package cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PythonError {
+    /// Python cannot be started.
+    #[error("cannot start `{}`: {error}; SLUICE_PYTHON names another one", python.display())]
+    Python {
+        /// The interpreter.
+        python: OsString,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// Python does not know the package.
+    #[error(
+        "`{}` has no package `sluice`: run `pip install .` in Sluice's source tree, or name the \
+         interpreter that has it in SLUICE_PYTHON",
+        python.display()
+    )]
+    NoPackage {
+        /// The interpreter.
+        python: OsString,
+    },
+}
+
+/// Replaces this process by `python3 -m sluice` with `words`.
+///
+/// # Errors
+/// [`PythonError`]; returns only then.
+pub fn become_package(words: impl IntoIterator<Item = OsString>) -> PythonError {
+    let python = std::env::var_os("SLUICE_PYTHON").unwrap_or_else(|| "python3".into());
+    let fail = |error| PythonError::Python {
+        python: python.clone(),
+        error,
+    };
+    let find = "import importlib.util as u, sys; sys.exit(u.find_spec('sluice') is None)";
+    let found = Command::new(&python)
+        .args(["-c", find])
+        .stdin(Stdio::null())
+        .status();
+    match found {
+        Err(error) => fail(error),
+        Ok(status) if !status.success() => PythonError::NoPackage { python },
+        Ok(_) => {
+            let mut command = Command::new(&python);
+            fail(command.args(["-m", "sluice"]).args(words).exec())
+        }
+    }
+}
+
+/// The command line, while nothing has been done yet: it may be carried out in Python instead.
+static REPLACEABLE: Mutex<Option<Vec<OsString>>> = Mutex::new(None);
+
+/// Allows that the first `py:` replaces this process by the package, which carries out `words`.
+pub fn may_replace(words: Vec<OsString>) {
+    *REPLACEABLE.lock().expect(LOCK) = Some(words);
+}
+
+/// Ends the time in which this process may be replaced: it has opened something, or prints.
+pub fn has_begun() {
+    *REPLACEABLE.lock().expect(LOCK) = None;
+}
+
+const LOCK: &str = "nobody panics with the lock";
+
+/// The loader of `py:FILE:CLASS` in a program without Python: carries out the whole command in the
+/// Python package.
+#[derive(Clone, Copy, Debug)]
+pub struct Redirect;
+
+impl Loader for Redirect {
+    fn scheme(&self) -> &'static str {
+        "py"
+    }
+
+    fn synopsis(&self) -> &'static str {
+        "py:FILE:CLASS"
+    }
+
+    fn load(&self, _source: &Source<'_>) -> Result<Loaded, String> {
+        // Other threads carry packets and orders.
+        let is_first = std::thread::current().name() == Some("main");
+        let words = REPLACEABLE.lock().expect(LOCK).take();
+        match words.filter(|_| is_first) {
+            Some(words) => Err(become_package(words).to_string()),
+            None => Err(NO_PYTHON.to_owned()),
+        }
+    }
+}
+
+/// The error of a process that has begun without Python.
+const NO_PYTHON: &str =
+    "this process has no Python: start it as `python3 -m sluice` in place of `sluice`";

@@ -1,0 +1,93 @@
+//! A module that is replaced while a router runs: the queued packets stay, and the new version
+//! decides about them. In virtual time, with the engine of the router.
+
+use std::fs;
+use std::path::Path;
+
+use sluice_core::sched::Wake;
+use sluice_core::{Cx, DropCounter, DropReason, Packet, Rng, Time};
+use sluice_ipfw::headers::UDP;
+use sluice_ipfw::{Direction, Firewall, Headers, NoFiles, Settings};
+
+/// A module whose verdict about every packet at the head is `verdict`.
+fn write_module(path: &Path, verdict: i32) {
+    let text = format!(
+        "(module (@custom \"sluice\" \"abi 1\")
+            (func (export \"create\") (result i32) i32.const 0)
+            (func (export \"on_dequeue\") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i32)
+                i32.const {verdict}))"
+    );
+    fs::write(path, wat::parse_str(text).unwrap()).unwrap();
+}
+
+#[test]
+fn a_router_keeps_its_packets_when_a_module_is_replaced() {
+    sluice_loader::register(&[&sluice_wasm::WasmLoader]);
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("m.wasm");
+    let mut firewall = Firewall::new(&Settings::default());
+    let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut dropped);
+    let config = format!("pipe 1 config bw 10Mbit/s wasm:{}", module.display());
+    let headers = Headers {
+        src_port: 5000,
+        dst_port: 53,
+        ip_len: 1250,
+        ..Headers::new(
+            Direction::Out,
+            UDP,
+            [192, 0, 2, 1].into(),
+            [198, 51, 100, 1].into(),
+        )
+    };
+    const PASS: i32 = 0;
+    const DROP: i32 = 2;
+    write_module(&module, PASS);
+    for command in [config.as_str(), "add 100 pipe 1 udp from any to any"] {
+        firewall.command(command, &mut NoFiles, &mut cx).unwrap();
+    }
+    for slot in 0..10 {
+        let _ = firewall.handle(Packet::new(slot, 1250), &headers, &mut cx);
+    }
+    // 1250 bytes take 1 ms: four leave by 4.5 ms, and the fifth is on the link.
+    let mut left = Vec::new();
+    let mut leave_until = |firewall: &mut Firewall, cx: &mut Cx<'_>, end: u64| {
+        while let Wake::At(at) = firewall.next_wake()
+            && at.as_ns() <= end
+        {
+            cx.now = at;
+            while let Some(departure) = firewall.poll(cx) {
+                left.push(departure.packet.slot);
+            }
+        }
+        cx.now = Time::from_ns(end);
+        left.clone()
+    };
+    assert_eq!(leave_until(&mut firewall, &mut cx, 4_500_000), [0, 1, 2, 3]);
+    // The same words again: nothing changes for the packets.
+    write_module(&module, PASS);
+    firewall.command(&config, &mut NoFiles, &mut cx).unwrap();
+    assert_eq!(
+        leave_until(&mut firewall, &mut cx, 6_500_000),
+        [0, 1, 2, 3, 4, 5]
+    );
+    // A version that drops: the packet on the link leaves, the queued ones meet the new verdict.
+    write_module(&module, DROP);
+    firewall.command(&config, &mut NoFiles, &mut cx).unwrap();
+    assert_eq!(
+        leave_until(&mut firewall, &mut cx, 100_000_000),
+        [0, 1, 2, 3, 4, 5, 6]
+    );
+    // A version that cannot be loaded is refused, and the queue stays as it was.
+    fs::write(&module, "abi 9").unwrap();
+    let refused = firewall
+        .command(&config, &mut NoFiles, &mut cx)
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("is no WebAssembly module"),
+        "{refused}"
+    );
+    drop(firewall);
+    assert_eq!(dropped.count(DropReason::Congestion), 3);
+    assert_eq!(dropped.count(DropReason::Reconfigured), 0);
+}

@@ -1,0 +1,247 @@
+//! AQMs: subclasses of `sluice.Aqm`.
+
+use std::cell::RefCell;
+
+use pyo3::prelude::*;
+
+use super::class::{Class, Factory, Instance, State, in_full, why};
+use super::views::Views;
+use sluice_core::aqm::{Aqm, QueueView, Verdict};
+use sluice_core::event::StateValue;
+use sluice_core::param::{ParamError, Values};
+use sluice_core::registry::{Outside, Started};
+use sluice_core::{Cx, DropReason, Packet, Time};
+use sluice_loader::Failures;
+
+/// A class that is an AQM.
+pub(super) struct AqmClass(pub Class);
+
+impl Outside for AqmClass {
+    fn start(&self, values: &Values) -> Result<Box<dyn Started>, ParamError> {
+        Ok(Box::new(Instances(self.0.factory(values)?)))
+    }
+}
+
+struct Instances(Factory);
+
+impl Started for Instances {
+    fn aqm(&self) -> Box<dyn Aqm> {
+        let made = Python::attach(|py| {
+            let made = || -> PyResult<_> {
+                let of = self.0.instance(py)?;
+                let (hooks, state) = Hooks::new(py, &of)?;
+                let timer = match &hooks.next_timer {
+                    Some(next) => next.call0(py)?.extract::<Option<u64>>(py)?,
+                    None => None,
+                };
+                Ok((hooks, state, timer))
+            };
+            made().map_err(|error| in_full(py, &error))
+        });
+        let mut failures = self.0.failures(CONSEQUENCE);
+        let (hooks, state, timer) = match made {
+            Ok((hooks, state, timer)) => (Some(hooks), state, timer),
+            Err(why) => {
+                failures.fail(" before its first packet", &why);
+                (None, State::new(None), None)
+            }
+        };
+        Box::new(InQueue {
+            hooks,
+            state,
+            failures: RefCell::new(failures),
+            timer: timer.map(Time::from_ns),
+        })
+    }
+}
+
+/// What happens to the packets when an AQM is stopped.
+const CONSEQUENCE: &str = "its queue passes every packet from now on";
+
+/// The methods of an instance, and the objects that they get.
+struct Hooks {
+    on_enqueue: Option<Py<PyAny>>,
+    on_dequeue: Option<Py<PyAny>>,
+    on_refused: Option<Py<PyAny>>,
+    on_empty: Option<Py<PyAny>>,
+    on_overflow: Option<Py<PyAny>>,
+    on_activate: Option<Py<PyAny>>,
+    on_deactivate: Option<Py<PyAny>>,
+    next_timer: Option<Py<PyAny>>,
+    on_timer: Option<Py<PyAny>>,
+    views: Views,
+}
+
+impl Hooks {
+    fn new(py: Python<'_>, of: &Instance) -> PyResult<(Hooks, State)> {
+        let hooks = Hooks {
+            on_enqueue: of.own(py, "on_enqueue")?,
+            on_dequeue: of.own(py, "on_dequeue")?,
+            on_refused: of.own(py, "on_refused")?,
+            on_empty: of.own(py, "on_empty")?,
+            on_overflow: of.own(py, "on_overflow")?,
+            on_activate: of.own(py, "on_activate")?,
+            on_deactivate: of.own(py, "on_deactivate")?,
+            next_timer: of.own(py, "next_timer")?,
+            on_timer: of.own(py, "on_timer")?,
+            views: Views::new(py)?,
+        };
+        Ok((hooks, State::new(of.own(py, "state")?)))
+    }
+}
+
+/// Calls a hook that gets the context alone.
+fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>) -> PyResult<()> {
+    hook.call1(py, (&hooks.views.context,)).map(drop)
+}
+
+/// The AQM of one queue.
+struct InQueue {
+    /// `None` if no instance could be made.
+    hooks: Option<Hooks>,
+    state: State,
+    failures: RefCell<Failures>,
+    timer: Option<Time>,
+}
+
+impl InQueue {
+    /// Calls a hook, if the class has it, and asks for the next timer.
+    fn call<R>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
+        call: impl FnOnce(Python<'_>, &Hooks, &Py<PyAny>) -> PyResult<R>,
+    ) -> Option<R> {
+        let hooks = self.hooks.as_ref()?;
+        let hook = hook(hooks)?;
+        if self.failures.get_mut().is_stopped() {
+            return None;
+        }
+        let outcome = Python::attach(|py| {
+            let result = hooks.views.within(py, cx, || call(py, hooks, hook));
+            let timer = match &hooks.next_timer {
+                Some(next) if result.is_ok() => {
+                    next.call0(py).and_then(|at| at.extract::<Option<u64>>(py))
+                }
+                _ => Ok(None),
+            };
+            match (result, timer) {
+                (Ok(result), Ok(timer)) => Ok((result, timer)),
+                (Err(error), _) | (_, Err(error)) => Err(why(py, &error)),
+            }
+        });
+        match outcome {
+            Ok((result, timer)) => {
+                self.timer = timer.map(Time::from_ns);
+                return Some(result);
+            }
+            Err(Some(why)) => self.fail(&why, cx),
+            Err(None) => {}
+        }
+        None
+    }
+
+    #[cold]
+    fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
+        self.timer = None;
+        let failures = self.failures.get_mut();
+        failures.fail(
+            &format!(" at {} ns, queue {}", cx.now.as_ns(), cx.queue),
+            why,
+        );
+        cx.state("errors", || StateValue::Count(failures.count()));
+        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+    }
+
+    fn verdict(
+        &mut self,
+        packet: &Packet,
+        queue: &QueueView,
+        cx: &mut Cx<'_>,
+        hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
+    ) -> Verdict {
+        let now = cx.now;
+        let number = self.call(cx, hook, |py, hooks, hook| {
+            let views = &hooks.views;
+            views.fill_packet(py, packet, now);
+            views.fill_queue(py, queue);
+            let verdict = hook.call1(py, (&views.packet, &views.queue, &views.context))?;
+            verdict.extract::<i64>(py)
+        });
+        let capable = packet.ecn.is_capable();
+        let refused = match number {
+            None | Some(0) => return Verdict::Pass,
+            Some(1) if capable => return Verdict::Mark,
+            Some(2) => return Verdict::Drop(DropReason::Congestion),
+            Some(1) => "it returned MARK for a packet that is not ECN-capable".to_owned(),
+            Some(other) => format!("it returned {other}, not PASS (0), MARK (1) or DROP (2)"),
+        };
+        self.fail(&refused, cx);
+        Verdict::Pass
+    }
+}
+
+impl Aqm for InQueue {
+    fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.verdict(packet, queue, cx, |hooks| hooks.on_enqueue.as_ref())
+    }
+
+    fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.verdict(packet, queue, cx, |hooks| hooks.on_dequeue.as_ref())
+    }
+
+    fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        self.call(
+            cx,
+            |hooks| hooks.on_refused.as_ref(),
+            |py, hooks, hook| {
+                let views = &hooks.views;
+                views.fill_packet(py, packet, now);
+                views.fill_queue(py, queue);
+                let arguments = (&views.packet, &views.queue, &views.context);
+                hook.call1(py, arguments).map(drop)
+            },
+        );
+    }
+
+    fn on_empty(&mut self, cx: &mut Cx<'_>) {
+        self.call(cx, |hooks| hooks.on_empty.as_ref(), with_context);
+    }
+
+    fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
+        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>| {
+            hook.call1(py, (packets, &hooks.views.context)).map(drop)
+        };
+        self.call(cx, |hooks| hooks.on_overflow.as_ref(), hook);
+    }
+
+    fn on_activate(&mut self, cx: &mut Cx<'_>) {
+        self.call(cx, |hooks| hooks.on_activate.as_ref(), with_context);
+    }
+
+    fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
+        self.call(cx, |hooks| hooks.on_deactivate.as_ref(), with_context);
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.timer
+    }
+
+    fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
+        self.timer = None;
+        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>| {
+            hooks.views.fill_queue(py, queue);
+            let views = &hooks.views;
+            hook.call1(py, (&views.queue, &views.context)).map(drop)
+        };
+        self.call(cx, |hooks| hooks.on_timer.as_ref(), hook);
+        if self.timer.is_some_and(|at| at <= cx.now) {
+            self.fail("`next_timer` is not later than the timer that expired", cx);
+        }
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        self.state.visit(&self.failures, visit);
+    }
+}

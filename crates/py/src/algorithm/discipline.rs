@@ -1,0 +1,436 @@
+//! Disciplines: subclasses of `sluice.Discipline`, which hold packets themselves.
+//!
+//! The packets stay here; the instance gets an object for each and returns it. So none can be lost,
+//! whatever the class does: an object that is collected before its packet has left is an error of
+//! the class, and after an error the packets leave in the order of their arrival.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use super::class::{Class, State, in_full, why};
+use crate::error;
+use sluice_core::event::{Backlog, StateValue};
+use sluice_core::param::{ParamError, Value, Values};
+use sluice_core::registry::OutsideDiscipline;
+use sluice_core::{Cx, Discipline, DropReason, Packet, Rng, Time, Wake};
+use sluice_loader::Failures;
+
+/// A class that is a discipline.
+pub(super) struct DisciplineClass(pub Class);
+
+impl OutsideDiscipline for DisciplineClass {
+    fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError> {
+        let factory = self.0.factory(values)?;
+        let Some(Value::Count(limit)) = values.find("limit") else {
+            unreachable!("every discipline of Python has a limit");
+        };
+        let made = Python::attach(|py| -> PyResult<_> {
+            let of = factory.instance(py)?;
+            let context = QueueContext {
+                now_ns: 0,
+                rng: Rng::from_seed(0),
+                orders: Vec::new(),
+            };
+            let hooks = Hooks {
+                enqueue: of.own(py, "enqueue")?.expect("the class defines it"),
+                dequeue: of.own(py, "dequeue")?.expect("the class defines it"),
+                next_wake: of.own(py, "next_wake")?,
+                context: Py::new(py, context)?,
+            };
+            Ok((hooks, State::new(of.own(py, "state")?)))
+        });
+        let (hooks, state) = made
+            .map_err(|error| ParamError::Contradiction(Python::attach(|py| in_full(py, &error))))?;
+        Ok(Box::new(Held {
+            hooks,
+            state,
+            failures: RefCell::new(factory.failures(CONSEQUENCE)),
+            limit,
+            packets: BTreeMap::new(),
+            pulled: BTreeSet::new(),
+            arrivals: 0,
+            backlog: Backlog::default(),
+            wake: None,
+            collected: Collected::default(),
+        }))
+    }
+}
+
+/// What happens to the packets when a discipline is stopped.
+const CONSEQUENCE: &str = "its packets leave in the order of their arrival from now on";
+
+/// Numbers of the packets whose objects were collected.
+type Collected = Arc<Mutex<Vec<u64>>>;
+
+/// A packet in a discipline.
+#[pyclass(frozen, name = "Packet")]
+pub struct HeldPacket {
+    /// Its number in the order of arrival.
+    number: u64,
+    /// The queue that it is in.
+    queue: Collected,
+    #[pyo3(get)]
+    arrival_ns: u64,
+    #[pyo3(get)]
+    size_bytes: u32,
+    #[pyo3(get)]
+    flow: u32,
+    #[pyo3(get)]
+    src: u32,
+    #[pyo3(get)]
+    dst: u32,
+    #[pyo3(get)]
+    class_: u32,
+    #[pyo3(get)]
+    tag: u32,
+    #[pyo3(get)]
+    segments: u16,
+    #[pyo3(get)]
+    ecn: u8,
+    #[pyo3(get)]
+    ecn_capable: bool,
+    #[pyo3(get)]
+    dscp: u8,
+}
+
+impl HeldPacket {
+    fn new(number: u64, packet: &Packet, queue: Collected) -> HeldPacket {
+        HeldPacket {
+            number,
+            queue,
+            arrival_ns: packet.arrival.as_ns(),
+            size_bytes: packet.len,
+            flow: packet.flow,
+            src: packet.src,
+            dst: packet.dst,
+            class_: packet.class,
+            tag: packet.tag,
+            segments: packet.segments,
+            ecn: packet.ecn as u8,
+            ecn_capable: packet.ecn.is_capable(),
+            dscp: packet.dscp,
+        }
+    }
+}
+
+impl Drop for HeldPacket {
+    fn drop(&mut self) {
+        lock(&self.queue).push(self.number);
+    }
+}
+
+fn lock(collected: &Collected) -> std::sync::MutexGuard<'_, Vec<u64>> {
+    collected.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a discipline wants to be done with a packet.
+enum Order {
+    Drop(u64, DropReason),
+    Mark(u64),
+}
+
+/// The time, the randomness of the run, and what can be done with packets.
+#[pyclass]
+pub struct QueueContext {
+    #[pyo3(get)]
+    now_ns: u64,
+    rng: Rng,
+    orders: Vec<Order>,
+}
+
+#[pymethods]
+impl QueueContext {
+    /// Return a number in [0, 1) that depends on the seed of the run alone.
+    fn random(&mut self) -> f64 {
+        self.rng.unit_f64()
+    }
+
+    /// Return 64 bits that depend on the seed of the run alone.
+    fn random_bits(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    /// Drop a packet that the discipline holds. `reason` is the word in recordings.
+    #[pyo3(signature = (packet, reason = "congestion"))]
+    fn drop(&mut self, packet: &HeldPacket, reason: &str) -> PyResult<()> {
+        let known = REASONS.iter().find(|known| known.name() == reason);
+        let Some(known) = known else {
+            let all: Vec<&str> = REASONS.iter().map(|known| known.name()).collect();
+            let all = all.join(", ");
+            return Err(error::of(format!(
+                "`{reason}` is no reason of a queue; one of: {all}"
+            )));
+        };
+        self.orders.push(Order::Drop(packet.number, *known));
+        Ok(())
+    }
+
+    /// Set the CE codepoint of an ECN-capable packet that the discipline holds or is about to
+    /// return.
+    fn mark(&mut self, packet: &HeldPacket) -> PyResult<()> {
+        if !packet.ecn_capable {
+            return Err(error::of(
+                "a packet that is not ECN-capable cannot be marked: test `packet.ecn_capable`",
+            ));
+        }
+        self.orders.push(Order::Mark(packet.number));
+        Ok(())
+    }
+}
+
+/// Reasons that a discipline may give.
+const REASONS: [DropReason; 4] = [
+    DropReason::Congestion,
+    DropReason::Overflow,
+    DropReason::Evicted,
+    DropReason::Overload,
+];
+
+struct Hooks {
+    enqueue: Py<PyAny>,
+    dequeue: Py<PyAny>,
+    next_wake: Option<Py<PyAny>>,
+    context: Py<QueueContext>,
+}
+
+/// A queue whose order is decided in Python.
+struct Held {
+    hooks: Hooks,
+    state: State,
+    failures: RefCell<Failures>,
+    limit: u64,
+    /// The packets, by their numbers.
+    packets: BTreeMap<u64, Packet>,
+    /// Packets that the host took without asking the instance, which still holds their objects.
+    pulled: BTreeSet<u64>,
+    arrivals: u64,
+    backlog: Backlog,
+    /// What the instance last said about the next packet.
+    wake: Option<Time>,
+    collected: Collected,
+}
+
+/// The result of a call of the instance: the packet that it returned, by number.
+type Returned = Result<Option<u64>, String>;
+
+impl Held {
+    /// Calls the instance and carries out its orders. Returns the packet that it returned; an error
+    /// stops it.
+    fn call(
+        &mut self,
+        cx: &mut Cx<'_>,
+        call: impl FnOnce(Python<'_>, &Hooks) -> PyResult<Returned>,
+    ) -> Option<u64> {
+        let hooks = &self.hooks;
+        let outcome = Python::attach(|py| -> PyResult<_> {
+            let swap = |rng: &mut Rng| {
+                let mut context = hooks.context.borrow_mut(py);
+                context.now_ns = cx.now.as_ns();
+                std::mem::swap(&mut context.rng, rng);
+            };
+            swap(cx.rng);
+            let returned = call(py, hooks);
+            swap(cx.rng);
+            let orders = std::mem::take(&mut hooks.context.borrow_mut(py).orders);
+            let returned = returned?;
+            let wake = match &hooks.next_wake {
+                Some(next) => next.call0(py)?.extract::<Option<u64>>(py)?,
+                None => None,
+            };
+            Ok((returned, orders, wake))
+        });
+        let outcome = outcome.map_err(|error| Python::attach(|py| why(py, &error)));
+        let why = match outcome {
+            Ok((returned, orders, wake)) => {
+                self.wake = wake.map(Time::from_ns);
+                let carried_out = orders
+                    .into_iter()
+                    .try_for_each(|order| self.carry_out(order, cx));
+                match carried_out.and(returned) {
+                    Ok(returned) => return returned,
+                    Err(why) => why,
+                }
+            }
+            Err(Some(why)) => why,
+            Err(None) => return None,
+        };
+        self.fail(&why, cx);
+        None
+    }
+
+    #[cold]
+    fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
+        let failures = self.failures.get_mut();
+        failures.fail(&format!(" at {} ns", cx.now.as_ns()), why);
+        cx.state("errors", || StateValue::Count(failures.count()));
+        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+    }
+
+    fn carry_out(&mut self, order: Order, cx: &mut Cx<'_>) -> Result<(), String> {
+        match order {
+            Order::Drop(number, reason) => {
+                if self.pulled.remove(&number) {
+                    return Ok(());
+                }
+                let packet = self.take(number).ok_or_else(|| left(number, "dropped"))?;
+                cx.discard(packet, reason);
+            }
+            Order::Mark(number) if self.pulled.contains(&number) => {}
+            Order::Mark(number) => {
+                let packet = self.packets.get_mut(&number);
+                cx.mark(packet.ok_or_else(|| left(number, "marked"))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, number: u64) -> Option<Packet> {
+        let packet = self.packets.remove(&number)?;
+        self.backlog.remove(&packet);
+        Some(packet)
+    }
+
+    /// Stops the instance if it has forgotten a packet that it held.
+    fn check_collected(&mut self, cx: &mut Cx<'_>) {
+        let collected = std::mem::take(&mut *lock(&self.collected));
+        let mut lost = None;
+        for number in collected {
+            self.pulled.remove(&number);
+            if let Some(packet) = self.packets.get(&number) {
+                lost.get_or_insert((number, packet.flow, packet.len));
+            }
+        }
+        if let Some((number, flow, len)) = lost
+            && !self.failures.get_mut().is_stopped()
+        {
+            let why = format!(
+                "it lost packet {number} (flow {flow:08x}, {len} bytes): a packet is kept, returned by \
+                 `dequeue` or dropped with `cx.drop`"
+            );
+            self.fail(&why, cx);
+        }
+    }
+}
+
+/// Returns the error of an order about a packet that has left.
+fn left(number: u64, what: &str) -> String {
+    format!("packet {number} was {what} after it had left")
+}
+
+impl Discipline for Held {
+    fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        if self.backlog.packets + u64::from(packet.segments) > self.limit {
+            cx.discard(packet, DropReason::Overflow);
+            return;
+        }
+        let number = self.arrivals;
+        self.arrivals += 1;
+        let is_stopped = self.failures.get_mut().is_stopped();
+        let object =
+            (!is_stopped).then(|| HeldPacket::new(number, &packet, Arc::clone(&self.collected)));
+        self.backlog.add(&packet);
+        self.packets.insert(number, packet);
+        if let Some(object) = object {
+            self.call(cx, |py, hooks| {
+                hooks.enqueue.call1(py, (object, &hooks.context))?;
+                Ok(Ok(None))
+            });
+            self.check_collected(cx);
+        }
+        if let Some(packet) = self.packets.get(&number) {
+            cx.enqueued(packet);
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        let packet = loop {
+            let (&first, _) = self.packets.first_key_value()?;
+            if self.failures.get_mut().is_stopped() {
+                break self.take(first)?;
+            }
+            if self.wake.is_some_and(|at| at > cx.now) {
+                return None;
+            }
+            let held = self.packets.len();
+            let queue = Arc::clone(&self.collected);
+            let returned = self.call(cx, |py, hooks| {
+                let returned = hooks.dequeue.call1(py, (&hooks.context,))?;
+                Ok(number_of(returned.bind(py), &queue))
+            });
+            match returned {
+                Some(number) if self.pulled.remove(&number) => {}
+                Some(number) => match self.take(number) {
+                    Some(packet) => {
+                        self.check_collected(cx);
+                        break packet;
+                    }
+                    None => self.fail(&left(number, "returned"), cx),
+                },
+                None => {
+                    self.check_collected(cx);
+                    let is_later = self.wake.is_some_and(|at| at > cx.now);
+                    let has_dropped = self.packets.len() < held;
+                    if self.failures.get_mut().is_stopped() {
+                        continue;
+                    }
+                    if !is_later && !has_dropped {
+                        let why = format!(
+                            "`dequeue` returned None while it holds {held} packets; a discipline that \
+                             holds packets back returns from `next_wake` a later time"
+                        );
+                        self.fail(&why, cx);
+                        continue;
+                    }
+                    if is_later {
+                        return None;
+                    }
+                }
+            }
+        };
+        cx.dequeued(&packet);
+        Some(packet)
+    }
+
+    fn next_wake(&self) -> Wake {
+        match self.wake {
+            _ if self.packets.is_empty() => Wake::OnEnqueue,
+            Some(at) if !self.failures.borrow().is_stopped() => Wake::At(at),
+            _ => Wake::Now,
+        }
+    }
+
+    fn pull(&mut self) -> Option<Packet> {
+        let (&first, _) = self.packets.first_key_value()?;
+        self.pulled.insert(first);
+        self.take(first)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
+        self.state
+            .visit(&self.failures, &mut |name, value| visit(0, name, value));
+    }
+}
+
+/// Returns the number of the packet that `dequeue` returned.
+fn number_of(returned: &Bound<'_, PyAny>, queue: &Collected) -> Returned {
+    if returned.is_none() {
+        return Ok(None);
+    }
+    let Ok(packet) = returned.cast::<HeldPacket>() else {
+        return Err(format!(
+            "`dequeue` returned {returned}, which is neither a packet nor None"
+        ));
+    };
+    let packet = packet.get();
+    if !Arc::ptr_eq(&packet.queue, queue) {
+        return Err("`dequeue` returned a packet of another queue".to_owned());
+    }
+    Ok(Some(packet.number))
+}

@@ -1,0 +1,139 @@
+//! The objects that the hooks of AQMs and rank functions get.
+
+use pyo3::prelude::*;
+
+use sluice_core::aqm::QueueView;
+use sluice_core::{Cx, Packet, Rng, Time};
+
+/// The packet in question.
+#[pyclass]
+#[derive(Default)]
+pub struct PacketView {
+    #[pyo3(get)]
+    sojourn_ns: u64,
+    #[pyo3(get)]
+    arrival_ns: u64,
+    #[pyo3(get)]
+    size_bytes: u32,
+    #[pyo3(get)]
+    flow: u32,
+    #[pyo3(get)]
+    src: u32,
+    #[pyo3(get)]
+    dst: u32,
+    #[pyo3(get)]
+    class_: u32,
+    #[pyo3(get)]
+    tag: u32,
+    #[pyo3(get)]
+    segments: u16,
+    #[pyo3(get)]
+    ecn: u8,
+    #[pyo3(get)]
+    ecn_capable: bool,
+    #[pyo3(get)]
+    dscp: u8,
+}
+
+/// The queue, without the packet in question.
+#[pyclass]
+#[derive(Default)]
+pub struct BacklogView {
+    #[pyo3(get)]
+    packets: u64,
+    #[pyo3(get)]
+    bytes: u64,
+    #[pyo3(get)]
+    total_bytes: u64,
+    #[pyo3(get)]
+    limit_packets: u64,
+    #[pyo3(get)]
+    limit_bytes: u64,
+}
+
+/// The time, and the randomness of the run.
+#[pyclass]
+pub struct Context {
+    #[pyo3(get)]
+    now_ns: u64,
+    rng: Rng,
+}
+
+#[pymethods]
+impl Context {
+    /// Return a number in [0, 1) that depends on the seed of the run alone.
+    fn random(&mut self) -> f64 {
+        self.rng.unit_f64()
+    }
+
+    /// Return 64 bits that depend on the seed of the run alone.
+    fn random_bits(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+}
+
+/// The objects of one queue. They are made once and filled before each call.
+pub(super) struct Views {
+    pub packet: Py<PacketView>,
+    pub queue: Py<BacklogView>,
+    pub context: Py<Context>,
+}
+
+impl Views {
+    pub fn new(py: Python<'_>) -> PyResult<Views> {
+        let context = Context {
+            now_ns: 0,
+            rng: Rng::from_seed(0),
+        };
+        Ok(Views {
+            packet: Py::new(py, PacketView::default())?,
+            queue: Py::new(py, BacklogView::default())?,
+            context: Py::new(py, context)?,
+        })
+    }
+
+    pub fn fill_queue(&self, py: Python<'_>, queue: &QueueView) {
+        *self.queue.borrow_mut(py) = BacklogView {
+            packets: queue.packets,
+            bytes: queue.bytes,
+            total_bytes: queue.total_bytes,
+            limit_packets: queue.limit_packets,
+            limit_bytes: queue.limit_bytes,
+        };
+    }
+
+    pub fn fill_packet(&self, py: Python<'_>, packet: &Packet, now: Time) {
+        *self.packet.borrow_mut(py) = PacketView {
+            sojourn_ns: packet.sojourn(now).as_ns(),
+            arrival_ns: packet.arrival.as_ns(),
+            size_bytes: packet.len,
+            flow: packet.flow,
+            src: packet.src,
+            dst: packet.dst,
+            class_: packet.class,
+            tag: packet.tag,
+            segments: packet.segments,
+            ecn: packet.ecn as u8,
+            ecn_capable: packet.ecn.is_capable(),
+            dscp: packet.dscp,
+        };
+    }
+
+    /// Calls `call` while the context has the time and the randomness of `cx`.
+    pub fn within<R>(
+        &self,
+        py: Python<'_>,
+        cx: &mut Cx<'_>,
+        call: impl FnOnce() -> PyResult<R>,
+    ) -> PyResult<R> {
+        let swap = |rng: &mut Rng| {
+            let mut context = self.context.borrow_mut(py);
+            context.now_ns = cx.now.as_ns();
+            std::mem::swap(&mut context.rng, rng);
+        };
+        swap(cx.rng);
+        let outcome = call();
+        swap(cx.rng);
+        outcome
+    }
+}
