@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-golden test-contributing test-modules test-live sanitize test-web test-python test-report test-exports test-docs test-dist reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-golden test-contributing test-modules test-live sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -30,15 +30,15 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-dist: $(WEB) ## build the packages of the command in target/dist: a tarball and a Debian package
+dist: $(WEB) ## build the packages in target/dist: a tarball, a Debian package and a wheel
 	scripts/dist.sh
 
-test-dist: dist ## run both packages in bare root file systems
+test-dist: dist ## run the packages in bare root file systems and in a new environment of Python
 	scripts/test-dist.sh
 
-test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs
+test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs, action
 
-test-all: test ## everything that CI runs, and what takes longer: a sweep of 1000 runs in every way
+test-all: test test-dist ## everything that CI runs, and what takes longer: packages, a sweep of 1000 runs in every way
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 
@@ -61,8 +61,9 @@ golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the rea
 	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
 
 test-live: $(WEB) ## live runs in namespaces of their own
+	@scripts/setup.sh programs
 	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
-	$(CARGO) test --locked -p sluice-cli --test exec --test live --test router -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-cli --test exec --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
 
 sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over code without system calls; 2 GB in target/asan, target/miri
@@ -76,6 +77,11 @@ sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over 
 # 2^23 headers would take days.
 MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:: port::nfqueue::message:: \
 	--skip ce_matches_recomputation_for_every_word_and_checksum --skip any_bytes_end_the_reading
+
+test-action: $(WEB) ## the action for CI services and its example workflow, step by step on this machine
+	@scripts/setup.sh python programs
+	$(CARGO) build --locked -q -p sluice-cli
+	$(VENV)/python scripts/test-action.py target/debug/sluice
 
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the packages of the command in target/dist: a tarball and a Debian package. Both hold the
-# same files: the command, its manual pages, its completion scripts, and an AppArmor profile.
+# Builds the packages in target/dist: a tarball and a Debian package, which hold the command, its
+# manual pages, its completion scripts and an AppArmor profile; and a wheel, which holds the Python
+# package, whose extension is also the command. `DIST_PROFILE=quick` builds faster, for tests of this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,11 +16,13 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # the machine's own.
 target=$arch-unknown-linux-gnu
 glibc=2.28
+profile=${DIST_PROFILE:-dist}
 
 scripts/setup.sh dist
-PATH=$PWD/.venv-dist/bin:$PATH cargo zigbuild --locked --quiet -p sluice-cli \
-    --profile dist --target "$target.$glibc"
-built=target/$target/dist/sluice
+PATH=$PWD/.venv-dist/bin:$PATH
+cargo zigbuild --locked --quiet -p sluice-cli \
+    --profile "$profile" --target "$target.$glibc"
+built=target/$target/$profile/sluice
 
 name=sluice-$version-$arch-linux
 tree=target/dist/$name
@@ -52,4 +55,8 @@ install -m 755 packaging/postinst "$root/DEBIAN/postinst"
 SOURCE_DATE_EPOCH=$stamp dpkg-deb --root-owner-group --build "$root" \
     "target/dist/sluice_${version}_$debian.deb" >/dev/null
 
-ls -l target/dist/*.tar.xz target/dist/*.deb
+rm -f target/dist/*.whl
+maturin build --quiet --locked --zig --profile "$profile" --target "$target" \
+    --compatibility "manylinux_${glibc/./_}" --out target/dist
+
+ls -l target/dist/*.tar.xz target/dist/*.deb target/dist/*.whl

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [wasm] [mininet]`.
+# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [programs] [wasm] [mininet]`.
 # Toolchains are checked, never installed. System packages are installed by root, else reported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -73,7 +73,7 @@ docs() {
         cargo install --quiet --locked --debug --root target/tools --version "$version" \
             --no-default-features --features search mdbook
     fi
-    type -P ping >/dev/null || system_packages "ping (for a tutorial)" iputils-ping
+    programs
     type -P ip >/dev/null || system_packages "ip (for a tutorial)" iproute2
 }
 
@@ -100,9 +100,10 @@ flent() {
 # In a separate environment: Zig's linker, which makes a command that runs with an old glibc.
 dist() {
     need_python
-    if [ ! -f .venv-dist/.installed ]; then
+    if [ ! -f .venv-dist/.installed ] || [ scripts/setup.sh -nt .venv-dist/.installed ]; then
         python3 -m venv .venv-dist
-        .venv-dist/bin/pip install -q --disable-pip-version-check cargo-zigbuild==0.24.0 ziglang==0.17.1
+        .venv-dist/bin/pip install -q --disable-pip-version-check cargo-zigbuild==0.24.0 ziglang==0.17.1 \
+            maturin==1.16.0 uv==0.13.9
         touch .venv-dist/.installed
     fi
     type -P dpkg-deb >/dev/null || system_packages "dpkg-deb (for the Debian package)" dpkg
@@ -117,6 +118,13 @@ ns3() {
         .venv-ns3/bin/pip install -q --disable-pip-version-check ns3==3.44.post0
         touch .venv-ns3/.installed
     fi
+}
+
+# What scenarios/programs measures with. netperf is not free software in Debian's sense, so no
+# scenario of the tests needs it.
+programs() {
+    type -P iperf3 >/dev/null || system_packages "iperf3 (for scenarios/programs)" iperf3
+    type -P ping >/dev/null || system_packages "ping (for scenarios/programs)" iputils-ping
 }
 
 # Zig is in a separate environment: only modules of other languages need it.
@@ -146,7 +154,7 @@ mininet() {
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | docs | dist | chromium | tshark | flent | ns3 | wasm | mininet) "$part" ;;
-        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, wasm or mininet" ;;
+        web | python | docs | dist | chromium | tshark | flent | ns3 | programs | wasm | mininet) "$part" ;;
+        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, programs, wasm or mininet" ;;
     esac
 done

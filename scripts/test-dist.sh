@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Tests the packages of target/dist: each is installed into a root file system that holds nothing
-# but a C library and a shell, and the command runs there. Needs root, or user namespaces.
+# Tests the packages of target/dist. The tarball and the Debian package are each installed into a root
+# file system that holds nothing but a C library and a shell, the wheel into a new environment of
+# Python, and the command runs there. Needs root, or user namespaces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,11 +10,14 @@ fail() { echo "test-dist: $*" >&2; exit 1; }
 
 tarball=$(ls target/dist/sluice-*.tar.xz)
 package=$(ls target/dist/sluice_*.deb)
+wheel=$(ls target/dist/sluice-*.whl)
+root=$PWD
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # A bare root: what `libc6`, `libgcc-s1` and a static shell contain.
-(cd "$work" && apt-get download -qq libc6 libgcc-s1 busybox-static >/dev/null)
+(cd "$work" && apt-get -o APT::Sandbox::User=root download -qq libc6 libgcc-s1 busybox-static >/dev/null)
 bare() {
     mkdir -p "$1"/{bin,usr/bin,tmp,etc,proc,dev}
     for each in "$work"/*.deb; do dpkg-deb -x "$each" "$1"; done
@@ -23,7 +27,7 @@ bare() {
 # Runs the command in a root and simulates an experiment there.
 try() {
     local root=$1 command=$2
-    [ "$(chroot "$root" "$command" --version)" = "sluice $(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)" ] ||
+    [ "$(chroot "$root" "$command" --version)" = "sluice $version" ] ||
         fail "$command --version says something else"
     cp scenarios/first-light.toml "$root/tmp"
     chroot "$root" "$command" run -q /tmp/first-light.toml --backend sim -o /tmp/runs >/dev/null
@@ -49,4 +53,42 @@ newest=$(objdump -T "$work/deb/usr/bin/sluice" | grep -o 'GLIBC_[0-9.]*' | sort 
 [ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ] || fail "the command needs $newest"
 command_kib=$(($(stat -c %s "$work/deb/usr/bin/sluice") / 1024))
 [ "$command_kib" -lt 25000 ] || fail "the command has $command_kib KiB; at most 25 MB are wanted"
-echo "test-dist: tarball and package run in bare roots; $command_kib KiB, needs $newest"
+kib=$(du -sk --exclude=DEBIAN "$work/deb/usr/bin/sluice" "$work/deb/usr/share/man" "$work/deb/usr/share/doc/sluice" | awk '{ sum += $1 } END { print sum }')
+[ "$kib" -lt 25000 ] || fail "the package takes $kib KiB unpacked; at most 25 MB are wanted"
+
+# The start of the command, as a user's shell waits for it: the fastest of twenty, since other
+# programs may hold the processor during the rest.
+fastest=$(python3 - "$work/deb/usr/bin/sluice" <<'END'
+import subprocess, sys, time
+def start():
+    begun = time.perf_counter()
+    subprocess.run([sys.argv[1], "--version"], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begun
+print(f"{min(start() for _ in range(20)) * 1000:.1f}")
+END
+)
+[ "${fastest%.*}" -lt 20 ] || fail "sluice --version takes $fastest ms; at most 20 ms are wanted"
+
+# The wheel: command and package, installed by pip and run from outside the environment.
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel"
+[ "$("$work/venv/bin/sluice" --version)" = "sluice $version" ] || fail "the wheel's command says something else"
+for file in "$work"/venv/bin/sluice "$work"/venv/lib/python3*/site-packages/sluice/_sluice*.so; do
+    newest=$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+    [ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ] || fail "$file needs $newest"
+done
+wheel_kib=$(unzip -l "$wheel" | awk 'END { print int($1 / 1024) }')
+(cd "$work" && venv/bin/python -c 'import sluice; run = sluice.run(sluice.Scenario("'"$root"'/scenarios/first-light.toml", {"link.queue": "codel", "duration": "3s"})); assert run.figures') ||
+    fail "the wheel's package does not run a scenario"
+# `sluice sweep` finds the package of its own environment.
+(cd "$work" && venv/bin/sluice sweep "$root/scenarios/first-light.toml" --over link.queue=codel --set duration=3s -q -o sweep >/dev/null) ||
+    fail "sluice sweep does not find the package"
+# Without an installation.
+[ "$(UV_CACHE_DIR=$work/uv .venv-dist/bin/uvx --quiet --from "$wheel" sluice --version)" = "sluice $version" ] || fail "uvx does not run the wheel"
+
+.venv-dist/bin/python -m pip install -q --disable-pip-version-check pyyaml==6.0.3
+for each in "$tarball" "$wheel"; do
+    .venv-dist/bin/python scripts/test-action.py "$each" >"$work/action.log" 2>&1 || { cat "$work/action.log" >&2; fail "the action fails with $each"; }
+done
+echo "test-dist: tarball and package run in bare roots, the wheel in a new environment; the command has $command_kib KiB," \
+    "the package $kib KiB, the wheel $wheel_kib KiB unpacked; --version takes $fastest ms; needs $newest"

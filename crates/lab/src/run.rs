@@ -173,12 +173,11 @@ fn run_live(
         let interval = scenario.measure.interval;
         report.write(&mut writer, &instance, interval, outcome.end)?;
     }
-    let mut end = if let Some(why) = &outcome.failure {
-        End::partial(outcome.end, why.clone())
-    } else if outcome.is_interrupted {
-        End::partial(outcome.end, INTERRUPTED)
-    } else {
-        End::complete(Time::ZERO + scenario.duration)
+    let mut end = match (&outcome.failure, &outcome.failed) {
+        (Some(why), _) => End::partial(outcome.end, why.clone()),
+        _ if outcome.is_interrupted => End::partial(outcome.end, INTERRUPTED),
+        (None, Some(error)) => End::partial(outcome.end, error.to_string()),
+        (None, None) => End::complete(Time::ZERO + scenario.duration),
     };
     for lane in [outcome.router.up, outcome.router.down] {
         for (cause, frames) in lane.lost {
@@ -186,9 +185,10 @@ fn run_live(
         }
     }
     let recording = writer.finish(end)?;
-    match outcome.failure {
-        Some(why) => Err(RunError::Algorithm(why)),
-        None => Ok(recording),
+    match (outcome.failure, outcome.failed) {
+        (Some(why), _) => Err(RunError::Algorithm(why)),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => Ok(recording),
     }
 }
 

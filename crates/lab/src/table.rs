@@ -21,7 +21,7 @@ pub fn json(results: &[VariantResult]) -> String {
 }
 
 /// Formats the results as text of at most 80 columns: a line per variant, the single flows if
-/// several have a payload, the accuracy of a live run, and the expectations that were not met.
+/// several have a payload, the figures that programs reported, the accuracy of a live run, and the expectations that were not met.
 /// Several runs of a variant are shown by their medians, with the smallest and the largest figure
 /// below.
 pub fn text(results: &[VariantResult]) -> String {
@@ -31,6 +31,11 @@ pub fn text(results: &[VariantResult]) -> String {
     if rows.iter().any(|row| carries(row.runs[0]) > 1) {
         out.push('\n');
         out.push_str(&flows(&rows));
+    }
+    let reported = reported(&rows);
+    if !reported.is_empty() {
+        out.push('\n');
+        out.push_str(&reported);
     }
     if rows.iter().any(|row| row.runs[0].accuracy.is_some()) {
         out.push('\n');
@@ -257,6 +262,33 @@ fn flows(rows: &[Row<'_>]) -> String {
         }
     }
     write_table(&heads, &lines, &columns)
+}
+
+/// The figures that programs reported; empty if there is none.
+fn reported(rows: &[Row<'_>]) -> String {
+    let mut out = String::new();
+    for row in rows {
+        let mut variant = row.name.as_str();
+        for flow in &row.runs[0].flows {
+            for (name, first) in &flow.reported {
+                let of_run = |run: &&Summary| {
+                    let flow = run.flows.iter().find(|own| own.name == flow.name)?;
+                    flow.reported.get(name).map(|reported| reported.value)
+                };
+                let values: Vec<f64> = row.runs.iter().filter_map(of_run).collect();
+                let value = median(&values).unwrap_or(first.value);
+                let figure = format!("{}.{name}", flow.name);
+                let (words, value) = (fit(variant, 30), first.unit.show(value));
+                let _ = writeln!(out, "{words}{}{value:>16}", fit(&figure, 34));
+                // The first line names the variant.
+                variant = "";
+            }
+        }
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!("{}reported by programs\n{out}", fit("variant", 30))
 }
 
 fn accuracy(rows: &[Row<'_>]) -> String {

@@ -1,4 +1,4 @@
-//! Live end hosts and their traffic: the kernel's TCP, UDP and ICMP.
+//! Live end hosts and their traffic: the kernel's TCP, UDP and ICMP, and programs.
 //!
 //! Each source runs in a given [`Namespace`] on threads of its own; all its times are on the shared
 //! [`Clock`]. Its `start` function refuses impossible settings before anything runs, and returns a
@@ -11,6 +11,7 @@
 
 pub mod bulk;
 pub mod ping;
+pub mod program;
 pub mod rr;
 pub mod tcp;
 pub mod udp;
@@ -30,8 +31,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// both ends are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Number of the transport protocol.
-    pub protocol: u8,
+    /// Number of the transport protocol; `None` for any.
+    pub protocol: Option<u8>,
     /// The source. For ICMP the port is the identifier of the messages; 0 means any.
     pub source: SocketAddr,
     /// The destination, likewise.
@@ -41,9 +42,18 @@ pub struct Identity {
 impl Identity {
     fn new(protocol: i32, source: SocketAddr, destination: SocketAddr) -> Identity {
         Identity {
-            protocol: protocol as u8,
+            protocol: Some(protocol as u8),
             source,
             destination,
+        }
+    }
+
+    /// Returns the identity of all packets between two addresses.
+    fn of_host(source: IpAddr, destination: IpAddr) -> Identity {
+        Identity {
+            protocol: None,
+            source: SocketAddr::new(source, 0),
+            destination: SocketAddr::new(destination, 0),
         }
     }
 
@@ -53,7 +63,8 @@ impl Identity {
             own.ip() == end.ip() && (own.port() == 0 || own.port() == end.port())
         };
         let is_way = |from, to| is_end(self.source, from) && is_end(self.destination, to);
-        self.protocol == protocol && (is_way(source, destination) || is_way(destination, source))
+        self.protocol.is_none_or(|own| own == protocol)
+            && (is_way(source, destination) || is_way(destination, source))
     }
 }
 
@@ -62,6 +73,7 @@ pub struct Running<R> {
     identity: Identity,
     stop: Stop,
     finished: Arc<AtomicBool>,
+    is_service: bool,
     join: Box<dyn FnOnce() -> Result<R, TrafficError> + Send>,
 }
 
@@ -110,6 +122,12 @@ pub enum TrafficError {
     /// An interval of zero.
     #[error("the {0} interval must be more than zero")]
     Interval(&'static str),
+    /// A program cannot be started, or a service is not ready.
+    #[error("{reason}")]
+    Program {
+        /// The program and the reason.
+        reason: String,
+    },
     /// The kernel refused a step.
     #[error("cannot {step} in namespace {namespace:?}: {source}")]
     Kernel {
@@ -136,6 +154,11 @@ impl<R> Running<R> {
     /// Returns whether it has ended by itself or by request.
     pub fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
+    }
+
+    /// Returns whether it only serves other traffic, and need not last longer than that.
+    pub fn is_service(&self) -> bool {
+        self.is_service
     }
 
     /// Waits for the end, and returns the measurements.
@@ -235,6 +258,7 @@ where
         identity,
         stop: stop.clone(),
         finished,
+        is_service: false,
         join: Box::new(join),
     })
 }

@@ -64,6 +64,13 @@ pub fn figures_of(summary: &Summary) -> Vec<Figure> {
             let name = format!("{}.{}", flow.name, decl.name);
             figures.extend(Figure::of(name, decl, flow, flow.way()));
         }
+        figures.extend(flow.reported.iter().map(|(name, reported)| Figure {
+            name: format!("{}.{name}", flow.name),
+            unit: reported.unit,
+            value: reported.value,
+            doc: "number in the output of the program; for several, the mean",
+            chart: Chart::Figures.of(flow.way()),
+        }));
     }
     figures
 }

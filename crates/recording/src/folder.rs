@@ -25,11 +25,13 @@ pub(crate) fn prepare(dir: &Path, bytes: u64) -> Result<(), RecordError> {
     clear(dir)
 }
 
-/// Writes the tables of a recording in memory to the folder `dir`.
+/// Writes the tables of a recording to the folder `dir`, and copies what its programs wrote, which is
+/// in the folder `from`.
 pub(crate) fn save(
     dir: &Path,
     run: &RunFile,
     tables: &BTreeMap<&'static str, Bytes>,
+    from: &Path,
 ) -> Result<(), RecordError> {
     let bytes = tables.values().map(|table| table.len() as u64).sum();
     prepare(dir, bytes)?;
@@ -43,6 +45,7 @@ pub(crate) fn save(
             .and_then(|()| part.finish())
             .map_err(|error| RecordError::Write { path, error })?;
     }
+    super::program::copy(&run.programs, from, dir)?;
     run.write(dir).map_err(|error| RecordError::Write {
         path: dir.join(RUN_JSON),
         error,
@@ -141,5 +144,5 @@ fn clear(dir: &Path) -> Result<(), RecordError> {
             }
         }
     }
-    Ok(())
+    super::program::clear(dir)
 }

@@ -26,6 +26,7 @@ mod folder;
 pub mod metrics;
 mod pages;
 pub mod part;
+mod program;
 mod reader;
 mod reference;
 pub mod results;
@@ -44,6 +45,7 @@ pub use cells::CellWriter;
 pub use checksum::{Checksum, program};
 pub use error::{ReadError, RecordError};
 pub use pages::{Pages, PagesError};
+pub use program::{ProgramEntry, ProgramRecord};
 pub use reader::Recording;
 pub use reference::reference;
 pub use rows::{

@@ -76,7 +76,7 @@ impl Recording {
                 Arc::new(names.map(read).collect::<Result<_, ReadError>>()?)
             }
         };
-        save(dir, &self.run, &tables)?;
+        save(dir, &self.run, &tables, &self.dir)?;
         Ok(Recording::open(dir)?)
     }
 

@@ -67,10 +67,11 @@ const INTRODUCTION: &str = "\
 
 | file | content |
 |---|---|
-| `run.json` | the scenario with all values (as JSON, and as TOML for another run), seed, versions, host, kernel, the flows with their numbers, SHA-256 of the tables and of the program, and the status of the run: `running`, `complete`, or `partial` with the reason |
+| `run.json` | the scenario with all values (as JSON, and as TOML for another run), seed, versions, host, kernel, the flows with their numbers, the programs with their exit status and figures, SHA-256 of the tables and of the program, and the status of the run: `running`, `complete`, or `partial` with the reason |
 | `packets.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet`, `arrivals.parquet` | the tables below |
 | `summary.json` | the figures of the run |
 | `report.html` | the charts of the run |
+| `programs/NAME.out`, `programs/NAME.err` | what the program of the flow `NAME` wrote to its standard output and standard error, if it wrote anything; at most 16 MiB each |
 
 A file has its name only when it is complete; until then its name ends in `.part`. An interrupted
 run keeps the files that it has written. If a run was killed (`kill -9`), the next command that

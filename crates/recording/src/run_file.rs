@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::checksum::{Checksum, program};
+use super::program::ProgramEntry;
 use crate::part::Part;
 use sluice_scenario::{Backend, Scenario, Variant};
 
@@ -167,6 +168,9 @@ pub struct RunFile {
     /// The complete tables.
     #[serde(default)]
     pub tables: BTreeMap<String, Checksum>,
+    /// The programs that ran as flows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramEntry>,
     /// The scenario with all defaults.
     pub scenario: Scenario,
     /// The same as TOML, for another run.
@@ -194,6 +198,7 @@ impl RunFile {
             flows: flows.collect(),
             lost: BTreeMap::new(),
             tables: BTreeMap::new(),
+            programs: Vec::new(),
             scenario: scenario.clone(),
             scenario_toml: scenario.to_toml(),
         }

@@ -13,6 +13,7 @@ use sluice_core::{Rate, Time};
 use super::cell::Row;
 use super::error::RecordError;
 use super::folder::{prepare, read_run_file};
+use super::program::{ProgramEntry, ProgramRecord};
 use super::reader::Recording;
 use super::rows::{
     Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
@@ -208,6 +209,18 @@ impl RunWriter {
     /// As [`RunWriter::packet`].
     pub fn arrival(&mut self, arrival: &Arrival) -> Result<(), RecordError> {
         push(&mut self.tables().arrivals, arrival)
+    }
+
+    /// Records a program that has ended. What it wrote is kept in files; a recording in memory has
+    /// its figures only.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn program(&mut self, record: &ProgramRecord<'_>) -> Result<(), RecordError> {
+        self.latest = self.latest.max(record.ended);
+        let entry = ProgramEntry::write(record, self.dir.as_deref())?;
+        self.run.programs.push(entry);
+        Ok(())
     }
 
     /// Ends the recording and opens it for reading, wherever it is.

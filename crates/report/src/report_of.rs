@@ -126,6 +126,8 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
             Measured::Connections | Measured::Datagrams => {
                 flows.push(flow(instance, &samples[id], &file.scenario.measure));
             }
+            // Its figures are in the table of all figures.
+            Measured::Nothing => {}
         }
     }
     let queues = queues(recording, summary, &instances)?;
@@ -257,6 +259,19 @@ fn facts(file: &RunFile) -> Vec<Fact> {
         let (start, stop) = (flow.start.as_secs_f64(), flow.stop.as_secs_f64());
         let text = format!("{count}{kind}, {}, {start} to {stop} s", flow.direction);
         facts.push(Fact::new(format!("flow {}", flow.name), text));
+    }
+    for program in &file.programs {
+        let flow = file.flows.iter().find(|flow| flow.id == program.flow);
+        let name = flow.map_or("a program", |flow| flow.name.as_str());
+        let figures = program.figures.iter();
+        let figures = figures.map(|(name, figure)| {
+            let value = figure.unit.show(rounded(figure.value));
+            format!("{name} {value}")
+        });
+        let words: Vec<String> = std::iter::once(program.end.clone())
+            .chain(figures)
+            .collect();
+        facts.push(Fact::new(format!("program {name}"), words.join(", ")));
     }
     let warmup = scenario.measure.warmup;
     facts.extend([

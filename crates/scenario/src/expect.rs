@@ -12,7 +12,8 @@ use super::schema::{Field, KeyDecl, Presence, Section, as_table, items};
 use super::source::Place;
 use super::tree::{Node, Table, Value};
 use super::words::Backend;
-use crate::metric::{Metric, Unit};
+use crate::metric::Metric;
+use crate::unit::Unit;
 
 /// A measured figure or a bound of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +26,8 @@ pub enum Quantity {
     Ratio(Ratio),
     /// A number of things.
     Count(u64),
+    /// A number without a unit.
+    Number(f64),
 }
 
 impl Quantity {
@@ -35,6 +38,7 @@ impl Quantity {
             Quantity::Rate(v) => v.as_bps() as f64,
             Quantity::Ratio(v) => v.as_f64(),
             Quantity::Count(v) => v as f64,
+            Quantity::Number(v) => v,
         }
     }
 
@@ -43,6 +47,7 @@ impl Quantity {
             Unit::Time => Span::read(key, node, problems).map(Quantity::Time),
             Unit::Rate => Rate::read(key, node, problems).map(Quantity::Rate),
             Unit::Count => u64::read(key, node, problems).map(Quantity::Count),
+            Unit::Number => read_number(key, node, problems).map(Quantity::Number),
             Unit::Ratio | Unit::Score => Ratio::read(key, node, problems).map(Quantity::Ratio),
         }
     }
@@ -53,6 +58,7 @@ impl Quantity {
             Quantity::Rate(v) => Value::text(v),
             Quantity::Ratio(v) => Value::text(v),
             Quantity::Count(v) => Value::Integer(v as i64),
+            Quantity::Number(v) => Value::Float(v),
         }
     }
 }
@@ -64,7 +70,16 @@ impl Display for Quantity {
             Quantity::Rate(v) => v.fmt(f),
             Quantity::Ratio(v) => v.fmt(f),
             Quantity::Count(v) => v.fmt(f),
+            Quantity::Number(v) => v.fmt(f),
         }
+    }
+}
+
+fn read_number(key: &str, node: &Node, problems: &mut Problems) -> Option<f64> {
+    match node.value {
+        Value::Integer(n) => Some(n as f64),
+        Value::Float(x) if x.is_finite() => Some(x),
+        _ => problems.refuse(wrong_type(key, node, "a number")),
     }
 }
 

@@ -81,6 +81,25 @@ pub(crate) trait FlowType: Keys {
         Vec::new()
     }
 
+    /// The codepoint of its packets.
+    fn dscp(&self) -> Dscp;
+
+    /// The place of its main key as `file:line:column`, for errors of a run.
+    fn place(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether a live run recognises its packets by the addresses of hosts, since nothing else about
+    /// them is known.
+    fn has_own_addresses(&self) -> bool {
+        false
+    }
+
+    /// Figures that its settings declare.
+    fn figures(&self) -> &[OwnFigure] {
+        &[]
+    }
+
     /// Reports keys that are valid by themselves, but not together.
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
         let _ = (table, section, problems);
@@ -97,6 +116,8 @@ pub enum Measured {
     Datagrams,
     /// The delay of each packet or exchange.
     Delays,
+    /// Nothing: there are no rows.
+    Nothing,
 }
 
 /// One of the series that flent knows.
@@ -114,6 +135,8 @@ pub enum FlentSeries {
     Voip,
     /// `HTTP latency`: pages.
     Http,
+    /// None of them.
+    None,
 }
 
 /// The payload of a flow with one connection at a time.
@@ -231,6 +254,7 @@ macro_rules! flow_types {
             rr::Rr,
             web::Web,
             pcap::Pcap,
+            command::Command,
         }
     };
 }
@@ -261,7 +285,7 @@ macro_rules! declare {
 
             /// Returns the codepoint of its packets.
             pub fn dscp(&self) -> Dscp {
-                match self { $(FlowKind::$type(keys) => keys.dscp,)+ }
+                match self { $(FlowKind::$type(flow) => FlowType::dscp(flow),)+ }
             }
 
             /// Returns the names of its figures.
@@ -307,6 +331,21 @@ macro_rules! declare {
                 match self { $(FlowKind::$type(flow) => FlowType::warnings(flow),)+ }
             }
 
+            /// Returns the place of its main key as `file:line:column`, for errors of a run.
+            pub fn place(&self) -> Option<&str> {
+                match self { $(FlowKind::$type(flow) => flow.place(),)+ }
+            }
+
+            /// Returns whether a live run recognises its packets by the addresses of hosts.
+            pub fn has_own_addresses(&self) -> bool {
+                match self { $(FlowKind::$type(flow) => flow.has_own_addresses(),)+ }
+            }
+
+            /// Returns the figures that its settings declare.
+            pub fn figures(&self) -> &[OwnFigure] {
+                match self { $(FlowKind::$type(flow) => FlowType::figures(flow),)+ }
+            }
+
             fn own_count(&self) -> Option<u64> {
                 match self { $(FlowKind::$type(flow) => flow.own_count(),)+ }
             }
@@ -339,9 +378,11 @@ macro_rules! declare {
     };
 }
 
+mod report;
 mod settings;
 
 pub use pcap::PcapPacket;
+pub use report::OwnFigure;
 pub use settings::TcpSettings;
 pub use web::ObjectSize;
 

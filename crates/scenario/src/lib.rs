@@ -44,6 +44,7 @@ mod set;
 mod source;
 pub mod trace;
 mod tree;
+mod unit;
 mod words;
 
 #[cfg(test)]
@@ -71,7 +72,9 @@ pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
-pub use words::{Backend, Direction, Growth, PipeId, Protocol, SlowStart, Spacing, TcpEcn};
+pub use words::{
+    Backend, Direction, Growth, HostWord, PipeId, Protocol, SlowStart, Spacing, TcpEcn,
+};
 
 use error::{Problem, Problems};
 use schema::{Keys, Section, as_table, keys, names};

@@ -118,6 +118,15 @@ pub enum Backend {
     Live,
 }
 
+/// One of both hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostWord {
+    /// The host where flows in the direction up start.
+    H2,
+    /// The host where they end.
+    H3,
+}
+
 /// The instants at which the packets of a UDP flow leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
@@ -212,6 +221,7 @@ macro_rules! word_enum {
 }
 
 word_enum!(Direction, "`up` or `down`", Up = "up", Down = "down");
+word_enum!(HostWord, "`h2` or `h3`", H2 = "h2", H3 = "h3");
 word_enum!(Backend, "`sim` or `live`", Sim = "sim", Live = "live");
 
 word_enum!(

@@ -24,6 +24,25 @@ pub struct UnknownCongestionControl {
     pub name: String,
 }
 
+/// The reason why a flow cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSimulated {
+    /// Its congestion control.
+    #[error(transparent)]
+    CongestionControl(#[from] UnknownCongestionControl),
+    /// It is a program.
+    #[error(
+        "{place}: flow `{flow}` runs a program, which needs real packets: use `--backend live`, or \
+         write `backend = \"live\"` at the top of the scenario"
+    )]
+    Program {
+        /// The place in the scenario.
+        place: String,
+        /// The flow.
+        flow: String,
+    },
+}
+
 fn known(name: &str) -> String {
     let names: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
     let meant = spelling::question(name, names.iter().copied());

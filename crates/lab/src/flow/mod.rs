@@ -10,10 +10,12 @@ mod connection;
 mod datagrams;
 mod rows;
 
+use std::cell::Cell;
 use std::fmt;
 use std::net::IpAddr;
 
 use sluice_core::{Span, Stop, Time};
+use sluice_load::program::Service;
 use sluice_load::{Identity, Running, TrafficError};
 use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
@@ -21,7 +23,7 @@ use sluice_recording::{RecordError, RunWriter};
 use sluice_scenario::{Direction, FlowInstance, FlowKind};
 use sluice_sim::{Completion, Datagram, Echo, TcpSample, Traffic};
 
-pub use connection::UnknownCongestionControl;
+pub use connection::{NotSimulated, UnknownCongestionControl};
 pub(crate) use rows::Rows;
 
 /// A type of flow in the simulator.
@@ -30,7 +32,7 @@ pub(crate) trait SimulatedFlow {
     type Record: SimulatedRecord + 'static;
 
     /// Returns the traffic of the flow. Its client is the end that [`SimulatedFlow::client`] names.
-    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl>;
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated>;
 
     /// Returns the direction in which the client of a flow sends. By default the client sends the
     /// payload.
@@ -73,6 +75,34 @@ pub(crate) trait LiveFlow: Clone + 'static {
     /// The measurements of its hosts.
     type Report: fmt::Debug + 'static;
 
+    /// Checks, without starting anything, what its hosts need. By default they need nothing.
+    fn check(&self) -> Result<(), TrafficError> {
+        Ok(())
+    }
+
+    /// Starts what must be ready before the run, on the host `from`. By default there is nothing.
+    fn prepare(
+        &self,
+        from: &Namespace,
+        to: IpAddr,
+        all: &Stop,
+    ) -> Result<Option<Service>, TrafficError> {
+        let _ = (from, to, all);
+        Ok(None)
+    }
+
+    /// Returns what went wrong in a flow that has measurements nevertheless.
+    fn failure(&self, report: &Self::Report) -> Option<String> {
+        let _ = report;
+        None
+    }
+
+    /// Returns the direction in which the host that starts the flow sends. By default it sends the
+    /// payload.
+    fn host(&self, direction: Direction) -> Direction {
+        direction
+    }
+
     /// Starts the end hosts of a flow.
     fn start(
         &self,
@@ -103,6 +133,8 @@ pub(crate) struct Ends<'a> {
     pub seed: u64,
     /// Time between two samples of its state.
     pub interval: Span,
+    /// What [`LiveFlow::prepare`] has started.
+    pub service: Cell<Option<Service>>,
     /// The clock of the run.
     pub clock: &'a Clock,
     /// Ends all flows of the run.
@@ -112,13 +144,27 @@ pub(crate) struct Ends<'a> {
 /// A flow of any type.
 pub(crate) trait AnyFlow {
     /// [`SimulatedFlow::traffic`].
-    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl>;
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated>;
 
     /// [`SimulatedFlow::client`].
     fn client(&self, direction: Direction) -> Direction;
 
     /// [`SimulatedFlow::record`].
     fn record(&self, flow: &FlowInstance<'_>) -> Box<dyn SimulatedRecord>;
+
+    /// [`LiveFlow::check`].
+    fn check(&self) -> Result<(), TrafficError>;
+
+    /// [`LiveFlow::prepare`].
+    fn prepare(
+        &self,
+        from: &Namespace,
+        to: IpAddr,
+        all: &Stop,
+    ) -> Result<Option<Service>, TrafficError>;
+
+    /// [`LiveFlow::host`].
+    fn host(&self, direction: Direction) -> Direction;
 
     /// [`LiveFlow::start`].
     fn start(
@@ -129,7 +175,7 @@ pub(crate) trait AnyFlow {
 }
 
 impl<F: SimulatedFlow + LiveFlow> AnyFlow for F {
-    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         SimulatedFlow::traffic(self, flow)
     }
 
@@ -139,6 +185,23 @@ impl<F: SimulatedFlow + LiveFlow> AnyFlow for F {
 
     fn record(&self, flow: &FlowInstance<'_>) -> Box<dyn SimulatedRecord> {
         Box::new(SimulatedFlow::record(self, flow))
+    }
+
+    fn check(&self) -> Result<(), TrafficError> {
+        LiveFlow::check(self)
+    }
+
+    fn prepare(
+        &self,
+        from: &Namespace,
+        to: IpAddr,
+        all: &Stop,
+    ) -> Result<Option<Service>, TrafficError> {
+        LiveFlow::prepare(self, from, to, all)
+    }
+
+    fn host(&self, direction: Direction) -> Direction {
+        LiveFlow::host(self, direction)
     }
 
     fn start(
@@ -160,6 +223,9 @@ pub(crate) trait RunningFlow {
     /// Returns whether the flow has ended by itself or by request.
     fn is_finished(&self) -> bool;
 
+    /// Returns whether the flow only serves others, and need not last longer than they do.
+    fn is_service(&self) -> bool;
+
     /// Waits for the end, and returns the measurements.
     fn join(self: Box<Self>) -> Result<FlowReport, TrafficError>;
 }
@@ -178,6 +244,10 @@ impl<F: LiveFlow> RunningFlow for Started<F> {
         self.running.is_finished()
     }
 
+    fn is_service(&self) -> bool {
+        self.running.is_service()
+    }
+
     fn join(self: Box<Self>) -> Result<FlowReport, TrafficError> {
         let report = self.running.join()?;
         let settings = self.settings;
@@ -190,6 +260,11 @@ impl<F: LiveFlow> RunningFlow for Started<F> {
 pub struct FlowReport(Box<dyn AnyReport>);
 
 impl FlowReport {
+    /// Returns what went wrong in the flow, if something did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.0.failure()
+    }
+
     /// Writes the rows of `flow`, whose measurements these are; the run has ended at `end`.
     pub(crate) fn write(
         &self,
@@ -203,6 +278,8 @@ impl FlowReport {
 }
 
 trait AnyReport: fmt::Debug {
+    fn failure(&self) -> Option<String>;
+
     fn write(&self, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError>;
 }
 
@@ -218,6 +295,10 @@ impl<F: LiveFlow> fmt::Debug for Report<F> {
 }
 
 impl<F: LiveFlow> AnyReport for Report<F> {
+    fn failure(&self) -> Option<String> {
+        self.settings.failure(&self.report)
+    }
+
     fn write(&self, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         self.settings.write(&self.report, end, rows)
     }

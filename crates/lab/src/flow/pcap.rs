@@ -8,12 +8,12 @@ use sluice_scenario::{FlowInstance, Pcap, Voip};
 use sluice_sim::{Listed, ListedDatagram, Side, Traffic};
 
 use super::datagrams::{self, Arrivals, Payloads};
-use super::{Ends, LiveFlow, Rows, SimulatedFlow, UnknownCongestionControl};
+use super::{Ends, LiveFlow, NotSimulated, Rows, SimulatedFlow};
 
 impl SimulatedFlow for Pcap {
     type Record = Arrivals;
 
-    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         let listed = self.file.flow(flow.number).iter();
         let listed = listed.map(|packet| ListedDatagram {
             after: packet.after,

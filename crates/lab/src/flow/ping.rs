@@ -8,12 +8,12 @@ use sluice_scenario::{FlowInstance, Ping, Protocol};
 use sluice_sim::{Echo, Traffic};
 
 use super::rows::Probe;
-use super::{Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl};
+use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord};
 
 impl SimulatedFlow for Ping {
     type Record = Echoes;
 
-    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         let ping = sluice_sim::Ping {
             interval: self.interval,
             payload: self.size as u32,

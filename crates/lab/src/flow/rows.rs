@@ -1,7 +1,9 @@
 //! The rows of one flow in a recording, the same from both backends.
 
 use sluice_core::{Span, Time};
-use sluice_recording::{FlowSample, PingSample, RecordError, RunWriter, Transfer};
+use sluice_load::program::ProgramReport;
+use sluice_recording::{FlowSample, PingSample, ProgramRecord, RecordError, RunWriter, Transfer};
+use sluice_scenario::metric::{Reported, Unit};
 use sluice_scenario::{Direction, FlowInstance};
 
 /// Writes the rows of one flow.
@@ -121,6 +123,34 @@ impl<'a> Rows<'a> {
             has_arrived: true,
             rtt: Some(took),
             ..Probe::unseen(seq, start)
+        })
+    }
+
+    /// Writes a program that has ended, with the figures that it reports.
+    pub(super) fn program(
+        &mut self,
+        report: &ProgramReport,
+        figures: Vec<(String, f64)>,
+    ) -> Result<(), RecordError> {
+        let unit = |name: &str| {
+            let own = self.flow.flow.kind.figures().iter();
+            let mut own = own.filter(|figure| figure.name == name);
+            own.next().map_or(Unit::Number, |figure| figure.unit())
+        };
+        let figures = figures.into_iter().map(|(name, value)| {
+            let unit = unit(&name);
+            (name, Reported { unit, value })
+        });
+        self.writer.program(&ProgramRecord {
+            flow: self.flow.id,
+            name: &self.flow.name,
+            command: &report.command,
+            started: report.started,
+            ended: report.ended,
+            end: report.end.to_string(),
+            output: &report.output.bytes,
+            errors: &report.errors.bytes,
+            figures: figures.collect(),
         })
     }
 

@@ -7,15 +7,12 @@ use sluice_recording::RecordError;
 use sluice_scenario::{FlowInstance, Rr};
 use sluice_sim::Traffic;
 
-use super::{
-    Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl,
-    connection,
-};
+use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord, connection};
 
 impl SimulatedFlow for Rr {
     type Record = Exchanges;
 
-    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         let exchange = sluice_sim::Rr {
             config: sluice_tcp::Config {
                 // TCP_NODELAY, which programs of this kind set.

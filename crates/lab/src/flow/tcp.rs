@@ -7,15 +7,12 @@ use sluice_recording::RecordError;
 use sluice_scenario::{FlowInstance, Tcp};
 use sluice_sim::{TcpSample, Traffic};
 
-use super::{
-    Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl,
-    connection,
-};
+use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord, connection};
 
 impl SimulatedFlow for Tcp {
     type Record = Transfers;
 
-    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         let transfer = sluice_sim::Tcp {
             config: connection::config(flow, &self.cc, self.ecn)?,
             bytes: self.bytes.map(|bytes| bytes.as_u64()),

@@ -8,12 +8,12 @@ use sluice_scenario::{FlowInstance, Udp};
 use sluice_sim::Traffic;
 
 use super::datagrams::{self, Arrivals, Payloads};
-use super::{Ends, LiveFlow, Rows, SimulatedFlow, UnknownCongestionControl};
+use super::{Ends, LiveFlow, NotSimulated, Rows, SimulatedFlow};
 
 impl SimulatedFlow for Udp {
     type Record = Arrivals;
 
-    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         let mut udp = sluice_sim::Udp::constant(self.rate, self.size as u32);
         udp.spacing = self.spacing();
         udp.ecn = if self.ect { Ecn::Ect0 } else { Ecn::NotEct };

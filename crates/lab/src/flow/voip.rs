@@ -9,12 +9,12 @@ use sluice_sim::{Datagram, Traffic};
 
 use super::datagrams;
 use super::rows::Probe;
-use super::{Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl};
+use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord};
 
 impl SimulatedFlow for Voip {
     type Record = Call;
 
-    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         Ok(sluice_sim::Udp::constant(Voip::rate(), Voip::SIZE as u32).into())
     }
 

@@ -7,15 +7,12 @@ use sluice_recording::RecordError;
 use sluice_scenario::{Direction, FlowInstance, Web};
 use sluice_sim::Traffic;
 
-use super::{
-    Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl,
-    connection,
-};
+use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord, connection};
 
 impl SimulatedFlow for Web {
     type Record = Pages;
 
-    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, NotSimulated> {
         let web = sluice_sim::Web {
             config: connection::config(flow, &self.cc, self.ecn)?,
             interval: self.interval,

@@ -28,6 +28,9 @@ pub(crate) struct Way {
     pub class: u32,
     /// The initial window of its connections in segments; `None` for the kernel's.
     pub initial_window: Option<u32>,
+    /// The flow that has the path, and no other flow: its index, and the number among those of its
+    /// `count`.
+    pub owner: Option<(usize, u64)>,
 }
 
 /// The links of one direction.

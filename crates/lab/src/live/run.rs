@@ -1,6 +1,7 @@
 //! One live run: creates the network, starts the router and the traffic, waits, and removes
 //! everything again, whether the run ends by itself, by an error or by request.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Span, Stop, Time};
+use sluice_load::program::Service;
 use sluice_load::{Identity, TrafficError, tcp};
 use sluice_loader::Ending;
 use sluice_net::Clock;
@@ -55,12 +57,24 @@ pub enum LiveError {
         error: TrafficError,
     },
     /// A flow could not start, or ended with an error.
-    #[error("flow `{flow}`: {error}")]
+    #[error("{}flow `{flow}`: {error}", .place.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
     Traffic {
+        /// The place in the scenario, if the flow has one.
+        place: Option<String>,
         /// The flow.
         flow: String,
         /// The error.
         error: TrafficError,
+    },
+    /// A flow went wrong; its measurements are recorded.
+    #[error("{}flow `{flow}`: {reason}", .place.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
+    Failed {
+        /// The place in the scenario, if the flow has one.
+        place: Option<String>,
+        /// The flow.
+        flow: String,
+        /// What went wrong.
+        reason: String,
     },
 }
 
@@ -77,6 +91,8 @@ pub struct LiveRun {
     pub is_interrupted: bool,
     /// Why an algorithm ended it, if one did.
     pub failure: Option<String>,
+    /// What went wrong in its flows, the first cause first.
+    pub failed: Option<LiveError>,
 }
 
 /// A report of a run in progress.
@@ -101,13 +117,15 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
     }
     let here = sluice_net::namespace::Namespace::current()?;
     for instance in scenario.instances() {
+        let of_its = flow::of(&instance.flow.kind).check();
+        of_its.map_err(|error| traffic_error(&instance, error))?;
         if let Some(name) = instance.flow.kind.tcp().map(|(cc, _)| cc.0.as_str()) {
-            let refused = |error| {
-                let flow = instance.name.clone();
-                match sluice_tcp::cc::find(name) {
-                    Some(_) => LiveError::OnlySimulated { flow, error },
-                    None => LiveError::Traffic { flow, error },
-                }
+            let refused = |error| match sluice_tcp::cc::find(name) {
+                Some(_) => LiveError::OnlySimulated {
+                    flow: instance.name.clone(),
+                    error,
+                },
+                None => traffic_error(&instance, error),
             };
             tcp::check_congestion_control(&here, name).map_err(refused)?;
         }
@@ -115,12 +133,20 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
     Ok(())
 }
 
+fn traffic_error(instance: &FlowInstance<'_>, error: TrafficError) -> LiveError {
+    LiveError::Traffic {
+        place: instance.flow.kind.place().map(str::to_owned),
+        flow: instance.name.clone(),
+        error,
+    }
+}
+
 fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
     let refuse = |what: String| Err(LiveError::Unsupported { what });
     let ways = ways(scenario).0.len();
     if ways > MOST_WAYS {
         return refuse(format!(
-            "a run with {ways} different `rtt`, `class`, `hops` and `initial_window` of flows"
+            "a run with {ways} different `rtt`, `class`, `hops` and `initial_window` of flows, or programs"
         ));
     }
     for flow in &scenario.flows {
@@ -157,21 +183,33 @@ fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
         extra: Span::ZERO,
         class: 0,
         initial_window: None,
+        owner: None,
     }];
-    let number = |flow: &Flow| {
-        let way = Way {
+    // Rules know the addresses of the common path only.
+    let is_ruled = scenario.rules.is_some();
+    let number = |(index, flow): (usize, &Flow)| {
+        let mut way = Way {
             hops: scenario.hops_of(flow),
             extra: scenario.extra_rtt(flow),
             class: flow.class as u32,
             initial_window: flow.kind.initial_window(),
+            owner: None,
         };
+        if flow.kind.has_own_addresses() && !is_ruled {
+            let first = ways.len();
+            for number in 0..flow.count {
+                way.owner = Some((index, number));
+                ways.push(way.clone());
+            }
+            return first;
+        }
         let known = ways.iter().position(|other| *other == way);
         known.unwrap_or_else(|| {
             ways.push(way);
             ways.len() - 1
         })
     };
-    let numbers = scenario.flows.iter().map(number).collect();
+    let numbers = scenario.flows.iter().enumerate().map(number).collect();
     (ways, numbers)
 }
 
@@ -199,17 +237,26 @@ pub fn run(
     let stay = core.map(|core| Stay::on(&[core])).transpose()?;
     // The memory is made resident first, which may take a while.
     let pool = Pool::new(pool_size(scenario))?;
-    let clock = Clock::starting_in(LEAD);
+    let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
+    let paths: Vec<Path<'_>> = instances
+        .iter()
+        .map(|instance| Path::of(instance, scenario, &topology, &way_of_flow))
+        .collect();
     let traffic_stop = Stop::new();
+    let mut services = Vec::with_capacity(instances.len());
+    for (instance, path) in instances.iter().zip(&paths) {
+        let (from, to) = (&path.from.namespace, path.to.address(path.way));
+        let service = flow::of(&instance.flow.kind).prepare(from, to, interrupt);
+        services.push(service.map_err(|error| traffic_error(instance, error))?);
+    }
+    let clock = Clock::starting_in(LEAD);
     let mut router = Router::start(scenario, &topology, pool, &clock)?;
     drop(stay);
     let mut flows = Vec::new();
-    for instance in scenario.instances() {
-        let is_its = |flow: &Flow| std::ptr::eq(flow, instance.flow);
-        let number = scenario.flows.iter().position(is_its).unwrap_or(0);
-        let way = way_of_flow[number] as u8;
-        match start(&instance, scenario, &topology, way, &clock, &traffic_stop) {
-            Ok(flow) => flows.push((instance.name.clone(), flow)),
+    for ((instance, path), service) in instances.iter().zip(&paths).zip(services) {
+        let ends = path.ends(instance, scenario, service, &clock, &traffic_stop);
+        match flow::of(&instance.flow.kind).start(instance, &ends) {
+            Ok(flow) => flows.push((instance, flow)),
             Err(error) => {
                 // Nothing has been sent yet: all flows wait for time zero.
                 traffic_stop.stop();
@@ -217,16 +264,20 @@ pub fn run(
                     let _ = flow.join();
                 }
                 router.finish(listener);
-                return Err(LiveError::Traffic {
-                    flow: instance.name.clone(),
-                    error,
-                });
+                return Err(traffic_error(instance, error));
             }
         }
     }
     router.identities = flows.iter().map(|(_, flow)| flow.identity()).collect();
     let mut is_interrupted = false;
+    let is_service = |flow: &dyn RunningFlow| flow.is_service();
+    let serve_all = flows.iter().all(|(_, flow)| is_service(flow.as_ref()));
     while flows.iter().any(|(_, flow)| !flow.is_finished()) {
+        let mut others = flows.iter().filter(|(_, flow)| !is_service(flow.as_ref()));
+        if !serve_all && others.all(|(_, flow)| flow.is_finished()) {
+            // Nobody is left that a service could serve.
+            traffic_stop.stop();
+        }
         router.listen(listener, Duration::from_millis(20));
         let has_failed = router.ending.why().is_some();
         if (interrupt.is_stopped() || has_failed) && !traffic_stop.is_stopped() {
@@ -236,18 +287,28 @@ pub fn run(
         listener.progress(clock.now().since(Time::ZERO).min(scenario.duration));
     }
     let mut reports = Vec::with_capacity(flows.len());
+    let mut broken = None;
     let mut failed = None;
-    for (name, flow) in flows {
+    for (instance, flow) in flows {
         match flow.join() {
-            Ok(report) => reports.push(report),
+            Ok(report) => {
+                if let Some(reason) = report.failure() {
+                    failed.get_or_insert(LiveError::Failed {
+                        place: instance.flow.kind.place().map(str::to_owned),
+                        flow: instance.name.clone(),
+                        reason,
+                    });
+                }
+                reports.push(report);
+            }
             Err(error) => {
-                failed.get_or_insert(LiveError::Traffic { flow: name, error });
+                broken.get_or_insert(traffic_error(instance, error));
             }
         }
     }
     let failure = router.ending.why().map(str::to_owned);
     let router = router.finish(listener);
-    match failed {
+    match broken {
         Some(error) => Err(error),
         None => Ok(LiveRun {
             flows: reports,
@@ -255,40 +316,64 @@ pub fn run(
             end: clock.now(),
             is_interrupted,
             failure,
+            // A flow that the user has cut short has not failed.
+            failed: failed.filter(|_| !is_interrupted),
         }),
     }
 }
 
-/// Starts a flow on the addresses of its path.
-fn start(
-    instance: &FlowInstance<'_>,
-    scenario: &Scenario,
-    topology: &Topology,
+/// The hosts of a flow, and the addresses of its path.
+struct Path<'a> {
+    from: &'a Host,
+    to: &'a Host,
     way: u8,
-    clock: &Clock,
-    all: &Stop,
-) -> Result<Box<dyn RunningFlow>, TrafficError> {
-    let flow = instance.flow;
-    let (from, to) = match flow.direction {
-        Direction::Up => (&topology.h2, &topology.h3),
-        Direction::Down => (&topology.h3, &topology.h2),
-    };
-    let end = |host: &Host| host.address(way);
-    flow::of(&flow.kind).start(
-        instance,
-        &Ends {
-            from: (&from.namespace, end(from)),
-            to: (&to.namespace, end(to)),
+}
+
+impl<'a> Path<'a> {
+    fn of(
+        instance: &FlowInstance<'_>,
+        scenario: &Scenario,
+        topology: &'a Topology,
+        way_of_flow: &[usize],
+    ) -> Path<'a> {
+        let flow = instance.flow;
+        let (from, to) = match flow::of(&flow.kind).host(flow.direction) {
+            Direction::Up => (&topology.h2, &topology.h3),
+            Direction::Down => (&topology.h3, &topology.h2),
+        };
+        let is_its = |other: &Flow| std::ptr::eq(other, flow);
+        let number = scenario.flows.iter().position(is_its).unwrap_or(0);
+        let of_its_own = flow.kind.has_own_addresses() && scenario.rules.is_none();
+        let further = if of_its_own { instance.number } else { 0 };
+        Path {
+            from,
+            to,
+            way: (way_of_flow[number] + further) as u8,
+        }
+    }
+
+    fn ends(
+        &self,
+        instance: &FlowInstance<'_>,
+        scenario: &Scenario,
+        service: Option<Service>,
+        clock: &'a Clock,
+        all: &'a Stop,
+    ) -> Ends<'a> {
+        Ends {
+            from: (&self.from.namespace, self.from.address(self.way)),
+            to: (&self.to.namespace, self.to.address(self.way)),
             start: Time::ZERO + instance.start,
             stop: Time::ZERO + instance.stop,
             // The random streams of flows differ from one another and from the router's, which are
             // numbered from 1.
             seed: scenario.seed.wrapping_add(u64::from(instance.id) << 32),
             interval: scenario.measure.interval,
+            service: Cell::new(service),
             clock,
             all,
-        },
-    )
+        }
+    }
 }
 
 /// The router's thread, and the flows that packets belong to.
@@ -342,10 +427,14 @@ impl Router {
     fn pass_on(&mut self, mut observation: Observation, listener: &mut dyn Listener) {
         match &mut observation {
             Observation::Flow(hash, key) => {
-                let number = self.identities.iter().position(|identity| {
-                    identity.matches(key.protocol, key.source, key.destination)
-                });
-                if let Some(number) = number {
+                let find = |is_exact: bool| {
+                    self.identities.iter().position(|identity| {
+                        identity.protocol.is_some() == is_exact
+                            && identity.matches(key.protocol, key.source, key.destination)
+                    })
+                };
+                // The packets of a program are those on its path that no other flow has.
+                if let Some(number) = find(true).or_else(|| find(false)) {
                     self.numbers.insert(*hash, number as u32);
                 }
             }

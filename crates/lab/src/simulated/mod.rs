@@ -15,7 +15,7 @@ use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
 use sluice_sim::{ConfigError, Simulation};
 
-use crate::flow::UnknownCongestionControl;
+use crate::flow::NotSimulated;
 use recorder::Recorder;
 use sluice_recording::{RecordError, RunWriter};
 use sluice_scenario::Scenario;
@@ -24,9 +24,9 @@ pub use stepped::{Passed, StepError, Stepped};
 /// The reason why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// The simulator has no such congestion control.
+    /// A flow needs something that the simulator lacks.
     #[error(transparent)]
-    CongestionControl(#[from] UnknownCongestionControl),
+    Flow(#[from] NotSimulated),
     /// The simulation would be too large.
     #[error(
         "the simulation would send about {packets} packets and take {} MiB of memory, where at most \

@@ -105,3 +105,98 @@ pub(crate) fn close_all_but(kept: RawFd) {
 
 /// Descriptors that a process has at most when it has just started.
 const MOST_DESCRIPTORS: libc::c_uint = 1024;
+
+/// Forks; the child has this number, unless the kernel refuses that. Async-signal-safe.
+fn fork_as(number: libc::pid_t) -> io::Result<libc::pid_t> {
+    // SAFETY: as `fork`, without its handlers, which are not async-signal-safe: the child executes a
+    // program soon, the parent makes system calls only. All-zero arguments are valid, and the number
+    // outlives the call.
+    unsafe {
+        let mut how: libc::clone_args = std::mem::zeroed();
+        how.exit_signal = libc::SIGCHLD as u64;
+        how.set_tid = std::ptr::from_ref(&number) as u64;
+        how.set_tid_size = 1;
+        let size = size_of::<libc::clone_args>();
+        let child = libc::syscall(libc::SYS_clone3, std::ptr::from_ref(&how), size);
+        if child >= 0 {
+            return Ok(child as libc::pid_t);
+        }
+        // Linux before 5.5, or a filter of system calls.
+        let signal = libc::c_long::from(libc::SIGCHLD);
+        check(libc::syscall(libc::SYS_clone, signal, 0, 0, 0, 0) as libc::c_int)
+    }
+}
+
+/// Splits the calling process, the first one of a new process namespace, in two: its child, with the
+/// number `number` in the namespace if the kernel allows it, returns, and the process itself waits for the child's end, writes the wait status to `status` and ends. It
+/// reaps orphans meanwhile, passes SIGINT on to all processes of the namespace, and is killed when
+/// the thread that started it ends. Async-signal-safe.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn become_child_of_first_process(status: RawFd, number: libc::pid_t) -> io::Result<()> {
+    let own = signal_set(&[libc::SIGCHLD, libc::SIGINT]);
+    // SAFETY: no call takes a pointer except to `own`, the constant strings and null. A failed
+    // mount is of no consequence: /proc then shows the processes of the machine.
+    unsafe {
+        check(libc::setsid())?;
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_SLAVE,
+                std::ptr::null(),
+            ) == 0
+        {
+            let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+            let name = c"proc".as_ptr();
+            libc::mount(name, c"/proc".as_ptr(), name, flags, std::ptr::null());
+        }
+    }
+    // Blocked signals are kept for `sigwaitinfo`, and are not ignored even by a first process.
+    set_signal_mask(&own)?;
+    let child = fork_as(number)?;
+    if child == 0 {
+        return set_signal_mask(&signal_set(&[]));
+    }
+    close_all_but(status);
+    let mut peer = [libc::pollfd {
+        fd: status,
+        events: 0,
+        revents: 0,
+    }];
+    // If the starter ended before it could be noticed, its end of the stream is closed.
+    // SAFETY: `peer` is valid, for one descriptor.
+    let is_orphan = unsafe { libc::poll(peer.as_mut_ptr(), 1, 0) } > 0;
+    if is_orphan {
+        exit();
+    }
+    loop {
+        let mut how = 0;
+        // SAFETY: `how` is valid for writing, `own` for reading; no other pointers.
+        unsafe {
+            match libc::waitpid(-1, &mut how, libc::WNOHANG) {
+                ended if ended == child => {
+                    let how = how.to_ne_bytes();
+                    libc::write(status, how.as_ptr().cast(), how.len());
+                    break;
+                }
+                ended if ended > 0 => {}
+                _ if libc::sigwaitinfo(&own, std::ptr::null_mut()) == libc::SIGINT => {
+                    libc::kill(-1, libc::SIGINT);
+                }
+                _ => {}
+            }
+        }
+    }
+    exit()
+}
+
+/// Ends the process at once. The kernel then kills all others of its process namespace, if it is the
+/// first one.
+fn exit() -> ! {
+    // SAFETY: runs no handlers, and does not return.
+    unsafe { libc::_exit(0) }
+}

@@ -1,5 +1,7 @@
 //! Collects the measurements of a flow and computes its figures.
 
+use std::collections::BTreeMap;
+
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Span, Time};
 
@@ -8,8 +10,8 @@ use super::goodput::{Arrived, goodput};
 use super::jitter::Jitter;
 use super::percentile::percentiles;
 use super::voip::mean_opinion_score;
-use crate::{FlowSample, PingSample, Transfer};
-use sluice_scenario::metric::FlowSummary;
+use crate::{FlowSample, PingSample, ProgramEntry, Transfer};
+use sluice_scenario::metric::{FlowSummary, Reported};
 use sluice_scenario::{Direction, FlowInstance, Measured};
 
 /// Collects the measurements of a flow.
@@ -38,6 +40,8 @@ pub(super) struct FlowMeter<'a> {
     way_jitter: Jitter,
     way_sum_ns: u64,
     way_count: u64,
+    /// The flow's program.
+    program: Option<&'a ProgramEntry>,
 }
 
 impl<'a> FlowMeter<'a> {
@@ -69,6 +73,7 @@ impl<'a> FlowMeter<'a> {
             way_jitter: Jitter::default(),
             way_sum_ns: 0,
             way_count: 0,
+            program: None,
         }
     }
 
@@ -94,6 +99,16 @@ impl<'a> FlowMeter<'a> {
         if (self.from..=self.to).contains(&transfer.start) {
             self.transfers.push(transfer.took.as_ns());
         }
+    }
+
+    pub(super) fn program(&mut self, program: &'a ProgramEntry) {
+        self.program = Some(program);
+    }
+
+    /// Returns how long its program ran.
+    fn runtime_ns(&self) -> Option<u64> {
+        let program = self.program?;
+        Some(program.ended_ns.saturating_sub(program.started_ns))
     }
 
     pub(super) fn probe(&mut self, probe: &PingSample) {
@@ -304,5 +319,29 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         mos: mean(&|m| m.opinion(loss)),
         // Set when all flows are known.
         convergence_ns: None,
+        runtime_ns: mean(&|m| Some(m.runtime_ns()? as f64)).map(|ns| ns.round() as u64),
+        reported: reported(meters),
     }
+}
+
+/// Returns what the programs of a flow reported: for several, the mean of each figure.
+fn reported(meters: &[&FlowMeter<'_>]) -> BTreeMap<String, Reported> {
+    let mut sums: BTreeMap<String, (Reported, u64)> = BTreeMap::new();
+    let programs = meters.iter().filter_map(|meter| meter.program);
+    for (name, figure) in programs.flat_map(|program| &program.figures) {
+        match sums.get_mut(name) {
+            Some((sum, count)) => {
+                sum.value += figure.value;
+                *count += 1;
+            }
+            None => {
+                sums.insert(name.clone(), (*figure, 1));
+            }
+        }
+    }
+    let mean = |(name, (sum, count)): (String, (Reported, u64))| {
+        let value = sum.value / count as f64;
+        (name, Reported { value, ..sum })
+    };
+    sums.into_iter().map(mean).collect()
 }

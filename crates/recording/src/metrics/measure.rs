@@ -46,6 +46,11 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
             meter.transfer(&transfer);
         }
     }
+    for program in &run.programs {
+        if let Some(meter) = meters.get_mut(program.flow as usize) {
+            meter.program(program);
+        }
+    }
     let mut pipes: Vec<(PipeId, PipeMeter<'_>)> = scenario
         .pipes()
         .map(|(id, pipe)| {

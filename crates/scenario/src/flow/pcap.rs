@@ -35,6 +35,10 @@ impl FlowType for Pcap {
     const MEASURED: Measured = Measured::Datagrams;
     const FLENT: FlentSeries = FlentSeries::Udp;
 
+    fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
     fn describe(&self) -> String {
         let (path, packets) = (self.file.path(), self.file.packets());
         format!("flows of {path}, {packets} packets")

@@ -32,6 +32,10 @@ impl FlowType for Ping {
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Ping;
 
+    fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
     fn describe(&self) -> String {
         format!(
             "ping by {} every {}, {} B",

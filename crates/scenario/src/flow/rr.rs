@@ -36,6 +36,10 @@ impl FlowType for Rr {
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::TcpPing;
 
+    fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
     fn describe(&self) -> String {
         format!("requests of {} for {}", self.request, self.response)
     }

@@ -55,6 +55,10 @@ impl FlowType for Tcp {
     const MEASURED: Measured = Measured::Connections;
     const FLENT: FlentSeries = FlentSeries::Tcp;
 
+    fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
     fn describe(&self) -> String {
         let ecn = if self.ecn.is_on() { ", ECN" } else { "" };
         let bytes = self.bytes.map_or(String::new(), |n| format!(", {n}"));

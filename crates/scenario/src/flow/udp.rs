@@ -62,6 +62,10 @@ impl FlowType for Udp {
     const MEASURED: Measured = Measured::Datagrams;
     const FLENT: FlentSeries = FlentSeries::Udp;
 
+    fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
     fn describe(&self) -> String {
         format!("udp {}, {} B", self.rate, self.size)
     }

@@ -37,6 +37,10 @@ impl FlowType for Voip {
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Voip;
 
+    fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
     fn describe(&self) -> String {
         "one direction of a call with G.711".to_owned()
     }

@@ -50,6 +50,10 @@ impl FlowType for Web {
     const MEASURED: Measured = Measured::Connections;
     const FLENT: FlentSeries = FlentSeries::Http;
 
+    fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
     fn describe(&self) -> String {
         format!("pages of {} objects every {}", self.objects, self.interval)
     }

@@ -12,12 +12,13 @@ mod reference;
 mod summary;
 mod vocabulary;
 
+pub use crate::unit::Unit;
 pub use chart::{Chart, ChartLink};
 pub use meter::{METERS, Measured, Meter, PipeMeter};
 pub use reference::reference;
 pub use summary::{
-    Accuracy, DirectionSummary, FlowSummary, Percentiles, PipeSummary, Summary, Window,
+    Accuracy, DirectionSummary, FlowSummary, Percentiles, PipeSummary, Reported, Summary, Window,
 };
 pub use vocabulary::{
-    FLOW_METRICS, Key, Metric, MetricDecl, MetricError, RUN_METRICS, Unit, pipe_metrics,
+    FLOW_METRICS, Key, Metric, MetricDecl, MetricError, RUN_METRICS, pipe_metrics,
 };

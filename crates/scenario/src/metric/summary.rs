@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::unit::Unit;
 use crate::{Direction, PipeId};
 
 /// Percentiles of a length of time.
@@ -130,6 +131,21 @@ pub struct FlowSummary {
     pub mos: Option<f64>,
     /// Time from the start until the flow first had about an equal share.
     pub convergence_ns: Option<u64>,
+    /// Time from the start of a program to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_ns: Option<u64>,
+    /// The figures that a program reported, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported: BTreeMap<String, Reported>,
+}
+
+/// A figure that a program reported.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reported {
+    /// The unit.
+    pub unit: Unit,
+    /// The value in nanoseconds, bits per second, parts of one, or things.
+    pub value: f64,
 }
 
 /// The figures of one direction of the link.

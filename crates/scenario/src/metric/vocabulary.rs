@@ -3,87 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
-use serde::{Serialize, Serializer};
 use sluice_core::DropReason;
 
 use super::chart::{Chart, ChartLink};
 use super::meter::METERS;
 use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
+use crate::unit::Unit;
 use crate::{Direction, Flow, PipeId, instance_names};
-
-/// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// A length of time, in nanoseconds.
-    Time,
-    /// Bits per second.
-    Rate,
-    /// A part of a whole.
-    Ratio,
-    /// A number of things.
-    Count,
-    /// A score from 1 to 5.
-    Score,
-}
-
-impl Unit {
-    /// Returns the name of the unit for tables of the documentation.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Unit::Time => "time",
-            Unit::Rate => "rate",
-            Unit::Ratio => "ratio",
-            Unit::Count => "count",
-            Unit::Score => "score, 1 to 4.5",
-        }
-    }
-
-    /// Returns the symbol of the bare number in tables.
-    pub const fn symbol(self) -> &'static str {
-        match self {
-            Unit::Time => "ns",
-            Unit::Rate => "bit/s",
-            Unit::Ratio | Unit::Count | Unit::Score => "1",
-        }
-    }
-
-    /// Formats a figure in this unit with three to four digits.
-    pub fn show(self, value: f64) -> String {
-        let scaled = |steps: &[(f64, &str)]| {
-            let (factor, name) = steps
-                .iter()
-                .find(|(factor, _)| value.abs() >= *factor)
-                .or(steps.last())
-                .expect("there is a smallest unit");
-            format!("{:.4}", value / factor)
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-                .to_owned()
-                + name
-        };
-        match self {
-            Unit::Time => scaled(&[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")]),
-            Unit::Rate => scaled(&[
-                (1e9, "Gbit/s"),
-                (1e6, "Mbit/s"),
-                (1e3, "kbit/s"),
-                (1.0, "bit/s"),
-            ]),
-            Unit::Ratio => format!("{value:.6}")
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-                .to_owned(),
-            Unit::Count => format!("{value}"),
-            Unit::Score => format!("{value:.2}"),
-        }
-    }
-}
-
-impl Serialize for Unit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
 
 /// Whether a figure is one of the few that describe a run over its repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +107,7 @@ pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     "drops", Count, Packets, "wire packets of the flow that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
     "marks", Count, Packets, "wire packets of the flow that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
     "convergence", Time, Fairness, "time from the flow's start until its goodput in a window was first within 20 % of the mean of all bulk TCP flows of its direction; for several flows, that of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
+    "runtime", Time, Figures, "time from the start of a program to its end; for several, the mean", "the program's process", |f| count(f.runtime_ns);
     "jitter", Time, Ping, "mean interarrival jitter of the probes' round trips or of UDP packets", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
     "mos", Score, Ping, "mean opinion score of a G.711 call in its direction: its delay is the mean one-way delay plus twice the mean difference between consecutive delays", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
     "min", Time, Ping, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
@@ -262,6 +189,8 @@ enum Kind {
     Pipe(PipeId, &'static MetricDecl<PipeSummary>),
     Drops(PipeId, DropReason),
     Flow(String, &'static MetricDecl<FlowSummary>),
+    /// A figure that the settings of a flow declare.
+    Own(String, String, Unit),
 }
 
 /// The reason why a text does not name a figure.
@@ -322,15 +251,20 @@ impl Metric {
             flow.name == subject || instance_names(flow).any(|instance| instance == subject)
         };
         if let Some(flow) = flows.iter().find(is_named) {
+            let own = flow.kind.figures();
+            if let Some(figure) = own.iter().find(|figure| figure.name == rest) {
+                let (subject, name) = (subject.to_owned(), rest.to_owned());
+                return Ok(Kind::Own(subject, name, figure.unit()));
+            }
             let names = flow.kind.metrics();
             if names.contains(&rest)
                 && let Some(decl) = FLOW_METRICS.iter().find(|decl| decl.name == rest)
             {
                 return Ok(Kind::Flow(subject.to_owned(), decl));
             }
-            return Err(unknown_rest(
-                names.iter().map(|n| (*n).to_owned()).collect(),
-            ));
+            let own = own.iter().map(|figure| figure.name.clone());
+            let all = names.iter().map(|name| (*name).to_owned());
+            return Err(unknown_rest(all.chain(own).collect()));
         }
         let subjects = flows
             .iter()
@@ -358,6 +292,7 @@ impl Metric {
             Kind::Pipe(_, decl) => decl.unit,
             Kind::Drops(..) => Unit::Count,
             Kind::Flow(_, decl) => decl.unit,
+            Kind::Own(_, _, unit) => *unit,
         }
     }
 
@@ -367,6 +302,7 @@ impl Metric {
             Kind::Run(decl) => decl.chart.of(Direction::Up),
             Kind::Pipe(pipe, decl) => decl.chart.of(pipe.direction()),
             Kind::Drops(pipe, _) => Chart::Packets.of(pipe.direction()),
+            Kind::Own(..) => Chart::Figures.of(Direction::Up),
             Kind::Flow(name, decl) => {
                 let all = runs.iter().flat_map(|s| s.groups.iter().chain(&s.flows));
                 let flow = all.into_iter().find(|flow| flow.name == *name);
@@ -391,6 +327,11 @@ impl Metric {
             Kind::Flow(name, decl) => {
                 let mut all = summary.groups.iter().chain(&summary.flows);
                 decl.of(all.find(|flow| flow.name == *name)?)
+            }
+            Kind::Own(name, figure, _) => {
+                let mut all = summary.groups.iter().chain(&summary.flows);
+                let flow = all.find(|flow| flow.name == *name)?;
+                flow.reported.get(figure).map(|reported| reported.value)
             }
         }
     }

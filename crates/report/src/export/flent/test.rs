@@ -271,6 +271,7 @@ pub(super) fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Op
                 Some(first_or(stem, other))
             }
             FlentSeries::TcpPing => Some(format!("Ping (ms) TCP {}", instance.name)),
+            FlentSeries::None => None,
         }
     };
     instances.iter().map(name).collect()
