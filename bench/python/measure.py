@@ -7,6 +7,7 @@ out, or if a bound of that page is missed. Times are of the clock; run it on an 
 
 from __future__ import annotations
 
+import pickle
 import statistics
 import sys
 import tempfile
@@ -59,6 +60,18 @@ def overhead() -> list[tuple[str, str]]:
         ("... with a progress bar", f"{shown:.2f} ms"),
         ("... its simulation alone", f"{alone:.2f} ms"),
         ("... reading the scenario", f"{parsed:.2f} ms"),
+    ]
+
+
+def sizes() -> list[tuple[str, str]]:
+    """Measure what a run sends over the network, and what its plan costs."""
+    plan: list[sweeps.Task] = []
+    scenario = sluice.Scenario(RUN)
+    took = seconds(lambda: plan.extend(sweeps._plan(scenario, {"link.rtt": ["9ms"]}, 1000, "sim")))
+    return [
+        ("planning of a run", f"{took / len(plan) * 1e3:.2f} ms"),
+        ("a call", f"{len(pickle.dumps(plan[0]))} bytes"),
+        ("its result", f"{len(sweeps.carry_out(plan[0]))} bytes"),
     ]
 
 
@@ -117,7 +130,7 @@ def main() -> None:
     """Print the table."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     with tempfile.TemporaryDirectory() as folder:
-        lines = overhead() + compare(count, Path(folder))
+        lines = overhead() + sizes() + compare(count, Path(folder))
     print("| measured | value |\n|---|---|")
     for name, value in lines:
         print(f"| {name} | {value} |")

@@ -19,6 +19,7 @@ from mininet.log import error, info
 from mininet.util import quietRun
 
 from sluice import algorithms
+from sluice._sluice import parse_span
 from sluice.router import Router
 
 __all__ = ["SluiceIntf", "SluiceLink", "links"]
@@ -59,7 +60,8 @@ class SluiceIntf(Intf):  # type: ignore[misc]
         `sluice list`, such as `"fq_codel"` or `"codel target 10ms"`; the default is a FIFO of 1000
         packets. `enable_ecn` and `enable_red` stand for RED with the thresholds of `TCIntf`.
         `use_hfsc` and `use_tbf` change nothing but the meaning of `latency_ms`, as there. A later
-        call changes the link while it runs; packets in its queue stay.
+        call changes the link while it runs; packets stay, unless another discipline replaces the
+        queue.
 
         Raises:
             SluiceError: a value is wrong, with the words of the command line.
@@ -116,7 +118,7 @@ class SluiceLink(Link):  # type: ignore[misc]
         """Make the link, as `TCLink` does."""
         params.setdefault("cls1", SluiceIntf)
         params.setdefault("cls2", SluiceIntf)
-        self._shaped: set[str] = set()
+        self._shaped: dict[str, str] = {}
         self._process: _Routers | None = None
         super().__init__(*args, **params)
 
@@ -156,18 +158,22 @@ class SluiceLink(Link):  # type: ignore[misc]
         rule, out = 100 * number, f"ip from any to any out xmit {self._ends[name]}"
         pipe = " ".join([f"pipe {number} config", *words])
         algorithm = (queue or "").split(" ")[0]
-        lines = [f"delete {rule}"] if name in self._shaped else []
+        before = self._shaped.get(name)
+        lines = [] if before is None else [f"delete {rule}"]
         if queue is None or _is_aqm(algorithm):
+            if before == "queue":
+                lines += [f"queue {number} delete", f"pipe {number} delete"]
+            kind = "pipe"
             lines += [f"{pipe} queue {slots} {queue or ''}"]
-            lines += [f"add {rule} pipe {number} {out}"]
         else:
+            kind = "queue"
             if limit is not None and " limit " not in f" {queue} ":
                 queue = f"{queue} limit {limit}"
             lines += [pipe, f"sched {number} config pipe {number} type {queue}"]
             lines += [f"queue {number} config sched {number}"]
-            lines += [f"add {rule} queue {number} {out}"]
+        lines += [f"add {rule} {kind} {number} {out}"]
         self.router.command("\n".join(lines), how="atomic")
-        self._shaped.add(name)
+        self._shaped[name] = kind
 
     def delete(self) -> None:
         """Delete the interfaces, and stop the router."""
@@ -256,9 +262,10 @@ def _on(feature: str, is_on: bool) -> tuple[str, str]:
 
 
 def _time(value: str | float) -> str:
-    """Write a time; a number is in microseconds, as for tc."""
+    """Write a time in milliseconds; a number is in microseconds, as for tc."""
     text = str(value)
-    return f"{text}us" if text.replace(".", "", 1).isdigit() else text
+    is_bare = text.replace(".", "", 1).isdigit()
+    return f"{parse_span(f'{text}us' if is_bare else text) / 1e6:.12g}ms"
 
 
 # As the queues of tc.

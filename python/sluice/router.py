@@ -70,7 +70,7 @@ class Router:
     >>> out = pathlib.Path(folder.name, "out.pcap")
     >>> with Router(f"pcap:{capture}:", f"pcap::{out}", accept=True) as router:
     ...     router.command("pipe 1 config bw 10Mbit/s delay 20 codel")
-    ...     router.show("pipe")["pipes"][0]["rate_bps"]
+    ...     router.show("pipe")["pipes"][0]["link"]["rate_bps"]
     ''
     10000000
     >>> router.has_ended

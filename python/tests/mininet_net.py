@@ -67,14 +67,14 @@ def main() -> None:
     seen["ping"] = ping(net)
     middle = link_of(net, "s1", "s2")
     seen["schedulers"] = middle.router.command("sched show")
-    seen["pipes"] = [pipe["rate_bps"] for pipe in middle.router.show("pipe")["pipes"]]
+    seen["pipes"] = [pipe["link"]["rate_bps"] for pipe in middle.router.show("pipe")["pipes"]]
     seen["codel"] = link_of(net, "s2", "s3").router.command("pipe show")
     # In one direction, while it runs.
     interface = middle.intf1
     assert isinstance(interface, SluiceIntf)
     interface.config(bw=5, delay="40ms", max_queue_size=50)
     seen["slower"] = ping(net)
-    seen["changed"] = [pipe["rate_bps"] for pipe in middle.router.show("pipe")["pipes"]]
+    seen["changed"] = [pipe["link"]["rate_bps"] for pipe in middle.router.show("pipe")["pipes"]]
     # TCP through the slower direction: nothing can be faster than the link.
     net["h3"].cmd("iperf -s &")
     time.sleep(0.5)

@@ -16,6 +16,7 @@ MODULES = [
     "plot.py",
     "sweeps.py",
     "simulation.py",
+    "router.py",
     "aqm.py",
     "scenario.py",
     "_sluice.pyi",
