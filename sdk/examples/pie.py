@@ -68,7 +68,7 @@ class Pie(sluice.Aqm):
         return {"probability": self.probability, "delay": self.delay}
 
     def catch_up(self, queued: int, before: int) -> None:
-        """Make the updates that are due before an instant, with so many bytes in the queue."""
+        """Make the updates that are due before an instant, with `queued` bytes in the queue."""
         while self.next_timer() < before:
             self.update(queued)
 

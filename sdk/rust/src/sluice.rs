@@ -1,8 +1,8 @@
 //! AQMs for Sluice as WebAssembly modules, interface version 1 (docs/modules.md).
 //!
 //! A module implements [`Aqm`] for the state of one queue and declares itself with [`aqm!`]. This
-//! file is the crate `sluice-sdk`, and also works as a file of one's own, `mod sluice;`, without a
-//! package manager.
+//! file is the crate `sluice-sdk`. It also works as a file of your own crate, `mod sluice;`, without
+//! a package manager.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
