@@ -27,6 +27,7 @@ class Runner:
     """The files and variables that a CI service shares between the steps of a job."""
 
     def __init__(self, folder: Path) -> None:
+        """Keep these files in a folder."""
         self.temp = folder / "temp"
         self.temp.mkdir()
         self.path = folder / "path"
