@@ -10,7 +10,7 @@ import { start } from "./start.ts";
 const MOST_UNLISTED = 3;
 const NOTHING = "—";
 
-void start<Index>((index) => [
+start<Index>((index) => [
   header(index),
   overall(index),
   index.scenarios.length > MOST_UNLISTED ? contents(index.scenarios) : null,

@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 3;
+export const SCHEMA = 4;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -99,10 +99,36 @@ export type Run = {
    */
   completion_ms: Cdf | null;
   /**
-   * Figures over the repetitions of this run; empty if there was only one. Everything else is
-   * taken from the first repetition.
+   * Figures over the repetitions of this run; empty if there was only one. Other figures are
+   * medians over the repetitions; curves and packets are those of one of them.
    */
   repeats: Array<Repeat>;
+  /** The seeds of the repetitions; empty if there was only one run. */
+  repetitions: Array<number>;
+  /** The seed of the run whose curves and packets are shown. */
+  shown_seed: number;
+  /** Relative URLs of the pages of the single repetitions; empty if there are none. */
+  links: Array<RepetitionLink>;
+  /**
+   * Number of its colour and line, unique within a report: colour `look % 7`, and a pattern of
+   * dashes for each further round.
+   */
+  look: number;
+  /**
+   * Number of its condition. Runs with the same number differ only in their queues and can be
+   * compared; a link's round-trip time is a condition, for example, and no queue's merit.
+   */
+  condition: number;
+  /** The condition in words, such as `link.rtt 20ms`; empty if the scenario has only one. */
+  condition_words: string;
+};
+
+/** The page of a repetition. */
+export type RepetitionLink = {
+  /** Its seed. */
+  seed: number;
+  /** Relative URL. */
+  link: string;
 };
 
 /** The comparison of a queue with the queues of runs that differ from its run only in the queue. */

@@ -15,7 +15,7 @@ const each = (report: Report) => [
   figures(report),
 ];
 
-void start<Report>((report) =>
+start<Report>((report) =>
   report.runs.length > MOST_DRAWN
     ? [
         header(report),

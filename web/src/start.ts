@@ -3,12 +3,12 @@ import { h } from "./dom.ts";
 import { readEmbedded } from "./embed.ts";
 import { watchTheme } from "./theme.ts";
 
-export async function start<T>(draw: (model: T) => (HTMLElement | null)[]): Promise<void> {
+export function start<T>(draw: (model: T) => (HTMLElement | null)[]): void {
   const page = document.getElementById("page");
   const embedded = document.getElementById("model")?.textContent ?? "";
   if (page === null) return;
   try {
-    const model = (await readEmbedded(embedded)) as T;
+    const model = readEmbedded(embedded) as T;
     watchTheme();
     page.replaceChildren(...draw(model).filter((section) => section !== null));
     page.dataset["state"] = "drawn";

@@ -1,13 +1,23 @@
 /**
  * Colours. Variants take the Okabe-Ito palette, which stays distinct under the common kinds of
  * colour blindness, darkened or lightened for the background. From the eighth variant on, the colours
- * repeat with dashed lines.
+ * repeat with dashed lines. A run's number (`look`) comes with it, so that it keeps its colour when only
+ * some runs are drawn.
  */
 import { PALETTE } from "./model.ts";
 
 const LIGHT = PALETTE;
 const DARK = ["#56b4e9", "#ff8b3d", "#2fc79b", "#e79ac5", "#f0b429", "#9fd3f5", "#bdbdbd"];
-const DASHES: (number[] | undefined)[] = [undefined, [8, 4], [2, 3], [10, 3, 2, 3]];
+const DASHES: (number[] | undefined)[] = [
+  undefined,
+  [8, 4],
+  [2, 3],
+  [10, 3, 2, 3],
+  [5, 2],
+  [2, 8],
+  [20, 8],
+  [8, 10],
+];
 
 export interface Ink {
   text: string;

@@ -11,17 +11,17 @@ const text = await readFile(new URL("./fixture.json", import.meta.url), "utf8");
 const fixture = JSON.parse(text) as Report;
 
 test("an embedded model comes out as it went in", async () => {
-  assert.deepEqual(await readEmbedded(await embed(text)), fixture);
+  assert.deepEqual(readEmbedded(embed(text)), fixture);
 });
 
 test("a model of another version is refused", async () => {
-  const other = await embed(JSON.stringify({ ...fixture, schema: 2 }));
-  await assert.rejects(readEmbedded(other), /version 2 of the model, this script reads version 3/);
+  const other = embed(JSON.stringify({ ...fixture, schema: 2 }));
+  assert.throws(() => readEmbedded(other), /version 2 of the model, this script reads version 4/);
 });
 
 test("a page that was cut off is refused", async () => {
-  const encoded = await embed(text);
-  await assert.rejects(readEmbedded(encoded.slice(0, encoded.length - (encoded.length % 4) - 40)));
+  const encoded = embed(text);
+  assert.throws(() => readEmbedded(encoded.slice(0, encoded.length - (encoded.length % 4) - 40)));
 });
 
 test("packed columns of the fixture hold what its author put in", () => {

@@ -101,6 +101,57 @@ async function checkWidth(page) {
   check(overflow <= 0, `the page is ${overflow} px wider than the window`);
 }
 
+/** Text of drawings keeps its size on narrow screens. */
+async function checkText(page) {
+  const sizes = await page.$$eval(".drawing svg", (drawings) =>
+    drawings
+      .filter((drawing) => drawing.getClientRects().length > 0)
+      .flatMap((drawing) => {
+        const scale = drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width;
+        return [...drawing.querySelectorAll("text")].map(
+          (text) => Number.parseFloat(getComputedStyle(text).fontSize) * scale,
+        );
+      }),
+  );
+  const least = Math.min(...sizes);
+  check(sizes.length === 0 || least >= 10, `a drawing has text of ${least.toFixed(1)} px`);
+}
+
+/** On paper, nothing is wider than the page: the browser would shrink all of it. */
+async function checkPaper(page) {
+  const usual = page.viewportSize();
+  await page.emulateMedia({ media: "print" });
+  // A4 less margins of 14 mm, in CSS pixels.
+  await page.setViewportSize({ width: 688, height: 1000 });
+  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  await settled(page);
+  const wide = await page.evaluate(() =>
+    [...document.querySelectorAll("table, canvas, svg")]
+      .filter((element) => element.getBoundingClientRect().right > 689)
+      .map((element) => `${element.tagName} of ${element.closest("[id]")?.id}`),
+  );
+  check(wide.length === 0, `wider than the paper: ${wide.join(", ")}`);
+  const narrow = await page.evaluate(() =>
+    [...document.querySelectorAll("figure.chart:not(.empty) .uplot")]
+      .map((plot) => plot.getBoundingClientRect().width)
+      .filter((width) => width < 640),
+  );
+  check(narrow.length === 0, `charts fill only ${narrow[0]} of 688 px of the paper`);
+  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+  await page.emulateMedia({ media: null });
+  await page.setViewportSize(usual);
+  await settled(page);
+}
+
+/** A page that is printed as soon as it is loaded is complete. */
+async function checkLoaded(browser, file) {
+  const page = await browser.newPage();
+  await page.goto(pathToFileURL(file).href, { waitUntil: "load" });
+  const state = await page.evaluate(() => document.getElementById("page").dataset.state);
+  check(state === "drawn", `the page is ${state ?? "not drawn"} when it is loaded`);
+  await page.close();
+}
+
 async function checkIndex(page) {
   const scenarios = await page.$$(".scenario");
   check(scenarios.length > 0, "the index shows no scenario");
@@ -245,11 +296,13 @@ const views = [
 async function visit(browser, file) {
   const name = basename(file, ".html");
   visited = basename(file);
+  await checkLoaded(browser, file);
   for (const { name: view, width, height, ...options } of views) {
     const context = await browser.newContext({ viewport: { width, height }, offline: true, ...options });
     const page = await context.newPage();
     const took = await open(context, page, file);
     await checkWidth(page);
+    await checkText(page);
     await page.screenshot({ path: `${out}/${name}-${view}.png`, fullPage: true });
     if ((await page.$("#charts")) === null) {
       const drawn = await checkIndex(page);
@@ -265,6 +318,7 @@ async function visit(browser, file) {
       await page.screenshot({ path: `${out}/${name}-hover.png` });
       await checkZoom(page, figures);
       await checkToggle(page, figures);
+      await checkPaper(page);
       await page.pdf({ path: `${out}/${name}.pdf`, format: "A4" });
     }
     await context.close();

@@ -14,6 +14,7 @@ interface Sketch {
   marks?: Count[];
   sent?: number;
   partial?: string;
+  condition?: number;
 }
 
 function run(name: string, sketch: Sketch): Run {
@@ -23,6 +24,8 @@ function run(name: string, sketch: Sketch): Run {
   return {
     name,
     partial: sketch.partial ?? null,
+    condition: sketch.condition ?? 0,
+    condition_words: sketch.condition === undefined ? "" : `link.rtt ${sketch.condition}ms`,
     base_rtt_ms: sketch.base === undefined ? 20 : sketch.base,
     directions: sketch.up === undefined ? [] : [{ direction: "up", goodput_mbps: sketch.up, jain: null }],
     pings: two_way === null ? [] : [{ name: "ping", sent: 100, lost: sketch.lost ?? 0, two_way }],
@@ -111,11 +114,20 @@ test("a partial run is named as such and has no part in the comparison", () => {
 test("without pings the wait in the queue is described", () => {
   const waits = {
     ...run("codel", { up: 30.8 }),
-    queues: [{ sent: 0, drops: [], marks: [], sojourn_ms: { p50: 7, p95: 13.9, p99: 14 } }],
+    queues: [
+      {
+        name: "up",
+        direction: "up",
+        sent: 0,
+        drops: [],
+        marks: [],
+        sojourn_ms: { p50: 7, p95: 13.9, p99: 14 },
+      },
+    ],
   } as unknown as Run;
   assert.equal(
     plainly(describe([waits]).perRun[0]),
-    "Packets wait 7.00 ms in the queue at the median, 99 % at most 14.0 ms. Goodput 30.8 Mbit/s up. No packet reached a queue.",
+    "Packets wait 7.00 ms in the queue up at the median, 99 % at most 14.0 ms. Goodput 30.8 Mbit/s up. No packet reached a queue.",
   );
 });
 
@@ -147,4 +159,34 @@ test("a contour has the moments of its Gaussian", () => {
   near(corners[1]?.[0] as number, 10);
   near(corners[1]?.[1] as number, 5 + Math.sqrt(0.75));
   near(corners[2]?.[0] as number, 8);
+});
+
+test("waits of different directions are never compared", () => {
+  const queue = (name: string, p50: number) => ({
+    name,
+    direction: name,
+    sent: 1,
+    drops: [],
+    marks: [],
+    sojourn_ms: { p50, p95: p50, p99: p50 },
+  });
+  // The downlink of cake is its busier one, but the others are compared by their uplinks.
+  const cake = { ...run("cake", {}), queues: [queue("up", 1), queue("down", 4)] } as unknown as Run;
+  const fifo = { ...run("fifo", {}), queues: [queue("up", 631), queue("down", 0)] } as unknown as Run;
+  const said = describe([cake, fifo]).perRun.map(plainly);
+  assert.match(said[0] ?? "", /wait 1\.00 ms in the queue up/);
+  assert.match(said[1] ?? "", /wait 631 ms in the queue up/);
+});
+
+test("a round-trip time is a condition and not a merit", () => {
+  const { overall } = describe([
+    run("rtt=10ms fifo", { p50: 300, condition: 10 }),
+    run("rtt=10ms codel", { p50: 15, condition: 10 }),
+    run("rtt=80ms fifo", { p50: 400, condition: 80 }),
+    run("rtt=80ms codel", { p50: 90, condition: 80 }),
+  ]);
+  assert.deepEqual(overall.map(plainly), [
+    "At link.rtt 10ms: lowest ping median: rtt=10ms codel (15.0 ms), compared with 300 ms with rtt=10ms fifo.",
+    "At link.rtt 80ms: lowest ping median: rtt=80ms codel (90.0 ms), compared with 400 ms with rtt=80ms fifo.",
+  ]);
 });

@@ -1,16 +1,16 @@
-//! `sluice compare`: reports which figures differ between two sets of runs by more than chance.
+//! `sluice compare`: which of two runs or sets of runs is better, and whether by more than chance.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sluice_lab::compare;
-use sluice_recording::runs::{RunsError, runs_in};
+use sluice_recording::runs::{RunsError, runs_with_repetitions};
 
 /// The folders to compare.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder of a run, or of several runs
+    /// Folder of a run, with its repetitions beside it, or of several runs
     first: PathBuf,
     /// Folder to compare it with
     second: PathBuf,
@@ -44,7 +44,8 @@ pub enum Error {
 /// # Errors
 /// [`Error`].
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let (first, second) = (runs_in(&args.first)?, runs_in(&args.second)?);
+    let first = runs_with_repetitions(&args.first)?;
+    let second = runs_with_repetitions(&args.second)?;
     let comparison = compare::compare(&first, &second, args.tolerance / 100.0);
     crate::print(&if args.json {
         comparison.json()

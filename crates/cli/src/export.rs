@@ -5,9 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sluice_recording::Recording;
+use sluice_report::export::figures::{self, Format, NoFigure, Spread};
 use sluice_report::export::flent::{self, Test, TestError};
 use sluice_report::export::{ExportError, csv, pcapng};
+use sluice_report::pages::{PageError, write_file};
+use sluice_report::picture::results;
 
 use crate::report::{ReportError, open_all};
 
@@ -31,6 +35,34 @@ pub struct Args {
     /// Write the tables as CSV into this folder; several runs give one subfolder each
     #[arg(long, value_name = "FOLDER", group = "format")]
     csv: Option<PathBuf>,
+    /// Write a table of the figures with a row per variant; the name ends in .csv, .md, or .tex
+    /// (LaTeX with booktabs)
+    #[arg(long, value_name = "FILE", group = "format")]
+    table: Option<PathBuf>,
+    /// Figures of the table, such as ping.p95,total.goodput [default: the key figures]
+    #[arg(
+        long,
+        value_name = "FIGURES",
+        requires = "table",
+        value_delimiter = ','
+    )]
+    figures: Vec<String>,
+    /// Spread over repetitions beside the medians of the table
+    #[arg(long, requires = "table", value_parser = spreads(), default_value = "range")]
+    spread: Spread,
+    /// Write all figures as CSV with a row per run: its place on the axes of the matrix, its seed, and
+    /// every figure in base units
+    #[arg(long, value_name = "FILE", group = "format")]
+    tidy: Option<PathBuf>,
+}
+
+fn spreads() -> impl TypedValueParser<Value = Spread> {
+    let value = |(word, _, about)| PossibleValue::new(word).help(about);
+    let of = |word: String| {
+        let found = Spread::ALL.into_iter().find(|(known, ..)| *known == word);
+        found.map(|(_, spread, _)| spread).ok_or("unknown")
+    };
+    PossibleValuesParser::new(Spread::ALL.map(value)).try_map(of)
 }
 
 /// The reason why nothing was written.
@@ -47,6 +79,18 @@ pub enum Error {
         /// The error of the export.
         error: Box<ExportError>,
     },
+    /// No run has a figure of the table.
+    #[error(transparent)]
+    Figure(#[from] NoFigure),
+    /// The format of a table is unknown.
+    #[error("cannot write `{}`: the name of a table ends in .csv, .md or .tex", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// No flent test has this name.
     #[error(transparent)]
     Test(#[from] TestError),
@@ -68,6 +112,13 @@ pub enum Error {
 /// # Errors
 /// [`Error`]; no incomplete file is left behind.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let format = match &args.table {
+        Some(path) => match Format::of(path) {
+            Some(format) => Some((path, format)),
+            None => return Err(Error::Table { path: path.clone() }),
+        },
+        None => None,
+    };
     let test = args.flent_test.as_deref().map(Test::from_word);
     let test = test.transpose()?;
     let mut recordings = Vec::new();
@@ -88,6 +139,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             } else {
                 with_name(file, name)
             };
+            make_parent(&path)?;
             flent::write(recording, &path, test).map_err(fail)?;
             files.push(path);
         }
@@ -103,6 +155,19 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             };
             make_folder(&dir)?;
             files.extend(csv::write(recording, &dir).map_err(fail)?);
+        }
+    }
+    if format.is_some() || args.tidy.is_some() {
+        let all: Vec<&Recording> = recordings.iter().collect();
+        let results = results(&all).map_err(ReportError::from)?;
+        if let Some((path, format)) = format {
+            let text = figures::table(&results, &args.figures, args.spread, format)?;
+            write_file(path, text.as_bytes())?;
+            files.push(path.clone());
+        }
+        if let Some(path) = &args.tidy {
+            write_file(path, figures::tidy(&results).as_bytes())?;
+            files.push(path.clone());
         }
     }
     let lines: Vec<String> = files.iter().map(|f| format!("{}\n", f.display())).collect();
@@ -139,6 +204,14 @@ fn with_name(file: &Path, name: &str) -> PathBuf {
         None => (&*whole, String::new()),
     };
     file.with_file_name(format!("{stem}-{name}{endings}"))
+}
+
+/// Creates the folder of a file.
+fn make_parent(file: &Path) -> Result<(), Error> {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => make_folder(folder),
+        _ => Ok(()),
+    }
 }
 
 fn make_folder(path: &Path) -> Result<(), Error> {

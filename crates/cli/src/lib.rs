@@ -19,6 +19,9 @@ mod ipfw;
 mod list;
 mod manual;
 mod new;
+mod pictures;
+#[cfg(test)]
+mod printed;
 mod progress;
 mod python;
 mod replay;

@@ -256,7 +256,7 @@ impl Entry {
             .map(|(decl, value)| setting(decl, *value));
         wrap(&mut out, 2, name.into_iter().chain(defaults));
         for (decl, default) in &self.params {
-            let _ = writeln!(out, "\n{}", setting(decl, *default));
+            let _ = writeln!(out, "\n{}", heading_of(decl, *default));
             wrap(&mut out, 4, decl.doc.split(' ').map(String::from));
             let lines = [("accepts", accepted(decl)), ("source", decl.source.into())];
             for (label, text) in lines {
@@ -303,6 +303,16 @@ fn setting(decl: &ParamDecl, default: Value) -> String {
         Value::Flag(true) => decl.name.to_string(),
         Value::Flag(false) => format!("no{}", decl.name),
         value => format!("{} {value}", decl.name),
+    }
+}
+
+/// Returns the line above the meaning of a parameter. Of a switch, the meaning is that of its plain
+/// word, also where it is off by default.
+fn heading_of(decl: &ParamDecl, default: Value) -> String {
+    match default {
+        Value::Flag(true) => format!("{} (on by default)", decl.name),
+        Value::Flag(false) => format!("{} (off by default)", decl.name),
+        _ => setting(decl, default),
     }
 }
 
@@ -414,8 +424,18 @@ mod tests {
             let text = find(name).in_full();
             text.lines().any(|line| line == word)
         };
-        assert!(has("fq_codel", "ecn"));
-        assert!(has("codel", "noecn"));
+        assert!(has("fq_codel", "ecn (on by default)"));
+        assert!(has("codel", "ecn (off by default)"));
+    }
+
+    #[test]
+    fn the_meaning_of_a_switch_is_below_its_plain_word() {
+        let text = find("codel").in_full();
+        let (above, _) = text
+            .split_once("\n    mark ECN-capable packets instead of dropping them")
+            .expect("codel can mark");
+        let heading = above.lines().last().expect("a heading");
+        assert_eq!(heading, "ecn (off by default)");
     }
 
     #[test]

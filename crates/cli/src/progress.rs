@@ -1,8 +1,10 @@
 //! The progress of a suite, as bars on standard error.
 
+use std::fmt;
 use std::sync::Mutex;
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use sluice_core::Span;
 use sluice_lab::suite::{Planned, Progress, Suite};
 use sluice_scenario::Backend;
@@ -110,7 +112,7 @@ impl State {
         let phase = &mut self.phases[number];
         let bar = phase.bar.get_or_insert_with(|| match self.is_quiet {
             true => ProgressBar::hidden(),
-            false => ProgressBar::new(phase.length_ms).with_style(style()),
+            false => ProgressBar::new(phase.length_ms).with_style(style(number)),
         });
         bar.set_length(phase.length_ms);
         bar.set_prefix(format!("{}/{}", phase.ended, phase.runs));
@@ -131,18 +133,73 @@ impl Drop for State {
     }
 }
 
-fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %, {eta} left  {wide_msg}")
+fn style(phase: usize) -> ProgressStyle {
+    ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %, {left}  {wide_msg}")
         .expect("the template is a constant")
+        .with_key(
+            "left",
+            move |state: &ProgressState, out: &mut dyn fmt::Write| {
+                // A cell that cannot be written stays empty.
+                let _ = out.write_str(&left(phase, state.pos(), state.len(), state.elapsed()));
+            },
+        )
 }
+
+/// Returns the remaining time in words. A live run takes as long as it lasts. The speed of the
+/// simulator shows only after a while.
+fn left(phase: usize, position_ms: u64, length_ms: Option<u64>, elapsed: Duration) -> String {
+    let rest_ms = length_ms.unwrap_or(0).saturating_sub(position_ms);
+    let rest = match phase {
+        LIVE => Duration::from_millis(rest_ms),
+        _ if position_ms == 0 || elapsed < KNOWN_AFTER => return "estimating".to_owned(),
+        _ => elapsed.mul_f64(rest_ms as f64 / position_ms as f64),
+    };
+    format!("{:#} left", HumanDuration(rest))
+}
+
+/// The time after which the speed of the simulator is known.
+const KNOWN_AFTER: Duration = Duration::from_secs(1);
 
 const fn phase(planned: &Planned) -> usize {
     match planned.backend {
         Backend::Sim => 0,
-        Backend::Live => 1,
+        Backend::Live => LIVE,
     }
 }
 
+/// The phase of live runs.
+const LIVE: usize = 1;
+
 fn ms(span: Span) -> u64 {
     span.as_ns() / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_live_run_is_known_from_the_start() {
+        // Seven minutes of live runs of which nothing is over.
+        let at_once = left(LIVE, 0, Some(420_000), Duration::ZERO);
+        assert_eq!(at_once, "7m left");
+        // Live runs that were set up slowly do not seem longer for it.
+        let slow = left(LIVE, 120_000, Some(420_000), Duration::from_secs(200));
+        assert_eq!(slow, "5m left");
+    }
+
+    #[test]
+    fn simulations_have_no_estimate_before_they_have_a_speed() {
+        assert_eq!(
+            left(0, 0, Some(420_000), Duration::from_secs(5)),
+            "estimating"
+        );
+        assert_eq!(
+            left(0, 10, Some(420_000), Duration::from_millis(3)),
+            "estimating"
+        );
+        // A quarter took 10 s, so the rest takes 30 s.
+        let quarter = left(0, 105_000, Some(420_000), Duration::from_secs(10));
+        assert_eq!(quarter, "30s left");
+    }
 }

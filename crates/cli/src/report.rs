@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use sluice_core::Span;
 use sluice_lab::table;
 use sluice_recording::PAGE;
-use sluice_recording::metrics::measure;
-use sluice_recording::results::VariantResult;
 use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
-use sluice_report::pages::{PageError, write_file};
-use sluice_report::report_of::report_of;
-use sluice_report::{self as report, Figure, FigureError, FigureKind};
+use sluice_report::pages::{PageError, link_repetitions, write_file};
+use sluice_report::picture::{Picture, PictureError, Subject, font_pt, results, width_mm};
+use sluice_report::report_of::{Choice, report_with};
+use sluice_report::{self as report, Axes, FigureKind};
+use sluice_scenario::Direction;
+
+use crate::pictures::{Pictures, PicturesError};
 
 /// What to draw.
 #[derive(Debug, clap::Args)]
@@ -22,33 +25,95 @@ pub struct Args {
     /// Folders of runs, or folders that contain them
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Write the page here [default: report.html in the first folder]
+    /// Write the page here [default: report.html in the folder, or comparison.html in the current
+    /// one if several folders are given; with --json, no page]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Of several repetitions, draw the curves of the one with this seed [default: the first]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Draw a figure for a paper as SVG instead of the page
     #[arg(long, value_name = "FILE", group = "picture")]
     svg: Option<PathBuf>,
     /// Draw the figure as PNG
     #[arg(long, value_name = "FILE", group = "picture")]
     png: Option<PathBuf>,
-    /// The figure's kind
-    #[arg(long, value_parser = figure_kinds(), default_value = FigureKind::Time.word())]
-    figure: FigureKind,
+    /// Draw the figure as PDF
+    #[arg(long, value_name = "FILE", group = "picture")]
+    pdf: Option<PathBuf>,
+    /// Draw the pictures ([[picture]]) of this scenario into the folder instead of the page
+    #[arg(long, value_name = "SCENARIO", conflicts_with = "picture")]
+    pictures: Option<PathBuf>,
+    /// What the figure shows
+    #[arg(long, value_parser = subjects(), default_value = FigureKind::Time.word(), hide_possible_values = true,
+          long_help = subjects_help())]
+    figure: Subject,
+    /// Of a curve or heat map: the axis of the matrix on x, such as link.rtt
+    #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
+    x: Option<String>,
+    /// The figure on y, or in the cells of a heat map, such as ping.p50
+    #[arg(long, value_name = "FIGURE", requires = "picture", help_heading = SWEEPS)]
+    y: Option<String>,
+    /// The axis of the lines, or the one on y of a heat map
+    #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
+    by: Option<String>,
+    /// The axis of which each value has a chart of its own
+    #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
+    each: Option<String>,
+    /// Refuse to draw a curve without a confidence band
+    #[arg(long, requires = "picture", help_heading = SWEEPS)]
+    band: bool,
+    /// Show only variants with this value of an axis; can be repeated
+    #[arg(long, value_name = "AXIS=VALUE", requires = "picture", help_heading = LAYOUT)]
+    only: Vec<String>,
+    /// Show only the queue and the flows of this direction
+    #[arg(long, value_name = "up|down", requires = "picture", help_heading = LAYOUT, value_parser = direction)]
+    direction: Option<Direction>,
+    /// Start of the time that is shown, such as 5s
+    #[arg(long, value_name = "TIME", requires = "picture", help_heading = LAYOUT, value_parser = Span::parse)]
+    from: Option<Span>,
+    /// End of the time that is shown
+    #[arg(long, value_name = "TIME", requires = "picture", help_heading = LAYOUT, value_parser = Span::parse)]
+    to: Option<Span>,
+    /// Width on paper, such as 85mm
+    #[arg(long, value_name = "WIDTH", requires = "picture", help_heading = LAYOUT)]
+    width: Option<String>,
+    /// Size of most text on paper [default: 9pt]
+    #[arg(long, value_name = "SIZE", requires = "picture", help_heading = LAYOUT)]
+    font_size: Option<String>,
+    /// Font; for PNG and PDF it must be installed
+    #[arg(long, value_name = "NAME", requires = "picture", help_heading = LAYOUT)]
+    font: Option<String>,
     /// Draw the figure without title and caption, for a document that has its own
-    #[arg(long, requires = "picture")]
+    #[arg(long, requires = "picture", help_heading = LAYOUT)]
     bare: bool,
     /// Scale of the PNG: pixels per unit of the drawing
-    #[arg(long, default_value_t = 2.0, value_name = "FACTOR")]
+    #[arg(long, default_value_t = 2.0, value_name = "FACTOR", help_heading = LAYOUT)]
     scale: f32,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// The kinds of figures, by name.
-fn figure_kinds() -> impl TypedValueParser<Value = FigureKind> {
-    let value = |kind: FigureKind| PossibleValue::new(kind.word()).help(kind.about());
-    PossibleValuesParser::new(FigureKind::ALL.map(value)).try_map(|word| word.parse::<FigureKind>())
+const SWEEPS: &str = "Curves and heat maps over a matrix";
+const LAYOUT: &str = "What a figure shows, and its size";
+
+/// What figures show, by name.
+fn subjects() -> impl TypedValueParser<Value = Subject> {
+    let value = |(word, _, about): (&'static str, Subject, &'static str)| {
+        PossibleValue::new(word).help(about)
+    };
+    PossibleValuesParser::new(Subject::all().map(value)).try_map(|word| Subject::from_word(&word))
+}
+
+fn subjects_help() -> String {
+    let line = |(word, _, about): (&str, Subject, &str)| format!("\n- {word}: {about}");
+    let lines: String = Subject::all().map(line).collect();
+    format!("What the figure shows:{lines}")
+}
+
+fn direction(text: &str) -> Result<Direction, String> {
+    Direction::from_word(text).ok_or_else(|| "expected up or down".to_owned())
 }
 
 /// The reason why nothing was drawn.
@@ -68,7 +133,10 @@ pub enum ReportError {
     Record(#[from] RecordError),
     /// A picture cannot be drawn.
     #[error(transparent)]
-    Figure(#[from] FigureError),
+    Figure(#[from] PictureError),
+    /// A picture of a scenario cannot be drawn.
+    #[error(transparent)]
+    Pictures(#[from] PicturesError),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -88,6 +156,14 @@ pub enum ReportError {
         /// The ending that it must have.
         ending: &'static str,
     },
+    /// No run has the requested seed.
+    #[error("no run has the seed {seed}; there are {}", list(known))]
+    Seed {
+        /// The requested seed.
+        seed: u64,
+        /// The seeds of the runs.
+        known: Vec<u64>,
+    },
     /// A file cannot be written.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -100,30 +176,47 @@ pub enum ReportError {
 pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     check_ending(args.svg.as_deref(), "svg")?;
     check_ending(args.png.as_deref(), "png")?;
+    check_ending(args.pdf.as_deref(), "pdf")?;
     let mut recordings = Vec::new();
     for folder in &args.folders {
         recordings.extend(open_all(folder)?);
     }
-    let report = report_of(&recordings.iter().collect::<Vec<_>>())?;
-    let figure = Figure::of(args.figure);
-    let figure = if args.bare { figure.bare() } else { figure };
+    let all: Vec<&Recording> = recordings.iter().collect();
+    let mut report = report_with(&all, Choice { seed: args.seed })?;
+    if let Some(seed) = args.seed
+        && !recordings.iter().any(|one| one.run().seed == seed)
+    {
+        let mut known: Vec<u64> = recordings.iter().map(|one| one.run().seed).collect();
+        known.sort_unstable();
+        known.dedup();
+        return Err(ReportError::Seed { seed, known });
+    }
     // Everything is read and drawn before anything is written; recordings are not touched.
-    let results = recordings
-        .iter()
-        .map(|one| Ok(VariantResult::of_one(one, measure(one)?)))
-        .collect::<Result<Vec<_>, ReadError>>()?;
+    let results = results(&all)?;
     let mut pictures = Vec::new();
-    if let Some(path) = &args.svg {
-        pictures.push((path.clone(), report::svg(&report, &figure)?.into_bytes()));
+    let files = [&args.svg, &args.png, &args.pdf];
+    if files.iter().any(|file| file.is_some()) {
+        let picture = picture(args)?;
+        for path in files.into_iter().flatten() {
+            pictures.push((path.clone(), picture.draw(&all, path, args.scale)?));
+        }
     }
-    if let Some(path) = &args.png {
-        pictures.push((path.clone(), report::png(&report, &figure, args.scale)?));
+    if let Some(scenario) = &args.pictures {
+        let rows = Pictures::load(scenario)?;
+        pictures.extend(rows.draw(&all, &args.folders[0])?);
     }
-    if pictures.is_empty() || args.output.is_some() {
+    let is_page =
+        args.output.is_some() || (pictures.is_empty() && args.pictures.is_none() && !args.json);
+    if is_page {
+        // A page of several folders is none of theirs.
         let path = args
             .output
             .clone()
-            .unwrap_or_else(|| args.folders[0].join(PAGE));
+            .unwrap_or_else(|| match &args.folders[..] {
+                [folder] => folder.join(PAGE),
+                _ => PathBuf::from(COMPARISON),
+            });
+        link_repetitions(&mut report, &all, &path);
         pictures.push((path, report::html(&report).into_bytes()));
     }
     for (path, content) in &pictures {
@@ -142,6 +235,34 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     }
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn list(seeds: &[u64]) -> String {
+    let words: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    words.join(", ")
+}
+
+/// The picture that the options describe.
+fn picture(args: &Args) -> Result<Picture, PictureError> {
+    Ok(Picture {
+        axes: Axes {
+            x: args.x.clone().unwrap_or_default(),
+            y: args.y.clone().unwrap_or_default(),
+            by: args.by.clone(),
+            each: args.each.clone(),
+            needs_band: args.band,
+        },
+        only: args.only.clone(),
+        width_mm: args.width.as_deref().map(width_mm).transpose()?,
+        font_pt: args.font_size.as_deref().map(font_pt).transpose()?,
+        font: args.font.clone(),
+        direction: args.direction,
+        from_s: args.from.map(Span::as_secs_f64),
+        to_s: args.to.map(Span::as_secs_f64),
+        seed: args.seed,
+        is_bare: args.bare,
+        ..Picture::of(args.figure)
+    })
 }
 
 /// Refuses a name with the ending of another format. A name without an ending (`/dev/stdout`) is
@@ -195,3 +316,6 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
 }
 
 const RUN_JSON: &str = "run.json";
+
+/// The name of a page that compares several folders.
+const COMPARISON: &str = "comparison.html";

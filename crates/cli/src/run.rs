@@ -8,16 +8,19 @@ use std::process::ExitCode;
 use sluice_core::{Span, Stop};
 use sluice_lab::agreement;
 use sluice_lab::suite::{
-    Backends, Executed, Failure, Options, PlanError, PrepareError, Request, Suite, execute,
+    Backends, Executed, Experiment, Failure, Options, PlanError, PrepareError, Request, Suite,
+    execute,
 };
 use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
-use sluice_recording::{RecordError, settle_abandoned};
+use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
+use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
-use sluice_report::pages::HtmlPages;
-use sluice_scenario::Backend;
+use sluice_report::pages::{HtmlPages, PageError, write_file};
+use sluice_scenario::{Backend, Variant};
 
+use crate::pictures::{Pictures, PicturesError};
 use crate::progress::Bars;
 
 /// What to run.
@@ -93,6 +96,15 @@ pub enum Error {
     /// The folder of an older run.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A picture of the scenario cannot be drawn.
+    #[error(transparent)]
+    Pictures(#[from] PicturesError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
@@ -127,6 +139,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for warning in suite.warnings() {
         eprintln!("sluice: warning: {warning}");
     }
+    let pictures = load_pictures(&suite, args.repeat.get())?;
     if args.check {
         return say_checked(&suite);
     }
@@ -152,7 +165,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let executed = execute(&suite, &options);
     drop(limit);
     drop(bars);
-    conclude(args, suite, executed)
+    conclude(args, suite, executed, &pictures)
 }
 
 fn request(args: &Args) -> Request {
@@ -185,13 +198,18 @@ fn say_checked(suite: &Suite) -> Result<ExitCode, Error> {
 
 /// Prints the figures and returns the exit status, which is a failure if an expectation was not
 /// met.
-fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCode, Error> {
+fn conclude(
+    args: &Args,
+    suite: Suite,
+    executed: Vec<Executed>,
+    pictures: &[Pictures],
+) -> Result<ExitCode, Error> {
     let planned = suite.len();
     let mut text = String::new();
     let mut all: Vec<VariantResult> = Vec::new();
     let mut failures = suite.failures;
     let mut missing = 0;
-    for (experiment, executed) in suite.experiments.iter().zip(executed) {
+    for ((experiment, executed), pictures) in suite.experiments.iter().zip(executed).zip(pictures) {
         if suite.is_many && !executed.results.is_empty() {
             let _ = writeln!(text, "{}", experiment.name);
         }
@@ -204,6 +222,13 @@ fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCo
             }
             let page = experiment.output.join("report.html");
             let _ = writeln!(text, "\n{}report: {}", reused(&executed), page.display());
+            write_figures(&experiment.output, &executed.results)?;
+            // A sweep without some of its runs has pictures that mislead.
+            if executed.missing == 0 && executed.failures.is_empty() {
+                for path in draw_pictures(&experiment.output, &executed.results, pictures)? {
+                    let _ = writeln!(text, "picture: {}", path.display());
+                }
+            }
             if suite.is_many {
                 text.push('\n');
             }
@@ -222,10 +247,24 @@ fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCo
         .iter()
         .flat_map(|result| result.failed().map(move |outcome| (result, outcome)))
         .collect();
-    for (result, outcome) in &unmet {
-        match suite.is_many {
-            true => eprintln!("sluice: {}: {outcome}", result.scenario),
-            false => eprintln!("sluice: {outcome}"),
+    // The tables have said it once; of a folder, the list at the end names the scenarios.
+    if args.json {
+        for (result, outcome) in &unmet {
+            eprintln!("sluice: {}: {outcome}", result.scenario);
+        }
+    } else if suite.is_many {
+        for experiment in &suite.experiments {
+            let of_it = unmet
+                .iter()
+                .filter(|(result, _)| result.scenario == experiment.name);
+            match of_it.count() {
+                0 => {}
+                n => eprintln!(
+                    "sluice: {}: {} not met",
+                    experiment.name,
+                    count(n, "expectation")
+                ),
+            }
         }
     }
     if !unmet.is_empty() {
@@ -245,6 +284,46 @@ fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCo
         (0, 0) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
+}
+
+/// Reads the pictures of all scenarios, and checks that they can be drawn.
+fn load_pictures(suite: &Suite, repeat: u32) -> Result<Vec<Pictures>, Error> {
+    let load = |experiment: &Experiment| {
+        let pictures = Pictures::load(&experiment.file)?;
+        let variants: Vec<&Variant> = experiment.runs.iter().map(|run| &run.variant).collect();
+        pictures.check(&variants, repeat)?;
+        Ok(pictures)
+    };
+    suite.experiments.iter().map(load).collect()
+}
+
+/// Writes the table of all figures of all runs.
+fn write_figures(folder: &Path, results: &[VariantResult]) -> Result<(), Error> {
+    let text = tidy(results);
+    Ok(write_file(&folder.join(FIGURES), text.as_bytes())?)
+}
+
+/// The name of the table in the folder of a scenario's runs.
+const FIGURES: &str = "figures.csv";
+
+/// Draws the pictures of a scenario, and returns their files.
+fn draw_pictures(
+    folder: &Path,
+    results: &[VariantResult],
+    pictures: &Pictures,
+) -> Result<Vec<PathBuf>, Error> {
+    if pictures.is_empty() {
+        return Ok(Vec::new());
+    }
+    let runs = results.iter().flat_map(|result| &result.runs);
+    let recordings: Vec<Recording> = runs
+        .map(|run| Recording::open(&run.folder))
+        .collect::<Result<_, _>>()?;
+    let drawn = pictures.draw(&recordings.iter().collect::<Vec<_>>(), folder)?;
+    for (path, content) in &drawn {
+        write_file(path, content)?;
+    }
+    Ok(drawn.into_iter().map(|(path, _)| path).collect())
 }
 
 /// Writes the page over all runs of a suite and the page over everything in `runs`, and prints

@@ -39,6 +39,15 @@ fn setting(param: &Json) -> String {
     }
 }
 
+/// Formats a parameter with its default; of a switch its plain word, whose meaning the row gives.
+fn heading(param: &Json) -> String {
+    match (text(param, "kind"), text(param, "default")) {
+        ("switch", "on") => format!("`{}`, on", text(param, "name")),
+        ("switch", _) => format!("`{}`, off", text(param, "name")),
+        _ => format!("`{}`", setting(param)),
+    }
+}
+
 /// Describes the values that a parameter accepts.
 fn accepted(param: &Json) -> String {
     if let Some(words) = param["words"].as_array() {
@@ -120,13 +129,13 @@ fn the_reference_of_parameters_is_up_to_date() {
             continue;
         }
         page.push_str(
-            "\n| default | accepts | meaning | source of the default |\n|---|---|---|---|\n",
+            "\n| parameter and default | accepts | meaning | source of the default |\n|---|---|---|---|\n",
         );
         for param in params(algorithm) {
             let _ = writeln!(
                 page,
-                "| `{}` | {} | {} | {} |",
-                setting(param),
+                "| {} | {} | {} | {} |",
+                heading(param),
                 cell(&accepted(param)),
                 cell(text(param, "doc")),
                 cell(text(param, "source")),

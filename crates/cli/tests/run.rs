@@ -174,9 +174,10 @@ fn a_folder_ends_with_a_list_of_what_failed() {
     assert!(errors.contains("all/bad.toml"), "{errors}");
     // An empty path takes 20 ms.
     assert!(
-        errors.contains("deep/unmet: not met: `ping.p50`"),
+        errors.contains("sluice: deep/unmet: 2 expectations not met"),
         "{errors}"
     );
+    assert!(text(&output.stdout).contains("not met: `ping.p50`"));
     assert!(errors.contains("2 expectations not met"), "{errors}");
     for page in ["out/good/report.html", "out/deep/unmet/codel/report.html"] {
         assert!(place.path(page).is_file(), "{page}");

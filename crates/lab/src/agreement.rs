@@ -232,6 +232,7 @@ mod tests {
         VariantResult {
             scenario: "s".into(),
             variant: "codel".into(),
+            coordinates: Vec::new(),
             backend,
             runs: goodputs.iter().map(run).collect(),
             expect: Vec::new(),
@@ -252,6 +253,7 @@ mod tests {
             p99_ns: 0,
             max_ns: 0,
             mean_ns: p50_ms * 2_000_000,
+            deviation_ns: 0,
         });
         let direction = serde_json::json!({ "direction": "up", "goodput_bps": goodput });
         let direction: DirectionSummary = serde_json::from_value(direction).expect("a direction");

@@ -5,6 +5,7 @@
 //! both sides, Welch's t test ([`Spread::differs`](sluice_recording::metrics::Spread::differs))
 //! decides. With a single run on one side, the variation is unknown, and the verdict says so.
 
+mod answer;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,8 @@ pub struct Comparison {
 pub struct Pair {
     /// Scenario, variant and backend; both names where they differ.
     pub name: String,
+    /// The name of each side: the variant, or "the first" and "the second" if they have the same.
+    pub sides: [String; 2],
     /// The number of its runs in each set.
     pub runs: [usize; 2],
     /// Whether one of its runs ended early.
@@ -201,6 +204,10 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
         name: match names[0] == names[1] {
             true => names[0].clone(),
             false => names.join(" against "),
+        },
+        sides: match names[0] == names[1] {
+            true => ["the first", "the second"].map(str::to_owned),
+            false => names,
         },
         runs: [a, b].map(|found| found.result.runs.len()),
         is_partial: a.result.is_partial() || b.result.is_partial(),
@@ -379,6 +386,7 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
     };
     let plural = if a == 1 { "" } else { "s" };
     let _ = writeln!(out, "{}: {a} run{plural} against {b}{partial}", pair.name);
+    out.push_str(&answer::lines(pair));
     for line in &pair.differences {
         let sign = if line.is_first { '-' } else { '+' };
         let _ = writeln!(out, "  {sign} {}", cut(&line.text, MOST_TEXT));

@@ -58,7 +58,8 @@ pub fn earlier(variant: &Variant, backend: Backend, dir: &Path) -> Result<Finish
     if then.program_sha256.is_none() || then.program_sha256 != here.program_sha256 {
         return Err(Stale::Program);
     }
-    if run.scenario != variant.scenario || run.variant != variant.name {
+    let is_same = run.variant == variant.name && run.coordinates == variant.coordinates;
+    if run.scenario != variant.scenario || !is_same {
         return Err(Stale::Scenario);
     }
     let is_elsewhere = (&then.host, &then.kernel) != (&here.host, &here.kernel);

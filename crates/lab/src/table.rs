@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use sluice_recording::expect::Outcome;
-use sluice_recording::figures::median;
+use sluice_recording::figures::{median, pipe_under_test};
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
 
@@ -27,6 +27,10 @@ pub fn json(results: &[VariantResult]) -> String {
 pub fn text(results: &[VariantResult]) -> String {
     let rows: Vec<Row<'_>> = rows(results);
     let mut out = variants(&rows);
+    if busy_queues(&rows).len() > 1 {
+        out.push('\n');
+        out.push_str(&queues(&rows));
+    }
     let carries = |summary: &Summary| summary.flows.iter().filter(|f| f.bytes.is_some()).count();
     if rows.iter().any(|row| carries(row.runs[0]) > 1) {
         out.push('\n');
@@ -36,6 +40,11 @@ pub fn text(results: &[VariantResult]) -> String {
     if !reported.is_empty() {
         out.push('\n');
         out.push_str(&reported);
+    }
+    let is_any_call = |row: &Row<'_>| row.runs[0].flows.iter().any(is_call);
+    if rows.iter().any(is_any_call) {
+        out.push('\n');
+        out.push_str(&calls(&rows));
     }
     if rows.iter().any(|row| row.runs[0].accuracy.is_some()) {
         out.push('\n');
@@ -76,24 +85,27 @@ fn rows(results: &[VariantResult]) -> Vec<Row<'_>> {
 /// The width that no line exceeds.
 const WIDTH: usize = 80;
 
+/// Returns the number of a line.
+type Value<'a, T> = Box<dyn Fn(&T) -> Option<f64> + 'a>;
+
 /// A column of numbers, right-aligned under two lines of heading.
-struct Column<T> {
-    heading: [&'static str; 2],
+struct Column<'a, T> {
+    heading: [String; 2],
     width: usize,
-    value: fn(&T) -> Option<f64>,
+    value: Value<'a, T>,
     show: fn(f64) -> String,
 }
 
-fn column<T>(
-    heading: [&'static str; 2],
+fn column<'a, T>(
+    heading: [&str; 2],
     width: usize,
-    value: fn(&T) -> Option<f64>,
+    value: impl Fn(&T) -> Option<f64> + 'a,
     show: fn(f64) -> String,
-) -> Column<T> {
+) -> Column<'a, T> {
     Column {
-        heading,
+        heading: heading.map(str::to_owned),
         width,
-        value,
+        value: Box::new(value),
         show,
     }
 }
@@ -109,7 +121,11 @@ struct Line<'a, T> {
 }
 
 /// Writes `lines` in columns of the given widths.
-fn write_table<T>(heads: &[(&str, usize)], lines: &[Line<'_, T>], columns: &[Column<T>]) -> String {
+fn write_table<T>(
+    heads: &[(&str, usize)],
+    lines: &[Line<'_, T>],
+    columns: &[Column<'_, T>],
+) -> String {
     let mut out = String::new();
     for line in 0..2 {
         let mut text = String::new();
@@ -152,41 +168,71 @@ fn write_table<T>(heads: &[(&str, usize)], lines: &[Line<'_, T>], columns: &[Col
 }
 
 fn variants(rows: &[Row<'_>]) -> String {
-    let columns: [Column<Summary>; 9] = [
-        column(["goodput", "Mbit/s"], 8, |s| s.total_goodput_bps, mega),
+    // All lines show the same queue, and the heading names it: those of different directions have
+    // nothing in common.
+    let all: Vec<&Summary> = rows
+        .iter()
+        .flat_map(|row| row.runs.iter().copied())
+        .collect();
+    let name = pipe_under_test(&all);
+    let queue = move |s: &Summary| s.pipes.iter().find(|pipe| pipe.name == name).cloned();
+    let used = format!("{name} %");
+    let wait = format!(" {name:<7}");
+    let columns: [Column<'_, Summary>; 9] = [
         column(
-            ["used", "%"],
-            6,
-            |s| busiest(s).and_then(|pipe| pipe.utilisation),
+            ["goodput", "Mbit/s"],
+            8,
+            |s: &Summary| s.total_goodput_bps,
+            mega,
+        ),
+        column(
+            ["used", &used],
+            7,
+            move |s: &Summary| queue(s).and_then(|pipe| pipe.utilisation),
             percent,
         ),
-        column(["ping", "p50 ms"], 8, |s| of(s.ping(), |p| p.p50_ns), ms),
-        column(["", "p99 ms"], 8, |s| of(s.ping(), |p| p.p99_ns), ms),
         column(
-            ["sojourn", "p50 ms"],
-            9,
-            |s| of(busiest(s).and_then(|pipe| pipe.sojourn), |p| p.p50_ns),
+            ["ping", "p50 ms"],
+            8,
+            |s: &Summary| of(s.ping(), |p| p.p50_ns),
             ms,
         ),
         column(
             ["", "p99 ms"],
             8,
-            |s| of(busiest(s).and_then(|pipe| pipe.sojourn), |p| p.p99_ns),
+            |s: &Summary| of(s.ping(), |p| p.p99_ns),
+            ms,
+        ),
+        column(
+            ["sojourn", "p50 ms"],
+            9,
+            move |s: &Summary| of(queue(s).and_then(|pipe| pipe.sojourn), |p| p.p50_ns),
+            ms,
+        ),
+        column(
+            [&wait, "p99 ms"],
+            8,
+            move |s: &Summary| of(queue(s).and_then(|pipe| pipe.sojourn), |p| p.p99_ns),
             ms,
         ),
         column(
             ["", "drops"],
             7,
-            |s| Some(s.pipes.iter().flat_map(|p| p.drops.values()).sum::<u64>() as f64),
+            |s: &Summary| Some(s.pipes.iter().flat_map(|p| p.drops.values()).sum::<u64>() as f64),
             count,
         ),
         column(
             ["", "marks"],
             7,
-            |s| Some(s.pipes.iter().map(|pipe| pipe.marks).sum::<u64>() as f64),
+            |s: &Summary| Some(s.pipes.iter().map(|pipe| pipe.marks).sum::<u64>() as f64),
             count,
         ),
-        column(["", "Jain"], 6, |s| s.jain, |jain| format!("{jain:.3}")),
+        column(
+            ["", "Jain"],
+            6,
+            |s: &Summary| s.jain,
+            |jain| format!("{jain:.3}"),
+        ),
     ];
     let numbers: usize = columns.iter().map(|column| column.width).sum();
     let mut lines = Vec::new();
@@ -220,28 +266,113 @@ fn variants(rows: &[Row<'_>]) -> String {
     out
 }
 
-fn flows(rows: &[Row<'_>]) -> String {
-    let columns: [Column<FlowSummary>; 5] = [
-        column(["goodput", "Mbit/s"], 9, |f| f.goodput_bps, mega),
+/// Returns the names of the queues that were busy in any run.
+fn busy_queues<'a>(rows: &[Row<'a>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    let pipes = rows
+        .iter()
+        .flat_map(|row| &row.runs)
+        .flat_map(|run| &run.pipes);
+    for pipe in pipes {
+        let is_busy = pipe.utilisation.is_some_and(|part| part >= BUSY);
+        if is_busy && !names.contains(&pipe.name.as_str()) {
+            names.push(&pipe.name);
+        }
+    }
+    names
+}
+
+/// The utilisation from which on a queue has a line of its own.
+const BUSY: f64 = 0.5;
+
+/// Each busy queue by itself, if there are several.
+fn queues(rows: &[Row<'_>]) -> String {
+    let columns: [Column<'_, PipeSummary>; 6] = [
         column(
-            ["sent", "again"],
-            8,
-            |f| f.retransmits.map(|n| n as f64),
-            count,
+            ["used", "%"],
+            6,
+            |pipe: &PipeSummary| pipe.utilisation,
+            percent,
         ),
         column(
-            ["RTT", "p50 ms"],
+            ["sojourn", "p50 ms"],
+            9,
+            |pipe: &PipeSummary| of(pipe.sojourn, |p| p.p50_ns),
+            ms,
+        ),
+        column(
+            ["", "p95 ms"],
             8,
-            |f| of(f.srtt.or(f.rtt), |p| p.p50_ns),
+            |pipe: &PipeSummary| of(pipe.sojourn, |p| p.p95_ns),
             ms,
         ),
         column(
             ["", "p99 ms"],
             8,
-            |f| of(f.srtt.or(f.rtt), |p| p.p99_ns),
+            |pipe: &PipeSummary| of(pipe.sojourn, |p| p.p99_ns),
             ms,
         ),
-        column(["loss", "%"], 7, |f| f.loss, percent),
+        column(
+            ["", "drops"],
+            7,
+            |pipe: &PipeSummary| Some(pipe.drops.values().sum::<u64>() as f64),
+            count,
+        ),
+        column(
+            ["", "marks"],
+            7,
+            |pipe: &PipeSummary| Some(pipe.marks as f64),
+            count,
+        ),
+    ];
+    let numbers: usize = columns.iter().map(|column| column.width).sum();
+    let heads = [("variant", WIDTH - numbers - QUEUE), ("queue", QUEUE)];
+    let names = busy_queues(rows);
+    let mut lines: Vec<Line<'_, PipeSummary>> = Vec::new();
+    for row in rows {
+        for (i, name) in names.iter().enumerate() {
+            let variant = if i == 0 { row.name.as_str() } else { "" };
+            let pipes = row.runs.iter().flat_map(|run| &run.pipes);
+            lines.push(Line {
+                words: vec![variant, name],
+                runs: pipes.filter(|pipe| pipe.name == *name).collect(),
+                pick: median,
+            });
+        }
+    }
+    write_table(&heads, &lines, &columns)
+}
+
+/// Width of the names of queues.
+const QUEUE: usize = 8;
+
+fn flows(rows: &[Row<'_>]) -> String {
+    let columns: [Column<'_, FlowSummary>; 5] = [
+        column(
+            ["goodput", "Mbit/s"],
+            9,
+            |f: &FlowSummary| f.goodput_bps,
+            mega,
+        ),
+        column(
+            ["sent", "again"],
+            8,
+            |f: &FlowSummary| f.retransmits.map(|n| n as f64),
+            count,
+        ),
+        column(
+            ["RTT", "p50 ms"],
+            8,
+            |f: &FlowSummary| of(f.srtt.or(f.rtt), |p| p.p50_ns),
+            ms,
+        ),
+        column(
+            ["", "p99 ms"],
+            8,
+            |f: &FlowSummary| of(f.srtt.or(f.rtt), |p| p.p99_ns),
+            ms,
+        ),
+        column(["loss", "%"], 7, |f: &FlowSummary| f.loss, percent),
     ];
     let numbers: usize = columns.iter().map(|column| column.width).sum();
     let words = WIDTH - numbers;
@@ -291,21 +422,100 @@ fn reported(rows: &[Row<'_>]) -> String {
     format!("{}reported by programs\n{out}", fit("variant", 30))
 }
 
+/// Returns whether a flow has a score and is no probe, whose round trips the first table shows.
+fn is_call(flow: &FlowSummary) -> bool {
+    flow.mos.is_some() && flow.rtt.is_none()
+}
+
+fn calls(rows: &[Row<'_>]) -> String {
+    // A packet of a call is measured in its direction only.
+    let one_way = |flow: &FlowSummary| flow.up.or(flow.down);
+    let columns: [Column<'_, FlowSummary>; 6] = [
+        column(
+            ["one-way", "p50 ms"],
+            9,
+            move |f: &FlowSummary| of(one_way(f), |p| p.p50_ns),
+            ms,
+        ),
+        column(
+            ["", "p95 ms"],
+            8,
+            move |f: &FlowSummary| of(one_way(f), |p| p.p95_ns),
+            ms,
+        ),
+        column(
+            ["", "p99 ms"],
+            8,
+            move |f: &FlowSummary| of(one_way(f), |p| p.p99_ns),
+            ms,
+        ),
+        column(
+            ["jitter", "ms"],
+            8,
+            |f: &FlowSummary| f.jitter_ns.map(|ns| ns as f64),
+            ms,
+        ),
+        column(["loss", "%"], 7, |f: &FlowSummary| f.loss, percent),
+        column(
+            ["", "MOS"],
+            6,
+            |f: &FlowSummary| f.mos,
+            |mos| format!("{mos:.2}"),
+        ),
+    ];
+    let numbers: usize = columns.iter().map(|column| column.width).sum();
+    let words = WIDTH - numbers;
+    let heads = [
+        ("variant", words / 2),
+        ("call", words - words / 2 - 5),
+        ("way", 5),
+    ];
+    let mut lines: Vec<Line<'_, FlowSummary>> = Vec::new();
+    for row in rows {
+        let mut variant = row.name.as_str();
+        for (i, flow) in row.runs[0].flows.iter().enumerate() {
+            if is_call(flow) {
+                lines.push(Line {
+                    words: vec![std::mem::take(&mut variant), &flow.name, &flow.direction],
+                    runs: row.runs.iter().filter_map(|run| run.flows.get(i)).collect(),
+                    pick: median,
+                });
+            }
+        }
+    }
+    write_table(&heads, &lines, &columns)
+}
+
 fn accuracy(rows: &[Row<'_>]) -> String {
-    let columns: [Column<Accuracy>; 5] = [
+    let columns: [Column<'_, Accuracy>; 5] = [
         column(
             ["rate", "error %"],
             9,
-            |a| a.rate_error,
+            |a: &Accuracy| a.rate_error,
             |error| format!("{:+.3}", error * 100.0),
         ),
-        column(["late", "p50 us"], 9, |a| of(a.lateness, |p| p.p50_ns), us),
-        column(["", "p99 us"], 9, |a| of(a.lateness, |p| p.p99_ns), us),
-        column(["", "max us"], 9, |a| of(a.lateness, |p| p.max_ns), us),
+        column(
+            ["late", "p50 us"],
+            9,
+            |a: &Accuracy| of(a.lateness, |p| p.p50_ns),
+            us,
+        ),
+        column(
+            ["", "p99 us"],
+            9,
+            |a: &Accuracy| of(a.lateness, |p| p.p99_ns),
+            us,
+        ),
+        column(
+            ["", "max us"],
+            9,
+            |a: &Accuracy| of(a.lateness, |p| p.max_ns),
+            us,
+        ),
         column(
             ["lost", "elsewhere"],
             11,
-            |a| Some(a.lost.values().sum::<u64>() as f64),
+            |a: &Accuracy| Some(a.lost.values().sum::<u64>() as f64),
             count,
         ),
     ];
@@ -328,14 +538,6 @@ fn accuracy(rows: &[Row<'_>]) -> String {
 }
 
 const NONE: &str = "-";
-
-/// Returns the direction with the highest utilisation, the last of equals: the one under test.
-fn busiest(summary: &Summary) -> Option<&PipeSummary> {
-    summary.pipes.iter().max_by(|a, b| {
-        let key = |pipe: &PipeSummary| pipe.utilisation.unwrap_or(pipe.packets as f64);
-        key(a).total_cmp(&key(b))
-    })
-}
 
 fn of(percentiles: Option<Percentiles>, pick: fn(&Percentiles) -> u64) -> Option<f64> {
     percentiles.as_ref().map(|p| pick(p) as f64)

@@ -65,6 +65,7 @@ pub(crate) fn run_variant(
     let variant = Variant {
         name: variant,
         scenario: only(source, text)?,
+        coordinates: Vec::new(),
     };
     let backend = match backend {
         "sim" => Backend::Sim,

@@ -1,6 +1,9 @@
 //! All figures of a run by name, and their spread over repetitions.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::metrics::Spread;
 use sluice_scenario::Direction;
@@ -92,6 +95,27 @@ pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
     all.filter(|(_, key)| *key != Key::No).collect()
 }
 
+/// Returns the name of the queue under test: the busiest one over all of `runs`, the first of
+/// equals. Runs that are compared must be taken together, so that no figure of one direction is
+/// shown beside that of the other.
+pub fn pipe_under_test<'a>(runs: &[&'a Summary]) -> &'a str {
+    let mut busy: Vec<(&str, (f64, u64))> = Vec::new();
+    for pipe in runs.iter().flat_map(|run| &run.pipes) {
+        let used = pipe.utilisation.unwrap_or(0.0);
+        match busy.iter_mut().find(|(name, _)| *name == pipe.name) {
+            Some((_, (sum, packets))) => {
+                *sum += used;
+                *packets += pipe.packets;
+            }
+            None => busy.push((&pipe.name, (used, pipe.packets))),
+        }
+    }
+    let most = busy
+        .into_iter()
+        .reduce(|a, b| if b.1 > a.1 { b } else { a });
+    most.map_or("up", |(name, _)| name)
+}
+
 /// A figure over runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeated {
@@ -116,6 +140,66 @@ impl Repeated {
             spread,
             values,
         })
+    }
+}
+
+/// Returns the medians of all figures of several runs of a variant, as the figures of one run. The
+/// flows and links are those of the first.
+///
+/// # Panics
+/// There is no run.
+pub fn typical(summaries: &[&Summary]) -> Summary {
+    let (first, others) = summaries.split_first().expect("there is a run");
+    if others.is_empty() {
+        return (*first).clone();
+    }
+    let json = |summary: &&Summary| serde_json::to_value(summary).expect("figures are JSON");
+    let all: Vec<Value> = summaries.iter().map(json).collect();
+    let middle = merge(&all.iter().collect::<Vec<_>>());
+    serde_json::from_value(middle).unwrap_or_else(|_| (*first).clone())
+}
+
+/// Merges JSON of the same form: numbers become their median, and a number that only some have is
+/// the median of those. Everything else is taken from the first.
+fn merge(all: &[&Value]) -> Value {
+    let all: Vec<&Value> = all
+        .iter()
+        .copied()
+        .filter(|value| !value.is_null())
+        .collect();
+    let Some(first) = all.first() else {
+        return Value::Null;
+    };
+    let numbers: Vec<f64> = all.iter().filter_map(|value| value.as_f64()).collect();
+    if let Some(middle) = median(&numbers) {
+        return match all.iter().all(|value| value.is_u64()) {
+            true => Value::from(middle.round() as u64),
+            false => Value::from(middle),
+        };
+    }
+    match first {
+        Value::Array(items) => {
+            let at = |place: usize| -> Vec<&Value> {
+                all.iter().filter_map(|value| value.get(place)).collect()
+            };
+            (0..items.len()).map(|place| merge(&at(place))).collect()
+        }
+        Value::Object(_) => {
+            let objects = || all.iter().filter_map(|value| value.as_object());
+            let keys: BTreeSet<&String> = objects().flat_map(|object| object.keys()).collect();
+            // A reason for drops that a run does not have means none.
+            let none = Value::from(0_u64);
+            let of = |key: &String| -> Vec<&Value> {
+                let is_count = objects().all(|o| o.get(key).is_none_or(Value::is_u64));
+                let other = if is_count { &none } else { &Value::Null };
+                objects()
+                    .map(|object| object.get(key).unwrap_or(other))
+                    .collect()
+            };
+            let merged = keys.into_iter().map(|key| (key.clone(), merge(&of(key))));
+            Value::Object(merged.collect())
+        }
+        other => (*other).clone(),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate::Recording;
-use crate::results::VariantResult;
 
 /// Draws the pages of a suite, so that the laboratory does not depend on their form.
 pub trait Pages {
@@ -13,16 +12,12 @@ pub trait Pages {
     /// The recording cannot be read, or the page cannot be written.
     fn write_run(&self, path: &Path, recording: &Recording) -> Result<(), PagesError>;
 
-    /// Writes the page of a scenario to `path`: the first run of each of `results`, side by side.
+    /// Writes the page of a scenario to `path`: all its runs, in which those that differ only in their
+    /// seed are repetitions.
     ///
     /// # Errors
     /// As for [`Pages::write_run`].
-    fn write_overview(
-        &self,
-        path: &Path,
-        results: &[VariantResult],
-        firsts: &[&Recording],
-    ) -> Result<(), PagesError>;
+    fn write_overview(&self, path: &Path, recordings: &[&Recording]) -> Result<(), PagesError>;
 }
 
 /// The reason why a page was not written.

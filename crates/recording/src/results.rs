@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::expect::{self, Outcome};
-use crate::figures::{Repeated, key_figures, repeated, rounded};
+use crate::figures::{Repeated, repeated};
 use crate::{Recording, Status};
-use sluice_scenario::Backend;
-use sluice_scenario::metric::{Key, Summary};
+use sluice_scenario::metric::Summary;
+use sluice_scenario::{Backend, Coordinate};
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,6 +34,8 @@ pub struct VariantResult {
     pub scenario: String,
     /// The variant.
     pub variant: String,
+    /// The variant's place on the axes of the scenario's matrix.
+    pub coordinates: Vec<Coordinate>,
     /// The backend.
     pub backend: Backend,
     /// The runs, at least one.
@@ -72,6 +74,7 @@ impl VariantResult {
             expect: expect::check(&run.scenario.expect, run.environment.backend, &summaries),
             scenario,
             variant: run.variant,
+            coordinates: run.coordinates,
             backend: run.environment.backend,
             runs,
         }
@@ -92,33 +95,6 @@ impl VariantResult {
         self.expect.iter().filter(|outcome| !outcome.passed)
     }
 
-    /// Returns the key figures over all runs in words, for the report: median, smallest and
-    /// largest. Empty for a single run.
-    pub fn spread_in_words(&self) -> Vec<(String, String)> {
-        if self.runs.len() < 2 {
-            return Vec::new();
-        }
-        let keys = key_figures(&self.runs[0].summary);
-        let is_shown = |(name, figure): &(String, Repeated)| {
-            keys.iter().any(|(key_name, key)| {
-                key_name == name && (*key == Key::Always || figure.spread.max > 0.0)
-            })
-        };
-        let words = |(name, figure): (String, Repeated)| {
-            let [median, min, max] = [figure.spread.median, figure.spread.min, figure.spread.max]
-                .map(|value| figure.unit.show(rounded(value)));
-            (
-                name,
-                format!("{median} ({min} to {max}) in {} runs", figure.spread.count),
-            )
-        };
-        self.repeated()
-            .into_iter()
-            .filter(is_shown)
-            .map(words)
-            .collect()
-    }
-
     /// The figures over all runs, for JSON.
     pub fn repeated(&self) -> Vec<(String, Repeated)> {
         repeated(&self.summaries())
@@ -131,6 +107,9 @@ impl Serialize for VariantResult {
         struct Json<'a> {
             scenario: &'a str,
             variant: &'a str,
+            /// The values of the matrix, by key.
+            #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+            matrix: serde_json::Map<String, serde_json::Value>,
             backend: Backend,
             runs: &'a [RunResult],
             /// The figures of the first run.
@@ -145,9 +124,11 @@ impl Serialize for VariantResult {
             let named = |(name, figure): (String, Repeated)| (name, json(figure));
             self.repeated().into_iter().map(named).collect()
         };
+        let coordinate = |at: &Coordinate| (at.key.clone(), at.value.as_str().into());
         Json {
             scenario: &self.scenario,
             variant: &self.variant,
+            matrix: self.coordinates.iter().map(coordinate).collect(),
             backend: self.backend,
             runs: &self.runs,
             summary: &self.runs[0].summary,

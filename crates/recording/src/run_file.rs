@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::checksum::{Checksum, program};
 use super::program::ProgramEntry;
 use crate::part::Part;
-use sluice_scenario::{Backend, Scenario, Variant};
+use sluice_scenario::{Backend, Coordinate, Scenario, Variant};
 
 /// The name of the file in a run's folder.
 pub(crate) const RUN_JSON: &str = "run.json";
@@ -152,6 +152,9 @@ pub struct RunFile {
     pub title: String,
     /// The variant.
     pub variant: String,
+    /// The variant's place on the axes of the scenario's matrix.
+    #[serde(default)]
+    pub coordinates: Vec<Coordinate>,
     /// Status.
     #[serde(flatten)]
     pub status: Status,
@@ -191,6 +194,7 @@ impl RunFile {
             format: FORMAT,
             title: scenario.title.clone(),
             variant: variant.name.clone(),
+            coordinates: variant.coordinates.clone(),
             status: Status::Running(Process::this()),
             end_ns: scenario.duration.as_ns(),
             seed: scenario.seed,

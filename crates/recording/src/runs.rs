@@ -62,6 +62,42 @@ pub struct Found {
 pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
     let mut dirs = Vec::new();
     find(folder, &mut dirs)?;
+    places(folder, &dirs)
+}
+
+/// Does the same as [`runs_in`], but the folder of a run stands for the run and its repetitions
+/// beside it. The folder of a repetition (`NAME.seed-5`) stands for itself.
+///
+/// # Errors
+/// As for [`runs_in`].
+pub fn runs_with_repetitions(folder: &Path) -> Result<Vec<Place>, RunsError> {
+    if !folder.join("run.json").is_file() {
+        return runs_in(folder);
+    }
+    let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let (Some(above), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return runs_in(folder);
+    };
+    let prefix = format!("{}.seed-", name.to_string_lossy());
+    let mut dirs = vec![whole.clone()];
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let is_repetition = entry.file_name().to_string_lossy().starts_with(&prefix);
+        if is_repetition && entry.path().join("run.json").is_file() {
+            dirs.push(entry.path());
+        }
+    }
+    let own = Recording::open(&whole)?;
+    let mut same = Vec::new();
+    for dir in dirs {
+        // An older run of another scenario may be left there.
+        if Key::of(above, &Recording::open(&dir)?) == Key::of(above, &own) {
+            same.push(dir);
+        }
+    }
+    places(above, &same)
+}
+
+fn places(folder: &Path, dirs: &[PathBuf]) -> Result<Vec<Place>, RunsError> {
     if dirs.is_empty() {
         return Err(RunsError::None {
             path: folder.to_owned(),

@@ -4,9 +4,13 @@
 //! times larger and scaled by a view box. Text is measured with the font that [`super::png`] uses.
 
 mod compare;
+pub mod curve;
 mod panel;
 mod scale;
 mod select;
+mod sheet;
+#[cfg(test)]
+mod tests;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -16,6 +20,7 @@ use thiserror::Error;
 use self::panel::Panel;
 #[cfg(test)]
 pub(super) use self::select::LOG_BEYOND;
+use self::sheet::Sheet;
 use super::model::Report;
 
 /// A figure to draw.
@@ -29,6 +34,12 @@ pub struct Figure {
     pub flows: FlowLines,
     /// Whether title and caption are part of the picture. A paper sets its own.
     pub captioned: bool,
+    /// Width on paper; the picture's own size is then in millimetres.
+    pub width_mm: Option<f64>,
+    /// Size of most text on paper, in points.
+    pub font_pt: f64,
+    /// The font, before the usual ones.
+    pub font: Option<String>,
 }
 
 macro_rules! kinds {
@@ -59,11 +70,11 @@ macro_rules! kinds {
                 match self { $(FigureKind::$kind => $is_over_time,)+ }
             }
 
-            fn panels(self, report: &Report, flows: FlowLines) -> Vec<Panel> {
-                let panels: fn(&Report, FlowLines) -> Vec<Panel> = match self {
+            fn panels(self, report: &Report, figure: &Figure) -> Vec<Panel> {
+                let panels: fn(&Report, &Figure) -> Vec<Panel> = match self {
                     $(FigureKind::$kind => $panels,)+
                 };
-                panels(report, flows)
+                panels(report, figure)
             }
         }
     };
@@ -74,7 +85,7 @@ macro_rules! kinds {
 kinds! {
     /// Goodput, ping, sojourn time of every packet with drops and marks, and backlog, stacked on one
     /// time axis.
-    Time, "time", "Goodput, delays with drops and marks, and backlog over time", true, select::time_panels;
+    Time, "time", "Goodput, delays with drops and marks, and backlog over time", true, |report, figure| select::time_panels(report, figure.flows);
     /// Distributions of ping and sojourn time, side by side.
     Distribution, "distribution", "Distributions of the delays and of flow completion times", false, |report, _| select::distribution_panels(report, false);
     /// The same distributions seen from the tail: the share of samples above, on logarithmic axes.
@@ -89,6 +100,8 @@ kinds! {
     Tradeoff, "tradeoff", "Goodput against delay, with the ellipse of one standard deviation", false, |report, _| compare::tradeoff_panels(report);
     /// Delays as boxes: the middle half, median, and 5 % to 95 %.
     Box, "box", "Delays as boxes", false, |report, _| compare::box_panels(report);
+    /// Key figures over repetitions: each as a dot, with the median and its confidence.
+    Repetitions, "repetitions", "Key figures over repetitions, with median and confidence", false, |report, _| compare::repetition_panels(report);
     /// Totals as bars: goodput, ping, drops and marks.
     Totals, "totals", "Goodput, ping, drops and marks as bars", false, |report, _| compare::total_panels(report);
 }
@@ -125,7 +138,7 @@ pub enum FlowLines {
 }
 
 /// The reason why a figure was not drawn.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Debug, Error, PartialEq)]
 pub enum FigureError {
     /// The report has no runs.
     #[error("report '{title}' has no runs to draw: a figure needs at least one")]
@@ -142,11 +155,14 @@ pub enum FigureError {
         kind: FigureKind,
     },
     /// The width cannot hold the charts.
-    #[error("width {width} of the figure: expected {} to {} pixels", Figure::WIDTHS.start(), Figure::WIDTHS.end())]
+    #[error("a figure of {width} pixels cannot be drawn: {} to {} are possible; on paper, a width of 60 mm to 700 mm with text of 9 pt", Figure::WIDTHS.start(), Figure::WIDTHS.end())]
     Width {
         /// The requested width.
         width: u32,
     },
+    /// The curve cannot be drawn from these runs.
+    #[error(transparent)]
+    Curve(#[from] curve::CurveError),
     /// The drawing library refused.
     #[error("the figure could not be drawn: {0}")]
     Draw(String),
@@ -154,7 +170,19 @@ pub enum FigureError {
 
 impl Figure {
     /// Widths that can be drawn, in CSS pixels.
-    pub const WIDTHS: std::ops::RangeInclusive<u32> = 400..=4000;
+    pub const WIDTHS: std::ops::RangeInclusive<u32> = 240..=4000;
+
+    /// The same figure at a width on paper, with text of `font_pt` points.
+    pub fn on_paper(self, width_mm: f64, font_pt: f64) -> Self {
+        // The labels of axes are drawn with 12 pixels, 9 points; other sizes scale the picture.
+        let pixels = width_mm / MM_PER_INCH * CSS_PER_INCH * USUAL_PT / font_pt;
+        Figure {
+            width: pixels.round() as u32,
+            width_mm: Some(width_mm),
+            font_pt,
+            ..self
+        }
+    }
 
     /// The main figure: everything over time.
     pub fn time() -> Self {
@@ -163,6 +191,9 @@ impl Figure {
             width: 1000,
             flows: FlowLines::Auto,
             captioned: true,
+            width_mm: None,
+            font_pt: USUAL_PT,
+            font: None,
         }
     }
 
@@ -195,126 +226,33 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
             title: report.title.clone(),
         });
     }
-    if !Figure::WIDTHS.contains(&figure.width) {
-        return Err(FigureError::Width {
-            width: figure.width,
-        });
-    }
-    register_fonts();
-    let panels = figure.kind.panels(report, figure.flows);
+    let panels = figure.kind.panels(report, figure);
     if panels.is_empty() {
         return Err(FigureError::NoValues {
             title: report.title.clone(),
             kind: figure.kind,
         });
     }
-    let layout = Layout::new(report, figure, &panels);
-    let (width, height) = (figure.width * FINE, layout.height * FINE);
-    let mut drawn = String::new();
-    {
-        let root = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
-        draw(&root, report, figure, &panels, &layout)
-            .map_err(|error| FigureError::Draw(error.to_string()))?;
-    }
-    Ok(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{}</title>\n{drawn}</svg>\n",
-        figure.width,
-        layout.height,
-        escape(&report.title),
-    ))
+    let caption = match figure.captioned {
+        true => select::caption(report, figure, &panels),
+        false => String::new(),
+    };
+    let sheet = Sheet {
+        title: report.title.clone(),
+        legend: legend(report, figure),
+        panels,
+        caption,
+        is_over_time: figure.kind.is_over_time(),
+    };
+    sheet.svg(figure)
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Heights in CSS pixels, and the texts that are broken into lines.
-struct Layout {
-    title: u32,
-    legend: u32,
-    legend_rows: Vec<Vec<usize>>,
-    panels: Vec<u32>,
-    caption: Vec<String>,
-    height: u32,
-}
-
-impl Layout {
-    fn new(report: &Report, figure: &Figure, panels: &[Panel]) -> Self {
-        let legend_rows = break_legend(&legend(report, figure), figure.width);
-        let caption = if figure.captioned {
-            let text = select::caption(report, figure, panels);
-            break_lines(&text, figure.width - 2 * MARGIN, CAPTION_SIZE)
-        } else {
-            Vec::new()
-        };
-        let heights: Vec<u32> = if figure.kind.is_over_time() {
-            let last = panels.len() - 1;
-            let panels = panels.iter().enumerate();
-            panels
-                .map(|(at, panel)| panel.height + if at == last { X_AXIS } else { 0 })
-                .collect()
-        } else {
-            vec![DISTRIBUTION_HEIGHT + X_AXIS]
-        };
-        let title = if figure.captioned { 34 } else { 6 };
-        let legend = legend_rows.len() as u32 * LEGEND_ROW + 6;
-        let caption_height = match caption.len() as u32 {
-            0 => 6,
-            lines => lines * CAPTION_LINE + 16,
-        };
-        Layout {
-            title,
-            legend,
-            legend_rows,
-            height: title + legend + heights.iter().sum::<u32>() + caption_height,
-            panels: heights,
-            caption,
-        }
-    }
-}
-
-fn draw(
-    root: &Area<'_>,
-    report: &Report,
-    figure: &Figure,
-    panels: &[Panel],
-    layout: &Layout,
-) -> Drawn {
-    root.fill(&WHITE)?;
-    let (head, rest) = root.split_vertically(layout.title * FINE);
-    if figure.captioned {
-        let style = bold(17.0).color(&INK);
-        head.draw_text(&report.title, &style, (fine(MARGIN), fine(10)))?;
-    }
-    let (legend, mut rest) = rest.split_vertically(layout.legend * FINE);
-    draw_legend(&legend, &self::legend(report, figure), &layout.legend_rows)?;
-    if figure.kind.is_over_time() {
-        for (at, (panel, height)) in panels.iter().zip(&layout.panels).enumerate() {
-            let (area, below) = rest.split_vertically(height * FINE);
-            rest = below;
-            panel.draw(&area, at + 1 == panels.len())?;
-        }
-    } else {
-        let (area, below) = rest.split_vertically(layout.panels[0] * FINE);
-        rest = below;
-        for (panel, area) in panels.iter().zip(area.split_evenly((1, panels.len()))) {
-            panel.draw(&area, true)?;
-        }
-    }
-    for (line, text) in layout.caption.iter().enumerate() {
-        let y = 10 + line as u32 * CAPTION_LINE;
-        rest.draw_text(
-            text,
-            &plain(CAPTION_SIZE).color(&MUTED),
-            (fine(MARGIN), fine(y)),
-        )?;
-    }
-    root.present()?;
-    Ok(())
-}
-
 /// Returns the names of the colours: those of the variants, or those of the flows of a single run
 /// with one line per flow. Flows of both directions that share a colour share an entry.
-fn legend(report: &Report, figure: &Figure) -> Vec<String> {
+fn legend(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
     if let [run] = report.runs.as_slice()
         && matches!(figure.kind, FigureKind::Time | FigureKind::Flows)
         && figure.flows != FlowLines::Sum
@@ -329,67 +267,18 @@ fn legend(report: &Report, figure: &Figure) -> Vec<String> {
             let of_place: Vec<&str> = names.iter().filter_map(|n| n.get(place)).copied().collect();
             of_place.join(", ")
         };
-        return (0..most).map(entry).collect();
+        return (0..most).map(|place| (entry(place), place)).collect();
     }
-    report.runs.iter().map(|run| run.name.clone()).collect()
-}
-
-/// Draws the entries from left to right, in the rows that `break_legend` returned.
-fn draw_legend(area: &Area<'_>, names: &[String], rows: &[Vec<usize>]) -> Drawn {
-    let style = plain(LEGEND_SIZE).color(&INK);
-    for (row, variants) in rows.iter().enumerate() {
-        let middle = fine(row as u32 * LEGEND_ROW + LEGEND_ROW / 2);
-        let mut x = fine(LEFT);
-        for &variant in variants {
-            let name = &names[variant];
-            panel::stroke(
-                area,
-                &[(x, middle), (x + fine(SWATCH), middle)],
-                color(variant),
-                dash(variant),
-                2.2,
-            )?;
-            let at = (x + fine(SWATCH + 6), middle - fine(8));
-            area.draw_text(name, &style, at)?;
-            x += fine(SWATCH + 6 + text_width(name, LEGEND_SIZE) + LEGEND_GAP);
-        }
-    }
-    Ok(())
-}
-
-fn break_legend(names: &[String], width: u32) -> Vec<Vec<usize>> {
-    let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
-    let mut used = LEFT;
-    for (variant, name) in names.iter().enumerate() {
-        let needs = SWATCH + 6 + text_width(name, LEGEND_SIZE) + LEGEND_GAP;
-        if used + needs > width && rows.last().is_some_and(|row| !row.is_empty()) {
-            rows.push(Vec::new());
-            used = LEFT;
-        }
-        used += needs;
-        rows.last_mut()
-            .expect("there is always a row")
-            .push(variant);
-    }
-    rows
-}
-
-fn break_lines(text: &str, width: u32, size: f64) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a line");
-        let longer = if line.is_empty() {
-            word.to_owned()
-        } else {
-            format!("{line} {word}")
+    let is_numbered =
+        figure.kind == FigureKind::Tradeoff && report.runs.len() > compare::MOST_CLOUDS;
+    let name = |(at, run): (usize, &crate::model::Run)| {
+        let name = match is_numbered {
+            true => format!("{} {}", at + 1, run.name),
+            false => run.name.clone(),
         };
-        if line.is_empty() || text_width(&longer, size) <= width {
-            *line = longer;
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
+        (name, run.look as usize)
+    };
+    report.runs.iter().enumerate().map(name).collect()
 }
 
 /// Escapes text for HTML and SVG: element content, not attributes.
@@ -442,17 +331,29 @@ fn fine(pixels: u32) -> i32 {
 
 /// The palette of Okabe and Ito, which stays distinct under the common kinds of colour blindness. The
 /// page takes it from `web/src/model.ts`.
-fn color(variant: usize) -> RGBColor {
-    PALETTE[variant % ROUND]
+fn color(look: usize) -> RGBColor {
+    PALETTE[look % COLOURS]
 }
 
-/// From the eighth variant on, the colours repeat with dashes: lengths of line and gap in CSS pixels.
-fn dash(variant: usize) -> Option<(u32, u32)> {
-    [None, Some((8, 4)), Some((2, 3)), Some((12, 5))][variant / ROUND % 4]
+/// From the eighth look on, the colours repeat with dashes: lengths of line and gap in CSS pixels.
+fn dash(look: usize) -> Option<(u32, u32)> {
+    DASHES[look / COLOURS % DASHES.len()]
 }
+
+/// One pattern for each round of colours, so that [`COLOURS`] times as many runs look different.
+const DASHES: [Option<(u32, u32)>; 8] = [
+    None,
+    Some((8, 4)),
+    Some((2, 3)),
+    Some((14, 4)),
+    Some((5, 2)),
+    Some((2, 8)),
+    Some((20, 8)),
+    Some((8, 10)),
+];
 
 /// The colours of variants, in their order.
-pub const PALETTE: [RGBColor; ROUND] = [
+pub const PALETTE: [RGBColor; COLOURS] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x7a, 0x5a),
@@ -461,6 +362,11 @@ pub const PALETTE: [RGBColor; ROUND] = [
     RGBColor(0x3a, 0x9b, 0xd9),
     RGBColor(0x55, 0x55, 0x55),
 ];
+/// CSS pixels and millimetres per inch.
+const CSS_PER_INCH: f64 = 96.0;
+const MM_PER_INCH: f64 = 25.4;
+/// The size of the labels of axes in points: 12 CSS pixels.
+const USUAL_PT: f64 = 9.0;
 /// Drawing units per CSS pixel.
 const FINE: u32 = 8;
 const MARGIN: u32 = 14;
@@ -474,7 +380,10 @@ const SWATCH: u32 = 26;
 const CAPTION_SIZE: f64 = 12.5;
 const CAPTION_LINE: u32 = 18;
 const DISTRIBUTION_HEIGHT: u32 = 260;
-const ROUND: usize = 7;
+/// Largest number of charts in a row.
+const MOST_BESIDE: usize = 5;
+/// Number of colours; each further round of runs has another pattern of dashes.
+pub(crate) const COLOURS: usize = 7;
 const INK: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
 const MUTED: RGBColor = RGBColor(0x50, 0x58, 0x60);
 const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);

@@ -18,6 +18,8 @@ mod judgement;
 pub mod model;
 mod packed;
 pub mod pages;
+mod pdf;
+pub mod picture;
 mod raster;
 pub mod report_of;
 mod thin;
@@ -27,10 +29,10 @@ pub(crate) mod tests;
 #[cfg(test)]
 mod typescript;
 
+pub use figure::curve::{Axes, CurveError, Form};
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, svg};
 pub use figure::{PALETTE, escape};
 pub use html::html;
 pub use model::Report;
 pub use raster::png;
 pub use raster::rasterize;
-// x

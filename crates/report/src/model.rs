@@ -11,7 +11,7 @@ use super::packed;
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -27,6 +27,9 @@ pub struct Report {
     pub ends: Ends,
     /// The runs, in the order in which they are listed and coloured.
     pub runs: Vec<Run>,
+    /// Start of the time that a picture shows; 0 except in pictures of a window.
+    #[serde(skip)]
+    pub start_s: f64,
 }
 
 impl Report {
@@ -38,6 +41,7 @@ impl Report {
             generated_by: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
             ends,
             runs: Vec::new(),
+            start_s: 0.0,
         }
     }
 }
@@ -127,9 +131,33 @@ pub struct Run {
     /// Completion times of the transfers that had a fixed number of bytes to carry; `None` if there
     /// were none.
     pub completion_ms: Option<Cdf>,
-    /// Figures over the repetitions of this run; empty if there was only one. Everything else is
-    /// taken from the first repetition.
+    /// Figures over the repetitions of this run; empty if there was only one. Other figures are
+    /// medians over the repetitions; curves and packets are those of one of them.
     pub repeats: Vec<Repeat>,
+    /// The seeds of the repetitions; empty if there was only one run.
+    pub repetitions: Vec<u64>,
+    /// The seed of the run whose curves and packets are shown.
+    pub shown_seed: u64,
+    /// Relative URLs of the pages of the single repetitions; empty if there are none.
+    pub links: Vec<RepetitionLink>,
+    /// Number of its colour and line, unique within a report: colour `look % 7`, and a pattern of
+    /// dashes for each further round.
+    pub look: u32,
+    /// Number of its condition. Runs with the same number differ only in their queues and can be
+    /// compared; a link's round-trip time is a condition, for example, and no queue's merit.
+    pub condition: u32,
+    /// The condition in words, such as `link.rtt 20ms`; empty if the scenario has only one.
+    pub condition_words: String,
+}
+
+/// The page of a repetition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct RepetitionLink {
+    /// Its seed.
+    pub seed: u64,
+    /// Relative URL.
+    pub link: String,
 }
 
 /// The comparison of a queue with the queues of runs that differ from its run only in the queue.
@@ -299,6 +327,17 @@ impl Tradeoff {
                 0.0
             },
         })
+    }
+
+    /// Returns the middle of the ellipse over the logarithms of the delays.
+    pub fn log_mean(&self) -> (f64, f64) {
+        let logs: f64 = self
+            .delay_ms
+            .iter()
+            .map(|delay| delay.max(1e-3).log10())
+            .sum();
+        let mean = logs / self.delay_ms.len() as f64;
+        (10_f64.powf(mean), self.mean_goodput_mbps)
     }
 
     /// Returns the ellipse as a closed line of delays and goodputs. For a logarithmic axis of delays,

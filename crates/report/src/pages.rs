@@ -1,14 +1,15 @@
 //! Writing files for people: pages and pictures, whole or not at all.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate as report;
-use crate::model::Fact;
-use crate::report_of::report_of;
+use crate::Report;
+use crate::model::RepetitionLink;
+use crate::report_of::{repetitions, report_of};
 use sluice_recording::part;
-use sluice_recording::results::VariantResult;
-use sluice_recording::{Pages, PagesError, ReadError, Recording};
+use sluice_recording::{PAGE, Pages, PagesError, ReadError, Recording};
 
 /// The reason why a page was not written.
 #[derive(Debug, thiserror::Error)]
@@ -35,50 +36,69 @@ impl Pages for HtmlPages {
         Ok(write_page(path, &[recording])?)
     }
 
-    fn write_overview(
-        &self,
-        path: &Path,
-        results: &[VariantResult],
-        firsts: &[&Recording],
-    ) -> Result<(), PagesError> {
-        Ok(write_overview(path, results, firsts)?)
+    fn write_overview(&self, path: &Path, recordings: &[&Recording]) -> Result<(), PagesError> {
+        Ok(write_page(path, recordings)?)
     }
 }
 
-/// Writes the page that draws `recordings` over each other.
+/// Writes the page that draws `recordings` over each other, repetitions of one run together.
 ///
 /// # Errors
 /// [`PageError`]; no incomplete page is left behind.
 pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageError> {
-    write_file(path, report::html(&report_of(recordings)?).as_bytes())
-}
-
-/// Writes the page of a scenario: the first run of each of `results`, with the spread over the others
-/// among the facts.
-///
-/// # Errors
-/// [`PageError`]; no incomplete page is left behind.
-pub fn write_overview(
-    path: &Path,
-    results: &[VariantResult],
-    firsts: &[&Recording],
-) -> Result<(), PageError> {
-    let mut page = report_of(firsts)?;
-    for (run, result) in page.runs.iter_mut().zip(results) {
-        let facts = result.spread_in_words().into_iter();
-        run.facts
-            .extend(facts.map(|(label, value)| Fact::new(label, value)));
-    }
+    let mut page = report_of(recordings)?;
+    link_repetitions(&mut page, recordings, path);
     write_file(path, report::html(&page).as_bytes())
 }
 
-/// Writes `content` to the file at `path`, whole or not at all.
+/// Adds links to the pages of the single repetitions, relative to the page at `path`.
+pub fn link_repetitions(report: &mut Report, recordings: &[&Recording], path: &Path) {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    for (run, (_, group)) in report.runs.iter_mut().zip(repetitions(recordings)) {
+        if group.len() < 2 {
+            continue;
+        }
+        let link = |one: &&Recording| {
+            let page = one.dir().join(PAGE);
+            let is_below = page.is_file() && page.starts_with(folder);
+            is_below.then(|| RepetitionLink {
+                seed: one.run().seed,
+                link: relative(folder, &page),
+            })
+        };
+        run.links = group.iter().filter_map(link).collect();
+    }
+}
+
+/// `path` as a relative URL on a page in `folder`.
+pub(crate) fn relative(folder: &Path, path: &Path) -> String {
+    let below = path.strip_prefix(folder).unwrap_or(path);
+    let mut link = String::new();
+    for byte in below.to_string_lossy().bytes() {
+        // The unreserved characters of RFC 3986 section 2.3, and the slash between segments.
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                link.push(char::from(byte));
+            }
+            byte => link.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    link
+}
+
+/// Writes `content` to the file at `path`, whole or not at all. Creates its folder.
 ///
 /// # Errors
 /// [`PageError::Write`].
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), PageError> {
-    part::write_file(path, content).map_err(|error| PageError::Write {
-        path: path.to_owned(),
-        error,
-    })
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let is_there = folder.map_or(Ok(()), fs::create_dir_all);
+    is_there
+        .and_then(|()| part::write_file(path, content))
+        .map_err(|error| PageError::Write {
+            path: path.to_owned(),
+            error,
+        })
 }

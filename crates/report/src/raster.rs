@@ -19,7 +19,16 @@ pub fn png(report: &Report, figure: &Figure, scale: f32) -> Result<Vec<u8>, Figu
 /// # Errors
 /// The message of resvg.
 pub fn rasterize(drawn: &str, scale: f32) -> Result<Vec<u8>, String> {
-    let tree = usvg::Tree::from_str(drawn, &options()).map_err(|error| error.to_string())?;
+    let options = options(None).map_err(|error| error.to_string())?;
+    rasterize_with(drawn, scale, &options)
+}
+
+pub(crate) fn rasterize_with(
+    drawn: &str,
+    scale: f32,
+    options: &usvg::Options<'_>,
+) -> Result<Vec<u8>, String> {
+    let tree = usvg::Tree::from_str(drawn, options).map_err(|error| error.to_string())?;
     let size = tree.size();
     let pixels = |length: f32| (length * scale).round() as u32;
     let mut picture = Pixmap::new(pixels(size.width()), pixels(size.height()))
@@ -32,13 +41,46 @@ pub fn rasterize(drawn: &str, scale: f32) -> Result<Vec<u8>, String> {
     picture.encode_png().map_err(|error| error.to_string())
 }
 
-fn options() -> usvg::Options<'static> {
+/// The requested font is not installed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the font `{name}` is not installed on this machine{}", match known.as_slice() {
+    [] => "; no fonts are".to_owned(),
+    some => format!("; installed are {}", some.join(", ")),
+})]
+pub struct FontError {
+    /// The font.
+    pub name: String,
+    /// Some fonts that are installed.
+    pub known: Vec<String>,
+}
+
+/// The fonts that ship with the program and, if one is named, those of the machine.
+pub(crate) fn options(font: Option<&str>) -> Result<usvg::Options<'static>, FontError> {
     let mut fonts = usvg::fontdb::Database::new();
+    if let Some(name) = font {
+        fonts.load_system_fonts();
+        let mut known: Vec<String> = fonts
+            .faces()
+            .flat_map(|face| face.families.iter().map(|(family, _)| family.clone()))
+            .collect();
+        known.sort();
+        known.dedup();
+        if !known.iter().any(|family| family.eq_ignore_ascii_case(name)) {
+            known.truncate(MOST_FONTS);
+            return Err(FontError {
+                name: name.to_owned(),
+                known,
+            });
+        }
+    }
     for bytes in [notosans::REGULAR_TTF, notosans::BOLD_TTF] {
         fonts.load_font_source(usvg::fontdb::Source::Binary(Arc::new(bytes)));
     }
-    usvg::Options {
+    Ok(usvg::Options {
         fontdb: Arc::new(fonts),
         ..usvg::Options::default()
-    }
+    })
 }
+
+/// Number of installed fonts that a message names.
+const MOST_FONTS: usize = 10;

@@ -15,7 +15,7 @@ use crate::model::{
     Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use sluice_recording::expect;
-use sluice_recording::figures::{figures_of, rounded};
+use sluice_recording::figures::{figures_of, pipe_under_test, repeated, rounded, typical};
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
@@ -24,12 +24,27 @@ use sluice_recording::{
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
 use sluice_scenario::{self as scenario, FlowInstance, Measured, Pipe, PipeId};
 
+/// What [`report_with`] shows of several runs that differ only in their seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice {
+    /// The seed of the run whose curves are drawn; `None` for the first of each variant.
+    pub seed: Option<u64>,
+}
+
 /// Makes one report of all `recordings`, in their order. Recordings that differ only in their seed become
-/// one run, which shows the curves of the first and the spread of the figures.
+/// one run: its figures are medians with their spread, its curves those of the first.
 ///
 /// # Errors
 /// A table of a recording cannot be read.
 pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
+    report_with(recordings, Choice::default())
+}
+
+/// Does the same as [`report_of`], with a choice of the curves.
+///
+/// # Errors
+/// A table of a recording cannot be read.
+pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, ReadError> {
     let mut titles: Vec<&str> = Vec::new();
     for recording in recordings {
         let title = recording.run().title.as_str();
@@ -42,57 +57,62 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
         right: "h3".into(),
     };
     let mut report = Report::new(titles.join(", "), ends);
-    let repeats = repeats::group(recordings);
-    let firsts: Vec<&Recording> = repeats.iter().map(|group| group[0]).collect();
-    let mut candidates = Vec::new();
-    for (group, name) in repeats.iter().zip(names(&firsts)) {
-        let first = measure(group[0])?;
-        let mut run = run(group[0], name.clone(), &first)?;
-        let summaries = match group.len() {
-            1 => vec![first],
+    let groups = repetitions(recordings);
+    let mut all = Vec::new();
+    for (_, group) in &groups {
+        all.push(match group.len() {
+            1 => vec![measure(group[0])?],
             _ => repeats::summaries(group)?,
-        };
-        let all: Vec<&Summary> = summaries.iter().collect();
+        });
+    }
+    let flat: Vec<&Summary> = all.iter().flatten().collect();
+    let under_test = pipe_under_test(&flat);
+    let firsts: Vec<&Recording> = groups.iter().map(|(_, group)| group[0]).collect();
+    let looks = looks(&firsts);
+    let mut candidates = Vec::new();
+    for (((name, group), summaries), look) in groups.iter().zip(&all).zip(looks) {
+        let summaries: Vec<&Summary> = summaries.iter().collect();
+        let is_chosen = |one: &&&Recording| Some(one.run().seed) == choice.seed;
+        let shown = group.iter().find(is_chosen).unwrap_or(&group[0]);
+        let mut run = run(shown, name.clone(), &typical(&summaries))?;
+        run.look = look;
         if group.len() > 1 {
             run.repeats = repeats::figures(&summaries);
-            run.expectations = expectations(group[0], &all);
+            run.expectations = expectations(shown, &summaries);
+            run.figures = repeated_figures(&shown.run().scenario, &summaries);
+            run.repetitions = group.iter().map(|one| one.run().seed).collect();
+            run.shown_seed = shown.run().seed;
         }
         let is_complete = |recording: &&Recording| recording.run().status == Status::Complete;
         let is_complete = group.iter().all(is_complete);
-        candidates.push(Candidate::of(name, group[0].run(), &all, is_complete));
+        let first = group[0].run();
+        candidates.push(Candidate::of(
+            name.clone(),
+            first,
+            &summaries,
+            is_complete,
+            under_test,
+        ));
         report.runs.push(run);
     }
-    let assessments = judge(&candidates.iter().collect::<Vec<_>>());
-    for (run, assessment) in report.runs.iter_mut().zip(assessments) {
+    let candidates: Vec<&Candidate> = candidates.iter().collect();
+    let assessments = judge(&candidates);
+    let conditions = conditions(&candidates);
+    let words = condition_words(&firsts);
+    for (at, (run, assessment)) in report.runs.iter_mut().zip(assessments).enumerate() {
         run.judgement = assessment.in_words();
+        run.condition = conditions[at];
+        run.condition_words.clone_from(&words[at]);
     }
     Ok(report)
 }
 
-/// Returns the names of the variants. Equal names are distinguished by their backends or, failing
-/// that, their folders.
-fn names(recordings: &[&Recording]) -> Vec<String> {
-    let variant = |recording: &Recording| recording.run().variant.clone();
-    let on_backend = |recording: &Recording| {
-        let backend = recording.run().environment.backend;
-        format!("{} ({})", variant(recording), backend.word())
-    };
-    let is_only = |recording: &Recording, of: &dyn Fn(&Recording) -> String| {
-        let own = of(recording);
-        recordings.iter().filter(|other| of(other) == own).count() == 1
-    };
-    let name = |recording: &&Recording| {
-        let name = variant(recording);
-        if is_only(recording, &variant) {
-            return name;
-        }
-        if is_only(recording, &on_backend) {
-            return on_backend(recording);
-        }
-        let dir = recording.dir().display().to_string();
-        format!("{name} ({dir})")
-    };
-    recordings.iter().map(name).collect()
+/// Groups recordings that differ only in their seed, each group with the name of its variant, which
+/// is unique.
+pub fn repetitions<'a>(recordings: &[&'a Recording]) -> Vec<(String, Vec<&'a Recording>)> {
+    let groups = repeats::group(recordings);
+    let firsts: Vec<&Recording> = groups.iter().map(|group| group[0]).collect();
+    names(&firsts).into_iter().zip(groups).collect()
 }
 
 fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, ReadError> {
@@ -169,6 +189,12 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         queues,
         completion_ms: completions(recording, summary, &instances)?,
         repeats: Vec::new(),
+        repetitions: Vec::new(),
+        shown_seed: file.seed,
+        links: Vec::new(),
+        look: 0,
+        condition: 0,
+        condition_words: String::new(),
     })
 }
 
@@ -202,6 +228,24 @@ fn figures(scenario: &scenario::Scenario, summary: &Summary) -> Vec<Figure> {
         chart: figure.chart.id(),
     };
     figures_of(&named).into_iter().map(figure).collect()
+}
+
+/// The figures over repetitions: the median, with the smallest and the largest.
+fn repeated_figures(scenario: &scenario::Scenario, summaries: &[&Summary]) -> Vec<Figure> {
+    let spread = repeated(summaries);
+    let mut figures = figures(scenario, &typical(summaries));
+    for figure in &mut figures {
+        let Some((_, of_it)) = spread.iter().find(|(name, _)| *name == figure.name) else {
+            continue;
+        };
+        let [median, min, max] = [of_it.spread.median, of_it.spread.min, of_it.spread.max]
+            .map(|value| of_it.unit.show(rounded(value)));
+        figure.value = match min == max {
+            true => median,
+            false => format!("{median} ({min} to {max})"),
+        };
+    }
+    figures
 }
 
 /// Returns completion times: of flows with a fixed size, and of all transfers that other flows
@@ -581,7 +625,9 @@ fn seconds(time: sluice_core::Time) -> f64 {
 
 mod comparison;
 mod repeats;
+mod sides;
 #[cfg(test)]
 mod tests;
 
 use comparison::Comparison;
+use sides::{condition_words, conditions, looks, names};

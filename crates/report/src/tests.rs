@@ -236,7 +236,7 @@ fn dropped_packets_have_no_part_in_the_sojourn_distribution() {
 }
 
 /// Two variants whose delays differ by a factor of 40, with drops and a mark.
-fn drawable() -> Report {
+pub(crate) fn drawable() -> Report {
     let mut report = Report::new(
         "Two queues & one <flow>",
         Ends {
@@ -272,6 +272,7 @@ fn drawable() -> Report {
             max: rtt,
         });
         report.runs.push(Run {
+            look: report.runs.len() as u32,
             name: name.to_owned(),
             duration_s: 10.0,
             goodput_window_s: 1.0,
@@ -319,7 +320,7 @@ fn the_main_figure_has_every_panel_and_every_variant() {
 }
 
 /// Everything that the charts that compare are made of.
-fn comparable() -> Report {
+pub(crate) fn comparable() -> Report {
     let mut report = drawable();
     for (at, run) in (0..).zip(&mut report.runs) {
         let time: Vec<f64> = (0..100).map(|k| f64::from(k) / 10.0).collect();
@@ -529,7 +530,8 @@ fn impossible_figures_are_refused_with_the_reason() {
     let error = svg(&drawable(), &narrow).expect_err("ten pixels are not enough");
     assert_eq!(
         error.to_string(),
-        "width 10 of the figure: expected 400 to 4000 pixels"
+        "a figure of 10 pixels cannot be drawn: 240 to 4000 are possible; on paper, a width of 60 mm to 700 mm \
+         with text of 9 pt"
     );
     let mut blank = empty;
     blank.runs.push(Run::default());

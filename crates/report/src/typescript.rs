@@ -59,6 +59,7 @@ export const LOG_BEYOND = {LOG_BEYOND};
         model::Backend,
         model::Fact,
         model::Run,
+        model::RepetitionLink,
         model::Judgement,
         model::Repeat,
         model::Expectation,

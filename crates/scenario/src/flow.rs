@@ -26,7 +26,8 @@ keys! {
         /// time between the starts of two of these flows; each stops later by the same time, but
         /// not after the end of the run
         stagger: Span = Span::ZERO;
-        /// `up`, from host `h2` to host `h3`, or `down`
+        /// `up`, from host `h2` to host `h3`, or `down`; `both` makes a flow in each direction,
+        /// `NAME-up` and `NAME-down`, such as the two of a call
         direction: Direction = Direction::Up;
         /// start of the flow
         start: Span = Span::ZERO;
@@ -638,7 +639,7 @@ pub(crate) fn name_all(root: &mut Table) {
         .map(type_of)
         .collect();
     let mut seen: Vec<String> = Vec::new();
-    for item in items {
+    for item in items.iter_mut() {
         let at = item.at.clone();
         let Value::Table(table) = &mut item.value else {
             continue;
@@ -660,6 +661,37 @@ pub(crate) fn name_all(root: &mut Table) {
         };
         table.set("name", at, name);
     }
+    *items = items.drain(..).flat_map(each_way).collect();
+}
+
+/// Returns a flow in `both` directions as two flows.
+fn each_way(flow: Node) -> Vec<Node> {
+    let text = |table: &Table, key: &str| match table.node(key).map(|node| &node.value) {
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let Value::Table(table) = &flow.value else {
+        return vec![flow];
+    };
+    let (Some("both"), Some(name)) = (text(table, "direction").as_deref(), text(table, "name"))
+    else {
+        return vec![flow];
+    };
+    let way = |way: &str| {
+        let mut table = table.clone();
+        for entry in &mut table.0 {
+            match entry.key.as_str() {
+                "direction" => entry.node.value = Value::text(way),
+                "name" => entry.node.value = Value::text(format!("{name}-{way}")),
+                _ => {}
+            }
+        }
+        Node {
+            value: Value::Table(table),
+            ..flow.clone()
+        }
+    };
+    vec![way("up"), way("down")]
 }
 
 /// Returns the names of the single flows.

@@ -27,6 +27,7 @@
 //! assert!(errors.to_string().contains("did you mean `fq_codel`?"));
 //! ```
 
+mod advice;
 mod effects;
 mod error;
 mod expect;
@@ -36,12 +37,14 @@ mod flow;
 mod link;
 mod matrix;
 pub mod metric;
+mod picture;
 mod reference;
 mod rules;
 mod schedule;
 mod schema;
 mod set;
 mod source;
+mod tc;
 pub mod trace;
 mod tree;
 mod unit;
@@ -68,6 +71,7 @@ pub use flow::{
 };
 pub(crate) use flow::{flow_types_with, instance_names};
 pub use link::{Link, Pipe, Preset, ScheduledLink};
+pub use picture::{Only, PICTURE_ENDINGS, Picture, Said};
 pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
@@ -165,6 +169,30 @@ pub struct Variant {
     pub name: String,
     /// The scenario with these values.
     pub scenario: Scenario,
+    /// Its place on the axes of the matrix, in their order; empty without a matrix.
+    pub coordinates: Vec<Coordinate>,
+}
+
+/// The place of a variant on one axis of its scenario's matrix.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Coordinate {
+    /// The axis: the path of a key, or `variant` for a row of `[[variant]]`.
+    pub key: String,
+    /// The value as the scenario writes it.
+    pub value: String,
+    /// The value's part of the variant's name.
+    pub name: String,
+}
+
+impl Coordinate {
+    /// The axis of `[[variant]]`.
+    pub const VARIANT: &'static str = "variant";
+
+    /// Returns whether the axis varies the queue, and not a condition under which queues are
+    /// compared.
+    pub fn is_choice(&self) -> bool {
+        self.key == Self::VARIANT || self.key.split('.').any(|word| word == "queue")
+    }
 }
 
 impl Variant {
@@ -286,7 +314,7 @@ impl Scenario {
     ) -> Option<Scenario> {
         let section = Section::new("the scenario", Place::File(0..0));
         let tables = [
-            "link", "hop", "hosts", "measure", "flow", "expect", "matrix",
+            "link", "hop", "hosts", "measure", "flow", "expect", "matrix", "variant", "picture",
         ];
         let known: Vec<&str> = names(RootKeys::KEYS).chain(tables).collect();
         section.check_keys(root, &known, problems);
@@ -527,10 +555,21 @@ fn read_variants(
             problems.push(Problem::new(change.path_at, message).hint(hint));
             continue;
         }
+        if path == Coordinate::VARIANT {
+            if let Some(axis) = axes.iter_mut().find(|axis| axis.path == path) {
+                axis.keep(&change.node, problems);
+                is_matrix_changed = true;
+            } else {
+                let problem = Problem::new(change.path_at, "the scenario has no [[variant]]");
+                problems.push(problem.hint("set the keys themselves, such as link.queue=fifo"));
+            }
+            continue;
+        }
         // What is set by hand is no longer varied.
         let before = axes.len();
         axes.retain(|axis| axis.path != path);
         is_matrix_changed |= axes.len() != before || axis_path.is_some();
+        axes.iter_mut().for_each(|axis| axis.leave_out(path));
         if axis_path.is_some() {
             axes.extend(matrix::Axis::new(
                 path,
@@ -567,6 +606,7 @@ fn read_variants(
             let variant = Variant {
                 name: name.to_owned(),
                 scenario,
+                coordinates: expansion.coordinates.clone(),
             };
             if let Some(other) = variants.iter().find(|v| v.folder() == variant.folder()) {
                 let message = format!(

@@ -35,7 +35,8 @@ keys! {
         /// propagation delay of this direction: one, pairs of a time and the delay from then on, or
         /// `{ every = "15s", delays = ["20ms", "30ms"] }` for delays that take turns
         delay: Delays = Delays::constant(Span::ZERO);
-        /// the queue in front of the link, in the words of `sluice list`
+        /// the queue in front of the link, in the words of `sluice list`; `{rate}` in it stands for the
+        /// link's own `rate`
         queue: Queue = default_queue();
         /// file with a delay profile in dummynet's format; a rate in it replaces `rate`
         profile: Option<ProfileFile>;
@@ -380,8 +381,39 @@ fn read_pipe(
             merged.0.push(entry.clone());
         }
     }
+    fill_rate(&mut merged, problems)?;
     Pipe::read(&merged, &section, problems)
 }
+
+/// Replaces `{rate}` in the text of a queue by the rate of its own link.
+fn fill_rate(pipe: &mut Table, problems: &mut Problems) -> Option<()> {
+    let rate = pipe.node("rate").map(|node| node.value.clone());
+    let Some(entry) = pipe.0.iter_mut().find(|entry| entry.key == "queue") else {
+        return Some(());
+    };
+    let Value::Text(text) = &entry.node.value else {
+        return Some(());
+    };
+    let Some(start) = text.find(RATE) else {
+        return Some(());
+    };
+    let Some(Value::Text(rate)) =
+        rate.filter(|rate| matches!(rate, Value::Text(text) if text != "unlimited"))
+    else {
+        let at = entry.node.within(start..start + RATE.len());
+        let problem = Problem::new(at, "`{rate}` needs a link with one rate");
+        return problems.refuse(problem.hint("give the link `rate`, such as \"10Mbit/s\""));
+    };
+    entry.node = Node {
+        value: Value::Text(text.replace(RATE, &rate)),
+        at: entry.node.at.clone(),
+        text_at: None,
+    };
+    Some(())
+}
+
+/// Stands for the link's rate in the text of a queue.
+const RATE: &str = "{rate}";
 
 /// The largest number of links besides `[link]`; more are taken for a mistake.
 const MOST_HOPS: usize = PipeId::MOST_HOPS - 1;

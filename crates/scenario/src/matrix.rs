@@ -1,16 +1,35 @@
-//! `[matrix]`: several values for a key, and the variants that result from crossing them.
+//! `[matrix]` and `[[variant]]`: several values for a key, or for several keys together, and the
+//! variants that result from crossing them.
 
+use super::Coordinate;
 use super::error::{Problem, Problems};
-use super::schema::as_table;
-use super::set::set_path;
+use super::schema::{as_table, items};
+use super::set::{set_path, word_of_queue};
 use super::source::Place;
 use super::tree::{Node, Table, Value};
 
-/// A key with its values.
+/// A key with its values, or the rows of `[[variant]]`.
 pub(crate) struct Axis {
+    /// The key's path, or [`Coordinate::VARIANT`].
     pub path: String,
     path_at: Place,
-    values: Vec<(String, Node)>,
+    points: Vec<Point>,
+}
+
+/// One value of an axis.
+struct Point {
+    name: String,
+    /// The value as it is written.
+    value: String,
+    at: Place,
+    settings: Vec<Setting>,
+}
+
+/// A key that a point sets.
+struct Setting {
+    path: String,
+    at: Place,
+    node: Node,
 }
 
 /// A variant before it is typed: its name and its tree.
@@ -18,44 +37,132 @@ pub(crate) struct Expansion {
     /// Empty if there is no matrix.
     pub name: String,
     pub tree: Table,
+    pub coordinates: Vec<Coordinate>,
 }
 
 /// The largest number of variants; more are taken for a mistake.
 const MOST_VARIANTS: usize = 10_000;
 
-/// Removes `[matrix]` from the tree and returns its variants.
+/// Removes `[[variant]]` and `[matrix]` from the tree and returns their axes, in this order.
 pub(crate) fn take_axes(root: &mut Table, problems: &mut Problems) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = take_rows(root, problems).into_iter().collect();
     let Some(entry) = root.remove("matrix") else {
-        return Vec::new();
+        return axes;
     };
     let Some(table) = as_table("`matrix`", &entry.node, problems) else {
-        return Vec::new();
+        return axes;
     };
-    let mut axes = Vec::new();
-    collect(table, "", &mut axes, problems);
-    if axes.is_empty() && problems.is_empty() {
+    let rows = axes.len();
+    collect(table, "", &mut |path, key_at, node| {
+        axes.extend(Axis::new(path, key_at, node, problems));
+    });
+    if axes.len() == rows && problems.is_empty() {
         problems.push(
             Problem::new(entry.key_at, "[matrix] is empty")
                 .hint("give a key with values, such as \"link.queue\" = [\"fifo\", \"fq_codel\"]"),
         );
     }
     for (i, axis) in axes.iter().enumerate() {
-        for other in &axes[..i] {
-            let covers = |a: &str, b: &str| a == b || b.starts_with(&format!("{a}."));
-            if covers(&axis.path, &other.path) || covers(&other.path, &axis.path) {
-                let message = format!("`{}` and `{}` set the same key", other.path, axis.path);
-                problems.push(
-                    Problem::new(axis.path_at.clone(), message)
-                        .other(other.path_at.clone(), "the first is set"),
-                );
+        let settings = |axis: &'_ Axis| -> Vec<(String, Place)> {
+            let all = axis.points.iter().flat_map(|point| &point.settings);
+            all.map(|setting| (setting.path.clone(), setting.at.clone()))
+                .collect()
+        };
+        for (path, at) in settings(axis) {
+            let others = axes[..i].iter().flat_map(settings);
+            for (other, other_at) in others {
+                if is_same_key(&path, &other) {
+                    // Problems of one place are reported once.
+                    problems.push(twice(&path, &at, &other, &other_at));
+                }
             }
         }
     }
     axes
 }
 
-/// Collects the axes of a table. A dotted key without quotes has become nested tables.
-fn collect(table: &Table, prefix: &str, axes: &mut Vec<Axis>, problems: &mut Problems) {
+fn twice(path: &str, at: &Place, other: &str, other_at: &Place) -> Problem {
+    let message = format!("`{other}` and `{path}` set the same key");
+    Problem::new(at.clone(), message).other(other_at.clone(), "the first is set")
+}
+
+/// Returns whether two paths set the same key, or one of them a table with the other's key. A word
+/// of a queue can be varied beside the queue itself.
+fn is_same_key(a: &str, b: &str) -> bool {
+    let covers = |a: &str, b: &str| {
+        let below = b.strip_prefix(a).and_then(|rest| rest.strip_prefix('.'));
+        a == b || below.is_some_and(|_| word_of_queue(b).is_none_or(|(queue, _)| queue != a))
+    };
+    covers(a, b) || covers(b, a)
+}
+
+/// Removes `[[variant]]` from the tree and returns its rows as an axis.
+fn take_rows(root: &mut Table, problems: &mut Problems) -> Option<Axis> {
+    let rows = items(Coordinate::VARIANT, root, problems)?.to_vec();
+    let entry = root.remove(Coordinate::VARIANT)?;
+    let mut points: Vec<Point> = Vec::new();
+    for row in &rows {
+        let Some(table) = as_table("a row of [[variant]]", row, problems) else {
+            continue;
+        };
+        let name = match table.node("name").map(|node| (&node.value, &node.at)) {
+            Some((Value::Text(name), _)) if !name.trim().is_empty() => name.clone(),
+            other => {
+                let at = other.map_or(row.at.clone(), |(_, at)| at.clone());
+                let problem = Problem::new(at, "a row of [[variant]] needs a `name`");
+                problems.push(problem.hint("such as name = \"cake\""));
+                continue;
+            }
+        };
+        let mut settings: Vec<Setting> = Vec::new();
+        collect(table, "", &mut |path, at, node| {
+            if path == "name" {
+                return;
+            }
+            if let Some(other) = settings.iter().find(|other| is_same_key(path, &other.path)) {
+                problems.push(twice(path, &at, &other.path, &other.at));
+            }
+            if ["matrix", "variant", "seed"]
+                .iter()
+                .any(|word| path.split('.').next() == Some(word))
+            {
+                let problem = Problem::new(at.clone(), format!("a variant cannot set `{path}`"));
+                problems.push(problem.hint("it sets keys such as \"link.up.queue\""));
+            }
+            settings.push(Setting {
+                path: path.to_owned(),
+                at,
+                node: node.clone(),
+            });
+        });
+        if let Some(first) = points.iter().find(|point| point.name == name) {
+            let at = table.node("name").map_or(&row.at, |node| &node.at);
+            problems.push(
+                Problem::new(at.clone(), format!("two variants are named `{name}`"))
+                    .other(first.at.clone(), "the first"),
+            );
+        }
+        points.push(Point {
+            value: name.clone(),
+            name,
+            at: table.node("name").map_or(&row.at, |node| &node.at).clone(),
+            settings,
+        });
+    }
+    if rows.is_empty() {
+        let problem = Problem::new(entry.key_at, "[[variant]] has no rows");
+        return problems.refuse(problem.hint("give at least one"));
+    }
+    Some(Axis {
+        path: Coordinate::VARIANT.to_owned(),
+        path_at: entry.key_at,
+        points,
+    })
+}
+
+/// Passes on the keys of a table with their paths. A dotted key without quotes has become nested
+/// tables.
+fn collect(table: &Table, prefix: &str, found: &mut dyn FnMut(&str, Place, &Node)) {
     for entry in &table.0 {
         let path = if prefix.is_empty() {
             entry.key.clone()
@@ -63,13 +170,8 @@ fn collect(table: &Table, prefix: &str, axes: &mut Vec<Axis>, problems: &mut Pro
             format!("{prefix}.{}", entry.key)
         };
         match &entry.node.value {
-            Value::Table(inner) if is_section(&path) => collect(inner, &path, axes, problems),
-            _ => axes.extend(Axis::new(
-                &path,
-                entry.key_at.clone(),
-                &entry.node,
-                problems,
-            )),
+            Value::Table(inner) if is_section(&path) => collect(inner, &path, found),
+            _ => found(&path, entry.key_at.clone(), &entry.node),
         }
     }
 }
@@ -134,11 +236,45 @@ impl Axis {
                 );
             }
         }
+        let point = |(name, node): (String, Node)| Point {
+            name,
+            value: match &node.value {
+                Value::Array(_) | Value::Table(_) => String::new(),
+                value => value.to_string(),
+            },
+            at: node.at.clone(),
+            settings: vec![Setting {
+                path: path.to_owned(),
+                at: path_at.clone(),
+                node,
+            }],
+        };
         Some(Axis {
             path: path.to_owned(),
-            path_at,
-            values,
+            points: values.into_iter().map(point).collect(),
+            path_at: path_at.clone(),
         })
+    }
+}
+
+impl Axis {
+    /// Keeps only the point that `node` names.
+    pub fn keep(&mut self, node: &Node, problems: &mut Problems) {
+        let wanted = node.value.to_string();
+        if self.points.iter().any(|point| point.name == wanted) {
+            self.points.retain(|point| point.name == wanted);
+            return;
+        }
+        let names = self.points.iter().map(|point| point.name.as_str());
+        let problem = Problem::new(node.at.clone(), format!("there is no variant `{wanted}`"));
+        problems.push(problem.nearest(&wanted, names));
+    }
+
+    /// Leaves out a key that the user has set by hand.
+    pub fn leave_out(&mut self, path: &str) {
+        for point in &mut self.points {
+            point.settings.retain(|setting| setting.path != path);
+        }
     }
 }
 
@@ -174,7 +310,7 @@ fn names(key: &str, items: &[Node]) -> Vec<String> {
 pub(crate) fn expand(root: &Table, axes: &[Axis], problems: &mut Problems) -> Vec<Expansion> {
     let count = axes
         .iter()
-        .try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()))
+        .try_fold(1_usize, |n, axis| n.checked_mul(axis.points.len()))
         .filter(|n| *n <= MOST_VARIANTS);
     let Some(count) = count else {
         let at = axes
@@ -189,13 +325,32 @@ pub(crate) fn expand(root: &Table, axes: &[Axis], problems: &mut Problems) -> Ve
         let mut tree = root.clone();
         let mut rest = index;
         let mut words = Vec::new();
+        let mut coordinates = Vec::new();
+        let mut settings: Vec<&Setting> = Vec::new();
         for axis in axes.iter().rev() {
-            let (word, node) = &axis.values[rest % axis.values.len()];
-            rest /= axis.values.len();
-            words.push(word.as_str());
-            set_path(&mut tree, &axis.path, &axis.path_at, node, problems);
+            if axis.points.is_empty() {
+                continue;
+            }
+            let point = &axis.points[rest % axis.points.len()];
+            rest /= axis.points.len();
+            words.push(point.name.as_str());
+            coordinates.push(Coordinate {
+                key: axis.path.clone(),
+                name: point.name.clone(),
+                value: match point.value.is_empty() {
+                    true => point.name.clone(),
+                    false => point.value.clone(),
+                },
+            });
+            settings.extend(&point.settings);
+        }
+        // Words of a queue are set in the queue that another axis chose.
+        settings.sort_by_key(|setting| word_of_queue(&setting.path).is_some());
+        for Setting { path, at, node } in settings {
+            set_path(&mut tree, path, at, node, problems);
         }
         words.reverse();
+        coordinates.reverse();
         let name = words.join(" ");
         if expansions.iter().any(|e: &Expansion| e.name == name) {
             let at = axes
@@ -206,7 +361,11 @@ pub(crate) fn expand(root: &Table, axes: &[Axis], problems: &mut Problems) -> Ve
                     .hint("name the values: { first = ..., second = ... }"),
             );
         } else {
-            expansions.push(Expansion { name, tree });
+            expansions.push(Expansion {
+                name,
+                tree,
+                coordinates,
+            });
         }
     }
     expansions

@@ -36,6 +36,8 @@ pub fn reference() -> String {
     let title = "`[[flow]]` over TCP: settings of the simulator only";
     section(page, title, TCP_SETTINGS, flow::TcpSettings::KEYS);
     section(page, "`[matrix]`", MATRIX, &[]);
+    section(page, "`[[variant]]`", VARIANT, &[]);
+    section(page, "`[[picture]]`", PICTURE, super::Picture::KEYS);
     section(page, "`[[expect]]`", EXPECT, expect::KEYS);
     page.push_str("\n### Figures of a flow: `NAME.figure`\n\n");
     page.push_str("| figure | of type | unit | meaning |\n|---|---|---|---|\n");
@@ -270,12 +272,35 @@ const TCP_SETTINGS: &str = "\
 These keys belong to `tcp`, `rr` and `web`, and apply to both ends. The kernel's TCP does not have
 these settings, so a live run refuses values that differ from the kernel's behaviour.";
 
+const VARIANT: &str = "\
+Each row sets several keys together, and has a `name`. Rows and the keys of `[matrix]` are crossed; a
+key cannot be set by both. `{rate}` in a queue stands for the rate of its own link:
+
+```toml
+[[variant]]
+name = \"cake\"
+\"link.queue\" = \"cake bandwidth {rate}\"
+
+[[variant]]
+name = \"docsis\"
+\"link.up.queue\" = \"pie preset docsis limit 60\"
+\"link.down.queue\" = \"fifo limit 250\"
+```
+
+`--set variant=cake` runs only this row.";
+
+const PICTURE: &str = "\
+`sluice run` draws these pictures into the folder of the recordings when all runs are over, and
+`sluice report FOLDER --pictures FILE` draws them again. What they need is checked before the first
+run.";
+
 const MATRIX: &str = r#"Each key of `[matrix]` is the path of another key (`link.queue`,
 `link.up.rate`, `flow.NAME.cc`, `duration`) and has a list of values for it. Several keys are
 combined in every way; the last key varies fastest. A variant is named after its values: `fifo limit 1000` is called `fifo` if no other
 value begins with that word, and `true` for `ecn` is called `ecn=true`. Values can be given names
-instead: `"link.queue" = { short = "fifo limit 10", long = "fifo limit 1000" }`. Without a matrix
-there is one variant, which is named after its queue."#;
+instead: `"link.queue" = { short = "fifo limit 10", long = "fifo limit 1000" }`. A single word of a queue is
+a key, too: `"link.queue.target" = ["1ms", "5ms", "20ms"]` sets the word `target` in the queues of
+both directions, whichever queue another axis chose. Without a matrix there is one variant, which is named after its queue."#;
 
 const EXPECT: &str = "\
 Each `[[expect]]` gives bounds for a figure. A run with a figure outside its bounds fails.";

@@ -48,6 +48,9 @@ pub(crate) fn set_path(
         );
         return;
     }
+    if let Some((queue, word)) = word_of_queue(path) {
+        return set_word(root, queue, word, path_at, node, problems);
+    }
     if let ["flow", name, rest @ ..] = segments.as_slice() {
         let Some(table) = find_flow(root, name, path_at, problems) else {
             return;
@@ -69,6 +72,94 @@ pub(crate) fn set_path(
         return set_in(table, rest, path, path_at, node, problems);
     }
     set_in(root, &segments, path, path_at, node, problems)
+}
+
+/// Splits the path of a word of a queue: `link.queue.target` is the word `target` of `link.queue`.
+pub(crate) fn word_of_queue(path: &str) -> Option<(&str, &str)> {
+    let (queue, word) = path.rsplit_once('.')?;
+    let is_queue = queue.ends_with(".queue") && !path.starts_with("flow.");
+    is_queue.then_some((queue, word))
+}
+
+/// Sets a word of a queue in its text. A word of `link.queue` is set in the queues of both directions.
+fn set_word(
+    root: &mut Table,
+    queue: &str,
+    word: &str,
+    path_at: &Place,
+    node: &Node,
+    problems: &mut Problems,
+) {
+    let segments: Vec<&str> = queue.split('.').collect();
+    let table = match segments.as_slice() {
+        ["hop", number, ..] => match find_hop(root, number, path_at, problems) {
+            Some(table) => Some(table),
+            None => return,
+        },
+        [name, ..] => root.table_mut(name),
+        [] => None,
+    };
+    let own = segments[..segments.len() - 1].last().copied();
+    let mut is_found = false;
+    if let Some(table) = table {
+        let shared = table.node("queue").cloned();
+        let is_way = own.is_some_and(|own| matches!(own, "up" | "down"));
+        for way in ["up", "down"] {
+            if is_way && own != Some(way) {
+                continue;
+            }
+            let has_own = table
+                .node(way)
+                .and_then(Node::as_table)
+                .is_some_and(|t| t.find("queue").is_some());
+            if is_way
+                && !has_own
+                && let Some(shared) = &shared
+            {
+                set_in(table, &[way, "queue"], queue, path_at, shared, problems);
+            }
+            if let Some(inner) = table.table_mut(way)
+                && let Some(entry) = inner.0.iter_mut().find(|entry| entry.key == "queue")
+            {
+                is_found |= edit_word(&mut entry.node, word, node);
+            }
+        }
+        if !is_way && let Some(entry) = table.0.iter_mut().find(|entry| entry.key == "queue") {
+            is_found |= edit_word(&mut entry.node, word, node);
+        }
+    }
+    if !is_found {
+        let message = format!("there is no queue whose `{word}` could be set");
+        let hint = format!("give `{queue}`, such as \"fq_codel\"");
+        problems.push(Problem::new(path_at.clone(), message).hint(hint));
+    }
+}
+
+/// Sets a word in the text of a queue; returns whether there is a text.
+fn edit_word(queue: &mut Node, word: &str, value: &Node) -> bool {
+    let Value::Text(text) = &queue.value else {
+        return false;
+    };
+    let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let off = format!("no{word}");
+    if let Value::Bool(is_on) = value.value {
+        words.retain(|other| *other != word && *other != off);
+        words.push(if is_on { word.to_owned() } else { off });
+    } else {
+        let shown = value.value.to_string();
+        let place = words.iter().skip(1).position(|other| other == word);
+        match place.map(|place| place + 2) {
+            Some(place) if place < words.len() => words[place] = shown,
+            _ => words.extend([word.to_owned(), shown]),
+        }
+    }
+    // An error in the text is one of the value that was put into it.
+    *queue = Node {
+        value: Value::Text(words.join(" ")),
+        at: value.at.clone(),
+        text_at: None,
+    };
+    true
 }
 
 fn set_in(

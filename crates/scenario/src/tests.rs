@@ -1,9 +1,10 @@
 //! The meaning of scenarios. [`errors`] tests the messages about errors, [`print`] that scenarios
-//! print back, [`settings`] the TCP settings.
+//! print back, [`settings`] the TCP settings, [`sweeps`] what variants set together.
 
 mod errors;
 mod print;
 mod settings;
+mod sweeps;
 
 use sluice_core::Rate;
 

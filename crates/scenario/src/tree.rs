@@ -120,6 +120,14 @@ impl Table {
         }
     }
 
+    pub fn table_mut(&mut self, key: &str) -> Option<&mut Table> {
+        let entry = self.0.iter_mut().find(|entry| entry.key == key)?;
+        match &mut entry.node.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
     /// Adds a key to a table that is being written.
     pub fn push(&mut self, key: &str, value: Value) {
         self.set(key, Place::Nowhere, value.into());

@@ -23,8 +23,8 @@ export interface LegendEntry {
 /** Largest number of entries of a legend. */
 const MOST_ENTRIES = 24;
 
-/** Width of the plot on paper, in CSS pixels: A4 less margins. */
-const PAPER_WIDTH = 680;
+/** Width of the plot on paper, in CSS pixels: A4 less margins and the frame, 182 mm less 1.2 em. */
+const PAPER_WIDTH = 668;
 
 export class Frame {
   readonly figure: HTMLElement;

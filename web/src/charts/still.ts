@@ -4,10 +4,15 @@ import { quantile } from "../maths/cdf.ts";
 import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
 import type { Cdf, Tradeoff } from "../model.ts";
-import { dashes, variantVariable } from "../theme.ts";
+import { dashes, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import { Axis, s } from "./svg.ts";
 
-const WIDTH = 560;
+/** Width of a drawing in CSS pixels: that of its place, within these limits, so that text keeps its size. */
+const WIDTHS = [280, 640] as const;
+/** The width until a drawing has a place. */
+const USUAL_WIDTH = 560;
+/** With more runs than this, a chart of points shows only their means, with numbers. */
+const MOST_CLOUDS = 8;
 /** Smaller samples are drawn at this value when the axis is logarithmic. */
 const FLOOR_MS = 0.001;
 
@@ -24,12 +29,17 @@ abstract class StillChart {
   private readonly host = h("div", { class: "drawing" });
   private readonly legend = h("div", { class: "legend" });
   protected isShown: (variant: number) => boolean = () => true;
+  protected width = USUAL_WIDTH;
 
   constructor(
     id: string,
     private readonly title: string,
     private readonly caption: string,
   ) {
+    new ResizeObserver(() => this.fit(this.host.clientWidth)).observe(this.host);
+    onThemeChange(() => {
+      if (isPrinting()) this.fit(WIDTHS[1]);
+    });
     this.figure = h(
       "figure",
       { class: "still", "data-chart": id, id: `chart-${id}` },
@@ -41,6 +51,23 @@ abstract class StillChart {
   show(isShown: (variant: number) => boolean): void {
     this.isShown = isShown;
     this.draw();
+  }
+
+  private fit(room: number): void {
+    const width = Math.min(Math.max(room, WIDTHS[0]), WIDTHS[1]);
+    if (room === 0 || Math.abs(width - this.width) < 2) return;
+    this.width = width;
+    this.draw();
+  }
+
+  /** Room for the names of rows, and a name that fits. */
+  protected get names(): number {
+    return Math.min(150, Math.round(this.width * 0.34));
+  }
+
+  protected short(label: string): string {
+    const most = Math.floor((this.names - 10) / 7);
+    return label.length > most ? `${label.slice(0, most - 1)}…` : label;
   }
 
   /** The parts to draw, with their height; `null` if there is nothing. */
@@ -63,7 +90,7 @@ abstract class StillChart {
     this.host.replaceChildren(
       s(
         "svg",
-        { viewBox: `0 0 ${WIDTH} ${picture.height}`, role: "img", "aria-label": label },
+        { viewBox: `0 0 ${this.width} ${picture.height}`, role: "img", "aria-label": label },
         ...picture.parts,
       ),
     );
@@ -101,13 +128,13 @@ export class BoxPlot extends StillChart {
   protected picture() {
     const rows = this.columns.filter((column) => this.isShown(column.variant));
     if (rows.length === 0) return null;
-    const [left, row] = [150, 30];
+    const [left, row] = [this.names, 30];
     const bottom = rows.length * row + 8;
     const five = rows.map(({ cdf }) =>
       [0.05, 0.25, 0.5, 0.75, 0.95].map((share) => quantile(cdf, share) ?? 0),
     );
-    const x = delayAxis(five.flat(), [left, WIDTH - 24], this.isLog);
-    const parts = grid(x, [4, bottom], this.isLog ? "ms, logarithmic" : "ms");
+    const x = delayAxis(five.flat(), [left, this.width - 24], this.isLog);
+    const parts = grid(x, [4, bottom], this.width, this.isLog ? "ms, logarithmic" : "ms");
     for (const [at, { label, variant }] of rows.entries()) {
       const [p5, p25, p50, p75, p95] = (five[at] as number[]).map((value) => x.at(value)) as [
         number,
@@ -122,9 +149,8 @@ export class BoxPlot extends StillChart {
       const line = (x1: number, x2: number, y1: number, y2: number, width = 1.5) =>
         s("line", { x1, x2, y1, y2, ...stroke, "stroke-width": width });
       const said = (five[at] as number[]).map(milliseconds);
-      const short = label.length > 20 ? `${label.slice(0, 19)}…` : label;
       parts.push(
-        s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, short),
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, this.short(label)),
         s(
           "g",
           {},
@@ -187,25 +213,24 @@ export class StripPlot extends StillChart {
   protected picture() {
     const rows = this.rows.filter((row) => this.isShown(row.variant));
     if (rows.length === 0) return null;
-    const [left, step] = [150, 28];
+    const [left, step] = [this.names, 28];
     const bottom = rows.length * step + 8;
     const all = rows.flatMap(({ values, interval }) => [...values, ...(interval ?? [])]);
     const isSpread = Math.max(...all) > 20 * Math.max(Math.min(...rows.map((row) => row.median)), 1e-9);
     const isLog = isSpread && Math.min(...rows.flatMap(({ values }) => values)) > 0;
     const x = delayAxis(
       all.map((value) => Math.max(value, 0)),
-      [left, WIDTH - 24],
+      [left, this.width - 24],
       isLog,
     );
-    const parts = grid(x, [4, bottom], isLog ? `${this.unit}, logarithmic` : this.unit);
+    const parts = grid(x, [4, bottom], this.width, isLog ? `${this.unit}, logarithmic` : this.unit);
     for (const [at, { label, variant, values, median, interval }] of rows.entries()) {
       const y = 4 + at * step + step / 2;
       const color = variantVariable(variant);
       const [low, high] = (interval ?? []).map((value) => x.at(Math.max(value, 0)));
-      const short = label.length > 20 ? `${label.slice(0, 19)}…` : label;
       const said = `${label}: median ${plain(median)} ${this.unit} of ${values.length}, ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`;
       parts.push(
-        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, short),
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, this.short(label)),
         s(
           "g",
           {},
@@ -265,7 +290,9 @@ export class TradeoffPlot extends StillChart {
   }
 
   protected entries(): { label: string; variant: number }[] {
-    return this.points.filter((point) => this.isShown(point.variant));
+    const shown = this.points.filter((point) => this.isShown(point.variant));
+    if (shown.length <= MOST_CLOUDS) return shown;
+    return shown.map(({ label, variant }, at) => ({ label: `${at + 1}: ${label}`, variant }));
   }
 
   protected picture() {
@@ -273,22 +300,27 @@ export class TradeoffPlot extends StillChart {
     if (shown.length === 0) return null;
     const ellipses = shown.map(({ tradeoff }) => contour(tradeoff, this.isLog));
     const [left, bottom] = [52, 268];
-    const delays = [...ellipses.flat().map(([delay]) => delay), ...shown.flatMap((p) => p.tradeoff.delay_ms)];
+    // The dots and ellipses of many runs would hide one another.
+    const isFew = shown.length <= MOST_CLOUDS;
+    const delays = [
+      ...ellipses.flat().map(([delay]) => delay),
+      ...(isFew ? shown.flatMap((p) => p.tradeoff.delay_ms) : []),
+    ];
     const rates = [
       ...ellipses.flat().map(([, mbps]) => mbps),
-      ...shown.flatMap((p) => p.tradeoff.goodput_mbps),
+      ...(isFew ? shown.flatMap((p) => p.tradeoff.goodput_mbps) : []),
     ];
-    const x = delayAxis(delays, [left, WIDTH - 24], this.isLog);
+    const x = delayAxis(delays, [left, this.width - 24], this.isLog);
     const [least, most] = [Math.min(...rates), Math.max(...rates)];
     // The axis starts at zero, unless that would flatten all ellipses.
     const floor = least > 0.5 * most ? least - Math.max(0.15 * (most - least), 0.02 * most) : 0;
     const y = new Axis(floor, most + Math.max(0.1 * (most - floor), 1e-3), [bottom, 12], false);
     const unit = this.isLog ? "mean sojourn time (ms, logarithmic)" : "mean sojourn time (ms)";
-    const parts = grid(x, [12, bottom], unit);
+    const parts = grid(x, [12, bottom], this.width, unit);
     for (const tick of y.ticks()) {
       const at = y.at(tick);
       parts.push(
-        s("line", { x1: left, x2: WIDTH - 24, y1: at, y2: at, class: "rule" }),
+        s("line", { x1: left, x2: this.width - 24, y1: at, y2: at, class: "rule" }),
         s("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, plain(tick)),
       );
     }
@@ -318,7 +350,7 @@ export class TradeoffPlot extends StillChart {
           "g",
           {},
           s("title", {}, said),
-          ...tradeoff.delay_ms.map((delay, dot) =>
+          ...(isFew ? tradeoff.delay_ms : []).map((delay, dot) =>
             s("circle", {
               cx: x.at(delay),
               cy: y.at(tradeoff.goodput_mbps[dot] as number),
@@ -330,9 +362,9 @@ export class TradeoffPlot extends StillChart {
           s("polygon", {
             points: path.join(" "),
             fill: color,
-            "fill-opacity": 0.18,
+            "fill-opacity": isFew ? 0.18 : 0,
             stroke: color,
-            "stroke-width": 1.6,
+            "stroke-width": isFew ? 1.6 : 0.6,
             "stroke-dasharray": (dashes(variant) ?? []).join(" ") || "none",
           }),
           s("circle", {
@@ -343,6 +375,7 @@ export class TradeoffPlot extends StillChart {
             stroke: "var(--paper)",
             "stroke-width": 1.2,
           }),
+          ...(isFew ? [] : [s("text", { x: center[0] + 6, y: center[1] + 4 }, `${at + 1}`)]),
         ),
       );
     }
@@ -351,7 +384,7 @@ export class TradeoffPlot extends StillChart {
 }
 
 /** Vertical lines with numbers below, and their unit. */
-function grid(x: Axis, [top, bottom]: [number, number], unit: string): SVGElement[] {
+function grid(x: Axis, [top, bottom]: [number, number], width: number, unit: string): SVGElement[] {
   const lines = x
     .ticks()
     .flatMap((tick) => [
@@ -360,6 +393,6 @@ function grid(x: Axis, [top, bottom]: [number, number], unit: string): SVGElemen
     ]);
   return [
     ...lines,
-    s("text", { x: WIDTH / 2, y: bottom + 34, "text-anchor": "middle", class: "axis" }, unit),
+    s("text", { x: width / 2, y: bottom + 34, "text-anchor": "middle", class: "axis" }, unit),
   ];
 }

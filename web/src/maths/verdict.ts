@@ -2,12 +2,14 @@
  * Sentences about the runs that are shown. Each states numbers of the report; what was not measured
  * is not mentioned. Which queue is best is part of the report (`Judgement`).
  */
-import type { Count, Direction, Ping, Quantiles, Run } from "../model.ts";
+import type { Count, Direction, Ping, Run } from "../model.ts";
 import { enumerate, megabits, milliseconds, percent, whole } from "./format.ts";
 
 /** Differences below these count as none. */
 const SAME_DELAY_MS = 1;
 const SAME_SHARE = 0.01;
+/** Comparisons on a page; a sweep over many conditions has a curve. */
+const MOST_SENTENCES = 9;
 /** Names per sentence; further runs are only counted. */
 const MOST_NAMES = 4;
 
@@ -20,8 +22,40 @@ export interface Description {
 
 export function describe(runs: Run[]): Description {
   const complete = runs.filter((run) => run.partial === null);
-  const overall = [compareDelay(complete), compareGoodput(complete, "up"), compareGoodput(complete, "down")];
-  return { overall: overall.filter((sentence) => sentence !== null), perRun: runs.map(describeRun) };
+  // A wait is only compared with that of the same queue.
+  const queue = busiestQueue(runs);
+  const groups = conditions(complete);
+  const overall = groups.flatMap((group) => {
+    const words = groups.length > 1 ? (group[0]?.condition_words ?? "") : "";
+    const lead = words === "" ? "" : `At ${words}: `;
+    const said = [compareDelay(group), compareGoodput(group, "up"), compareGoodput(group, "down")];
+    return said.flatMap((sentence) =>
+      sentence === null
+        ? []
+        : [lead === "" ? sentence : `${lead}${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`],
+    );
+  });
+  return {
+    overall: overall.slice(0, MOST_SENTENCES),
+    perRun: runs.map((run) => describeRun(run, queue)),
+  };
+}
+
+/** Groups runs that differ only in their queues: only these are compared. */
+function conditions(runs: Run[]): Run[][] {
+  const groups = new Map<number, Run[]>();
+  for (const run of runs) groups.set(run.condition, [...(groups.get(run.condition) ?? []), run]);
+  return [...groups.values()];
+}
+
+/** The key of the queue with the longest waits over all runs, `DIRECTION NAME`. */
+export function busiestQueue(runs: Run[]): string {
+  const waits = new Map<string, number>();
+  for (const { direction, name, sojourn_ms } of runs.flatMap((run) => run.queues)) {
+    const key = `${direction} ${name}`;
+    waits.set(key, (waits.get(key) ?? 0) + (sojourn_ms?.p50 ?? 0));
+  }
+  return [...waits].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
 }
 
 export function packetsOf(counts: Count[]): number {
@@ -33,8 +67,8 @@ export function mainPing(run: Run): Ping | null {
   return run.pings.find((ping) => ping.two_way !== null) ?? null;
 }
 
-function describeRun(run: Run): string {
-  const parts = [describePing(run) ?? describeWait(run), describeGoodput(run), describeSignals(run)];
+function describeRun(run: Run, queue: string): string {
+  const parts = [describePing(run) ?? describeWait(run, queue), describeGoodput(run), describeSignals(run)];
   const said = parts.filter((part) => part !== null).join(" ");
   return run.partial === null ? said : `Partial run (${run.partial}): these are not totals. ${said}`;
 }
@@ -57,10 +91,11 @@ function describePing(run: Run): string | null {
 }
 
 /** Describes the wait in the queue, for runs without pings. */
-function describeWait(run: Run): string | null {
-  const waits = wait(run);
-  if (waits === null) return null;
-  return `Packets wait ${milliseconds(waits.p50)} in the queue at the median, 99 % at most ${milliseconds(waits.p99)}.`;
+function describeWait(run: Run, key: string): string | null {
+  const queue = run.queues.find((entry) => `${entry.direction} ${entry.name}` === key);
+  const waits = queue?.sojourn_ms ?? null;
+  if (queue === undefined || waits === null) return null;
+  return `Packets wait ${milliseconds(waits.p50)} in the queue ${queue.name} at the median, 99 % at most ${milliseconds(waits.p99)}.`;
 }
 
 function describeGoodput(run: Run): string | null {
@@ -100,15 +135,6 @@ function reasons(counts: Count[]): string {
 function some(words: string[]): string {
   if (words.length <= MOST_NAMES) return enumerate(words);
   return `${words.slice(0, MOST_NAMES).join(", ")} and ${words.length - MOST_NAMES} more`;
-}
-
-/** The sojourn times of the queue with the highest median. */
-function wait(run: Run): Quantiles | null {
-  const waits = run.queues.flatMap((queue) => queue.sojourn_ms ?? []);
-  return waits.reduce<Quantiles | null>(
-    (most, own) => (most === null || own.p50 > most.p50 ? own : most),
-    null,
-  );
 }
 
 function compareDelay(runs: Run[]): string | null {

@@ -9,7 +9,7 @@ import { choice, dropdown, h } from "../dom.ts";
 import { empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { staircase, sumSeries } from "../maths/series.ts";
-import { mainPing, packetsOf } from "../maths/verdict.ts";
+import { busiestQueue, mainPing, packetsOf } from "../maths/verdict.ts";
 import {
   type Direction,
   type Flow,
@@ -22,10 +22,13 @@ import {
 } from "../model.ts";
 import { columnsOf } from "../packed.ts";
 import { variantName } from "./top.ts";
-import { arrow, queueKey, queueTitle, route } from "./words.ts";
+import { arrow, queueKey, queueTitle, repetitionNote, route } from "./words.ts";
 
 /** With more lines than this, a chart starts with the sum of the flows. */
 const MOST_LINES = 12;
+
+const ABOVE_LINK =
+  "Goodput above the rate of the link: TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once.";
 
 type PingWay = "two_way_ms" | "up_ms" | "down_ms";
 type FlowMode = "each" | "sum";
@@ -63,7 +66,7 @@ export class Bench {
     const { runs } = report;
     this.group = new ChartGroup("time", 0, Math.max(...runs.map((run) => run.duration_s), 1e-3));
     this.flowMode = this.countFlows() <= MOST_LINES ? "each" : "sum";
-    this.queue = this.busiestQueue();
+    this.queue = busiestQueue(runs);
     const isSpread = spread(runs.map((run) => mainPing(run)?.two_way?.p50 ?? null)) > LOG_BEYOND;
     const log = isSpread ? "first" : "offered";
 
@@ -182,10 +185,10 @@ export class Bench {
       const caption = "Dots: repetitions; line: median; band: 95\u00a0% confidence interval of the mean.";
       const chart = new StripPlot(`repeat-${at}`, figure, caption, unit);
       chart.setRows(
-        runs.flatMap((run, variant) =>
+        runs.flatMap((run) =>
           run.repeats
             .filter((repeat) => repeat.figure === figure)
-            .map((repeat) => ({ label: run.name, variant, ...repeat })),
+            .map((repeat) => ({ label: run.name, variant: run.look, ...repeat })),
         ),
       );
       return chart;
@@ -195,12 +198,12 @@ export class Bench {
   private fillComparisons(): void {
     const { runs, ends } = this.report;
     for (const [direction, chart] of this.fairness) {
-      const lines = runs.flatMap((run, variant): Line[] => {
+      const lines = runs.flatMap((run): Line[] => {
         const total = run.directions.find((entry) => entry.direction === direction);
         const series = total?.jain_over_time ?? null;
         return series === null
           ? []
-          : [{ label: run.name, variant, flow: 0, time: series.time_s, value: series.value }];
+          : [{ label: run.name, variant: run.look, flow: 0, time: series.time_s, value: series.value }];
       });
       chart.setLines(lines);
       const windows = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
@@ -209,9 +212,9 @@ export class Bench {
       );
     }
     for (const [direction, chart] of this.tradeoffs) {
-      const points = runs.flatMap((run, variant) => {
+      const points = runs.flatMap((run) => {
         const tradeoff = run.directions.find((entry) => entry.direction === direction)?.tradeoff ?? null;
-        return tradeoff === null ? [] : [{ label: run.name, variant, tradeoff }];
+        return tradeoff === null ? [] : [{ label: run.name, variant: run.look, tradeoff }];
       });
       chart.setPoints(points);
     }
@@ -222,8 +225,10 @@ export class Bench {
         cdf: empiricalCdf(series.value),
       })),
     );
-    const curves = runs.flatMap((run, variant): Curve[] =>
-      run.completion_ms === null ? [] : [{ label: run.name, variant, flow: 0, cdf: run.completion_ms }],
+    const curves = runs.flatMap((run): Curve[] =>
+      run.completion_ms === null
+        ? []
+        : [{ label: run.name, variant: run.look, flow: 0, cdf: run.completion_ms }],
     );
     this.cdfs.completion.setCurves(curves);
     this.cdfs.completion.frame.setCaption(
@@ -232,6 +237,7 @@ export class Bench {
   }
 
   private layOut(): HTMLElement {
+    const { runs } = this.report;
     const timeCharts = [
       ...this.goodput.values(),
       this.ping,
@@ -249,11 +255,11 @@ export class Bench {
       "section",
       { id: "charts" },
       this.toolbar(),
-      ...(this.report.runs.length > 1 ? [h("h2", {}, "Totals"), this.totals.element] : []),
+      ...(runs.length > 1 ? [h("h2", {}, "Totals"), this.totals.element] : []),
       ...(this.strips.length > 0
         ? [
             h("h2", {}, "Over repetitions"),
-            h("p", { class: "note" }, "All other charts and figures show the first repetition."),
+            h("p", { class: "note" }, repetitionNote(runs)),
             h("div", { class: "grid" }, ...this.strips.map((chart) => chart.figure)),
           ]
         : []),
@@ -273,15 +279,16 @@ export class Bench {
 
   private toolbar(): HTMLElement {
     const { runs } = this.report;
-    const variants = runs.map((run, index) => {
+    const variants = runs.map((run) => {
+      const { look } = run;
       const button = h(
         "button",
         { type: "button", "aria-pressed": "true", class: "toggle" },
-        variantName(run, index),
+        variantName(run),
       );
       button.addEventListener("click", () => {
-        if (!this.hidden.delete(index)) this.hidden.add(index);
-        button.setAttribute("aria-pressed", String(!this.hidden.has(index)));
+        if (!this.hidden.delete(look)) this.hidden.add(look);
+        button.setAttribute("aria-pressed", String(!this.hidden.has(look)));
         this.showAll();
       });
       return button;
@@ -372,10 +379,12 @@ export class Bench {
   private offerStates(queues: Queue[]): void {
     const names = [...new Set(queues.flatMap((queue) => queue.state.map((state) => state.name)))];
     // Variables that determine what happens to packets come before counters.
-    const first = ["prob", "drop_next", "delay"].flatMap((word) =>
+    const first = ["prob", "delay", "count", "average"].flatMap((word) =>
       names.filter((name) => name.startsWith(word)),
     );
-    if (!names.includes(this.stateName)) this.stateName = first[0] ?? names[0] ?? "";
+    // An instant, such as that of the next drop, is a straight line and says the least.
+    const others = names.filter((name) => !/^\w+_next\b/.test(name));
+    if (!names.includes(this.stateName)) this.stateName = first[0] ?? others[0] ?? names[0] ?? "";
     const options = names.map((name) => ({ value: name, text: name }));
     const list = dropdown("variable", options, this.stateName, (name) => {
       this.stateName = name;
@@ -420,10 +429,13 @@ export class Bench {
         runs.map((run) => `averaged over the last ${run.goodput_window_s} s, every ${run.goodput_step_s} s`),
       );
       const counted = [...new Set(runs.map((run) => run.length_counted))].join("; ");
-      const subject = isSum ? "Sum of all flows" : "Per flow";
-      chart.frame.setCaption(
-        `${subject}, ${[...windows].join("; ")}; counts ${counted}; ${route(direction, ends)}`,
+      const most = Math.max(
+        ...runs.map((run) => run.flows.filter((flow) => flow.direction === direction).length),
       );
+      const subject = most < 2 ? "" : isSum ? "Sum of all flows, " : "Per flow, ";
+      const text = `${subject}${[...windows].join("; ")}; counts ${counted}; ${route(direction, ends)}`;
+      const above = this.exceedsLink(direction) ? `. ${ABOVE_LINK}` : "";
+      chart.frame.setCaption(`${text.charAt(0).toUpperCase()}${text.slice(1)}${above}`);
     }
     for (const [direction, chart] of this.cwnd) {
       chart.setLines(this.flowLines(direction, (flow) => flow.cwnd_segments));
@@ -437,7 +449,7 @@ export class Bench {
 
   private flowLines(direction: Direction, pick: (flow: Flow) => Series | null): Line[] {
     const isAlone = this.report.runs.length === 1;
-    return this.report.runs.flatMap((run, variant) => {
+    return this.report.runs.flatMap((run) => {
       const flows = run.flows.filter((flow) => flow.direction === direction);
       return flows.flatMap((flow, place): Line[] => {
         const series = pick(flow);
@@ -445,16 +457,16 @@ export class Bench {
         const label = flows.length === 1 ? run.name : isAlone ? flow.name : `${run.name}, ${flow.name}`;
         // In a single run, the flows are compared, so they take the colours.
         const look = isAlone ? { hue: place, flow: Math.floor(place / 7) } : { flow: place };
-        return [{ label, variant, ...look, time: series.time_s, value: series.value }];
+        return [{ label, variant: run.look, ...look, time: series.time_s, value: series.value }];
       });
     });
   }
 
   private sumLines(direction: Direction): Line[] {
-    return this.report.runs.map((run, variant) => {
+    return this.report.runs.map((run) => {
       const parts = run.flows.filter((flow) => flow.direction === direction).map((flow) => flow.goodput_mbps);
       const sum = sumSeries(parts, run.goodput_step_s);
-      return { label: run.name, variant, flow: 0, time: sum.time_s, value: sum.value };
+      return { label: run.name, variant: run.look, flow: 0, time: sum.time_s, value: sum.value };
     });
   }
 
@@ -466,6 +478,14 @@ export class Bench {
     const link = links[0]?.[0]?.link_mbps;
     if (written.size !== 1 || link === undefined || link.time_s.length === 0) return [];
     return [{ label: "link rate", variant: null, flow: 0, ...staircase(link, this.group.to) }];
+  }
+
+  /** Whether the goodput of a run is above the rate of its link, which is the same in all runs. */
+  private exceedsLink(direction: Direction): boolean {
+    const rates = this.linkLines(direction).flatMap((line) => line.value);
+    const most = Math.max(...rates.map((rate) => rate ?? 0));
+    const lines = this.sumLines(direction);
+    return most > 0 && lines.some((line) => line.value.some((value) => (value ?? 0) > most * 1.005));
   }
 
   private fillPing(): void {
@@ -496,19 +516,19 @@ export class Bench {
   }
 
   private eachPing(pick: (ping: Ping) => Series | null) {
-    return this.report.runs.flatMap((run, variant) =>
+    return this.report.runs.flatMap((run) =>
       run.pings.flatMap((ping, flow) => {
         const series = pick(ping);
         const label = run.pings.length === 1 ? run.name : `${run.name}, ${ping.name}`;
-        return series === null ? [] : [{ look: { label, variant, flow }, series }];
+        return series === null ? [] : [{ look: { label, variant: run.look, flow }, series }];
       }),
     );
   }
 
   private fillQueue(): void {
-    const chosen = this.report.runs.flatMap((run, variant) => {
+    const chosen = this.report.runs.flatMap((run) => {
       const queue = run.queues.find((entry) => queueKey(entry) === this.queue);
-      return queue === undefined ? [] : [{ label: run.name, variant, flow: 0, queue }];
+      return queue === undefined ? [] : [{ label: run.name, variant: run.look, flow: 0, queue }];
     });
     const title = chosen[0] === undefined ? "" : queueTitle(chosen[0].queue, this.report.ends);
     const clouds: Cloud[] = chosen.map(({ label, variant, queue }) => ({
@@ -556,9 +576,9 @@ export class Bench {
   private fillTotals(): void {
     const { runs, ends } = this.report;
     const bars = (pick: (run: Run) => number | null | undefined, say: (value: number) => string): Bar[] =>
-      runs.map((run, variant) => {
+      runs.map((run) => {
         const value = pick(run) ?? null;
-        return { label: run.name, variant, value, text: value === null ? "—" : say(value) };
+        return { label: run.name, variant: run.look, value, text: value === null ? "—" : say(value) };
       });
     const groups: BarGroup[] = [];
     for (const direction of ["up", "down"] as Direction[]) {
@@ -591,16 +611,6 @@ export class Bench {
 
   private countFlows(): number {
     return this.report.runs.reduce((sum, run) => sum + run.flows.length, 0);
-  }
-
-  /** The queue with the longest waits, over all runs. */
-  private busiestQueue(): string {
-    const waits = new Map<string, number>();
-    for (const queue of this.report.runs.flatMap((run) => run.queues)) {
-      const key = queueKey(queue);
-      waits.set(key, (waits.get(key) ?? 0) + (queue.sojourn_ms?.p50 ?? 0));
-    }
-    return [...waits].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
   }
 }
 

@@ -20,7 +20,7 @@ export function figures({ runs }: Report): HTMLElement {
       {},
       h("summary", {}, `${all.size} figures, each with a link to the chart that shows it`),
       // A link to this id opens the details around it.
-      h("div", { id: "figures" }, table(["", ...runs.map((run, index) => variantName(run, index))], rows)),
+      h("div", { id: "figures" }, table(["", ...runs.map(variantName)], rows)),
     ),
   );
 }

@@ -18,8 +18,10 @@ interface Column {
   say: (value: number) => string;
 }
 
-const longest = (values: (number | null | undefined)[]): number | null => {
-  const known = values.filter((value) => value !== null && value !== undefined);
+/** The longest wait in a direction: of several links, that of the slowest. */
+const sojourn = (run: Run, way: string): number | null => {
+  const queues = run.queues.filter((queue) => queue.direction === way);
+  const known = queues.flatMap((queue) => queue.sojourn_ms?.p95 ?? []);
   return known.length === 0 ? null : Math.max(...known);
 };
 const goodput = (run: Run, way: string) =>
@@ -33,11 +35,8 @@ const COLUMNS: Column[] = [
   { head: "Jain's index", of: (run) => run.directions[0]?.jain ?? null, say: (jain) => jain.toFixed(3) },
   { head: "Ping p50", of: (run) => mainPing(run)?.two_way?.p50 ?? null, say: milliseconds },
   { head: "Ping p95", of: (run) => mainPing(run)?.two_way?.p95 ?? null, say: milliseconds },
-  {
-    head: "Sojourn p95",
-    of: (run) => longest(run.queues.map((queue) => queue.sojourn_ms?.p95)),
-    say: milliseconds,
-  },
+  { head: "Sojourn up p95", of: (run) => sojourn(run, "up"), say: milliseconds },
+  { head: "Sojourn down p95", of: (run) => sojourn(run, "down"), say: milliseconds },
   { head: "Drops", of: (run) => count(run, "drops"), say: whole },
   { head: "Marks", of: (run) => count(run, "marks"), say: whole },
 ];

@@ -12,7 +12,7 @@ const BETTER_BY = 0.01;
 
 interface Row {
   label: Child;
-  cells: { text: string; rank: number | null }[];
+  cells: { text: string; rank: number | null; condition: number }[];
   better: "low" | "high" | null;
 }
 
@@ -28,13 +28,16 @@ export function summary(report: Report): HTMLElement {
     "section",
     { class: "card", id: "summary" },
     h("h2", {}, "Summary"),
-    table(["", ...report.runs.map((run, index) => variantName(run, index))], rows.map(cellsOf)),
+    table(["", ...report.runs.map(variantName)], rows.map(cellsOf)),
     h(
       "p",
       { class: "note" },
       `Goodput counts ${counted}; utilisation counts all bytes on the link. `,
       report.runs.length > 1
-        ? "Bold: the best values of a row (by the median), if values differ by more than 1 %."
+        ? "Bold: the best values of a row (by the median) among runs that differ only in their queues, if values differ by more than 1 %. "
+        : "",
+      report.runs.some((run) => run.repetitions.length > 1)
+        ? "Values are medians over the repetitions; in brackets: the smallest and the largest, of delays those of p50."
         : "",
     ),
   );
@@ -43,18 +46,25 @@ export function summary(report: Report): HTMLElement {
 const NOTHING = "—";
 
 function cellsOf(row: Row): Child[] {
-  const ranks = row.cells.map((cell) => cell.rank).filter((rank) => rank !== null);
-  const best = row.better === "low" ? Math.min(...ranks) : Math.max(...ranks);
-  const worst = row.better === "low" ? Math.max(...ranks) : Math.min(...ranks);
-  const matters =
-    row.better !== null && ranks.length > 1 && Math.abs(worst - best) > BETTER_BY * Math.abs(worst);
-  const near = (rank: number) => Math.abs(rank - best) <= BETTER_BY * Math.abs(best);
-  return [
-    row.label,
-    ...row.cells.map(({ text, rank }) =>
-      matters && rank !== null && near(rank) ? h("strong", {}, text) : text,
-    ),
-  ];
+  const isBest = (cell: Row["cells"][number]): boolean => {
+    if (row.better === null || cell.rank === null) return false;
+    // Only runs that differ in nothing but their queues are compared.
+    const rivals = row.cells.filter(({ condition }) => condition === cell.condition);
+    const ranks = rivals.flatMap(({ rank }) => (rank === null ? [] : [rank]));
+    const best = row.better === "low" ? Math.min(...ranks) : Math.max(...ranks);
+    const worst = row.better === "low" ? Math.max(...ranks) : Math.min(...ranks);
+    const matters = ranks.length > 1 && Math.abs(worst - best) > BETTER_BY * Math.abs(worst);
+    return matters && Math.abs(cell.rank - best) <= BETTER_BY * Math.abs(best);
+  };
+  return [row.label, ...row.cells.map((cell) => (isBest(cell) ? h("strong", {}, cell.text) : cell.text))];
+}
+
+/** The range of a figure over the repetitions, " (9.4 to 9.6)"; nothing for a single run. */
+function range(run: Run, figure: string): string {
+  const repeat = run.repeats.find((entry) => entry.figure === figure);
+  if (repeat === undefined) return "";
+  const [low, high] = [plain(Math.min(...repeat.values)), plain(Math.max(...repeat.values))];
+  return low === high ? "" : ` (${low} to ${high})`;
 }
 
 function rowOf<T>(
@@ -64,11 +74,17 @@ function rowOf<T>(
   say: (value: T) => string,
   better: Row["better"] = null,
   rank: (value: T) => number | null = () => null,
+  figure = "",
 ): Row {
   const cells = runs.map((run) => {
     const value = pick(run);
-    if (value === null || value === undefined) return { text: NOTHING, rank: null };
-    return { text: say(value), rank: run.partial === null ? rank(value) : null };
+    const { condition } = run;
+    if (value === null || value === undefined) return { text: NOTHING, rank: null, condition };
+    return {
+      text: say(value) + range(run, figure),
+      rank: run.partial === null ? rank(value) : null,
+      condition,
+    };
   });
   return { label, cells, better };
 }
@@ -88,6 +104,7 @@ function goodputRows({ runs, ends }: Report): Row[] {
         megabits,
         "high",
         (mbps) => mbps,
+        `Goodput ${direction}`,
       ),
       rowOf(
         labelled("Jain's index", `of the flows, ${direction}`),
@@ -101,7 +118,9 @@ function goodputRows({ runs, ends }: Report): Row[] {
   });
 }
 
-const sayQuantiles = (q: Quantiles) => `${plain(q.p50)} · ${plain(q.p95)} · ${plain(q.p99)} ms`;
+/** Three numbers that stay on one line. */
+const sayQuantiles = (q: Quantiles) =>
+  `${plain(q.p50)} · ${plain(q.p95)} · ${plain(q.p99)} ms`.replaceAll(" ", "\u00a0");
 const median = (q: Quantiles) => q.p50;
 const P = "p50 · p95 · p99";
 
@@ -109,9 +128,18 @@ function pingRows({ runs, ends }: Report): Row[] {
   const names = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
   return names.flatMap((name) => {
     const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
-    const label = names.length > 1 ? `Ping ${name},` : "Ping,";
+    // A flow that is called ping needs no other name.
+    const label = names.length > 1 && name !== "ping" ? `Ping ${name},` : "Ping,";
     return [
-      rowOf(labelled(`${label} two-way`, P), runs, (run) => ping(run)?.two_way, sayQuantiles, "low", median),
+      rowOf(
+        labelled(`${label} two-way`, P),
+        runs,
+        (run) => ping(run)?.two_way,
+        sayQuantiles,
+        "low",
+        median,
+        name === names[0] ? "Ping, median" : "",
+      ),
       rowOf(
         labelled(`${label} one-way`, `${route("up", ends)}, ${P}`),
         runs,
@@ -184,6 +212,7 @@ function queueRows({ runs, ends }: Report): Row[] {
         sayQuantiles,
         "low",
         median,
+        first?.name === first?.direction ? `Sojourn time ${first?.direction}, median` : "",
       ),
       rowOf(labelled("Packets sent", where), runs, queue, (entry) => whole(entry.sent)),
       ...reasonRows("Drops", (entry) => entry.drops),

@@ -6,13 +6,15 @@ import { describe, packetsOf } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 import { dashes, variantVariable } from "../theme.ts";
 import { alike, count, sentence, table } from "./parts.ts";
+import { repetitionNote } from "./words.ts";
 
 /** Beyond these limits, the inaccuracy of the emulation shows in the figures: 0.1 % of the rate, 1 ms late. */
 const RATE_ERROR_LIMIT = 0.001;
 const LATENESS_LIMIT_US = 1000;
 
-export function variantName(run: Run, index: number): HTMLElement {
-  return h("span", { class: "variant" }, swatch(variantVariable(index), dashes(index)), run.name);
+export function variantName(run: Run): HTMLElement {
+  const { look } = run;
+  return h("span", { class: "variant" }, swatch(variantVariable(look), dashes(look)), run.name);
 }
 
 export function header(report: Report): HTMLElement {
@@ -25,8 +27,9 @@ export function header(report: Report): HTMLElement {
     h(
       "p",
       { class: "note" },
-      `${count(report.runs.length, "run")}, ${where}. Written by ${report.generated_by}.`,
+      `${count(report.runs.length, "run")}, ${where}. ${repetitionNote(report.runs)} Written by ${report.generated_by}.`,
     ),
+    ...report.runs.filter((run) => run.links.length > 0).map(repetitionLinks),
     ...report.runs
       .filter((run) => run.partial !== null)
       .map((run) =>
@@ -38,6 +41,12 @@ export function header(report: Report): HTMLElement {
         ),
       ),
   );
+}
+
+/** Links to the pages of the single repetitions. */
+function repetitionLinks(run: Run): HTMLElement {
+  const links = run.links.flatMap(({ seed, link }) => [" ", h("a", { href: link }, `${seed}`)]);
+  return h("p", { class: "note" }, `Single repetitions of ${run.name}, by seed:`, ...links);
 }
 
 export function verdicts(report: Report): HTMLElement {
@@ -61,7 +70,7 @@ export function verdicts(report: Report): HTMLElement {
       "dl",
       { class: "verdicts" },
       ...report.runs.flatMap((run, index) => [
-        h("dt", {}, variantName(run, index)),
+        h("dt", {}, variantName(run)),
         h("dd", {}, perRun[index] ?? ""),
       ]),
     ),
@@ -78,16 +87,14 @@ export function anchor(chart: string): string {
 
 /** The expectations, those not met first, each with a link to the chart that shows its figure. */
 export function expectations(report: Report): HTMLElement | null {
-  const all = report.runs.flatMap((run, index) =>
-    run.expectations.map((expectation) => ({ run, index, expectation })),
-  );
+  const all = report.runs.flatMap((run) => run.expectations.map((expectation) => ({ run, expectation })));
   if (all.length === 0) return null;
   const failed = all.filter(({ expectation }) => !expectation.passed);
-  const row = ({ run, index, expectation }: (typeof all)[number]): Child[] => {
+  const row = ({ run, expectation }: (typeof all)[number]): Child[] => {
     const { metric, measured, bounds, passed, chart } = expectation;
     return [
       passed ? "met" : h("strong", { class: "failed" }, "not met"),
-      variantName(run, index),
+      variantName(run),
       h("code", {}, metric),
       measured ?? "not measured",
       bounds,
@@ -123,7 +130,7 @@ export function scenario(report: Report): HTMLElement {
     differing.length === 0
       ? null
       : table(
-          ["", ...report.runs.map((run, index) => variantName(run, index))],
+          ["", ...report.runs.map((run) => variantName(run))],
           differing.map(({ label, values }) => [label, ...values.map((value) => value ?? "—")]),
         );
   return h(
@@ -155,7 +162,7 @@ export function accuracy(report: Report): HTMLElement {
     h("h2", {}, "Accuracy of the emulation itself"),
     table(
       ["", "Rate error", "Lateness, p50 · p99 · max", "Lost outside the queues"],
-      report.runs.map((run, index) => [variantName(run, index), rateError(run), lateness(run), lost(run)]),
+      report.runs.map((run) => [variantName(run), rateError(run), lateness(run), lost(run)]),
     ),
     ...doubts.map((doubt) => h("p", { class: "doubt" }, doubt)),
     ...report.runs.flatMap((run) =>

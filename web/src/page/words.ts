@@ -1,5 +1,5 @@
 /** Names of directions, queues and flows. */
-import type { Direction, Ends, Flow, Queue } from "../model.ts";
+import type { Direction, Ends, Flow, Queue, Run } from "../model.ts";
 
 export function arrow(direction: Direction): string {
   return direction === "up" ? "↑" : "↓";
@@ -24,4 +24,13 @@ export function queueTitle(queue: Queue, ends: Ends): string {
 
 export function flowKind(flow: Flow): string {
   return flow.cc === null ? flow.kind : `${flow.kind}, ${flow.cc}`;
+}
+
+/** Which repetition the curves show, and how many there are. */
+export function repetitionNote(runs: Run[]): string {
+  const repeated = runs.filter((run) => run.repetitions.length > 1);
+  if (repeated.length === 0) return "";
+  const numbers = [...new Set(repeated.map((run) => run.repetitions.length))].join(" or ");
+  const seeds = [...new Set(repeated.map((run) => run.shown_seed))].join(", ");
+  return `Figures are medians over ${numbers} repetitions. Curves, packets and distributions show the repetition with seed ${seeds}.`;
 }

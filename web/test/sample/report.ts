@@ -156,6 +156,12 @@ function runOf(variant: Variant, seconds: number): Run {
         interval: [0.97 * (quantilesOf(pings.two)?.p50 ?? 0), 1.03 * (quantilesOf(pings.two)?.p50 ?? 0)],
       },
     ],
+    repetitions: [1, 2, 3, 4, 5],
+    shown_seed: 1,
+    links: [],
+    look: VARIANTS.indexOf(variant),
+    condition: 0,
+    condition_words: "",
     flows: [
       {
         name: "bulk",

@@ -9,7 +9,7 @@ const dist = (name: string) => fileURLToPath(new URL(`../../dist/${name}`, impor
 
 async function write(name: string, page: string, model: unknown): Promise<void> {
   const template = await readFile(dist(page), "utf8");
-  const encoded = await embed(JSON.stringify(model));
+  const encoded = embed(JSON.stringify(model));
   const filled = template.replace("{{title}}", () => "Sample").replace("{{model}}", () => encoded);
   await writeFile(dist(name), filled);
   console.log(`dist/${name}: ${Math.round(filled.length / 1024)} KiB`);

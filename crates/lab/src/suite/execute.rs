@@ -201,9 +201,9 @@ fn conclude(
             None => executed.missing += 1,
         }
     }
-    let firsts: Vec<Recording> = groups
+    let recordings: Vec<Recording> = groups
         .iter()
-        .map(|(_, group)| group[0].recording.clone())
+        .flat_map(|(_, group)| group.iter().map(|finished| finished.recording.clone()))
         .collect();
     executed.results = groups
         .into_iter()
@@ -214,7 +214,7 @@ fn conclude(
         })
         .collect();
     if let Some(pages) = pages
-        && let Err(error) = write_overview(experiment, &executed.results, &firsts, pages)
+        && let Err(error) = write_overview(experiment, &executed.results, &recordings, pages)
     {
         fail(experiment.file.display().to_string(), error);
     }
@@ -254,8 +254,8 @@ fn write_overview(
         part::write_file(path, text.as_bytes())
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))
     };
-    let firsts: Vec<&Recording> = recordings.iter().collect();
-    pages.write_overview(&page, results, &firsts)?;
+    let all: Vec<&Recording> = recordings.iter().collect();
+    pages.write_overview(&page, &all)?;
     let agreements = agreements(results);
     if !agreements.is_empty() {
         let text = serde_json::to_string_pretty(&agreements).expect("figures and names are JSON");

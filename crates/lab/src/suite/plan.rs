@@ -275,6 +275,12 @@ impl Suite {
                         }
                     }
                 }
+                for advice in run.variant.scenario.advice() {
+                    let text = format!("{}: {advice}", experiment.file.display());
+                    if !all.contains(&text) {
+                        all.push(text);
+                    }
+                }
                 for (pipe, link) in run.variant.scenario.pipes() {
                     for warning in link.queue.0.warnings() {
                         let text = format!("{}: {pipe}: {warning}", experiment.file.display());

@@ -4,7 +4,6 @@ use std::sync::Mutex;
 
 use sluice_core::Stop;
 
-use sluice_recording::results::VariantResult;
 use sluice_recording::{Pages, PagesError, Recording};
 
 use super::*;
@@ -64,12 +63,7 @@ impl Pages for Blank {
         Ok(fs::write(path, "")?)
     }
 
-    fn write_overview(
-        &self,
-        path: &Path,
-        _: &[VariantResult],
-        _: &[&Recording],
-    ) -> Result<(), PagesError> {
+    fn write_overview(&self, path: &Path, _: &[&Recording]) -> Result<(), PagesError> {
         Ok(fs::write(path, "")?)
     }
 }

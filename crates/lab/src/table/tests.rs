@@ -19,6 +19,7 @@ fn delays(p50_ms: u64) -> Option<Percentiles> {
         p99_ns: 3 * p50_ms * MS,
         max_ns: 4 * p50_ms * MS,
         mean_ns: p50_ms * MS,
+        deviation_ns: MS,
     })
 }
 
@@ -81,6 +82,7 @@ fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
     VariantResult {
         scenario: "test".into(),
         variant: variant.into(),
+        coordinates: Vec::new(),
         backend: Backend::Sim,
         runs: vec![RunResult {
             seed: 1,
@@ -101,10 +103,51 @@ fn one_flow_and_a_ping_take_a_line_per_variant() {
     second.runs[0].summary.pipes[0].marks = 12;
     assert_eq!(
         text(&[result("fifo", flows()), second]),
-        "              goodput  used    ping          sojourn
-variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
-fifo             9.61  99.9    21.0    63.0     11.0    33.0   123k      0     -
-fq_codel         9.61  99.9    21.0    63.0     11.0    33.0      0     12     -
+        "             goodput   used    ping          sojourn up
+variant       Mbit/s   up %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+fifo            9.61   99.9    21.0    63.0     11.0    33.0   123k      0     -
+fq_codel        9.61   99.9    21.0    63.0     11.0    33.0      0     12     -
+"
+    );
+}
+
+#[test]
+fn a_comparison_never_mixes_directions() {
+    let flows = || vec![flow("bulk", Some(9.612e6)), flow("ping", None)];
+    let of = |name: &str, up: f64, down: f64, waits: [u64; 2]| {
+        let mut result = result(name, flows());
+        let pipes = &mut result.runs[0].summary.pipes;
+        pipes[0].utilisation = Some(up);
+        pipes[1].utilisation = Some(down);
+        pipes[0].sojourn = delays(waits[0]);
+        pipes[1].sojourn = delays(waits[1]);
+        pipes
+            .iter_mut()
+            .for_each(|pipe| pipe.drops = BTreeMap::new());
+        result
+    };
+    // The downlink of cake is its busier one, those of the others are not.
+    let results = [
+        of("fifo", 0.99, 0.60, [631, 1]),
+        of("pie", 0.98, 0.60, [15, 1]),
+        of("cake", 0.90, 0.95, [9, 4]),
+    ];
+    assert_eq!(
+        text(&results),
+        "             goodput   used    ping          sojourn up
+variant       Mbit/s   up %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+fifo            9.61   99.0    21.0    63.0      631    1893      0      0     -
+pie             9.61   98.0    21.0    63.0     15.0    45.0      0      0     -
+cake            9.61   90.0    21.0    63.0     9.00    27.0      0      0     -
+
+                                     used  sojourn
+variant                    queue        %   p50 ms  p95 ms  p99 ms  drops  marks
+fifo                       up        99.0      631    1262    1893      0      0
+                           down      60.0     1.00    2.00    3.00      0      0
+pie                        up        98.0     15.0    30.0    45.0      0      0
+                           down      60.0     1.00    2.00    3.00      0      0
+cake                       up        90.0     9.00    18.0    27.0      0      0
+                           down      95.0     4.00    8.00    12.0      0      0
 "
     );
 }
@@ -125,9 +168,9 @@ fn several_flows_take_a_line_each() {
     });
     assert_eq!(
         text(&[result]),
-        "              goodput  used    ping          sojourn
-variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
-wf2q+            9.62  99.9       -       -     11.0    33.0   123k      0 0.501
+        "             goodput   used    ping          sojourn up
+variant       Mbit/s   up %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+wf2q+           9.62   99.9       -       -     11.0    33.0   123k      0 0.501
 
                                           goodput    sent     RTT           loss
 variant             flow          way      Mbit/s   again  p50 ms  p99 ms      %
@@ -159,10 +202,10 @@ fn what_is_not_met_stands_below_and_no_line_is_too_wide() {
     }
     assert_eq!(
         text,
-        "              goodput  used    ping          sojourn
-variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+        "             goodput   used    ping          sojourn up
+variant       Mbit/s   up %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
 fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪
-                  1e9   1e9    21.0    63.0     11.0    33.0   123k      0     -
+                 1e9    1e9    21.0    63.0     11.0    33.0   123k      0     -
 
 not met: `ping.p50` of `fq_codel target 5ms interval 100ms quantum 300 limit
     1200 雪雪雪雪雪雪` is 31.25ms; expected at least 200ms and at most 300ms;
@@ -191,11 +234,11 @@ fn repeated_runs_show_the_median_and_the_extremes() {
     }
     assert_eq!(
         text(&[repeated]),
-        "              goodput  used    ping          sojourn
-variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
-codel            9.40  99.9    21.0    63.0     11.0    33.0      8      0     -
-  smallest       9.00  99.9    21.0    63.0     11.0    33.0      5      0     -
-  largest        9.60  99.9    21.0    63.0     11.0    33.0   123k      0     -
+        "             goodput   used    ping          sojourn up
+variant       Mbit/s   up %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+codel           9.40   99.9    21.0    63.0     11.0    33.0      8      0     -
+  smallest      9.00   99.9    21.0    63.0     11.0    33.0      5      0     -
+  largest       9.60   99.9    21.0    63.0     11.0    33.0   123k      0     -
 medians of 3 runs, with the smallest and the largest
 "
     );

@@ -75,7 +75,7 @@ fn write_rows<R: Row>(
     Ok(())
 }
 
-fn quote(text: &str, line: &mut String) {
+pub(super) fn quote(text: &str, line: &mut String) {
     if text.contains(['"', ',', '\n', '\r']) {
         line.push('"');
         line.push_str(&text.replace('"', "\"\""));

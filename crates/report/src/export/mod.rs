@@ -2,11 +2,13 @@
 //!
 //! - [`flent`](mod@flent): a data file that stock flent loads and plots;
 //! - [`pcapng`]: a capture per port, with a comment on each packet that was dropped or marked;
-//! - [`csv`](mod@csv): the tables as text.
+//! - [`csv`](mod@csv): the tables as text;
+//! - [`figures`]: the figures of variants and runs as tables.
 //!
 //! The recording itself is Parquet, which needs no export.
 
 pub mod csv;
+pub mod figures;
 pub mod flent;
 pub mod pcapng;
 

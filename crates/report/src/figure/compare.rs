@@ -3,7 +3,8 @@
 
 use super::FigureKind;
 use super::FlowLines;
-use super::panel::{Fill, Line, Look, Panel};
+use super::color;
+use super::panel::{Fill, FillStyle, Line, Look, Note, Panel};
 use super::scale::Scale;
 use super::select::{
     DIRECTIONS, chosen_queues, delay_label, goodput_panel, has_values, is_spread, largest,
@@ -22,6 +23,11 @@ pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
                  the same, 1/n if one of n gets everything."
             ))
         }
+        FigureKind::Tradeoff if report.runs.len() > MOST_CLOUDS => Some(
+            "Numbers: mean goodput and sojourn time of the runs in the legend; thin ellipses: one standard deviation. \
+             Up and left is better."
+                .to_owned(),
+        ),
         FigureKind::Tradeoff => Some(
             "Each dot is the goodput and the mean sojourn time of one window; the ellipse is one standard \
              deviation of their common Gaussian around the mean, over the logarithm of the delay if the axis is \
@@ -31,6 +37,14 @@ pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
         FigureKind::Box => Some(
             "Boxes hold the middle half of the samples, the line is the median, whiskers reach from 5 % to 95 %."
                 .to_owned(),
+        ),
+        FigureKind::Repetitions => Some(
+            "Dots: repetitions, which differ in their seed; line: their median; band: 95 % confidence interval of \
+             the mean."
+                .to_owned(),
+        ),
+        FigureKind::Totals if report.runs.iter().any(|run| !run.repeats.is_empty()) => Some(
+            "Bars: medians over the repetitions; lines reach from the smallest to the largest.".to_owned(),
         ),
         FigureKind::State => Some(
             "Below: the variables of the queue's algorithm, at the same times; each queue of a run is a line of its \
@@ -69,7 +83,8 @@ fn each_flow(
     pick: fn(&Flow) -> Option<Series>,
 ) -> Panel {
     let mut lines = Vec::new();
-    for (variant, run) in report.runs.iter().enumerate() {
+    for run in &report.runs {
+        let variant = run.look as usize;
         let flows = run.flows.iter().filter(|flow| flow.direction == direction);
         for (place, flow) in flows.enumerate() {
             // In a single run, the flows are compared.
@@ -84,7 +99,7 @@ fn each_flow(
     Panel {
         height: 150,
         title: format!("{title}, {}", route(report, direction)),
-        y_label: unit,
+        y_label: unit.into(),
         y: Scale::linear(largest(&lines), 5),
         ..over_time(report, lines)
     }
@@ -115,11 +130,7 @@ pub fn state_panels(report: &Report) -> Vec<Panel> {
             .collect();
         panels.push(Panel {
             height: 120,
-            y_label: match unit.as_str() {
-                "ms" => "ms",
-                "s" => "s",
-                _ => "",
-            },
+            y_label: unit.into(),
             y: Scale::linear(largest(&lines), 4),
             title: name,
             ..over_time(report, lines)
@@ -137,9 +148,11 @@ fn variable(name: &str) -> &str {
 
 /// Sorts variables that decide about packets before counters.
 fn rank(variable: &str) -> usize {
-    const FIRST: [&str; 4] = ["prob", "drop_next", "delay", "count"];
+    const FIRST: [&str; 4] = ["prob", "delay", "count", "average"];
     let place = FIRST.iter().position(|first| variable.starts_with(first));
-    place.unwrap_or(FIRST.len())
+    // An instant, such as that of the next drop, is a straight line and says the least.
+    let last = usize::from(variable.ends_with("_next"));
+    place.unwrap_or(FIRST.len()) + last
 }
 
 const MOST_VARIABLES: usize = 3;
@@ -156,7 +169,7 @@ pub fn fairness_panels(report: &Report) -> Vec<Panel> {
         Panel {
             height: 220,
             title: format!("Fairness, {}", route(report, direction)),
-            y_label: "Jain's index",
+            y_label: "Jain's index".into(),
             y: Scale::between(0.0, 1.03, 5),
             ..over_time(report, lines.collect())
         }
@@ -170,18 +183,21 @@ fn totals(
     report: &Report,
     direction: Direction,
 ) -> impl Iterator<Item = (usize, &crate::model::DirectionTotal)> {
-    let runs = report.runs.iter().enumerate();
-    runs.filter_map(move |(variant, run)| {
+    report.runs.iter().filter_map(move |run| {
         let total = run
             .directions
             .iter()
             .find(|total| total.direction == direction)?;
-        Some((variant, total))
+        Some((run.look as usize, total))
     })
 }
 
+/// With more runs than this, a chart of points shows only their means, with numbers.
+pub const MOST_CLOUDS: usize = 8;
+
 /// Goodput against delay.
 pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
+    let is_few = report.runs.len() <= MOST_CLOUDS;
     let panel = |direction| {
         let mut panel = beside(&format!("Goodput and delay, {}", route(report, direction)));
         let (mut most_delay, mut least_delay) = (0.0_f64, f64::INFINITY);
@@ -196,19 +212,48 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
                 .iter()
                 .copied()
                 .zip(tradeoff.goodput_mbps.iter().copied());
-            for (delay, mbps) in corners.iter().copied().chain(points.clone()) {
+            // The dots and ellipses of many runs would hide one another.
+            let shown = points.clone().filter(|_| is_few);
+            for (delay, mbps) in corners.iter().copied().chain(shown) {
                 most_delay = most_delay.max(delay);
                 (most, least) = (most.max(mbps), least.min(mbps));
                 if delay > 0.0 {
                     least_delay = least_delay.min(delay);
                 }
             }
-            panel.fills.push(Fill { variant, corners });
-            panel.lines.extend(points.map(|at| Line {
+            panel.fills.push(Fill {
+                variant,
+                corners,
+                style: match is_few {
+                    true => FillStyle::Outlined,
+                    false => FillStyle::Thin,
+                },
+            });
+            let dot = |at| Line {
                 look: Look::Variant(variant),
                 pieces: vec![vec![at]],
                 has_dots: true,
-            }));
+            };
+            if is_few {
+                panel.lines.extend(points.map(dot));
+                continue;
+            }
+            let mean = match is_spread(report) {
+                true => tradeoff.log_mean(),
+                false => (tradeoff.mean_delay_ms, tradeoff.mean_goodput_mbps),
+            };
+            panel.lines.push(dot(mean));
+            // The number beside the dot is in the legend, too.
+            let number = report
+                .runs
+                .iter()
+                .position(|run| run.look as usize == variant);
+            panel.texts.push(Note {
+                at: mean,
+                text: format!("{}", number.unwrap_or_default() + 1),
+                tint: color(variant),
+                is_beside: true,
+            });
         }
         let is_log = is_spread(report);
         panel.x = if is_log {
@@ -217,9 +262,9 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
             Scale::linear(most_delay, 6)
         };
         panel.x_label = if is_log {
-            "mean sojourn time (ms, logarithmic)"
+            "mean sojourn time (ms, logarithmic)".into()
         } else {
-            "mean sojourn time (ms)"
+            "mean sojourn time (ms)".into()
         };
         // The axis starts at zero, unless that would flatten all ellipses.
         panel.y = if least > 0.5 * most {
@@ -228,7 +273,7 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
         } else {
             Scale::linear(most, 5)
         };
-        panel.y_label = "Mbit/s";
+        panel.y_label = "Mbit/s".into();
         panel
     };
     let mut panels: Vec<Panel> = DIRECTIONS.into_iter().map(panel).collect();
@@ -238,9 +283,9 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
 
 /// Ping and sojourn time as boxes.
 pub fn box_panels(report: &Report) -> Vec<Panel> {
-    let pings = report.runs.iter().enumerate().filter_map(|(variant, run)| {
+    let pings = report.runs.iter().filter_map(|run| {
         let ping = main_ping(run)?;
-        Some((variant, Cdf::of(ping.two_way_ms.value.clone())))
+        Some((run.look as usize, Cdf::of(ping.two_way_ms.value.clone())))
     });
     let sojourns = chosen_queues(report).map(|(variant, queue)| {
         let cdf = queue.sojourn_cdf.clone();
@@ -266,7 +311,7 @@ fn boxes(report: &Report, title: &str, columns: Vec<(usize, Cdf)>) -> Panel {
         else {
             continue;
         };
-        let x = variant as f64 + 0.5;
+        let x = column_of(report, variant);
         panel
             .fills
             .push(rectangle(variant, (x - 0.28, x + 0.28), (q1, q3)));
@@ -290,7 +335,7 @@ fn boxes(report: &Report, title: &str, columns: Vec<(usize, Cdf)>) -> Panel {
     } else {
         Scale::linear(largest(&panel.lines), 5)
     };
-    panel.y_label = delay_label(report);
+    panel.y_label = delay_label(report).into();
     panel
 }
 
@@ -319,28 +364,28 @@ pub fn total_panels(report: &Report) -> Vec<Panel> {
     let mut panels = vec![
         bars(
             report,
-            "Goodput \u{2191}",
+            ("Goodput \u{2191}", "Goodput up"),
             "Mbit/s",
             &goodput(Direction::Up),
         ),
         bars(
             report,
-            "Goodput \u{2193}",
+            ("Goodput \u{2193}", "Goodput down"),
             "Mbit/s",
             &goodput(Direction::Down),
         ),
-        bars(report, "Ping, median", "ms", &|run| {
+        bars(report, ("Ping, median", "Ping, median"), "ms", &|run| {
             Some(main_ping(run)?.two_way?.p50)
         }),
         bars(
             report,
-            "Dropped",
+            ("Dropped", ""),
             "% of packets",
             &share(|queue| &queue.drops),
         ),
         bars(
             report,
-            "CE-marked",
+            ("CE-marked", ""),
             "% of packets",
             &share(|queue| &queue.marks),
         ),
@@ -356,24 +401,103 @@ pub fn total_panels(report: &Report) -> Vec<Panel> {
 
 fn bars(
     report: &Report,
-    title: &str,
+    (title, repeated): (&str, &str),
     unit: &'static str,
     value: &dyn Fn(&Run) -> Option<f64>,
 ) -> Panel {
     let mut panel = beside(title);
     let mut most = 0.0_f64;
-    for (variant, run) in report.runs.iter().enumerate() {
+    for run in &report.runs {
         let Some(value) = value(run) else { continue };
+        let variant = run.look as usize;
         most = most.max(value);
-        let x = variant as f64 + 0.5;
+        let x = column_of(report, variant);
         panel
             .fills
             .push(rectangle(variant, (x - 0.32, x + 0.32), (0.0, value)));
+        if let Some(repeat) = run.repeats.iter().find(|repeat| repeat.figure == repeated) {
+            most = most.max(largest_of(&repeat.values));
+            panel.lines.extend(error_bar(variant, x, &repeat.values));
+        }
     }
     panel.x = Scale::columns(report.runs.len());
     panel.y = Scale::linear(most, 4);
-    panel.y_label = unit;
+    panel.y_label = unit.into();
     panel
+}
+
+/// The range of the repetitions, as a line with two ends.
+fn error_bar(variant: usize, x: f64, values: &[f64]) -> Vec<Line> {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = largest_of(values);
+    let strokes = [
+        [(x, low), (x, high)],
+        [(x - 0.1, low), (x + 0.1, low)],
+        [(x - 0.1, high), (x + 0.1, high)],
+    ];
+    let line = |stroke: [(f64, f64); 2]| Line {
+        look: Look::Variant(variant),
+        pieces: vec![stroke.to_vec()],
+        has_dots: false,
+    };
+    strokes.map(line).into()
+}
+
+fn largest_of(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+/// One panel per figure over the repetitions: a dot per repetition, the median, and the 95 %
+/// confidence interval of the mean.
+pub fn repetition_panels(report: &Report) -> Vec<Panel> {
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for repeat in report.runs.iter().flat_map(|run| &run.repeats) {
+        if !names.contains(&(&repeat.figure, &repeat.unit)) {
+            names.push((&repeat.figure, &repeat.unit));
+        }
+    }
+    let panel = |(figure, unit): (&str, &str)| {
+        let mut panel = beside(figure);
+        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+        for run in &report.runs {
+            let Some(repeat) = run.repeats.iter().find(|repeat| repeat.figure == figure) else {
+                continue;
+            };
+            let variant = run.look as usize;
+            let x = column_of(report, variant);
+            if let Some((low, high)) = repeat.interval {
+                most = most.max(high);
+                panel
+                    .fills
+                    .push(rectangle(variant, (x - 0.2, x + 0.2), (low.max(0.0), high)));
+            }
+            let line = |pieces: Vec<(f64, f64)>, has_dots| Line {
+                look: Look::Variant(variant),
+                pieces: vec![pieces],
+                has_dots,
+            };
+            for value in &repeat.values {
+                (least, most) = (least.min(*value), most.max(*value));
+                panel.lines.push(line(vec![(x, *value)], true));
+            }
+            let median = vec![(x - 0.28, repeat.median), (x + 0.28, repeat.median)];
+            panel.lines.push(line(median, false));
+        }
+        panel.x = Scale::columns(report.runs.len());
+        panel.y = match most > super::select::LOG_BEYOND * least && least > 0.0 {
+            true => Scale::log(least, most),
+            false => Scale::linear(most, 5),
+        };
+        panel.y_label = unit.to_owned().into();
+        panel
+    };
+    names.into_iter().map(panel).collect()
+}
+
+/// The middle of a run's column, by its look.
+fn column_of(report: &Report, look: usize) -> f64 {
+    let place = report.runs.iter().position(|run| run.look as usize == look);
+    place.unwrap_or_default() as f64 + 0.5
 }
 
 fn rectangle(variant: usize, (left, right): (f64, f64), (bottom, top): (f64, f64)) -> Fill {
@@ -384,7 +508,11 @@ fn rectangle(variant: usize, (left, right): (f64, f64), (bottom, top): (f64, f64
         (left, top),
         (left, bottom),
     ];
-    Fill { variant, corners }
+    Fill {
+        variant,
+        corners,
+        style: FillStyle::Outlined,
+    }
 }
 
 /// A panel beside others.
@@ -393,11 +521,12 @@ fn beside(title: &str) -> Panel {
         height: 0,
         title: title.to_owned(),
         x: Scale::linear(1.0, 2),
-        x_label: "",
+        x_label: "".into(),
         y: Scale::linear(1.0, 2),
-        y_label: "",
+        y_label: "".into(),
         fills: Vec::new(),
         lines: Vec::new(),
         clouds: Vec::new(),
+        texts: Vec::new(),
     }
 }

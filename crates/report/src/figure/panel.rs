@@ -1,9 +1,11 @@
 //! One chart of a figure.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::scale::Scale;
 use super::{Area, Drawn, FINE, GRID, INK, LEFT, MUTED, X_AXIS, bold, color, dash, fine, plain};
@@ -15,19 +17,44 @@ pub struct Panel {
     /// Written above the plot.
     pub title: String,
     pub x: Scale,
-    pub x_label: &'static str,
+    pub x_label: Cow<'static, str>,
     pub y: Scale,
-    pub y_label: &'static str,
+    pub y_label: Cow<'static, str>,
     /// Drawn first, pale, with an outline.
     pub fills: Vec<Fill>,
     pub lines: Vec<Line>,
     pub clouds: Vec<Cloud>,
+    /// Short texts, centred on a place.
+    pub texts: Vec<Note>,
+}
+
+/// A text in a chart.
+pub struct Note {
+    pub at: (f64, f64),
+    pub text: String,
+    pub tint: RGBColor,
+    /// Whether it stands to the right of the place, and not on it.
+    pub is_beside: bool,
 }
 
 /// A closed shape of a variant, such as a bar.
 pub struct Fill {
     pub variant: usize,
     pub corners: Vec<(f64, f64)>,
+    pub style: FillStyle,
+}
+
+/// How a shape is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FillStyle {
+    /// Pale, with an outline.
+    Outlined,
+    /// Pale, without an outline: a band around a line.
+    Band,
+    /// Only a thin outline.
+    Thin,
+    /// In a colour of its own.
+    Solid(RGBColor),
 }
 
 /// A line, broken into pieces by gaps.
@@ -64,6 +91,8 @@ impl Panel {
     pub fn draw(&self, area: &Area<'_>, has_x_axis: bool) -> Drawn {
         area.draw_text(&self.title, &bold(13.0).color(&INK), (fine(LEFT), fine(6)))?;
         let below = if has_x_axis { fine(X_AXIS - 8) } else { 0 };
+        let room = (area.dim_in_pixel().0 / FINE).saturating_sub(LEFT);
+        let x = self.x.clone().thinned((room / TICK_WIDTH) as usize);
         let mut chart = ChartBuilder::on(area)
             .margin_top(fine(26))
             .margin_bottom(fine(8))
@@ -71,7 +100,7 @@ impl Panel {
             .margin_right(fine(18))
             .set_label_area_size(LabelAreaPosition::Left, fine(LEFT - LABEL_MARGIN))
             .set_label_area_size(LabelAreaPosition::Bottom, below)
-            .build_cartesian_2d(self.x.clone(), self.y.clone())?;
+            .build_cartesian_2d(x, self.y.clone())?;
         chart
             .configure_mesh()
             .bold_line_style(GRID.stroke_width(FINE))
@@ -80,8 +109,8 @@ impl Panel {
             .set_all_tick_mark_size(fine(4))
             .label_style(plain(12.0).color(&INK))
             .axis_desc_style(plain(12.0).color(&MUTED))
-            .x_desc(if has_x_axis { self.x_label } else { "" })
-            .y_desc(self.y_label)
+            .x_desc(if has_x_axis { &*self.x_label } else { "" })
+            .y_desc(&*self.y_label)
             .draw()?;
         let plot = chart.plotting_area();
         let (columns, rows) = plot.get_pixel_range();
@@ -97,8 +126,16 @@ impl Panel {
         for fill in &self.fills {
             let corners: Vec<Place> = fill.corners.iter().map(place).collect();
             let tint = color(fill.variant);
-            flat.draw(&Polygon::new(corners.clone(), tint.mix(0.22).filled()))?;
-            stroke(&flat, &corners, tint, dash(fill.variant), 1.4)?;
+            let (inner, outline) = match fill.style {
+                FillStyle::Outlined => (tint.mix(0.22), 1.4),
+                FillStyle::Band => (tint.mix(0.16), 0.0),
+                FillStyle::Thin => (tint.mix(0.0), 0.5),
+                FillStyle::Solid(own) => (own.mix(1.0), 0.0),
+            };
+            flat.draw(&Polygon::new(corners.clone(), inner.filled()))?;
+            if outline > 0.0 {
+                stroke(&flat, &corners, tint, dash(fill.variant), outline)?;
+            }
         }
         for line in &self.lines {
             for piece in &line.pieces {
@@ -115,6 +152,17 @@ impl Panel {
         for cloud in &self.clouds {
             cloud.draw_marks(&flat, &places(&cloud.marked))?;
             cloud.draw_drops(&flat, &places(&cloud.dropped))?;
+        }
+        for note in &self.texts {
+            let (side, shift) = match note.is_beside {
+                true => (HPos::Left, fine(5)),
+                false => (HPos::Center, 0),
+            };
+            let style = plain(11.0)
+                .color(&note.tint)
+                .pos(Pos::new(side, VPos::Center));
+            let (x, y) = place(&note.at);
+            flat.draw_text(&note.text, &style, (x + shift, y))?;
         }
         Ok(())
     }
@@ -226,5 +274,7 @@ fn columns_of_dots(places: &[Place]) -> Vec<[Place; 2]> {
 
 /// plotters centres the label of the y axis on the edge of its area.
 const LABEL_MARGIN: u32 = 12;
+/// Room for the number of a tick on the x axis, in CSS pixels.
+const TICK_WIDTH: u32 = 42;
 const DOT_RADIUS: i32 = FINE as i32 * 7 / 10;
 const SIGNAL_GRID: i32 = 3 * FINE as i32;

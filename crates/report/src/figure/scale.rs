@@ -11,6 +11,8 @@ pub struct Scale {
     max: f64,
     is_log: bool,
     ticks: Vec<f64>,
+    /// Words instead of numbers at the ticks.
+    labels: Vec<String>,
 }
 
 impl Scale {
@@ -27,7 +29,45 @@ impl Scale {
             max: count as f64,
             is_log: false,
             ticks: Vec::new(),
+            labels: Vec::new(),
         }
+    }
+
+    /// One column per word, with the word below its middle.
+    pub fn words(labels: Vec<String>) -> Self {
+        Scale {
+            ticks: (0..labels.len()).map(|place| place as f64 + 0.5).collect(),
+            labels,
+            ..Scale::columns(0)
+        }
+        .reaching()
+    }
+
+    fn reaching(mut self) -> Self {
+        self.max = self.labels.len() as f64;
+        self
+    }
+
+    /// An axis of measured settings: exactly those values have ticks, if they are few. Logarithmic if
+    /// they are positive and spread over more than a factor of ten.
+    pub fn settings(values: &[f64]) -> Self {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let is_log = least > 0.0 && most / least > 10.0;
+        let (min, max) = match is_log {
+            true => (least / 1.1, most * 1.1),
+            false => {
+                let room = ((most - least) * 0.04).max(most.abs() * 0.01).max(1e-9);
+                (least - room, most + room)
+            }
+        };
+        let mut scale = Scale::between(min, max, 6);
+        scale.is_log = is_log;
+        if values.len() <= MOST_TICKS {
+            scale.ticks = values.to_vec();
+            scale.labels = values.iter().map(|value| plain_number(*value)).collect();
+        }
+        scale
     }
 
     /// A linear axis exactly from `min` to `max`.
@@ -40,6 +80,7 @@ impl Scale {
             max,
             is_log: false,
             ticks: (first..=last).map(|k| k as f64 * step).collect(),
+            labels: Vec::new(),
         }
     }
 
@@ -68,7 +109,17 @@ impl Scale {
             max,
             is_log: true,
             ticks,
+            labels: Vec::new(),
         }
+    }
+
+    /// The same axis with at most `most` ticks, evenly chosen. Words stay, since each is a column.
+    pub fn thinned(mut self, most: usize) -> Self {
+        let every = self.ticks.len().div_ceil(most.max(2));
+        if every > 1 && self.labels.is_empty() && !self.is_log {
+            self.ticks = self.ticks.into_iter().step_by(every).collect();
+        }
+        self
     }
 
     /// Whether a value lies beyond the end of the axis, such as a packet that leaves after the end of a run.
@@ -89,6 +140,15 @@ impl Scale {
     /// The label of a tick. On a linear axis it has as many decimals as the distance of two ticks
     /// needs, on a logarithmic one as many as the value has.
     fn label(&self, value: f64) -> String {
+        let near = |tick: &f64| (tick - value).abs() <= 1e-9 * value.abs().max(1.0);
+        if let Some(label) = self
+            .ticks
+            .iter()
+            .position(near)
+            .and_then(|at| self.labels.get(at))
+        {
+            return label.clone();
+        }
         match self.ticks.as_slice() {
             [first, second, ..] if !self.is_log => {
                 let decimals = -((second - first).log10() + 1e-9).floor();
@@ -124,6 +184,14 @@ impl ValueFormatter<f64> for Scale {
     fn format_ext(&self, value: &f64) -> String {
         self.label(*value)
     }
+}
+
+/// With more settings than this, an axis has ordinary ticks.
+const MOST_TICKS: usize = 12;
+
+/// A number with as many decimals as it has, up to three.
+fn plain_number(value: f64) -> String {
+    ((value * 1e3).round() / 1e3).to_string()
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is not much below `rough`.

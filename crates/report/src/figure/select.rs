@@ -44,9 +44,9 @@ pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
             )
         })
         .collect();
-    let completion = report.runs.iter().enumerate();
+    let completion = report.runs.iter();
     let completion = completion
-        .filter_map(|(variant, run)| Some((variant, run.completion_ms.clone()?)))
+        .filter_map(|run| Some((run.look as usize, run.completion_ms.clone()?)))
         .collect();
     let is_log = is_tail || is_spread(report);
     let mut panels = vec![
@@ -78,9 +78,19 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
                 run.goodput_window_s, run.goodput_step_s, run.length_counted
             )
         }));
-        let is_sum = sums_flows(report, figure.flows);
+        let is_sum = sums_flows(report, figure.flows) && figure.kind == FigureKind::Time;
         let subject = if is_sum { "all flows together, " } else { "" };
         sentences.push(format!("Goodput: {subject}{windows}."));
+        if DIRECTIONS
+            .into_iter()
+            .any(|direction| exceeds_link(report, direction, figure.flows))
+        {
+            sentences.push(
+                "Goodput above the rate of the link: TCP delivers in order, so the arrival of a lost packet's \
+                 copy releases all bytes behind it at once."
+                    .to_owned(),
+            );
+        }
         if panels
             .iter()
             .any(|panel| panel.lines.iter().any(|line| line.look == Look::Reference))
@@ -88,7 +98,9 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
             sentences.push("Dotted: the rate of the link.".to_owned());
         }
     }
-    if let Some((_, queue)) = chosen_queues(report).next() {
+    if shows_one_queue(figure.kind)
+        && let Some((_, queue)) = chosen_queues(report).next()
+    {
         sentences.push(format!(
             "Queue: {}, {}.",
             queue.name,
@@ -119,6 +131,31 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     sentences.join(" ")
 }
 
+/// Whether a kind of figure has charts of the packets of one queue.
+const fn shows_one_queue(kind: FigureKind) -> bool {
+    matches!(
+        kind,
+        FigureKind::Time
+            | FigureKind::Distribution
+            | FigureKind::Tail
+            | FigureKind::State
+            | FigureKind::Box
+    )
+}
+
+/// Whether a line of goodput is above the rate of the link by more than rounding.
+fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool {
+    let panel = goodput_panel(report, direction, flows);
+    let of = |is_reference: bool| {
+        let lines = panel.lines.iter();
+        let lines = lines.filter(move |line| (line.look == Look::Reference) == is_reference);
+        let points = lines.flat_map(|line| line.pieces.iter().flatten());
+        points.map(|(_, value)| *value).fold(f64::NAN, f64::max)
+    };
+    // Without a common rate there is nothing to exceed: a comparison with NaN is false.
+    of(false) > of(true) * 1.005
+}
+
 /// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms".
 fn shared_facts(report: &Report) -> String {
     let Some((first, others)) = report.runs.split_first() else {
@@ -135,7 +172,8 @@ fn shared_facts(report: &Report) -> String {
 
 pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLines) -> Panel {
     let mut lines = link_lines(report, direction);
-    for (variant, run) in report.runs.iter().enumerate() {
+    for run in &report.runs {
+        let variant = run.look as usize;
         let of_direction: Vec<&Flow> = run
             .flows
             .iter()
@@ -168,7 +206,7 @@ pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLi
     Panel {
         height: 150,
         title: format!("Goodput, {}", route(report, direction)),
-        y_label: "Mbit/s",
+        y_label: "Mbit/s".into(),
         y: Scale::linear(largest(&lines), 5),
         ..over_time(report, lines)
     }
@@ -184,7 +222,7 @@ fn ping_panel(report: &Report) -> Panel {
     Panel {
         height: 165,
         title: "Ping, round trip".to_owned(),
-        y_label: delay_label(report),
+        y_label: delay_label(report).into(),
         y: if is_spread(report) {
             Scale::log(smallest(&lines), largest(&lines))
         } else {
@@ -230,7 +268,7 @@ pub(super) fn sojourn_panel(report: &Report) -> Panel {
     Panel {
         height: 230,
         title: "Sojourn time of every packet".to_owned(),
-        y_label: delay_label(report),
+        y_label: delay_label(report).into(),
         y,
         clouds,
         ..over_time(report, Vec::new())
@@ -244,7 +282,7 @@ fn backlog_panel(report: &Report) -> Panel {
     Panel {
         height: 140,
         title: "Backlog".to_owned(),
-        y_label: "packets",
+        y_label: "packets".into(),
         y: Scale::linear(largest(&lines), 4),
         ..over_time(report, lines)
     }
@@ -259,13 +297,14 @@ pub(super) fn over_time(report: &Report, lines: Vec<Line>) -> Panel {
     Panel {
         height: 0,
         title: String::new(),
-        x: Scale::between(0.0, end, 12),
-        x_label: "time (s)",
+        x: Scale::between(report.start_s, end, 12),
+        x_label: "time (s)".into(),
         y: Scale::linear(1.0, 2),
-        y_label: "",
+        y_label: "".into(),
         fills: Vec::new(),
         lines,
         clouds: Vec::new(),
+        texts: Vec::new(),
     }
 }
 
@@ -309,20 +348,21 @@ fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool, is_tail: bool
         height: 0,
         title: title.to_owned(),
         x,
-        x_label: if is_log { "ms, logarithmic" } else { "ms" },
+        x_label: if is_log { "ms, logarithmic" } else { "ms" }.into(),
         y: if is_tail {
             Scale::log(0.8 / rarest as f64, 0.8)
         } else {
             Scale::between(0.0, 1.0, 5)
         },
         y_label: if is_tail {
-            "share of samples above"
+            "share of samples above".into()
         } else {
-            "share of samples up to"
+            "share of samples up to".into()
         },
         fills: Vec::new(),
         lines,
         clouds: Vec::new(),
+        texts: Vec::new(),
     }
 }
 
@@ -402,7 +442,18 @@ fn sums_flows(report: &Report, flows: FlowLines) -> bool {
         FlowLines::Each => false,
         FlowLines::Sum => true,
         FlowLines::Auto => {
-            report.runs.len() > 1 && report.runs.iter().any(|run| run.flows.len() > 1)
+            let of = |run: &Run, direction| {
+                run.flows
+                    .iter()
+                    .filter(|flow| flow.direction == direction)
+                    .count()
+            };
+            let is_any_of_several = |run: &Run| {
+                DIRECTIONS
+                    .into_iter()
+                    .any(|direction| of(run, direction) > 1)
+            };
+            report.runs.len() > 1 && report.runs.iter().any(is_any_of_several)
         }
     }
 }
@@ -414,8 +465,7 @@ fn each_ping(
     report
         .runs
         .iter()
-        .enumerate()
-        .filter_map(move |(variant, run)| Some((variant, pick(main_ping(run)?)?)))
+        .filter_map(move |run| Some((run.look as usize, pick(main_ping(run)?)?)))
 }
 
 /// The first ping that was answered.
@@ -441,17 +491,13 @@ pub(super) fn chosen_queues(report: &Report) -> impl Iterator<Item = (usize, &Qu
             },
         )
         .map(|(key, _)| *key);
-    report
-        .runs
-        .iter()
-        .enumerate()
-        .filter_map(move |(variant, run)| {
-            let queue = run
-                .queues
-                .iter()
-                .find(|queue| Some((queue.direction, queue.name.as_str())) == busiest)?;
-            Some((variant, queue))
-        })
+    report.runs.iter().filter_map(move |run| {
+        let queue = run
+            .queues
+            .iter()
+            .find(|queue| Some((queue.direction, queue.name.as_str())) == busiest)?;
+        Some((run.look as usize, queue))
+    })
 }
 
 pub(super) fn delay_label(report: &Report) -> &'static str {

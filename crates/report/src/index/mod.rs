@@ -20,9 +20,10 @@ use ts_rs::TS;
 
 use self::model::Index;
 use crate::html::page;
-use crate::judgement::{Candidate, pipe_under_test};
-use crate::pages::{PageError, write_file};
+use crate::judgement::Candidate;
+use crate::pages::{PageError, relative, write_file};
 use sluice_recording::PAGE;
+use sluice_recording::figures::pipe_under_test;
 use sluice_recording::runs::{Found, Place, RunsError, runs_in};
 use sluice_recording::{BACKLOG_PACKETS, ReadError, Recording, Status};
 
@@ -112,7 +113,16 @@ pub enum TraceOf {
 
 impl Entry {
     fn of(folder: &Path, place: &Place) -> Result<Entry, ReadError> {
-        let rows = place.results.iter().map(|found| Row::of(folder, found));
+        let summaries: Vec<_> = place
+            .results
+            .iter()
+            .flat_map(|found| found.result.summaries())
+            .collect();
+        let under_test = pipe_under_test(&summaries);
+        let rows = place
+            .results
+            .iter()
+            .map(|found| Row::of(folder, found, under_test));
         let page = folder.join(&place.name).join(PAGE);
         Ok(Entry {
             place: place.name.clone(),
@@ -125,7 +135,7 @@ impl Entry {
 }
 
 impl Row {
-    fn of(folder: &Path, found: &Found) -> Result<Row, ReadError> {
+    fn of(folder: &Path, found: &Found, under_test: &str) -> Result<Row, ReadError> {
         let (result, recording) = (&found.result, &found.recording);
         let summaries = result.summaries();
         let partial = result.runs.iter().find_map(|run| match &run.status {
@@ -135,7 +145,8 @@ impl Row {
         });
         let page = recording.dir().join(PAGE);
         let name = result.variant.clone();
-        let candidate = Candidate::of(name, recording.run(), &summaries, partial.is_none());
+        let is_complete = partial.is_none();
+        let candidate = Candidate::of(name, recording.run(), &summaries, is_complete, under_test);
         Ok(Row {
             candidate,
             runs: result.runs.len(),
@@ -147,7 +158,7 @@ impl Row {
                 .filter(|outcome| outcome.passed)
                 .count(),
             unmet: result.failed().map(ToString::to_string).collect(),
-            curve: Curve::of(recording, pipe_under_test(summaries[0]))?,
+            curve: Curve::of(recording, under_test)?,
         })
     }
 }
@@ -182,22 +193,6 @@ impl Curve {
             points,
         })
     }
-}
-
-/// `path` as a relative URL on a page in `folder`.
-fn relative(folder: &Path, path: &Path) -> String {
-    let below = path.strip_prefix(folder).unwrap_or(path);
-    let mut link = String::new();
-    for byte in below.to_string_lossy().bytes() {
-        // The unreserved characters of RFC 3986 section 2.3, and the slash between segments.
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                link.push(char::from(byte));
-            }
-            byte => link.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    link
 }
 
 const INDEX_PAGE: &str = include_str!(concat!(

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Entry;
-use crate::judgement::{ABOUT, Best, Candidate, Purpose, good_for, shares_words};
+use crate::judgement::{ABOUT, Best, Candidate, Figures, Purpose, good_for, shares_words};
 use sluice_recording::figures::median;
 
 /// The results of an algorithm over all scenarios in which it is compared with others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overall {
     pub algorithm: String,
-    /// Number of comparisons with other algorithms: one per scenario, backend and setting.
+    /// Number of comparisons with other algorithms: one per scenario and setting. Simulated and live
+    /// runs of one setting are one comparison.
     pub comparisons: usize,
     /// The merits in which it is best, and in how many comparisons.
     pub good_for: Vec<(Purpose, usize)>,
@@ -27,27 +28,44 @@ pub struct Overall {
 /// Sums up all algorithms. Those that are best for calls most often come first.
 pub fn overall(entries: &[Entry]) -> Vec<Overall> {
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
-    for rivals in entries.iter().flat_map(comparable) {
-        let algorithms: BTreeSet<&str> = rivals.iter().map(|one| one.algorithm.as_str()).collect();
-        if algorithms.len() < 2 {
-            continue;
-        }
-        let best = Best::of(&rivals);
+    for backends in entries.iter().flat_map(comparable) {
+        let algorithms: BTreeSet<&str> = backends
+            .iter()
+            .flatten()
+            .map(|one| one.algorithm.as_str())
+            .collect();
         for algorithm in algorithms {
-            let own = rivals.iter().filter(|one| one.algorithm == algorithm);
+            let own = |rivals: &[&'_ Candidate]| -> Vec<Figures> {
+                let own = rivals.iter().filter(|one| one.algorithm == algorithm);
+                own.map(|one| one.figures.clone()).collect()
+            };
+            let mut purposes: Option<BTreeSet<Purpose>> = None;
+            let mut is_draw = true;
             let sum = sums.entry(algorithm).or_default();
-            sum.comparisons += 1;
-            sum.draws += usize::from(best.is_draw);
-            let mut purposes = BTreeSet::new();
-            for figures in own.map(|one| &one.figures) {
-                purposes.extend(good_for(figures, &best));
-                let ratio = |own: Option<f64>, best: Option<f64>| Some(own? / best?);
-                sum.factors.extend(ratio(figures.p95, best.p95));
-                sum.goodput_shares
-                    .extend(ratio(figures.goodput, best.goodput));
-                sum.jains.extend(figures.jain);
+            for rivals in &backends {
+                let (best, own) = (Best::of(rivals), own(rivals));
+                if own.is_empty() {
+                    continue;
+                }
+                is_draw &= best.is_draw;
+                let mut here = BTreeSet::new();
+                for figures in &own {
+                    here.extend(good_for(figures, &best));
+                    let ratio = |own: Option<f64>, best: Option<f64>| Some(own? / best?);
+                    sum.factors.extend(ratio(figures.p95, best.p95));
+                    sum.goodput_shares
+                        .extend(ratio(figures.goodput, best.goodput));
+                    sum.jains.extend(figures.jain);
+                }
+                // The backends are two measurements of one comparison: a merit shows on both.
+                purposes = Some(match purposes {
+                    Some(so_far) => so_far.intersection(&here).copied().collect(),
+                    None => here,
+                });
             }
-            for purpose in purposes {
+            sum.comparisons += 1;
+            sum.draws += usize::from(is_draw);
+            for purpose in purposes.unwrap_or_default() {
                 *sum.good_for.entry(purpose).or_default() += 1;
             }
         }
@@ -72,16 +90,33 @@ pub fn overall(entries: &[Entry]) -> Vec<Overall> {
     all
 }
 
-/// Groups the variants of a scenario by what can be compared.
-fn comparable(entry: &Entry) -> Vec<Vec<&Candidate>> {
-    let mut groups: Vec<Vec<&Candidate>> = Vec::new();
+/// Groups the variants of a scenario by setting, and those of a setting by backend. Groups in which
+/// fewer than two algorithms are compared are left out.
+fn comparable(entry: &Entry) -> Vec<Vec<Vec<&Candidate>>> {
+    let mut settings: Vec<Vec<Vec<&Candidate>>> = Vec::new();
     for one in entry.rows.iter().map(|row| &row.candidate) {
-        match groups.iter_mut().find(|group| group[0].is_comparable(one)) {
-            Some(group) => group.push(one),
-            None => groups.push(vec![one]),
+        let is_its = |setting: &&mut Vec<Vec<&Candidate>>| setting[0][0].setting == one.setting;
+        let Some(setting) = settings.iter_mut().find(is_its) else {
+            settings.push(vec![vec![one]]);
+            continue;
+        };
+        match setting
+            .iter_mut()
+            .find(|rivals| rivals[0].is_comparable(one))
+        {
+            Some(rivals) => rivals.push(one),
+            None => setting.push(vec![one]),
         }
     }
-    groups
+    for setting in &mut settings {
+        setting.retain(|rivals| {
+            let algorithms: BTreeSet<&str> =
+                rivals.iter().map(|one| one.algorithm.as_str()).collect();
+            algorithms.len() > 1
+        });
+    }
+    settings.retain(|setting| !setting.is_empty());
+    settings
 }
 
 #[derive(Default)]

@@ -213,6 +213,30 @@ fn kinds_of_queues_are_ranked_by_how_often_they_win() {
 }
 
 #[test]
+fn both_backends_of_a_scenario_are_one_comparison() {
+    let live = |mut row: Row| {
+        row.candidate.backend = Backend::Live;
+        row
+    };
+    let all = overall(&[entry(vec![
+        row("fifo", 9.6, 1000.0, None, 0.0),
+        row("codel", 9.6, 20.0, None, 0.0),
+        live(row("fifo", 9.6, 900.0, None, 0.0)),
+        live(row("codel", 9.6, 25.0, None, 0.0)),
+    ])]);
+    assert_eq!(
+        (all[0].algorithm.as_str(), all[0].comparisons),
+        ("codel", 1)
+    );
+    assert_eq!(all[0].good_for, [(Purpose::Waiting, 1)]);
+    assert!(
+        all[0].sentence().contains("in 1 of 1 comparison"),
+        "{}",
+        all[0].sentence()
+    );
+}
+
+#[test]
 fn the_page_holds_the_index() {
     let mut first = row("fifo", 9.6, 1000.0, None, 0.0);
     first.curve.points = vec![(0.0, 20.0), (0.5, 700.0), (0.505, 300.0), (1.0, 1000.0)];

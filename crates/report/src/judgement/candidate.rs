@@ -25,30 +25,38 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// A variant by its first run and the summaries of all of its runs.
-    ///
-    /// # Panics
-    /// If there are no summaries.
-    pub fn of(name: String, run: &RunFile, summaries: &[&Summary], is_complete: bool) -> Candidate {
+    /// A variant by its first run and the summaries of all of its runs. `under_test` names the
+    /// queue under test, which is the same for all candidates.
+    pub fn of(
+        name: String,
+        run: &RunFile,
+        summaries: &[&Summary],
+        is_complete: bool,
+        under_test: &str,
+    ) -> Candidate {
         let scenario = &run.scenario;
-        let pipe = match pipe_under_test(summaries[0]) {
-            "down" => &scenario.link.down,
-            _ => &scenario.link.up,
-        };
+        let pipe = scenario.pipes().find(|(id, _)| id.word() == under_test);
+        let pipe = pipe.map_or(&scenario.link.up, |(_, pipe)| pipe);
         Candidate {
             name,
             backend: run.environment.backend,
             algorithm: pipe.queue.0.algorithm.name.to_owned(),
             setting: setting(scenario),
             is_complete,
-            figures: Figures::of(summaries),
+            figures: Figures::of(summaries, under_test),
         }
     }
 
     /// Whether the two differ in nothing but their queues.
     pub fn is_comparable(&self, other: &Candidate) -> bool {
         let is_complete = self.is_complete && other.is_complete;
-        is_complete && self.backend == other.backend && self.setting == other.setting
+        is_complete && self.has_same_condition(other)
+    }
+
+    /// Whether both were measured under the same condition: on the same backend, and in the same
+    /// setting but for their queues.
+    pub fn has_same_condition(&self, other: &Candidate) -> bool {
+        self.backend == other.backend && self.setting == other.setting
     }
 }
 
@@ -111,14 +119,15 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
 }
 
 impl Figures {
-    fn of(runs: &[&Summary]) -> Figures {
+    fn of(runs: &[&Summary], under_test: &str) -> Figures {
         let over = |value: &dyn Fn(&Summary) -> Option<f64>| {
             median(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
         };
         let has_ping = runs.iter().any(|run| run.ping().is_some());
+        let queue = |s: &Summary| s.pipes.iter().find(|pipe| pipe.name == under_test).cloned();
         let delay = |s: &Summary| match has_ping {
             true => s.ping(),
-            false => busiest(s).and_then(|pipe| pipe.sojourn),
+            false => queue(s).and_then(|pipe| pipe.sojourn),
         };
         let percentile =
             |pick: fn(&Percentiles) -> u64| over(&|s| delay(s).as_ref().map(|p| pick(p) as f64));
@@ -127,7 +136,7 @@ impl Figures {
         };
         Figures {
             goodput: over(&|s| s.total_goodput_bps),
-            utilisation: over(&|s| busiest(s)?.utilisation),
+            utilisation: over(&|s| queue(s)?.utilisation),
             delay_of: match has_ping {
                 true => DelayOf::Pings,
                 false => DelayOf::Packets,
@@ -140,17 +149,4 @@ impl Figures {
             packets: total(&|pipe| pipe.packets),
         }
     }
-}
-
-/// The name of the pipe under test: the busiest one.
-pub(crate) fn pipe_under_test(summary: &Summary) -> &str {
-    busiest(summary).map_or("up", |pipe| &pipe.name)
-}
-
-/// The pipe with the highest utilisation, the first of equals.
-fn busiest(summary: &Summary) -> Option<&PipeSummary> {
-    let key = |pipe: &PipeSummary| pipe.utilisation.unwrap_or(pipe.packets as f64);
-    let mut pipes = summary.pipes.iter();
-    let first = pipes.next()?;
-    Some(pipes.fold(first, |a, b| if key(b) > key(a) { b } else { a }))
 }

@@ -14,7 +14,7 @@ use crate::model::Judgement;
 pub use self::candidate::DelayOf;
 #[cfg(test)]
 pub(crate) use self::candidate::setting;
-pub(crate) use self::candidate::{Candidate, Figures, pipe_under_test};
+pub(crate) use self::candidate::{Candidate, Figures};
 
 /// The comparison of a queue with its rivals.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,10 +48,13 @@ pub fn summaries(group: &[&Recording]) -> Result<Vec<Summary>, ReadError> {
 }
 
 /// The key figures over the repetitions.
-pub fn figures(summaries: &[Summary]) -> Vec<Repeat> {
+pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
     let mut figures = Vec::new();
     let mut add = |figure: &str, unit: &str, pick: &dyn Fn(&Summary) -> Option<f64>| {
-        let values: Vec<f64> = summaries.iter().filter_map(pick).collect();
+        let values: Vec<f64> = summaries
+            .iter()
+            .filter_map(|summary| pick(summary))
+            .collect();
         if let Some(spread) = Spread::of(&values) {
             figures.push(Repeat {
                 figure: figure.to_owned(),
@@ -74,6 +77,9 @@ pub fn figures(summaries: &[Summary]) -> Vec<Repeat> {
     });
     add("Ping, 95 % within", "ms", &|s| {
         Some(ping(s)?.p95_ns as f64 / 1e6)
+    });
+    add("Ping, 99 % within", "ms", &|s| {
+        Some(ping(s)?.p99_ns as f64 / 1e6)
     });
     for direction in [Direction::Up, Direction::Down] {
         let pipe = |summary: &Summary| {

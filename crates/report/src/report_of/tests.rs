@@ -137,8 +137,8 @@ fn runs_that_differ_in_their_seed_only_are_repetitions() {
     let repeats: Vec<usize> = report.runs.iter().map(|run| run.repeats.len()).collect();
     assert_eq!(
         repeats,
-        [2, 0],
-        "the median and the 95th percentile of the ping"
+        [3, 0],
+        "the median, the 95th and the 99th percentile of the ping"
     );
     // The rates of the links differ, so the queues are not compared.
     for run in &report.runs {
@@ -223,4 +223,37 @@ fn a_run_that_broke_off_is_reported_as_partial() {
         Series::new(vec![0.0, 2.0], vec![1.0, 2.0])
     );
     assert!(run.queues[0].link_mbps.value[0].is_nan());
+}
+
+#[test]
+fn a_variant_has_one_colour_on_both_backends() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |name: &str, queue: &str, backend| {
+        let text = format!(
+            "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\nqueue = \"{queue}\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = scenario::Scenario::parse("x.toml", &text, &[])
+            .unwrap()
+            .remove(0);
+        let environment = Environment::here(backend, "2026-01-02T03:04:05Z".into());
+        let writer = RunWriter::create(&temp.path().join(name), &variant, &environment).unwrap();
+        writer
+            .finish(End::complete(Time::from_ns(2_000_000_000)))
+            .unwrap()
+    };
+    use scenario::Backend::{Live, Sim};
+    let runs = [
+        run("a", "fifo", Sim),
+        run("b", "codel", Sim),
+        run("c", "fifo", Live),
+        run("d", "codel", Live),
+    ];
+    let report = report_of(&runs.iter().collect::<Vec<_>>()).unwrap();
+    let looks: Vec<u32> = report.runs.iter().map(|run| run.look).collect();
+    // Of seven colours, the live runs have the same in the second round, which is dashed.
+    assert_eq!(looks, [0, 1, 7, 8]);
+    // Backends are conditions: live runs are compared with live ones.
+    let conditions: Vec<u32> = report.runs.iter().map(|run| run.condition).collect();
+    assert_eq!(conditions, [0, 0, 1, 1]);
+    assert_eq!(report.runs[2].condition_words, "live");
 }

@@ -26,8 +26,28 @@ impl FlowType for Ping {
     const DOC: &'static str =
         "Probes and their answers: round-trip time, and delay in each direction.";
     const METRICS: &'static [&'static str] = &[
-        "min", "p50", "p95", "p99", "max", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
-        "down.p95", "down.p99", "down.max", "loss", "jitter", "mos",
+        "min",
+        "p50",
+        "p95",
+        "p99",
+        "max",
+        "mean",
+        "deviation",
+        "up.p50",
+        "up.p95",
+        "up.p99",
+        "up.max",
+        "up.mean",
+        "up.deviation",
+        "down.p50",
+        "down.p95",
+        "down.p99",
+        "down.max",
+        "down.mean",
+        "down.deviation",
+        "loss",
+        "jitter",
+        "mos",
     ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Ping;

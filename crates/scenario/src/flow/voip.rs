@@ -31,8 +31,22 @@ impl FlowType for Voip {
     const DOC: &'static str = "One direction of a telephone call with G.711: 172 bytes of payload \
         every 20 ms, 80 kbit/s with headers. The one-way delay and the loss of every packet are recorded.";
     const METRICS: &'static [&'static str] = &[
-        "goodput", "loss", "jitter", "mos", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
-        "down.p95", "down.p99", "down.max",
+        "goodput",
+        "loss",
+        "jitter",
+        "mos",
+        "up.p50",
+        "up.p95",
+        "up.p99",
+        "up.max",
+        "up.mean",
+        "up.deviation",
+        "down.p50",
+        "down.p95",
+        "down.p99",
+        "down.max",
+        "down.mean",
+        "down.deviation",
     ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Voip;

@@ -27,6 +27,8 @@ pub struct Percentiles {
     pub max_ns: u64,
     /// The mean, rounded down.
     pub mean_ns: u64,
+    /// The standard deviation, with n - 1 and rounded; 0 for a single value.
+    pub deviation_ns: u64,
 }
 
 /// The figures of a run.

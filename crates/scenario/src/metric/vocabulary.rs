@@ -76,6 +76,8 @@ const P95: Pick = |p| p.p95_ns;
 const P99: Pick = |p| p.p99_ns;
 const MAX: Pick = |p| p.max_ns;
 const MIN: Pick = |p| p.min_ns;
+const MEAN: Pick = |p| p.mean_ns;
+const DEVIATION: Pick = |p| p.deviation_ns;
 
 fn time(percentiles: Option<Percentiles>, pick: Pick) -> Option<f64> {
     percentiles.as_ref().map(|p| pick(p) as f64)
@@ -115,14 +117,20 @@ pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     key "p95", Time, Ping, "its 95th percentile", RTT, |f| time(f.rtt, P95);
     "p99", Time, Ping, "its 99th percentile", RTT, |f| time(f.rtt, P99);
     "max", Time, Ping, "its maximum", RTT, |f| time(f.rtt, MAX);
+    "mean", Time, Ping, "its mean", RTT, |f| time(f.rtt, MEAN);
+    "deviation", Time, Ping, "its standard deviation", RTT, |f| time(f.rtt, DEVIATION);
     "up.p50", Time, Ping, "median delay in the direction up", ONE_WAY, |f| time(f.up, P50);
     "up.p95", Time, Ping, "its 95th percentile", ONE_WAY, |f| time(f.up, P95);
     "up.p99", Time, Ping, "its 99th percentile", ONE_WAY, |f| time(f.up, P99);
     "up.max", Time, Ping, "its maximum", ONE_WAY, |f| time(f.up, MAX);
+    "up.mean", Time, Ping, "its mean", ONE_WAY, |f| time(f.up, MEAN);
+    "up.deviation", Time, Ping, "its standard deviation", ONE_WAY, |f| time(f.up, DEVIATION);
     "down.p50", Time, Ping, "median delay in the direction down", ONE_WAY, |f| time(f.down, P50);
     "down.p95", Time, Ping, "its 95th percentile", ONE_WAY, |f| time(f.down, P95);
     "down.p99", Time, Ping, "its 99th percentile", ONE_WAY, |f| time(f.down, P99);
     "down.max", Time, Ping, "its maximum", ONE_WAY, |f| time(f.down, MAX);
+    "down.mean", Time, Ping, "its mean", ONE_WAY, |f| time(f.down, MEAN);
+    "down.deviation", Time, Ping, "its standard deviation", ONE_WAY, |f| time(f.down, DEVIATION);
 };
 
 /// Every figure of one direction of the link, as `up.NAME` and `down.NAME`: the figures in a

@@ -499,3 +499,17 @@ fn a_suggested_unit_is_of_the_size_that_was_meant() {
     let time = errors(&PLAIN.replace("\"10s", "\"10m"), &[]);
     assert!(time.ends_with("units: ns, us, ms, s, min, h"), "{time}");
 }
+
+#[test]
+fn a_queue_in_the_words_of_tc_is_answered_with_ours() {
+    let with = |queue: &str| {
+        errors(
+            &PLAIN.replace("[[flow]]", &format!("queue = \"{queue}\"\n[[flow]]")),
+            &[],
+        )
+    };
+    assert!(with("pfifo limit 100").contains("^^^^^ tc's `pfifo limit N` is `fifo limit N`"));
+    assert!(with("cake ack-filter").contains("`ack-filter` is `ack_filter on`"));
+    assert!(with("cake nat").contains("leave it out"));
+    assert!(with("netem delay 10ms").contains("is a part of the link"));
+}

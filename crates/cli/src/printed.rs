@@ -1,0 +1,78 @@
+//! Every command that a page prints is one that the program understands.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
+
+use super::Sluice;
+
+/// The pages for users: README and everything in docs.
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// The words of a command of `sluice` on a line of a page; `None` for other lines, and for those
+/// that stand for several commands.
+fn words(line: &str) -> Option<Vec<String>> {
+    let line = line.trim_start_matches("$ ").trim_start_matches("sudo ");
+    let line = line
+        .split(" #")
+        .next()
+        .unwrap_or(line)
+        .split(['|', '>', '&', ';'])
+        .next()?;
+    if !line.starts_with("sluice ") || line.ends_with('\\') || line.contains("...") {
+        return None;
+    }
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    for c in line.trim().chars() {
+        match (c, quote) {
+            ('\'' | '"', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            (' ', None) => words.push(String::new()),
+            (c, _) => words.last_mut().expect("there is a word").push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    Some(words)
+}
+
+#[test]
+fn every_command_on_a_page_is_understood() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut all = vec![root.join("README.md")];
+    pages(&root.join("docs"), &mut all);
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for page in all {
+        let text = fs::read_to_string(&page).expect("readable");
+        let mut is_shell = false;
+        for line in text.lines() {
+            if let Some(kind) = line.trim_start().strip_prefix("```") {
+                let kind = kind.split_whitespace().next().unwrap_or_default();
+                is_shell = !is_shell && matches!(kind, "sh" | "console" | "bash" | "shell");
+                continue;
+            }
+            let Some(words) = words(line).filter(|_| is_shell) else {
+                continue;
+            };
+            count += 1;
+            if let Err(error) = Sluice::try_parse_from(&words)
+                && error.use_stderr()
+            {
+                wrong.push(format!("{}: {line}\n{error}", page.display()));
+            }
+        }
+    }
+    assert!(count > 50, "only {count} commands were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

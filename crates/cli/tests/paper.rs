@@ -1,0 +1,434 @@
+//! From an experiment to a paper: repetitions, comparisons, pictures and tables.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::DeflateDecoder;
+use serde_json::Value;
+
+/// Random arrivals at two queues, so that figures vary with the seed.
+const SCENARIO: &str = r#"
+title = "Two queues"
+duration = "2s"
+[link]
+rate = "1Mbit/s"
+rtt = "20ms"
+[measure]
+warmup = "0s"
+window = "500ms"
+[matrix]
+"link.rtt" = ["20ms", "60ms"]
+"link.queue" = ["fifo limit 50", "red min 2 max 8 max_p 0.5 wq 0.2"]
+[[flow]]
+type = "udp"
+name = "load"
+rate = "1100kbit/s"
+size = 500
+[[flow]]
+type = "ping"
+interval = "50ms"
+"#;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("writable");
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let command = command.current_dir(self.0.path()).args(args);
+        command.output().expect("the binary starts")
+    }
+
+    /// Runs a command that succeeds, and returns what it prints.
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    /// Runs a command that fails, and returns its message.
+    fn fails(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(
+            !output.status.success(),
+            "{args:?}: {}",
+            text(&output.stdout)
+        );
+        text(&output.stderr)
+    }
+
+    /// The model of a page.
+    fn model(&self, page: &str) -> Value {
+        let page = self.read(page);
+        let (_, rest) = page.split_once("octet-stream\">").expect("a model");
+        let (encoded, _) = rest.split_once("</script>").expect("scripts end");
+        let deflated = STANDARD.decode(encoded).expect("base64");
+        serde_json::from_reader(DeflateDecoder::new(deflated.as_slice())).expect("JSON")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let one_rtt = [
+        "run",
+        "s.toml",
+        "--repeat",
+        "3",
+        "-o",
+        "out",
+        "--set",
+        "link.rtt=20ms",
+    ];
+    place.ok(&one_rtt);
+    let model = place.model("out/report.html");
+    let runs = model["runs"].as_array().expect("runs");
+    assert_eq!(
+        runs.len(),
+        2,
+        "two variants, and no repetition is a run of its own"
+    );
+    for run in runs {
+        assert_eq!(run["repetitions"], serde_json::json!([1, 2, 3]));
+        assert_eq!(run["shown_seed"], 1);
+        assert!(
+            run["repeats"].as_array().is_some_and(|all| !all.is_empty()),
+            "{run}"
+        );
+        let links = run["links"].as_array().expect("links");
+        assert_eq!(links.len(), 3, "each repetition can be chosen");
+    }
+    // Median, smallest and largest of the summaries of the single runs.
+    let of_seed = |folder: &str| -> f64 {
+        let summary = place.read(&format!("out/{folder}/summary.json"));
+        let summary: Value = serde_json::from_str(&summary).expect("JSON");
+        summary["total_goodput_bps"].as_f64().expect("goodput") / 1e6
+    };
+    let mut values = [of_seed("red"), of_seed("red.seed-2"), of_seed("red.seed-3")];
+    values.sort_by(f64::total_cmp);
+    let red = runs.iter().find(|run| run["name"] == "red").expect("red");
+    let median = red["directions"][0]["goodput_mbps"]
+        .as_f64()
+        .expect("a median");
+    assert!((median - values[1]).abs() < 1e-9, "{median} of {values:?}");
+    let figures = red["figures"].as_array().expect("figures");
+    let ping = figures
+        .iter()
+        .find(|figure| figure["name"] == "ping.p95")
+        .expect("it");
+    assert!(
+        ping["value"].as_str().expect("text").contains(" to "),
+        "{ping}"
+    );
+
+    // The page that `sluice report` writes is the same.
+    place.ok(&["report", "out", "-o", "again.html"]);
+    let again = place.model("again.html");
+    assert_eq!(again["runs"][1]["repeats"], model["runs"][1]["repeats"]);
+    assert_eq!(again["runs"][1]["figures"], model["runs"][1]["figures"]);
+    let chosen = place.ok(&["report", "out", "-o", "third.html", "--seed", "3"]);
+    assert!(chosen.contains("medians of 3 runs"), "{chosen}");
+    assert_eq!(place.model("third.html")["runs"][0]["shown_seed"], 3);
+    let unknown = place.fails(&["report", "out", "--seed", "7", "-o", "seventh.html"]);
+    assert!(
+        unknown.contains("no run has the seed 7; there are 1, 2, 3"),
+        "{unknown}"
+    );
+    assert!(!place.path("seventh.html").exists());
+
+    // A line per variant, and not one per repetition.
+    let table = place.ok(&["report", "out", "--figure", "repetitions", "--svg", "r.svg"]);
+    let (variants, _) = table
+        .split_once("\n\n")
+        .expect("the tables of queues and flows follow");
+    assert_eq!(variants.matches("\nred ").count(), 1, "{table}");
+    let drawn = place.read("r.svg");
+    assert!(drawn.contains("Ping, median") && drawn.contains("confidence interval"));
+
+    // Two queues of one scenario, each with its repetitions, and the answer first.
+    let compared = place.ok(&["compare", "out/fifo", "out/red"]);
+    let lines: Vec<&str> = compared.lines().collect();
+    assert_eq!(lines[0], "fifo against red: 3 runs against 3", "{compared}");
+    assert_eq!(
+        lines[1].trim(),
+        "red is better (more than chance)",
+        "{compared}"
+    );
+    let single = place.ok(&["compare", "out/fifo.seed-2", "out/red.seed-2"]);
+    assert!(single.contains("1 run against 1"), "{single}");
+    assert!(single.contains("perhaps chance"), "{single}");
+}
+
+#[test]
+fn a_comparison_overwrites_no_page_and_exports_create_folders() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    place.ok(&["run", "s.toml", "-o", "out", "--set", "link.rtt=20ms"]);
+    let (own, all) = (
+        place.read("out/fifo/report.html"),
+        place.read("out/report.html"),
+    );
+    let said = place.ok(&["report", "out/fifo", "out/red"]);
+    assert!(said.contains("report: comparison.html"), "{said}");
+    assert_eq!(
+        place.read("out/fifo/report.html"),
+        own,
+        "the page of the first run is its own"
+    );
+    fs::remove_file(place.path("out/report.html")).expect("it is there");
+    let json = place.ok(&["report", "out", "--json"]);
+    assert!(serde_json::from_str::<Value>(&json).is_ok());
+    assert!(
+        !place.path("out/report.html").exists(),
+        "--json writes no page"
+    );
+    assert!(all.len() > 1000);
+
+    let flent = place.ok(&["export", "out/fifo", "--flent", "a/b/run.flent.gz"]);
+    assert_eq!(flent, "a/b/run.flent.gz\n");
+    place.ok(&["report", "out", "--svg", "c/d.svg"]);
+    assert!(place.path("c/d.svg").is_file());
+}
+
+#[test]
+fn an_expectation_that_is_not_met_is_said_once() {
+    let place = Place::new();
+    let expect = "[[expect]]\nmetric = \"ping.p50\"\nmax = \"1ms\"\n";
+    place.write("s.toml", &format!("{SCENARIO}{expect}"));
+    let output = place.run(&[
+        "run",
+        "s.toml",
+        "--set",
+        "link.rtt=20ms",
+        "--set",
+        "link.queue=fifo",
+        "-q",
+    ]);
+    assert!(!output.status.success());
+    let all = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(all.matches("not met:").count(), 1, "{all}");
+    assert!(all.contains("1 expectation not met"), "{all}");
+}
+
+#[test]
+fn a_sweep_becomes_a_curve_a_heat_map_and_tables() {
+    let place = Place::new();
+    let pictures = r#"
+[[picture]]
+file = "delay.pdf"
+figure = "curve"
+x = "link.rtt"
+y = "ping.p50"
+by = "link.queue"
+width = "85mm"
+band = true
+bare = true
+"#;
+    place.write("s.toml", &format!("{SCENARIO}{pictures}"));
+    let said = place.ok(&["run", "s.toml", "--repeat", "2", "-o", "out", "-q"]);
+    assert!(said.contains("picture: out/delay.pdf"), "{said}");
+    let pdf = fs::read(place.path("out/delay.pdf")).expect("a picture");
+    assert!(pdf.starts_with(b"%PDF-"));
+    // 85 mm are 85 / 25.4 * 72 = 240.94 points.
+    let words = String::from_utf8_lossy(&pdf).into_owned();
+    let (_, media) = words.split_once("/MediaBox [").expect("a size");
+    let width: f64 = media
+        .split_whitespace()
+        .nth(2)
+        .expect("a width")
+        .parse()
+        .expect("a number");
+    assert!((width - 240.94).abs() < 0.1, "{width}");
+
+    // The place on the axes is in the summary and in a table with a row per run.
+    let summary: Value = serde_json::from_str(&place.read("out/summary.json")).expect("JSON");
+    assert_eq!(summary[3]["matrix"]["link.rtt"], "60ms");
+    assert!(
+        summary[3]["matrix"]["link.queue"]
+            .as_str()
+            .expect("text")
+            .starts_with("red min 2")
+    );
+    let tidy = place.read("out/figures.csv");
+    let lines: Vec<&str> = tidy.lines().collect();
+    assert_eq!(
+        lines.len(),
+        1 + 4 * 2,
+        "a heading, and four variants in two runs"
+    );
+    assert!(lines[0].starts_with("scenario,variant,backend,seed,complete,link.rtt,link.queue,"));
+    assert!(lines[0].contains(",ping.p50_ns,"));
+    assert!(
+        lines[1].contains(",sim,1,true,20ms,fifo limit 50,"),
+        "{}",
+        lines[1]
+    );
+
+    let sweep = |rest: &[&str]| {
+        let mut words = vec!["report", "out", "--figure", "curve", "--svg", "x.svg"];
+        words.extend(rest);
+        words
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<String>>()
+    };
+    let run =
+        |rest: &[&str]| place.run(&sweep(rest).iter().map(String::as_str).collect::<Vec<_>>());
+    let drawn = run(&["--x", "link.rtt", "--y", "ping.p50", "--by", "link.queue"]);
+    assert!(drawn.status.success(), "{}", text(&drawn.stderr));
+    let svg = place.read("x.svg");
+    assert!(
+        svg.contains("link.rtt (ms)") && svg.contains("median of 2 runs"),
+        "{svg}"
+    );
+    fs::remove_file(place.path("x.svg")).expect("it is there");
+    // What cannot be drawn is named, and no file is left.
+    let wrong = [
+        (
+            vec!["--x", "link.rt", "--y", "ping.p50"],
+            "did you mean `link.rtt`?",
+        ),
+        (
+            vec!["--x", "link.rtt", "--y", "ping.p51", "--by", "link.queue"],
+            "did you mean `ping.p5",
+        ),
+        (
+            vec!["--x", "link.rtt", "--y", "ping.p50"],
+            "`link.queue` varies too (fifo, red)",
+        ),
+        (
+            vec![
+                "--x",
+                "link.rtt",
+                "--y",
+                "ping.p50",
+                "--only",
+                "link.queue=codel",
+            ],
+            "no run has link.queue=codel",
+        ),
+        (vec!["--y", "ping.p50"], "a curve needs `x`"),
+    ];
+    for (rest, message) in wrong {
+        let output = run(&rest);
+        assert!(!output.status.success());
+        let said = text(&output.stderr);
+        assert!(said.contains(message), "{rest:?}: {said}");
+        assert!(!place.path("x.svg").exists(), "{rest:?}");
+    }
+    let heat = [
+        "report",
+        "out",
+        "--figure",
+        "heatmap",
+        "--x",
+        "link.rtt",
+        "--by",
+        "link.queue",
+        "--y",
+        "total.goodput",
+        "--png",
+        "heat.png",
+    ];
+    place.ok(&heat);
+    assert!(
+        fs::read(place.path("heat.png"))
+            .expect("a picture")
+            .starts_with(b"\x89PNG")
+    );
+
+    place.ok(&[
+        "export",
+        "out",
+        "--table",
+        "t.tex",
+        "--figures",
+        "ping.p95,total.goodput",
+    ]);
+    let latex = place.read("t.tex");
+    assert!(
+        latex.contains(
+            "\\toprule\nvariant & ping.p95 (ms) & total.goodput (Mbit/s) \\\\\n\\midrule"
+        ),
+        "{latex}"
+    );
+    assert_eq!(latex.matches(" \\\\\n").count(), 5, "{latex}");
+    place.ok(&["export", "out", "--table", "t.md"]);
+    assert!(
+        place
+            .read("t.md")
+            .starts_with("| variant | total.goodput (Mbit/s) |")
+    );
+    place.ok(&["export", "out", "--table", "t.csv", "--figures", "ping.p95"]);
+    assert!(
+        place
+            .read("t.csv")
+            .starts_with("variant,backend,runs,link.rtt,link.queue,ping.p95_ns,ping.p95.min_ns,")
+    );
+    let unknown = place.fails(&["export", "out", "--table", "u.csv", "--figures", "ping.p59"]);
+    assert!(
+        unknown.contains("no run has the figure `ping.p59`; did you mean"),
+        "{unknown}"
+    );
+    assert!(!place.path("u.csv").exists());
+}
+
+#[test]
+fn a_picture_that_cannot_be_drawn_is_named_before_the_first_run() {
+    let place = Place::new();
+    let base = "[[picture]]\nfile = \"a.svg\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nby = \"link.queue\"\n";
+    let cases = [
+        (
+            base.replace("link.rtt", "link.rate"),
+            "no axis of the runs is called `link.rate`",
+        ),
+        (base.replace("ping.p50", "pong.p50"), "did you mean `ping`?"),
+        (format!("{base}band = true\n"), "a band needs at least two"),
+        (
+            format!("{base}only = \"link.queue=codel\"\n"),
+            "no run has link.queue=codel",
+        ),
+        (
+            base.replace("curve", "curv"),
+            "there is no figure `curv`; did you mean `curve`?",
+        ),
+        (
+            base.replace("a.svg", "a.gif"),
+            "`a.gif` is no name of a picture",
+        ),
+    ];
+    for (picture, message) in cases {
+        place.write("s.toml", &format!("{SCENARIO}{picture}"));
+        let said = place.fails(&["run", "s.toml", "-o", "out"]);
+        assert!(said.contains(message), "{said}");
+        assert!(said.contains("s.toml:"), "the place is named: {said}");
+        assert!(!place.path("out").exists(), "nothing was run");
+    }
+}

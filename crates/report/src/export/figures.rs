@@ -1,0 +1,428 @@
+//! The figures of runs as tables: one row per variant with medians and spread, for papers (CSV,
+//! Markdown, LaTeX), and one row per run with everything, for other programs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::figure::curve::{axes, coordinates};
+use sluice_core::spelling;
+use sluice_recording::figures::{Repeated, figures_of, key_figures, repeated};
+use sluice_recording::results::VariantResult;
+use sluice_scenario::metric::{Key, Unit};
+
+/// The spread of a figure beside its median.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// The smallest and the largest value.
+    #[default]
+    Range,
+    /// The 95 % confidence interval of the mean.
+    Interval,
+    /// The standard deviation.
+    Deviation,
+    /// None.
+    None,
+}
+
+impl Spread {
+    /// All of them, by their words.
+    pub const ALL: [(&'static str, Spread, &'static str); 4] = [
+        ("range", Spread::Range, "Smallest and largest value"),
+        (
+            "interval",
+            Spread::Interval,
+            "95 % confidence interval of the mean",
+        ),
+        ("deviation", Spread::Deviation, "Standard deviation"),
+        ("none", Spread::None, "Only the median"),
+    ];
+}
+
+/// The formats of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// RFC 4180, in base units, with a column for each part of the spread.
+    Csv,
+    /// A table of Markdown.
+    Markdown,
+    /// A `tabular` with the rules of the package `booktabs`.
+    Latex,
+}
+
+impl Format {
+    /// Returns the format that the ending of a file's name stands for.
+    pub fn of(path: &Path) -> Option<Format> {
+        match path.extension()?.to_str()? {
+            "csv" => Some(Format::Csv),
+            "md" => Some(Format::Markdown),
+            "tex" => Some(Format::Latex),
+            _ => None,
+        }
+    }
+}
+
+/// A figure that no run has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no run has the figure `{name}`{}", match spelling::question(name, known.iter().map(String::as_str)) {
+    Some(question) => format!("; {question}"),
+    None => String::new(),
+})]
+pub struct NoFigure {
+    /// The figure.
+    pub name: String,
+    /// The figures that there are.
+    pub known: Vec<String>,
+}
+
+/// Formats one row per variant, with the figures `chosen`, or the key figures if none are chosen.
+///
+/// # Errors
+/// No run has one of them; the nearest is named.
+pub fn table(
+    results: &[VariantResult],
+    chosen: &[String],
+    spread: Spread,
+    format: Format,
+) -> Result<String, NoFigure> {
+    let all: Vec<Vec<(String, Repeated)>> = results
+        .iter()
+        .map(|result| repeated(&result.summaries()))
+        .collect();
+    let names = match chosen.is_empty() {
+        true => usual(results, &all),
+        false => chosen.to_vec(),
+    };
+    let mut columns = Vec::new();
+    for name in names {
+        let of = |figures: &Vec<(String, Repeated)>| {
+            figures
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, figure)| figure.clone())
+        };
+        let cells: Vec<Option<Repeated>> = all.iter().map(of).collect();
+        let Some(unit) = cells.iter().flatten().map(|figure| figure.unit).next() else {
+            let mut known: Vec<String> = Vec::new();
+            for (name, _) in all.into_iter().flatten() {
+                if !known.contains(&name) {
+                    known.push(name);
+                }
+            }
+            return Err(NoFigure { name, known });
+        };
+        columns.push(Column { name, unit, cells });
+    }
+    let is_single = results.iter().all(|result| result.runs.len() < 2);
+    let spread = if is_single { Spread::None } else { spread };
+    Ok(match format {
+        Format::Csv => csv(results, &columns),
+        Format::Markdown => markdown(&rows(results, &columns, spread, Format::Markdown)),
+        Format::Latex => latex(
+            &rows(results, &columns, spread, Format::Latex),
+            results,
+            spread,
+        ),
+    })
+}
+
+struct Column {
+    name: String,
+    unit: Unit,
+    /// One per variant.
+    cells: Vec<Option<Repeated>>,
+}
+
+/// The key figures that are not zero everywhere.
+fn usual(results: &[VariantResult], all: &[Vec<(String, Repeated)>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for summary in results.iter().flat_map(VariantResult::summaries) {
+        for (name, key) in key_figures(summary) {
+            let values = all.iter().flatten().filter(|(known, _)| *known == name);
+            let is_shown = values
+                .into_iter()
+                .any(|(_, figure)| key == Key::Always || figure.spread.max > 0.0);
+            if is_shown && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The factor and the name of the unit in tables for people.
+const fn shown(unit: Unit) -> (f64, &'static str) {
+    match unit {
+        Unit::Time => (1e-6, "ms"),
+        Unit::Rate => (1e-6, "Mbit/s"),
+        Unit::Ratio | Unit::Count | Unit::Score | Unit::Number => (1.0, ""),
+    }
+}
+
+/// A heading and cells of text: the variant, then the figures.
+fn rows(
+    results: &[VariantResult],
+    columns: &[Column],
+    spread: Spread,
+    format: Format,
+) -> Vec<Vec<String>> {
+    let is_mixed = results
+        .iter()
+        .any(|result| result.backend != results[0].backend);
+    let name = |text: &str| match format {
+        Format::Latex => escape(text),
+        _ => text.replace('|', "\\|"),
+    };
+    let mut head = vec!["variant".to_owned()];
+    head.extend(columns.iter().map(|column| match shown(column.unit).1 {
+        "" => name(&column.name),
+        unit => format!("{} ({unit})", name(&column.name)),
+    }));
+    let mut rows = vec![head];
+    for (at, result) in results.iter().enumerate() {
+        let variant = match is_mixed {
+            true => format!("{} ({})", result.variant, result.backend.word()),
+            false => result.variant.clone(),
+        };
+        let mut row = vec![name(&variant)];
+        row.extend(columns.iter().map(|column| match &column.cells[at] {
+            Some(figure) => cell(figure, spread, format),
+            None => match format {
+                Format::Latex => "--".to_owned(),
+                _ => "-".to_owned(),
+            },
+        }));
+        rows.push(row);
+    }
+    rows
+}
+
+fn cell(figure: &Repeated, spread: Spread, format: Format) -> String {
+    let (factor, _) = shown(figure.unit);
+    let number = |value: f64| digits(value * factor);
+    let median = number(figure.spread.median);
+    let (dash, plus) = match format {
+        Format::Latex => ("--", "$\\pm$"),
+        _ => ("–", "±"),
+    };
+    match (spread, figure.interval) {
+        (Spread::Range, _) => {
+            let (low, high) = (number(figure.spread.min), number(figure.spread.max));
+            format!("{median} ({low}{dash}{high})")
+        }
+        (Spread::Interval, Some((low, high))) => {
+            format!("{median} ({}{dash}{})", number(low), number(high))
+        }
+        (Spread::Deviation, Some(_)) => {
+            format!("{median} {plus} {}", number(figure.spread.deviation))
+        }
+        _ => median,
+    }
+}
+
+/// A number with three significant digits, or all of its whole part.
+fn digits(x: f64) -> String {
+    match x.abs() {
+        0.0 => "0".to_owned(),
+        a if a < 0.000_995 => format!("{x:.1e}"),
+        a if a < 0.0995 => format!("{x:.4}"),
+        a if a < 0.9995 => format!("{x:.3}"),
+        a if a < 9.995 => format!("{x:.2}"),
+        a if a < 99.95 => format!("{x:.1}"),
+        _ => format!("{x:.0}"),
+    }
+}
+
+fn markdown(rows: &[Vec<String>]) -> String {
+    let mut out = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        let _ = writeln!(out, "| {} |", row.join(" | "));
+        if at == 0 {
+            let _ = writeln!(out, "|---|{}", "---:|".repeat(row.len() - 1));
+        }
+    }
+    out
+}
+
+fn latex(rows: &[Vec<String>], results: &[VariantResult], spread: Spread) -> String {
+    let columns = rows[0].len() - 1;
+    let mut out = String::new();
+    let runs = results
+        .iter()
+        .map(|result| result.runs.len())
+        .max()
+        .unwrap_or(0);
+    let words = match spread {
+        Spread::Range => ", with the smallest and the largest value",
+        Spread::Interval => ", with the 95 % confidence interval of the mean",
+        Spread::Deviation => " and standard deviations",
+        Spread::None => "",
+    };
+    let what = match runs {
+        1 => "One run per row".to_owned(),
+        n => format!("Medians of {n} runs{words}"),
+    };
+    let _ = writeln!(out, "% {what}. Needs \\usepackage{{booktabs}}.");
+    let _ = writeln!(out, "\\begin{{tabular}}{{l{}}}", "r".repeat(columns));
+    out.push_str("\\toprule\n");
+    for (at, row) in rows.iter().enumerate() {
+        let _ = writeln!(out, "{} \\\\", row.join(" & "));
+        if at == 0 {
+            out.push_str("\\midrule\n");
+        }
+    }
+    out.push_str("\\bottomrule\n\\end{tabular}\n");
+    out
+}
+
+/// Escapes the characters that LaTeX gives a meaning.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '\\' => out.push_str("\\textbackslash{}"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The unit of a figure in names of columns, whose values are in base units.
+const fn suffix(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Time => "_ns",
+        Unit::Rate => "_bps",
+        Unit::Ratio | Unit::Count | Unit::Score | Unit::Number => "",
+    }
+}
+
+fn csv(results: &[VariantResult], columns: &[Column]) -> String {
+    let keys: Vec<String> = axes(results).into_iter().map(|(key, _)| key).collect();
+    let mut head: Vec<String> = vec!["variant".into(), "backend".into(), "runs".into()];
+    head.extend(
+        keys.iter()
+            .filter(|key| *key != "backend" && *key != "variant")
+            .cloned(),
+    );
+    for Column { name, unit, .. } in columns {
+        let suffix = suffix(*unit);
+        for part in [
+            "",
+            ".min",
+            ".max",
+            ".mean",
+            ".deviation",
+            ".low95",
+            ".high95",
+        ] {
+            head.push(format!("{name}{part}{suffix}"));
+        }
+    }
+    let mut out = line(&head);
+    for (at, result) in results.iter().enumerate() {
+        let mut cells = vec![
+            result.variant.clone(),
+            result.backend.word().to_owned(),
+            result.runs.len().to_string(),
+        ];
+        let own = coordinates(result);
+        for key in keys
+            .iter()
+            .filter(|key| *key != "backend" && *key != "variant")
+        {
+            let found = own.iter().find(|place| place.key == *key);
+            cells.push(found.map_or(String::new(), |place| place.value.clone()));
+        }
+        for column in columns {
+            match &column.cells[at] {
+                None => cells.extend(std::iter::repeat_n(String::new(), 7)),
+                Some(Repeated {
+                    spread, interval, ..
+                }) => {
+                    let numbers = [
+                        spread.median,
+                        spread.min,
+                        spread.max,
+                        spread.mean,
+                        spread.deviation,
+                    ];
+                    cells.extend(numbers.map(|number| number.to_string()));
+                    let (low, high) = interval.unzip();
+                    let text = |bound: Option<f64>| bound.map_or(String::new(), |b| b.to_string());
+                    cells.extend([text(low), text(high)]);
+                }
+            }
+        }
+        out.push_str(&line(&cells));
+    }
+    out
+}
+
+/// Formats one row per run: its place on the axes of the matrix, backend, seed, and every figure in
+/// base units. An empty field is a figure that was not measured.
+pub fn tidy(results: &[VariantResult]) -> String {
+    let axes = axes(results);
+    let keys: Vec<&String> = axes
+        .iter()
+        .map(|(key, _)| key)
+        .filter(|key| *key != "backend" && *key != "variant")
+        .collect();
+    let mut names: Vec<(String, Unit)> = Vec::new();
+    for summary in results.iter().flat_map(VariantResult::summaries) {
+        for figure in figures_of(summary) {
+            if !names.iter().any(|(name, _)| *name == figure.name) {
+                names.push((figure.name, figure.unit));
+            }
+        }
+    }
+    let mut head: Vec<String> = ["scenario", "variant", "backend", "seed", "complete"]
+        .map(str::to_owned)
+        .to_vec();
+    head.extend(keys.iter().map(|key| (*key).clone()));
+    head.extend(
+        names
+            .iter()
+            .map(|(name, unit)| format!("{name}{}", suffix(*unit))),
+    );
+    let mut out = line(&head);
+    for result in results {
+        let own = coordinates(result);
+        for run in &result.runs {
+            let mut cells = vec![
+                result.scenario.clone(),
+                result.variant.clone(),
+                result.backend.word().to_owned(),
+                run.seed.to_string(),
+                (run.status == sluice_recording::Status::Complete).to_string(),
+            ];
+            for key in &keys {
+                let found = own.iter().find(|place| place.key == **key);
+                cells.push(found.map_or(String::new(), |place| place.value.clone()));
+            }
+            let figures = figures_of(&run.summary);
+            for (name, _) in &names {
+                let found = figures.iter().find(|figure| figure.name == *name);
+                cells.push(found.map_or(String::new(), |figure| figure.value.to_string()));
+            }
+            out.push_str(&line(&cells));
+        }
+    }
+    out
+}
+
+fn line(cells: &[String]) -> String {
+    let mut line = String::new();
+    for (at, cell) in cells.iter().enumerate() {
+        if at > 0 {
+            line.push(',');
+        }
+        super::csv::quote(cell, &mut line);
+    }
+    line.push('\n');
+    line
+}

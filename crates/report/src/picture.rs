@@ -1,0 +1,662 @@
+//! Pictures of recorded runs: what `sluice report` and `[[picture]]` can ask for, and the formats.
+
+use std::path::Path;
+
+use crate::figure::curve::{self, Axes, CurveError, Form};
+use crate::figure::{Figure, FigureError, FigureKind, svg};
+use crate::pdf;
+use crate::raster::{self, FontError};
+use crate::report_of::{Choice, repetitions, report_with};
+use crate::{Report, model};
+use sluice_core::spelling;
+use sluice_recording::metrics::measure;
+use sluice_recording::results::VariantResult;
+use sluice_recording::{ReadError, Recording};
+use sluice_scenario::{self as scenario, Direction, Said};
+
+/// What a picture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// One of the charts of a report.
+    Charts(FigureKind),
+    /// A figure over the axes of a matrix.
+    Sweep(Form),
+}
+
+impl Subject {
+    /// All subjects, by the word of `--figure`, with what they show.
+    pub fn all() -> impl Iterator<Item = (&'static str, Subject, &'static str)> {
+        let charts = FigureKind::ALL.map(|kind| (kind.word(), Subject::Charts(kind), kind.about()));
+        charts.into_iter().chain([
+            (
+                "curve",
+                Subject::Sweep(Form::Curve),
+                "A figure over an axis of the matrix: --x AXIS --y FIGURE [--by AXIS] [--each AXIS]",
+            ),
+            (
+                "heatmap",
+                Subject::Sweep(Form::HeatMap),
+                "A figure over two axes: --x AXIS --by AXIS --y FIGURE [--each AXIS]",
+            ),
+        ])
+    }
+
+    /// Returns the subject that a word names.
+    ///
+    /// # Errors
+    /// There is none; the nearest is named.
+    pub fn from_word(word: &str) -> Result<Subject, PictureError> {
+        let found = Subject::all().find(|(known, ..)| *known == word);
+        found
+            .map(|(_, subject, _)| subject)
+            .ok_or_else(|| PictureError::Subject {
+                word: word.to_owned(),
+                known: Subject::all().map(|(known, ..)| known.to_owned()).collect(),
+            })
+    }
+}
+
+/// A picture to draw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// What it shows.
+    pub subject: Subject,
+    /// The axes of a sweep.
+    pub axes: Axes,
+    /// Conditions `AXIS=VALUE` that the shown variants meet.
+    pub only: Vec<String>,
+    /// Width on paper in millimetres.
+    pub width_mm: Option<f64>,
+    /// Size of most text on paper in points.
+    pub font_pt: Option<f64>,
+    /// Font.
+    pub font: Option<String>,
+    /// The direction that it shows; `None` for both.
+    pub direction: Option<Direction>,
+    /// Start of the shown time in seconds.
+    pub from_s: Option<f64>,
+    /// End of the shown time in seconds.
+    pub to_s: Option<f64>,
+    /// The seed of the repetition whose curves are drawn.
+    pub seed: Option<u64>,
+    /// Whether title and caption are left out.
+    pub is_bare: bool,
+}
+
+/// The reason why a picture was not drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum PictureError {
+    /// No figure has this name.
+    #[error("there is no figure `{word}`{}", near(word, known))]
+    Subject {
+        /// The word.
+        word: String,
+        /// The words that there are.
+        known: Vec<String>,
+    },
+    /// A sweep without an axis or a figure.
+    #[error("a {word} needs `{missing}`, such as {missing} = {example}")]
+    Missing {
+        /// The sweep.
+        word: &'static str,
+        /// The word that is missing.
+        missing: &'static str,
+        /// An example of its value.
+        example: &'static str,
+    },
+    /// A word that names no figure of the scenario.
+    #[error("there is no figure `{name}`: {message}")]
+    Metric {
+        /// The word.
+        name: String,
+        /// What is wrong, and what there is.
+        message: String,
+    },
+    /// A word that has no meaning for this subject.
+    #[error("`{word}` has a meaning only for curves and heat maps")]
+    Useless {
+        /// The word.
+        word: &'static str,
+    },
+    /// A condition that names no axis.
+    #[error("`{condition}` is no condition: write AXIS=VALUE{}", near(axis, known))]
+    Condition {
+        /// The condition.
+        condition: String,
+        /// The axis in it.
+        axis: String,
+        /// The axes that there are.
+        known: Vec<String>,
+    },
+    /// No run meets the conditions.
+    #[error("no run has {condition}; the values of `{axis}` are {}", known.join(", "))]
+    Nothing {
+        /// The first condition that leaves nothing.
+        condition: String,
+        /// Its axis.
+        axis: String,
+        /// The values of the axis in the runs that are left.
+        known: Vec<String>,
+    },
+    /// A length or size that cannot be read.
+    #[error("`{text}` is no {what}, such as {example}")]
+    Size {
+        /// The text.
+        text: String,
+        /// What is expected.
+        what: &'static str,
+        /// An example.
+        example: &'static str,
+    },
+    /// The window of time is empty.
+    #[error("no time is left from {from_s} s to {to_s} s")]
+    Window {
+        /// The start.
+        from_s: f64,
+        /// The end.
+        to_s: f64,
+    },
+    /// Nothing goes in the requested direction.
+    #[error("no run has a queue or flow {0}")]
+    Direction(Direction),
+    /// A table of a recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The figure cannot be drawn.
+    #[error(transparent)]
+    Figure(#[from] FigureError),
+    /// The font is not installed.
+    #[error(transparent)]
+    Font(#[from] FontError),
+    /// The format is unknown.
+    #[error("`{0}` is no name of a picture: it ends in .svg, .png or .pdf")]
+    Ending(String),
+}
+
+/// A word of a scenario that has no meaning: its place, and the reason.
+pub type Misplaced = (Option<String>, Box<PictureError>);
+
+fn near(word: &str, known: &[String]) -> String {
+    match spelling::question(word, known.iter().map(String::as_str)) {
+        Some(question) => format!("; {question}"),
+        None if known.is_empty() => String::new(),
+        None => format!("; there are {}", known.join(", ")),
+    }
+}
+
+/// Reads a width such as `85mm`, in millimetres.
+///
+/// # Errors
+/// [`PictureError::Size`].
+pub fn width_mm(text: &str) -> Result<f64, PictureError> {
+    size(text, "mm", ("width on paper", "85mm"))
+}
+
+/// Reads a size of text such as `8pt`, in points.
+///
+/// # Errors
+/// [`PictureError::Size`].
+pub fn font_pt(text: &str) -> Result<f64, PictureError> {
+    size(text, "pt", ("size of text", "8pt"))
+}
+
+fn size(
+    text: &str,
+    unit: &str,
+    (what, example): (&'static str, &'static str),
+) -> Result<f64, PictureError> {
+    let number = text
+        .trim()
+        .strip_suffix(unit)
+        .unwrap_or(text)
+        .trim()
+        .parse::<f64>();
+    match number {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err(PictureError::Size {
+            text: text.to_owned(),
+            what,
+            example,
+        }),
+    }
+}
+
+impl Picture {
+    /// The charts of a kind, in the usual size and with a caption.
+    pub fn of(subject: Subject) -> Picture {
+        Picture {
+            subject,
+            axes: Axes::default(),
+            only: Vec::new(),
+            width_mm: None,
+            font_pt: None,
+            font: None,
+            direction: None,
+            from_s: None,
+            to_s: None,
+            seed: None,
+            is_bare: false,
+        }
+    }
+
+    /// Reads a row of `[[picture]]`.
+    ///
+    /// # Errors
+    /// The place of a word that has no meaning, and the reason.
+    pub fn of_scenario(row: &scenario::Picture) -> Result<Picture, Misplaced> {
+        let at = |said: &Said, error: PictureError| (said.place.clone(), Box::new(error));
+        let text = |said: &Option<Said>| said.as_ref().map(|said| said.text.clone());
+        let subject =
+            Subject::from_word(&row.figure.text).map_err(|error| at(&row.figure, error))?;
+        let length = |said: &Option<Said>, read: fn(&str) -> Result<f64, PictureError>| match said {
+            Some(said) => read(&said.text).map(Some).map_err(|error| at(said, error)),
+            None => Ok(None),
+        };
+        let picture = Picture {
+            subject,
+            axes: Axes {
+                x: text(&row.x).unwrap_or_default(),
+                y: text(&row.y).unwrap_or_default(),
+                by: text(&row.by),
+                each: text(&row.each),
+                needs_band: row.band,
+            },
+            only: row.only.0.clone(),
+            width_mm: length(&row.width, width_mm)?,
+            font_pt: length(&row.font_size, font_pt)?,
+            font: row.font.clone(),
+            direction: row.direction,
+            from_s: row.from.map(|from| from.as_secs_f64()),
+            to_s: row.to.map(|to| to.as_secs_f64()),
+            seed: row.seed,
+            is_bare: row.bare,
+        };
+        picture.check().map_err(|error| at(&row.figure, error))?;
+        Ok(picture)
+    }
+
+    /// Checks that the words fit together.
+    ///
+    /// # Errors
+    /// [`PictureError`].
+    pub fn check(&self) -> Result<(), PictureError> {
+        let Axes {
+            x,
+            y,
+            by,
+            each,
+            needs_band,
+        } = &self.axes;
+        match self.subject {
+            Subject::Sweep(form) => {
+                let word = match form {
+                    Form::Curve => "curve",
+                    Form::HeatMap => "heatmap",
+                };
+                let missing = |missing, example| {
+                    Err(PictureError::Missing {
+                        word,
+                        missing,
+                        example,
+                    })
+                };
+                if x.is_empty() {
+                    return missing("x", "link.rtt");
+                }
+                if y.is_empty() {
+                    return missing("y", "ping.p50");
+                }
+            }
+            Subject::Charts(_) => {
+                let given = [
+                    ("x", !x.is_empty()),
+                    ("y", !y.is_empty()),
+                    ("by", by.is_some()),
+                    ("each", each.is_some()),
+                    ("band", *needs_band),
+                ];
+                if let Some((word, _)) = given.iter().find(|(_, is_given)| *is_given) {
+                    return Err(PictureError::Useless { word });
+                }
+            }
+        }
+        if let (Some(from_s), Some(to_s)) = (self.from_s, self.to_s)
+            && from_s >= to_s
+        {
+            return Err(PictureError::Window { from_s, to_s });
+        }
+        Ok(())
+    }
+
+    /// Checks before the first run whether the picture can be drawn from `variants`.
+    ///
+    /// # Errors
+    /// An axis, a figure or a value does not exist, or a band has too few repetitions.
+    pub fn check_before(
+        &self,
+        variants: &[&scenario::Variant],
+        y: Option<&str>,
+        repeat: u32,
+    ) -> Result<(), PictureError> {
+        let mut known: Vec<String> = vec!["backend".to_owned()];
+        for at in variants.iter().flat_map(|variant| &variant.coordinates) {
+            if !known.contains(&at.key) {
+                known.push(at.key.clone());
+            }
+        }
+        if let Subject::Sweep(_) = self.subject {
+            let Axes {
+                x,
+                by,
+                each,
+                needs_band,
+                ..
+            } = &self.axes;
+            for name in [Some(x), by.as_ref(), each.as_ref()].into_iter().flatten() {
+                if !known.contains(name) {
+                    let name = name.clone();
+                    return Err(FigureError::from(CurveError::Axis { name, known }).into());
+                }
+            }
+            if let (Some(y), Some(variant)) = (y, variants.first())
+                && let Err(error) = scenario::metric::Metric::parse(y, &variant.scenario.flows)
+            {
+                let name = y.to_owned();
+                let near =
+                    spelling::question(&error.word, error.candidates.iter().map(String::as_str));
+                let message = match near {
+                    Some(question) => format!("{}; {question}", error.message),
+                    None => format!("{}; one of: {}", error.message, error.candidates.join(", ")),
+                };
+                return Err(PictureError::Metric { name, message });
+            }
+            if *needs_band && repeat < 2 {
+                let variant = variants.first().map_or(String::new(), |v| v.name.clone());
+                return Err(FigureError::from(CurveError::Band { variant }).into());
+            }
+        }
+        for condition in &self.only {
+            let (axis, value) = condition.split_once('=').unwrap_or((condition, ""));
+            let (axis, value) = (axis.trim(), value.trim());
+            if axis == "backend" {
+                continue;
+            }
+            let mut values: Vec<String> = Vec::new();
+            let mut is_met = false;
+            for variant in variants {
+                let own = variant.coordinates.iter().filter(|at| at.key == axis);
+                for at in own {
+                    is_met |= at.value == value || at.name == value;
+                    if !values.contains(&at.name) {
+                        values.push(at.name.clone());
+                    }
+                }
+                if axis == scenario::Coordinate::VARIANT && !known.iter().any(|key| key == axis) {
+                    is_met |= variant.name == value;
+                    values.push(variant.name.clone());
+                }
+            }
+            if values.is_empty() || value.is_empty() {
+                return Err(PictureError::Condition {
+                    condition: condition.clone(),
+                    axis: axis.to_owned(),
+                    known,
+                });
+            }
+            if !is_met {
+                return Err(PictureError::Nothing {
+                    condition: condition.clone(),
+                    axis: axis.to_owned(),
+                    known: values,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the picture as an SVG document.
+    ///
+    /// # Errors
+    /// [`PictureError`].
+    pub fn svg(&self, recordings: &[&Recording]) -> Result<String, PictureError> {
+        self.check()?;
+        let shown = self.chosen(recordings)?;
+        let kind = match self.subject {
+            Subject::Charts(kind) => kind,
+            Subject::Sweep(_) => FigureKind::Time,
+        };
+        let mut figure = Figure::of(kind);
+        if self.is_bare {
+            figure = figure.bare();
+        }
+        let usual = figure.font_pt;
+        if self.width_mm.is_some() || self.font_pt.is_some() {
+            figure = figure.on_paper(
+                self.width_mm.unwrap_or(USUAL_MM),
+                self.font_pt.unwrap_or(usual),
+            );
+        }
+        figure.font.clone_from(&self.font);
+        match self.subject {
+            Subject::Charts(_) => {
+                let mut report = report_with(&shown, Choice { seed: self.seed })?;
+                self.narrow(&mut report)?;
+                Ok(svg(&report, &figure)?)
+            }
+            Subject::Sweep(form) => {
+                let title = shown.first().map_or("", |one| one.run().title.as_str());
+                let results = results(&shown)?;
+                Ok(curve::svg(title, &results, form, &self.axes, &figure)?)
+            }
+        }
+    }
+
+    /// Draws the picture in the format that the ending of `path` names.
+    ///
+    /// # Errors
+    /// [`PictureError`].
+    pub fn draw(
+        &self,
+        recordings: &[&Recording],
+        path: &Path,
+        scale: f32,
+    ) -> Result<Vec<u8>, PictureError> {
+        let drawn = self.svg(recordings)?;
+        let ending = path
+            .extension()
+            .and_then(|ending| ending.to_str())
+            .unwrap_or_default();
+        let options = raster::options(self.font.as_deref());
+        match ending.to_ascii_lowercase().as_str() {
+            "svg" => Ok(drawn.into_bytes()),
+            "png" => {
+                Ok(raster::rasterize_with(&drawn, scale, &options?).map_err(FigureError::Draw)?)
+            }
+            "pdf" => Ok(pdf::pdf(&drawn, &options?).map_err(FigureError::Draw)?),
+            _ => Err(PictureError::Ending(path.display().to_string())),
+        }
+    }
+
+    /// Returns the recordings that meet the conditions.
+    fn chosen<'a>(&self, recordings: &[&'a Recording]) -> Result<Vec<&'a Recording>, PictureError> {
+        let mut left: Vec<&Recording> = recordings.to_vec();
+        for condition in &self.only {
+            let (axis, value) = condition.split_once('=').unwrap_or((condition, ""));
+            let (axis, value) = (axis.trim(), value.trim());
+            let places = |one: &Recording| -> Vec<(String, [String; 2])> {
+                let run = one.run();
+                let own = run.coordinates.iter();
+                let mut all: Vec<(String, [String; 2])> = own
+                    .map(|at| (at.key.clone(), [at.value.clone(), at.name.clone()]))
+                    .collect();
+                let backend = run.environment.backend.word().to_owned();
+                all.push(("backend".to_owned(), [backend.clone(), backend]));
+                // Without rows of [[variant]], a variant is known by its name.
+                if !all
+                    .iter()
+                    .any(|(key, _)| key == scenario::Coordinate::VARIANT)
+                {
+                    let name = run.variant.clone();
+                    all.push((
+                        scenario::Coordinate::VARIANT.to_owned(),
+                        [name.clone(), name],
+                    ));
+                }
+                all
+            };
+            let mut known: Vec<String> = Vec::new();
+            let mut axes: Vec<String> = Vec::new();
+            for (key, [_, name]) in left.iter().flat_map(|one| places(one)) {
+                if key == axis && !known.contains(&name) {
+                    known.push(name);
+                } else if !axes.contains(&key) {
+                    axes.push(key);
+                }
+            }
+            if known.is_empty() || value.is_empty() {
+                return Err(PictureError::Condition {
+                    condition: condition.clone(),
+                    axis: axis.to_owned(),
+                    known: axes,
+                });
+            }
+            let meets = |one: &&Recording| {
+                let mut all = places(one).into_iter();
+                all.any(|(key, words)| key == axis && words.iter().any(|word| word == value))
+            };
+            left.retain(meets);
+            if left.is_empty() {
+                return Err(PictureError::Nothing {
+                    condition: condition.clone(),
+                    axis: axis.to_owned(),
+                    known,
+                });
+            }
+        }
+        Ok(left)
+    }
+
+    /// Leaves out of a report what the picture does not show.
+    fn narrow(&self, report: &mut Report) -> Result<(), PictureError> {
+        if let Some(way) = self.direction {
+            for run in &mut report.runs {
+                run.directions.retain(|total| total.direction == way);
+                run.flows.retain(|flow| flow.direction == way);
+                run.queues.retain(|queue| queue.direction == way);
+            }
+            if report
+                .runs
+                .iter()
+                .all(|run| run.queues.is_empty() && run.flows.is_empty())
+            {
+                return Err(PictureError::Direction(way));
+            }
+        }
+        if self.from_s.is_none() && self.to_s.is_none() {
+            return Ok(());
+        }
+        let longest = report
+            .runs
+            .iter()
+            .map(|run| run.duration_s)
+            .fold(0.0, f64::max);
+        let from_s = self.from_s.unwrap_or(0.0);
+        let to_s = self.to_s.unwrap_or(longest).min(longest);
+        if from_s >= to_s {
+            return Err(PictureError::Window { from_s, to_s });
+        }
+        report.start_s = from_s;
+        for run in &mut report.runs {
+            cut_run(run, from_s, to_s);
+        }
+        Ok(())
+    }
+}
+
+/// Leaves out everything outside a window of time.
+fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
+    run.duration_s = run.duration_s.min(to_s);
+    let cut = |series: &mut model::Series| {
+        let kept: Vec<(f64, f64)> = series
+            .time_s
+            .iter()
+            .copied()
+            .zip(series.value.iter().copied())
+            .filter(|(at, _)| (from_s..=to_s).contains(at))
+            .collect();
+        (series.time_s, series.value) = kept.into_iter().unzip();
+    };
+    for flow in &mut run.flows {
+        cut(&mut flow.goodput_mbps);
+        let others = [
+            &mut flow.cwnd_segments,
+            &mut flow.srtt_ms,
+            &mut flow.retransmits,
+        ];
+        others.into_iter().flatten().for_each(cut);
+    }
+    for ping in &mut run.pings {
+        cut(&mut ping.two_way_ms);
+        [&mut ping.up_ms, &mut ping.down_ms]
+            .into_iter()
+            .flatten()
+            .for_each(cut);
+    }
+    for total in &mut run.directions {
+        total.jain_over_time.iter_mut().for_each(cut);
+    }
+    for queue in &mut run.queues {
+        cut(&mut queue.backlog_packets);
+        cut(&mut queue.backlog_bytes);
+        queue
+            .state
+            .iter_mut()
+            .for_each(|state| cut(&mut state.series));
+        let mut packets = model::Packets {
+            flows: queue.packets.flows.clone(),
+            reasons: queue.packets.reasons.clone(),
+            ..model::Packets::default()
+        };
+        let window = (from_s * 1e9) as u64..=(to_s * 1e9) as u64;
+        for row in queue
+            .packets
+            .rows()
+            .filter(|row| window.contains(&row.at_ns))
+        {
+            packets.push(row);
+        }
+        queue.packets = packets;
+        // The distribution is that of the packets of the window.
+        queue.sojourn_cdf = None;
+    }
+}
+
+/// The figures of recordings, repetitions together.
+///
+/// # Errors
+/// A table cannot be read.
+pub fn results(recordings: &[&Recording]) -> Result<Vec<VariantResult>, ReadError> {
+    let title = recordings
+        .first()
+        .map_or("", |one| one.run().title.as_str());
+    let result = |(name, group): (String, Vec<&Recording>)| {
+        let parts = |one: &Recording| {
+            let summary = match one.stored_summary() {
+                Ok(Some(summary)) => summary,
+                _ => measure(one)?,
+            };
+            Ok((one.clone(), summary, false))
+        };
+        let parts = group
+            .into_iter()
+            .map(parts)
+            .collect::<Result<_, ReadError>>()?;
+        let mut result = VariantResult::of(title.to_owned(), parts);
+        result.variant = name;
+        Ok(result)
+    };
+    repetitions(recordings).into_iter().map(result).collect()
+}
+
+/// The width of a picture on paper if only the size of its text is given: a page of two columns.
+const USUAL_MM: f64 = 180.0;

@@ -1,0 +1,177 @@
+//! Advice: settings of a queue that do not fit its link or the flows through it, each with the value
+//! that would.
+//!
+//! The rules look at parameters, not at names of algorithms: a queue with `target` and `interval`
+//! works like CoDel, whatever its name.
+
+use sluice_core::param::Value;
+use sluice_core::{Rate, Span};
+
+use super::{Pipe, Scenario};
+
+/// Bytes of a full packet.
+const PACKET: u64 = 1500;
+/// A queue that starts to act at a third of its limit does so late if that is this many targets.
+const LATE: u64 = 10;
+/// Rates from which on a queue that cannot know its link is harmless.
+const FAST: Rate = Rate::from_bps(1_000_000_000);
+
+impl Scenario {
+    /// Returns what does not fit, each with its pipe: `up: ...`.
+    pub fn advice(&self) -> Vec<String> {
+        let longest = self.flows.iter().map(|flow| {
+            let own = self.links_rtt(flow).saturating_add(self.extra_rtt(flow));
+            (own, flow.name.as_str())
+        });
+        // The first of equals.
+        let longest = longest.reduce(|a, b| if b.0 > a.0 { b } else { a });
+        let mut all = Vec::new();
+        for (id, pipe) in self.pipes() {
+            let rate = pipe.rate.highest();
+            if rate == Rate::UNLIMITED {
+                continue;
+            }
+            for text in of_pipe(pipe, rate, longest) {
+                all.push(format!("{id}: {text}"));
+            }
+        }
+        all
+    }
+}
+
+fn of_pipe(pipe: &Pipe, rate: Rate, longest: Option<(Span, &str)>) -> Vec<String> {
+    let queue = &pipe.queue.0;
+    let name = queue.algorithm.name;
+    let span = |word: &str| match queue.value(word) {
+        Some(Value::Span(span)) => Some(span),
+        _ => None,
+    };
+    let packet = rate.transmission(PACKET);
+    let mut all = Vec::new();
+    let (target, interval) = (span("target"), span("interval"));
+    if let (Some(target), Some(_)) = (target, interval)
+        && target < packet
+    {
+        // RFC 8290 section 5.2.2: at least the transmission time of one MTU.
+        let fits = rounded(packet);
+        all.push(format!(
+            "`{name}` has a target of {target}, and one packet of {PACKET} B takes {} at {rate}: \
+             `target {fits}` fits",
+            rounded(packet)
+        ));
+    }
+    // RFC 8289 section 4.3: the interval is about the longest round trip.
+    for word in ["interval", "rtt"] {
+        let has_target = word == "rtt" || target.is_some();
+        if let (Some(set), Some((rtt, flow)), true) = (span(word), longest, has_target)
+            && set < rtt
+        {
+            let fits = rounded(rtt);
+            all.push(format!(
+                "`{name}` has `{word} {set}`, and the empty path of `{flow}` takes {rtt}: \
+                 `{word} {fits}` fits"
+            ));
+        }
+    }
+    if queue.value("bandwidth") == Some(Value::Rate(Rate::UNLIMITED))
+        && queue.value("rtt").is_some()
+        && rate < FAST
+    {
+        all.push(format!(
+            "`{name}` shapes to no bandwidth, so it knows nothing of the {rate} of its link: \
+             `bandwidth {{rate}}` fits"
+        ));
+    }
+    let waits_for_third = queue.value("preset") == Some(Value::Choice("docsis"))
+        || queue.value("onoff") == Some(Value::Flag(true));
+    if let (true, Some(target), Some(Value::Count(limit))) =
+        (waits_for_third, target, queue.value("limit"))
+    {
+        let third = rate.transmission(PACKET.saturating_mul(limit / 3));
+        let late = Span::from_ns(target.as_ns().saturating_mul(LATE));
+        if third > late {
+            let packets = (late.as_ns() * 3 / packet.as_ns().max(1)).max(3);
+            all.push(format!(
+                "`{name}` acts from a third of `limit {limit}` on, {} of packets at {rate} for a \
+                 target of {target}: `limit {packets}` fits",
+                rounded(third)
+            ));
+        }
+    }
+    all
+}
+
+/// Rounds up to whole milliseconds, or to microseconds below one.
+fn rounded(span: Span) -> Span {
+    let unit = if span >= Span::from_ms(1) {
+        1_000_000
+    } else {
+        1000
+    };
+    Span::from_ns(span.as_ns().div_ceil(unit) * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(rate: &str, rtt: &str, queue: &str) -> Vec<String> {
+        let text = format!(
+            "duration = \"5s\"\n[link]\nrate = \"{rate}\"\nrtt = \"{rtt}\"\nqueue = \"{queue}\"\n\
+             [[flow]]\ntype = \"tcp\"\nname = \"bulk\"\n"
+        );
+        let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+        let all = variant.scenario.advice();
+        // Both directions are alike.
+        all.into_iter()
+            .filter(|text| text.starts_with("up: "))
+            .collect()
+    }
+
+    #[test]
+    fn a_target_below_one_packet_is_named_with_one_that_fits() {
+        // 1500 * 8 bits at 1 Mbit/s take 12 ms.
+        assert_eq!(
+            advice("1Mbit/s", "20ms", "fq_codel"),
+            [
+                "up: `fq_codel` has a target of 5ms, and one packet of 1500 B takes 12ms at 1Mbit/s: `target 12ms` fits"
+            ]
+        );
+        assert_eq!(advice("1Mbit/s", "20ms", "fq_codel target 12ms"), [""; 0]);
+        assert_eq!(advice("10Mbit/s", "20ms", "codel"), [""; 0]);
+    }
+
+    #[test]
+    fn an_interval_below_the_round_trip_is_named() {
+        assert_eq!(
+            advice("10Mbit/s", "600ms", "codel"),
+            [
+                "up: `codel` has `interval 100ms`, and the empty path of `bulk` takes 600ms: `interval 600ms` fits"
+            ]
+        );
+        assert_eq!(advice("10Mbit/s", "600ms", "codel interval 600ms"), [""; 0]);
+    }
+
+    #[test]
+    fn a_shaper_without_a_rate_is_named_on_slow_links_only() {
+        assert_eq!(advice("10Mbit/s", "20ms", "cake").len(), 1);
+        assert_eq!(advice("10Mbit/s", "20ms", "cake bandwidth {rate}"), [""; 0]);
+        assert_eq!(advice("1Gbit/s", "20ms", "cake"), [""; 0]);
+    }
+
+    #[test]
+    fn a_queue_that_waits_for_a_third_of_a_long_limit_is_named() {
+        // A third of 1000 packets is 333 * 1500 * 8 / 5 Mbit/s = 799.2 ms; the target of the preset
+        // is 10 ms. Ten targets hold 41.67 packets, three times that are 125.
+        assert_eq!(
+            advice("5Mbit/s", "20ms", "pie preset docsis limit 1000"),
+            [
+                "up: `pie` acts from a third of `limit 1000` on, 800ms of packets at 5Mbit/s for a target of 10ms: `limit 125` fits"
+            ]
+        );
+        assert_eq!(
+            advice("5Mbit/s", "20ms", "pie preset docsis limit 125"),
+            [""; 0]
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! The words of Linux `tc`, answered with those of a queue or link here.
+//!
+//! A queue that is written in tc's words is an error with the words that mean the same.
+
+/// tc's word, and the answer.
+const WORDS: &[(&str, &str)] = &[
+    ("pfifo", "tc's `pfifo limit N` is `fifo limit N`"),
+    (
+        "bfifo",
+        "tc's `bfifo limit BYTES` is `fifo limit_bytes BYTES`",
+    ),
+    (
+        "pfifo_fast",
+        "tc's `pfifo_fast` has three bands by priority: `prio`; without them it is `fifo limit 1000`",
+    ),
+    ("pfifo_head_drop", "tc's `pfifo_head_drop` is `headdrop`"),
+    (
+        "tbf",
+        "tc's `tbf rate R` is the `rate` of the link, with `fifo limit_bytes BYTES` as its queue",
+    ),
+    (
+        "htb",
+        "tc's `htb` is `rules` with pipes and queues, or `wf2q+` on one link",
+    ),
+    (
+        "hfsc",
+        "tc's `hfsc` is not there; `wf2q+` shares a link by weights",
+    ),
+    (
+        "drr",
+        "tc's `drr` is `rr` for classes, or `fq_codel` for flows",
+    ),
+    ("fq_pie", "tc's `fq_pie` is `fq_pie variant linux`"),
+    (
+        "netem",
+        "tc's `netem` is a part of the link: `delay`, `jitter`, `loss`, `duplicate`, `corrupt` and `reorder` are keys of [link]",
+    ),
+    (
+        "noqueue",
+        "without a queue: a link with `rate = \"unlimited\"`",
+    ),
+    (
+        "mq",
+        "tc's `mq` is one queue per core; here a link has one queue",
+    ),
+    ("besteffort", "tc's `besteffort` is `tins besteffort`"),
+    ("diffserv3", "tc's `diffserv3` is `tins diffserv3`"),
+    ("diffserv4", "tc's `diffserv4` is `tins diffserv4`"),
+    (
+        "diffserv8",
+        "tc's `diffserv8` is not there; `tins diffserv4` is",
+    ),
+    ("flowblind", "tc's `flowblind` is `isolation flowblind`"),
+    ("srchost", "tc's `srchost` is `isolation srchost`"),
+    ("dsthost", "tc's `dsthost` is `isolation dsthost`"),
+    ("hosts", "tc's `hosts` is `isolation hosts`"),
+    (
+        "flows",
+        "tc's `flows` is `isolation flows` for cake, and `flows N` for flow queues",
+    ),
+    (
+        "dual-srchost",
+        "tc's `dual-srchost` is `isolation dual-srchost`",
+    ),
+    (
+        "dual-dsthost",
+        "tc's `dual-dsthost` is `isolation dual-dsthost`",
+    ),
+    (
+        "triple-isolate",
+        "tc's `triple-isolate` is `isolation triple-isolate`",
+    ),
+    (
+        "nat",
+        "tc's `nat` looks up addresses behind a translation; no host here is behind one, so leave it out",
+    ),
+    (
+        "nonat",
+        "no host here is behind a translation: leave `nonat` out",
+    ),
+    (
+        "wash",
+        "tc's `wash` clears DSCPs; here they are those of the flows (`dscp`), so leave it out",
+    ),
+    ("nowash", "that is how it is: leave `nowash` out"),
+    ("ack-filter", "tc's `ack-filter` is `ack_filter on`"),
+    (
+        "ack-filter-aggressive",
+        "tc's `ack-filter-aggressive` is `ack_filter aggressive`",
+    ),
+    ("no-ack-filter", "tc's `no-ack-filter` is `ack_filter off`"),
+    (
+        "egress",
+        "that is the default: leave `egress` out, or write `ingress`",
+    ),
+    (
+        "unlimited",
+        "that is the default: leave `unlimited` out, or write `bandwidth RATE`",
+    ),
+    ("atm", "tc's `atm` is `cells atm`"),
+    ("ptm", "tc's `ptm` is `cells ptm`"),
+    ("noatm", "tc's `noatm` is `cells whole`"),
+    (
+        "ce_threshold_selector",
+        "tc's `ce_threshold_selector` is not there",
+    ),
+];
+
+/// Returns what tc's `word` is here; `None` if tc does not have the word.
+pub(crate) fn answer(word: &str) -> Option<&'static str> {
+    let found = WORDS.iter().find(|(known, _)| *known == word);
+    found.map(|(_, answer)| *answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::registry::Spec;
+
+    #[test]
+    fn every_answer_is_in_words_that_are_understood() {
+        for (word, answer) in WORDS {
+            // The text in the last backticks, if it begins like a queue or a parameter of cake.
+            let Some(ours) = answer.split('`').nth(3) else {
+                continue;
+            };
+            let ours = ours
+                .replace("BYTES", "3000B")
+                .replace('N', "100")
+                .replace("RATE", "1Mbit/s");
+            let first = ours.split(' ').next().unwrap_or_default();
+            let is_of_cake =
+                ["tins", "isolation", "ack_filter", "cells", "bandwidth"].contains(&first);
+            let is_queue = Spec::parse(first).is_ok();
+            let text = if is_of_cake {
+                format!("cake {ours}")
+            } else {
+                ours.clone()
+            };
+            if is_of_cake || is_queue {
+                assert!(
+                    Spec::parse(&text).is_ok(),
+                    "`{word}`: {text}: {:?}",
+                    Spec::parse(&text).err()
+                );
+            }
+        }
+    }
+}

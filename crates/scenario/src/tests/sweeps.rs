@@ -1,0 +1,203 @@
+//! Linked variants, words of a queue as keys, the link's own rate, flows in both directions, and
+//! pictures.
+
+use super::super::*;
+use super::errors::errors;
+use super::{PLAIN, names, variants};
+
+const CABLE: &str = r#"duration = "10s"
+[link]
+rtt = "20ms"
+[link.up]
+rate = "5Mbit/s"
+[link.down]
+rate = "50Mbit/s"
+[[variant]]
+name = "cake"
+"link.queue" = "cake bandwidth {rate}"
+[[variant]]
+name = "docsis"
+"link.up.queue" = "pie preset docsis limit 125"
+"link.down.queue" = "fifo limit 400"
+[[flow]]
+type = "tcp"
+"#;
+
+fn queues(variant: &Variant) -> [String; 2] {
+    let link = &variant.scenario.link;
+    [&link.up, &link.down].map(|pipe| pipe.queue.to_string())
+}
+
+#[test]
+fn a_row_sets_several_keys_and_rate_is_that_of_its_own_link() {
+    let all = variants(CABLE, &[]);
+    assert_eq!(names(&all), ["cake", "docsis"]);
+    let rates = ["cake bandwidth 5Mbit/s", "cake bandwidth 50Mbit/s"];
+    assert_eq!(queues(&all[0]), rates);
+    assert_eq!(
+        queues(&all[1]),
+        ["pie preset docsis limit 125", "fifo limit 400"]
+    );
+    assert_eq!(
+        all[1].coordinates,
+        [Coordinate {
+            key: "variant".into(),
+            value: "docsis".into(),
+            name: "docsis".into(),
+        }]
+    );
+    // One row, and rows crossed with a matrix.
+    assert_eq!(names(&variants(CABLE, &["variant=docsis"])), ["docsis"]);
+    let crossed = format!("{CABLE}[matrix]\n\"link.rtt\" = [\"10ms\", \"80ms\"]\n");
+    let all = variants(&crossed, &[]);
+    assert_eq!(
+        names(&all),
+        [
+            "cake rtt=10ms",
+            "cake rtt=80ms",
+            "docsis rtt=10ms",
+            "docsis rtt=80ms"
+        ]
+    );
+    let keys: Vec<(&str, &str)> = all[3]
+        .coordinates
+        .iter()
+        .map(|at| (at.key.as_str(), at.value.as_str()))
+        .collect();
+    assert_eq!(keys, [("variant", "docsis"), ("link.rtt", "80ms")]);
+    // A condition is no choice.
+    let choices: Vec<bool> = all[3]
+        .coordinates
+        .iter()
+        .map(Coordinate::is_choice)
+        .collect();
+    assert_eq!(choices, [true, false]);
+}
+
+#[test]
+fn a_word_of_a_queue_is_a_key() {
+    let text = PLAIN.replace("[[flow]]", "queue = \"codel target 7ms ecn\"\n[[flow]]");
+    let swept = format!(
+        "{text}[matrix]\n\"link.queue.target\" = [\"1ms\", \"20ms\"]\n\"link.queue.ecn\" = [true, false]\n"
+    );
+    let all = variants(&swept, &[]);
+    assert_eq!(
+        names(&all),
+        [
+            "target=1ms ecn=true",
+            "target=1ms ecn=false",
+            "target=20ms ecn=true",
+            "target=20ms ecn=false",
+        ]
+    );
+    assert_eq!(queues(&all[2])[0], "codel target 20ms ecn");
+    assert_eq!(queues(&all[3])[1], "codel target 20ms noecn");
+    // By hand, in one direction.
+    let set = variants(&text, &["link.up.queue.target=3ms"]);
+    assert_eq!(
+        queues(&set[0]),
+        ["codel target 3ms ecn", "codel target 7ms ecn"]
+    );
+    // Beside an axis that chooses the queue.
+    let both = format!(
+        "{PLAIN}[matrix]\n\"link.queue.target\" = [\"1ms\"]\n\"link.queue\" = [\"codel\", \"pie\"]\n"
+    );
+    let all = variants(&both, &[]);
+    assert_eq!(queues(&all[1])[0], "pie target 1ms");
+}
+
+#[test]
+fn what_cannot_be_varied_is_named_with_its_place() {
+    // TOML takes these for different keys.
+    let twice = CABLE.replace("name = \"cake\"", "name = \"cake\"\nlink.queue = \"fifo\"");
+    let told = errors(&twice, &[]);
+    assert!(
+        told.contains("set the same key") && told.contains("x.toml:"),
+        "{told}"
+    );
+    let also = format!("{CABLE}[matrix]\n\"link.up.queue\" = [\"fifo\"]\n");
+    let told = errors(&also, &[]);
+    assert!(
+        told.contains("`link.up.queue` and `link.up.queue` set the same key"),
+        "{told}"
+    );
+    let told = errors(&CABLE.replace("name = \"docsis\"", "name = \"cake\""), &[]);
+    assert!(told.contains("two variants are named `cake`"), "{told}");
+    let told = errors(&CABLE.replace("name = \"docsis\"\n", ""), &[]);
+    assert!(told.contains("needs a `name`"), "{told}");
+    let told = errors(CABLE, &["variant=cak"]);
+    assert!(
+        told.contains("there is no variant `cak`") && told.contains("`cake`"),
+        "{told}"
+    );
+    let told = errors(PLAIN, &["link.queue.target=1ms"]);
+    assert!(
+        told.contains("there is no queue whose `target` could be set"),
+        "{told}"
+    );
+    let unlimited = PLAIN
+        .replace("10Mbit/s", "unlimited")
+        .replace("[[flow]]", "queue = \"cake bandwidth {rate}\"\n[[flow]]");
+    let told = errors(&unlimited, &[]);
+    assert!(
+        told.contains("`{rate}` needs a link with one rate"),
+        "{told}"
+    );
+    let unknown = format!("{PLAIN}[matrix]\n\"link.queue.tarqet\" = [\"1ms\"]\n");
+    let told = errors(
+        &unknown.replace("[[flow]]", "queue = \"codel\"\n[[flow]]"),
+        &[],
+    );
+    assert!(told.contains("no parameter `tarqet`"), "{told}");
+}
+
+#[test]
+fn a_flow_in_both_directions_is_two() {
+    let call = format!("{PLAIN}[[flow]]\ntype = \"voip\"\nname = \"call\"\ndirection = \"both\"\n");
+    let scenario = &variants(&call, &[])[0].scenario;
+    let ways: Vec<(&str, Direction)> = scenario.flows[1..]
+        .iter()
+        .map(|flow| (flow.name.as_str(), flow.direction))
+        .collect();
+    assert_eq!(
+        ways,
+        [("call-up", Direction::Up), ("call-down", Direction::Down)]
+    );
+}
+
+#[test]
+fn pictures_are_read_apart_from_the_scenario() {
+    let row = "[[picture]]\nfile = \"a.pdf\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nonly = \"link.queue=codel\"\n";
+    let text = format!("{PLAIN}{row}");
+    assert_eq!(names(&variants(&text, &[])), ["fifo"]);
+    let all = Picture::parse_all("x.toml", &text).unwrap();
+    assert_eq!(
+        (all[0].file.text.as_str(), all[0].only.0.len()),
+        ("a.pdf", 1)
+    );
+    assert_eq!(
+        all[0].x.as_ref().and_then(|x| x.place.clone()).as_deref(),
+        Some("x.toml:13:5")
+    );
+    for (from, to, message) in [
+        ("a.pdf", "a.doc", "`a.doc` is no name of a picture"),
+        ("only", "onyl", "unknown key `onyl` in [[picture]]"),
+        ("link.queue=codel", "codel", "AXIS"),
+    ] {
+        let told = Picture::parse_all("x.toml", &text.replace(from, to))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            told.contains(message) || message == "AXIS" && told.contains("condition"),
+            "{told}"
+        );
+    }
+    let twice = format!("{text}{row}");
+    let told = Picture::parse_all("x.toml", &twice)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.contains("two pictures would be written to `a.pdf`"),
+        "{told}"
+    );
+}
