@@ -358,6 +358,28 @@ def test_the_command_runs_and_replays_queues_in_python(tmp_path: Path) -> None:
     assert "No such file" in failed
 
 
+def test_a_live_run_through_codel_in_python_has_the_verdicts_of_ours(tmp_path: Path) -> None:
+    """The arrivals of the run, replayed in virtual time through both, have the recorded fates."""
+    (tmp_path / "s.toml").write_text(
+        'duration = "3s"\n[link]\nrate = "10Mbit/s"\nrtt = "20ms"\nqueue = "codel"\n'
+        '[[flow]]\ntype = "tcp"\n'
+    )
+    words = ["run", "s.toml", "--backend", "live", "-q"]
+    check = [sys.executable, "-m", "sluice", *words, "--check"]
+    if subprocess.run(check, cwd=tmp_path, capture_output=True).returncode != 0:
+        pytest.skip("this machine or user cannot run live")
+    python = f"py:{EXAMPLES}/codel.py:Codel"
+    command(*words, "-o", "out", "--set", f"link.queue={python}", folder=tmp_path)
+    (recorded,) = (tmp_path / "out").glob("*/run.json")
+    replayed = command("replay", str(recorded.parent))
+    assert replayed.count("all as recorded") == 2, replayed
+    assert " 0 dropped, 0 queued" not in replayed.splitlines()[0], "CoDel drops"
+    text = recorded.read_text()
+    assert python in text
+    recorded.write_text(text.replace(python, "codel"))
+    assert command("replay", str(recorded.parent)) == replayed
+
+
 RANDOM = """
 import random
 class Dice(sluice.Aqm):
