@@ -134,7 +134,7 @@ fn what_is_wrong_is_shown_at_its_place() {
     );
     let python = error("py:codel.py:Codel");
     assert!(
-        python.contains("queues in Python run from the Python package: `sluice.run(...)`"),
+        python.contains("cannot load `py:codel.py:Codel`: `codel.py`: No such file"),
         "{python}"
     );
     let missing = error("wasm:codel.wasm");
