@@ -92,18 +92,12 @@ pub fn command(words: &[OsString]) -> ExitCode {
             ExitCode::FAILURE
         });
     }
-    let command = Sluice::parse_from(words).command;
-    // Other commands read recordings, which need no queue.
-    if let Command::Run(_)
-    | Command::Check(_)
-    | Command::Exec(_)
-    | Command::List(_)
-    | Command::Replay(_)
-    | Command::Router(_) = &command
-    {
+    // Before the words are parsed, since a queue may be among them.
+    let named = words.get(1).and_then(|word| word.to_str());
+    if named.is_some_and(|name| WITH_QUEUES.contains(&name)) {
         python::may_replace(words[1..].to_vec());
     }
-    let outcome = match command {
+    let outcome = match Sluice::parse_from(words).command {
         Command::Exec(args) => Ok(exec::run(&args)),
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Sweep(args) => sweep::run(&args).map_err(Into::into),
@@ -127,6 +121,9 @@ pub fn command(words: &[OsString]) -> ExitCode {
         ExitCode::FAILURE
     })
 }
+
+/// The commands that build queues. Others read recordings, which need none.
+const WITH_QUEUES: &[&str] = &["check", "exec", "list", "replay", "router", "run"];
 
 /// Prints to standard output. A closed pipe is no error: the reader may need only the first lines
 /// (`sluice list | head`).

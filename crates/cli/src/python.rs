@@ -56,17 +56,26 @@ pub fn become_package(words: impl IntoIterator<Item = OsString>) -> PythonError 
     }
 }
 
-/// The command line, while nothing has been done yet: it may be carried out in Python instead.
-static REPLACEABLE: Mutex<Option<Vec<OsString>>> = Mutex::new(None);
+/// Whether this process may be replaced.
+enum Replaceable {
+    /// The command line, while nothing has been done yet: it may be carried out in Python instead.
+    By(Vec<OsString>),
+    /// Not any more, or the command builds no queues.
+    No,
+    /// That failed: a queue that is loaded again has the same error.
+    Failed(String),
+}
+
+static REPLACEABLE: Mutex<Replaceable> = Mutex::new(Replaceable::No);
 
 /// Allows that the first `py:` replaces this process by the package, which carries out `words`.
 pub fn may_replace(words: Vec<OsString>) {
-    *REPLACEABLE.lock().expect(LOCK) = Some(words);
+    *REPLACEABLE.lock().expect(LOCK) = Replaceable::By(words);
 }
 
 /// Ends the time in which this process may be replaced: it has opened something, or prints.
 pub fn has_begun() {
-    *REPLACEABLE.lock().expect(LOCK) = None;
+    *REPLACEABLE.lock().expect(LOCK) = Replaceable::No;
 }
 
 const LOCK: &str = "nobody panics with the lock";
@@ -86,13 +95,16 @@ impl Loader for Redirect {
     }
 
     fn load(&self, _source: &Source<'_>) -> Result<Loaded, String> {
+        let mut state = REPLACEABLE.lock().expect(LOCK);
         // Other threads carry packets and orders.
         let is_first = std::thread::current().name() == Some("main");
-        let words = REPLACEABLE.lock().expect(LOCK).take();
-        match words.filter(|_| is_first) {
-            Some(words) => Err(become_package(words).to_string()),
-            None => Err(NO_PYTHON.to_owned()),
-        }
+        let why = match std::mem::replace(&mut *state, Replaceable::No) {
+            Replaceable::By(words) if is_first => become_package(words).to_string(),
+            Replaceable::Failed(why) => why,
+            Replaceable::By(_) | Replaceable::No => return Err(NO_PYTHON.to_owned()),
+        };
+        *state = Replaceable::Failed(why.clone());
+        Err(why)
     }
 }
 
