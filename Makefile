@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-golden test-contributing test-modules test-live sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -38,7 +38,7 @@ test-dist: dist ## run the packages in bare root file systems and in a new envir
 
 test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs, action
 
-test-all: test test-dist ## everything that CI runs, and what takes longer: packages, a sweep of 1000 runs in every way
+test-all: test test-dist test-agreement ## everything that CI runs, and what takes longer: packages, a sweep of 1000 runs in every way
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 
@@ -65,6 +65,10 @@ test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-cli --test exec --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
+
+test-agreement: ## compare exec with namespaces and without on all kinds of links (20 minutes, an idle machine)
+	$(CARGO) build --locked --profile quick -q -p sluice-cli
+	bench/proxy/agreement.py target/quick/sluice wpt/3g-fast devtools/slow-4g dsl cable lte fiber starlink geo --check
 
 sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over code without system calls; 2 GB in target/asan, target/miri
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --locked -q -p sluice-wire -p sluice-net -p sluice-load -p sluice-router \

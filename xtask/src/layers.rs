@@ -54,6 +54,10 @@ const LAYERS: &[Layer] = &[
         "exec",
         &["core", "loader", "net", "router", "scenario", "wire"],
     ),
+    layer(
+        "proxy",
+        &["core", "exec", "net", "router", "scenario", "tcp"],
+    ),
     layer("recording", &["core", "scenario"]),
     layer(
         "lab",
@@ -94,6 +98,7 @@ const LAYERS: &[Layer] = &[
             "ipfw",
             "lab",
             "loader",
+            "proxy",
             "recording",
             "report",
             "router",

@@ -1,54 +1,21 @@
 //! `sluice exec`: runs a program behind an emulated link.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap_complete::engine::ArgValueCandidates;
-use sluice_core::{Rate, Span};
-use sluice_exec::link::{LinkError, LinkWords};
-use sluice_exec::{ExecError, FAILED, Settings};
+use sluice_core::Span;
+use sluice_exec::link::LinkError;
+use sluice_exec::{ExecError, FAILED, Settings, Verdict};
 
-use crate::completion;
+use crate::link_args::{LINK, LinkArgs};
+use crate::proxy::{self, TOO_LATE};
 
 /// Which program, behind which link.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A link by its name, or a scenario whose `[link]` is used
-    #[arg(long, value_name = "NAME|FILE", help_heading = LINK,
-          add = ArgValueCandidates::new(completion::links))]
-    link: Option<String>,
-    /// Rate of both directions [default: unlimited]
-    #[arg(long, value_name = "RATE", value_parser = Rate::parse, help_heading = LINK)]
-    rate: Option<Rate>,
-    /// Rate of the direction from the program
-    #[arg(long, value_name = "RATE", value_parser = Rate::parse, help_heading = LINK)]
-    up: Option<Rate>,
-    /// Round-trip time of the link: half of it is the delay of each direction
-    #[arg(long, value_name = "TIME", value_parser = Span::parse, conflicts_with = "delay",
-          help_heading = LINK)]
-    rtt: Option<Span>,
-    /// Delay of each direction
-    #[arg(long, value_name = "TIME", value_parser = Span::parse, help_heading = LINK)]
-    delay: Option<Span>,
-    /// Packets lost at random in each direction, e.g. 0.5%
-    #[arg(long, value_name = "SHARE", help_heading = LINK)]
-    loss: Option<String>,
-    /// The queue of both directions, in the words of `sluice list`
-    #[arg(long, value_name = "QUEUE", help_heading = LINK,
-          add = ArgValueCandidates::new(completion::queues))]
-    queue: Option<String>,
-    /// Mahimahi trace of the direction to the program
-    #[arg(long, value_name = "FILE", conflicts_with = "rate", help_heading = LINK)]
-    trace: Option<PathBuf>,
-    /// Mahimahi trace of the direction from the program
-    #[arg(long, value_name = "FILE", conflicts_with = "up", help_heading = LINK)]
-    up_trace: Option<PathBuf>,
-    /// Set a key of `[link]`, of both directions or of one, e.g. --set down.queue=fq_codel
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value,
-          help_heading = LINK)]
-    sets: Vec<(String, String)>,
+    #[command(flatten)]
+    link: LinkArgs,
     /// Congestion control of both ends of the link [default: the machine's]
     #[arg(long, value_name = "NAME", help_heading = LINK)]
     cc: Option<String>,
@@ -66,6 +33,10 @@ pub struct Args {
     /// packet in a thousand left later than this, or the machine lost packets
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
+    /// Instead of namespaces use a proxy, with variables such as http_proxy; the default where
+    /// namespaces are forbidden
+    #[arg(long)]
+    proxy: bool,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -80,6 +51,12 @@ enum Error {
     /// Everything else.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// The proxy.
+    #[error(transparent)]
+    Proxy(#[from] proxy::Error),
+    /// An option that a proxy cannot serve.
+    #[error("{0} needs network namespaces; `sluice doctor` says what forbids them")]
+    NeedsNamespaces(&'static str),
 }
 
 /// Runs the program until it ends. Returns its exit status.
@@ -89,21 +66,21 @@ pub fn run(args: &Args) -> ExitCode {
         Err(error) => {
             eprintln!("sluice: {error}");
             match error {
-                Error::Link(_) => FAILED.into(),
-                Error::Exec(error) => error.status().into(),
+                Error::Exec(error) | Error::Proxy(proxy::Error::Program(error)) => {
+                    error.status().into()
+                }
+                _ => FAILED.into(),
             }
         }
     }
 }
 
 fn try_run(args: &Args) -> Result<u8, Error> {
-    let words = LinkWords {
-        link: args.link.clone(),
-        sets: sets(args),
-        traces: [args.trace.clone(), args.up_trace.clone()],
-    };
+    if args.proxy {
+        return through_proxy(args);
+    }
     let settings = Settings {
-        link: words.resolve()?,
+        link: args.link.words().resolve()?,
         congestion_control: args.cc.clone(),
         has_host: !args.no_host,
         forwards: args.forward.clone(),
@@ -111,50 +88,51 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         program: args.program.clone(),
         max_late: args.max_late,
     };
+    if let Some(obstacle) = sluice_exec::obstacle() {
+        eprintln!("sluice: warning: {obstacle}");
+        return through_proxy(args);
+    }
     let outcome = sluice_exec::run(&settings)?;
-    let verdict = &outcome.verdict;
-    if settings.max_late.is_some() {
+    Ok(judge(args, outcome.status, &outcome.verdict))
+}
+
+/// Runs the program with variables that make it use a proxy behind the link.
+fn through_proxy(args: &Args) -> Result<u8, Error> {
+    let cannot = [
+        ("--server", args.server.is_some()),
+        ("--forward", !args.forward.is_empty()),
+    ];
+    if let Some((option, _)) = cannot.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Error::NeedsNamespaces(option));
+    }
+    let settings = proxy::for_program(
+        args.link.words(),
+        args.cc.as_deref(),
+        !args.no_host,
+        args.max_late,
+    )?;
+    eprintln!("sluice: warning: {LOST}");
+    let (status, verdict) = proxy::run_program(&args.program, settings)?;
+    Ok(judge(args, status, &verdict))
+}
+
+/// Prints the verdict on the emulation. Returns the exit status.
+fn judge(args: &Args, status: u8, verdict: &Verdict) -> u8 {
+    if args.max_late.is_some() {
         eprintln!("sluice: {verdict}");
     }
     if !verdict.holds() {
         eprintln!(
-            "sluice: the machine was too busy: the result, exit status {}, does not count",
-            outcome.status
+            "sluice: the machine was too busy: the result, exit status {status}, does not count"
         );
-        return Ok(TOO_LATE);
+        return TOO_LATE;
     }
-    Ok(outcome.status)
+    status
 }
 
-/// Returns the keys that options set; later ones take precedence.
-fn sets(args: &Args) -> Vec<(String, String)> {
-    let key = |key: &str, value: Option<String>| Some((key.to_owned(), value?));
-    let words = [
-        key("rate", args.rate.map(|rate| rate.to_string())),
-        key("up.rate", args.up.map(|rate| rate.to_string())),
-        key("delay", args.delay.map(|delay| delay.to_string())),
-        key("rtt", args.rtt.map(|rtt| format!("{}ns", rtt.as_ns()))),
-        key("loss", args.loss.clone()),
-        key("queue", args.queue.clone()),
-    ];
-    let words = words.into_iter().flatten();
-    words.chain(args.sets.iter().cloned()).collect()
-}
-
-fn key_and_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => {
-            Ok((key.trim().to_owned(), value.trim().to_owned()))
-        }
-        _ => Err("write it as KEY=VALUE, such as down.queue=fq_codel".to_owned()),
-    }
-}
-
-/// The exit status if packets were late: EX_TEMPFAIL of sysexits.h, try again.
-const TOO_LATE: u8 = 75;
-
-/// The heading of the options that describe the link.
-const LINK: &str = "The link";
+/// What a proxy cannot do.
+const LOST: &str = "the program is behind a proxy: UDP, ping, and programs that ignore the proxy \
+                    variables do not cross the link";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -16,6 +16,7 @@ mod exec;
 mod export;
 mod index;
 mod ipfw;
+mod link_args;
 mod list;
 mod manual;
 mod new;
@@ -23,6 +24,7 @@ mod pictures;
 #[cfg(test)]
 mod printed;
 mod progress;
+mod proxy;
 mod python;
 mod replay;
 mod report;
@@ -44,6 +46,8 @@ struct Sluice {
 enum Command {
     /// Run a program behind an emulated link, without root
     Exec(exec::Args),
+    /// Put a link behind a proxy, where namespaces are forbidden
+    Proxy(proxy::Args),
     /// Run scenarios: build the network, send the traffic, measure, draw the results
     Run(run::Args),
     /// Run a scenario over a grid of settings and seeds, on this machine or a Dask cluster
@@ -99,6 +103,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
     }
     let outcome = match Sluice::parse_from(words).command {
         Command::Exec(args) => Ok(exec::run(&args)),
+        Command::Proxy(args) => Ok(proxy::run(&args)),
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Sweep(args) => sweep::run(&args).map_err(Into::into),
         Command::New(args) => new::run(args).map_err(Into::into),
@@ -123,7 +128,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
 }
 
 /// The commands that build queues. Others read recordings, which need none.
-const WITH_QUEUES: &[&str] = &["check", "exec", "list", "replay", "router", "run"];
+const WITH_QUEUES: &[&str] = &["check", "exec", "list", "proxy", "replay", "router", "run"];
 
 /// Prints to standard output. A closed pipe is no error: the reader may need only the first lines
 /// (`sluice list | head`).

@@ -8,6 +8,7 @@
 //!
 //! Namespaces, sockets and processes vanish with the calling process, however it ends.
 
+mod beside;
 pub mod doctor;
 mod gate;
 pub mod link;
@@ -36,6 +37,7 @@ use sluice_net::port::{Pool, PoolError};
 use sluice_net::process::{self, Guard, OpenFiles, Signals, Surroundings};
 use sluice_scenario::Link;
 
+pub use beside::run_beside;
 use gate::Gate;
 use network::{Network, NetworkError};
 pub use program::ProgramError;
@@ -121,6 +123,14 @@ impl ExecError {
             ExecError::Program(error) => error.status(),
             _ => FAILED,
         }
+    }
+}
+
+/// Returns why this machine or user can have no namespaces, if that is so.
+pub fn obstacle() -> Option<PrivilegeError> {
+    match Privilege::probe() {
+        Privilege::Missing { obstacle } => Some(PrivilegeError::Refused { obstacle }),
+        _ => None,
     }
 }
 

@@ -16,7 +16,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn new(ways: [WayReport; 2], max_late: Option<Span>) -> Verdict {
+    /// Judges what the directions down and up did.
+    pub fn new(ways: [WayReport; 2], max_late: Option<Span>) -> Verdict {
         Verdict { ways, max_late }
     }
 

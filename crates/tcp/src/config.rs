@@ -37,6 +37,9 @@ pub enum Reading {
     Immediate,
     /// The application calls [`crate::Endpoint::read`].
     Explicit,
+    /// The application reads at once while it has room, which [`crate::Endpoint::allow_reading`]
+    /// adds.
+    Allowed,
 }
 
 /// Settings of one endpoint. `Config::default()` behaves like a Linux host.

@@ -173,6 +173,12 @@ impl Endpoint {
         self.receiver.read(bytes)
     }
 
+    /// Lets the application read `bytes` more bytes at once, now or when they arrive. Only
+    /// [`Reading::Allowed`](crate::Reading::Allowed) needs this.
+    pub fn allow_reading(&mut self, bytes: u64) {
+        self.receiver.allow_reading(bytes);
+    }
+
     /// Bytes in the receive buffer; always zero with immediate reading.
     pub fn unread(&self) -> u64 {
         self.receiver.unread()

@@ -78,6 +78,9 @@ pub(crate) struct Receiver {
     measured_from: u64,
     /// The most bytes that were read in an RTT.
     read_per_rtt: u64,
+    /// The sequence number up to which the application reads at once, with
+    /// [`Reading::Allowed`].
+    read_limit: u64,
 }
 
 /// The smallest window scale that can express `buffer` (RFC 7323 §2.3).
@@ -138,6 +141,7 @@ impl Receiver {
             measured_from: 0,
             // Linux: the initial window of the sender is expected.
             read_per_rtt: 10 * u64::from(config.mss),
+            read_limit: 0,
         }
     }
 
@@ -145,6 +149,8 @@ impl Receiver {
     pub fn open(&mut self, start: u64, ts: Time) {
         self.nxt = start;
         self.read = start;
+        // What was allowed before the connection opened counts from its first byte.
+        self.read_limit += start;
         self.measured_from = start;
         self.edge = start;
         self.acked = start;
@@ -208,12 +214,30 @@ impl Receiver {
         taken
     }
 
+    /// Lets the application read `bytes` more bytes at once.
+    pub fn allow_reading(&mut self, bytes: u64) {
+        self.read_limit += bytes;
+        if self.reading == Reading::Allowed && self.unread() > 0 {
+            self.read(self.read_limit.saturating_sub(self.read));
+        }
+    }
+
+    /// Whether the application has read everything, as soon as it arrived.
+    fn is_read_at_once(&self) -> bool {
+        match self.reading {
+            Reading::Immediate => true,
+            Reading::Explicit => false,
+            Reading::Allowed => self.nxt - u64::from(self.is_finished) <= self.read_limit,
+        }
+    }
+
     /// RFC 9293 §3.8.6.2.2: the smallest step by which the window opens. If the application reads
     /// at once, the window opens as in Linux ([`Receiver::grow_window`]).
     fn least_gain(&self) -> u64 {
-        match self.reading {
-            Reading::Immediate => 0,
-            Reading::Explicit => u64::from(self.mss).min(self.space / 2),
+        if self.is_read_at_once() {
+            0
+        } else {
+            u64::from(self.mss).min(self.space / 2)
         }
     }
 
@@ -278,10 +302,7 @@ impl Receiver {
             }
             // Linux: reading up to the end of a write sends an ACK at once, and a sender ends each
             // super-packet like a write. With data beyond a gap this does not apply.
-            if segment.flags.has(Flags::PSH)
-                && self.gaps.is_empty()
-                && self.reading == Reading::Immediate
-            {
+            if segment.flags.has(Flags::PSH) && self.gaps.is_empty() && self.is_read_at_once() {
                 self.ack_now = true;
             }
         } else {
@@ -295,8 +316,11 @@ impl Receiver {
             self.ack_now = true;
             fin = 1;
         }
-        if self.reading == Reading::Immediate {
-            self.read = self.nxt - u64::from(self.is_finished);
+        let readable = self.nxt - u64::from(self.is_finished);
+        match self.reading {
+            Reading::Immediate => self.read = readable,
+            Reading::Explicit => {}
+            Reading::Allowed => self.read = self.read.max(readable.min(self.read_limit)),
         }
         if segment.ts_echo != self.last_echo && segment.len >= self.mss {
             self.note_rtt(now, segment.ts_echo);

@@ -261,6 +261,38 @@ fn a_closed_window_is_probed_and_the_lost_update_does_not_stall() {
 }
 
 #[test]
+fn reading_with_room_is_like_reading_at_once() {
+    let run = |reading| {
+        let server = Config {
+            reading,
+            ..config("cubic")
+        };
+        let mut dropped = 0;
+        let mut net = Net::new(
+            &config("cubic"),
+            &server,
+            Span::from_ms(10),
+            |up, segment| {
+                dropped += u32::from(up && segment.len > 0);
+                if dropped % 97 == 96 {
+                    Fate::Drop
+                } else {
+                    Fate::Deliver
+                }
+            },
+        );
+        net.server.allow_reading(1 << 30);
+        net.client.open(Time::ZERO);
+        net.client.write(2_000_000);
+        net.client.close();
+        net.server.close();
+        assert!(net.run(secs(60)));
+        (net.now, net.client.counters())
+    };
+    assert_eq!(run(Reading::Allowed), run(Reading::Immediate));
+}
+
+#[test]
 fn an_application_that_writes_little_never_grows_its_window() {
     let mut net = Net::new(
         &config("reno"),

@@ -121,7 +121,8 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    pub(super) fn note(&mut self, late: Span) {
+    /// Counts a packet.
+    pub fn note(&mut self, late: Span) {
         let bucket = 64 - late.as_ns().leading_zeros();
         self.buckets[bucket.min(63) as usize] += 1;
         self.most = self.most.max(late);

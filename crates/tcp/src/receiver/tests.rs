@@ -271,6 +271,36 @@ fn the_window_closes_and_opens_with_the_reader() {
 }
 
 #[test]
+fn an_application_without_room_closes_the_window_until_it_has_some() {
+    let mut receiver = Receiver::new(&Config {
+        mss: 100,
+        receive_buffer: 1000,
+        reading: Reading::Allowed,
+        ..Config::default()
+    });
+    receiver.allow_reading(300);
+    receiver.open(1000, Time::ZERO);
+    assert_eq!(ack(&mut receiver).window, 1000);
+    for i in 0..3 {
+        receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE);
+        assert_eq!(receiver.unread(), 0);
+        assert_eq!(ack(&mut receiver).window, 1000);
+    }
+    for i in 3..13 {
+        receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE);
+    }
+    assert_eq!(receiver.unread(), 1000);
+    assert_eq!(ack(&mut receiver).window, 0);
+    // Less than a segment does not open it (RFC 9293 §3.8.6.2.2).
+    receiver.allow_reading(50);
+    assert!(!receiver.wants_ack(NOW));
+    receiver.allow_reading(450);
+    assert_eq!(receiver.unread(), 500);
+    assert!(receiver.wants_ack(NOW));
+    assert_eq!(ack(&mut receiver).window, 500);
+}
+
+#[test]
 fn the_scale_is_the_least_that_can_express_the_buffer() {
     assert_eq!(window_scale(65_535), 0);
     assert_eq!(window_scale(65_536), 1);

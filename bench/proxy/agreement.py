@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Compare `sluice exec` with namespaces and without (`--proxy`), on links that have names.
+
+Both modes run the same client against the same server on this machine's loopback, in turns, so that
+a busy machine disturbs both alike. For each link the script prints, for both modes, the median time
+to the first byte and the median goodput of a download and an upload, and their ratios. With
+`--check` it fails if a ratio is outside its bound: 5 % for the first byte, 2 % for goodput.
+
+A download or upload is long enough for several seconds on the link. Goodput counts the whole
+transfer from the first byte on, with slow start and recovery.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import threading
+import time
+from urllib.parse import urlsplit
+
+FIRST_BYTE_BOUND = 0.05
+GOODPUT_BOUND = 0.02
+BLOCK = bytes(64 << 10)
+
+
+def serve(listener: socket.socket) -> None:
+    """Answer each connection: 8 bytes to download, 8 bytes to upload, then both."""
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+def answer(connection: socket.socket) -> None:
+    with connection:
+        down, up = struct.unpack("!QQ", receive(connection, 16))
+        connection.sendall(b".")
+        send(connection, down)
+        receive_count(connection, up)
+        connection.sendall(b".")
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        part = connection.recv(count - len(received))
+        if not part:
+            raise EOFError
+        received += part
+    return received
+
+
+def receive_count(connection: socket.socket, count: int) -> None:
+    while count > 0:
+        part = connection.recv(min(count, 1 << 18))
+        if not part:
+            raise EOFError
+        count -= len(part)
+
+
+def send(connection: socket.socket, count: int) -> None:
+    while count > 0:
+        part = BLOCK[: min(count, len(BLOCK))]
+        connection.sendall(part)
+        count -= len(part)
+
+
+def connect(port: int) -> socket.socket:
+    """Connect to host.sluice: through the proxy if the environment names one."""
+    proxy = os.environ.get("http_proxy")
+    if not proxy:
+        return socket.create_connection(("host.sluice", port))
+    parts = urlsplit(proxy)
+    connection = socket.create_connection((parts.hostname, parts.port))
+    connection.sendall(f"CONNECT host.sluice:{port} HTTP/1.1\r\n\r\n".encode())
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += receive(connection, 1)
+    if b" 200 " not in head.splitlines()[0]:
+        raise ConnectionError(head.decode())
+    return connection
+
+
+def client(port: int, down: int, up: int) -> None:
+    start = time.perf_counter()
+    connection = connect(port)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(struct.pack("!QQ", down, up))
+    receive(connection, 1)
+    first = time.perf_counter()
+    receive_count(connection, down)
+    middle = time.perf_counter()
+    send(connection, up)
+    receive(connection, 1)
+    end = time.perf_counter()
+    figures = {"first_byte": first - start}
+    if down:
+        figures["down"] = down * 8 / (middle - first)
+    if up:
+        figures["up"] = up * 8 / (end - middle)
+    print(json.dumps(figures))
+
+
+def rates(sluice: str, link: str) -> tuple[float, float]:
+    """Return the rates of a link, down and up, in bits per second."""
+    listed = subprocess.run([sluice, "list", "links", "--json"], check=True, capture_output=True)
+    for entry in json.loads(listed.stdout):
+        if link in entry["names"]:
+            return float(entry["down_bps"]), float(entry["up_bps"])
+    raise SystemExit(f"there is no link {link}")
+
+
+def measure(sluice: str, link: str, mode: list[str], port: int, sizes: tuple[int, int]) -> dict:
+    command = [sluice, "exec", "--link", link, *mode, "--", sys.executable, __file__]
+    command += ["--client", str(port), *map(str, sizes)]
+    environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--client"]:
+        client(*map(int, sys.argv[2:5]))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sluice", help="the command")
+    parser.add_argument("links", nargs="+", help="links by their names")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each mode")
+    parser.add_argument("--seconds", type=float, default=8, help="length of a transfer")
+    parser.add_argument("--cc", default="reno", help="congestion control of both modes")
+    parser.add_argument("--check", action="store_true", help="fail if a ratio is out of bounds")
+    args = parser.parse_args()
+
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    threading.Thread(target=serve, args=(listener,), daemon=True).start()
+    port = listener.getsockname()[1]
+
+    print(f"{'link':16} {'figure':10} {'exec':>12} {'proxy':>12} {'ratio':>7}")
+    failures = []
+    for link in args.links:
+        down, up = rates(args.sluice, link)
+        sizes = (int(down / 8 * args.seconds), int(up / 8 * args.seconds))
+        figures: dict[str, dict[str, list[float]]] = {}
+        for _ in range(args.repeat):
+            for name, mode in (("exec", []), ("proxy", ["--proxy"])):
+                measured = measure(args.sluice, link, [*mode, "--cc", args.cc], port, sizes)
+                for figure, value in measured.items():
+                    figures.setdefault(figure, {}).setdefault(name, []).append(value)
+        for figure, values in figures.items():
+            medians = {name: statistics.median(of) for name, of in values.items()}
+            ratio = medians["proxy"] / medians["exec"]
+            scale, unit = (1e3, "ms") if figure == "first_byte" else (1e-6, "Mbit/s")
+            shown = [f"{medians[name] * scale:.3f} {unit}" for name in ("exec", "proxy")]
+            print(f"{link:16} {figure:10} {shown[0]:>12} {shown[1]:>12} {ratio:7.4f}", flush=True)
+            bound = FIRST_BYTE_BOUND if figure == "first_byte" else GOODPUT_BOUND
+            if abs(ratio - 1) > bound:
+                failures.append(f"{link}: {figure} differs by {ratio - 1:+.1%}")
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return int(args.check and bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+//! The options that describe a link.
+
+use std::path::PathBuf;
+
+use clap_complete::engine::ArgValueCandidates;
+use sluice_core::{Rate, Span};
+use sluice_exec::link::LinkWords;
+
+use crate::completion;
+
+/// A link: a name or a file, and what options change.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LinkArgs {
+    /// A link by its name (`sluice list links`), or a scenario whose `[link]` is used
+    #[arg(long, value_name = "NAME|FILE", help_heading = LINK,
+          add = ArgValueCandidates::new(completion::links))]
+    link: Option<String>,
+    /// Rate of both directions [default: unlimited]
+    #[arg(long, value_name = "RATE", value_parser = Rate::parse, help_heading = LINK)]
+    rate: Option<Rate>,
+    /// Rate of the direction from the program
+    #[arg(long, value_name = "RATE", value_parser = Rate::parse, help_heading = LINK)]
+    up: Option<Rate>,
+    /// Round-trip time of the link: half of it is the delay of each direction
+    #[arg(long, value_name = "TIME", value_parser = Span::parse, conflicts_with = "delay",
+          help_heading = LINK)]
+    rtt: Option<Span>,
+    /// Delay of each direction
+    #[arg(long, value_name = "TIME", value_parser = Span::parse, help_heading = LINK)]
+    delay: Option<Span>,
+    /// Packets lost at random in each direction, e.g. 0.5%
+    #[arg(long, value_name = "SHARE", help_heading = LINK)]
+    loss: Option<String>,
+    /// The queue of both directions, in the words of `sluice list`
+    #[arg(long, value_name = "QUEUE", help_heading = LINK,
+          add = ArgValueCandidates::new(completion::queues))]
+    queue: Option<String>,
+    /// Mahimahi trace of the direction to the program
+    #[arg(long, value_name = "FILE", conflicts_with = "rate", help_heading = LINK)]
+    trace: Option<PathBuf>,
+    /// Mahimahi trace of the direction from the program
+    #[arg(long, value_name = "FILE", conflicts_with = "up", help_heading = LINK)]
+    up_trace: Option<PathBuf>,
+    /// Set a key of `[link]`, of both directions or of one, e.g. --set down.queue=fq_codel
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value,
+          help_heading = LINK)]
+    sets: Vec<(String, String)>,
+}
+
+impl LinkArgs {
+    /// Returns the description of the link.
+    pub fn words(&self) -> LinkWords {
+        LinkWords {
+            link: self.link.clone(),
+            sets: sets(self),
+            traces: [self.trace.clone(), self.up_trace.clone()],
+        }
+    }
+}
+
+/// Returns the keys that options set; later ones take precedence.
+fn sets(args: &LinkArgs) -> Vec<(String, String)> {
+    let key = |key: &str, value: Option<String>| Some((key.to_owned(), value?));
+    let words = [
+        key("rate", args.rate.map(|rate| rate.to_string())),
+        key("up.rate", args.up.map(|rate| rate.to_string())),
+        key("delay", args.delay.map(|delay| delay.to_string())),
+        key("rtt", args.rtt.map(|rtt| format!("{}ns", rtt.as_ns()))),
+        key("loss", args.loss.clone()),
+        key("queue", args.queue.clone()),
+    ];
+    let words = words.into_iter().flatten();
+    words.chain(args.sets.iter().cloned()).collect()
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write it as KEY=VALUE, such as down.queue=fq_codel".to_owned()),
+    }
+}
+
+/// The heading of the options.
+pub const LINK: &str = "The link";

@@ -1,0 +1,220 @@
+//! `sluice proxy`: a link behind a proxy.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+use std::thread;
+
+use sluice_core::Span;
+use sluice_exec::link::LinkWords;
+use sluice_exec::{ExecError, FAILED, Verdict};
+use sluice_proxy::{Addresses, Listen, Map, Proxy, ProxyError, Settings, WordError};
+
+use crate::link_args::{LINK, LinkArgs};
+
+/// Which link, and where to listen.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    link: LinkArgs,
+    /// Congestion control of both ends of the link, of `sluice list` [default: the machine's, or
+    /// cubic]
+    #[arg(long, value_name = "NAME", help_heading = LINK)]
+    cc: Option<String>,
+    /// Speak SOCKS5 and HTTP on this port of the loopback, or on this address
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    listen: Vec<Listen>,
+    /// Let connections to a port of the loopback lead to a host and its port, across the link
+    #[arg(long, value_name = "PORT:HOST:PORT")]
+    map: Vec<Map>,
+    /// Listen for requests that change the link, cut it, list and reset connections
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    control: Option<Listen>,
+    /// What clients must give as their password, at least 16 characters; needed where other
+    /// machines can connect
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "SLUICE_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<String>,
+    /// Make the machine's own loopback unreachable
+    #[arg(long)]
+    no_host: bool,
+    /// Print how exact the emulation was; exit with 75 (the result is not valid) if more than one
+    /// packet in a thousand left later than this
+    #[arg(long, value_name = "TIME", value_parser = Span::parse)]
+    max_late: Option<Span>,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Why there is no proxy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A word.
+    #[error("{0}")]
+    Word(#[from] WordError),
+    /// The proxy.
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
+    /// The program that is to use it.
+    #[error(transparent)]
+    Program(#[from] ExecError),
+    /// Signals or threads.
+    #[error("cannot {0}: {1}")]
+    Kernel(&'static str, io::Error),
+}
+
+/// Runs the proxy until a signal ends it.
+pub fn run(args: &Args) -> ExitCode {
+    match try_run(args) {
+        Ok(status) => status.into(),
+        Err(error) => {
+            eprintln!("sluice: {error}");
+            FAILED.into()
+        }
+    }
+}
+
+fn try_run(args: &Args) -> Result<u8, Error> {
+    let settings = Settings {
+        link: args.link.words(),
+        congestion_control: sluice_proxy::congestion_control(args.cc.as_deref())?,
+        listen: args.listen.clone(),
+        maps: args.map.clone(),
+        control: args.control,
+        token: args.token.clone(),
+        has_host: !args.no_host,
+        max_late: args.max_late,
+    };
+    let proxy = Proxy::open(settings)?;
+    let handle = proxy.handle();
+    ctrlc::set_handler(move || handle.end())
+        .map_err(|error| Error::Kernel("catch signals", io::Error::other(error)))?;
+    if !args.quiet {
+        announce(&proxy.addresses());
+    }
+    let verdict = proxy.run();
+    if args.max_late.is_some() {
+        eprintln!("sluice: {verdict}");
+    }
+    if !verdict.holds() {
+        eprintln!("sluice: the machine was too busy: what was measured does not count");
+        return Ok(TOO_LATE);
+    }
+    Ok(0)
+}
+
+/// Prints where the proxy listens.
+fn announce(addresses: &Addresses) {
+    for address in &addresses.proxy {
+        eprintln!("sluice: proxy (SOCKS5, HTTP) at {address}");
+    }
+    for (address, to) in &addresses.maps {
+        eprintln!("sluice: {address} leads to {to}");
+    }
+    for address in &addresses.control {
+        eprintln!("sluice: control at http://{address}/link");
+    }
+}
+
+/// Returns the settings of a proxy for one program.
+///
+/// # Errors
+/// An unknown congestion control.
+pub fn for_program(
+    link: LinkWords,
+    cc: Option<&str>,
+    has_host: bool,
+    max_late: Option<Span>,
+) -> Result<Settings, Error> {
+    Ok(Settings {
+        link,
+        congestion_control: sluice_proxy::congestion_control(cc)?,
+        listen: vec![Listen {
+            address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+            port: 0,
+        }],
+        maps: Vec::new(),
+        control: None,
+        token: None,
+        has_host,
+        max_late,
+    })
+}
+
+/// Runs a program that uses a proxy until it ends, and what it has sent has crossed the link.
+/// Returns its exit status.
+///
+/// # Errors
+/// [`Error`].
+pub fn run_program(program: &[OsString], settings: Settings) -> Result<(u8, Verdict), Error> {
+    let mut running = None;
+    let status = sluice_exec::run_beside(program, || {
+        let proxy = Proxy::open(settings)?;
+        let addresses = proxy.addresses().proxy;
+        let handle = proxy.handle();
+        let thread = thread::Builder::new()
+            .name("proxy".to_owned())
+            .spawn(move || proxy.run())
+            .map_err(|error| Error::Kernel("start a thread", error))?;
+        running = Some((handle, thread));
+        let address = addresses.first().expect("the proxy listens");
+        Ok::<_, Error>(variables(&address.to_string()))
+    })?;
+    let (handle, thread) = running.expect("the proxy runs before the program");
+    handle.drain();
+    let verdict = thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok((status, verdict))
+}
+
+/// Returns the variables by which programs find a proxy.
+fn variables(address: &str) -> Vec<(String, String)> {
+    let http = format!("http://{address}");
+    let socks = format!("socks5h://{address}");
+    let mut variables = Vec::new();
+    for (name, value) in [
+        ("http_proxy", &http),
+        ("https_proxy", &http),
+        ("ws_proxy", &http),
+        ("wss_proxy", &http),
+        ("ftp_proxy", &http),
+        ("all_proxy", &socks),
+    ] {
+        variables.push((name.to_owned(), value.clone()));
+        // curl does not read HTTP_PROXY, since CGI sets it from a header; many others do.
+        variables.push((name.to_uppercase(), value.clone()));
+    }
+    for (name, value) in [
+        ("no_proxy", DIRECT),
+        ("NO_PROXY", DIRECT),
+        // Node.js from version 24 on.
+        ("NODE_USE_ENV_PROXY", "1"),
+    ] {
+        variables.push((name.to_owned(), value.to_owned()));
+    }
+    variables
+}
+
+/// The exit status if packets were late: EX_TEMPFAIL of sysexits.h, try again.
+pub const TOO_LATE: u8 = 75;
+
+/// The program's own services do not cross the link, as in a namespace.
+const DIRECT: &str = "localhost,127.0.0.1,::1";
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice proxy --link lte --listen 1080
+  curl --proxy socks5h://localhost:1080 https://example.org/
+  sluice proxy --link dsl --map 5433:db:5432 --control 8474
+  curl -X PATCH localhost:8474/link -d '{\"down.rate\": \"500kbit/s\"}'
+  curl -X POST localhost:8474/link/cut
+
+Exit status: 0 after Ctrl-C or SIGTERM, 125 if Sluice fails, and 75 if packets
+were later than --max-late.";

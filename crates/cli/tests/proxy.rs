@@ -1,0 +1,110 @@
+//! `sluice proxy` and `sluice exec --proxy`: words, messages, and programs.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Command, Output};
+
+fn sluice(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.args(args).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn wrong_words_get_clear_messages() {
+    let busy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = busy.local_addr().unwrap().port().to_string();
+    // A label has at most 63 characters (RFC 1035 section 2.3.4), so nobody is asked.
+    let unresolvable = format!("0:{}.invalid:1", "a".repeat(64));
+    for (args, status, expected) in [
+        (&["--listen", port.as_str()][..], 125, "in use"),
+        (
+            &["--link", "ltee", "--listen", "0"],
+            125,
+            "did you mean `lte`?",
+        ),
+        (
+            &["--cc", "cubik", "--listen", "0"],
+            125,
+            "did you mean `cubic`?",
+        ),
+        (&[], 125, "nothing to do"),
+        (&["--map", "5433:db"], 2, "PORT:HOST:PORT"),
+        (
+            &["--map", unresolvable.as_str()],
+            125,
+            "cannot resolve `aaaa",
+        ),
+        (&["--listen", "x"], 2, "such as 1080"),
+        (&["--listen", "0.0.0.0:0"], 125, "--token"),
+        (&["--listen", "0", "--token", "short"], 125, "at least 16"),
+        (
+            &[
+                "--map",
+                "0.0.0.0:0:localhost:1",
+                "--token",
+                "0123456789abcdef",
+            ],
+            125,
+            "loopback",
+        ),
+    ] {
+        let output = sluice(&[&["proxy"], args].concat());
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn a_program_gets_the_variables_and_keeps_its_status() {
+    let shell =
+        |script: &str| sluice(&["exec", "--proxy", "--rtt", "10ms", "--", "sh", "-c", script]);
+    let output = shell("echo $http_proxy $HTTPS_PROXY $all_proxy $no_proxy; exit 7");
+    assert_eq!(output.status.code(), Some(7));
+    let text = stdout(&output);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words[0].starts_with("http://127.0.0.1:"), "{text}");
+    assert_eq!(words[0], words[1]);
+    assert_eq!(words[2], words[0].replace("http", "socks5h"));
+    assert_eq!(words[3], "localhost,127.0.0.1,::1");
+    assert!(stderr(&output).contains("UDP"), "{}", stderr(&output));
+    assert_eq!(shell("kill -TERM $$").status.code(), Some(143));
+    let missing = sluice(&["exec", "--proxy", "--", "/no/such/program"]);
+    assert_eq!(missing.status.code(), Some(127));
+    let options = sluice(&["exec", "--proxy", "--forward", "1", "--", "true"]);
+    assert_eq!(options.status.code(), Some(125));
+    assert!(stderr(&options).contains("--forward needs network namespaces"));
+}
+
+#[test]
+fn what_a_program_has_sent_arrives_after_its_end() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_to_end(&mut bytes).unwrap();
+        let _ = stream.write_all(b"x");
+        bytes.len()
+    });
+    // bash connects to the proxy, sends a head and a body, and ends at once. 60 kB need four round
+    // trips of slow start, 10 + 20 + 40 segments.
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/${{http_proxy##*:}}; \
+         printf 'CONNECT host.sluice:{port} HTTP/1.1\\r\\n\\r\\n' >&3; read -r line <&3; \
+         head -c 60000 /dev/zero >&3"
+    );
+    let output = sluice(&[
+        "exec", "--proxy", "--rtt", "100ms", "--", "bash", "-c", &script,
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(server.join().unwrap(), 60_000);
+}

@@ -1,0 +1,39 @@
+//! Wakes the proxy's thread from others.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A bell; copies are the same bell.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    /// Makes a bell.
+    ///
+    /// # Errors
+    /// When there can be no more descriptors.
+    pub fn new() -> io::Result<Bell> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Bell(Arc::new(bell)))
+    }
+
+    /// Makes it readable.
+    pub fn ring(&self) {
+        // An eventfd that is full is readable already.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable.
+    pub fn quiet(&self) {
+        let _ = rustix::io::read(&*self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,506 @@
+//! The near end of a connection: what a program asks for, and its bytes.
+
+use std::io;
+use std::net::SocketAddr;
+
+use rustix::event::epoll::EventFlags;
+use sluice_core::Time;
+
+use crate::engine::{Id, Refusal, Side, Stage};
+use crate::hub::{Hub, Way};
+use crate::names::Answer;
+use crate::request::Destination;
+use crate::request::body::Body;
+use crate::request::http::{self, Kind, Problem};
+use crate::request::socks::{self, Socks, Step};
+use crate::stream::Stream;
+
+/// A program's connection to the proxy.
+pub struct Client {
+    number: u64,
+    stream: Stream,
+    /// The proxy's own answers that the program has not taken.
+    output: Vec<u8>,
+    /// What the program has sent and the proxy has not used.
+    input: Vec<u8>,
+    protocol: Protocol,
+    progress: Progress,
+    destination: Option<Destination>,
+    since: Time,
+    /// The program has closed both directions.
+    is_gone: bool,
+}
+
+/// How the program has asked.
+enum Protocol {
+    /// Not yet.
+    Unknown,
+    Socks(Socks),
+    /// CONNECT.
+    Tunnel,
+    /// Requests of HTTP, one after the other.
+    Plain {
+        /// The head of the request that waits for its connection.
+        head: Vec<u8>,
+        /// What the present request still has to send.
+        body: Body,
+    },
+    /// A map.
+    Fixed,
+}
+
+/// How far it has come.
+enum Progress {
+    /// The program speaks with the proxy.
+    Asking,
+    /// A name is being resolved.
+    Resolving(Id),
+    /// The handshake crosses the link.
+    Opening {
+        id: Id,
+        /// Other addresses.
+        rest: std::vec::IntoIter<Vec<SocketAddr>>,
+    },
+    /// Bytes flow.
+    Carrying(Id),
+    /// The last answer is sent.
+    Ending,
+}
+
+/// What [`Client::pump`] leaves to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Nothing until something happens.
+    Wait,
+    /// Others should have their turn.
+    More,
+    /// The connection has ended.
+    Over,
+    /// It is to be reset.
+    Reset,
+}
+
+impl Client {
+    /// Begins with a program's connection; `fixed` is where a map leads.
+    pub fn new(
+        number: u64,
+        stream: Stream,
+        fixed: Option<Destination>,
+        hub: &mut Hub,
+        now: Time,
+    ) -> Client {
+        let mut client = Client {
+            number,
+            stream,
+            output: Vec::new(),
+            input: Vec::new(),
+            protocol: Protocol::Unknown,
+            progress: Progress::Asking,
+            destination: None,
+            since: now,
+            is_gone: false,
+        };
+        if let Some(destination) = fixed {
+            client.protocol = Protocol::Fixed;
+            client.connect(destination, hub, now);
+        }
+        client
+    }
+
+    /// Notes an event of the socket.
+    pub fn note(&mut self, flags: EventFlags) {
+        self.stream.note(flags);
+        self.is_gone |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Returns the connection across the link, if there is one.
+    pub fn id(&self) -> Option<Id> {
+        match &self.progress {
+            Progress::Opening { id, .. } | Progress::Carrying(id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Returns where the program goes.
+    pub fn destination(&self) -> Option<&Destination> {
+        self.destination.as_ref()
+    }
+
+    /// Returns when the program has connected.
+    pub fn since(&self) -> Time {
+        self.since
+    }
+
+    /// Returns whether bytes of the program wait in the proxy for the link.
+    pub fn is_sending(&self) -> bool {
+        !self.input.is_empty() && !matches!(self.progress, Progress::Ending)
+    }
+
+    /// Ends the connection with a reset at both ends.
+    pub fn reset(self, hub: &mut Hub) {
+        if let Progress::Resolving(question) = self.progress {
+            hub.forget(question);
+        }
+        if let Some(id) = self.id() {
+            hub.targets.remove(&id);
+            hub.engine.reset(id, Side::Near);
+            hub.engine.leave(id, Side::Near);
+        }
+        self.stream.reset();
+    }
+
+    /// Takes the answer to a question about a name.
+    pub fn resolved(&mut self, question: Id, answer: Answer, hub: &mut Hub) {
+        if !matches!(&self.progress, Progress::Resolving(own) if *own == question) {
+            return;
+        }
+        match answer {
+            Ok(addresses) => {
+                let alternatives: Vec<Vec<SocketAddr>> =
+                    match addresses.iter().all(|a| crate::names::is_loopback(a.ip())) {
+                        // Both addresses of the machine itself are one place.
+                        true => vec![addresses],
+                        false => addresses.into_iter().map(|address| vec![address]).collect(),
+                    };
+                self.open(alternatives.into_iter(), Refusal::Host, hub);
+            }
+            Err(why) => {
+                let destination = self.destination.as_ref();
+                let answer = match (&self.protocol, destination) {
+                    (Protocol::Socks(_), _) => socks::reply(Err(Refusal::Host)),
+                    (Protocol::Tunnel | Protocol::Plain { .. }, Some(destination)) => {
+                        http::unresolved(destination, &why)
+                    }
+                    _ => Vec::new(),
+                };
+                self.end_with(&answer);
+            }
+        }
+    }
+
+    /// Does what can be done. Returns itself if that is not the end, and whether more could be done
+    /// at once.
+    pub fn pump(mut self, hub: &mut Hub, now: Time) -> Option<(Client, bool)> {
+        match self.turn(hub, now) {
+            Ok(Turn::Wait) => Some((self, false)),
+            Ok(Turn::More) => Some((self, true)),
+            Ok(Turn::Over) => {
+                if let Some(id) = self.id() {
+                    hub.targets.remove(&id);
+                    hub.engine.leave(id, Side::Near);
+                }
+                None
+            }
+            Ok(Turn::Reset) | Err(_) => {
+                self.reset(hub);
+                None
+            }
+        }
+    }
+
+    fn turn(&mut self, hub: &mut Hub, now: Time) -> io::Result<Turn> {
+        loop {
+            let sent = self.stream.write(&self.output, &[])?;
+            self.output.drain(..sent);
+            match &self.progress {
+                Progress::Asking => {
+                    self.read_input(hub)?;
+                    if !self.ask(hub, now) {
+                        let is_over = self.stream.has_ended() && self.output.is_empty();
+                        return Ok(if is_over { Turn::Over } else { Turn::Wait });
+                    }
+                }
+                Progress::Resolving(_) => return Ok(self.wait()),
+                Progress::Opening { id, .. } => match hub.engine.stage(*id, Side::Near) {
+                    Stage::Opening => return Ok(self.wait()),
+                    Stage::Open => self.grant(hub),
+                    Stage::Refused(refusal) => self.go_on(refusal, hub),
+                    Stage::Reset => self.go_on(Refusal::Silence, hub),
+                },
+                Progress::Carrying(id) => {
+                    let id = *id;
+                    if hub.engine.stage(id, Side::Near) == Stage::Reset {
+                        return Ok(Turn::Reset);
+                    }
+                    if !self.output.is_empty() {
+                        // The proxy's own answer comes first.
+                        return Ok(Turn::Wait);
+                    }
+                    self.stream.pass_out(&mut hub.engine, id, Side::Near)?;
+                    let has_more = match self.protocol {
+                        Protocol::Plain { .. } => self.pass_requests(id, hub, now)?,
+                        _ => {
+                            self.pass_input(id, hub);
+                            self.stream.pass_in(
+                                &mut hub.engine,
+                                id,
+                                Side::Near,
+                                &mut hub.scratch,
+                            )?
+                        }
+                    };
+                    if !matches!(self.progress, Progress::Carrying(same) if same == id) {
+                        continue;
+                    }
+                    return Ok(match has_more {
+                        _ if self.stream.is_over() => Turn::Over,
+                        true => Turn::More,
+                        false => Turn::Wait,
+                    });
+                }
+                Progress::Ending => {
+                    if !self.output.is_empty() {
+                        return Ok(Turn::Wait);
+                    }
+                    if matches!(self.protocol, Protocol::Fixed) {
+                        return Ok(Turn::Reset);
+                    }
+                    self.stream.shut()?;
+                    // What the program still sends is read, or the answer would be lost with the
+                    // reset that closing causes.
+                    while self.stream.can_read() {
+                        self.stream.read(&mut hub.scratch)?;
+                    }
+                    return Ok(if self.stream.is_over() {
+                        Turn::Over
+                    } else {
+                        Turn::Wait
+                    });
+                }
+            }
+        }
+    }
+
+    /// Returns what to do while the connection is made: a program that has gone ends it.
+    fn wait(&self) -> Turn {
+        if self.is_gone {
+            Turn::Reset
+        } else {
+            Turn::Wait
+        }
+    }
+
+    fn read_input(&mut self, hub: &mut Hub) -> io::Result<()> {
+        while self.stream.can_read() && self.input.len() < http::LONGEST_HEAD {
+            let room = http::LONGEST_HEAD - self.input.len();
+            let scratch = &mut hub.scratch[..room.min(READ)];
+            if let Some(count) = self.stream.read(scratch)? {
+                self.input.extend(&scratch[..count]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what the program asks for. Returns whether there was anything.
+    fn ask(&mut self, hub: &mut Hub, now: Time) -> bool {
+        let Some(first) = self.input.first() else {
+            return false;
+        };
+        if matches!(self.protocol, Protocol::Unknown) && *first == socks::VERSION {
+            self.protocol = Protocol::Socks(Socks::new());
+        }
+        if let Protocol::Socks(socks) = &mut self.protocol {
+            let (used, step) = socks.next(&self.input, hub.token.as_deref());
+            self.input.drain(..used);
+            match step {
+                Step::Incomplete => return false,
+                Step::Answer(answer) => self.output.extend(answer),
+                Step::Connect(destination) => self.connect(destination, hub, now),
+                Step::Refuse(answer) => self.end_with(&answer),
+            }
+            return true;
+        }
+        if !first.is_ascii_uppercase() {
+            // Neither a method of HTTP nor SOCKS5: TLS, SOCKS4.
+            self.end_with(&[]);
+            return true;
+        }
+        match http::parse(&self.input, hub.token.as_deref()) {
+            Ok(None) => return false,
+            Ok(Some((used, request))) => {
+                self.input.drain(..used);
+                self.protocol = match request.kind {
+                    Kind::Tunnel => Protocol::Tunnel,
+                    Kind::Plain { head, body } => Protocol::Plain { head, body },
+                };
+                self.connect(request.destination, hub, now);
+            }
+            Err(problem) => self.end_with(&problem.response()),
+        }
+        true
+    }
+
+    fn connect(&mut self, destination: Destination, hub: &mut Hub, now: Time) {
+        let way = hub.way(&destination);
+        self.destination = Some(destination);
+        match way {
+            Way::Known(addresses) => self.open(addresses.into_iter(), Refusal::Host, hub),
+            Way::Prohibited => self.refuse(Refusal::Prohibited),
+            Way::Name => {
+                if let Some(destination) = &self.destination {
+                    let question = hub.ask(self.number, destination, now);
+                    self.progress = Progress::Resolving(question);
+                }
+            }
+        }
+    }
+
+    /// Opens a connection to the next address.
+    fn open(
+        &mut self,
+        mut rest: std::vec::IntoIter<Vec<SocketAddr>>,
+        last: Refusal,
+        hub: &mut Hub,
+    ) {
+        match rest.next() {
+            Some(addresses) => {
+                let id = hub.open(addresses);
+                self.progress = Progress::Opening { id, rest };
+            }
+            None => self.refuse(last),
+        }
+    }
+
+    /// Tries the next address after a refusal.
+    fn go_on(&mut self, refusal: Refusal, hub: &mut Hub) {
+        let progress = std::mem::replace(&mut self.progress, Progress::Ending);
+        if let Progress::Opening { id, rest } = progress {
+            hub.targets.remove(&id);
+            hub.engine.leave(id, Side::Near);
+            self.open(rest, refusal, hub);
+        }
+    }
+
+    /// Tells the program that its connection is made.
+    fn grant(&mut self, hub: &mut Hub) {
+        let progress = std::mem::replace(&mut self.progress, Progress::Ending);
+        let Progress::Opening { id, .. } = progress else {
+            return;
+        };
+        match &mut self.protocol {
+            Protocol::Socks(_) => self.output.extend(socks::reply(Ok(()))),
+            Protocol::Tunnel => self.output.extend(http::granted()),
+            Protocol::Plain { head, .. } => {
+                hub.engine.write(id, Side::Near, &std::mem::take(head));
+            }
+            Protocol::Fixed | Protocol::Unknown => {}
+        }
+        self.progress = Progress::Carrying(id);
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        let answer = match (&self.protocol, &self.destination) {
+            (Protocol::Socks(_), _) => socks::reply(Err(refusal)),
+            (Protocol::Tunnel | Protocol::Plain { .. }, Some(destination)) => {
+                http::refused(destination, refusal)
+            }
+            _ => Vec::new(),
+        };
+        self.end_with(&answer);
+    }
+
+    fn end_with(&mut self, answer: &[u8]) {
+        self.output.extend(answer);
+        self.input.clear();
+        self.progress = Progress::Ending;
+    }
+
+    /// Sends what came with the request.
+    fn pass_input(&mut self, id: Id, hub: &mut Hub) {
+        if !self.input.is_empty() {
+            let input = std::mem::take(&mut self.input);
+            hub.engine.write(id, Side::Near, &input);
+        }
+    }
+
+    /// Sends requests of HTTP, each with its head as the server is to see it. Returns whether more
+    /// could be read at once.
+    fn pass_requests(&mut self, id: Id, hub: &mut Hub, now: Time) -> io::Result<bool> {
+        for _ in 0..ROUNDS {
+            if !self.pass_request(id, hub, now) {
+                return Ok(false);
+            }
+            let room = hub.engine.room(id, Side::Near).min(READ);
+            if !self.stream.can_read() || room == 0 || self.input.len() >= http::LONGEST_HEAD {
+                return Ok(false);
+            }
+            match self.stream.read(&mut hub.scratch[..room])? {
+                Some(0) => hub.engine.close(id, Side::Near),
+                Some(count) => self.input.extend(&hub.scratch[..count]),
+                None => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what there is of requests. Returns false if the connection is not the same any more.
+    fn pass_request(&mut self, id: Id, hub: &mut Hub, now: Time) -> bool {
+        loop {
+            let Protocol::Plain { body, .. } = &mut self.protocol else {
+                return false;
+            };
+            if self.input.is_empty() {
+                return true;
+            }
+            if !body.has_ended() {
+                let Ok(used) = body.pass(&self.input) else {
+                    self.leave(id, hub);
+                    let problem = Problem::Malformed("the chunks of the body cannot be read");
+                    self.end_with(&problem.response());
+                    return false;
+                };
+                hub.engine.write(id, Side::Near, &self.input[..used]);
+                self.input.drain(..used);
+                continue;
+            }
+            let request = match http::parse(&self.input, hub.token.as_deref()) {
+                Ok(None) => return true,
+                Ok(Some((used, request))) => {
+                    if self.destination.as_ref() != Some(&request.destination)
+                        && !hub.engine.readable(id, Side::Near).0.is_empty()
+                    {
+                        // The answer to the request before has not been taken.
+                        return true;
+                    }
+                    self.input.drain(..used);
+                    request
+                }
+                Err(problem) => {
+                    self.leave(id, hub);
+                    self.end_with(&problem.response());
+                    return false;
+                }
+            };
+            match request.kind {
+                Kind::Plain { head, body: next }
+                    if self.destination.as_ref() == Some(&request.destination) =>
+                {
+                    *body = next;
+                    hub.engine.write(id, Side::Near, &head);
+                }
+                kind => {
+                    // Another server: the program would use another connection.
+                    self.leave(id, hub);
+                    self.protocol = match kind {
+                        Kind::Tunnel => Protocol::Tunnel,
+                        Kind::Plain { head, body } => Protocol::Plain { head, body },
+                    };
+                    self.connect(request.destination, hub, now);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Closes the connection across the link.
+    fn leave(&mut self, id: Id, hub: &mut Hub) {
+        hub.targets.remove(&id);
+        hub.engine.close(id, Side::Near);
+        hub.engine.leave(id, Side::Near);
+    }
+}
+
+/// Bytes that are read at once.
+const READ: usize = 64 << 10;
+/// Reads before other connections have their turn.
+const ROUNDS: usize = 8;

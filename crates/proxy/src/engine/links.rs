@@ -1,0 +1,65 @@
+//! The links of the network: what they are at present, and changes to them.
+
+use sluice_core::Backlog;
+use sluice_scenario::{Direction, Link, Pipe};
+
+use super::way::Way;
+use super::{Counts, Engine, Side};
+
+impl Engine {
+    /// Changes the links; their number stays.
+    pub fn set_links(&mut self, links: &[Link]) {
+        let (clock, parcels) = (self.clock, &mut self.parcels);
+        let [down, up] = &mut self.ways;
+        for (way, link) in up.iter_mut().zip(links) {
+            way.set(link.pipe(Direction::Up), clock, parcels);
+        }
+        for (way, link) in down.iter_mut().rev().zip(links) {
+            way.set(link.pipe(Direction::Down), clock, parcels);
+        }
+    }
+
+    /// Returns a direction of the link next to the program.
+    fn link(&self, to: Side) -> &Way {
+        let ways = &self.ways[to.index()];
+        match to {
+            Side::Near => ways.last(),
+            Side::Far => ways.first(),
+        }
+        .expect("there is a link")
+    }
+
+    /// Cuts a direction of the link next to the program, or heals it. What is cut loses the packets
+    /// on it.
+    pub fn set_cut(&mut self, to: Side, is_cut: bool) {
+        let ways = &mut self.ways[to.index()];
+        let link = match to {
+            Side::Near => ways.last_mut(),
+            Side::Far => ways.first_mut(),
+        };
+        link.expect("there is a link").is_cut = is_cut;
+    }
+
+    /// Returns whether a direction is cut.
+    pub fn is_cut(&self, to: Side) -> bool {
+        self.link(to).is_cut
+    }
+
+    /// Returns a direction of the link next to the program as it is at present.
+    pub fn pipe(&self, to: Side) -> &Pipe {
+        self.link(to).pipe()
+    }
+
+    /// Returns what waits in the queue of a direction.
+    pub fn backlog(&self, to: Side) -> Backlog {
+        self.link(to).backlog()
+    }
+
+    /// Returns the counters of the direction to `to`.
+    pub fn counts(&self, to: Side) -> Counts {
+        Counts {
+            dropped: self.parcels.dropped[to.index()],
+            ..self.counts[to.index()]
+        }
+    }
+}

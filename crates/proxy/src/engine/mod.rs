@@ -1,0 +1,652 @@
+//! The emulated network: TCP connections that share one link, in the time that the caller gives.
+//!
+//! Each connection has an [`Endpoint`] at both ends. Their segments pass the two directions of the
+//! link as packets; payload is counted there, and the bytes wait in one buffer per direction until
+//! the receiving end has them in order.
+//!
+//! Everything happens at the instant at which it is due, however late [`Engine::advance`] is
+//! called, so that a busy machine delays bytes on their way to the program but does not change what
+//! the link and TCP do.
+
+mod links;
+mod pair;
+mod parcels;
+mod way;
+
+use std::collections::BTreeSet;
+
+use sluice_core::{Packet, Rng, Span, Time};
+use sluice_scenario::{Direction, Link};
+use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot, State};
+
+use pair::{Gate, Pair};
+use parcels::{Load, Parcel, Parcels};
+use way::Way;
+
+/// An end of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// The program's.
+    Near,
+    /// Where connections go on outside.
+    Far,
+}
+
+impl Side {
+    /// Both.
+    pub const BOTH: [Side; 2] = [Side::Near, Side::Far];
+
+    /// Returns the other end.
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Near => Side::Far,
+            Side::Far => Side::Near,
+        }
+    }
+
+    /// Returns its number.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The number of a connection. No number is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    index: u32,
+    generation: u32,
+}
+
+/// Why a connection was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing listens at the port.
+    Closed,
+    /// No route to the network.
+    Network,
+    /// No route to the host.
+    Host,
+    /// Not allowed.
+    Prohibited,
+    /// No answer. The near end has waited as long itself.
+    Silence,
+}
+
+/// What a connection looks like at one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The handshake has not ended.
+    Opening,
+    /// Bytes can flow.
+    Open,
+    /// The other end has refused the connection.
+    Refused(Refusal),
+    /// A reset has ended the connection, or it was given up.
+    Reset,
+}
+
+/// The counters of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that have left the link.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that the queue or the link dropped.
+    pub dropped: u64,
+}
+
+/// What happens on the link and at its ends.
+pub struct Engine {
+    /// Towards the near and the far end, each in the order in which packets pass.
+    ways: [Vec<Way>; 2],
+    parcels: Parcels,
+    counts: [Counts; 2],
+    pairs: Vec<Option<Pair>>,
+    free: Vec<u32>,
+    opened: u32,
+    timers: BTreeSet<(Time, u32, Side)>,
+    clock: Time,
+    config: Config,
+    changed: Vec<Id>,
+    datagrams: Vec<(Id, Side)>,
+}
+
+impl Engine {
+    /// Creates a network behind `links`, in the order of the path up, whose endpoints are configured
+    /// by `config`.
+    pub fn new(links: &[Link], config: Config, seed: u64) -> Engine {
+        let rng = Rng::from_seed(seed);
+        let ways = |direction| {
+            let ways = links.iter().zip(0..).map(|(link, hop)| {
+                let rng = rng.fork(direction as u64).fork(hop);
+                Way::new(link.pipe(direction), rng)
+            });
+            ways.collect::<Vec<Way>>()
+        };
+        let mut down = ways(Direction::Down);
+        down.reverse();
+        Engine {
+            ways: [down, ways(Direction::Up)],
+            parcels: Parcels::default(),
+            counts: [Counts::default(); 2],
+            pairs: Vec::new(),
+            free: Vec::new(),
+            opened: 0,
+            timers: BTreeSet::new(),
+            clock: Time::ZERO,
+            config: Config {
+                reading: Reading::Allowed,
+                ..config
+            },
+            changed: Vec::new(),
+            datagrams: Vec::new(),
+        }
+    }
+
+    // ---- time --------------------------------------------------------------------------
+
+    /// Returns when [`Engine::advance`] next has something to do; `None` for not before something
+    /// else is called.
+    pub fn next_due(&self) -> Option<Time> {
+        let ways = self.ways.iter().flatten().filter_map(Way::next_wake);
+        let timer = self.timers.first().map(|(at, ..)| *at);
+        ways.chain(timer).min()
+    }
+
+    /// Does everything that is due up to `now`. Calls `on_departure` with the due time of every
+    /// packet that has left the link.
+    pub fn advance(&mut self, now: Time, mut on_departure: impl FnMut(Side, Time)) {
+        while let Some(due) = self.next_due().filter(|due| *due <= now) {
+            self.clock = self.clock.max(due);
+            self.step(&mut on_departure);
+        }
+        self.clock = self.clock.max(now);
+    }
+
+    /// Does what is due at the present instant.
+    fn step(&mut self, on_departure: &mut impl FnMut(Side, Time)) {
+        for to in [Side::Far, Side::Near] {
+            let hops = self.ways[to.index()].len();
+            for hop in 0..hops {
+                let clock = self.clock;
+                while let Some(departure) =
+                    self.ways[to.index()][hop].poll(clock, &mut self.parcels)
+                {
+                    if hop + 1 < hops {
+                        let mut packet = departure.packet;
+                        packet.arrival = clock;
+                        let next = &mut self.ways[to.index()][hop + 1];
+                        next.enqueue(packet, clock, &mut self.parcels);
+                        continue;
+                    }
+                    let counts = &mut self.counts[to.index()];
+                    counts.packets += 1;
+                    counts.bytes += u64::from(departure.packet.len);
+                    on_departure(to, departure.due);
+                    self.deliver(departure.packet);
+                }
+            }
+        }
+        while let Some((at, index, side)) = self.timers.first().copied() {
+            if at > self.clock {
+                break;
+            }
+            self.timers.pop_first();
+            let Some(pair) = &mut self.pairs[index as usize] else {
+                continue;
+            };
+            let id = Id {
+                index,
+                generation: pair.generation,
+            };
+            let end = &mut pair.ends[side.index()];
+            end.timer = None;
+            end.endpoint.handle_timeout(self.clock);
+            self.transmit(id, side);
+        }
+    }
+
+    // ---- connections -------------------------------------------------------------------
+
+    /// Opens a connection from the near end. `is_v6` adds the longer header of IPv6, `target` tells
+    /// hosts apart for queues that are fair to hosts.
+    pub fn open(&mut self, is_v6: bool, target: u32) -> Id {
+        self.opened += 1;
+        let header = if is_v6 { IPV6_MORE } else { 0 };
+        let config = Config {
+            mss: self.config.mss - header,
+            isn: self.opened.wrapping_mul(0x9e37_79b9),
+            seed: u64::from(self.opened),
+            ..self.config.clone()
+        };
+        let valid = "a configuration that was checked is valid";
+        let mut near = Endpoint::client(&config).expect(valid);
+        let mut far = Endpoint::server(&config).expect(valid);
+        near.allow_reading(AHEAD);
+        far.allow_reading(AHEAD);
+        near.open(self.clock);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.pairs.push(None);
+            (self.pairs.len() - 1) as u32
+        });
+        let id = Id {
+            index,
+            generation: self.opened,
+        };
+        self.pairs[index as usize] = Some(Pair::new(id.generation, near, far, header, target));
+        self.transmit(id, Side::Near);
+        id
+    }
+
+    /// Lets the far end accept a connection.
+    pub fn accept(&mut self, id: Id) {
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        let Gate::Held(syn) = pair.gate else {
+            return;
+        };
+        pair.gate = Gate::Passed;
+        let now = self.clock;
+        self.handle(id, Side::Far, now, &syn);
+    }
+
+    /// Lets the far end refuse a connection.
+    pub fn refuse(&mut self, id: Id, refusal: Refusal) {
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        pair.gate = Gate::Refused(refusal);
+        pair.ends[Side::Far.index()].stage = Stage::Refused(refusal);
+        self.send_refusal(id, refusal);
+    }
+
+    /// Returns whether the first packet of a connection has arrived at the far end, which neither
+    /// accepts nor refuses it yet.
+    pub fn is_asking(&self, id: Id) -> bool {
+        self.pair(id)
+            .is_some_and(|pair| matches!(pair.gate, Gate::Held(_)) && !pair.is_over(Side::Far))
+    }
+
+    /// Returns the stage of a connection at one end.
+    pub fn stage(&self, id: Id, side: Side) -> Stage {
+        self.pair(id)
+            .map_or(Stage::Reset, |pair| pair.ends[side.index()].stage)
+    }
+
+    /// Returns how many bytes `side` should write at most: the send buffer of Linux, twice the
+    /// congestion window.
+    pub fn room(&self, id: Id, side: Side) -> usize {
+        let Some(pair) = self.pair(id) else {
+            return 0;
+        };
+        let endpoint = &pair.ends[side.index()].endpoint;
+        let window = endpoint.snapshot().window.cwnd;
+        let buffer = (2 * window).clamp(LEAST_SEND_BUFFER, LARGEST_SEND_BUFFER);
+        buffer.saturating_sub(endpoint.unacknowledged()) as usize
+    }
+
+    /// Writes at `side`.
+    pub fn write(&mut self, id: Id, side: Side, bytes: &[u8]) {
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        pair.streams[side.index()].bytes.extend(bytes);
+        pair.ends[side.index()].endpoint.write(bytes.len() as u64);
+        self.transmit(id, side);
+    }
+
+    /// Ends what `side` writes.
+    pub fn close(&mut self, id: Id, side: Side) {
+        if let Some(pair) = self.pair_mut(id) {
+            pair.ends[side.index()].endpoint.close();
+            self.transmit(id, side);
+        }
+    }
+
+    /// Returns the bytes that have arrived at `side`, in order.
+    pub fn readable(&self, id: Id, side: Side) -> (&[u8], &[u8]) {
+        self.pair(id).map_or((&[], &[]), |pair| pair.readable(side))
+    }
+
+    /// Removes bytes that `side` has read.
+    pub fn consume(&mut self, id: Id, side: Side, bytes: usize) {
+        if let Some(pair) = self.pair_mut(id) {
+            pair.consume(side, bytes);
+            self.transmit(id, side);
+        }
+    }
+
+    /// Returns whether the other end has closed, and everything has been read at `side`.
+    pub fn has_ended(&self, id: Id, side: Side) -> bool {
+        self.pair(id).is_some_and(|pair| pair.has_ended(side))
+    }
+
+    /// Resets a connection at `side`.
+    pub fn reset(&mut self, id: Id, side: Side) {
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        if !pair.is_over(side) {
+            pair.ends[side.index()].stage = Stage::Reset;
+            self.send_reset(id, side);
+        }
+        self.stop_timer(id, side);
+        self.note_change(id);
+    }
+
+    /// Notes that nobody uses `side` any more. A connection that both ends have left is forgotten
+    /// once everything has been acknowledged, or it was reset.
+    pub fn leave(&mut self, id: Id, side: Side) {
+        if let Some(pair) = self.pair_mut(id) {
+            pair.ends[side.index()].is_left = true;
+            self.forget_if_over(id);
+        }
+    }
+
+    /// Returns the variables of the sending direction of `side`, and its retransmissions.
+    pub fn snapshot(&self, id: Id, side: Side) -> Option<(Snapshot, u64)> {
+        let endpoint = &self.pair(id)?.ends[side.index()].endpoint;
+        Some((endpoint.snapshot(), endpoint.counters().retransmits))
+    }
+
+    /// Returns the connections that have changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<Id> {
+        let changed = std::mem::take(&mut self.changed);
+        for id in &changed {
+            if let Some(pair) = self.pair_mut(*id) {
+                pair.is_changed = false;
+            }
+        }
+        changed
+    }
+
+    /// Returns whether something that a near end has written is still on its way.
+    pub fn is_sending(&self) -> bool {
+        let sends = |pair: &Pair| {
+            let near = &pair.ends[Side::Near.index()];
+            let is_waiting = near.endpoint.unacknowledged() > 0
+                || !pair.streams[Side::Near.index()].bytes.is_empty()
+                || near.is_left && !near.endpoint.is_sent();
+            is_waiting && Side::BOTH.iter().all(|side| !pair.is_over(*side))
+        };
+        let mut up = self.ways[Side::Far.index()].iter();
+        self.pairs.iter().flatten().any(sends) || !up.all(Way::is_empty)
+    }
+
+    // ---- datagrams ---------------------------------------------------------------------
+
+    /// Returns a number for a question about a name.
+    pub fn question(&mut self) -> Id {
+        self.opened += 1;
+        Id {
+            index: u32::MAX,
+            generation: self.opened,
+        }
+    }
+
+    /// Sends a datagram of `len` bytes, headers included, to `to`.
+    pub fn send_datagram(&mut self, id: Id, to: Side, len: u32) {
+        let parcel = Parcel {
+            id,
+            to,
+            load: Load::Datagram,
+            is_damaged: false,
+        };
+        self.launch(parcel, len, flow_of(id), 0);
+    }
+
+    /// Returns the datagrams that have arrived since the last call.
+    pub fn take_datagrams(&mut self) -> Vec<(Id, Side)> {
+        std::mem::take(&mut self.datagrams)
+    }
+
+    // ---- inside ------------------------------------------------------------------------
+
+    fn pair(&self, id: Id) -> Option<&Pair> {
+        let pair = self.pairs.get(id.index as usize)?.as_ref();
+        pair.filter(|pair| pair.generation == id.generation)
+    }
+
+    fn pair_mut(&mut self, id: Id) -> Option<&mut Pair> {
+        let pair = self.pairs.get_mut(id.index as usize)?.as_mut();
+        pair.filter(|pair| pair.generation == id.generation)
+    }
+
+    fn note_change(&mut self, id: Id) {
+        if let Some(pair) = self.pair_mut(id)
+            && !pair.is_changed
+        {
+            pair.is_changed = true;
+            self.changed.push(id);
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let parcel = self.parcels.take(packet.slot);
+        if parcel.is_damaged {
+            return;
+        }
+        let (id, to, now) = (parcel.id, parcel.to, self.clock);
+        match parcel.load {
+            Load::Datagram => self.datagrams.push((id, to)),
+            Load::Refusal(refusal) => {
+                let Some(pair) = self.pair_mut(id) else {
+                    return;
+                };
+                let end = &mut pair.ends[to.index()];
+                if end.stage == Stage::Opening {
+                    end.stage = Stage::Refused(refusal);
+                    self.stop_timer(id, to);
+                    self.note_change(id);
+                }
+            }
+            Load::Segment(mut segment) => {
+                segment.ecn = packet.ecn;
+                self.arrive(id, to, now, segment);
+            }
+        }
+        self.forget_if_over(id);
+    }
+
+    /// Handles a segment that has arrived at `side`.
+    fn arrive(&mut self, id: Id, side: Side, now: Time, segment: Segment) {
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        let is_reset = segment.flags.has(Flags::RST);
+        if pair.is_over(side) {
+            match pair.gate {
+                Gate::Refused(refusal) if side == Side::Far && !is_reset => {
+                    self.send_refusal(id, refusal);
+                }
+                _ if !is_reset => self.send_reset(id, side),
+                _ => {}
+            }
+            return;
+        }
+        if side == Side::Far && !is_reset {
+            match &mut pair.gate {
+                Gate::Passed => {}
+                // The near end may have sent it again.
+                Gate::Held(held) => {
+                    *held = segment;
+                    return;
+                }
+                gate @ Gate::Nothing => {
+                    *gate = Gate::Held(segment);
+                    return self.note_change(id);
+                }
+                Gate::Refused(_) => return,
+            }
+        }
+        if is_reset {
+            pair.ends[side.index()].stage = Stage::Reset;
+            self.stop_timer(id, side);
+            return self.note_change(id);
+        }
+        self.handle(id, side, now, &segment);
+    }
+
+    fn handle(&mut self, id: Id, side: Side, now: Time, segment: &Segment) {
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        let end = &mut pair.ends[side.index()];
+        end.endpoint.handle_segment(now, segment);
+        // RFC 9293 section 3.6.1: data for an end that was closed reset the connection.
+        let is_unwanted = end.is_left && !end.endpoint.is_closed();
+        if is_unwanted && !pair.is_over(side) && !pair.readable(side).0.is_empty() {
+            return self.reset(id, side);
+        }
+        self.transmit(id, side);
+        self.note_change(id);
+    }
+
+    /// Sends what an end has to send, and sets its timer.
+    fn transmit(&mut self, id: Id, side: Side) {
+        let now = self.clock;
+        loop {
+            let Some(pair) = self.pair_mut(id) else {
+                return;
+            };
+            let end = &mut pair.ends[side.index()];
+            if !matches!(end.stage, Stage::Opening | Stage::Open) {
+                return;
+            }
+            let Some(segment) = end.endpoint.poll_transmit(now) else {
+                break;
+            };
+            let (header, flow, target) = (pair.header, pair.flows[side.index()], pair.target);
+            let parcel = Parcel {
+                id,
+                to: side.other(),
+                load: Load::Segment(segment),
+                is_damaged: false,
+            };
+            self.launch(parcel, segment.ip_len() + header, flow, target);
+        }
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        let end = &mut pair.ends[side.index()];
+        let stage = match end.endpoint.state() {
+            State::Established => Stage::Open,
+            State::Failed => Stage::Reset,
+            _ => Stage::Opening,
+        };
+        let has_changed = end.stage != stage;
+        end.stage = stage;
+        let due = match stage {
+            Stage::Reset => Time::MAX,
+            _ => end.endpoint.next_timeout(),
+        };
+        // A timer that is due already has just been handled.
+        let timer = (due != Time::MAX).then(|| due.max(now + Span::from_ns(1)));
+        let before = std::mem::replace(&mut end.timer, timer);
+        if before != timer {
+            if let Some(at) = before {
+                self.timers.remove(&(at, id.index, side));
+            }
+            if let Some(at) = timer {
+                self.timers.insert((at, id.index, side));
+            }
+        }
+        if has_changed {
+            self.note_change(id);
+        }
+    }
+
+    fn stop_timer(&mut self, id: Id, side: Side) {
+        if let Some(pair) = self.pair_mut(id)
+            && let Some(at) = pair.ends[side.index()].timer.take()
+        {
+            self.timers.remove(&(at, id.index, side));
+        }
+    }
+
+    fn send_reset(&mut self, id: Id, side: Side) {
+        let segment = Segment {
+            flags: Flags::RST.with(Flags::ACK),
+            ts: self.clock,
+            ..Segment::default()
+        };
+        self.answer(id, side, Load::Segment(segment), RESET_LEN);
+    }
+
+    fn send_refusal(&mut self, id: Id, refusal: Refusal) {
+        let len = match refusal {
+            Refusal::Closed => RESET_LEN,
+            Refusal::Silence => return,
+            _ => UNREACHABLE_LEN,
+        };
+        self.answer(id, Side::Far, Load::Refusal(refusal), len);
+    }
+
+    /// Sends a packet that belongs to a connection but not to its endpoints.
+    fn answer(&mut self, id: Id, side: Side, load: Load, len: u32) {
+        let Some(pair) = self.pair(id) else {
+            return;
+        };
+        let (header, flow, target) = (pair.header, pair.flows[side.index()], pair.target);
+        let parcel = Parcel {
+            id,
+            to: side.other(),
+            load,
+            is_damaged: false,
+        };
+        self.launch(parcel, len + header, flow, target);
+    }
+
+    fn launch(&mut self, parcel: Parcel, len: u32, flow: u32, target: u32) {
+        let slot = self.parcels.put(parcel);
+        let mut packet = Packet::new(slot, len);
+        packet.arrival = self.clock;
+        packet.flow = flow;
+        (packet.src, packet.dst) = match parcel.to {
+            Side::Far => (PROGRAM, target),
+            Side::Near => (target, PROGRAM),
+        };
+        if let Load::Segment(segment) = &parcel.load {
+            packet.ecn = segment.ecn;
+        }
+        let first = &mut self.ways[parcel.to.index()][0];
+        first.enqueue(packet, self.clock, &mut self.parcels);
+    }
+
+    fn forget_if_over(&mut self, id: Id) {
+        if self.pair(id).is_some_and(Pair::is_forgettable) {
+            for side in Side::BOTH {
+                self.stop_timer(id, side);
+            }
+            self.pairs[id.index as usize] = None;
+            self.free.push(id.index);
+        }
+    }
+}
+
+/// Returns the hash of a datagram's flow.
+fn flow_of(id: Id) -> u32 {
+    pair::mix(u64::from(id.generation) << 32 | 53)
+}
+
+/// Bytes that the reader behind an end takes without being asked: those of a program that reads
+/// 64 KiB at a time.
+const AHEAD: u64 = 64 << 10;
+/// Bytes that may wait in an end's send buffer. Linux: `tcp_wmem` starts at 16 KiB and grows with
+/// the window; the relay of `sluice exec` holds 256 KiB more.
+const LEAST_SEND_BUFFER: u64 = 256 << 10;
+/// The most that a send buffer holds: 16 MiB are 134 ms at 1 Gbit/s.
+const LARGEST_SEND_BUFFER: u64 = 16 << 20;
+/// The header of IPv6 is longer by 20 bytes.
+const IPV6_MORE: u32 = 20;
+/// An IPv4 header and a TCP header without options.
+const RESET_LEN: u32 = 40;
+/// IPv4, ICMP, and the packet that it is about (RFC 1812 section 4.3.2.3): a SYN of 60 bytes.
+const UNREACHABLE_LEN: u32 = 20 + 8 + 60;
+/// The program's host, for queues that are fair to hosts.
+const PROGRAM: u32 = 1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! A connection: its two ends and the bytes between them.
+
+use std::collections::VecDeque;
+
+use sluice_core::Time;
+use sluice_tcp::{Endpoint, Segment};
+
+use super::{Refusal, Side, Stage};
+
+/// A connection.
+pub struct Pair {
+    pub generation: u32,
+    /// The near and the far end.
+    pub ends: [End; 2],
+    /// What the near and the far end have written.
+    pub streams: [Stream; 2],
+    pub gate: Gate,
+    /// Bytes by which its headers are longer than those of IPv4.
+    pub header: u32,
+    /// Hashes of the flows from the near and from the far end.
+    pub flows: [u32; 2],
+    /// The far host.
+    pub target: u32,
+    pub is_changed: bool,
+}
+
+/// One end.
+pub struct End {
+    pub endpoint: Endpoint,
+    pub stage: Stage,
+    /// When its timer is set to fire.
+    pub timer: Option<Time>,
+    /// Nobody uses it any more.
+    pub is_left: bool,
+}
+
+/// The bytes of one direction.
+#[derive(Default)]
+pub struct Stream {
+    /// Those that have been written and not taken at the other end.
+    pub bytes: VecDeque<u8>,
+    taken: u64,
+}
+
+/// What the far end does with the first packet.
+#[derive(Clone, Copy, Debug)]
+pub enum Gate {
+    /// It has not arrived.
+    Nothing,
+    /// It waits until the outside has answered.
+    Held(Segment),
+    /// The outside has accepted.
+    Passed,
+    /// The outside has refused.
+    Refused(Refusal),
+}
+
+impl Pair {
+    pub fn new(generation: u32, near: Endpoint, far: Endpoint, header: u32, target: u32) -> Pair {
+        let end = |endpoint| End {
+            endpoint,
+            stage: Stage::Opening,
+            timer: None,
+            is_left: false,
+        };
+        let flow = |side: Side| mix(u64::from(generation) << 32 | side as u64);
+        Pair {
+            generation,
+            ends: [end(near), end(far)],
+            streams: Default::default(),
+            gate: Gate::Nothing,
+            header,
+            flows: Side::BOTH.map(flow),
+            target,
+            is_changed: false,
+        }
+    }
+
+    /// Returns whether a reset or a refusal has ended the connection at `side`.
+    pub fn is_over(&self, side: Side) -> bool {
+        matches!(
+            self.ends[side.index()].stage,
+            Stage::Refused(_) | Stage::Reset
+        )
+    }
+
+    /// Returns the bytes that `side` can read.
+    pub fn readable(&self, side: Side) -> (&[u8], &[u8]) {
+        let stream = &self.streams[side.other().index()];
+        let count = self.read_ahead(side);
+        let (first, second) = stream.bytes.as_slices();
+        let in_first = count.min(first.len());
+        (&first[..in_first], &second[..count - in_first])
+    }
+
+    /// Removes bytes that `side` has read.
+    pub fn consume(&mut self, side: Side, bytes: usize) {
+        debug_assert!(bytes <= self.read_ahead(side));
+        let stream = &mut self.streams[side.other().index()];
+        stream.bytes.drain(..bytes);
+        stream.taken += bytes as u64;
+        if stream.bytes.is_empty() && stream.bytes.capacity() > KEPT {
+            stream.bytes = VecDeque::new();
+        }
+        self.ends[side.index()].endpoint.allow_reading(bytes as u64);
+    }
+
+    /// Returns whether the other end's stream has ended and was read.
+    pub fn has_ended(&self, side: Side) -> bool {
+        let endpoint = &self.ends[side.index()].endpoint;
+        endpoint.is_received() && self.streams[side.other().index()].taken == endpoint.received()
+    }
+
+    /// Returns whether the connection can be forgotten.
+    pub fn is_forgettable(&self) -> bool {
+        let near = &self.ends[Side::Near.index()];
+        if matches!(self.gate, Gate::Nothing) && near.is_left && self.is_over(Side::Near) {
+            // The far end has never heard of it.
+            return true;
+        }
+        self.ends.iter().all(|end| end.is_left)
+            && Side::BOTH
+                .into_iter()
+                .all(|side| self.is_over(side) || self.ends[side.index()].endpoint.is_closed())
+    }
+
+    /// Returns how many bytes the reader at `side` has been given and has not taken.
+    fn read_ahead(&self, side: Side) -> usize {
+        let endpoint = &self.ends[side.index()].endpoint;
+        let taken = self.streams[side.other().index()].taken;
+        (endpoint.received() - endpoint.unread() - taken) as usize
+    }
+}
+
+/// The finaliser of SplitMix64, folded to 32 bits.
+pub fn mix(z: u64) -> u32 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) as u32
+}
+
+/// Memory that an empty stream keeps.
+const KEPT: usize = 256 << 10;

@@ -1,0 +1,362 @@
+use super::*;
+use proptest::prelude::*;
+use sluice_exec::link::LinkWords;
+
+fn links(sets: &[(&str, &str)]) -> Vec<Link> {
+    let sets = sets.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+    let words = LinkWords {
+        sets: sets.collect(),
+        ..LinkWords::default()
+    };
+    vec![words.resolve().unwrap()]
+}
+
+fn config() -> Config {
+    Config {
+        receive_buffer: 1 << 20,
+        nagle: false,
+        ..Config::default()
+    }
+}
+
+fn engine(sets: &[(&str, &str)]) -> Engine {
+    Engine::new(&links(sets), config(), 1)
+}
+
+const fn ms(ms: u64) -> Time {
+    Time::from_ns(ms * 1_000_000)
+}
+
+/// Accepts what asks, and lets both ends exchange bytes until nothing is due or `until`.
+struct World {
+    engine: Engine,
+    id: Id,
+    /// What each side still has to write.
+    unwritten: [Vec<u8>; 2],
+    /// What each side has read.
+    read: [Vec<u8>; 2],
+    is_reading: bool,
+}
+
+impl World {
+    fn new(sets: &[(&str, &str)]) -> World {
+        let mut engine = engine(sets);
+        let id = engine.open(false, 7);
+        World {
+            engine,
+            id,
+            unwritten: Default::default(),
+            read: Default::default(),
+            is_reading: true,
+        }
+    }
+
+    fn run_until(&mut self, until: Time) {
+        loop {
+            if self.engine.is_asking(self.id) {
+                self.engine.accept(self.id);
+            }
+            for side in Side::BOTH {
+                self.turn(side);
+            }
+            let Some(due) = self.engine.next_due().filter(|due| *due <= until) else {
+                break;
+            };
+            self.engine.advance(due, |_, _| {});
+        }
+        self.engine.advance(until, |_, _| {});
+    }
+
+    fn turn(&mut self, side: Side) {
+        let unwritten = &mut self.unwritten[side.index()];
+        let room = self.engine.room(self.id, side).min(unwritten.len());
+        if room > 0 && self.engine.stage(self.id, side) == Stage::Open {
+            let bytes: Vec<u8> = unwritten.drain(..room).collect();
+            self.engine.write(self.id, side, &bytes);
+        }
+        while self.is_reading {
+            let (first, second) = self.engine.readable(self.id, side);
+            let bytes = [first, second].concat();
+            if bytes.is_empty() {
+                break;
+            }
+            self.engine.consume(self.id, side, bytes.len());
+            self.read[side.index()].extend(bytes);
+        }
+    }
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251) as u8 ^ seed).collect()
+}
+
+#[test]
+fn the_handshake_takes_a_round_trip_and_the_far_end_is_asked_after_half() {
+    let mut engine = engine(&[("rtt", "100ms")]);
+    let id = engine.open(false, 7);
+    engine.advance(Time::from_ns(49_999_999), |_, _| {});
+    assert!(!engine.is_asking(id));
+    engine.advance(ms(50), |_, _| {});
+    assert!(engine.is_asking(id));
+    engine.accept(id);
+    engine.advance(Time::from_ns(99_999_999), |_, _| {});
+    assert_eq!(engine.stage(id, Side::Near), Stage::Opening);
+    engine.advance(ms(100), |_, _| {});
+    assert_eq!(engine.stage(id, Side::Near), Stage::Open);
+}
+
+#[test]
+fn a_refusal_takes_a_round_trip_too() {
+    for refusal in [Refusal::Closed, Refusal::Host, Refusal::Prohibited] {
+        let mut engine = engine(&[("rtt", "100ms")]);
+        let id = engine.open(false, 7);
+        engine.advance(ms(50), |_, _| {});
+        engine.refuse(id, refusal);
+        engine.leave(id, Side::Far);
+        engine.advance(Time::from_ns(99_999_999), |_, _| {});
+        assert_eq!(engine.stage(id, Side::Near), Stage::Opening);
+        engine.advance(ms(100), |_, _| {});
+        assert_eq!(engine.stage(id, Side::Near), Stage::Refused(refusal));
+        engine.leave(id, Side::Near);
+        assert_eq!(engine.pairs.iter().flatten().count(), 0);
+        assert_eq!(engine.next_due(), None);
+    }
+}
+
+#[test]
+fn a_transfer_has_the_rate_of_the_link() {
+    let mut world = World::new(&[("rate", "8Mbit/s"), ("rtt", "20ms")]);
+    let sent = pattern(2_000_000, 0);
+    world.unwritten[Side::Far.index()] = sent.clone();
+    world.run_until(ms(1000));
+    let before = world.read[Side::Near.index()].len();
+    world.run_until(ms(2000));
+    let after = world.read[Side::Near.index()].len();
+    // 8 Mbit/s are 666.67 packets of 1500 bytes in a second, each with 1448 of payload.
+    let expected = 8e6 / 8.0 / 1500.0 * 1448.0;
+    let error = (after - before) as f64 / expected - 1.0;
+    // One packet more or less at each end of the second.
+    assert!(error.abs() < 2.0 / 666.0, "{error}");
+    assert_eq!(world.read[Side::Near.index()], sent[..after]);
+}
+
+#[test]
+fn all_connections_share_the_link() {
+    let mut engine = engine(&[("rate", "8Mbit/s"), ("queue", "fq_codel")]);
+    let ids = [engine.open(false, 1), engine.open(true, 2)];
+    let mut read = [0_usize; 2];
+    while let Some(due) = engine.next_due().filter(|due| *due <= ms(3000)) {
+        engine.advance(due, |_, _| {});
+        for (id, read) in ids.iter().zip(&mut read) {
+            engine.accept(*id);
+            let room = engine.room(*id, Side::Far);
+            if room > 0 && engine.stage(*id, Side::Far) == Stage::Open {
+                engine.write(*id, Side::Far, &vec![0; room]);
+            }
+            let (first, second) = engine.readable(*id, Side::Near);
+            let len = first.len() + second.len();
+            engine.consume(*id, Side::Near, len);
+            *read += len;
+        }
+    }
+    let total: usize = read.iter().sum();
+    // 3 s at 8 Mbit/s are 3 MB; a fair queue gives each of two flows half, headers included.
+    assert!((0.93..1.0).contains(&(total as f64 / 3e6)), "{read:?}");
+    let share = read[0] as f64 / total as f64;
+    assert!((0.47..0.53).contains(&share), "{read:?}");
+}
+
+#[test]
+fn a_reader_that_stops_stops_the_writer_with_bounded_memory() {
+    let mut world = World::new(&[("rtt", "10ms")]);
+    world.is_reading = false;
+    let sent = pattern(8 << 20, 0);
+    world.unwritten[Side::Far.index()] = sent.clone();
+    world.run_until(ms(5000));
+    let pair = world.engine.pair(world.id).unwrap();
+    let held = pair.streams[Side::Far.index()].bytes.len() as u64;
+    // What the reader takes ahead, the receive window, and the send buffer, which the window of
+    // congestion control lets grow to twice what was in flight.
+    assert!(held >= AHEAD, "{held}");
+    assert!(held <= AHEAD + 3 * (1 << 20), "{held}");
+    let written = sent.len() - world.unwritten[Side::Far.index()].len();
+    assert_eq!(held, written as u64);
+    world.is_reading = true;
+    world.run_until(ms(60_000));
+    assert_eq!(world.read[Side::Near.index()].len(), sent.len());
+    assert!(world.read[Side::Near.index()] == sent);
+}
+
+#[test]
+fn a_direction_that_has_ended_leaves_the_other() {
+    let mut world = World::new(&[("rtt", "10ms")]);
+    world.unwritten = [pattern(1000, 1), pattern(200_000, 2)];
+    world.run_until(ms(15));
+    world.engine.close(world.id, Side::Near);
+    world.run_until(ms(1000));
+    assert!(world.engine.has_ended(world.id, Side::Far));
+    assert!(!world.engine.has_ended(world.id, Side::Near));
+    assert_eq!(world.read[Side::Near.index()], pattern(200_000, 2));
+    world.engine.close(world.id, Side::Far);
+    world.run_until(ms(2000));
+    assert!(world.engine.has_ended(world.id, Side::Near));
+    for side in Side::BOTH {
+        world.engine.leave(world.id, side);
+    }
+    world.run_until(ms(3000));
+    assert_eq!(world.engine.pairs.iter().flatten().count(), 0);
+    assert_eq!(world.engine.parcels.len(), 0);
+    assert_eq!(world.engine.next_due(), None, "an idle network sleeps");
+}
+
+#[test]
+fn a_reset_crosses_the_link() {
+    let mut world = World::new(&[("rtt", "100ms")]);
+    world.run_until(ms(200));
+    world.engine.reset(world.id, Side::Near);
+    assert_eq!(world.engine.stage(world.id, Side::Far), Stage::Open);
+    world.run_until(ms(249));
+    assert_eq!(world.engine.stage(world.id, Side::Far), Stage::Open);
+    world.run_until(ms(250));
+    assert_eq!(world.engine.stage(world.id, Side::Far), Stage::Reset);
+}
+
+#[test]
+fn a_lost_reset_is_repeated_when_the_other_end_speaks() {
+    let mut world = World::new(&[("rtt", "100ms")]);
+    world.run_until(ms(200));
+    world.engine.set_cut(Side::Far, true);
+    world.engine.reset(world.id, Side::Near);
+    world.run_until(ms(400));
+    world.engine.set_cut(Side::Far, false);
+    assert_eq!(world.engine.stage(world.id, Side::Far), Stage::Open);
+    world.engine.write(world.id, Side::Far, b"x");
+    world.run_until(ms(600));
+    assert_eq!(world.engine.stage(world.id, Side::Far), Stage::Reset);
+}
+
+#[test]
+fn a_link_that_is_cut_loses_everything_and_heals() {
+    let mut world = World::new(&[("rtt", "20ms"), ("rate", "8Mbit/s")]);
+    let sent = pattern(1_000_000, 3);
+    world.unwritten[Side::Far.index()] = sent.clone();
+    world.run_until(ms(300));
+    for side in Side::BOTH {
+        world.engine.set_cut(side, true);
+    }
+    let before = world.read[Side::Near.index()].len();
+    world.run_until(ms(1000));
+    assert_eq!(world.read[Side::Near.index()].len(), before);
+    for side in Side::BOTH {
+        world.engine.set_cut(side, false);
+    }
+    world.run_until(ms(10_000));
+    assert!(world.read[Side::Near.index()] == sent);
+}
+
+#[test]
+fn a_link_changes_while_bytes_flow() {
+    let mut world = World::new(&[("rate", "8Mbit/s"), ("rtt", "20ms")]);
+    world.unwritten[Side::Far.index()] = pattern(8_000_000, 4);
+    world.run_until(ms(1000));
+    let slower = links(&[("rate", "800kbit/s"), ("rtt", "20ms"), ("queue", "codel")]);
+    world.engine.set_links(&slower);
+    // The queue that has built up drains within a second and a half at a tenth of the rate.
+    world.run_until(ms(20_000));
+    let before = world.read[Side::Near.index()].len();
+    world.run_until(ms(30_000));
+    let rate = (world.read[Side::Near.index()].len() - before) as f64 / 10.0;
+    // 800 kbit/s are 66.7 packets of 1448 bytes in a second. CoDel keeps a queue of some packets.
+    let expected = 800e3 / 8.0 / 1500.0 * 1448.0;
+    assert!(
+        (0.95..1.01).contains(&(rate / expected)),
+        "{rate} {expected}"
+    );
+}
+
+#[test]
+fn how_late_the_caller_is_changes_nothing_on_the_link() {
+    let run = |step: u64| {
+        let mut engine = engine(&[("rate", "8Mbit/s"), ("rtt", "20ms"), ("loss", "1%")]);
+        let id = engine.open(false, 7);
+        engine.write(id, Side::Near, &pattern(30_000, 5));
+        let mut departures = Vec::new();
+        for at in (0..=60).map(|n| ms(n * 10)) {
+            // The far end is accepted at an instant that both runs have.
+            let mut now = Time::from_ns(at.as_ns().saturating_sub(10_000_000));
+            while now < at {
+                now = (now + Span::from_ns(step)).min(at);
+                engine.advance(now, |to, due| departures.push((to, due)));
+            }
+            engine.accept(id);
+        }
+        departures
+    };
+    let often = run(100_000);
+    assert!(often.len() > 20, "{often:?}");
+    assert_eq!(often, run(10_000_000));
+}
+
+#[test]
+fn datagrams_cross_the_link() {
+    let mut engine = engine(&[("rtt", "100ms")]);
+    let id = engine.question();
+    engine.send_datagram(id, Side::Far, 60);
+    engine.advance(ms(49), |_, _| {});
+    assert!(engine.take_datagrams().is_empty());
+    engine.advance(ms(50), |_, _| {});
+    assert_eq!(engine.take_datagrams(), [(id, Side::Far)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// What one end writes the other reads, whatever the link does, and however it is read.
+    #[test]
+    fn bytes_out_are_bytes_in(
+        sizes in prop::array::uniform2(0_usize..60_000),
+        loss in 0_u32..15,
+        reorder in 0_u32..10,
+        duplicate in 0_u32..10,
+        corrupt in 0_u32..5,
+        queue in prop::sample::select(vec!["fifo limit 20", "fq_codel", "red"]),
+        rate in 1_u32..50,
+    ) {
+        let percent = |n: u32| format!("{n}%");
+        let mut world = World::new(&[
+            ("rate", &format!("{rate}Mbit/s")),
+            ("rtt", "20ms"),
+            ("loss", &percent(loss)),
+            ("reorder", &percent(reorder)),
+            ("duplicate", &percent(duplicate)),
+            ("corrupt", &percent(corrupt)),
+            ("queue", queue),
+        ]);
+        let sent = [pattern(sizes[0], 1), pattern(sizes[1], 2)];
+        world.unwritten = sent.clone();
+        let mut is_closed = [false; 2];
+        for second in 1..600 {
+            world.run_until(ms(second * 1000));
+            for side in Side::BOTH {
+                let i = side.index();
+                if world.unwritten[i].is_empty() && !is_closed[i] {
+                    is_closed[i] = true;
+                    world.engine.close(world.id, side);
+                }
+            }
+            if Side::BOTH.iter().all(|side| world.engine.has_ended(world.id, *side)) {
+                break;
+            }
+        }
+        prop_assert!(world.read[Side::Near.index()] == sent[Side::Far.index()]);
+        prop_assert!(world.read[Side::Far.index()] == sent[Side::Near.index()]);
+        for side in Side::BOTH {
+            prop_assert!(world.engine.has_ended(world.id, side));
+            world.engine.leave(world.id, side);
+        }
+        world.run_until(ms(1_200_000));
+        prop_assert_eq!(world.engine.pairs.iter().flatten().count(), 0);
+        prop_assert_eq!(world.engine.parcels.len(), 0);
+        prop_assert_eq!(world.engine.next_due(), None);
+    }
+}

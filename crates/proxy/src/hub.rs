@@ -1,0 +1,322 @@
+//! What all connections use: the network, the names, and the rules about where they may go.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use sluice_core::{Span, Time};
+
+use crate::bell::Bell;
+use crate::engine::{Engine, Id, Side};
+use crate::names::{self, Answer, Lookups};
+use crate::request::{Destination, Host};
+
+/// What all connections use.
+pub struct Hub {
+    pub engine: Engine,
+    pub epoll: OwnedFd,
+    pub bell: Bell,
+    pub token: Option<String>,
+    rules: Rules,
+    lookups: Lookups,
+    questions: BTreeMap<Id, Question>,
+    /// Where the connections under way go outside, the addresses to try in order.
+    pub targets: BTreeMap<Id, Vec<SocketAddr>>,
+    /// The number of the last socket.
+    last: u64,
+    pub scratch: Vec<u8>,
+}
+
+/// Where connections may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Whether the machine's loopback can be reached.
+    pub has_host: bool,
+    /// Whether other machines can reach the proxy: the loopback then has to be asked for by name.
+    pub is_open: bool,
+}
+
+/// A question about a name.
+struct Question {
+    client: u64,
+    destination: Destination,
+    /// The machine knows the name: nothing crosses the link.
+    is_local: bool,
+    state: Asked,
+    /// When it is asked again, and how often it was asked.
+    again: Option<(Time, u32)>,
+}
+
+enum Asked {
+    /// On its way to the far end.
+    Sent,
+    /// The resolver was asked.
+    Running,
+    /// On its way back.
+    Answered(Answer),
+}
+
+/// What a destination is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Addresses, each with the alternatives that stand for the same place.
+    Known(Vec<Vec<SocketAddr>>),
+    /// A name that has to be asked for.
+    Name,
+    /// Not allowed.
+    Prohibited,
+}
+
+impl Rules {
+    /// Returns what a destination is.
+    pub fn way(&self, destination: &Destination) -> Way {
+        match &destination.host {
+            Host::Name(name) if name == HOST && self.has_host => {
+                let loopback: [IpAddr; 2] =
+                    [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                let both = loopback.map(|ip| SocketAddr::new(ip, destination.port));
+                Way::Known(vec![both.into()])
+            }
+            Host::Name(name) if name == HOST => Way::Prohibited,
+            Host::Name(_) => Way::Name,
+            Host::Address(ip) if self.allows(*ip) => {
+                Way::Known(vec![vec![SocketAddr::new(*ip, destination.port)]])
+            }
+            Host::Address(_) => Way::Prohibited,
+        }
+    }
+
+    /// Returns whether a connection to an address may be made.
+    pub fn allows(&self, ip: IpAddr) -> bool {
+        let is_host = names::is_loopback(ip);
+        !names::is_unusable(ip) && (!is_host || self.has_host && !self.is_open)
+    }
+}
+
+impl Hub {
+    pub fn new(
+        engine: Engine,
+        epoll: OwnedFd,
+        bell: Bell,
+        token: Option<String>,
+        rules: Rules,
+        last: u64,
+    ) -> Hub {
+        Hub {
+            engine,
+            epoll,
+            bell,
+            token,
+            rules,
+            lookups: Lookups::new(),
+            questions: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            last,
+            scratch: vec![0; SCRATCH],
+        }
+    }
+
+    /// Returns a number for a socket.
+    pub fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Returns what a destination is.
+    pub fn way(&self, destination: &Destination) -> Way {
+        self.rules.way(destination)
+    }
+
+    /// Opens a connection to an address, or to the next of its alternatives.
+    pub fn open(&mut self, addresses: Vec<SocketAddr>) -> Id {
+        let first = addresses.first();
+        let is_v6 = first.is_some_and(|address| address.ip().to_canonical().is_ipv6());
+        let target = first.map_or(0, |address| match address.ip().to_canonical() {
+            IpAddr::V4(v4) => v4.to_bits(),
+            IpAddr::V6(v6) => {
+                let bits = v6.to_bits();
+                (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) as u32
+            }
+        });
+        let id = self.engine.open(is_v6, target);
+        self.targets.insert(id, addresses);
+        id
+    }
+
+    /// Asks for a name on behalf of a client.
+    pub fn ask(&mut self, client: u64, destination: &Destination, now: Time) -> Id {
+        let id = self.engine.question();
+        let Host::Name(name) = &destination.host else {
+            unreachable!("only names are resolved");
+        };
+        let is_local = names::is_local(name);
+        let question = Question {
+            client,
+            destination: destination.clone(),
+            is_local,
+            state: Asked::Sent,
+            again: (!is_local).then(|| (now.saturating_add(AGAIN), 1)),
+        };
+        self.questions.insert(id, question);
+        if is_local {
+            self.look_up(id);
+        } else {
+            self.send(id, Side::Far);
+        }
+        id
+    }
+
+    /// Forgets a question.
+    pub fn forget(&mut self, id: Id) {
+        self.questions.remove(&id);
+    }
+
+    /// Handles the datagrams that have crossed the link, and the answers of the resolver. Returns
+    /// the clients that have an answer.
+    pub fn answers(&mut self) -> Vec<(u64, Id, Answer)> {
+        let mut ready = Vec::new();
+        for (id, side) in self.engine.take_datagrams() {
+            match (
+                side,
+                self.questions.get(&id).map(|question| &question.state),
+            ) {
+                (Side::Far, Some(Asked::Sent)) => self.look_up(id),
+                (Side::Far, Some(Asked::Answered(_))) => self.send(id, Side::Near),
+                (Side::Near, Some(Asked::Answered(_))) => ready.extend(self.finish(id)),
+                _ => {}
+            }
+        }
+        for (id, answer) in self.lookups.take() {
+            let Some(question) = self.questions.get_mut(&id) else {
+                continue;
+            };
+            question.state = Asked::Answered(answer);
+            if question.is_local {
+                ready.extend(self.finish(id));
+            } else {
+                self.send(id, Side::Near);
+            }
+        }
+        ready
+    }
+
+    /// Asks again for what was not answered in time. Returns the clients that have waited enough.
+    pub fn ask_again(&mut self, now: Time) -> Vec<(u64, Id, Answer)> {
+        let is_due = |question: &Question| question.again.is_some_and(|(at, _)| at <= now);
+        let due = self
+            .questions
+            .iter()
+            .filter(|(_, question)| is_due(question));
+        let due: Vec<Id> = due.map(|(id, _)| *id).collect();
+        let mut ready = Vec::new();
+        for id in due {
+            let Some(question) = self.questions.get_mut(&id) else {
+                continue;
+            };
+            let Some((_, times)) = question.again else {
+                continue;
+            };
+            if matches!(question.state, Asked::Running) {
+                // The resolver has time-outs of its own.
+                question.again = Some((now.saturating_add(AGAIN), times));
+            } else if times < ATTEMPTS {
+                question.again = Some((now.saturating_add(AGAIN), times + 1));
+                self.send(id, Side::Far);
+            } else {
+                question.state = Asked::Answered(Err("no answer crossed the link".to_owned()));
+                ready.extend(self.finish(id));
+            }
+        }
+        ready
+    }
+
+    /// Returns when [`Hub::ask_again`] has something to do.
+    pub fn next_question(&self) -> Option<Time> {
+        let times = self
+            .questions
+            .values()
+            .filter_map(|question| question.again);
+        times.map(|(at, _)| at).min()
+    }
+
+    fn look_up(&mut self, id: Id) {
+        if let Some(question) = self.questions.get_mut(&id)
+            && let Host::Name(name) = &question.destination.host
+        {
+            question.state = Asked::Running;
+            let port = question.destination.port;
+            self.lookups.start(id, name, port, self.bell.clone());
+        }
+    }
+
+    fn send(&mut self, id: Id, to: Side) {
+        if let Some(question) = self.questions.get(&id)
+            && let Host::Name(name) = &question.destination.host
+        {
+            let addresses = match &question.state {
+                Asked::Answered(Ok(addresses)) if to == Side::Near => addresses.as_slice(),
+                _ => &[],
+            };
+            let len = names::datagram_len(name, addresses);
+            self.engine.send_datagram(id, to, len);
+        }
+    }
+
+    /// Returns the answer, without the addresses that are not allowed.
+    fn finish(&mut self, id: Id) -> Option<(u64, Id, Answer)> {
+        let question = self.questions.remove(&id)?;
+        let Asked::Answered(answer) = question.state else {
+            return None;
+        };
+        let answer = answer.and_then(|mut addresses| {
+            addresses.retain(|address| self.rules.allows(address.ip()));
+            if addresses.is_empty() {
+                return Err(PROHIBITED.to_owned());
+            }
+            Ok(addresses)
+        });
+        Some((question.client, id, answer))
+    }
+}
+
+/// The name of the machine's loopback, as under `sluice exec`.
+const HOST: &str = "host.sluice";
+/// resolv.conf(5): 5 s, two attempts.
+const AGAIN: Span = Span::from_secs(5);
+const ATTEMPTS: u32 = 2;
+/// Bytes that are read at once.
+const SCRATCH: usize = 64 << 10;
+/// Why a name has no address that may be used.
+const PROHIBITED: &str = "it has no address that may be reached from here";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(has_host: bool, is_open: bool, text: &str) -> Way {
+        let rules = Rules { has_host, is_open };
+        rules.way(&Destination::parse(text, None).unwrap())
+    }
+
+    #[test]
+    fn the_loopback_is_reached_by_name_if_others_reach_the_proxy() {
+        let both = ["127.0.0.1:80", "[::1]:80"].map(|a| a.parse().unwrap());
+        let host = Way::Known(vec![both.into()]);
+        for (has_host, is_open, text, expected) in [
+            (true, true, "host.sluice:80", host.clone()),
+            (true, false, "host.sluice:80", host),
+            (false, false, "host.sluice:80", Way::Prohibited),
+            (true, true, "127.0.0.1:80", Way::Prohibited),
+            (true, true, "[::ffff:127.0.0.1]:80", Way::Prohibited),
+            (false, false, "[::1]:80", Way::Prohibited),
+            (false, false, "0.0.0.0:80", Way::Prohibited),
+            (true, false, "224.0.0.1:80", Way::Prohibited),
+            (true, true, "example.org:80", Way::Name),
+        ] {
+            assert_eq!(way(has_host, is_open, text), expected, "{text}");
+        }
+        let known = |text: &str| Way::Known(vec![vec![text.parse().unwrap()]]);
+        assert_eq!(way(true, false, "127.0.0.1:80"), known("127.0.0.1:80"));
+        assert_eq!(way(false, true, "192.0.2.1:80"), known("192.0.2.1:80"));
+    }
+}

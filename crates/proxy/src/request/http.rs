@@ -1,0 +1,219 @@
+//! The head of a request to an HTTP proxy (RFC 9110, RFC 9112): CONNECT, or an absolute target.
+
+use super::body::{Body, Chunks};
+use super::{Destination, authorises};
+use crate::engine::Refusal;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where it goes.
+    pub destination: Destination,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a request is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// CONNECT: a tunnel.
+    Tunnel,
+    /// A request to pass on.
+    Plain {
+        /// Its head, as the server is to see it.
+        head: Vec<u8>,
+        /// Where it ends.
+        body: Body,
+    },
+}
+
+/// Why a request is answered by the proxy itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// It cannot be read, with the reason.
+    Malformed(&'static str),
+    /// The token is missing or wrong.
+    Unauthorised,
+}
+
+/// Reads the head of a request. Returns the number of its bytes; `None` if it is incomplete.
+///
+/// # Errors
+/// [`Problem`].
+pub fn parse(input: &[u8], token: Option<&str>) -> Result<Option<(usize, Request)>, Problem> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let used = match request.parse(input) {
+        Ok(httparse::Status::Complete(used)) => used,
+        Ok(httparse::Status::Partial) if input.len() < LONGEST_HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) => return Err(Problem::Malformed("the head is too long")),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(Problem::Malformed("there are too many header fields"));
+        }
+        Err(_) => return Err(Problem::Malformed("this is no request of HTTP/1.1")),
+    };
+    let header = |name: &str| {
+        let named = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name);
+        request
+            .headers
+            .iter()
+            .find(named)
+            .map(|header| header.value)
+    };
+    let is_allowed = token.is_none_or(|token| {
+        header("proxy-authorization").is_some_and(|value| authorises(value, token))
+    });
+    if !is_allowed {
+        return Err(Problem::Unauthorised);
+    }
+    let (method, target) = (request.method.unwrap_or(""), request.path.unwrap_or(""));
+    if method == "CONNECT" {
+        let destination = Destination::parse(target, None)
+            .ok_or(Problem::Malformed("the target of CONNECT is not HOST:PORT"))?;
+        let kind = Kind::Tunnel;
+        return Ok(Some((used, Request { destination, kind })));
+    }
+    let (authority, path) = split(target)?;
+    let destination = Destination::parse(authority, Some(80)).ok_or(Problem::Malformed(
+        "the target has no host that can be read",
+    ))?;
+    let mut head = format!("{method} ");
+    // RFC 9112 section 3.2.4: OPTIONS without a path is about the whole server.
+    match path {
+        "" if method == "OPTIONS" => head.push('*'),
+        path if path.starts_with('/') => head.push_str(path),
+        path => {
+            head.push('/');
+            head.push_str(path);
+        }
+    }
+    head.push_str(&format!(" HTTP/1.{}\r\n", request.version.unwrap_or(1)));
+    // RFC 9112 section 3.2.2: the target's host replaces that of the header.
+    head.push_str(&format!("Host: {authority}\r\n"));
+    let mut head = head.into_bytes();
+    for header in request.headers.iter() {
+        let is_own = OWN_HEADERS
+            .iter()
+            .any(|own| header.name.eq_ignore_ascii_case(own));
+        if !is_own {
+            head.extend(header.name.as_bytes());
+            head.extend(b": ");
+            head.extend(header.value);
+            head.extend(b"\r\n");
+        }
+    }
+    head.extend(b"\r\n");
+    let body = match header("upgrade") {
+        Some(_) => Body::Endless,
+        None => body(request.headers)?,
+    };
+    let kind = Kind::Plain { head, body };
+    Ok(Some((used, Request { destination, kind })))
+}
+
+/// Returns the authority and the path with the query of a target such as
+/// `http://example.org/index.html`.
+fn split(target: &str) -> Result<(&str, &str), Problem> {
+    let Some((scheme, rest)) = target.split_once("://") else {
+        return Err(Problem::Malformed(
+            "this is a proxy: a request needs an absolute target, such as http://example.org/",
+        ));
+    };
+    if scheme.eq_ignore_ascii_case("https") {
+        return Err(Problem::Malformed("https needs CONNECT"));
+    }
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("ws") {
+        return Err(Problem::Malformed("only http can be passed on"));
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    // The user information of a URI is no part of a request (RFC 9110 section 4.2.4).
+    let authority = authority.rsplit('@').next().unwrap_or(authority);
+    Ok((authority, path))
+}
+
+/// RFC 9112 section 6.3.
+fn body(headers: &[httparse::Header<'_>]) -> Result<Body, Problem> {
+    let values = |name: &'static str| {
+        let named = move |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name);
+        headers.iter().filter(named).map(|header| header.value)
+    };
+    let lengths: Vec<&[u8]> = values("content-length").collect();
+    let codings: Vec<&[u8]> = values("transfer-encoding").collect();
+    if let Some(last) = codings.last() {
+        let is_chunked = last.trim_ascii().to_ascii_lowercase().ends_with(b"chunked");
+        if !lengths.is_empty() || !is_chunked {
+            return Err(Problem::Malformed("the length of the body is ambiguous"));
+        }
+        return Ok(Body::Chunks(Chunks::new()));
+    }
+    let wrong = Problem::Malformed("content-length is not a number");
+    let mut lengths = lengths.iter().map(|value| {
+        let text = std::str::from_utf8(value.trim_ascii()).ok()?;
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| is_number)
+    });
+    let Some(length) = lengths.next() else {
+        return Ok(Body::Length(0));
+    };
+    if lengths.any(|other| other != length) {
+        return Err(wrong);
+    }
+    length.map(Body::Length).ok_or(wrong)
+}
+
+/// Returns the answer to CONNECT that was granted.
+pub fn granted() -> Vec<u8> {
+    b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec()
+}
+
+/// Returns the answer to a request whose connection was refused.
+pub fn refused(destination: &Destination, refusal: Refusal) -> Vec<u8> {
+    let (status, why) = match refusal {
+        Refusal::Closed => ("502 Bad Gateway", "connection refused"),
+        Refusal::Network => ("502 Bad Gateway", "network is unreachable"),
+        Refusal::Host => ("502 Bad Gateway", "no route to host"),
+        Refusal::Prohibited => ("403 Forbidden", "not allowed by this proxy"),
+        Refusal::Silence => ("504 Gateway Timeout", "connection timed out"),
+    };
+    response(status, "", &format!("sluice: {destination}: {why}\n"))
+}
+
+/// Returns the answer to a name that cannot be resolved.
+pub fn unresolved(destination: &Destination, why: &str) -> Vec<u8> {
+    let text = format!("sluice: cannot resolve {}: {why}\n", destination.host);
+    response("502 Bad Gateway", "", &text)
+}
+
+impl Problem {
+    /// Returns the answer to the request.
+    pub fn response(self) -> Vec<u8> {
+        match self {
+            Problem::Malformed(why) => response("400 Bad Request", "", &format!("sluice: {why}\n")),
+            Problem::Unauthorised => response(
+                "407 Proxy Authentication Required",
+                "Proxy-Authenticate: Basic realm=\"sluice\"\r\n",
+                "sluice: this proxy needs its token, as the password of any user\n",
+            ),
+        }
+    }
+}
+
+/// Returns an answer after which the connection is closed.
+fn response(status: &str, headers: &str, text: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
+         Connection: close\r\n{headers}\r\n{text}",
+        text.len()
+    )
+    .into_bytes()
+}
+
+/// Headers that are meant for the proxy, or replaced by it.
+const OWN_HEADERS: [&str; 3] = ["proxy-connection", "proxy-authorization", "host"];
+/// The longest head. Servers accept 8 to 64 KiB.
+pub const LONGEST_HEAD: usize = 64 << 10;
+const MOST_HEADERS: usize = 128;
+
+#[cfg(test)]
+mod tests;

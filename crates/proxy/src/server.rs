@@ -1,0 +1,503 @@
+//! The proxy's thread: one loop over sockets, the link and what is due.
+
+mod api;
+mod listeners;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use sluice_core::{Span, Time};
+use sluice_exec::{Verdict, WayReport};
+use sluice_net::process::OpenFiles;
+use sluice_net::{Clock, precise_wakeups};
+use sluice_router::forward::Lateness;
+use sluice_scenario::Link;
+
+use crate::bell::Bell;
+use crate::client::Client;
+use crate::engine::{Engine, Id, Side};
+use crate::hub::{Hub, Rules};
+use crate::names;
+use crate::outside::Outside;
+use crate::request::Host;
+use crate::settings::{ProxyError, Settings};
+use crate::stream::Stream;
+use api::Control;
+use listeners::{Listener, Purpose};
+
+/// A proxy that listens. It may move to another thread until it runs.
+pub struct Proxy {
+    settings: Settings,
+    links: Vec<Link>,
+    epoll: OwnedFd,
+    bell: Bell,
+    timer: OwnedFd,
+    listeners: BTreeMap<u64, Listener>,
+    flags: Arc<Flags>,
+}
+
+/// A proxy that runs.
+struct Server {
+    hub: Hub,
+    settings: Settings,
+    clock: Clock,
+    timer: OwnedFd,
+    /// What the timer is set to.
+    timer_at: Time,
+    listeners: BTreeMap<u64, Listener>,
+    clients: BTreeMap<u64, Client>,
+    /// The clients by their connections across the link.
+    nears: BTreeMap<Id, u64>,
+    outsides: BTreeMap<u64, Outside>,
+    fars: BTreeMap<Id, u64>,
+    controls: BTreeMap<u64, Control>,
+    /// Sockets that could go on at once.
+    more: Vec<u64>,
+    lateness: [Lateness; 2],
+    too_late: [u64; 2],
+    flags: Arc<Flags>,
+}
+
+/// What other threads say to the proxy.
+#[derive(Debug, Default)]
+struct Flags {
+    has_ended: AtomicBool,
+    /// End when what programs have sent has crossed the link.
+    is_draining: AtomicBool,
+}
+
+/// Ends a proxy from another thread.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    bell: Bell,
+    flags: Arc<Flags>,
+}
+
+impl Handle {
+    /// Ends the proxy. Its connections are closed.
+    pub fn end(&self) {
+        self.flags.has_ended.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Ends the proxy once what programs have sent has crossed the link, at most 10 s later.
+    pub fn drain(&self) {
+        self.flags.is_draining.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+}
+
+/// Where a proxy listens.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    /// SOCKS5 and HTTP.
+    pub proxy: Vec<SocketAddr>,
+    /// Maps, each with where it leads.
+    pub maps: Vec<(SocketAddr, String)>,
+    /// The control API.
+    pub control: Vec<SocketAddr>,
+}
+
+impl Proxy {
+    /// Opens the sockets of a proxy, which works once [`Proxy::run`] is called.
+    ///
+    /// # Errors
+    /// [`ProxyError`]; nothing is left behind.
+    pub fn open(settings: Settings) -> Result<Proxy, ProxyError> {
+        settings.check()?;
+        let links = settings.links()?;
+        for map in &settings.maps {
+            // A name that cannot be resolved would fail each connection.
+            if let Host::Name(name) = &map.destination.host
+                && name != "host.sluice"
+            {
+                names::resolve(name, map.destination.port).map_err(|source| {
+                    let name = name.clone();
+                    ProxyError::Unresolved { name, source }
+                })?;
+            }
+        }
+        let _ = OpenFiles::raise();
+        let bell = Bell::new().map_err(kernel("create an eventfd"))?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC);
+        let epoll = epoll.map_err(|error| kernel("create an epoll")(error.into()))?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        );
+        let timer = timer.map_err(|error| kernel("create a timer")(error.into()))?;
+        let watch = |fd: std::os::fd::BorrowedFd<'_>, number, flags| {
+            let added = epoll::add(&epoll, fd, EventData::new_u64(number), flags);
+            added.map_err(|error| kernel("watch a descriptor")(error.into()))
+        };
+        watch(bell.as_fd(), BELL, EventFlags::IN)?;
+        watch(timer.as_fd(), TIMER, EventFlags::IN | EventFlags::ET)?;
+        let mut proxy = Proxy {
+            settings,
+            links,
+            epoll,
+            bell,
+            timer,
+            listeners: BTreeMap::new(),
+            flags: Arc::default(),
+        };
+        for listen in proxy.settings.listen.clone() {
+            proxy.listen(&listen, &Purpose::Proxy)?;
+        }
+        for map in proxy.settings.maps.clone() {
+            proxy.listen(&map.listen, &Purpose::Map(map.destination))?;
+        }
+        if let Some(control) = proxy.settings.control {
+            proxy.listen(&control, &Purpose::Control)?;
+        }
+        Ok(proxy)
+    }
+
+    fn listen(
+        &mut self,
+        listen: &crate::settings::Listen,
+        purpose: &Purpose,
+    ) -> Result<(), ProxyError> {
+        let mut port = listen.port;
+        for (index, address) in listen.addresses().into_iter().enumerate() {
+            let address = SocketAddr::new(address.ip(), port);
+            let number = FIRST + self.listeners.len() as u64;
+            match Listener::open(address, purpose.clone(), &self.epoll, number) {
+                Ok(listener) => {
+                    port = listener.address().port();
+                    self.listeners.insert(number, listener);
+                }
+                // A machine without IPv6 has one loopback address.
+                Err(error) if index > 0 && error.kind() != io::ErrorKind::AddrInUse => {}
+                Err(source) => return Err(ProxyError::Listen { address, source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what ends the proxy.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            bell: self.bell.clone(),
+            flags: self.flags.clone(),
+        }
+    }
+
+    /// Returns where the proxy listens.
+    pub fn addresses(&self) -> Addresses {
+        let mut addresses = Addresses::default();
+        for listener in self.listeners.values() {
+            let address = listener.address();
+            match listener.purpose() {
+                Purpose::Proxy => addresses.proxy.push(address),
+                Purpose::Map(to) => addresses.maps.push((address, to.to_string())),
+                Purpose::Control => addresses.control.push(address),
+            }
+        }
+        addresses
+    }
+
+    /// Works until [`Handle::end`] is called. Returns how exact the emulation was.
+    pub fn run(self) -> Verdict {
+        Server::new(self).run()
+    }
+}
+
+impl Server {
+    fn new(proxy: Proxy) -> Server {
+        let settings = proxy.settings;
+        let mut listens = settings.listen.iter();
+        let rules = Rules {
+            has_host: settings.has_host,
+            is_open: listens.any(|listen| listen.is_open().is_some()),
+        };
+        let engine = Engine::new(&proxy.links, settings.tcp(), SEED);
+        let token = settings.token.clone();
+        let taken = FIRST + proxy.listeners.len() as u64;
+        Server {
+            hub: Hub::new(engine, proxy.epoll, proxy.bell, token, rules, taken),
+            clock: Clock::start(),
+            timer: proxy.timer,
+            timer_at: Time::MAX,
+            listeners: proxy.listeners,
+            clients: BTreeMap::new(),
+            nears: BTreeMap::new(),
+            outsides: BTreeMap::new(),
+            fars: BTreeMap::new(),
+            controls: BTreeMap::new(),
+            more: Vec::new(),
+            lateness: Default::default(),
+            too_late: [0; 2],
+            flags: proxy.flags,
+            settings,
+        }
+    }
+
+    /// Works until the end.
+    fn run(mut self) -> Verdict {
+        precise_wakeups();
+        let mut events = Vec::with_capacity(256);
+        let mut drain_until = None;
+        let mut quiet_rounds = 0;
+        while !self.flags.has_ended.load(Ordering::Acquire) {
+            if self.flags.is_draining.load(Ordering::Acquire) {
+                let until: Time =
+                    *drain_until.get_or_insert_with(|| self.clock.now().saturating_add(LINGER));
+                // What a program has left in its sockets arrives in the first rounds.
+                quiet_rounds = if self.is_sending() {
+                    0
+                } else {
+                    quiet_rounds + 1
+                };
+                if quiet_rounds > QUIET_ROUNDS || self.clock.now() >= until {
+                    break;
+                }
+            }
+            self.wait(&mut events, drain_until.is_some());
+            self.advance();
+            for event in &events {
+                self.on_event(event.data.u64(), event.flags);
+            }
+            for number in std::mem::take(&mut self.more) {
+                self.pump(number);
+            }
+            self.settle();
+        }
+        Verdict::new(self.reports(), self.settings.max_late)
+    }
+
+    fn is_sending(&self) -> bool {
+        let mut clients = self.clients.values();
+        self.hub.engine.is_sending() || clients.any(|client| client.is_sending())
+    }
+
+    fn reports(&self) -> [WayReport; 2] {
+        Side::BOTH.map(|to| {
+            let counts = self.hub.engine.counts(to);
+            WayReport {
+                packets: counts.packets,
+                bytes: counts.bytes,
+                dropped: counts.dropped,
+                too_late: self.too_late[to.index()],
+                lost: 0,
+                lateness: self.lateness[to.index()],
+            }
+        })
+    }
+
+    /// Waits for sockets, or until something is due.
+    fn wait(&mut self, events: &mut Vec<epoll::Event>, is_draining: bool) {
+        let due = self.hub.engine.next_due();
+        let due = due.into_iter().chain(self.hub.next_question()).min();
+        let mut timeout = is_draining.then_some(Duration::from_millis(5));
+        if !self.more.is_empty() {
+            timeout = Some(Duration::ZERO);
+        } else if let Some(due) = due {
+            if self.clock.has_reached(due) {
+                timeout = Some(Duration::ZERO);
+            } else {
+                self.set_timer(due);
+            }
+        }
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
+        events.clear();
+        let spare = rustix::buffer::spare_capacity(events);
+        // An error is a signal; there is no other.
+        let _ = epoll::wait(&self.hub.epoll, spare, timeout.as_ref());
+    }
+
+    fn set_timer(&mut self, due: Time) {
+        if self.timer_at == due {
+            return;
+        }
+        let ns = self.clock.monotonic_ns(due);
+        let value = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: Timespec {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_nsec: (ns % 1_000_000_000) as i64,
+            },
+        };
+        // The time is valid, and so is the descriptor.
+        if timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &value).is_ok() {
+            self.timer_at = due;
+        }
+    }
+
+    /// Brings the network to the present.
+    fn advance(&mut self) {
+        let now = self.clock.now();
+        let most = self.settings.max_late.unwrap_or(Span::MAX);
+        let (lateness, too_late) = (&mut self.lateness, &mut self.too_late);
+        self.hub.engine.advance(now, |to, due| {
+            let late = now.since(due);
+            lateness[to.index()].note(late);
+            too_late[to.index()] += u64::from(late > most);
+        });
+        if self.timer_at <= now {
+            self.timer_at = Time::MAX;
+        }
+        for (client, question, answer) in self.hub.ask_again(now) {
+            self.resolved(client, question, answer);
+        }
+    }
+
+    /// Passes on what has arrived, until nothing more does at this instant.
+    fn settle(&mut self) {
+        for _ in 0..ROUNDS {
+            for (client, question, answer) in self.hub.answers() {
+                self.resolved(client, question, answer);
+            }
+            let changed = self.hub.engine.take_changed();
+            if changed.is_empty() {
+                break;
+            }
+            for id in changed {
+                self.on_change(id);
+            }
+            // On a link without delay, everything happens at once.
+            if self
+                .hub
+                .engine
+                .next_due()
+                .is_some_and(|due| self.clock.has_reached(due))
+            {
+                self.advance();
+            }
+        }
+    }
+
+    fn resolved(&mut self, number: u64, question: Id, answer: names::Answer) {
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.resolved(question, answer, &mut self.hub);
+            self.pump(number);
+        }
+    }
+
+    fn on_change(&mut self, id: Id) {
+        if self.hub.engine.is_asking(id) && !self.fars.contains_key(&id) {
+            let number = self.hub.number();
+            if let Some(outside) = Outside::dial(id, number, &mut self.hub) {
+                self.outsides.insert(number, outside);
+                self.fars.insert(id, number);
+            }
+        }
+        let ends = [self.nears.get(&id), self.fars.get(&id)].map(Option::<&u64>::copied);
+        for number in ends.into_iter().flatten() {
+            self.pump(number);
+        }
+    }
+
+    fn on_event(&mut self, number: u64, flags: EventFlags) {
+        match number {
+            BELL => return self.hub.bell.quiet(),
+            TIMER => return,
+            _ => {}
+        }
+        if self.listeners.contains_key(&number) {
+            return self.accept(number);
+        }
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.note(flags);
+        } else if let Some(outside) = self.outsides.get_mut(&number) {
+            outside.note(flags);
+        } else if let Some(control) = self.controls.get_mut(&number) {
+            control.note(flags);
+        }
+        self.pump(number);
+    }
+
+    /// Lets a connection do what it can.
+    fn pump(&mut self, number: u64) {
+        let now = self.clock.now();
+        if let Some(client) = self.clients.remove(&number) {
+            let before = client.id();
+            let after = client.pump(&mut self.hub, now);
+            let id = after.as_ref().and_then(|(client, _)| client.id());
+            if let Some(before) = before.filter(|before| Some(*before) != id) {
+                self.nears.remove(&before);
+            }
+            if let Some(id) = id {
+                self.nears.insert(id, number);
+            }
+            if let Some((client, has_more)) = after {
+                self.clients.insert(number, client);
+                self.more.extend(has_more.then_some(number));
+            }
+        } else if let Some(outside) = self.outsides.remove(&number) {
+            let id = outside.id();
+            match outside.pump(number, &mut self.hub) {
+                Some((outside, has_more)) => {
+                    self.outsides.insert(number, outside);
+                    self.more.extend(has_more.then_some(number));
+                }
+                None => {
+                    self.fars.remove(&id);
+                }
+            }
+        } else if self.controls.contains_key(&number) {
+            self.pump_control(number);
+        }
+    }
+
+    fn accept(&mut self, number: u64) {
+        let Some(listener) = self.listeners.get(&number) else {
+            return;
+        };
+        let purpose = listener.purpose().clone();
+        for socket in listener.accept_all() {
+            let number = self.hub.number();
+            let Ok(stream) = Stream::new(socket, &self.hub.epoll, number) else {
+                continue;
+            };
+            let destination = match &purpose {
+                Purpose::Control => {
+                    self.controls.insert(number, Control::new(stream));
+                    continue;
+                }
+                Purpose::Proxy => None,
+                Purpose::Map(destination) => Some(destination.clone()),
+            };
+            let now = self.clock.now();
+            let client = Client::new(number, stream, destination, &mut self.hub, now);
+            if let Some(id) = client.id() {
+                self.nears.insert(id, number);
+            }
+            self.clients.insert(number, client);
+        }
+    }
+}
+
+fn kernel(step: &'static str) -> impl Fn(io::Error) -> ProxyError {
+    move |source| ProxyError::Kernel { step, source }
+}
+
+/// The numbers of the bell and the timer among the sockets.
+const BELL: u64 = 1;
+const TIMER: u64 = 2;
+/// That of the first listener.
+const FIRST: u64 = 3;
+/// Losses and hashes are those of every run.
+const SEED: u64 = 1;
+/// Rounds in which connections cause changes of others, before sockets have their turn.
+const ROUNDS: usize = 64;
+/// Rounds without anything to send after which a proxy that drains ends; one takes up to 5 ms.
+const QUIET_ROUNDS: u32 = 3;
+/// How long the program's last bytes may take.
+const LINGER: Span = Span::from_secs(10);

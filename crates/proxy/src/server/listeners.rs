@@ -1,0 +1,101 @@
+//! Sockets that accept connections.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::request::Destination;
+
+/// What a connection to a listener is.
+#[derive(Clone, Debug)]
+pub enum Purpose {
+    /// SOCKS5 or HTTP.
+    Proxy,
+    /// A connection to one place.
+    Map(Destination),
+    /// A request to the control API.
+    Control,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    address: SocketAddr,
+    purpose: Purpose,
+}
+
+impl Listener {
+    /// Listens on `address`.
+    ///
+    /// # Errors
+    /// The kernel's answer, such as that the port is in use.
+    pub fn open(
+        address: SocketAddr,
+        purpose: Purpose,
+        epoll: &OwnedFd,
+        number: u64,
+    ) -> io::Result<Listener> {
+        let kind = Type::STREAM.nonblocking().cloexec();
+        let socket = Socket::new(Domain::for_address(address), kind, None)?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        // What is accepted inherits these: bytes wait before the link or behind it, not here.
+        socket.set_recv_buffer_size(BUFFER)?;
+        socket.set_send_buffer_size(BUFFER)?;
+        socket.bind(&SockAddr::from(address))?;
+        socket.listen(BACKLOG)?;
+        let address = socket.local_addr()?.as_socket().unwrap_or(address);
+        epoll::add(
+            epoll,
+            socket.as_fd(),
+            EventData::new_u64(number),
+            EventFlags::IN,
+        )?;
+        Ok(Listener {
+            socket,
+            address,
+            purpose,
+        })
+    }
+
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns what its connections are.
+    pub fn purpose(&self) -> &Purpose {
+        &self.purpose
+    }
+
+    /// Returns the connections that wait to be accepted.
+    pub fn accept_all(&self) -> Vec<Socket> {
+        let accept = || loop {
+            match self.socket.accept().map(|(socket, _)| socket) {
+                Ok(socket) if socket.set_nonblocking(true).is_ok() => {
+                    // The programs at both ends decide what is sent together.
+                    let _ = socket.set_tcp_nodelay(true);
+                    return Some(socket);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Nothing waits, or there can be no more descriptors.
+                Err(_) => return None,
+            }
+        };
+        std::iter::from_fn(accept).take(ACCEPTED).collect()
+    }
+}
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// Connections that are accepted at once.
+const ACCEPTED: usize = 64;
+/// Bytes of a socket's buffers towards a program.
+const BUFFER: usize = 128 << 10;

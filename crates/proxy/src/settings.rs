@@ -1,0 +1,374 @@
+//! What the proxy is to do, and what can be wrong with that.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use sluice_core::Span;
+use sluice_core::spelling::nearest;
+use sluice_exec::link::{LinkError, LinkWords};
+use sluice_scenario::Link;
+use sluice_tcp::{Config, EcnMode, cc};
+
+use crate::request::{Destination, Host};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The link.
+    pub link: LinkWords,
+    /// The congestion control of both ends of the link.
+    pub congestion_control: &'static cc::Descriptor,
+    /// Where SOCKS5 and HTTP are spoken.
+    pub listen: Vec<Listen>,
+    /// Ports that lead to one place.
+    pub maps: Vec<Map>,
+    /// Where the control API listens.
+    pub control: Option<Listen>,
+    /// What clients from other machines, and those of their control API, must know.
+    pub token: Option<String>,
+    /// Whether the machine's loopback can be reached.
+    pub has_host: bool,
+    /// How late packets may be.
+    pub max_late: Option<Span>,
+}
+
+/// Why the proxy cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// The link.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A port cannot be opened.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which address.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Nowhere to listen.
+    #[error("nothing to do: give --listen PORT, or --map PORT:HOST:PORT")]
+    Idle,
+    /// An address that others can reach, without a token.
+    #[error("{0} can be reached from other machines: that needs --token, or the address 127.0.0.1")]
+    NoToken(SocketAddr),
+    /// A map that others can reach.
+    #[error("--map {0} cannot ask for a token: it listens on loopback addresses only")]
+    OpenMap(SocketAddr),
+    /// A token that can be guessed.
+    #[error("the token has {0} characters; it needs at least {LEAST_TOKEN}")]
+    ShortToken(usize),
+    /// A host of a map has no address.
+    #[error("cannot resolve `{name}` of --map: {source}")]
+    Unresolved {
+        /// Its name.
+        name: String,
+        /// The resolver's answer.
+        source: io::Error,
+    },
+    /// The kernel refused a step.
+    #[error("cannot {step}: {source}")]
+    Kernel {
+        /// Which step.
+        step: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+/// Why a word of the command line cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WordError {
+    /// No port or address.
+    #[error("write it as PORT or ADDRESS:PORT, such as 1080 or 127.0.0.1:1080")]
+    Listen,
+    /// No map.
+    #[error("write it as PORT:HOST:PORT or ADDRESS:PORT:HOST:PORT, such as 5433:db:5432")]
+    Map,
+    /// Not a congestion control of Sluice's TCP.
+    #[error("no congestion control `{word}`{hint}; there are {known}", hint = hint(.near))]
+    CongestionControl {
+        /// The word.
+        word: String,
+        /// What may have been meant.
+        near: Vec<String>,
+        /// All there are.
+        known: String,
+    },
+}
+
+fn hint(near: &[String]) -> String {
+    match near.first() {
+        Some(near) => format!(" (did you mean `{near}`?)"),
+        None => String::new(),
+    }
+}
+
+/// Where to listen: a port of the loopback, or of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address; both addresses of the loopback if there is none.
+    pub address: Option<IpAddr>,
+    /// The port; 0 for any that is free.
+    pub port: u16,
+}
+
+impl Listen {
+    /// Returns the addresses. The first is needed, the second may be missing on the machine.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        match self.address {
+            Some(address) => vec![SocketAddr::new(address, self.port)],
+            None => loopback
+                .map(|address: IpAddr| SocketAddr::new(address, self.port))
+                .into(),
+        }
+    }
+
+    /// Returns the address, if other machines can reach it.
+    pub fn is_open(&self) -> Option<SocketAddr> {
+        let address = self.address.filter(|address| !address.is_loopback())?;
+        Some(SocketAddr::new(address, self.port))
+    }
+}
+
+impl FromStr for Listen {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        if let Ok(port) = text.parse() {
+            let address = None;
+            return Ok(Listen { address, port });
+        }
+        let text = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => text.to_owned(),
+        };
+        let address: SocketAddr = text.parse().map_err(|_| WordError::Listen)?;
+        Ok(Listen {
+            address: Some(address.ip()),
+            port: address.port(),
+        })
+    }
+}
+
+/// A port that leads to one place, across the link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Where it leads.
+    pub destination: Destination,
+}
+
+impl FromStr for Map {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let parts = parts(text).ok_or(WordError::Map)?;
+        let (listen, host, port) = match parts.as_slice() {
+            [listen, host, port] => ((*listen).to_owned(), host, port),
+            [address, listen, host, port] => (format!("{address}:{listen}"), host, port),
+            _ => return Err(WordError::Map),
+        };
+        let port: Option<u16> = port.parse().ok();
+        Ok(Map {
+            listen: listen.parse().map_err(|_| WordError::Map)?,
+            destination: Destination {
+                host: Host::parse(host).ok_or(WordError::Map)?,
+                port: port.filter(|port| *port > 0).ok_or(WordError::Map)?,
+            },
+        })
+    }
+}
+
+/// Splits at the colons outside of brackets.
+fn parts(text: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut from, mut is_inside) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' if !is_inside => is_inside = true,
+            ']' if is_inside => is_inside = false,
+            '[' | ']' => return None,
+            ':' if !is_inside => {
+                parts.push(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[from..]);
+    (!is_inside).then_some(parts)
+}
+
+/// Returns a congestion control of Sluice's TCP. Without a name it is the machine's, or CUBIC if
+/// Sluice does not have that or it paces: after a request of a few bytes, BBR here sends its first
+/// segments at the rate that these bytes had.
+///
+/// # Errors
+/// [`WordError::CongestionControl`].
+pub fn congestion_control(name: Option<&str>) -> Result<&'static cc::Descriptor, WordError> {
+    let Some(word) = name else {
+        let present = std::fs::read_to_string(PRESENT).unwrap_or_default();
+        let found = cc::find(present.trim()).filter(|found| !found.paces);
+        return Ok(found.unwrap_or(&cc::CUBIC));
+    };
+    cc::find(word).ok_or_else(|| {
+        let known: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
+        let near = nearest(word, known.iter().copied());
+        WordError::CongestionControl {
+            word: word.to_owned(),
+            near: near.into_iter().map(Into::into).collect(),
+            known: known.join(", "),
+        }
+    })
+}
+
+impl Settings {
+    /// Checks what can be checked before anything is opened.
+    ///
+    /// # Errors
+    /// [`ProxyError`].
+    pub fn check(&self) -> Result<(), ProxyError> {
+        if self.listen.is_empty() && self.maps.is_empty() {
+            return Err(ProxyError::Idle);
+        }
+        if let Some(address) = self.maps.iter().find_map(|map| map.listen.is_open()) {
+            return Err(ProxyError::OpenMap(address));
+        }
+        match &self.token {
+            Some(token) if token.len() < LEAST_TOKEN => {
+                return Err(ProxyError::ShortToken(token.chars().count()));
+            }
+            Some(_) => {}
+            None => {
+                let mut all = self.listen.iter().chain(&self.control);
+                if let Some(address) = all.find_map(Listen::is_open) {
+                    return Err(ProxyError::NoToken(address));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the links, in the order of the path up.
+    pub(crate) fn links(&self) -> Result<Vec<Link>, LinkError> {
+        Ok(vec![self.link.resolve()?])
+    }
+
+    /// Returns how both ends of the link are configured: as the kernel's are under `sluice exec`.
+    pub(crate) fn tcp(&self) -> Config {
+        let control = self.congestion_control;
+        Config {
+            congestion_control: control,
+            // Those that read marks as something else than losses do not work without them.
+            ecn: match control.ecn {
+                mode @ (EcnMode::Dctcp | EcnMode::Accurate) => mode,
+                EcnMode::Off | EcnMode::Classic => EcnMode::Off,
+            },
+            receive_buffer: RECEIVE_BUFFER,
+            // What is written together is sent together, as by the relay of `sluice exec`.
+            nagle: false,
+            ..Config::default()
+        }
+    }
+}
+
+/// 128 bits in hexadecimal digits are 32; 16 random characters have 80 or more.
+const LEAST_TOKEN: usize = 16;
+/// 16 MiB are 134 ms at 1 Gbit/s.
+const RECEIVE_BUFFER: u64 = 16 << 20;
+/// What the machine uses.
+const PRESENT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_the_loopback_s_unless_an_address_is_given() {
+        let listen: Listen = "1080".parse().unwrap();
+        assert_eq!(listen.is_open(), None);
+        let addresses: Vec<String> = listen.addresses().iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["127.0.0.1:1080", "[::1]:1080"]);
+        for (text, is_open) in [
+            ("127.0.0.1:1", false),
+            ("localhost:1", false),
+            ("[::1]:1", false),
+            ("0.0.0.0:1", true),
+            ("[::]:1", true),
+            ("192.0.2.1:1", true),
+        ] {
+            let listen: Listen = text.parse().unwrap();
+            assert_eq!(listen.is_open().is_some(), is_open, "{text}");
+        }
+        for text in ["", "x", "65536", "-1", "1:2", "example.org:1"] {
+            assert_eq!(text.parse::<Listen>(), Err(WordError::Listen), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_map_has_a_port_and_a_place() {
+        let map = |text: &str| text.parse::<Map>().map(|map| map.destination.to_string());
+        assert_eq!(map("5433:db:5432").as_deref(), Ok("db:5432"));
+        assert_eq!(map("127.0.0.1:1:a:2").as_deref(), Ok("a:2"));
+        assert_eq!(
+            map("[::1]:1:[2001:db8::1]:2").as_deref(),
+            Ok("[2001:db8::1]:2")
+        );
+        for text in [
+            "",
+            "1",
+            "1:a",
+            "1:a:0",
+            "1:a:b",
+            "x:a:1",
+            "1::2",
+            "1:2:3:4:5",
+            "1:[a:2",
+        ] {
+            assert_eq!(map(text), Err(WordError::Map), "{text}");
+        }
+    }
+
+    fn settings(listen: &[&str], token: Option<&str>) -> Settings {
+        Settings {
+            link: LinkWords::default(),
+            congestion_control: &cc::CUBIC,
+            listen: listen.iter().map(|text| text.parse().unwrap()).collect(),
+            maps: Vec::new(),
+            control: None,
+            token: token.map(str::to_owned),
+            has_host: true,
+            max_late: None,
+        }
+    }
+
+    #[test]
+    fn what_others_can_reach_needs_a_token_of_some_length() {
+        assert!(settings(&["1080"], None).check().is_ok());
+        let error = |settings: Settings| settings.check().unwrap_err().to_string();
+        assert!(error(settings(&["0.0.0.0:1080"], None)).contains("needs --token"));
+        assert!(error(settings(&["1080"], Some("short"))).contains("5 characters"));
+        assert!(
+            settings(&["0.0.0.0:1080"], Some("0123456789abcdef"))
+                .check()
+                .is_ok()
+        );
+        let mut control = settings(&["1080"], None);
+        control.control = Some("0.0.0.0:1".parse().unwrap());
+        assert!(error(control).contains("needs --token"));
+        let mut map = settings(&[], Some("0123456789abcdef"));
+        assert!(error(map.clone()).contains("nothing to do"));
+        map.maps = vec!["0.0.0.0:1:db:2".parse().unwrap()];
+        assert!(error(map).contains("loopback"));
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_gets_the_nearest_name() {
+        let error = congestion_control(Some("cubik")).unwrap_err().to_string();
+        assert!(error.contains("did you mean `cubic`?"), "{error}");
+        assert_eq!(congestion_control(Some("bbr")).unwrap().name, "bbr");
+    }
+}
