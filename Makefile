@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -38,7 +38,7 @@ test-dist: dist ## run the packages in bare root file systems and in a new envir
 
 test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs, action
 
-test-all: test test-dist test-agreement ## everything that CI runs, and what takes longer: packages, a sweep of 1000 runs in every way
+test-all: test test-dist test-agreement test-accuracy test-programs ## everything that CI runs, and what takes longer: packages, ten links, real programs, a sweep of 1000 runs in every way
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 
@@ -65,6 +65,17 @@ test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-cli --test exec --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
+	@scripts/setup.sh iperf3
+	$(CARGO) build --locked -q -p sluice-cli
+	scripts/accuracy.py target/debug/sluice --short
+
+test-accuracy: build ## rate and idle round trip of ten named links under sluice exec, by iperf3 and ping; 5 minutes
+	@scripts/setup.sh iperf3
+	scripts/accuracy.py $(SLUICE)
+
+test-programs: build ## curl, pip, npm, git, a browser, WebSocket, HTTP/2, UDP under sluice exec, as an ordinary user
+	@scripts/setup.sh web chromium clients
+	scripts/test-programs.py $(SLUICE)
 
 test-agreement: ## compare exec with namespaces and without on all kinds of links (20 minutes, an idle machine)
 	$(CARGO) build --locked --profile quick -q -p sluice-cli
@@ -156,6 +167,8 @@ bench: build ## run the benchmarks, each with a reference measured at the same t
 	@scripts/setup.sh ns3
 	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
 	$(SLUICE) bench
+	@scripts/setup.sh iperf3
+	bench/exec.py $(SLUICE)
 
 clean: ## remove all build output
 	rm -rf target web/dist web/node_modules .venv .venv-flent .venv-mininet artifacts

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [programs] [wasm] [mininet]`.
+# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [programs] [wasm] [mininet] [iperf3] [clients]`.
 # Toolchains are checked, never installed. System packages are installed by root, else reported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -151,10 +151,24 @@ mininet() {
     fi
 }
 
+iperf3() {
+    need_python
+    type -P iperf3 >/dev/null || system_packages "iperf3 (for the tests of links)" iperf3
+    type -P ping >/dev/null || system_packages "ping (for the tests of links)" iputils-ping
+    type -P ip >/dev/null || system_packages "ip (for the tests of links)" iproute2
+}
+
+clients() {
+    need_python
+    need_node
+    type -P curl >/dev/null || system_packages "curl (for the tests of programs)" curl ca-certificates
+    type -P git >/dev/null || system_packages "git (for the tests of programs)" git
+}
+
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | docs | dist | chromium | tshark | flent | ns3 | programs | wasm | mininet) "$part" ;;
-        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, programs, wasm or mininet" ;;
+        web | python | docs | dist | chromium | tshark | flent | ns3 | programs | wasm | mininet | iperf3 | clients) "$part" ;;
+        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, programs, wasm, mininet, iperf3 or clients" ;;
     esac
 done

@@ -63,6 +63,7 @@ const LAYERS: &[Layer] = &[
         "lab",
         &[
             "core",
+            "exec",
             "ipfw",
             "load",
             "loader",

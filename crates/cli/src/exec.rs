@@ -1,11 +1,15 @@
 //! `sluice exec`: runs a program behind an emulated link.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use sluice_core::Span;
 use sluice_exec::link::LinkError;
 use sluice_exec::{ExecError, FAILED, Settings, Verdict};
+use sluice_lab::program::{self, ProgramError, Recorded};
+use sluice_report::pages::{PageError, write_page};
 
 use crate::link_args::{LINK, LinkArgs};
 use crate::proxy::{self, TOO_LATE};
@@ -37,6 +41,12 @@ pub struct Args {
     /// namespaces are forbidden
     #[arg(long)]
     proxy: bool,
+    /// Record packets, queues and TCP connections in this folder, with report.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Write a capture of what passes the program's interface
+    #[arg(long, value_name = "FILE")]
+    pcapng: Option<PathBuf>,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -57,6 +67,26 @@ enum Error {
     /// An option that a proxy cannot serve.
     #[error("{0} needs network namespaces; `sluice doctor` says what forbids them")]
     NeedsNamespaces(&'static str),
+    /// The recording.
+    #[error(transparent)]
+    Record(ProgramError),
+    /// The page of the recording.
+    #[error("{error}; the program's exit status was {status}")]
+    Page {
+        /// The program's exit status.
+        status: u8,
+        /// The reason.
+        error: PageError,
+    },
+}
+
+impl From<ProgramError> for Error {
+    fn from(error: ProgramError) -> Self {
+        match error {
+            ProgramError::Exec(error) => Error::Exec(error),
+            error => Error::Record(error),
+        }
+    }
 }
 
 /// Runs the program until it ends. Returns its exit status.
@@ -79,20 +109,32 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     if args.proxy {
         return through_proxy(args);
     }
+    let mut scenario = args.link.words().scenario()?;
+    if let Some(obstacle) = sluice_exec::obstacle() {
+        eprintln!("sluice: warning: {obstacle}");
+        return through_proxy(args);
+    }
     let settings = Settings {
-        link: args.link.words().resolve()?,
+        links: scenario.links().cloned().collect(),
         congestion_control: args.cc.clone(),
         has_host: !args.no_host,
         forwards: args.forward.clone(),
         server: args.server.clone(),
         program: args.program.clone(),
         max_late: args.max_late,
+        capture: args.pcapng.clone(),
     };
-    if let Some(obstacle) = sluice_exec::obstacle() {
-        eprintln!("sluice: warning: {obstacle}");
-        return through_proxy(args);
-    }
-    let outcome = sluice_exec::run(&settings)?;
+    let outcome = match &args.report {
+        Some(dir) => {
+            scenario.title = in_words(&args.program);
+            let name = args.link.name().unwrap_or("exec");
+            let started_at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+            let recorded = program::run(&settings, &scenario, name, dir, started_at)?;
+            report(&recorded, dir)?;
+            recorded.outcome
+        }
+        None => sluice_exec::run(&settings)?,
+    };
     Ok(judge(args, outcome.status, &outcome.verdict))
 }
 
@@ -101,6 +143,8 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
     let cannot = [
         ("--server", args.server.is_some()),
         ("--forward", !args.forward.is_empty()),
+        ("--report", args.report.is_some()),
+        ("--pcapng", args.pcapng.is_some()),
     ];
     if let Some((option, _)) = cannot.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Error::NeedsNamespaces(option));
@@ -134,14 +178,45 @@ fn judge(args: &Args, status: u8, verdict: &Verdict) -> u8 {
 const LOST: &str = "the program is behind a proxy: UDP, ping, and programs that ignore the proxy \
                     variables do not cross the link";
 
+/// Draws the page of a recording and prints its place.
+fn report(recorded: &Recorded, dir: &Path) -> Result<(), Error> {
+    let page = dir.join(sluice_recording::PAGE);
+    write_page(&page, &[&recorded.recording]).map_err(|error| Error::Page {
+        status: recorded.outcome.status,
+        error,
+    })?;
+    if let Some(warning) = &recorded.warning {
+        eprintln!("sluice: warning: the report has no TCP connections: {warning}");
+    }
+    eprintln!("sluice: report: {}", page.display());
+    Ok(())
+}
+
+/// Returns the program and its arguments as a title, cut to a line.
+fn in_words(program: &[OsString]) -> String {
+    let words: Vec<_> = program.iter().map(|word| word.to_string_lossy()).collect();
+    let line: String = words
+        .join(" ")
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    match line.char_indices().nth(LONGEST_TITLE) {
+        Some((at, _)) => format!("{} ...", &line[..at]),
+        None => line,
+    }
+}
+
+/// Characters of a title.
+const LONGEST_TITLE: usize = 72;
+
 const EXAMPLES: &str = "\
 Examples:
-  sluice exec --rate 10Mbit/s --up 1Mbit/s --rtt 60ms -- pytest tests/
-  sluice exec --rate 5Mbit/s --loss 0.5% --queue fq_codel -- curl -O https://example.org/
-  sluice exec --link office.toml --set down.queue=fq_codel --cc bbr -- ./app
-  sluice exec --trace down.trace --up-trace up.trace -- ./app
-  sluice exec --rtt 80ms --server './server --port 80' -- ./client http://server.sluice/
+  sluice exec --link lte -- npm test
+  sluice exec --rate 5Mbit/s --rtt 60ms -- curl -O https://example.org/
+  sluice exec --link dsl --set down.queue=fq_codel --report runs/app -- ./app
+  sluice exec --trace down.trace --up-trace up.trace --cc bbr -- ./app
+  sluice exec --link 3g --server './server 80' -- ./client http://server.sluice/
 
-Exit status: that of the program, or 128 and the number of the signal that ended it;
-127 if there is no such program, 126 if it cannot be executed, 125 if Sluice fails, and
-75 if packets were later than --max-late.";
+Exit status: the program's own; 128 + N if signal N ended it; 127 if there is no
+such program; 126 if it cannot be executed; 125 if Sluice fails; 75 if packets
+were later than --max-late.";

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+mod attach;
 mod bench;
 mod check;
 mod compare;
@@ -46,6 +47,8 @@ struct Sluice {
 enum Command {
     /// Run a program behind an emulated link, without root
     Exec(exec::Args),
+    /// Put a link in front of a network namespace or a container that runs already
+    Attach(attach::Args),
     /// Put a link behind a proxy, where namespaces are forbidden
     Proxy(proxy::Args),
     /// Run scenarios: build the network, send the traffic, measure, draw the results
@@ -103,6 +106,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
     }
     let outcome = match Sluice::parse_from(words).command {
         Command::Exec(args) => Ok(exec::run(&args)),
+        Command::Attach(args) => Ok(attach::run(&args)),
         Command::Proxy(args) => Ok(proxy::run(&args)),
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Sweep(args) => sweep::run(&args).map_err(Into::into),
@@ -128,7 +132,9 @@ pub fn command(words: &[OsString]) -> ExitCode {
 }
 
 /// The commands that build queues. Others read recordings, which need none.
-const WITH_QUEUES: &[&str] = &["check", "exec", "list", "proxy", "replay", "router", "run"];
+const WITH_QUEUES: &[&str] = &[
+    "attach", "check", "exec", "list", "proxy", "replay", "router", "run",
+];
 
 /// Prints to standard output. A closed pipe is no error: the reader may need only the first lines
 /// (`sluice list | head`).

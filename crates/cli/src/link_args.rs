@@ -48,6 +48,11 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
+    /// Returns the name of the link, or the path of its file.
+    pub fn name(&self) -> Option<&str> {
+        self.link.as_deref()
+    }
+
     /// Returns the description of the link.
     pub fn words(&self) -> LinkWords {
         LinkWords {

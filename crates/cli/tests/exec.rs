@@ -3,6 +3,11 @@
 //!
 //! These tests need root, and drop it where a test is about ordinary users (`make test-live`).
 
+#[path = "exec/attach.rs"]
+mod attach;
+#[path = "exec/recorded.rs"]
+mod recorded;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;

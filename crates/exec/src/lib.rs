@@ -8,7 +8,9 @@
 //!
 //! Namespaces, sockets and processes vanish with the calling process, however it ends.
 
+pub mod attach;
 mod beside;
+mod capture;
 pub mod doctor;
 mod gate;
 pub mod link;
@@ -22,9 +24,11 @@ mod verdict;
 
 use std::ffi::OsString;
 use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -33,24 +37,25 @@ use sluice_net::Clock;
 use sluice_net::namespace::{
     LinkError, Namespace, NamespaceError, Privilege, PrivilegeError, enter_user_namespace_as_self,
 };
-use sluice_net::port::{Pool, PoolError};
+use sluice_net::port::{Pool, PoolError, Port};
 use sluice_net::process::{self, Guard, OpenFiles, Signals, Surroundings};
 use sluice_scenario::Link;
 
 pub use beside::run_beside;
+use capture::{Capture, CaptureError};
 use gate::Gate;
-use network::{Network, NetworkError};
+use network::{Network, NetworkError, Place};
 pub use program::ProgramError;
 use pulse::Pulse;
 use relay::{Relay, RelayError, Routes};
-pub use router::WayReport;
+pub use router::{Carrier, CarrierLoop, Counter, Path, SEED, WayReport, port_from, random_numbers};
 pub use verdict::Verdict;
 
 /// What to run behind which link.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The link.
-    pub link: Link,
+    /// The links between the program and everything outside, in the order of the path up.
+    pub links: Vec<Link>,
     /// The congestion control of both ends of the link [default: the machine's].
     pub congestion_control: Option<String>,
     /// Whether the machine's loopback is reachable, as `host.sluice`.
@@ -63,6 +68,62 @@ pub struct Settings {
     pub program: Vec<OsString>,
     /// How late packets may be.
     pub max_late: Option<Span>,
+    /// The file for a capture of what passes the program's interface.
+    pub capture: Option<PathBuf>,
+}
+
+/// What records a run.
+pub trait Recorder {
+    /// Carries the packets.
+    type Carrier: Carrier + Send + 'static;
+
+    /// Begins, when the network exists and the program does not.
+    ///
+    /// # Errors
+    /// The recording cannot be begun; the program is not started then.
+    fn begin(
+        self,
+        ground: Ground<'_>,
+    ) -> Result<Self::Carrier, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// What a recorder may look at.
+pub struct Ground<'a> {
+    /// The program's namespace.
+    pub near: &'a Namespace,
+    /// The far side, where the program's connections end.
+    pub far: &'a Namespace,
+    /// The clock of the router.
+    pub clock: &'a Clock,
+    /// The answers of resolvers, as they pass the relay.
+    pub names: Receiver<Vec<u8>>,
+}
+
+/// Records nothing.
+struct Unrecorded(Vec<Link>);
+
+impl Recorder for Unrecorded {
+    type Carrier = Path;
+
+    fn begin(self, _ground: Ground<'_>) -> Result<Path, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(Path::new(self.0))
+    }
+}
+
+/// Returns the addresses of the program's interface.
+pub fn program_addresses() -> [IpAddr; 2] {
+    Place::Program.addresses()
+}
+
+/// Returns the name of an address that stands for something on the machine.
+pub fn place_name(address: IpAddr) -> Option<&'static str> {
+    Place::of(address).map(|place| match place {
+        Place::Far => "far.sluice",
+        Place::Program => "program.sluice",
+        Place::Host => "host.sluice",
+        Place::Server => "server.sluice",
+        Place::Resolver(_) => "resolver.sluice",
+    })
 }
 
 /// The result of the program.
@@ -93,6 +154,12 @@ pub enum ExecError {
     /// The program or the server.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// The capture.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The recording.
+    #[error("cannot record the run: {0}")]
+    Recorder(Box<dyn std::error::Error + Send + Sync>),
     /// The kernel refused a step.
     #[error("cannot {step}: {source}")]
     Kernel {
@@ -139,6 +206,14 @@ pub fn obstacle() -> Option<PrivilegeError> {
 /// # Errors
 /// [`ExecError`]; nothing is left behind.
 pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
+    run_recorded(settings, Unrecorded(settings.links.clone()))
+}
+
+/// Runs the program like [`run()`], and records what passes.
+///
+/// # Errors
+/// [`ExecError`]; nothing is left behind.
+pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Outcome, ExecError> {
     let kernel = |step| move |source| ExecError::Kernel { step, source };
     let open_files = OpenFiles::raise();
     let signals = Signals::catch().map_err(kernel("block signals"))?;
@@ -165,9 +240,22 @@ pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
     let resolvers = names::machine_resolvers();
     let files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
 
-    let pool = Pool::new(router::pool_size(&settings.link))?;
+    let pool = Pool::new(router::pool_size(&settings.links))?;
     let clock = Clock::start();
     let (near_port, far_port) = network.ports(&clock)?;
+    let capture = settings.capture.as_ref();
+    let capture = capture
+        .map(|path| Capture::create(path, &clock))
+        .transpose()?;
+    let (to_recorder, names) = channel();
+    let carrier = recorder
+        .begin(Ground {
+            near: &network.near,
+            far: &network.far,
+            clock: &clock,
+            names,
+        })
+        .map_err(ExecError::Recorder)?;
     let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
     let event = || event().map_err(|error| kernel("create an eventfd")(error.into()));
     let (relaying, routing) = (Pulse::new(event()?), Pulse::new(event()?));
@@ -186,6 +274,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
         injectors: network.injectors()?,
         held,
         changes: to_gate,
+        names: to_recorder,
         pulse: relaying.clone(),
     };
     let relay = Relay::new(around, routes, &settings.forwards)?;
@@ -196,12 +285,17 @@ pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
     };
     let sending = [relay.is_sending(), shared.is_sending.clone()];
     start("relay", move || relay.run())?;
-    let (link, routers) = (settings.link.clone(), shared.clone());
+    let near_port: Box<dyn Port + Send> = match &capture {
+        Some(capture) => Box::new(capture.tap(near_port, &clock)),
+        None => Box::new(near_port),
+    };
+    let routers = shared.clone();
     let max_late = settings.max_late.unwrap_or(Span::MAX);
     let router = start("router", move || {
+        let ports: Vec<Box<dyn Port>> = vec![near_port, Box::new(gate)];
         // `on_error end` stops the queue: the program itself cannot be ended in the middle.
         sluice_loader::Ending::new()
-            .within(|| router::run(&link, (near_port, gate), pool, &clock, max_late, &routers))
+            .within(|| router::run(carrier, ports, pool, &clock, max_late, &routers))
     })?;
 
     let surroundings = |namespace| Surroundings {
@@ -226,6 +320,9 @@ pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
     let ways = router
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if let Some(capture) = capture {
+        capture.finish()?;
+    }
     Ok(Outcome {
         status: ended?,
         verdict: Verdict::new(ways, settings.max_late),

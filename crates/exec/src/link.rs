@@ -9,7 +9,7 @@ use sluice_scenario::{Link, Scenario, ScenarioErrors};
 /// How the user describes a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkWords {
-    /// A link's name, or the path of a scenario, whose `[link]` is used.
+    /// A link's name, or the path of a scenario, whose `[link]` and `[[hop]]` are used.
     pub link: Option<String>,
     /// Keys of the link, in the order of precedence: `down.rate`, or `rate` for both directions.
     pub sets: Vec<(String, String)>,
@@ -36,17 +36,32 @@ pub enum LinkError {
         "{0} has a [matrix] of {1} variants; choose one of each of its values with --set KEY=VALUE"
     )]
     Variants(String, usize),
-    /// A path through several routers, or rules.
-    #[error("{0} has {1}; a program is put behind a single [link]")]
-    Path(String, &'static str),
+    /// Several links, where only one is possible.
+    #[error("the file has [[hop]]; here a program is put behind a single [link]")]
+    Hops,
+    /// Rules instead of links.
+    #[error("{0} has `rules`; a program is put behind [link] and [[hop]]")]
+    Rules(String),
 }
 
 impl LinkWords {
-    /// Reads the link.
+    /// Reads a single link.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with its place; a file has `[[hop]]`.
+    pub fn resolve(&self) -> Result<Link, LinkError> {
+        let scenario = self.scenario()?;
+        match scenario.hops.is_empty() {
+            true => Ok(scenario.link),
+            false => Err(LinkError::Hops),
+        }
+    }
+
+    /// Reads the links as part of a scenario, whose traffic and duration have no meaning.
     ///
     /// # Errors
     /// Everything that is wrong, with its place.
-    pub fn resolve(&self) -> Result<Link, LinkError> {
+    pub fn scenario(&self) -> Result<Scenario, LinkError> {
         let (name, mut text) = match &self.link {
             Some(word) if is_path(word) => {
                 let text = fs::read_to_string(word).map_err(|source| LinkError::Read {
@@ -94,13 +109,10 @@ impl LinkWords {
         }
         let scenario = variants.pop().map(|variant| variant.scenario);
         let scenario = scenario.expect("a scenario has at least one variant");
-        if !scenario.hops.is_empty() {
-            return Err(LinkError::Path(name, "[[hop]]"));
-        }
         if scenario.rules.is_some() {
-            return Err(LinkError::Path(name, "`rules`"));
+            return Err(LinkError::Rules(name));
         }
-        Ok(scenario.link)
+        Ok(scenario)
     }
 }
 

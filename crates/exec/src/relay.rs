@@ -78,6 +78,8 @@ pub struct Surroundings<'a> {
     pub held: Receiver<Held>,
     /// Informs the gate of flows that open and close.
     pub changes: Sender<FlowChange>,
+    /// Takes the answers of resolvers.
+    pub names: Sender<Vec<u8>>,
     /// Rings when something is held.
     pub pulse: Pulse,
 }
@@ -152,7 +154,7 @@ impl Relay {
             pulse: around.pulse,
             held: around.held,
             connections,
-            flows: Flows::new(around.changes),
+            flows: Flows::new(around.changes, around.names),
             pings,
             is_sending: Arc::default(),
         })

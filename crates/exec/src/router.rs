@@ -9,40 +9,123 @@ use sluice_core::link::{Link, PipeParams};
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::param::Value;
 use sluice_core::{Cx, DropReason, Event, Packet, Rate, Rng, Span, Time, Wake};
-use sluice_net::port::{PacketPort, Pool, PoolSize, Port, Spin};
+use sluice_net::port::{Counters, Pool, PoolSize, Port, Spin};
 use sluice_net::{Clock, real_time};
 use sluice_router::forward::{
-    Departure, Forwarder, LaneOptions, Lateness, Observer, PortNumber, Queueing,
+    Departure, Forwarder, LaneCounts, LaneOptions, Lateness, Observer, PortNumber, Queueing,
 };
 use sluice_scenario::{Direction, Link as Links, Pipe, Schedule};
 use sluice_wire::frame::View;
 
-use crate::gate::Gate;
 use crate::pulse::Pulse;
 
-/// One direction of the link.
-struct Way {
+/// The queues between the program and the far side, and what observes them.
+pub trait Carrier {
+    /// One direction of the link.
+    type Queue: Queueing;
+    /// What observes it.
+    type Observer: Observer;
+
+    /// Creates the direction whose packets leave through port `to`.
+    fn lane(&mut self, direction: Direction, to: PortNumber) -> (Self::Queue, Self::Observer);
+
+    /// Returns the number of packets on the link.
+    fn packets_in(queue: &Self::Queue) -> u64;
+
+    /// Returns the time between two samples, if there are samples to take.
+    fn interval(&self) -> Option<Span> {
+        None
+    }
+
+    /// Takes a sample of both directions, down and up.
+    fn sample(&mut self, forwarder: &mut CarrierLoop<Self>, now: Time) {
+        let _ = (forwarder, now);
+    }
+
+    /// Takes what is left of a direction at the end, with its counts and those of the port at
+    /// which its packets arrived.
+    fn finish(
+        &mut self,
+        queue: Self::Queue,
+        observer: Self::Observer,
+        counts: &LaneCounts,
+        port: &Counters,
+    ) {
+        let _ = (queue, observer, counts, port);
+    }
+}
+
+/// The loop of a carrier.
+pub type CarrierLoop<C> =
+    Forwarder<Box<dyn Port>, <C as Carrier>::Queue, Counter<<C as Carrier>::Observer>>;
+
+/// The links of a path in succession.
+pub struct Path {
+    links: Vec<Links>,
+}
+
+impl Path {
+    /// The links in the order of the path up.
+    pub fn new(links: Vec<Links>) -> Path {
+        Path { links }
+    }
+}
+
+impl Carrier for Path {
+    type Queue = Way;
+    type Observer = ();
+
+    fn lane(&mut self, direction: Direction, to: PortNumber) -> (Way, ()) {
+        let rng = random_numbers(direction);
+        let pipes = self.links.iter().map(|link| link.pipe(direction));
+        let mut stages: Vec<Stage> = (0..)
+            .zip(pipes)
+            .map(|(number, pipe)| Stage::new(pipe, &rng.fork(number)))
+            .collect();
+        if direction == Direction::Down {
+            stages.reverse();
+        }
+        (Way { stages, to }, ())
+    }
+
+    fn packets_in(way: &Way) -> u64 {
+        let held = |stage: &Stage| stage.link.backlog().packets + stage.link.in_flight().packets;
+        way.stages.iter().map(held).sum()
+    }
+}
+
+/// Returns the random numbers of a direction.
+pub fn random_numbers(direction: Direction) -> Rng {
+    Rng::from_seed(SEED).fork(port_from(direction) as u64)
+}
+
+/// One direction of the path: links in the order in which packets pass them.
+pub struct Way {
+    stages: Vec<Stage>,
+    to: PortNumber,
+}
+
+/// One direction of a link.
+struct Stage {
     link: Link,
     rate: Schedule,
     has_effects: bool,
     /// Later delays, the next one last.
     delays: Vec<(Time, Span)>,
-    to: PortNumber,
 }
 
-impl Way {
-    fn new(pipe: &Pipe, to: PortNumber, rng: &Rng) -> Way {
+impl Stage {
+    fn new(pipe: &Pipe, rng: &Rng) -> Stage {
         let queue = pipe.queue.0.build();
         let queue = queue.expect("a queue that was parsed can be built");
         let steps = pipe.delay.steps().iter().skip(1).rev();
-        Way {
+        Stage {
             link: Link::new(&pipe.params(), pipe.files(), queue, rng),
             rate: pipe.rate.clone(),
             has_effects: !pipe.effects.to_string().is_empty() || pipe.profile.is_some(),
             delays: steps
                 .map(|(at, delay)| (Time::ZERO + *at, *delay))
                 .collect(),
-            to,
         }
     }
 
@@ -59,32 +142,6 @@ impl Way {
             cx.now = now;
         }
     }
-}
-
-impl Queueing for Way {
-    type Key = ();
-
-    fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
-
-    fn splits(&mut self, _from: PortNumber, (): &(), at: Time) -> bool {
-        let rate = self.rate.at(at.since(Time::ZERO));
-        self.has_effects || self.rate.is_trace() || rate.is_none_or(|rate| rate < SPLIT_BELOW)
-    }
-
-    fn admit(&mut self, packet: Packet, (): &(), cx: &mut Cx<'_>) {
-        self.follow_delays(cx);
-        self.link.enqueue(packet, cx);
-    }
-
-    fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
-        self.follow_delays(cx);
-        let departure = self.link.poll(cx)?;
-        Some(Departure {
-            packet: departure.packet,
-            due: departure.due,
-            to: self.to,
-        })
-    }
 
     fn next_wake(&self) -> Option<Time> {
         let wake = match self.link.next_wake() {
@@ -95,31 +152,105 @@ impl Queueing for Way {
         let change = self.delays.last().map(|(at, _)| *at);
         wake.into_iter().chain(change).min()
     }
+}
+
+impl Way {
+    /// Returns the link before the last one with the earliest event, and its instant.
+    fn next_inner(&self) -> Option<(Time, usize)> {
+        let inner = &self.stages[..self.stages.len() - 1];
+        let due = |(number, stage): (usize, &Stage)| Some((stage.next_wake()?, number));
+        inner.iter().enumerate().filter_map(due).min()
+    }
+
+    /// Passes packets from link to link up to `cx.now`, in the order of their instants.
+    fn pass_on(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        while let Some((at, number)) = self.next_inner().filter(|(at, _)| *at <= now) {
+            cx.now = at;
+            self.stages[number].follow_delays(cx);
+            while let Some(departure) = self.stages[number].link.poll(cx) {
+                let mut packet = departure.packet;
+                packet.arrival = departure.due;
+                cx.now = departure.due;
+                let next = &mut self.stages[number + 1];
+                next.follow_delays(cx);
+                next.link.enqueue(packet, cx);
+                cx.now = at;
+            }
+        }
+        cx.now = now;
+    }
+}
+
+impl Queueing for Way {
+    type Key = ();
+
+    fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
+
+    fn splits(&mut self, _from: PortNumber, (): &(), at: Time) -> bool {
+        let is_slow = |stage: &mut Stage| {
+            let rate = stage.rate.at(at.since(Time::ZERO));
+            stage.has_effects || stage.rate.is_trace() || rate.is_none_or(|rate| rate < SPLIT_BELOW)
+        };
+        self.stages.iter_mut().any(is_slow)
+    }
+
+    fn admit(&mut self, packet: Packet, (): &(), cx: &mut Cx<'_>) {
+        self.pass_on(cx);
+        let first = &mut self.stages[0];
+        first.follow_delays(cx);
+        first.link.enqueue(packet, cx);
+    }
+
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        self.pass_on(cx);
+        let last = self.stages.last_mut().expect("a path has a link");
+        last.follow_delays(cx);
+        let departure = last.link.poll(cx)?;
+        Some(Departure {
+            packet: departure.packet,
+            due: departure.due,
+            to: self.to,
+        })
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.stages.iter().filter_map(Stage::next_wake).min()
+    }
 
     fn bypass(&self, _from: PortNumber) -> Option<PortNumber> {
         Some(self.to)
     }
 }
 
-/// Counts packets and bytes of a direction, and those that left too late.
-struct Counter {
+/// Counts packets and bytes of a direction, and those that left too late, before another observer.
+pub struct Counter<O> {
     most_late: Span,
     too_late: u64,
     bytes: u64,
+    /// The other observer.
+    pub next: O,
 }
 
-impl Observer for Counter {
-    const LISTENS: bool = false;
+impl<O: Observer> Observer for Counter<O> {
+    const LISTENS: bool = O::LISTENS;
 
-    fn on_arrival(&mut self, _packet: &Packet, _view: &View) {}
+    fn on_arrival(&mut self, packet: &Packet, view: &View) {
+        self.next.on_arrival(packet, view);
+    }
 
-    fn on_event(&mut self, _now: Time, _event: &Event<'_>) {}
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        self.next.on_event(now, event);
+    }
 
-    fn on_discard(&mut self, _now: Time, _packet: &Packet, _reason: DropReason) {}
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
+        self.next.on_discard(now, packet, reason);
+    }
 
-    fn on_release(&mut self, _due: Time, len: u32, late: Span) {
+    fn on_release(&mut self, due: Time, len: u32, late: Span) {
         self.bytes += u64::from(len);
         self.too_late += u64::from(late > self.most_late);
+        self.next.on_release(due, len, late);
     }
 }
 
@@ -153,9 +284,9 @@ pub struct Shared {
 
 /// Carries packets until the end. Returns what the directions down and up did; packets more than
 /// `most_late` late are counted.
-pub fn run(
-    links: &Links,
-    (near, far): (PacketPort, Gate),
+pub fn run<C: Carrier>(
+    mut carrier: C,
+    ports: Vec<Box<dyn Port>>,
     pool: Pool,
     clock: &Clock,
     most_late: Span,
@@ -163,38 +294,48 @@ pub fn run(
 ) -> [WayReport; 2] {
     // A user namespace allows no real-time priority.
     let _ = real_time(REAL_TIME_PRIORITY);
-    let ports: Vec<Box<dyn Port>> = vec![Box::new(near), Box::new(far)];
     let mut forwarder = Forwarder::new(ports, pool, *clock, Spin::Adaptive);
-    let rng = Rng::from_seed(SEED);
-    for (direction, from, to) in [(Direction::Down, 1, 0), (Direction::Up, 0, 1)] {
-        let rng = rng.fork(from as u64);
+    for direction in [Direction::Down, Direction::Up] {
+        let from = port_from(direction);
+        let (queue, observer) = carrier.lane(direction, 1 - from);
         let counter = Counter {
             most_late,
             too_late: 0,
             bytes: 0,
+            next: observer,
         };
         let options = LaneOptions {
             from: &[from],
             seed: SEED,
-            rng: rng.clone(),
+            rng: random_numbers(direction),
         };
-        let way = Way::new(links.pipe(direction), to, &rng);
-        forwarder.add_lane(way, counter, options);
+        forwarder.add_lane(queue, counter, options);
     }
     let mut look = None;
+    let mut sample_at = carrier.interval().map(|_| Time::ZERO);
     while !shared.has_ended.load(Ordering::Acquire) {
-        forwarder.turn(look, Some(shared.pulse.bell.as_fd()));
+        let until = sample_at.into_iter().chain(look).min();
+        forwarder.turn(until, Some(shared.pulse.bell.as_fd()));
         shared.pulse.quiet();
-        let up = &forwarder.lanes()[UP].queueing().link;
-        let is_sending = up.backlog().packets + up.in_flight().packets > 0;
+        let is_sending = C::packets_in(forwarder.lanes()[UP].queueing()) > 0;
         shared.is_sending.store(is_sending, Ordering::Release);
         shared.pulse.beat();
-        look = is_sending.then(|| clock.now() + LOOK);
+        let now = clock.now();
+        look = is_sending.then(|| now + LOOK);
+        if let (Some(interval), Some(at)) = (carrier.interval(), sample_at)
+            && at <= now
+        {
+            sample_at = Some(now + interval);
+            carrier.sample(&mut forwarder, now);
+        }
+    }
+    if carrier.interval().is_some() {
+        carrier.sample(&mut forwarder, clock.now());
     }
     let (lanes, ports) = forwarder.finish();
     let mut reports = [WayReport::default(); 2];
     for ((report, lane), port) in reports.iter_mut().zip(lanes).zip([ports[1], ports[0]]) {
-        let (_, counter, counts, lateness) = lane;
+        let (queue, counter, counts, lateness) = lane;
         *report = WayReport {
             packets: counts.sent,
             bytes: counter.bytes,
@@ -204,14 +345,23 @@ pub fn run(
             lost: counts.lost_total() + port.lost_total(),
             lateness,
         };
+        carrier.finish(queue, counter.next, &counts, &port);
     }
     reports
 }
 
+/// Returns the port at which the packets of a direction arrive: 0 is the program's.
+pub const fn port_from(direction: Direction) -> PortNumber {
+    match direction {
+        Direction::Down => 1,
+        Direction::Up => 0,
+    }
+}
+
 /// Returns the memory for what the link may hold.
-pub fn pool_size(links: &Links) -> PoolSize {
+pub fn pool_size(links: &[Links]) -> PoolSize {
     let (mut slots, mut large) = (2048, 64);
-    for pipe in [&links.down, &links.up] {
+    for pipe in links.iter().flat_map(|link| [&link.down, &link.up]) {
         let rate = pipe.rate.highest();
         let limit = match pipe.queue.0.value("limit") {
             Some(Value::Count(limit)) => limit.min(MOST_QUEUED),
@@ -244,4 +394,4 @@ const LOOK: Span = Span::from_ms(10);
 /// Before all ordinary threads, after everything that asked for more.
 const REAL_TIME_PRIORITY: u8 = 1;
 /// Losses and hashes are those of every run.
-const SEED: u64 = 1;
+pub const SEED: u64 = 1;

@@ -2,6 +2,7 @@
 //!
 //! - [`run`]: runs a variant and records it; [`reuse`] finds earlier runs with the same input;
 //! - [`live`]: the backend with real packets, in namespaces that it creates;
+//! - [`program`]: a program behind a link, recorded like a live run;
 //! - [`simulated`]: the backend in virtual time;
 //! - [`flow`]: the types of flow, each with its implementation on both backends and its rows;
 //! - [`suite`]: many scenarios at once;
@@ -22,6 +23,7 @@ pub mod compare;
 pub mod flow;
 pub mod live;
 mod packet_rows;
+pub mod program;
 pub mod replay;
 pub mod replay_run;
 pub mod reuse;

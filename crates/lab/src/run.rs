@@ -203,48 +203,50 @@ struct ObservationWriter<'a> {
     progress: &'a mut dyn FnMut(Span),
 }
 
-impl ObservationWriter<'_> {
-    fn write(&mut self, observation: &Observation) -> Result<(), RecordError> {
-        match observation {
-            Observation::Packets(pipe, records) => {
-                for record in records {
-                    self.writer.packet(*pipe, record)?;
-                }
+/// Writes an observation of a router.
+pub(crate) fn write_observation(
+    writer: &mut RunWriter,
+    observation: &Observation,
+) -> Result<(), RecordError> {
+    match observation {
+        Observation::Packets(pipe, records) => {
+            for record in records {
+                writer.packet(*pipe, record)?;
             }
-            Observation::Releases(releases) => {
-                for release in releases {
-                    self.writer.release(release)?;
-                }
-            }
-            Observation::Arrivals(arrivals) => {
-                for arrival in arrivals {
-                    self.writer.arrival(arrival)?;
-                }
-            }
-            Observation::Queue {
-                pipe,
-                at,
-                backlog,
-                state,
-            } => {
-                for sample in QueueSample::backlog(*at, *pipe, *backlog) {
-                    self.writer.queue_sample(&sample)?;
-                }
-                for (queue, variable, value) in state {
-                    let sample = QueueSample::state(*at, *pipe, *queue, variable, *value);
-                    self.writer.queue_sample(&sample)?;
-                }
-            }
-            Observation::Flow(..) => {}
         }
-        Ok(())
+        Observation::Releases(releases) => {
+            for release in releases {
+                writer.release(release)?;
+            }
+        }
+        Observation::Arrivals(arrivals) => {
+            for arrival in arrivals {
+                writer.arrival(arrival)?;
+            }
+        }
+        Observation::Queue {
+            pipe,
+            at,
+            backlog,
+            state,
+        } => {
+            for sample in QueueSample::backlog(*at, *pipe, *backlog) {
+                writer.queue_sample(&sample)?;
+            }
+            for (queue, variable, value) in state {
+                let sample = QueueSample::state(*at, *pipe, *queue, variable, *value);
+                writer.queue_sample(&sample)?;
+            }
+        }
+        Observation::Flow(..) => {}
     }
+    Ok(())
 }
 
 impl Listener for ObservationWriter<'_> {
     fn observe(&mut self, observation: Observation) {
         if self.failed.is_none()
-            && let Err(error) = self.write(&observation)
+            && let Err(error) = write_observation(&mut self.writer, &observation)
         {
             self.failed = Some(error);
             self.interrupt.stop();

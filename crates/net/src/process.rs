@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// What a program finds in place of its parent's surroundings.
 #[derive(Debug)]
@@ -341,13 +342,25 @@ impl Signals {
     ///
     /// # Errors The kernel refuses, which is not expected.
     pub fn next(&self) -> io::Result<Received> {
-        let (number, code) = sys::wait_for_signal(&self.caught.0)?;
-        let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no signal"))?;
-        Ok(Received {
-            signal,
-            is_from_terminal: code == libc::SI_KERNEL,
-        })
+        received(sys::wait_for_signal(&self.caught.0)?)
     }
+
+    /// Waits for the next signal, at most for `patience`.
+    ///
+    /// # Errors
+    /// As [`Signals::next`].
+    pub fn next_within(&self, patience: Duration) -> io::Result<Option<Received>> {
+        let signal = sys::wait_for_signal_within(&self.caught.0, patience)?;
+        signal.map(received).transpose()
+    }
+}
+
+fn received((number, code): (libc::c_int, libc::c_int)) -> io::Result<Received> {
+    let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no signal"))?;
+    Ok(Received {
+        signal,
+        is_from_terminal: code == libc::SI_KERNEL,
+    })
 }
 
 /// The fate of a child.
@@ -421,6 +434,41 @@ impl Guard {
         let (device, inode) = identity(namespace)?;
         let name = [device.to_ne_bytes(), inode.to_ne_bytes()].concat();
         self.names.write_all(&name)
+    }
+}
+
+/// Does some work when the calling process ends without having dismissed it, also by `kill -9`: a
+/// process of its own that waits for that.
+#[derive(Debug)]
+pub struct Watchdog {
+    /// The watchdog waits for a byte, or for the end of this pipe.
+    calling: io::PipeWriter,
+}
+
+impl Watchdog {
+    /// Starts the watchdog. Must be called while there are no other threads. `work` keeps the
+    /// descriptors that it owns.
+    ///
+    /// # Errors
+    /// When there can be no more processes.
+    pub fn start(work: impl FnOnce()) -> io::Result<Watchdog> {
+        let (mut reader, calling) = io::pipe()?;
+        let writer = calling.as_raw_fd();
+        sys::in_child(move || {
+            // Not ended by Ctrl-C, and no reason for a reader of our output to wait.
+            let _ = rustix::process::setsid();
+            sys::close_some(&[0, 1, 2, writer]);
+            if let Ok(0) | Err(_) = reader.read(&mut [0]) {
+                work();
+            }
+        })?;
+        Ok(Watchdog { calling })
+    }
+
+    /// Ends the watchdog without its work.
+    pub fn dismiss(mut self) {
+        // It is gone, or ends.
+        let _ = self.calling.write_all(&[1]);
     }
 }
 

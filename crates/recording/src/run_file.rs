@@ -166,6 +166,9 @@ pub struct RunFile {
     pub environment: Environment,
     /// Every single flow.
     pub flows: Vec<FlowEntry>,
+    /// The names of both ends of the path: packets of `up` go from the first to the second.
+    #[serde(default = "hosts")]
+    pub ends: [String; 2],
     /// Packets lost outside the queues, by cause.
     pub lost: BTreeMap<String, u64>,
     /// The complete tables.
@@ -183,13 +186,6 @@ pub struct RunFile {
 impl RunFile {
     pub(crate) fn new(variant: &Variant, environment: &Environment) -> RunFile {
         let scenario = &variant.scenario;
-        let flows = scenario.instances().map(|instance| FlowEntry {
-            id: instance.id,
-            name: instance.name,
-            group: instance.flow.name.clone(),
-            type_name: instance.flow.kind.type_name().to_owned(),
-            direction: instance.flow.direction.to_string(),
-        });
         RunFile {
             format: FORMAT,
             title: scenario.title.clone(),
@@ -199,7 +195,8 @@ impl RunFile {
             end_ns: scenario.duration.as_ns(),
             seed: scenario.seed,
             environment: environment.clone(),
-            flows: flows.collect(),
+            flows: flows_of(scenario),
+            ends: hosts(),
             lost: BTreeMap::new(),
             tables: BTreeMap::new(),
             programs: Vec::new(),
@@ -208,9 +205,34 @@ impl RunFile {
         }
     }
 
+    /// Replaces the scenario.
+    pub(crate) fn describe(&mut self, scenario: &Scenario) {
+        self.title.clone_from(&scenario.title);
+        self.seed = scenario.seed;
+        self.flows = flows_of(scenario);
+        self.scenario = scenario.clone();
+        self.scenario_toml = scenario.to_toml();
+    }
+
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
         write_json(&dir.join(RUN_JSON), self)
     }
+}
+
+/// The hosts of a scenario.
+fn hosts() -> [String; 2] {
+    ["h2", "h3"].map(str::to_owned)
+}
+
+fn flows_of(scenario: &Scenario) -> Vec<FlowEntry> {
+    let flows = scenario.instances().map(|instance| FlowEntry {
+        id: instance.id,
+        name: instance.name,
+        group: instance.flow.name.clone(),
+        type_name: instance.flow.kind.type_name().to_owned(),
+        direction: instance.flow.direction.to_string(),
+    });
+    flows.collect()
 }
 
 /// Writes `value` to `path`, so that the path always names either the old file or the complete new

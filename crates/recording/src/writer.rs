@@ -141,6 +141,17 @@ impl RunWriter {
         &self.run
     }
 
+    /// Replaces the scenario by one that says what has happened: a recorded program decides its
+    /// traffic and its duration itself.
+    pub fn set_scenario(&mut self, scenario: &Scenario) {
+        self.run.describe(scenario);
+    }
+
+    /// Names both ends of the path, instead of `h2` and `h3`.
+    pub fn set_ends(&mut self, ends: [&str; 2]) {
+        self.run.ends = ends.map(str::to_owned);
+    }
+
     /// Records a packet that was settled in the queue of `pipe`.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::Time;
 use sluice_core::record::Fate;
+use sluice_core::{Span, Time};
 
 use crate::Report;
 use crate::judgement::{Candidate, judge};
@@ -52,10 +52,11 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
             titles.push(title);
         }
     }
-    let ends = Ends {
-        left: "h2".into(),
-        right: "h3".into(),
+    let [left, right] = match recordings {
+        [first, ..] => first.run().ends.clone(),
+        [] => Default::default(),
     };
+    let ends = Ends { left, right };
     let mut report = Report::new(titles.join(", "), ends);
     let groups = repetitions(recordings);
     let mut all = Vec::new();
@@ -294,7 +295,7 @@ fn facts(file: &RunFile) -> Vec<Fact> {
         facts.push(Fact::new("effects", both(|pipe| pipe.effects.to_string())));
     }
     facts.push(Fact::new("queue", both(|pipe| pipe.queue.to_string())));
-    for flow in &scenario.flows {
+    for flow in scenario.flows.iter().take(MOST_FLOWS) {
         let kind = flow.kind.describe();
         let count = match flow.count {
             1 => String::new(),
@@ -303,6 +304,9 @@ fn facts(file: &RunFile) -> Vec<Fact> {
         let (start, stop) = (flow.start.as_secs_f64(), flow.stop.as_secs_f64());
         let text = format!("{count}{kind}, {}, {start} to {stop} s", flow.direction);
         facts.push(Fact::new(format!("flow {}", flow.name), text));
+    }
+    if let Some(more @ 1..) = scenario.flows.len().checked_sub(MOST_FLOWS) {
+        facts.push(Fact::new("flows", format!("{more} more")));
     }
     for program in &file.programs {
         let flow = file.flows.iter().find(|flow| flow.id == program.flow);
@@ -317,12 +321,12 @@ fn facts(file: &RunFile) -> Vec<Fact> {
             .collect();
         facts.push(Fact::new(format!("program {name}"), words.join(", ")));
     }
-    let warmup = scenario.measure.warmup;
+    let figures = match scenario.measure.warmup {
+        Span::ZERO => "of the whole run".to_owned(),
+        warmup => format!("without the first {warmup} of the run and of each flow"),
+    };
     facts.extend([
-        Fact::new(
-            "figures",
-            format!("without the first {warmup} of the run and of each flow"),
-        ),
+        Fact::new("figures", figures),
         Fact::new("seed", file.seed.to_string()),
         Fact::new("program", &file.environment.program),
         Fact::new("host", &file.environment.host),
@@ -331,6 +335,9 @@ fn facts(file: &RunFile) -> Vec<Fact> {
     ]);
     facts
 }
+
+/// Number of flows that are described.
+const MOST_FLOWS: usize = 16;
 
 /// An RFC 3339 time in readable form, without fractions of a second.
 fn to_the_second(time: &str) -> String {
@@ -388,7 +395,7 @@ fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario:
 }
 
 fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummary) -> Ping {
-    let series = |pick: fn(&PingSample) -> Option<sluice_core::Span>| {
+    let series = |pick: fn(&PingSample) -> Option<Span>| {
         let value = |probe| pick(probe).map_or(f64::NAN, |delay| delay.as_ms_f64());
         Series::new(
             probes.iter().map(|probe| seconds(probe.time)).collect(),

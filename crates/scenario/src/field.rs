@@ -45,7 +45,8 @@ impl Dscp {
     }
 }
 
-/// The name of a flow: letters, digits, `_` and `-`.
+/// The name of a flow: letters, digits, `_` and `-`; of the connection of a recorded program also
+/// `.`, `:` and brackets, as in an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub String);
 
@@ -362,8 +363,8 @@ impl Field for Name {
     const KIND: &'static str = "name";
 
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
-        let is_accepted = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-        let accepted = "letters, digits, `_` and `-` are accepted";
+        let is_accepted = |c: char| c.is_alphanumeric() || "_-.:[]".contains(c);
+        let accepted = "letters, digits, `_`, `-`, `.`, `:`, `[` and `]` are accepted";
         read_word(key, node, is_accepted, accepted, problems).map(Name)
     }
 

@@ -254,6 +254,24 @@ impl Scenario {
         tree::to_toml(&self.to_tree())
     }
 
+    /// Reads the text of a recorded scenario, which may have no flow.
+    ///
+    /// # Errors
+    /// All errors in `text`.
+    pub fn parse_recorded(text: &str) -> Result<Scenario, ScenarioErrors> {
+        let mut variants = Scenario::parse("", text, &[])?;
+        Ok(variants.swap_remove(0).scenario)
+    }
+
+    /// Returns the last instant at which a rate or a delay changes, as far as the scenario lists the
+    /// changes.
+    pub fn last_step(&self) -> Option<Span> {
+        let steps = |(_, pipe): (_, &Pipe)| {
+            [pipe.rate.last_written(), pipe.delay.last_written()].into_iter()
+        };
+        self.pipes().flat_map(steps).flatten().max()
+    }
+
     /// Returns every single flow with its number and name.
     pub fn instances(&self) -> impl Iterator<Item = FlowInstance<'_>> {
         let of_flow = |flow| {
@@ -327,7 +345,8 @@ impl Scenario {
         let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
         // Without the flows, a figure of a flow that has an error would be reported in error.
         let flows = flow::read_all(root, duration, problems)?;
-        if flows.is_empty() {
+        // The text of a recording has no file. A recorded program may have opened no connection.
+        if flows.is_empty() && !file.is_empty() {
             let at = root.node("flow").map(|node| node.at.clone());
             let hint = "add one, such as [[flow]] with type = \"tcp\"";
             return problems.refuse(

@@ -16,6 +16,7 @@ pub struct Flows {
     entries: Entries<Flow>,
     numbers: BTreeMap<Ends, u64>,
     changes: Sender<FlowChange>,
+    names: Sender<Vec<u8>>,
 }
 
 /// One flow.
@@ -33,12 +34,14 @@ struct Flow {
 }
 
 impl Flows {
-    /// Creates an empty set of flows. `changes` informs the gate of flows that open and close.
-    pub fn new(changes: Sender<FlowChange>) -> Flows {
+    /// Creates an empty set of flows. `changes` informs the gate of flows that open and close; `names`
+    /// receives the answers of resolvers.
+    pub fn new(changes: Sender<FlowChange>, names: Sender<Vec<u8>>) -> Flows {
         Flows {
             entries: Entries::new(),
             numbers: BTreeMap::new(),
             changes,
+            names,
         }
     }
 
@@ -79,6 +82,10 @@ impl Flows {
         loop {
             match rustix::io::read(from, &mut datagram) {
                 Ok(length) => {
+                    if side == 1 && flow.ends.outside.port() == DNS {
+                        // Nobody listens unless the run is recorded.
+                        let _ = self.names.send(datagram[..length].to_vec());
+                    }
                     let sent = to.send(&datagram[..length]);
                     if side == 0 && sent.is_err_and(|error| is_refusal(&error)) {
                         // The error of an earlier datagram; this one was not sent.

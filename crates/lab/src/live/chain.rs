@@ -33,6 +33,19 @@ pub(crate) struct Way {
     pub owner: Option<(usize, u64)>,
 }
 
+impl Way {
+    /// The path of all packets, over all of `links` links.
+    pub(crate) const fn whole(links: usize) -> Way {
+        Way {
+            hops: 0..links,
+            extra: Span::ZERO,
+            class: 0,
+            initial_window: None,
+            owner: None,
+        }
+    }
+}
+
 /// The links of one direction.
 pub(crate) struct Chain {
     /// The links in the order in which packets pass them.

@@ -6,8 +6,9 @@ mod router;
 mod run;
 mod topology;
 
-pub(crate) use chain::{Chain, Recorded};
+pub(crate) use chain::{Chain, Recorded, Way};
 pub use router::{FiveTuple, LaneReport, Observation, RouterReport};
+pub(crate) use router::{LaneObserver, RouterSettings, sample};
 pub(crate) use run::router_settings;
 pub use run::{Listener, LiveError, LiveRun, check, run};
 pub use topology::{Host, Topology, TopologyError};

@@ -247,7 +247,7 @@ fn report(queueing: &impl Recorded, counts: &LaneCounts) -> LaneReport {
 }
 
 /// Reports flows and releases of one direction. The fate of packets is recorded where they queue.
-struct LaneObserver {
+pub(crate) struct LaneObserver {
     direction: Direction,
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
@@ -258,7 +258,12 @@ struct LaneObserver {
 }
 
 impl LaneObserver {
-    fn new(direction: Direction, ways: usize, observations: Sender<Observation>) -> Self {
+    /// Creates the observer of a direction with this number of paths.
+    pub(crate) fn new(
+        direction: Direction,
+        ways: usize,
+        observations: Sender<Observation>,
+    ) -> Self {
         LaneObserver {
             direction,
             flows: BTreeSet::new(),
@@ -269,9 +274,16 @@ impl LaneObserver {
         }
     }
 
-    fn tell(&self, observation: Observation) {
+    /// Reports an observation.
+    pub(crate) fn tell(&self, observation: Observation) {
         // The receiver is gone only when the run was abandoned.
         let _ = self.observations.send(observation);
+    }
+}
+
+impl AsMut<LaneObserver> for LaneObserver {
+    fn as_mut(&mut self) -> &mut LaneObserver {
+        self
     }
 }
 
@@ -314,13 +326,13 @@ impl Observer for LaneObserver {
 }
 
 /// Reports the state of the queues, and the fate of packets since the last sample.
-fn sample<P: Port, Q: Recorded>(
-    forwarder: &mut Forwarder<P, Q, LaneObserver>,
+pub(crate) fn sample<P: Port, Q: Recorded, O: Observer + AsMut<LaneObserver>>(
+    forwarder: &mut Forwarder<P, Q, O>,
     lane: usize,
     now: Time,
 ) {
     let samples = forwarder.with(lane, |queueing, _| queueing.sample());
-    let observer = forwarder.lanes_mut()[lane].observer_mut();
+    let observer = forwarder.lanes_mut()[lane].observer_mut().as_mut();
     for Sample { pipe, queue, rows } in samples {
         if let Some((backlog, state)) = queue {
             observer.tell(Observation::Queue {

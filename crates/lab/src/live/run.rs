@@ -178,13 +178,7 @@ pub(crate) fn router_settings(scenario: &Scenario) -> RouterSettings {
 
 /// Returns the different paths of flows, the common one first, and the index of each flow's path.
 fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
-    let mut ways = vec![Way {
-        hops: 0..scenario.hops.len() + 1,
-        extra: Span::ZERO,
-        class: 0,
-        initial_window: None,
-        owner: None,
-    }];
+    let mut ways = vec![Way::whole(scenario.hops.len() + 1)];
     // Rules know the addresses of the common path only.
     let is_ruled = scenario.rules.is_some();
     let number = |(index, flow): (usize, &Flow)| {

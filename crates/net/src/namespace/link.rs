@@ -57,6 +57,10 @@ pub struct Interface {
     pub kind: Option<String>,
     /// Whether packets pass through a queueing discipline first, as is usual for hardware.
     pub has_queue: bool,
+    /// Index of the other end of a veth pair, in its own namespace.
+    pub peer: Option<u32>,
+    /// Index of the bridge that it belongs to.
+    pub bridge: Option<u32>,
     /// Packets passed, and packets that the kernel dropped on the interface.
     pub traffic: InterfaceTraffic,
 }
@@ -173,41 +177,22 @@ impl Links {
         let Some(RouteNetlinkMessage::NewLink(link)) = reply else {
             return Err(self.error(&what, io::Error::from_raw_os_error(libc::ENODEV)));
         };
-        let mut interface = Interface {
-            index: link.header.index,
-            name: name.to_owned(),
-            mac: None,
-            mtu: 0,
-            is_up: link.header.flags.contains(LinkFlags::Up),
-            is_promiscuous: false,
-            kind: None,
-            has_queue: true,
-            traffic: InterfaceTraffic::default(),
-        };
-        for attribute in link.attributes {
-            match attribute {
-                LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
-                LinkAttribute::Promiscuity(sockets) => interface.is_promiscuous = sockets > 0,
-                LinkAttribute::Qdisc(name) => interface.has_queue = name != "noqueue",
-                LinkAttribute::Stats64(counters) => {
-                    interface.traffic = InterfaceTraffic {
-                        received: counters.rx_packets,
-                        sent: counters.tx_packets,
-                        dropped_in: counters.rx_dropped,
-                        dropped_out: counters.tx_dropped,
-                    };
-                }
-                LinkAttribute::LinkInfo(parts) => {
-                    interface.kind = parts.into_iter().find_map(|part| match part {
-                        LinkInfo::Kind(kind) => Some(kind.to_string()),
-                        _ => None,
-                    });
-                }
-                LinkAttribute::Address(bytes) => interface.mac = bytes.try_into().ok().map(Mac),
-                _ => {}
+        Ok(read_interface(link))
+    }
+
+    /// Returns all interfaces.
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub fn interfaces(&mut self) -> Result<Vec<Interface>, LinkError> {
+        let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let mut interfaces = Vec::new();
+        self.converse(all, NLM_F_DUMP, "list the interfaces", |reply| {
+            if let RouteNetlinkMessage::NewLink(link) = reply {
+                interfaces.push(read_interface(link));
             }
-        }
-        Ok(interface)
+        })?;
+        Ok(interfaces)
     }
 
     /// Sets an interface up or down.
@@ -478,7 +463,7 @@ impl Links {
         )
     }
 
-    fn change(
+    pub(super) fn change(
         &mut self,
         name: &str,
         what: &str,
@@ -490,7 +475,7 @@ impl Links {
         self.request(RouteNetlinkMessage::SetLink(message), 0, what)
     }
 
-    fn request(
+    pub(super) fn request(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,
@@ -516,7 +501,7 @@ impl Links {
 
     /// Sends one request and passes on every reply until the acknowledgement or the end of the
     /// list.
-    fn converse(
+    pub(super) fn converse(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,
@@ -571,6 +556,50 @@ impl Links {
             source,
         }
     }
+}
+
+/// Reads an interface as the kernel describes it.
+fn read_interface(link: LinkMessage) -> Interface {
+    let mut interface = Interface {
+        index: link.header.index,
+        name: String::new(),
+        mac: None,
+        mtu: 0,
+        is_up: link.header.flags.contains(LinkFlags::Up),
+        is_promiscuous: false,
+        kind: None,
+        has_queue: true,
+        peer: None,
+        bridge: None,
+        traffic: InterfaceTraffic::default(),
+    };
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => interface.name = name,
+            LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+            LinkAttribute::Promiscuity(sockets) => interface.is_promiscuous = sockets > 0,
+            LinkAttribute::Qdisc(name) => interface.has_queue = name != "noqueue",
+            LinkAttribute::Link(index) => interface.peer = Some(index),
+            LinkAttribute::Controller(index) => interface.bridge = Some(index),
+            LinkAttribute::Stats64(counters) => {
+                interface.traffic = InterfaceTraffic {
+                    received: counters.rx_packets,
+                    sent: counters.tx_packets,
+                    dropped_in: counters.rx_dropped,
+                    dropped_out: counters.tx_dropped,
+                };
+            }
+            LinkAttribute::LinkInfo(parts) => {
+                interface.kind = parts.into_iter().find_map(|part| match part {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            LinkAttribute::Address(bytes) => interface.mac = bytes.try_into().ok().map(Mac),
+            _ => {}
+        }
+    }
+    interface
 }
 
 impl fmt::Display for Mac {

@@ -7,6 +7,7 @@
 mod link;
 mod offload;
 mod privilege;
+mod seat;
 mod sysctl;
 
 pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth};
@@ -14,8 +15,9 @@ pub use offload::{DeviceSettings, OffloadError, Offloads, Queues};
 pub(crate) use privilege::effective_capabilities;
 pub use privilege::{
     Privilege, PrivilegeError, acquire_privilege, enter_user_namespace,
-    enter_user_namespace_as_self,
+    enter_user_namespace_as_self, enter_user_namespace_of,
 };
+pub use seat::Seat;
 pub use sysctl::SysctlError;
 
 use crate::sys;

@@ -4,6 +4,7 @@ use crate::sys;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 
 /// The process's privilege for network namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +115,20 @@ pub fn enter_user_namespace_as_self() -> Result<(), PrivilegeError> {
     enter(libc::CLONE_NEWUSER)?;
     write_map("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     write_map("/proc/self/gid_map", &format!("{group} {group} 1"))
+}
+
+/// Enters the user namespace of another process, for whose owner it gives every capability over
+/// that process's namespaces. The process stays in its network namespace.
+///
+/// # Errors
+/// There is no such process, it belongs to another user, or this process has several threads.
+pub fn enter_user_namespace_of(pid: u32) -> io::Result<()> {
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/user"))?;
+    let kind = Some(rustix::thread::LinkNameSpaceType::User);
+    Ok(rustix::thread::move_into_link_name_space(
+        namespace.as_fd(),
+        kind,
+    )?)
 }
 
 /// Enters new namespaces, one of them a user namespace without a map.

@@ -1,8 +1,10 @@
 //! The functions of sockets that live end hosts need and neither std nor `socket2` offers.
 
+mod diag;
 mod stamped;
 mod tcp_info;
 
+pub use diag::{DiagError, TcpConnection, TcpDiag};
 pub use stamped::{Arrival, BUFFER_LEN, TimedReceiver};
 pub use tcp_info::{TcpInfo, TcpSample};
 

@@ -116,6 +116,19 @@ impl TcpInfo {
         Ok(info)
     }
 
+    /// Reads the structure as the kernel wrote it. An older kernel's is shorter; the rest is zero.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> TcpInfo {
+        let mut info = TcpInfo::default();
+        let count = bytes.len().min(size_of::<TcpInfo>());
+        // SAFETY: `TcpInfo` consists of integers only, for which all bytes are valid, and at most
+        // its size is copied from a slice that has as many.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut info).cast::<u8>(), count);
+        }
+        info
+    }
+
     /// Returns whether both sides agreed on ECN.
     pub fn has_ecn(&self) -> bool {
         self.options & TCPI_OPT_ECN != 0

@@ -63,6 +63,32 @@ pub(crate) fn wait_for_signal(set: &libc::sigset_t) -> io::Result<(libc::c_int, 
     }
 }
 
+/// Does the same as [`wait_for_signal`] for at most `patience`.
+pub(crate) fn wait_for_signal_within(
+    set: &libc::sigset_t,
+    patience: std::time::Duration,
+) -> io::Result<Option<(libc::c_int, libc::c_int)>> {
+    let patience = libc::timespec {
+        tv_sec: patience.as_secs() as libc::time_t,
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    // SAFETY: all-zero bytes are a valid `siginfo_t`, and all places are valid.
+    let (number, code) = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        (libc::sigtimedwait(set, &mut info, &patience), info.si_code)
+    };
+    match check(number) {
+        Ok(number) => Ok(Some((number, code))),
+        Err(error)
+            if error.kind() == io::ErrorKind::Interrupted
+                || error.raw_os_error() == Some(libc::EAGAIN) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Runs `work` in a child process, which ends afterwards.
 ///
 /// # Errors
@@ -81,6 +107,14 @@ pub(crate) fn in_child(work: impl FnOnce()) -> io::Result<()> {
         unsafe { libc::_exit(0) };
     }
     Ok(())
+}
+
+/// Closes descriptors that nothing else in this process uses.
+pub(crate) fn close_some(descriptors: &[RawFd]) {
+    for descriptor in descriptors {
+        // SAFETY: takes no pointers. The caller uses none of them from here on.
+        unsafe { libc::close(*descriptor) };
+    }
 }
 
 /// Closes every descriptor except one.

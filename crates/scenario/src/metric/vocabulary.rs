@@ -201,6 +201,20 @@ enum Kind {
     Own(String, String, Unit),
 }
 
+/// Splits the name of a figure into its subject and the rest. The names of flows may contain dots; of
+/// several flows that fit, the longest is meant.
+fn split<'n>(name: &'n str, flows: &[Flow]) -> (&'n str, &'n str) {
+    let of_flow = |instance: String| {
+        let rest = name.strip_prefix(instance.as_str())?.strip_prefix('.')?;
+        instance.contains('.').then(|| name.len() - rest.len())
+    };
+    let starts = flows.iter().flat_map(instance_names).filter_map(of_flow);
+    match starts.max() {
+        Some(at) => (&name[..at - 1], &name[at..]),
+        None => name.split_once('.').unwrap_or((name, "")),
+    }
+}
+
 /// The reason why a text does not name a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricError {
@@ -231,7 +245,7 @@ impl Metric {
         if let Some(decl) = RUN_METRICS.iter().find(|decl| decl.name == name) {
             return Ok(Kind::Run(decl));
         }
-        let (subject, rest) = name.split_once('.').unwrap_or((name, ""));
+        let (subject, rest) = split(name, flows);
         let rest_at = (subject.len() + 1).min(name.len());
         let unknown_rest = |candidates: Vec<String>| MetricError {
             span: rest_at..name.len(),

@@ -74,6 +74,11 @@ impl<W: Write> AnnotatedWriter<W> {
         self.end_block(PACKET)
     }
 
+    /// Returns the output.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
     /// Terminates the options and writes the block: type, length, body, and the length again.
     fn end_block(&mut self, kind: u32) -> io::Result<()> {
         self.body.extend([0; 4]);

@@ -1,0 +1,94 @@
+//! `sluice attach`: puts a link in front of a network namespace or a container that runs already.
+
+use std::process::ExitCode;
+
+use sluice_core::Span;
+use sluice_exec::FAILED;
+use sluice_exec::attach::{AttachError, AttachSettings, Target, attach};
+use sluice_exec::link::LinkError;
+
+use crate::link_args::LinkArgs;
+use crate::proxy::TOO_LATE;
+
+/// What to put behind which link.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("target").required(true).args(["netns", "pid"])))]
+pub struct Args {
+    #[command(flatten)]
+    link: LinkArgs,
+    /// A network namespace by its name in /run/netns, or by the path of its file
+    #[arg(long, value_name = "NAME|FILE")]
+    netns: Option<String>,
+    /// The network namespace of a process, such as the first one of a container
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Its interface, an end of a veth pair [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Print at the end how exact the emulation was; exit with 75 if more than one packet in a
+    /// thousand left later than this, or the machine lost packets
+    #[arg(long, value_name = "TIME", value_parser = Span::parse)]
+    max_late: Option<Span>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The link.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// Everything else.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// Attaches the link until a signal. Returns the exit status.
+pub fn run(args: &Args) -> ExitCode {
+    match try_run(args) {
+        Ok(status) => status.into(),
+        Err(error) => {
+            eprintln!("sluice: {error}");
+            FAILED.into()
+        }
+    }
+}
+
+fn try_run(args: &Args) -> Result<u8, Error> {
+    let target = match (&args.netns, args.pid) {
+        (Some(name), _) => Target::Name(name.clone()),
+        (None, pid) => Target::Process(pid.unwrap_or_default()),
+    };
+    let settings = AttachSettings {
+        target,
+        interface: args.interface.clone(),
+        links: args.link.words().scenario()?.links().cloned().collect(),
+        max_late: args.max_late,
+    };
+    let detached = attach(&settings, |inner, outer| {
+        eprintln!("sluice: the link is between {inner} and {outer}; Ctrl-C detaches it");
+    })?;
+    if detached.has_ended {
+        eprintln!("sluice: the namespace has ended, and the link with it");
+    }
+    let verdict = &detached.verdict;
+    if settings.max_late.is_some() {
+        eprintln!("sluice: {verdict}");
+    }
+    Ok(match verdict.holds() {
+        true => 0,
+        false => {
+            eprintln!("sluice: the machine was too busy: measurements of this time do not count");
+            TOO_LATE
+        }
+    })
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice attach --netns blue --link wpt/dsl
+  sluice attach --pid $(docker inspect -f '{{.State.Pid}}' web) --link wpt/lte
+  sluice attach --pid 4711 --interface eth1 --rate 10Mbit/s --rtt 60ms
+
+The link is between the container's veth interface and the machine's end of the
+pair. Ctrl-C, SIGTERM and the end of the container detach it; after kill -9, a
+watchdog puts everything back.";

@@ -1,0 +1,204 @@
+//! `sluice attach` in front of a namespace that is joined to a machine by a veth pair.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
+
+use super::{accept, greet, stderr, wait_for};
+
+/// A container with `eth0`, and a machine with the other end, `vm0`.
+struct Site {
+    machine: Namespace,
+    container: Namespace,
+    /// Where the machine has its address: `vm0`, or a bridge with `vm0` in it.
+    holder: &'static str,
+}
+
+const MACHINE: &str = "10.77.0.1";
+const CONTAINER: &str = "10.77.0.2";
+/// A host behind the container.
+const BEHIND: &str = "10.88.0.1";
+
+impl Site {
+    fn new(holder: &'static str) -> Site {
+        let site = Site {
+            machine: Namespace::create("machine").unwrap(),
+            container: Namespace::create("container").unwrap(),
+            holder,
+        };
+        let end = |namespace, name, number| VethEnd {
+            namespace,
+            name,
+            mac: Mac([2, 0, 0, 0, 2, number]),
+        };
+        create_veth(
+            end(&site.machine, "vm0", 1),
+            end(&site.container, "eth0", 2),
+        )
+        .unwrap();
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut links = site.machine.links().unwrap();
+        links.set_up("lo", true).unwrap();
+        if holder != "vm0" {
+            links.create_bridge(holder, &["vm0"]).unwrap();
+        }
+        links.set_up("vm0", true).unwrap();
+        links.add_address(holder, address(MACHINE), 24).unwrap();
+        let gateway = Some(address(CONTAINER));
+        links
+            .add_route(holder, address("10.88.0.0"), 16, gateway)
+            .unwrap();
+        let mut links = site.container.links().unwrap();
+        links.set_up("eth0", true).unwrap();
+        links.add_address("eth0", address(CONTAINER), 24).unwrap();
+        let listener = site.machine.enter(|| TcpListener::bind((MACHINE, 80)));
+        accept(listener.unwrap().unwrap(), greet);
+        site
+    }
+
+    fn attach(&self, options: &[&str]) -> Child {
+        let path = format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.container.as_fd().as_raw_fd()
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.args(["attach", "--netns", &path]).args(options);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.machine.enter(|| command.spawn()).unwrap().unwrap()
+    }
+
+    /// Connects from the container to the machine. Returns how long that took.
+    fn connect(&self) -> Duration {
+        let connect = || {
+            let start = Instant::now();
+            let patience = Duration::from_secs(20);
+            TcpStream::connect_timeout(&format!("{MACHINE}:80").parse().unwrap(), patience)
+                .unwrap();
+            start.elapsed()
+        };
+        self.container.enter(connect).unwrap()
+    }
+
+    /// Describes the machine's interfaces, and whether it has a route behind the container.
+    fn state(&self) -> String {
+        let mut links = self.machine.links().unwrap();
+        let mut text = String::new();
+        for interface in links.interfaces().unwrap() {
+            let addresses = links.addresses(&interface.name).unwrap();
+            let _ = writeln!(
+                text,
+                "{} {} {:?} {:?} {:?} {} {addresses:?}",
+                interface.index,
+                interface.name,
+                interface.kind,
+                interface.mac,
+                interface.peer,
+                interface.is_up,
+            );
+        }
+        let routed = || {
+            UdpSocket::bind("0.0.0.0:0")
+                .unwrap()
+                .connect((BEHIND, 9))
+                .is_ok()
+        };
+        let _ = writeln!(text, "{}", self.machine.enter(routed).unwrap());
+        text
+    }
+}
+
+/// Waits until a link is in place.
+fn wait_until_attached(child: &mut Child) {
+    let mut line = String::new();
+    let stderr = child.stderr.as_mut().unwrap();
+    let mut reader = std::io::BufReader::new(stderr);
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    assert!(line.contains("between eth0 and vm0"), "{line}");
+}
+
+#[test]
+fn an_attached_link_delays_and_leaves_everything_as_it_was() {
+    for holder in ["vm0", "br0"] {
+        let site = Site::new(holder);
+        let before = site.state();
+        let mut child = site.attach(&["--rtt", "100ms"]);
+        wait_until_attached(&mut child);
+        // The handshake takes one round trip.
+        let took = site.connect();
+        assert!(took >= Duration::from_millis(100), "{took:?}");
+        assert_ne!(site.state(), before);
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(site.state(), before, "{}", site.holder);
+        site.connect();
+    }
+}
+
+#[test]
+fn a_watchdog_detaches_after_kill_9() {
+    let site = Site::new("vm0");
+    let before = site.state();
+    let mut child = site.attach(&["--rtt", "100ms"]);
+    wait_until_attached(&mut child);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    wait_for("the old end is back", || site.state() == before);
+    site.connect();
+}
+
+#[test]
+fn the_end_of_the_container_ends_the_link() {
+    let site = Site::new("vm0");
+    let mut child = site.attach(&["--link", "dsl"]);
+    wait_until_attached(&mut child);
+    let Site {
+        machine, container, ..
+    } = site;
+    drop(container);
+    let mut status = None;
+    wait_for("the link ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(0));
+    let left = machine.links().unwrap().interfaces().unwrap();
+    let names: Vec<&str> = left
+        .iter()
+        .map(|interface| interface.name.as_str())
+        .collect();
+    assert_eq!(names, ["lo"]);
+}
+
+#[test]
+fn what_cannot_be_attached_is_refused_with_what_there_is() {
+    let site = Site::new("vm0");
+    for (options, expected) in [
+        (
+            &["--interface", "eth9"][..],
+            "no veth interface `eth9`; it has eth0",
+        ),
+        (&["--link", "ltee"], "did you mean `lte`?"),
+    ] {
+        let output = site.attach(options).wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
+    for (target, expected) in [
+        (
+            ["--netns", "no-such-name"],
+            "there is no namespace `no-such-name`",
+        ),
+        (["--pid", "4194305"], "there is no process 4194305"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let output = command.arg("attach").args(target).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
+}

@@ -1,0 +1,155 @@
+//! What `--report` and `--pcapng` record.
+
+use sluice_recording::{Recording, Status};
+use sluice_scenario::Direction;
+
+use super::{MUCH, SERVER, World, count, own, send_much, stderr};
+
+#[test]
+fn a_connection_is_recorded_with_what_the_kernel_says() {
+    let world = World::new();
+    world.serve(80, send_much);
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, capture) = (folder.path().join("run"), folder.path().join("run.pcapng"));
+    let options = [
+        "--rate=10Mbit/s",
+        "--rtt=20ms",
+        "--set=down.queue=fifo limit 20",
+        &format!("--report={}", dir.display()),
+        &format!("--pcapng={}", capture.display()),
+    ];
+    let script = format!("cat </dev/tcp/{}/80 | wc -c", SERVER[0]);
+    let output = world.bash(&options, &script);
+    assert!(output.status.success(), "{}", stderr(&output));
+
+    let recording = Recording::open(&dir).unwrap();
+    let run = recording.run();
+    assert_eq!(run.status, Status::Complete);
+    let flows: Vec<(&str, &str)> = run
+        .flows
+        .iter()
+        .map(|flow| (flow.name.as_str(), flow.direction.as_str()))
+        .collect();
+    assert_eq!(flows, [("198.51.100.7:80", "down")]);
+    let transfer = run.scenario.flows[0].kind.transfer().unwrap();
+    assert_eq!(transfer.bytes.unwrap().as_u64(), MUCH as u64);
+
+    let samples: Vec<_> = recording
+        .flow_samples()
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let received = samples
+        .iter()
+        .filter_map(|sample| sample.received_bytes)
+        .max();
+    assert_eq!(received, Some(MUCH as u64));
+    // 20 packets of queue behind 17 in flight (25 kB) hold more than the initial window of 10.
+    let cwnd = samples
+        .iter()
+        .filter_map(|sample| sample.cwnd)
+        .max()
+        .unwrap();
+    assert!((11..200).contains(&cwnd), "{cwnd}");
+    let min_rtt = samples
+        .iter()
+        .filter_map(|sample| sample.min_rtt)
+        .min()
+        .unwrap();
+    assert!((20.0..40.0).contains(&min_rtt.as_ms_f64()), "{min_rtt}");
+    let retransmits = samples.iter().filter_map(|sample| sample.retransmits).max();
+    assert!(retransmits > Some(0));
+
+    // The queue overflows, and every packet of the connection is known as such.
+    let summary = sluice_recording::metrics::measure(&recording).unwrap();
+    let down = &summary.pipes[1];
+    assert!(
+        down.drops["overflow"] > 0 && down.marks == 0,
+        "{:?}",
+        down.drops
+    );
+    let packets = recording.packets().unwrap().map(Result::unwrap);
+    let others = packets.filter(|row| row.record.flow != 0);
+    // Each end's kernel reports the IPv6 groups that it listens to, twice (RFC 3810 section 6.1).
+    assert!(others.count() <= 4);
+    assert!(dir.join("report.html").exists() && dir.join("summary.json").exists());
+
+    // A section block of pcapng, and more than the payload.
+    let capture = std::fs::read(capture).unwrap();
+    assert_eq!(capture[..4], 0x0a0d_0d0a_u32.to_le_bytes());
+    assert!(capture.len() > MUCH);
+}
+
+#[test]
+fn both_directions_and_refusals_are_recorded() {
+    let world = World::new();
+    world.serve(80, count);
+    let folder = tempfile::tempdir().unwrap();
+    let report = format!("--report={}", folder.path().join("run").display());
+    // 100 kB up, and a line back; then a connection that is refused.
+    let output = world.run(&["--rtt=20ms", &report], &own("half_close"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let recording = Recording::open(&folder.path().join("run")).unwrap();
+    let flow = &recording.run().scenario.flows[0];
+    assert_eq!(flow.direction, Direction::Up);
+    assert_eq!(
+        flow.kind.transfer().unwrap().bytes.unwrap().as_u64(),
+        100_000
+    );
+
+    let output = world.bash(&[&report], &format!("cat </dev/tcp/{}/99", SERVER[1]));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let recording = Recording::open(&folder.path().join("run")).unwrap();
+    assert_eq!(recording.run().flows[0].name, "[2001:db8::7]:99");
+}
+
+#[test]
+fn a_program_without_connections_has_a_report_too() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let report = format!("--report={}", folder.path().join("run").display());
+    let output = world.run(&["--link=starlink", &report], &["sh", "-c", "exit 3"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(
+        Recording::open(&folder.path().join("run"))
+            .unwrap()
+            .run()
+            .flows
+            .is_empty()
+    );
+    // A folder with other files is not touched, and the program is not started.
+    let output = world.run(&["--report=/etc"], &["touch", "/proc/self/nothing"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr(&output).contains("cannot record the run"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_path_of_several_links_has_the_delay_of_all() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("path.toml");
+    let hop = "rate = \"10Mbit/s\"\nrtt = \"100ms\"\n";
+    std::fs::write(&file, format!("[link]\n{hop}[[hop]]\n{hop}")).unwrap();
+    let link = format!("--link={}", file.display());
+    let report = format!("--report={}", folder.path().join("run").display());
+    let script = format!(
+        "date +%s%N; (exec 3</dev/tcp/{}/99) 2>&-; date +%s%N",
+        SERVER[0]
+    );
+    for options in [&[&*link][..], &[&*link, &*report]] {
+        let output = world.bash(options, &script);
+        let text = super::stdout(&output);
+        let instants: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+        // A refusal takes one round trip of the whole path: 200 ms.
+        let took = (instants[1] - instants[0]) as f64 / 1e6;
+        assert!(
+            (200.0..1000.0).contains(&took),
+            "{took} {}",
+            stderr(&output)
+        );
+    }
+}

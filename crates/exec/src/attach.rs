@@ -1,0 +1,445 @@
+//! A link in front of what runs already: a network namespace, or a container.
+//!
+//! ```text
+//!  before   container eth0 ---------------------------- NAME  machine, bridge ...
+//!  after    container eth0 -- NAME | pipes | outside -- NAME  machine, bridge ...
+//!                             (a namespace between)
+//! ```
+//!
+//! The machine's end of the container's veth pair moves to a namespace of Sluice's. A new pair takes
+//! its place: name, Ethernet address, bridge, addresses and routes. The container's own end stays as
+//! it is. To detach, the old end moves back. A watchdog, a process of its own, does that when
+//! Sluice is killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::Signal;
+use sluice_core::Span;
+use sluice_net::Clock;
+use sluice_net::namespace::{
+    Interface, LinkError, Mac, Namespace, NamespaceError, Privilege, Seat, SysctlError, VethEnd,
+    create_veth, enter_user_namespace_of,
+};
+use sluice_net::port::packet::{PacketError, PacketOptions};
+use sluice_net::port::{PacketPort, Pool, PoolError, Port};
+use sluice_net::process::{Signals, Watchdog, changed_child};
+use sluice_scenario::Link;
+
+use crate::pulse::Pulse;
+use crate::router::{self, Path, Shared};
+use crate::verdict::Verdict;
+
+/// What to put behind which link.
+#[derive(Clone, Debug)]
+pub struct AttachSettings {
+    /// The namespace.
+    pub target: Target,
+    /// Its interface; the only veth interface if it is not given.
+    pub interface: Option<String>,
+    /// The links, in the order of the path up: from the namespace outside.
+    pub links: Vec<Link>,
+    /// How late packets may be.
+    pub max_late: Option<Span>,
+}
+
+/// A network namespace.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// By its name in /run/netns, or the path of its file.
+    Name(String),
+    /// That of a process.
+    Process(u32),
+}
+
+/// Why nothing was attached, or the link ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// There is no such process.
+    #[error("there is no process {0}, or it belongs to another user: {1}")]
+    Process(u32, io::Error),
+    /// There is no such namespace.
+    #[error("there is no namespace `{name}`: {source}{known}")]
+    Name {
+        /// The name.
+        name: String,
+        /// The system's answer.
+        source: io::Error,
+        /// Those that exist, as part of the message.
+        known: String,
+    },
+    /// No privilege.
+    #[error(
+        "attaching changes the network of the namespace's owner: run it as root, or where the \
+         namespace was created ({0})"
+    )]
+    Privilege(Privilege),
+    /// There is no veth interface, or several.
+    #[error("{target} has {found}; {hint}")]
+    Interface {
+        /// The namespace.
+        target: String,
+        /// What it has.
+        found: String,
+        /// What helps.
+        hint: String,
+    },
+    /// The other end of the pair was not found.
+    #[error("the other end of `{0}` is in no namespace that this user may change")]
+    Peer(String),
+    /// The namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The interfaces.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A setting of the namespace between.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// The ports.
+    #[error(transparent)]
+    Port(#[from] PacketError),
+    /// The memory of packets.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The watchdog ended, so that `kill -9` would leave the container without its network.
+    #[error("the watchdog was killed: the link is detached")]
+    Watchdog,
+    /// The kernel refused a step.
+    #[error("cannot {step}: {source}")]
+    Kernel {
+        /// Which step.
+        step: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+/// How a link ended.
+#[derive(Debug)]
+pub struct Detached {
+    /// Whether the namespace ended first, with its end of the pair.
+    pub has_ended: bool,
+    /// How exact the emulation was.
+    pub verdict: Verdict,
+}
+
+/// Puts the link in place, calls `attached` with the namespace's interface and the machine's, and
+/// waits until a signal or the end of the namespace. Then puts everything back. Call it on the main
+/// thread, before there are others.
+///
+/// # Errors
+/// [`AttachError`]; everything is as it was before.
+pub fn attach(
+    settings: &AttachSettings,
+    attached: impl FnOnce(&str, &str),
+) -> Result<Detached, AttachError> {
+    let kernel = |step| move |source| AttachError::Kernel { step, source };
+    let signals = Signals::catch().map_err(kernel("block signals"))?;
+    // Nothing of the namespace stays open: its end must be noticed.
+    let (inner, (machine, seat)) = {
+        let target = open(&settings.target)?;
+        let inner = choose(&target, settings.interface.as_deref())?;
+        let outer = machine_of(&target, &inner)?;
+        (inner, outer)
+    };
+    let between = Namespace::create("between")?;
+    between.silence_ipv6()?;
+    let plug = Plug {
+        machine,
+        between,
+        seat,
+    };
+    let spare = plug.try_clone()?;
+    let watchdog = Watchdog::start(move || {
+        let _ = spare.pull_out();
+    });
+    let watchdog = watchdog.map_err(kernel("start the watchdog"))?;
+    let ended = plug
+        .put_in()
+        .and_then(|()| carry(settings, &plug, &inner, &signals, attached));
+    let pulled = plug.pull_out();
+    watchdog.dismiss();
+    let detached = ended?;
+    pulled?;
+    Ok(detached)
+}
+
+/// What is moved, and where to.
+struct Plug {
+    machine: Namespace,
+    between: Namespace,
+    /// The place of the machine's end.
+    seat: Seat,
+}
+
+impl Plug {
+    fn try_clone(&self) -> Result<Plug, NamespaceError> {
+        Ok(Plug {
+            machine: self.machine.try_clone()?,
+            between: self.between.try_clone()?,
+            seat: self.seat.clone(),
+        })
+    }
+
+    /// Moves the machine's end between, and gives a new pair its place.
+    fn put_in(&self) -> Result<(), AttachError> {
+        let name = &self.seat.name;
+        self.machine.links()?.move_to(name, &self.between)?;
+        create_veth(
+            VethEnd {
+                namespace: &self.machine,
+                name,
+                mac: self.seat.mac,
+            },
+            VethEnd {
+                namespace: &self.between,
+                name: OUTSIDE,
+                mac: Mac([2, 0, 0, 0, 0, 1]),
+            },
+        )?;
+        let mut links = self.between.links()?;
+        links.set_mtu(OUTSIDE, self.seat.mtu)?;
+        for own in [name, OUTSIDE] {
+            links.set_up(own, true)?;
+        }
+        self.machine.links()?.take_seat(&self.seat)?;
+        Ok(())
+    }
+
+    /// Moves the old end back, as far as it exists and is not back yet.
+    fn pull_out(&self) -> Result<(), AttachError> {
+        let mut between = self.between.links()?;
+        if between.interface(OUTSIDE).is_ok() {
+            // Both ends of the new pair vanish.
+            between.remove(OUTSIDE)?;
+        }
+        if between.interface(&self.seat.name).is_ok() {
+            between.move_to(&self.seat.name, &self.machine)?;
+            self.machine.links()?.take_seat(&self.seat)?;
+        }
+        Ok(())
+    }
+}
+
+/// Carries packets until the end.
+fn carry(
+    settings: &AttachSettings,
+    plug: &Plug,
+    inner: &Interface,
+    signals: &Signals,
+    attached: impl FnOnce(&str, &str),
+) -> Result<Detached, AttachError> {
+    let kernel = |step| move |source| AttachError::Kernel { step, source };
+    let pool = Pool::new(router::pool_size(&settings.links))?;
+    let clock = Clock::start();
+    let options = PacketOptions {
+        timestamps: Some(clock),
+        promiscuous: false,
+        ..PacketOptions::default()
+    };
+    let near = PacketPort::open(&plug.between, &plug.seat.name, options)?;
+    let far = PacketPort::open(&plug.between, OUTSIDE, options)?;
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let bell = bell.map_err(|error| kernel("create an eventfd")(error.into()))?;
+    let shared = Shared {
+        pulse: Pulse::new(Arc::new(bell)),
+        has_ended: Arc::default(),
+        is_sending: Arc::default(),
+    };
+    let (path, routers) = (Path::new(settings.links.clone()), shared.clone());
+    let max_late = settings.max_late.unwrap_or(Span::MAX);
+    let router = std::thread::Builder::new()
+        .name("router".to_owned())
+        .spawn(move || {
+            let ports: Vec<Box<dyn Port>> = vec![Box::new(near), Box::new(far)];
+            router::run(path, ports, pool, &clock, max_late, &routers)
+        })
+        .map_err(kernel("start a thread"))?;
+    attached(&inner.name, &plug.seat.name);
+    let ended = wait(plug, signals);
+    shared.has_ended.store(true, Ordering::Release);
+    shared.pulse.ring();
+    let ways = router
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok(Detached {
+        has_ended: ended?,
+        verdict: Verdict::new(ways, settings.max_late),
+    })
+}
+
+/// Waits for a signal or for the end of the namespace. Returns whether it is the latter.
+fn wait(plug: &Plug, signals: &Signals) -> Result<bool, AttachError> {
+    let mut links = plug.between.links()?;
+    loop {
+        let signal = signals.next_within(LOOK);
+        let signal = signal.map_err(|source| AttachError::Kernel {
+            step: "wait for a signal",
+            source,
+        })?;
+        match signal.map(|received| received.signal) {
+            // The watchdog is the only child. The signal of one that looked for privileges may be
+            // left.
+            Some(Signal::CHILD) if !matches!(changed_child(), Ok(None)) => {
+                return Err(AttachError::Watchdog);
+            }
+            Some(Signal::CHILD) | None => {}
+            Some(_) => return Ok(false),
+        }
+        if links.interface(&plug.seat.name).is_err() {
+            return Ok(true);
+        }
+    }
+}
+
+/// Opens the namespace, and enters the user namespace of its owner if that is needed and possible.
+fn open(target: &Target) -> Result<Namespace, AttachError> {
+    let namespace = match target {
+        Target::Process(pid) => {
+            if Privilege::probe() != Privilege::Capable {
+                let entered = enter_user_namespace_of(*pid);
+                entered.map_err(|source| AttachError::Process(*pid, source))?;
+            }
+            let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
+            let missing = |error| match error {
+                NamespaceError::Open { source, .. } => AttachError::Process(*pid, source),
+                error => error.into(),
+            };
+            Namespace::open(&path).map_err(missing)?
+        }
+        Target::Name(name) => {
+            let path = match name.contains('/') {
+                true => PathBuf::from(name),
+                false => FilePath::new(NAMES).join(name),
+            };
+            let missing = |error| match error {
+                NamespaceError::Open { source, .. } => AttachError::Name {
+                    name: name.clone(),
+                    source,
+                    known: known_names(),
+                },
+                error => error.into(),
+            };
+            Namespace::open(&path).map_err(missing)?
+        }
+    };
+    match Privilege::probe() {
+        Privilege::Capable => Ok(namespace),
+        missing => Err(AttachError::Privilege(missing)),
+    }
+}
+
+/// Returns the names of namespaces as part of a message.
+fn known_names() -> String {
+    let entries = fs::read_dir(NAMES).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; there are {}", names.join(", ")),
+    }
+}
+
+/// Returns the interface that `name` gives, or the only one that is an end of a veth pair.
+fn choose(target: &Namespace, name: Option<&str>) -> Result<Interface, AttachError> {
+    let all = target.links()?.interfaces()?;
+    let is_veth = |interface: &&Interface| interface.kind.as_deref() == Some("veth");
+    let pairs: Vec<&Interface> = all.iter().filter(is_veth).collect();
+    let names = |of: &[&Interface]| {
+        let names: Vec<&str> = of.iter().map(|interface| interface.name.as_str()).collect();
+        names.join(", ")
+    };
+    let target = target.name().to_owned();
+    let wrong = |found: String, hint: &str| AttachError::Interface {
+        target,
+        found,
+        hint: hint.to_owned(),
+    };
+    match (name, pairs.as_slice()) {
+        (Some(name), pairs) => match pairs.iter().find(|interface| interface.name == name) {
+            Some(interface) => Ok((*interface).clone()),
+            None => Err(wrong(
+                format!("no veth interface `{name}`"),
+                &match pairs {
+                    [] => "it has none at all".to_owned(),
+                    pairs => format!("it has {}", names(pairs)),
+                },
+            )),
+        },
+        (None, [one]) => Ok((*one).clone()),
+        (None, []) => Err(wrong(
+            format!(
+                "no veth interface, only {}",
+                names(&all.iter().collect::<Vec<_>>())
+            ),
+            "a link can be put only into a pair, as containers have it",
+        )),
+        (None, several) => Err(wrong(
+            format!("several veth interfaces: {}", names(several)),
+            "choose one with --interface",
+        )),
+    }
+}
+
+/// Returns the namespace with the other end of a pair, and the place of that end: the calling
+/// thread's own, or else another one that this process may change.
+fn machine_of(target: &Namespace, inner: &Interface) -> Result<(Namespace, Seat), AttachError> {
+    let missing = || AttachError::Peer(inner.name.clone());
+    let index = inner.peer.ok_or_else(missing)?;
+    let mut seen = BTreeSet::new();
+    let own = PathBuf::from("/proc/self/ns/net");
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let others = processes.map(|process| process.path().join("ns/net"));
+    for path in [own].into_iter().chain(others) {
+        let Ok(file) = fs::metadata(&path) else {
+            continue;
+        };
+        if !seen.insert((file.dev(), file.ino())) {
+            continue;
+        }
+        let Ok(namespace) = Namespace::open(&path) else {
+            continue;
+        };
+        let Ok(mut links) = namespace.links() else {
+            continue;
+        };
+        let is_other = |other: &Interface| {
+            other.index == index
+                && other.peer == Some(inner.index)
+                && other.kind.as_deref() == Some("veth")
+        };
+        let Some(outer) = links.interfaces()?.into_iter().find(is_other) else {
+            continue;
+        };
+        if is_pair(target, inner, &outer)? {
+            return Ok((namespace, links.seat(&outer.name)?));
+        }
+    }
+    Err(missing())
+}
+
+/// Returns whether two interfaces with the indexes of a pair are one: what one has sent, the other
+/// has received. Indexes are unique within a namespace only.
+fn is_pair(target: &Namespace, inner: &Interface, outer: &Interface) -> Result<bool, LinkError> {
+    let now = target.links()?.interface(&inner.name)?;
+    let (before, after) = (inner.traffic, now.traffic);
+    let received = before.received..=after.received;
+    Ok(received.contains(&outer.traffic.sent))
+}
+
+/// Namespaces with names, as `ip netns` creates them.
+const NAMES: &str = "/run/netns";
+/// The end of the new pair in the namespace between.
+const OUTSIDE: &str = "outside";
+/// How often to look whether the namespace still exists.
+const LOOK: Duration = Duration::from_millis(100);

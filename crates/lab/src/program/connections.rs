@@ -1,0 +1,397 @@
+//! The TCP connections of a recorded program: what the kernel says of both ends.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use sluice_core::{Span, Time};
+use sluice_net::socket::TcpConnection;
+use sluice_recording::{FlowSample, NO_FLOW};
+use sluice_scenario::Direction;
+
+use super::names::Names;
+
+/// All connections, in the order of their first packets.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    list: Vec<Connection>,
+    /// By the program's end and the other.
+    numbers: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// By the hash of their packets, which differs between the directions.
+    hashes: BTreeMap<u32, usize>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    remote: SocketAddr,
+    first: Time,
+    last: Time,
+    /// The program's end and the far end.
+    ends: [End; 2],
+    has_ecn: bool,
+}
+
+/// One end of a connection.
+#[derive(Debug, Default)]
+struct End {
+    /// Changes only.
+    samples: Vec<State>,
+    /// The socket that the samples are of, and what earlier ones with the same addresses have
+    /// carried.
+    cookie: Option<u64>,
+    before: State,
+}
+
+/// What the kernel says of one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    time: Time,
+    cwnd: u32,
+    ssthresh: u32,
+    mss: u32,
+    srtt: Span,
+    min_rtt: Span,
+    retransmits: u64,
+    delivery_rate_bps: u64,
+    sent: u64,
+    received: u64,
+}
+
+/// A flow of the recording: one direction of a connection.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Flow {
+    pub name: String,
+    pub direction: Direction,
+    pub start: Time,
+    pub stop: Time,
+    /// Payload that has arrived; 0 of a connection that carried none.
+    pub bytes: u64,
+    pub has_ecn: bool,
+    /// Rows, whose flow number is not set yet.
+    pub samples: Vec<FlowSample>,
+}
+
+/// Which end a list of connections is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Near,
+    Far,
+}
+
+impl Connections {
+    /// Notes that packets with `hash` belong to a connection between `program` and `remote`.
+    pub fn saw(&mut self, hash: u32, program: SocketAddr, remote: SocketAddr) {
+        let next = self.list.len();
+        let number = *self.numbers.entry((program, remote)).or_insert(next);
+        if number == next {
+            self.list.push(Connection {
+                remote,
+                first: Time::MAX,
+                last: Time::ZERO,
+                ends: Default::default(),
+                has_ecn: false,
+            });
+        }
+        self.hashes.insert(hash, number);
+    }
+
+    /// Notes a packet at its arrival at the link.
+    pub fn passed(&mut self, hash: u32, at: Time) {
+        if let Some(connection) = self.hashes.get(&hash).map(|n| &mut self.list[*n]) {
+            connection.first = connection.first.min(at);
+            connection.last = connection.last.max(at);
+        }
+    }
+
+    /// Returns the number of the flow that a packet belongs to.
+    pub fn flow_of(&self, hash: u32) -> u32 {
+        self.hashes.get(&hash).map_or(NO_FLOW, |n| *n as u32)
+    }
+
+    /// Notes what the kernel says of one end at `time`.
+    pub fn sample(&mut self, side: Side, connection: &TcpConnection, time: Time) {
+        let ends = match side {
+            Side::Near => (connection.local, connection.remote),
+            Side::Far => (connection.remote, connection.local),
+        };
+        let has_ecn = connection.info.has_ecn();
+        self.note(
+            side,
+            ends,
+            connection.cookie,
+            has_ecn,
+            State::of(connection, time),
+        );
+    }
+
+    fn note(
+        &mut self,
+        side: Side,
+        ends: (SocketAddr, SocketAddr),
+        cookie: u64,
+        has_ecn: bool,
+        state: State,
+    ) {
+        // Connections within a namespace do not cross the link.
+        let Some(number) = self.numbers.get(&ends) else {
+            return;
+        };
+        let known = &mut self.list[*number];
+        known.has_ecn |= has_ecn;
+        known.ends[side as usize].push(cookie, state);
+    }
+
+    /// Returns the flows: first one for each connection, in the direction that carried more, which
+    /// the packets belong to; then one for each other direction that carried more than
+    /// [`SMALL`].
+    pub fn into_flows(self, names: &Names) -> Vec<Flow> {
+        let named: Vec<String> = self.list.iter().map(|c| names.of(c.remote)).collect();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in &named {
+            *counts.entry(name).or_default() += 1;
+        }
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        let (mut main, mut other) = (Vec::new(), Vec::new());
+        for (connection, name) in self.list.iter().zip(&named) {
+            let number = seen.entry(name).or_default();
+            *number += 1;
+            let name = match counts[name.as_str()] {
+                1 => name.clone(),
+                _ => format!("{name}-{number}"),
+            };
+            let [down, up] = [Direction::Down, Direction::Up].map(|d| connection.arrived(d));
+            let direction = if up > down {
+                Direction::Up
+            } else {
+                Direction::Down
+            };
+            main.push(connection.flow(name.clone(), direction));
+            let back = match direction {
+                Direction::Up => Direction::Down,
+                Direction::Down => Direction::Up,
+            };
+            if connection.arrived(back) > SMALL {
+                other.push(connection.flow(format!("{name}-{back}"), back));
+            }
+        }
+        main.extend(other);
+        main
+    }
+}
+
+impl Connection {
+    /// Returns sender and receiver of a direction.
+    const fn ends_of(&self, direction: Direction) -> [&End; 2] {
+        let [near, far] = &self.ends;
+        match direction {
+            Direction::Up => [near, far],
+            Direction::Down => [far, near],
+        }
+    }
+
+    /// Returns the payload of a direction. The receiver's count may include the FIN, so that it is
+    /// no larger than what was sent.
+    fn arrived(&self, direction: Direction) -> u64 {
+        let [sender, receiver] = self.ends_of(direction).map(End::total);
+        match (sender, receiver) {
+            (Some(sender), Some(receiver)) => sender.sent.min(receiver.received),
+            (Some(sender), None) => sender.sent,
+            (None, Some(receiver)) => receiver.received,
+            (None, None) => 0,
+        }
+    }
+
+    fn flow(&self, name: String, direction: Direction) -> Flow {
+        let bytes = self.arrived(direction);
+        let [sender, receiver] = self.ends_of(direction);
+        let states = sender.samples.iter().filter(|state| state.mss > 0);
+        let mut samples: Vec<FlowSample> = states.map(State::row).collect();
+        samples.extend(receiver.samples.iter().map(|state| FlowSample {
+            received_bytes: Some(state.received.min(bytes)),
+            ..FlowSample::empty(state.time, NO_FLOW)
+        }));
+        samples.sort_by_key(|sample| sample.time);
+        let start = self.first.min(self.last);
+        let last = samples.last().map_or(Time::ZERO, |sample| sample.time);
+        Flow {
+            name,
+            direction,
+            start,
+            stop: self.last.max(last),
+            bytes,
+            has_ecn: self.has_ecn,
+            samples,
+        }
+    }
+}
+
+impl End {
+    fn push(&mut self, cookie: u64, state: State) {
+        if self.cookie != Some(cookie) {
+            self.before = self.total().unwrap_or_default();
+            self.cookie = Some(cookie);
+        }
+        let state = State {
+            sent: self.before.sent + state.sent,
+            received: self.before.received + state.received,
+            retransmits: self.before.retransmits + state.retransmits,
+            ..state
+        };
+        let is_same = |last: &State| {
+            *last
+                == State {
+                    time: last.time,
+                    ..state
+                }
+        };
+        if !self.samples.last().is_some_and(is_same) {
+            self.samples.push(state);
+        }
+    }
+
+    fn total(&self) -> Option<State> {
+        self.samples.last().copied()
+    }
+}
+
+impl State {
+    fn of(connection: &TcpConnection, time: Time) -> State {
+        let info = connection.info.sample(time);
+        State {
+            time,
+            cwnd: info.cwnd,
+            ssthresh: info.ssthresh,
+            mss: info.mss,
+            srtt: info.srtt,
+            min_rtt: info.min_rtt,
+            retransmits: u64::from(info.retransmits),
+            delivery_rate_bps: info.delivery_rate_bps,
+            sent: info.bytes_sent.saturating_sub(info.bytes_retransmitted),
+            received: connection.info.bytes_received,
+        }
+    }
+
+    fn row(&self) -> FlowSample {
+        FlowSample {
+            cwnd: Some(u64::from(self.cwnd)),
+            // Linux: TCP_INFINITE_SSTHRESH before the first reduction.
+            ssthresh: Some(u64::from(self.ssthresh)).filter(|ssthresh| *ssthresh < 0x7fff_ffff),
+            mss: Some(u64::from(self.mss)),
+            srtt: Some(self.srtt).filter(|srtt| *srtt > Span::ZERO),
+            min_rtt: Some(self.min_rtt).filter(|rtt| *rtt > Span::ZERO),
+            retransmits: Some(self.retransmits),
+            delivery_rate: Some(self.delivery_rate_bps).filter(|rate| *rate > 0),
+            ..FlowSample::empty(self.time, NO_FLOW)
+        }
+    }
+}
+
+/// A direction that carries no more than an initial window (RFC 6928: 10 segments of 1448 bytes)
+/// has no flow of its own beside the other.
+const SMALL: u64 = 14_480;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::from_ms(ms)
+    }
+
+    /// A connection whose program sent `up` bytes and received `down`, each with the FIN that the
+    /// receiver's kernel counts.
+    fn connect(connections: &mut Connections, port: u16, remote: &str, up: u64, down: u64) {
+        let ends = (
+            SocketAddr::new("192.0.0.2".parse().unwrap(), port),
+            address(remote),
+        );
+        let hash = u32::from(port);
+        connections.saw(hash, ends.0, ends.1);
+        connections.saw(hash + 1, ends.0, ends.1);
+        connections.passed(hash, at(10));
+        connections.passed(hash + 1, at(30));
+        for (side, sent, received) in [(Side::Near, up, down + 1), (Side::Far, down, up + 1)] {
+            let state = State {
+                time: at(25),
+                mss: 1448,
+                cwnd: 10,
+                sent,
+                received,
+                ..State::default()
+            };
+            connections.note(side, ends, 1, false, state);
+            connections.note(
+                side,
+                ends,
+                1,
+                false,
+                State {
+                    time: at(28),
+                    ..state
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn a_connection_is_a_flow_in_the_direction_that_carried_more() {
+        let mut connections = Connections::default();
+        connect(&mut connections, 1000, "198.51.100.7:443", 500, 90_000);
+        connect(&mut connections, 2000, "198.51.100.7:443", 90_000, 20_000);
+        assert_eq!(
+            [1000, 1001, 2000].map(|hash| connections.flow_of(hash)),
+            [0, 0, 1]
+        );
+        assert_eq!(connections.flow_of(7), NO_FLOW);
+        let flows = connections.into_flows(&Names::default());
+        let seen: Vec<_> = flows
+            .iter()
+            .map(|flow| (flow.name.as_str(), flow.direction, flow.bytes))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("198.51.100.7:443-1", Direction::Down, 90_000),
+                ("198.51.100.7:443-2", Direction::Up, 90_000),
+                // 20 000 bytes are more than an initial window, and 500 are less.
+                ("198.51.100.7:443-2-down", Direction::Down, 20_000),
+            ]
+        );
+        assert_eq!((flows[0].start, flows[0].stop), (at(10), at(30)));
+        // One row of each end: the second samples say nothing new.
+        assert_eq!(flows[0].samples.len(), 2);
+        assert_eq!(flows[0].samples[1].received_bytes, Some(90_000));
+    }
+
+    #[test]
+    fn a_later_connection_with_the_same_addresses_goes_on_counting() {
+        let mut connections = Connections::default();
+        connect(&mut connections, 1000, "198.51.100.7:80", 100, 1000);
+        let ends = (address("192.0.0.2:1000"), address("198.51.100.7:80"));
+        for (side, sent, received) in [(Side::Near, 100, 500), (Side::Far, 500, 100)] {
+            let state = State {
+                time: at(60),
+                sent,
+                received,
+                ..State::default()
+            };
+            connections.note(side, ends, 2, false, state);
+        }
+        let flows = connections.into_flows(&Names::default());
+        assert_eq!((flows.len(), flows[0].bytes), (1, 1500));
+        assert_eq!(flows[0].name, "198.51.100.7:80");
+    }
+
+    #[test]
+    fn a_refused_connection_is_a_flow_without_payload() {
+        let mut connections = Connections::default();
+        connections.saw(5, address("192.0.0.2:1"), address("[2001:db8::7]:99"));
+        connections.passed(5, at(1));
+        let flows = connections.into_flows(&Names::default());
+        assert_eq!((flows[0].bytes, flows[0].samples.len()), (0, 0));
+        assert_eq!(flows[0].name, "[2001:db8::7]:99");
+    }
+}

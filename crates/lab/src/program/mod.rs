@@ -1,0 +1,410 @@
+//! Runs a program behind a link (`sluice_exec`) and records it like a live run: packets, queues,
+//! arrivals and releases of both directions, and of every TCP connection of the program what the
+//! kernel says of its two ends.
+//!
+//! The scenario of the recording says what has happened. Each connection is a flow of type `tcp`
+//! with the payload that it carried, named after its far end.
+
+mod connections;
+mod names;
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sluice_core::packet::SPLIT_BELOW;
+use sluice_core::{Span, Time};
+use sluice_exec::{Carrier, CarrierLoop, Counter, ExecError, Ground, Outcome, Recorder, Settings};
+use sluice_net::Clock;
+use sluice_net::namespace::Namespace;
+use sluice_net::port::{Counters, Loss, Spin};
+use sluice_net::socket::TcpDiag;
+use sluice_recording::metrics::measure;
+use sluice_recording::{End, Environment, ReadError, RecordError, Recording, RunWriter};
+use sluice_router::forward::{LaneCounts, LostFrame, PortNumber};
+use sluice_scenario::metric::Summary;
+use sluice_scenario::{Backend, Direction, Scenario, Variant};
+
+use crate::live::{Chain, LaneObserver, Observation, Recorded as _, RouterSettings, Way, sample};
+use crate::run::write_observation;
+use connections::{Connections, Flow, Side};
+use names::Names;
+
+/// Why a recorded program has no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// The program did not run.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// The recording could not be written. The program has ended with this status.
+    #[error("{error}; the program's exit status was {status}")]
+    Record {
+        /// The program's exit status.
+        status: u8,
+        /// The reason.
+        error: RecordError,
+    },
+    /// The recording could not be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// A program that has ended, and its recording.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The result of the program.
+    pub outcome: Outcome,
+    /// The recording.
+    pub recording: Recording,
+    /// The figures.
+    pub summary: Summary,
+    /// Why the recording has no data of connections, if it has none.
+    pub warning: Option<String>,
+}
+
+/// Runs the program of `settings` and records it in the folder `dir`. `scenario` has the links of
+/// `settings`, and a title; its traffic does not count. Call it on the main thread, before there are
+/// others.
+///
+/// # Errors
+/// [`ProgramError`].
+pub fn run(
+    settings: &Settings,
+    scenario: &Scenario,
+    name: &str,
+    dir: &Path,
+    started_at: String,
+) -> Result<Recorded, ProgramError> {
+    let mut base = scenario.clone();
+    base.flows.clear();
+    base.expect.clear();
+    base.seed = sluice_exec::SEED;
+    base.backend = Some(Backend::Live);
+    base.measure.warmup = Span::ZERO;
+    // For the estimate of the recording's size only: how long the program runs is not known.
+    base.duration = Span::from_secs(1);
+    let environment = Environment::here(Backend::Live, started_at);
+    let variant = Variant {
+        name: name.to_owned(),
+        scenario: base,
+    };
+    let work = Arc::default();
+    let recorder = Plan {
+        variant,
+        environment,
+        dir,
+        congestion_control: settings.congestion_control.clone(),
+        work: Arc::clone(&work),
+    };
+    let outcome = sluice_exec::run_recorded(settings, recorder)?;
+    let handle: Option<Work> = work.lock().expect("no thread panics with it").take();
+    let handle = handle.expect("the recorder has begun, since the program has ended");
+    let written = handle
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (recording, warning) = written.map_err(|error| ProgramError::Record {
+        status: outcome.status,
+        error,
+    })?;
+    let summary = measure(&recording)?;
+    recording
+        .store_summary(&summary)
+        .map_err(|error| ProgramError::Record {
+            status: outcome.status,
+            error,
+        })?;
+    Ok(Recorded {
+        outcome,
+        recording,
+        summary,
+        warning,
+    })
+}
+
+/// The thread that writes.
+type Work = JoinHandle<Result<(Recording, Option<String>), RecordError>>;
+
+/// A recording that has not begun.
+struct Plan<'a> {
+    variant: Variant,
+    environment: Environment,
+    dir: &'a Path,
+    congestion_control: Option<String>,
+    work: Arc<Mutex<Option<Work>>>,
+}
+
+impl Recorder for Plan<'_> {
+    type Carrier = Observed;
+
+    fn begin(
+        self,
+        ground: Ground<'_>,
+    ) -> Result<Observed, Box<dyn std::error::Error + Send + Sync>> {
+        let scenario = &self.variant.scenario;
+        let settings = RouterSettings {
+            scenario: scenario.clone(),
+            ways: vec![Way::whole(scenario.hops.len() + 1)],
+            split_below: SPLIT_BELOW,
+            spin: Spin::Adaptive,
+        };
+        let writer = RunWriter::create(self.dir, &self.variant, &self.environment)?;
+        let open = |namespace: &Namespace| TcpDiag::open(namespace);
+        let (ends, warning) = match open(ground.near).and_then(|n| Ok([n, open(ground.far)?])) {
+            Ok(ends) => (Some(ends), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let default = || {
+            ground
+                .near
+                .enter(|| std::fs::read_to_string(DEFAULT_CONTROL))
+        };
+        let congestion_control = match self.congestion_control {
+            Some(name) => name,
+            None => default()??.trim().to_owned(),
+        };
+        let (sender, observations) = channel();
+        let (to_losses, losses) = channel();
+        let observed = Observed {
+            interval: scenario.measure.interval,
+            settings,
+            observations: sender,
+            losses: to_losses,
+        };
+        let writing = Writing {
+            writer,
+            scenario: scenario.clone(),
+            congestion_control,
+            clock: *ground.clock,
+            observations,
+            losses,
+            answers: ground.names,
+            names: Names::default(),
+            connections: Connections::default(),
+            ends,
+            warning,
+        };
+        let thread = std::thread::Builder::new().name("recorder".to_owned());
+        let thread = thread.spawn(move || writing.run())?;
+        *self.work.lock().expect("no thread panics with it") = Some(thread);
+        Ok(observed)
+    }
+}
+
+/// Carries packets and reports them.
+struct Observed {
+    settings: RouterSettings,
+    interval: Span,
+    observations: Sender<Observation>,
+    losses: Sender<(String, u64)>,
+}
+
+impl AsMut<LaneObserver> for Counter<LaneObserver> {
+    fn as_mut(&mut self) -> &mut LaneObserver {
+        &mut self.next
+    }
+}
+
+impl Carrier for Observed {
+    type Queue = Chain;
+    type Observer = LaneObserver;
+
+    fn lane(&mut self, direction: Direction, _to: PortNumber) -> (Chain, LaneObserver) {
+        let observer = LaneObserver::new(direction, 1, self.observations.clone());
+        (self.settings.chain(direction), observer)
+    }
+
+    fn packets_in(queue: &Chain) -> u64 {
+        queue.held().packets
+    }
+
+    fn interval(&self) -> Option<Span> {
+        Some(self.interval)
+    }
+
+    fn sample(&mut self, forwarder: &mut CarrierLoop<Self>, now: Time) {
+        for lane in 0..forwarder.lanes().len() {
+            sample(forwarder, lane, now);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        queue: Chain,
+        observer: LaneObserver,
+        counts: &LaneCounts,
+        port: &Counters,
+    ) {
+        for (pipe, rows) in queue.into_rows() {
+            observer.tell(Observation::Packets(pipe, rows));
+        }
+        let own = LostFrame::ALL
+            .iter()
+            .map(|cause| (cause.name().to_owned(), counts.lost(*cause)));
+        let of_port = Loss::ALL
+            .iter()
+            .map(|loss| (format!("port_{}", loss.name()), port.lost(*loss)));
+        for loss in own.chain(of_port).filter(|(_, frames)| *frames > 0) {
+            // The receiver has given up; its error is reported.
+            let _ = self.losses.send(loss);
+        }
+    }
+}
+
+/// Writes the recording, on a thread of its own, until the router has ended.
+struct Writing {
+    writer: RunWriter,
+    scenario: Scenario,
+    congestion_control: String,
+    clock: Clock,
+    observations: Receiver<Observation>,
+    losses: Receiver<(String, u64)>,
+    answers: Receiver<Vec<u8>>,
+    names: Names,
+    connections: Connections,
+    /// The connections at the program's end and at the far end.
+    ends: Option<[TcpDiag; 2]>,
+    warning: Option<String>,
+}
+
+impl Writing {
+    fn run(mut self) -> Result<(Recording, Option<String>), RecordError> {
+        let interval = Duration::from_nanos(self.scenario.measure.interval.as_ns());
+        let mut sample_at = Instant::now();
+        loop {
+            match self.observations.recv_timeout(LOOK) {
+                Ok(observation) => {
+                    self.take(observation)?;
+                    while let Ok(more) = self.observations.try_recv() {
+                        self.take(more)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.look(Instant::now() >= sample_at);
+            if Instant::now() >= sample_at {
+                sample_at = Instant::now() + interval;
+            }
+        }
+        self.look(true);
+        self.finish()
+    }
+
+    /// Takes what the kernel says of connections that have ended and, if `all`, of all others.
+    fn look(&mut self, all: bool) {
+        for answer in self.answers.try_iter() {
+            self.names.learn(&answer);
+        }
+        let now = self.clock.now();
+        let connections = &mut self.connections;
+        for (diag, side) in self.ends.iter_mut().flatten().zip([Side::Near, Side::Far]) {
+            diag.ended(|connection| connections.sample(side, &connection, now));
+            // The kernel listed them when the recording began. A failure would be of memory, and
+            // costs one sample.
+            if all {
+                let _ = diag.connections(|connection| connections.sample(side, &connection, now));
+            }
+        }
+    }
+
+    fn take(&mut self, mut observation: Observation) -> Result<(), RecordError> {
+        match &mut observation {
+            Observation::Flow(hash, key) if key.protocol == TCP => {
+                let own = sluice_exec::program_addresses();
+                let is_own = |end: &SocketAddr| own.contains(&end.ip());
+                let (program, remote) = if is_own(&key.source) {
+                    (key.source, key.destination)
+                } else {
+                    (key.destination, key.source)
+                };
+                self.connections.saw(*hash, program, remote);
+            }
+            Observation::Packets(_, records) => {
+                for record in records {
+                    record.flow = self.connections.flow_of(record.flow);
+                }
+            }
+            Observation::Arrivals(arrivals) => {
+                for arrival in arrivals {
+                    self.connections.passed(arrival.hash, arrival.time);
+                }
+            }
+            _ => {}
+        }
+        write_observation(&mut self.writer, &observation)
+    }
+
+    fn finish(mut self) -> Result<(Recording, Option<String>), RecordError> {
+        let end = self.clock.now();
+        let flows = self.connections.into_flows(&self.names);
+        let described = describe(&self.scenario, &flows, &self.congestion_control, end);
+        self.writer.set_scenario(&described);
+        self.writer.set_ends(["program", "outside"]);
+        for (number, flow) in (0..).zip(&flows) {
+            for row in &flow.samples {
+                self.writer.flow_sample(&sluice_recording::FlowSample {
+                    flow: number,
+                    ..row.clone()
+                })?;
+            }
+        }
+        let mut end = End::complete(end);
+        for (cause, frames) in self.losses.try_iter() {
+            *end.lost.entry(cause).or_default() += frames;
+        }
+        Ok((self.writer.finish(end)?, self.warning))
+    }
+}
+
+/// Returns the scenario that says what has happened until `end`.
+fn describe(base: &Scenario, flows: &[Flow], congestion_control: &str, end: Time) -> Scenario {
+    let mut scenario = base.clone();
+    let ran = end.since(Time::ZERO).max(SHORTEST) + Span::from_ms(1);
+    // A scenario ends after its last change.
+    let changes = scenario.last_step().map(|at| at + Span::from_ms(1));
+    scenario.duration = ran.max(changes.unwrap_or_default());
+    // Connections of programs are short.
+    scenario.measure.window = scenario.measure.window.min(WINDOW).min(ran);
+    scenario.measure.step = scenario.measure.step.min(STEP).min(ran);
+    let mut text = scenario.to_toml();
+    for flow in flows {
+        let start = flow.start.since(Time::ZERO).as_ns() / MS;
+        let stop = flow
+            .stop
+            .since(Time::ZERO)
+            .as_ns()
+            .div_ceil(MS)
+            .max(start + 1);
+        let (name, direction) = (&flow.name, flow.direction);
+        let bytes = flow.bytes.max(1);
+        let ecn = if flow.has_ecn { "ecn = true\n" } else { "" };
+        let _ = write!(
+            text,
+            "\n[[flow]]\ntype = \"tcp\"\nname = \"{name}\"\ndirection = \"{direction}\"\n\
+             start = \"{start}ms\"\nstop = \"{stop}ms\"\nbytes = \"{bytes}B\"\n\
+             cc = \"{congestion_control}\"\n{ecn}"
+        );
+    }
+    match Scenario::parse_recorded(&text) {
+        Ok(scenario) => scenario,
+        Err(errors) => panic!("the scenario of a recording is valid: {errors}\n{text}"),
+    }
+}
+
+/// The protocol number of TCP.
+const TCP: u8 = 6;
+/// How often the thread looks for connections that have ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// A scenario takes at least as long.
+const SHORTEST: Span = Span::from_ms(10);
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+/// The windows of goodput over time.
+const WINDOW: Span = Span::from_ms(250);
+const STEP: Span = Span::from_ms(50);
+/// The congestion control of a namespace's connections.
+const DEFAULT_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";

@@ -1,0 +1,80 @@
+//! The names of addresses, from the answers of resolvers.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use simple_dns::Packet;
+use simple_dns::rdata::RData;
+
+/// Names by address. The name in the question counts, not those that it leads to.
+#[derive(Debug, Default)]
+pub(super) struct Names(BTreeMap<IpAddr, String>);
+
+impl Names {
+    /// Learns from the answer of a resolver. Later answers take precedence.
+    pub fn learn(&mut self, answer: &[u8]) {
+        let Ok(packet) = Packet::parse(answer) else {
+            return;
+        };
+        let Some(question) = packet.questions.first() else {
+            return;
+        };
+        let name = question.qname.to_string();
+        for answer in &packet.answers {
+            let address: IpAddr = match &answer.rdata {
+                RData::A(a) => std::net::Ipv4Addr::from(a.address).into(),
+                RData::AAAA(aaaa) => std::net::Ipv6Addr::from(aaaa.address).into(),
+                _ => continue,
+            };
+            self.0.insert(address, name.clone());
+        }
+    }
+
+    /// Returns the name of the far end of a connection, as flows can have it.
+    pub fn of(&self, remote: SocketAddr) -> String {
+        let known = sluice_exec::place_name(remote.ip()).map(str::to_owned);
+        let known = known.or_else(|| self.0.get(&remote.ip()).cloned());
+        let is_accepted = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+        match known {
+            Some(name) => format!(
+                "{}:{}",
+                name.replace(|c| !is_accepted(c), "_"),
+                remote.port()
+            ),
+            None => remote
+                .to_string()
+                .replace(|c| !(is_accepted(c) || "[]:".contains(c)), "_"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer to a question of type A for `www.example` (RFC 1035 section 4.1): an alias, and the
+    /// address of the alias.
+    fn answer() -> Vec<u8> {
+        let question = b"\x03www\x07example\x00\x00\x01\x00\x01";
+        let alias = b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x06\x03cdn\xc0\x10";
+        let address = b"\xc0\x29\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc6\x33\x64\x07";
+        let head = b"\x12\x34\x81\x80\x00\x01\x00\x02\x00\x00\x00\x00";
+        [&head[..], question, alias, address].concat()
+    }
+
+    #[test]
+    fn an_address_has_the_name_that_was_asked_for() {
+        let mut names = Names::default();
+        let remote = "198.51.100.7:443".parse().unwrap();
+        assert_eq!(names.of(remote), "198.51.100.7:443");
+        names.learn(&answer());
+        assert_eq!(names.of(remote), "www.example:443");
+        names.learn(&answer()[..20]);
+        assert_eq!(names.of(remote), "www.example:443");
+        assert_eq!(
+            names.of("[2001:db8::1]:80".parse().unwrap()),
+            "[2001:db8::1]:80"
+        );
+        assert_eq!(names.of("192.0.0.3:80".parse().unwrap()), "host.sluice:80");
+    }
+}
