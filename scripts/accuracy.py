@@ -55,12 +55,12 @@ def received_bps(report: dict[str, Any]) -> float:
 def measure(sluice: str, name: str, link: dict[str, Any], seconds: int) -> dict[str, float]:
     """Run iperf3 and ping behind a link. Return the errors of its rates and of its round trip."""
     payload = {way: 1200 if link[f"{way}_bps"] >= 1_000_000 else 400 for way in ("up", "down")}
-    commands = [f"ping -n -q -c 3 -i 0.2 -s {PING_PAYLOAD} server.sluice"]
-    commands.append(f"ping -n -c 30 -i 0.1 -s {PING_PAYLOAD} server.sluice")
+    commands = [f"ping -4 -n -q -c 3 -i 0.2 -s {PING_PAYLOAD} server.sluice"]
+    commands.append(f"ping -4 -n -c 30 -i 0.1 -s {PING_PAYLOAD} server.sluice")
     for way, options in (("up", "--get-server-output"), ("down", "-R")):
         offered = int(1.5 * link[f"{way}_bps"])
         commands.append(
-            f"iperf3 -c server.sluice -u -J -t {seconds} -l {payload[way]} -b {offered} {options}"
+            f"iperf3 -4 -c server.sluice -u -J -t {seconds} -l {payload[way]} -b {offered} {options}"
         )
     script = "; echo; echo ----; ".join(commands)
     link_options = [sluice, "exec", "--link", name, "--max-late", "1min"]
