@@ -90,6 +90,7 @@ pub fn run(
     let environment = Environment::here(Backend::Live, started_at);
     let variant = Variant {
         name: name.to_owned(),
+        coordinates: Default::default(),
         scenario: base,
     };
     let work = Arc::default();
