@@ -65,9 +65,6 @@ test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-cli --test exec --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
-	@scripts/setup.sh iperf3
-	$(CARGO) build --locked -q -p sluice-cli
-	scripts/accuracy.py target/debug/sluice --short
 
 test-accuracy: build ## rate and idle round trip of ten named links under sluice exec, by iperf3 and ping; 5 minutes
 	@scripts/setup.sh iperf3
