@@ -32,6 +32,13 @@ fn words(line: &str) -> Option<Vec<String>> {
     if !line.starts_with("sluice ") || line.ends_with('\\') || line.contains("...") {
         return None;
     }
+    // A shell's substitution is one word.
+    let line = match (line.find("$("), line.rfind(')')) {
+        (Some(start), Some(end)) if start < end => {
+            &format!("{}1{}", &line[..start], &line[end + 1..])
+        }
+        _ => line,
+    };
     let mut words = vec![String::new()];
     let mut quote = None;
     for c in line.trim().chars() {

@@ -25,8 +25,10 @@ pub fn run_beside<E: From<ExecError>>(
     })?;
     let variables = variables()?;
     let (name, arguments) = program.split_first().expect("there is a program to run");
-    let spawned = Command::new(name).args(arguments).envs(variables).spawn();
-    let child = spawned.map_err(|error| {
+    let mut command = Command::new(name);
+    command.args(arguments).envs(variables);
+    signals.before().set_for(&mut command);
+    let child = command.spawn().map_err(|error| {
         ExecError::from(ProgramError::Spawn {
             program: name.clone(),
             source: SpawnError::Program(error),

@@ -288,6 +288,19 @@ impl OpenFiles {
 #[derive(Clone)]
 pub struct SignalMask(libc::sigset_t);
 
+impl SignalMask {
+    /// Blocks exactly these signals in the program that `command` starts. By default a program
+    /// inherits what is blocked in the thread that starts it.
+    pub fn set_for(&self, command: &mut Command) {
+        let mask = self.0;
+        // SAFETY: between fork and exec, the closure makes one system call. It allocates nothing.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(move || sys::set_signal_mask(&mask));
+        }
+    }
+}
+
 impl std::fmt::Debug for SignalMask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SignalMask")
@@ -313,7 +326,8 @@ impl Signals {
     /// Blocks SIGCHLD and the signals that usually end or notify a program, for this thread and
     /// those that it starts. Must be called before other threads exist.
     ///
-    /// # Errors The kernel refuses, which is not expected.
+    /// # Errors
+    /// The kernel refuses, which is not expected.
     pub fn catch() -> io::Result<Signals> {
         let caught = sys::signal_set(&[
             libc::SIGCHLD,
@@ -340,7 +354,8 @@ impl Signals {
 
     /// Waits for the next signal.
     ///
-    /// # Errors The kernel refuses, which is not expected.
+    /// # Errors
+    /// The kernel refuses, which is not expected.
     pub fn next(&self) -> io::Result<Received> {
         received(sys::wait_for_signal(&self.caught.0)?)
     }
