@@ -4,6 +4,9 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
+# A program that tests start with the Python that has Mininet.
+collect_ignore = ["mininet_net.py"]
+
 
 @pytest.fixture(scope="session")
 def noted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
