@@ -123,7 +123,7 @@ const LAYERS: &[Layer] = &[
             "wasm",
         ],
     ),
-    layer("xtask", &["recording", "report", "scenario"]),
+    layer("xtask", &["core", "recording", "report", "scenario"]),
 ];
 
 #[derive(Deserialize)]

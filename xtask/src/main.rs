@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 mod contributing;
+mod kernels;
 mod layers;
 mod reproduce;
 mod reproduction;
@@ -20,6 +21,8 @@ enum Task {
     Contributing,
     /// Run the commands of the tutorials and guides as they are printed
     Tutorials,
+    /// Compare queues with those of real kernels
+    Kernels(kernels::Args),
     /// Write the page that compares published figures with those of our runs
     Reproduce(reproduce::Args),
 }
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
             "tutorials",
             tutorials::check().map(|n| format!("{n} commands, all as printed")),
         ),
+        Task::Kernels(args) => ("kernels", kernels::run(&args)),
         Task::Reproduce(args) => ("reproduce", reproduce::run(&args)),
     };
     match outcome {

@@ -15,6 +15,9 @@ pub struct Args {
     /// Page to write; its figures go into images/reproduction beside it
     #[arg(short, long, value_name = "FILE", default_value = "reproduction.md")]
     output: PathBuf,
+    /// Only check the claims of the list; write no page
+    #[arg(long, conflicts_with = "output")]
+    check: bool,
 }
 
 /// Writes the page and returns its path.
@@ -22,6 +25,11 @@ pub struct Args {
 /// # Errors
 /// A sentence with the error and its place.
 pub fn run(args: &Args) -> Result<String, String> {
+    if args.check {
+        return reproduction::check(&args.list, &args.runs)
+            .map(|claims| format!("{claims} claims, all of them hold"))
+            .map_err(|error| error.to_string());
+    }
     let missing = reproduction::write(&args.list, &args.runs, &args.output)
         .map_err(|error| error.to_string())?;
     match missing.as_slice() {

@@ -10,6 +10,7 @@
 //! source = "TR 160226A, section VI.A.1, figure 2"
 //! shown = "Throughput stays near the rate."  # the published result, in a sentence
 //! why = "Same parameters and arithmetic."    # why ours agrees or differs
+//! claims = ["bulk.srtt.p50@codel > 20ms"]  # what `why` says, as comparisons (`claims.rs`)
 //! runs = ["seeds/s1/codel"]                # folders of runs, below the folder of all runs
 //! figures = ["flows"]                      # kinds of picture of these runs together
 //! [[experiment.number]]
@@ -18,7 +19,11 @@
 //! metric = "bulk.goodput"                  # a figure of docs/metrics.md
 //! run = "seeds/s1/codel"                   # default: the first of `runs`
 //! why = "Headers are not counted."         # default: the `why` of the experiment
+//! claims = ["value < 10Mbit/s"]
 //! ```
+//!
+//! Each `why` of runs has claims. They are checked on both backends; a claim that does not hold is
+//! an error, and the page is written nevertheless, so that one sees the figures.
 //!
 //! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` writes it.
 //! Further runs of either with other seeds, which `--repeat` writes to `R.seed-N` and
@@ -28,6 +33,7 @@
 //! kept. The page names the program of each run; a live run of another scenario than its simulation
 //! is an error.
 
+mod claims;
 mod provenance;
 #[cfg(test)]
 mod tests;
@@ -39,6 +45,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use claims::{Claim, ClaimError, Row, Runs};
 use provenance::Provenance;
 use sluice_recording::figures::rounded;
 use sluice_recording::metrics::measure;
@@ -72,6 +79,9 @@ pub struct Experiment {
     pub shown: String,
     /// The reason why ours agrees or differs, in a sentence.
     pub why: String,
+    /// What `why` says about figures.
+    #[serde(default)]
+    pub claims: Vec<String>,
     /// Folders of runs, below the folder of all runs.
     pub runs: Vec<PathBuf>,
     /// Kinds of figures.
@@ -100,6 +110,9 @@ pub struct Number {
     /// The reason why ours agrees or differs, if the experiment's reason does not apply.
     #[serde(default)]
     pub why: String,
+    /// What `why` says about figures.
+    #[serde(default)]
+    pub claims: Vec<String>,
 }
 
 /// The reason why no page was written.
@@ -167,6 +180,17 @@ pub enum ReproductionError {
         /// The simulated one.
         other: PathBuf,
     },
+    /// A sentence has nothing that could be checked.
+    #[error("{at}: `why` has no claims: {why}")]
+    Unchecked {
+        /// The experiment and the row.
+        at: String,
+        /// The sentence.
+        why: String,
+    },
+    /// Claims that are malformed or do not hold.
+    #[error("{}", .0.join("\n"))]
+    Claims(Vec<String>),
     /// A file cannot be written.
     #[error("cannot write `{}`: {error}", path.display())]
     Write {
@@ -180,12 +204,83 @@ pub enum ReproductionError {
 /// The backends, with the endings of their folders' names.
 const BACKENDS: [(&str, &str); 2] = [("sim", ""), ("live", ".live")];
 
-/// Writes the page `page` for the comparisons in `list`, with the runs below `runs`; its figures go
-/// into `images/reproduction` beside it. The page marks missing runs. Returns the missing runs.
+/// Checks the claims in `list` about the runs below `runs`, without a page. Returns the number of
+/// claims that were compared with figures.
 ///
 /// # Errors
 /// [`ReproductionError`].
-pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, ReproductionError> {
+pub fn check(list: &Path, runs: &Path) -> Result<usize, ReproductionError> {
+    check_claims(&read(list, runs)?, runs)
+}
+
+/// Checks all claims, and reports all that do not hold.
+fn check_claims(evidence: &Evidence, runs: &Path) -> Result<usize, ReproductionError> {
+    let mut failed = Vec::new();
+    let mut compared = 0;
+    for experiment in &evidence.experiment {
+        let at = format!("experiment `{}`", experiment.name);
+        let rows = experiment.number.iter().map(|number| {
+            let run = number.run.as_ref().or(experiment.runs.first());
+            let at = format!("{at}, row `{}`", number.what);
+            (at, &number.why, &number.claims, run, Some(&number.metric))
+        });
+        let own = (at.clone(), &experiment.why, &experiment.claims, None, None);
+        for (at, why, claims, run, metric) in std::iter::once(own).chain(rows) {
+            if !why.is_empty() && claims.is_empty() && !experiment.runs.is_empty() {
+                let why = why.clone();
+                return Err(ReproductionError::Unchecked { at, why });
+            }
+            for text in claims {
+                for (backend, ending) in BACKENDS {
+                    let row = Row {
+                        backend,
+                        runs: &experiment.runs,
+                        run: run.map(PathBuf::as_path),
+                        metric: metric.map(String::as_str),
+                    };
+                    let all = Below { runs, ending };
+                    match Claim::parse(text).and_then(|claim| claim.check(&row, &all)) {
+                        Ok(is_compared) => compared += usize::from(is_compared),
+                        // Malformed on both backends alike: once is enough.
+                        Err(error @ ClaimError::Syntax { .. }) if ending.is_empty() => {
+                            failed.push(format!("{at}: {error}"));
+                        }
+                        Err(ClaimError::Syntax { .. }) => {}
+                        Err(error) => failed.push(format!("{at}: {error}")),
+                    }
+                }
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(compared),
+        false => Err(ReproductionError::Claims(failed)),
+    }
+}
+
+/// The runs of one backend below a folder.
+struct Below<'a> {
+    runs: &'a Path,
+    ending: &'static str,
+}
+
+impl Runs for Below<'_> {
+    fn find(&self, run: &Path) -> Result<Vec<Recording>, ReadError> {
+        recordings(&folder(self.runs, run, self.ending))
+    }
+}
+
+/// Returns the run in `dir` and its repetitions with other seeds.
+fn recordings(dir: &Path) -> Result<Vec<Recording>, ReadError> {
+    std::iter::once(dir.to_owned())
+        .chain(repeats(dir))
+        .filter(|dir| dir.join("run.json").is_file())
+        .map(|dir| Recording::open(&dir))
+        .collect()
+}
+
+/// Reads the list, some runs of which must exist.
+fn read(list: &Path, runs: &Path) -> Result<Evidence, ReproductionError> {
     let text = fs::read_to_string(list).map_err(|error| ReproductionError::Read {
         path: list.to_owned(),
         error,
@@ -205,6 +300,16 @@ pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, Repr
             runs: runs.to_owned(),
         });
     }
+    Ok(evidence)
+}
+
+/// Writes the page `page` for the comparisons in `list`, with the runs below `runs`; its figures go
+/// into `images/reproduction` beside it. The page marks missing runs. Returns the missing runs.
+///
+/// # Errors
+/// [`ReproductionError`]; with [`ReproductionError::Claims`] the page has been written.
+pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, ReproductionError> {
+    let evidence = read(list, runs)?;
     let images = page.parent().unwrap_or(Path::new("")).join(IMAGES);
     let create = |error| ReproductionError::Write {
         path: images.clone(),
@@ -224,6 +329,7 @@ pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, Repr
     let made = writer.provenance.section();
     writer.text.push_str(&made);
     write_file(page, writer.text.as_bytes())?;
+    check_claims(&evidence, runs)?;
     Ok(writer.missing)
 }
 
@@ -342,16 +448,11 @@ impl Writer<'_> {
         ending: &str,
         simulated: Option<&Side>,
     ) -> Result<Side, ReproductionError> {
-        let mut recordings = Vec::new();
+        let mut found = Vec::new();
         for (place, run) in experiment.runs.iter().enumerate() {
             let others = simulated.and_then(|side| side.recordings[place].first());
             let dir = folder(self.runs, run, ending);
-            let mut all = Vec::new();
-            for dir in std::iter::once(dir.clone()).chain(repeats(&dir)) {
-                if dir.join("run.json").is_file() {
-                    all.push(Recording::open(&dir)?);
-                }
-            }
+            let all = recordings(&dir)?;
             if all.is_empty() {
                 self.missing.push(dir.clone());
             }
@@ -364,9 +465,12 @@ impl Writer<'_> {
                 });
             }
             self.provenance.add(word, &all);
-            recordings.push(all);
+            found.push(all);
         }
-        Ok(Side { word, recordings })
+        Ok(Side {
+            word,
+            recordings: found,
+        })
     }
 }
 

@@ -89,8 +89,8 @@ struct Entry {
     name: &'static str,
     form: &'static str,
     doc: &'static str,
-    /// The parameters, with the defaults of this entry.
-    params: Vec<(&'static ParamDecl, Value)>,
+    /// The parameters, with the defaults of this entry and their sources.
+    params: Vec<(&'static ParamDecl, Value, &'static str)>,
 }
 
 /// All algorithms.
@@ -105,7 +105,7 @@ fn link() -> Entry {
         form: "link",
         doc: "the path between a queue and the far end: delay, loss, reordering",
         params: LinkParams::decls()
-            .map(|decl| (decl, decl.default))
+            .map(|decl| (decl, decl.default, decl.source))
             .collect(),
     }
 }
@@ -219,7 +219,7 @@ impl Entry {
             form: algorithm.form.name(),
             doc: algorithm.doc,
             params: params
-                .map(|decl| (decl, algorithm.default_of(decl)))
+                .map(|decl| (decl, algorithm.default_of(decl), algorithm.source_of(decl)))
                 .collect(),
         }
     }
@@ -227,15 +227,19 @@ impl Entry {
     /// Formats `target 5ms [1us to 100s],` for each parameter; the last one has no comma.
     fn brief(&self) -> Vec<String> {
         let last = self.params.len().saturating_sub(1);
-        let texts = self.params.iter().enumerate().map(|(i, (decl, default))| {
-            let setting = setting(decl, *default);
-            let comma = if i < last { "," } else { "" };
-            match (decl.kind, decl.range) {
-                (Kind::Choice(words), _) => format!("{setting} [{}]{comma}", words.join(" | ")),
-                (_, Some((low, high))) => format!("{setting} [{low} to {high}]{comma}"),
-                _ => format!("{setting}{comma}"),
-            }
-        });
+        let texts = self
+            .params
+            .iter()
+            .enumerate()
+            .map(|(i, (decl, default, _))| {
+                let setting = setting(decl, *default);
+                let comma = if i < last { "," } else { "" };
+                match (decl.kind, decl.range) {
+                    (Kind::Choice(words), _) => format!("{setting} [{}]{comma}", words.join(" | ")),
+                    (_, Some((low, high))) => format!("{setting} [{low} to {high}]{comma}"),
+                    _ => format!("{setting}{comma}"),
+                }
+            });
         texts.collect()
     }
 
@@ -253,12 +257,13 @@ impl Entry {
         let defaults = self
             .params
             .iter()
-            .map(|(decl, value)| setting(decl, *value));
+            .map(|(decl, value, _)| setting(decl, *value));
         wrap(&mut out, 2, name.into_iter().chain(defaults));
-        for (decl, default) in &self.params {
-            let _ = writeln!(out, "\n{}", heading_of(decl, *default));
+        for (decl, default, source) in &self.params {
+            let _ = writeln!(out, "
+{}", heading_of(decl, *default));
             wrap(&mut out, 4, decl.doc.split(' ').map(String::from));
-            let lines = [("accepts", accepted(decl)), ("source", decl.source.into())];
+            let lines = [("accepts", accepted(decl)), ("source", (*source).into())];
             for (label, text) in lines {
                 let words = std::iter::once(format!("{label}:"));
                 wrap(&mut out, 4, words.chain(text.split(' ').map(String::from)));
@@ -268,7 +273,7 @@ impl Entry {
     }
 
     fn to_json(&self) -> Json {
-        let params = self.params.iter().map(|(decl, default)| {
+        let params = self.params.iter().map(|(decl, default, source)| {
             let (low, high) = match decl.range {
                 Some((low, high)) => (json!(low.to_string()), json!(high.to_string())),
                 None => (Json::Null, Json::Null),
@@ -285,7 +290,7 @@ impl Entry {
                 "high": high,
                 "words": words,
                 "doc": decl.doc,
-                "source": decl.source,
+                "source": source,
             })
         });
         json!({
@@ -404,11 +409,11 @@ mod tests {
 
     #[test]
     fn an_entry_is_shown_with_the_source_of_every_default() {
-        for name in ["codel", "link"] {
+        for name in ["codel", "fq_codel", "link"] {
             let entry = find(name);
             let text = entry.in_full().replace("\n    ", " ");
-            for (decl, _) in &entry.params {
-                assert!(text.contains(decl.source), "{} is missing", decl.source);
+            for (decl, _, source) in &entry.params {
+                assert!(text.contains(source), "{source} is missing");
                 assert!(text.contains(decl.doc), "{} is missing", decl.doc);
             }
         }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap_complete::engine::ArgValueCandidates;
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_core::registry::Spec;
-use sluice_lab::replay::{self, Job, LinkRate, Outputs, ReplayError};
+use sluice_lab::replay::{self, Draws, Job, LinkRate, Outputs, ReplayError};
 use sluice_lab::replay_run::{ReplayRunError, replay_run};
 use sluice_recording::{ReadError, Recording};
 use sluice_scenario::trace::Hash;
@@ -36,6 +36,9 @@ pub struct Args {
     /// Seed of all random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     seed: u64,
+    /// The numbers that the queue draws, instead of those of the seed: one of 64 bits per line
+    #[arg(long, value_name = "FILE", value_parser = replay::parse_draws)]
+    draws: Option<Draws>,
     /// Write a row per packet (.csv or .parquet)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -119,6 +122,7 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
             FlowHash::Flow => Hash::Flow,
         },
         seed: args.seed,
+        draws: args.draws,
         outputs: Outputs {
             rows: args.out,
             state: args.state,
@@ -157,6 +161,7 @@ fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
     let given = [
         ("--queue", args.queue.is_some()),
         ("--rate", args.rate.is_some()),
+        ("--draws", args.draws.is_some()),
         ("--out", args.out.is_some()),
         ("--state", args.state.is_some()),
         ("--pcap-out", args.pcap_out.is_some()),

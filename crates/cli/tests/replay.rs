@@ -111,7 +111,7 @@ fn stored_traces_give_the_rows_that_they_explain() {
         assert_eq!(found, expected, "{name}");
         seen += 1;
     }
-    assert_eq!(seen, 3);
+    assert_eq!(seen, 4);
 }
 
 #[test]
@@ -157,6 +157,13 @@ fn wrong_input_is_refused_with_its_place_and_a_status() {
     fs::write(folder.path().join("good.csv"), "5,1,1500,0\n").unwrap();
     let rates = "time_ns,bits_per_second\n0,8000000\n9,8 Mbit\n";
     fs::write(folder.path().join("rates.csv"), rates).unwrap();
+    fs::write(folder.path().join("draws.txt"), "0x7f\n-1\n").unwrap();
+    fs::write(
+        folder.path().join("few.txt"),
+        "# one\n9223372036854775808\n",
+    )
+    .unwrap();
+    fs::write(folder.path().join("many.csv"), "5,1,1500,0\n".repeat(10)).unwrap();
     let codel = ["--queue", "codel", "--rate", "1Mbit/s", "--out", "o.csv"];
     let with = |trace, more: &[&'static str]| [&["replay", trace], more].concat();
     for (args, code, said) in [
@@ -166,6 +173,25 @@ fn wrong_input_is_refused_with_its_place_and_a_status() {
             "back.csv:2:1: time 4 follows 5",
         ),
         (with("none.csv", &codel), 1, "none.csv"),
+        (
+            with(
+                "good.csv",
+                &[&["--draws", "draws.txt"][..], &codel].concat(),
+            ),
+            2,
+            "draws.txt:2:1: `-1` is not a number from 0",
+        ),
+        (
+            with(
+                "many.csv",
+                &["--queue", "red min 1 max 3 wq 1", "--rate", "1Mbit/s"]
+                    .into_iter()
+                    .chain(["--draws", "few.txt", "--out", "o.csv"])
+                    .collect::<Vec<_>>(),
+            ),
+            1,
+            "`few.txt` has 1 numbers; at ",
+        ),
         (
             with("good.csv", &["--queue", "coddel", "--rate", "1Mbit/s"]),
             2,

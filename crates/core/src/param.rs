@@ -424,8 +424,17 @@ choice! {
         Rfc = "rfc",
         /// The Linux kernel.
         Linux = "linux",
+        /// The Linux kernel as it was until the end of 2025: releases up to 6.18.10.
+        Linux2025 = "linux_2025",
         /// FreeBSD's dummynet.
         Dummynet = "dummynet",
+    }
+}
+
+impl Variant {
+    /// Returns whether this is the Linux kernel, of whatever age.
+    pub const fn is_linux(self) -> bool {
+        matches!(self, Variant::Linux | Variant::Linux2025)
     }
 }
 

@@ -1,16 +1,52 @@
 //! The source of randomness that is passed to every algorithm.
 
+use alloc::sync::Arc;
+
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded generator (xoshiro256++): the same seed gives the same draws on every machine.
+/// A seeded generator (xoshiro256++): the same seed gives the same draws on every machine. Or a
+/// list of draws, with which decisions can be compared with those of another implementation.
 #[derive(Clone, Debug)]
-pub struct Rng(Xoshiro256PlusPlus);
+pub struct Rng(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    Seeded(Xoshiro256PlusPlus),
+    /// `next` counts draws, also those beyond the end.
+    Listed {
+        numbers: Arc<[u64]>,
+        next: usize,
+    },
+}
 
 impl Rng {
     /// Creates a generator whose draws depend on `seed` alone.
     pub fn from_seed(seed: u64) -> Self {
-        Rng(Xoshiro256PlusPlus::seed_from_u64(seed))
+        Rng(Source::Seeded(Xoshiro256PlusPlus::seed_from_u64(seed)))
+    }
+
+    /// Creates a generator that returns `numbers` in their order. A draw of fewer than 64 bits takes
+    /// the top bits of a number. Draws beyond the end are zero; [`Rng::is_exhausted`] reports them.
+    ///
+    /// ```
+    /// use sluice_core::Rng;
+    /// let mut rng = Rng::from_list([7, 1 << 63].into());
+    /// assert_eq!((rng.next_u64(), rng.next_u32()), (7, 1 << 31));
+    /// assert!(!rng.is_exhausted());
+    /// assert_eq!(rng.next_u64(), 0);
+    /// assert!(rng.is_exhausted());
+    /// ```
+    pub fn from_list(numbers: Arc<[u64]>) -> Self {
+        Rng(Source::Listed { numbers, next: 0 })
+    }
+
+    /// Returns whether more numbers were drawn than were listed. A seed never ends.
+    pub fn is_exhausted(&self) -> bool {
+        match &self.0 {
+            Source::Seeded(_) => false,
+            Source::Listed { numbers, next } => *next > numbers.len(),
+        }
     }
 
     /// Creates an independent generator for the consumer `stream`, so that a new consumer of
@@ -23,12 +59,22 @@ impl Rng {
 
     /// Draws 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0.next_u64()
+        match &mut self.0 {
+            Source::Seeded(generator) => generator.next_u64(),
+            Source::Listed { numbers, next } => {
+                let number = numbers.get(*next).copied().unwrap_or(0);
+                *next += 1;
+                number
+            }
+        }
     }
 
     /// Draws 32 uniform bits.
     pub fn next_u32(&mut self) -> u32 {
-        self.0.next_u32()
+        match &mut self.0 {
+            Source::Seeded(generator) => generator.next_u32(),
+            Source::Listed { .. } => (self.next_u64() >> 32) as u32,
+        }
     }
 
     /// Draws a uniform number below `bound`, by multiply and shift (bias below 2^-32 for `bound` up

@@ -26,7 +26,7 @@ fn row(algorithm: &Algorithm, decl: &ParamDecl) -> String {
         decl.name,
         algorithm.default_of(decl),
         decl.doc,
-        decl.source
+        algorithm.source_of(decl)
     )
 }
 

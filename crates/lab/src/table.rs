@@ -56,9 +56,37 @@ pub fn text(results: &[VariantResult]) -> String {
         for outcome in failed {
             out.push_str(&wrap(&outcome.to_string()));
         }
+        if let Some(delay) = machine_delay(results) {
+            out.push_str(&wrap(&disturbance(delay)));
+        }
     }
     out
 }
+
+/// Returns the largest 99th percentile of the lateness of the runs with figures out of bounds, in
+/// nanoseconds, if it is large enough to explain them.
+fn machine_delay(results: &[VariantResult]) -> Option<u64> {
+    let missed = results
+        .iter()
+        .filter(|result| result.failed().next().is_some());
+    missed
+        .flat_map(|result| &result.runs)
+        .filter_map(|run| Some(run.summary.accuracy.as_ref()?.lateness?.p99_ns))
+        .max()
+        .filter(|delay| *delay >= NOTABLE_DELAY_NS)
+}
+
+fn disturbance(delay: u64) -> String {
+    format!(
+        "the machine was busy: the router sent 1 % of the packets more than {} ms late, each of \
+         which delays a packet and those behind it; that is not the queue's doing, so repeat the \
+         run on a quiet machine before you judge the queue",
+        ms(delay as f64)
+    )
+}
+
+/// A packet of 1500 bytes takes as long at 12 Mbit/s; an idle machine is below a quarter of it.
+const NOTABLE_DELAY_NS: u64 = 1_000_000;
 
 /// A variant and its runs, at least one.
 struct Row<'a> {

@@ -4,6 +4,9 @@
 //! A simulation gives the same figures on every machine, so any change of them is the change of an
 //! algorithm, of TCP, or of a measurement. If the change is intended, `make golden` rewrites the
 //! tables, and the changelog gives the reason in a line with the digest of all tables.
+//!
+//! What the runs measured stays in `target/tmp/golden`, so that `make test-golden` can check the
+//! sentences of the page of published experiments against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -101,7 +104,23 @@ fn simulate() -> BTreeMap<String, String> {
         assert!(failed.is_empty(), "{failed:?}");
         tables.insert(format!("{}.txt", experiment.name), text(&executed.results));
     }
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("golden");
+    let _ = fs::remove_dir_all(&kept);
+    keep(folder.path(), &kept);
     tables
+}
+
+/// Copies the descriptions and summaries of all runs, without their tables.
+fn keep(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() {
+            keep(&path, &to.join(name));
+        } else if name == "run.json" || name == "summary.json" {
+            fs::create_dir_all(to).expect("writable");
+            fs::copy(&path, to.join(name)).expect("writable");
+        }
+    }
 }
 
 /// Returns the table that `sluice run` prints, and a digest of every figure in nine digits: with

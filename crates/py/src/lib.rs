@@ -41,7 +41,7 @@ fn algorithms(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
                 .map(|(low, high)| (low.to_string(), high.to_string()));
             param.set_item("range", range)?;
             param.set_item("doc", decl.doc)?;
-            param.set_item("source", decl.source)?;
+            param.set_item("source", algorithm.source_of(decl))?;
             params.append(param)?;
         }
         entry.set_item("params", params)?;

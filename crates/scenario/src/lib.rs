@@ -94,6 +94,9 @@ keys! {
         about: Option<String>;
         /// duration of a run
         duration: Span, Span::from_ms(10) => Span::from_secs(7 * 24 * 3600);
+        /// time for which simulated queues and their timers exist before the run starts; 1.2 s is
+        /// a multiple of the update intervals of PIE and DualPI2
+        lead: Span = Span::from_ms(1200), Span::ZERO => Span::from_secs(3600);
         /// seed of all random numbers
         seed: u64 = 1, 0 => i64::MAX as u64;
         /// backend of a run if `--backend` is not given
@@ -141,6 +144,8 @@ pub struct Scenario {
     pub about: Option<String>,
     /// The duration of a run.
     pub duration: Span,
+    /// The time for which simulated queues and their timers exist before the run starts.
+    pub lead: Span,
     /// The seed of all random numbers.
     pub seed: u64,
     /// The backend if the user gives none.
@@ -296,6 +301,7 @@ impl Scenario {
             title: Some(self.title.clone()),
             about: self.about.clone(),
             duration: self.duration,
+            lead: self.lead,
             seed: self.seed,
             backend: self.backend,
             rules: self.rules.clone(),
@@ -398,6 +404,7 @@ impl Scenario {
                 .unwrap_or_else(|| stem().to_string_lossy().into_owned()),
             about: keys.about,
             duration: keys.duration,
+            lead: keys.lead,
             seed: keys.seed,
             backend: keys.backend,
             link,

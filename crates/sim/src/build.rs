@@ -65,7 +65,7 @@ impl Network {
             }
         }
         if let Some(interval) = config.sample_interval {
-            calendar.push(Time::ZERO + interval, event(kind::SAMPLE, 0));
+            calendar.push(config.samples_from + interval, event(kind::SAMPLE, 0));
         }
         if access_delays
             .iter()

@@ -30,6 +30,8 @@ pub struct Config {
     pub jitter: Span,
     /// The stalls of a receiving host.
     pub stalls: Stalls,
+    /// The samples start one interval after this instant.
+    pub samples_from: Time,
     /// Interval at which TCP variables, link backlogs and algorithm states are reported.
     pub sample_interval: Option<Span>,
     /// Bytes that a packet has on the link beyond its IP length: 14 for an Ethernet header.
@@ -57,6 +59,7 @@ impl Default for Config {
             flows: Vec::new(),
             jitter: HOST_JITTER,
             stalls: Stalls::default(),
+            samples_from: Time::ZERO,
             sample_interval: None,
             frame_overhead: 14,
         }

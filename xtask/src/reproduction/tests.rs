@@ -9,6 +9,7 @@ const LIST: &str = r#"
     source = "a paper, figure 1"
     shown = "It stays."
     why = "Same numbers."
+    claims = ["bulk.goodput@fifo <= 1Mbit/s"]
     runs = ["one/fifo"]
     figures = ["flows"]
     [[experiment.number]]
@@ -16,6 +17,7 @@ const LIST: &str = r#"
     published = "1 Mbit/s"
     metric = "bulk.goodput"
     why = "exact"
+    claims = ["value = 1Mbit/s within 0 %"]
     [[experiment.number]]
     what = "score"
     published = "-"
@@ -132,4 +134,35 @@ fn a_folder_without_any_of_the_runs_makes_no_page() {
     let error = write(&at("list.toml"), &at("nowhere"), &at("other.md")).unwrap_err();
     assert!(error.to_string().starts_with("none of the runs"), "{error}");
     assert!(!at("other.md").exists());
+}
+
+#[test]
+fn a_claim_that_does_not_hold_fails_after_the_page_is_written() {
+    let list = LIST.replace("value = 1Mbit/s within 0 %", "value > 2Mbit/s");
+    let (temp, written) = page(&list);
+    let said = written.unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "experiment `one`, row `goodput`: `value > 2Mbit/s` is not so (sim): 1000000 and 2000000"
+    );
+    assert!(temp.path().join("page.md").is_file());
+}
+
+#[test]
+fn a_reason_without_a_claim_is_refused() {
+    let list = LIST.replace("claims = [\"value = 1Mbit/s within 0 %\"]", "");
+    let (_temp, written) = page(&list);
+    assert_eq!(
+        written.unwrap_err().to_string(),
+        "experiment `one`, row `goodput`: `why` has no claims: exact"
+    );
+}
+
+#[test]
+fn claims_are_checked_without_a_page() {
+    let temp = tempfile::tempdir().unwrap();
+    recording(&temp.path().join("runs/one/fifo"));
+    let at = |name: &str| temp.path().join(name);
+    fs::write(at("list.toml"), LIST).unwrap();
+    assert_eq!(check(&at("list.toml"), &at("runs")).unwrap(), 2);
 }

@@ -114,7 +114,7 @@ impl AqmAlgorithm for Codel {
             params: Arc::clone(params),
             machine: match params.variant {
                 Variant::Rfc => Machine::Rfc(Rfc::default()),
-                Variant::Linux => Machine::Linux(Linux::in_flow_queue()),
+                Variant::Linux | Variant::Linux2025 => Machine::Linux(Linux::in_flow_queue()),
                 Variant::Dummynet => Machine::Dummynet(Dummynet::default()),
             },
         }
@@ -147,7 +147,7 @@ impl Aqm for Codel {
     fn on_empty(&mut self, cx: &mut Cx<'_>) {
         match &mut self.machine {
             Machine::Rfc(machine) => machine.on_empty(cx),
-            Machine::Linux(machine) => machine.on_empty(cx),
+            Machine::Linux(machine) => machine.on_empty(&self.params, cx),
             Machine::Dummynet(machine) => machine.on_empty(cx),
         }
     }

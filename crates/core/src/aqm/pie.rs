@@ -112,7 +112,7 @@ impl PieParams {
             "`peak_rate` and `msr_burst` need `msr`"
         } else if self.peak_rate < self.msr {
             "`peak_rate` must not be below `msr`"
-        } else if is(Variant::Linux) && (self.onoff || !self.capdrop || !self.derand) {
+        } else if self.variant.is_linux() && (self.onoff || !self.capdrop || !self.derand) {
             "`variant linux` has no `onoff`, `nocapdrop` or `noderand`"
         } else if is(Variant::Dummynet) && self.bytemode {
             "`variant dummynet` has no `bytemode`"
@@ -201,7 +201,7 @@ impl AqmAlgorithm for Pie {
             is_estimating: params.dre || (params.variant == Variant::Dummynet && !params.ts),
             machine: match params.variant {
                 Variant::Rfc => Machine::rfc(params, false),
-                Variant::Linux => Machine::Linux(Linux::new(params)),
+                Variant::Linux | Variant::Linux2025 => Machine::Linux(Linux::new(params)),
                 Variant::Dummynet => Machine::Dummynet(Classic::new(params)),
             },
             repetitions: Repetitions::default(),
@@ -214,7 +214,7 @@ impl AqmAlgorithm for Pie {
             is_estimating: params.dre,
             machine: match params.variant {
                 Variant::Rfc => Machine::rfc(params, true),
-                Variant::Linux => Machine::Linux(Linux::new(params)),
+                Variant::Linux | Variant::Linux2025 => Machine::Linux(Linux::new(params)),
                 Variant::Dummynet => Machine::Dummynet(Classic::asleep()),
             },
             repetitions: Repetitions::default(),

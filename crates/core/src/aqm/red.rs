@@ -10,23 +10,36 @@
 //! 3. `adaptive` changes `max_p` at multiples of its interval; it neither turns on `gentle` nor
 //!    sets `wq` and the thresholds from a delay.
 //!
-//! Linux differs: `wq` and the slope are powers of two, the idle time is looked up in steps, and
-//! one random number is drawn per drop and not per packet. dummynet's arithmetic is `gred`.
+//! [`linux`] is the kernel's arithmetic, with its own list of deviations. dummynet's is `gred`.
 //!
 //! Units: thresholds and the average are packets; in byte mode mean packets of `mean_packet` bytes.
 //! The average has 32 fractional bits, probabilities 56.
 
+mod linux;
+
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 
+use self::linux::{Action, Linux};
 use super::probability::{self, ONE};
 use super::rest::{Repetitions, first_after};
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::param::{Contradiction, Ratio};
-use crate::params;
 use crate::units::{Bytes, Rate, Span, Time};
+use crate::{choice, params};
+
+choice! {
+    /// The specification that RED follows.
+    pub enum RedVariant {
+        /// The paper.
+        Rfc = "rfc",
+        /// The Linux kernel.
+        Linux = "linux",
+    }
+}
 
 params! {
     /// Parameters of RED.
@@ -55,6 +68,8 @@ params! {
         mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "an Ethernet frame";
         /// rate of the link; determines how fast the average falls while it is idle
         bandwidth: Rate = Rate(Rate::from_bps(10_000_000)), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "Linux red: bandwidth 10Mbit";
+        /// the implementation whose rules apply where they differ
+        variant: RedVariant = Choice("rfc"), "the published text";
     } check RedParams::contradiction
 }
 
@@ -66,6 +81,9 @@ impl RedParams {
         }
         if self.adaptive && self.max_p == Ratio::from_billionths(0) {
             return Err("`adaptive` needs a `max_p` above 0 to begin with".to_string());
+        }
+        if self.variant == RedVariant::Linux && self.gentle {
+            return Err("`variant linux` has no `gentle`".to_string());
         }
         Ok(())
     }
@@ -86,6 +104,8 @@ pub struct Red {
     /// The instant at which `adaptive` changes it next.
     next_adaptation: Option<Time>,
     repetitions: Repetitions,
+    /// The kernel's state, which replaces the average, the idle time and the count.
+    linux: Option<Box<Linux>>,
 }
 
 /// The decision that the average implies for a packet.
@@ -114,6 +134,7 @@ impl AqmAlgorithm for Red {
             max_p: params.max_p.as_fixed(probability::BITS),
             next_adaptation: params.adaptive.then_some(Time::ZERO + ADAPTATION),
             repetitions: Repetitions::default(),
+            linux: (params.variant == RedVariant::Linux).then(|| Box::new(Linux::new(params))),
         }
     }
 }
@@ -121,6 +142,13 @@ impl AqmAlgorithm for Red {
 impl Aqm for Red {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         self.catch_up(cx);
+        if let Some(linux) = &mut self.linux {
+            let action = linux.on_arrival(queue.bytes, cx);
+            self.average = Self::in_mean_packets(&self.params, linux.average());
+            let shown = self.shown_average();
+            cx.state("average", || shown);
+            return self.verdict(packet, action != Action::Pass, action == Action::Forced);
+        }
         self.measure(queue, cx);
         let (drops, is_hard) = match self.zone(packet) {
             Zone::Below => {
@@ -133,12 +161,12 @@ impl Aqm for Red {
                 (true, true)
             }
         };
-        if !drops {
-            Verdict::Pass
-        } else if self.params.ecn && packet.ecn.is_capable() && !(is_hard && self.params.harddrop) {
-            Verdict::Mark
-        } else {
-            Verdict::Drop(DropReason::Congestion)
+        self.verdict(packet, drops, is_hard)
+    }
+
+    fn on_empty(&mut self, cx: &mut Cx<'_>) {
+        if let Some(linux) = &mut self.linux {
+            linux.on_empty(cx.now);
         }
     }
 
@@ -151,6 +179,11 @@ impl Aqm for Red {
 
     fn on_refused(&mut self, _packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
         self.catch_up(cx);
+        if let Some(linux) = &mut self.linux {
+            // The kernel has measured and decided before its queue refuses the packet.
+            linux.on_arrival(queue.bytes, cx);
+            return;
+        }
         self.measure(queue, cx);
         self.count = Some(0);
     }
@@ -171,6 +204,21 @@ impl Aqm for Red {
 }
 
 impl Red {
+    fn verdict(&self, packet: &Packet, drops: bool, is_hard: bool) -> Verdict {
+        if !drops {
+            Verdict::Pass
+        } else if self.params.ecn && packet.ecn.is_capable() && !(is_hard && self.params.harddrop) {
+            Verdict::Mark
+        } else {
+            Verdict::Drop(DropReason::Congestion)
+        }
+    }
+
+    /// Converts bytes with 32 fractional bits.
+    fn in_mean_packets(params: &RedParams, bytes: u128) -> u64 {
+        u64::try_from(bytes / u128::from(params.mean_packet.as_u64())).unwrap_or(u64::MAX)
+    }
+
     /// Makes the adaptations that were due before an arrival changes the average.
     fn catch_up(&mut self, cx: &mut Cx<'_>) {
         let is_due = |due: Time, now: Time| due < now;
@@ -265,6 +313,9 @@ impl Red {
             cx.state("max_p", || StateValue::Ratio(max_p));
             cx.now = now;
             let mut next = due + ADAPTATION;
+            if let Some(linux) = &mut self.linux {
+                linux.set_max_p(self.max_p >> (probability::BITS - 32));
+            }
             self.repetitions.note(self.max_p != before);
             if self.max_p == before {
                 // The other updates that are due would not change anything either.

@@ -20,6 +20,14 @@ pub enum RateSource {
 }
 
 impl RateSource {
+    /// Returns the source with every instant later by `by`.
+    pub fn later(self, by: Span) -> Self {
+        match self {
+            RateSource::Schedule(schedule) => RateSource::Schedule(schedule.later(by)),
+            RateSource::Opportunities(trace) => RateSource::Opportunities(trace.later(by)),
+        }
+    }
+
     /// Returns the earliest start of a transmission, from `now` on.
     pub(super) fn ready_at(&mut self, now: Time) -> Time {
         match self {

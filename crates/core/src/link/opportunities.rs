@@ -12,13 +12,15 @@
 use alloc::vec::Vec;
 
 use super::text::{self, TextError, TextErrorKind};
-use crate::units::Time;
+use crate::units::{Span, Time};
 
 /// Opportunities to deliver, which repeat forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
     /// Times within a round, in non-decreasing order. The last one is the length of a round.
     times: Vec<u64>,
+    /// The start of the first round.
+    origin: u64,
     /// The next unused one.
     next: (u64, usize),
     /// The one in use: its instant and the bytes that it can still carry.
@@ -62,10 +64,17 @@ impl Opportunities {
             ))),
             Some(_) => Ok(Opportunities {
                 times,
+                origin: 0,
                 next: (0, 0),
                 current: None,
             }),
         }
+    }
+
+    /// Returns the trace with every instant later by `by`.
+    pub fn later(mut self, by: Span) -> Self {
+        self.origin = self.origin.saturating_add(by.as_ns());
+        self
     }
 
     /// Returns the earliest start of a transmission, from `now` on.
@@ -117,8 +126,9 @@ impl Opportunities {
         }
         // `now` lies in the round after `rounds` whole ones; the end of a round belongs to it.
         let length = self.round_length();
-        let rounds = (now.as_ns() - 1) / length;
-        let within = now.as_ns() - rounds * length;
+        let since = now.as_ns() - self.origin;
+        let rounds = (since - 1) / length;
+        let within = since - rounds * length;
         let index = self.times.partition_point(|time| *time < within);
         self.next = self.next.max((rounds, index));
     }
@@ -127,7 +137,8 @@ impl Opportunities {
         Time::from_ns(
             round
                 .saturating_mul(self.round_length())
-                .saturating_add(self.times[index]),
+                .saturating_add(self.times[index])
+                .saturating_add(self.origin),
         )
     }
 
@@ -162,6 +173,18 @@ mod tests {
         assert_eq!(trace.transmit(ms(5), 1499), ms(5));
         // The second round: 5 + 1 ms.
         assert_eq!(trace.ready_at(ms(5)), ms(6));
+    }
+
+    #[test]
+    fn a_trace_may_begin_later() {
+        let mut trace = Opportunities::parse("1\n2\n5\n").unwrap();
+        let mut later = trace.clone().later(Span::from_ms(7));
+        for now in 0..20 {
+            let expected = trace.ready_at(ms(now)) + Span::from_ms(7);
+            assert_eq!(later.ready_at(ms(now + 7)), expected, "{now}");
+        }
+        let mut waiting = Opportunities::parse("1\n").unwrap().later(Span::from_ms(7));
+        assert_eq!(waiting.ready_at(ms(3)), ms(8));
     }
 
     #[test]

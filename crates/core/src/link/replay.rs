@@ -115,9 +115,14 @@ struct Witness<'a> {
 impl Replay {
     /// Creates a replay over an idle `link` at time zero. The queue draws from `seed`.
     pub fn new(link: Link, seed: u64) -> Self {
+        Replay::with_draws(link, Rng::from_seed(seed))
+    }
+
+    /// Creates a replay whose queue draws from `rng`.
+    pub fn with_draws(link: Link, rng: Rng) -> Self {
         Replay {
             link,
-            rng: Rng::from_seed(seed),
+            rng,
             tracer: Tracer::new(),
             slots: Slots::default(),
             now: Time::ZERO,
@@ -172,7 +177,7 @@ impl Replay {
     ///
     /// # Errors
     /// Returns [`ReplayError::Stuck`].
-    pub fn finish(mut self, outlet: &mut dyn Outlet) -> Result<Time, ReplayError> {
+    pub fn finish(&mut self, outlet: &mut dyn Outlet) -> Result<Time, ReplayError> {
         loop {
             let mut held = self.link.backlog();
             let on_link = self.link.in_flight();
@@ -193,6 +198,12 @@ impl Replay {
         }
         self.tell_rows(outlet);
         Ok(self.now)
+    }
+
+    /// Returns the instant up to which everything has been processed, if the queue has drawn more
+    /// numbers than [`Rng::from_list`] had by then.
+    pub fn lacks_draws_at(&self) -> Option<Time> {
+        self.rng.is_exhausted().then_some(self.now)
     }
 
     /// Returns the number of packets that have arrived.

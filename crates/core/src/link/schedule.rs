@@ -18,7 +18,7 @@
 use alloc::vec::Vec;
 
 use super::text::{self, TextError, TextErrorKind};
-use crate::units::{Rate, Time};
+use crate::units::{Rate, Span, Time};
 
 /// A rate over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,14 @@ impl Schedule {
             return Err(text::whole_file(TextErrorKind::Empty { name: "rates" }));
         }
         Ok(Schedule { steps, current: 0 })
+    }
+
+    /// Returns the schedule with every instant later by `by`.
+    pub fn later(mut self, by: Span) -> Self {
+        for (at, _) in &mut self.steps {
+            *at = at.saturating_add(by);
+        }
+        self
     }
 
     /// Returns the rate in force at `now`; `None` during an outage. Calls come in the order of

@@ -98,11 +98,24 @@ impl Algorithm {
     /// Returns the value of `decl` if it is not given. Flow-queued forms mark by default (RFC 8290
     /// section 5.2.6: ECN on by default); plain forms drop.
     pub fn default_of(&self, decl: &ParamDecl) -> Value {
-        if self.form == Form::FlowQueued && decl.name == "ecn" {
+        if self.marks_by_default(decl) {
             Value::Flag(true)
         } else {
             decl.default
         }
+    }
+
+    /// Returns the source of the default of `decl`.
+    pub fn source_of(&self, decl: &ParamDecl) -> &'static str {
+        if self.marks_by_default(decl) {
+            "RFC 8290 section 5.2.6: ECN is on by default"
+        } else {
+            decl.source
+        }
+    }
+
+    fn marks_by_default(&self, decl: &ParamDecl) -> bool {
+        self.form == Form::FlowQueued && decl.name == "ecn"
     }
 
     /// Returns the value of `decl` when `values` are set: its own setting, else that of a preset,

@@ -14,7 +14,7 @@
 //! 5. A super-packet counts its segments against `limit` and `drop_batch`, its bytes against the
 //!    quantum.
 //!
-//! `linux` differs from `rfc`:
+//! `linux` and `linux_2025` differ from `rfc`:
 //! 1. An emptied queue at the head of the new list goes to the old list only if that is not empty;
 //!    otherwise it is released, and its next packet makes it new again.
 //! 2. On overflow packets are dropped until half of the **bytes** are freed, at most `drop_batch`
@@ -86,7 +86,7 @@ params! {
 impl FqParams {
     fn doubts(&self) -> Warnings {
         let mut doubts = Vec::new();
-        if self.variant == Variant::Linux {
+        if self.variant.is_linux() {
             let (quantum, limit) = (self.quantum, self.limit);
             if quantum < 256 {
                 let sentence = "Linux would silently take 256";
@@ -146,7 +146,7 @@ impl<A: FlowAqm> Fq<A> {
             variant: params.variant,
             quantum: params.quantum as i32,
             least_credits: match params.variant {
-                Variant::Rfc | Variant::Linux => 1,
+                Variant::Rfc | Variant::Linux | Variant::Linux2025 => 1,
                 Variant::Dummynet => 0,
             },
             limit: Backlog {
@@ -229,7 +229,7 @@ impl<A: FlowAqm> Fq<A> {
         let q = self.queues.at(fattest);
         let (packets, bytes) = match variant {
             Variant::Rfc => ((q.packets / 2).clamp(1, self.drop_batch), u32::MAX),
-            Variant::Linux => (self.drop_batch, q.bytes / 2),
+            Variant::Linux | Variant::Linux2025 => (self.drop_batch, q.bytes / 2),
             Variant::Dummynet => (1, u32::MAX),
         };
         cx.queue = fattest;
@@ -270,7 +270,7 @@ impl<A: FlowAqm> Discipline for Fq<A> {
         let q = self.queues.at(queue);
         let view = q.view(&self.backlog, &self.limit);
         let refuses = A::FLOW_OVERFLOW_IN_LINUX == Overflow::Tail
-            && self.variant == Variant::Linux
+            && self.variant.is_linux()
             && (self.backlog.packets + u64::from(packet.segments) > self.limit.packets
                 || self.backlog.bytes + u64::from(packet.len) > self.limit.bytes);
         if refuses || q.bytes.checked_add(packet.len).is_none() {
@@ -375,7 +375,7 @@ impl<A: FlowAqm> Discipline for Fq<A> {
             let passes_old = which == Which::New
                 && match self.variant {
                     Variant::Rfc | Variant::Dummynet => true,
-                    Variant::Linux => self.old.head != NONE,
+                    Variant::Linux | Variant::Linux2025 => self.old.head != NONE,
                 };
             let behind = if passes_old { NONE } else { OFF_LIST };
             let next = core::mem::replace(&mut q.next, behind);

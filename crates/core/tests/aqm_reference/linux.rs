@@ -40,6 +40,8 @@ pub struct Settings {
     pub mtu: u64,
     pub ecn: bool,
     pub ce_threshold_ns: Option<u64>,
+    /// Whether a dequeue that finds the queue empty resets `first_above`: the kernel from 2026 on.
+    pub resets_when_empty: bool,
 }
 
 impl Settings {
@@ -129,6 +131,9 @@ fn codel_dequeue(
     let now = Ticks::of(now_ns);
     let Some(mut p) = store.take() else {
         v.dropping = false;
+        if s.resets_when_empty {
+            v.first_above = Ticks(0);
+        }
         return None;
     };
     let above = v.judge(Some(&p), *store.backlog, now, s);

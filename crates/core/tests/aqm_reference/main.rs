@@ -89,13 +89,14 @@ impl Setup {
                     Box::new(rfc::Codel::new(settings, self.limit))
                 }
             }
-            "linux" => {
+            "linux" | "linux_2025" => {
                 let settings = linux::Settings {
                     target_ns: self.target_us * 1000,
                     interval_ns: self.interval_us * 1000,
                     mtu: self.mtu,
                     ecn: self.ecn,
                     ce_threshold_ns: self.ce_threshold_us.map(|us| us * 1000),
+                    resets_when_empty: self.variant == "linux",
                 };
                 if self.is_fair {
                     let (flows, limit, batch) = (self.flows, self.limit, self.drop_batch);
@@ -207,6 +208,11 @@ fn the_linux_variant_equals_its_model() {
 }
 
 #[test]
+fn the_older_linux_variant_equals_its_model() {
+    compare_all("linux_2025");
+}
+
+#[test]
 fn the_dummynet_variant_equals_its_model() {
     compare_all("dummynet");
 }
@@ -270,7 +276,12 @@ fn scenes() -> impl Strategy<Value = Scene> {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let variant = prop_oneof![Just("rfc"), Just("linux"), Just("dummynet")];
+    let variant = prop_oneof![
+        Just("rfc"),
+        Just("linux"),
+        Just("linux_2025"),
+        Just("dummynet")
+    ];
     let times = prop_oneof![
         2 => Just((5_000u64, 100_000u64)),
         1 => (1u64..20_000, 1u64..300_000),
@@ -302,7 +313,7 @@ fn setups() -> impl Strategy<Value = Setup> {
                 flows: queues.1,
                 quantum: queues.2,
                 drop_batch: queues.3,
-                ce_threshold_us: ce.filter(|_| variant == "linux"),
+                ce_threshold_us: ce.filter(|_| variant.starts_with("linux")),
             },
         )
 }

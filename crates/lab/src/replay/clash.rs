@@ -38,6 +38,9 @@ pub(super) fn check(job: &Job) -> Result<(), ReplayError> {
     if let LinkRate::Schedule { file, .. } = &job.rate {
         others.push(("--rate", Identity::of(file)));
     }
+    if let Some(draws) = &job.draws {
+        others.push(("--draws", Identity::of(&draws.file)));
+    }
     let outputs = &job.outputs;
     for (option, path) in [
         ("--out", &outputs.rows),

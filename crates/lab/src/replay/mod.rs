@@ -9,11 +9,12 @@ use std::path::PathBuf;
 
 use sluice_core::link::{Link, LinkFiles, LinkParams, RateSource, Replay, Schedule};
 use sluice_core::registry::Spec;
-use sluice_core::{Rate, Rng};
+use sluice_core::{Rate, Rng, Time};
 use sluice_loader::Ending;
 use sluice_scenario::trace::{Hash, Trace, TraceError};
 
 mod clash;
+mod draws;
 mod output;
 mod sheet;
 mod summary;
@@ -22,6 +23,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use draws::{Draws, DrawsError, parse_draws};
 pub use output::Outputs;
 pub use summary::{Sojourns, Summary};
 pub use words::{QueueError, RateError, parse_queue, parse_rate};
@@ -55,6 +57,8 @@ pub struct Job {
     pub hash: Hash,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// The numbers that the queue draws, instead of those of the seed.
+    pub draws: Option<Draws>,
     /// The outputs.
     pub outputs: Outputs,
 }
@@ -79,6 +83,21 @@ pub enum ReplayError {
     /// The run could not be continued.
     #[error(transparent)]
     Run(#[from] sluice_core::link::ReplayError),
+    /// The queue needs more numbers than the file of draws has.
+    #[error(
+        "`{}` has {numbers} numbers; at {at} the queue needs another, for one of the first {packets} packets",
+        file.display()
+    )]
+    Draws {
+        /// The file.
+        file: PathBuf,
+        /// The length of the list.
+        numbers: usize,
+        /// The instant.
+        at: Time,
+        /// The packets that have arrived.
+        packets: u64,
+    },
     /// A file cannot be written.
     #[error("cannot write `{}`: {error}", path.display())]
     Write {
@@ -146,7 +165,10 @@ fn run_until(
     clash::check(job)?;
     let mut trace = Trace::open(&job.trace, job.hash, job.seed)?;
     let mut writer = Writer::create(&job.outputs, job, trace.capture().is_some())?;
-    let mut replay = Replay::new(link(job)?, job.seed);
+    let mut replay = match &job.draws {
+        None => Replay::new(link(job)?, job.seed),
+        Some(draws) => Replay::with_draws(link(job)?, Rng::from_list(draws.numbers.clone())),
+    };
     while let Some(arrival) = trace.read()? {
         if replay.arrived().is_multiple_of(1 << 12) {
             let (read, size) = trace.progress();
@@ -161,14 +183,28 @@ fn run_until(
         if let Some(why) = ending.why() {
             return Err(ReplayError::Algorithm(why.to_owned()));
         }
+        check_draws(&replay, job)?;
     }
     if replay.arrived() == 0 {
         let trace = job.trace.clone();
         return Err(ReplayError::NoPackets { trace });
     }
     let end = replay.finish(&mut writer)?;
+    check_draws(&replay, job)?;
     let warnings = job.queue.warnings().into_iter().chain(trace.warnings());
     writer.finish(end, warnings.collect())
+}
+
+fn check_draws(replay: &Replay, job: &Job) -> Result<(), ReplayError> {
+    match (&job.draws, replay.lacks_draws_at()) {
+        (Some(draws), Some(at)) => Err(ReplayError::Draws {
+            file: draws.file.clone(),
+            numbers: draws.numbers.len(),
+            at,
+            packets: replay.arrived(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn link(job: &Job) -> Result<Link, ReplayError> {

@@ -30,6 +30,7 @@ fn replay(trace: &str, queue: &str, rate: &str) -> (String, String, Summary) {
         rate: parse_rate(&rate).unwrap(),
         hash: Hash::Flow,
         seed: 1,
+        draws: None,
         outputs: Outputs {
             rows: Some(at("rows.csv")),
             state: Some(at("state.csv")),
@@ -258,6 +259,7 @@ fn parquet_has_the_rows_of_csv() {
         rate: parse_rate("8Mbit/s").unwrap(),
         hash: Hash::Flow,
         seed: 1,
+        draws: None,
         outputs: Outputs {
             rows: Some(at(rows)),
             state: Some(at(state)),
@@ -305,6 +307,7 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
             rate: parse_rate("8Mbit/s").unwrap(),
             hash: Hash::Flow,
             seed: 1,
+            draws: None,
             outputs,
         };
         run(&job, &mut |_, _| {}).unwrap_err().to_string()
@@ -366,6 +369,7 @@ fn a_capture_is_written_as_pcap_only() {
         rate: parse_rate("8Mbit/s").unwrap(),
         hash: Hash::Flow,
         seed: 1,
+        draws: None,
         outputs: Outputs {
             capture: Some(folder.path().join("x.pcapng")),
             ..Outputs::default()
@@ -397,6 +401,7 @@ fn failing(folder: &Path, trace: &str) -> String {
         rate: parse_rate("8Mbit/s").unwrap(),
         hash: Hash::Flow,
         seed: 1,
+        draws: None,
         outputs: Outputs {
             rows: Some(folder.join("rows.csv")),
             state: Some(folder.join("state.parquet")),
@@ -442,6 +447,7 @@ fn no_output_is_written_over_another_file_of_the_job() {
             rate: parse_rate(at("rate.csv").to_str().unwrap()).unwrap(),
             hash: Hash::Flow,
             seed: 1,
+            draws: None,
             outputs: Outputs {
                 rows: Some(at(rows)),
                 state: Some(at(state)),

@@ -11,9 +11,10 @@ mod stepped;
 #[cfg(test)]
 mod tests;
 
+use sluice_core::event::StateValue;
 use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
-use sluice_sim::{ConfigError, Simulation};
+use sluice_sim::{Config, ConfigError, Simulation};
 
 use crate::flow::NotSimulated;
 use recorder::Recorder;
@@ -54,7 +55,12 @@ pub enum SimError {
 /// [`SimError`].
 pub fn check(scenario: &Scenario) -> Result<(), SimError> {
     let config = network::config(scenario)?;
-    let estimate = config.estimate();
+    // Nothing is sent before the run starts.
+    let active = Config {
+        duration: scenario.duration,
+        ..config.clone()
+    };
+    let estimate = active.estimate();
     if estimate.packets > MOST_PACKETS || estimate.memory_bytes > MOST_MEMORY {
         return Err(SimError::TooLarge {
             packets: estimate.packets,
@@ -90,15 +96,16 @@ fn run_while(
     let mut simulation = Simulation::new(&network::config(scenario)?)?;
     let mut recorder = Recorder::new(scenario, writer);
     let end = Time::ZERO + scenario.duration;
+    let lead = scenario.lead;
     while goes_on() {
         let is_over = simulation.run_until(simulation.now() + STRETCH, &mut recorder);
         recorder.flush();
-        progress(simulation.now().since(Time::ZERO));
+        progress(simulation.now().since(Time::ZERO + lead));
         if is_over || recorder.has_failed() {
             break;
         }
     }
-    let now = simulation.now().min(end);
+    let now = since_lead(simulation.now(), lead).min(end);
     recorder.finish(now, |flow| simulation.totals(flow).packets_sent)?;
     Ok(now)
 }
@@ -114,7 +121,20 @@ pub fn run_unrecorded(scenario: &Scenario, interrupt: &Stop) -> Result<Time, Sim
             break;
         }
     }
-    Ok(simulation.now())
+    Ok(since_lead(simulation.now(), scenario.lead))
+}
+
+/// Converts an instant of the simulation to one of the run; those before its start become its start.
+const fn since_lead(at: Time, lead: Span) -> Time {
+    Time::from_ns(at.as_ns().saturating_sub(lead.as_ns()))
+}
+
+/// Converts the instant in a variable of an algorithm; none stays none.
+fn shown(value: StateValue, lead: Span) -> StateValue {
+    match value {
+        StateValue::Time(at) => StateValue::Time(since_lead(at, lead)),
+        other => other,
+    }
 }
 
 /// Virtual time between two checks of `interrupt`.

@@ -1,4 +1,7 @@
 //! Converts a scenario to the configuration of a simulation.
+//!
+//! Queues and their timers exist for [`Scenario::lead`] before the run starts, as they do on a real
+//! router. So the simulation's time is that of the run plus the lead.
 
 use std::net::IpAddr;
 
@@ -33,13 +36,13 @@ pub(super) fn config(scenario: &Scenario) -> Result<Config, SimError> {
         .instances()
         .map(|instance| flow_of(scenario, &instance))
         .collect::<Result<_, _>>()?;
-    let links = scenario.pipes().map(|(_, pipe)| link(pipe));
+    let links = scenario.pipes().map(|(_, pipe)| link(pipe, scenario.lead));
     let (links, routers) = match &scenario.rules {
         Some(rules) => (Vec::new(), vec![router(rules, scenario.seed)]),
         None => (links.collect::<Result<_, _>>()?, Vec::new()),
     };
     Ok(Config {
-        duration: scenario.duration,
+        duration: scenario.lead.saturating_add(scenario.duration),
         seed: scenario.seed,
         links,
         routers,
@@ -49,20 +52,24 @@ pub(super) fn config(scenario: &Scenario) -> Result<Config, SimError> {
             share: scenario.hosts.stall_share,
             mean: scenario.hosts.stall,
         },
+        samples_from: Time::ZERO + scenario.lead,
         sample_interval: Some(scenario.measure.interval),
         // The link counts IP packets, as in a live run.
         frame_overhead: 0,
     })
 }
 
-fn link(pipe: &Pipe) -> Result<Link, ConfigError> {
+/// Returns the link for a pipe. What happens to it happens later by `lead`.
+fn link(pipe: &Pipe, lead: Span) -> Result<Link, ConfigError> {
     let later = pipe.delay.steps().iter().skip(1);
+    let mut files = pipe.files();
+    files.rate = files.rate.map(|rate| rate.later(lead));
     Ok(Link {
         params: pipe.params(),
-        files: pipe.files(),
+        files,
         queue: pipe.queue.0.clone(),
         delays: later
-            .map(|(at, delay)| (Time::ZERO + *at, *delay))
+            .map(|(at, delay)| (Time::ZERO + lead + *at, *delay))
             .collect(),
     })
 }
@@ -118,8 +125,8 @@ fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_si
         Direction::Down => (H3, H2),
     };
     Ok(sluice_sim::Flow {
-        start: Time::ZERO + instance.start,
-        stop: Some(Time::ZERO + instance.stop),
+        start: Time::ZERO + scenario.lead + instance.start,
+        stop: Some(Time::ZERO + scenario.lead + instance.stop),
         dscp: flow.kind.dscp().value(),
         class: flow.class as u32,
         addresses,

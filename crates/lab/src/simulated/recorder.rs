@@ -6,6 +6,7 @@ use sluice_core::{DropReason, Event, Packet, Span, Time};
 use sluice_sim::{Completion, Datagram, Echo, FlowId, LinkId, LinkSample, Observer, TcpSample};
 
 use super::network::pipe_of;
+use super::{shown, since_lead};
 use crate::flow::{self, Rows, Seen, SimulatedRecord};
 use crate::packet_rows::{PacketRows, RuleRows, copy};
 use sluice_recording::{NO_FLOW, QueueSample, RecordError, RunWriter};
@@ -18,6 +19,8 @@ pub(super) struct Recorder<'a> {
     stages: Vec<Stage>,
     flows: Vec<FlowTrack<'a>>,
     interval: Span,
+    /// The instants of the simulation are later than those of the run by this.
+    lead: Span,
 }
 
 /// The state of a link or of a router with rules.
@@ -105,7 +108,13 @@ impl<'a> Recorder<'a> {
             stages,
             flows: scenario.instances().map(track).collect(),
             interval,
+            lead: scenario.lead,
         }
+    }
+
+    /// Converts an instant of the simulation to one of the run.
+    fn at(&self, instant: Time) -> Time {
+        since_lead(instant, self.lead)
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -165,7 +174,11 @@ impl Observer for Recorder<'_> {
         true
     }
 
-    fn on_arrive(&mut self, link: LinkId, _now: Time, packet: &Packet, flow: FlowId) {
+    fn on_arrive(&mut self, link: LinkId, now: Time, packet: &Packet, flow: FlowId) {
+        let mut row = copy(packet);
+        row.arrival = self.at(now);
+        row.src = packet.src;
+        let packet = &row;
         let track = &mut self.flows[flow];
         let number = flow as u32;
         match &mut self.stages[link] {
@@ -191,6 +204,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn on_event(&mut self, link: LinkId, now: Time, event: &Event<'_>) {
+        let now = self.at(now);
         let stage = &mut self.stages[link];
         if let Event::Enqueue { packet } | Event::Mark { packet } = event {
             stage.find_copy(now, packet);
@@ -209,6 +223,7 @@ impl Observer for Recorder<'_> {
         _flow: FlowId,
         reason: DropReason,
     ) {
+        let now = self.at(now);
         let stage = &mut self.stages[link];
         stage.find_copy(now, packet);
         match stage {
@@ -218,28 +233,46 @@ impl Observer for Recorder<'_> {
     }
 
     fn on_tcp(&mut self, flow: FlowId, sample: &TcpSample) {
-        self.see(flow, Seen::Tcp(sample));
+        let sample = TcpSample {
+            time: self.at(sample.time),
+            ..*sample
+        };
+        self.see(flow, Seen::Tcp(&sample));
     }
 
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
-        let pipe = pipe_of(link);
-        let mut rows: Vec<QueueSample> =
-            QueueSample::backlog(sample.time, pipe, sample.backlog).into();
+        let (pipe, time, lead) = (pipe_of(link), self.at(sample.time), self.lead);
+        let mut rows: Vec<QueueSample> = QueueSample::backlog(time, pipe, sample.backlog).into();
         sample.queue.state(&mut |queue, name, value| {
-            rows.push(QueueSample::state(sample.time, pipe, queue, name, value));
+            let value = shown(value, lead);
+            rows.push(QueueSample::state(time, pipe, queue, name, value));
         });
         self.write(|writer| rows.iter().try_for_each(|row| writer.queue_sample(row)));
     }
 
     fn on_datagram(&mut self, flow: FlowId, arrival: &Datagram) {
-        self.see(flow, Seen::Datagram(arrival));
+        let arrival = Datagram {
+            sent: self.at(arrival.sent),
+            received: self.at(arrival.received),
+            ..*arrival
+        };
+        self.see(flow, Seen::Datagram(&arrival));
     }
 
     fn on_echo(&mut self, flow: FlowId, echo: &Echo) {
-        self.see(flow, Seen::Echo(echo));
+        let echo = Echo {
+            sent: self.at(echo.sent),
+            ..*echo
+        };
+        self.see(flow, Seen::Echo(&echo));
     }
 
     fn on_complete(&mut self, flow: FlowId, done: &Completion) {
-        self.see(flow, Seen::Complete(done));
+        let done = Completion {
+            start: self.at(done.start),
+            end: self.at(done.end),
+            ..*done
+        };
+        self.see(flow, Seen::Complete(&done));
     }
 }

@@ -7,7 +7,7 @@ use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Span, Time};
 use sluice_sim::{FlowId, LinkId, Observer, Simulation};
 
 use super::network::{config, link_of};
-use super::{SimError, check};
+use super::{SimError, check, shown, since_lead};
 use sluice_scenario::{PipeId, Scenario};
 
 /// Why a simulation cannot be changed.
@@ -63,20 +63,23 @@ impl Stepped {
         check(&scenario)?;
         let simulation = Simulation::new(&config(&scenario)?)?;
         let links = scenario.pipes().count();
-        Ok(Stepped {
+        let mut stepped = Stepped {
             scenario,
             simulation,
             counters: Counters(vec![Passed::default(); links]),
-        })
+        };
+        stepped.step(Time::ZERO);
+        Ok(stepped)
     }
 
     /// Returns the virtual time.
     pub fn now(&self) -> Time {
-        self.simulation.now()
+        since_lead(self.simulation.now(), self.scenario.lead)
     }
 
     /// Advances to `until`, or to the end of the scenario. Returns whether the end is reached.
     pub fn step(&mut self, until: Time) -> bool {
+        let until = until.saturating_add(self.scenario.lead);
         self.simulation.run_until(until, &mut self.counters)
     }
 
@@ -149,8 +152,9 @@ impl Stepped {
     /// Calls `visit` with each variable of the queue of `pipe`: number of the queue within the
     /// discipline, name, value.
     pub fn state(&self, pipe: PipeId, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
+        let lead = self.scenario.lead;
         if let Some(queue) = self.simulation.queue(link_of(pipe)) {
-            queue.state(visit);
+            queue.state(&mut |queue, name, value| visit(queue, name, shown(value, lead)));
         }
     }
 

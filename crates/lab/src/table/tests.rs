@@ -215,6 +215,34 @@ not met: `ping.p50` of `fq_codel target 5ms interval 100ms quantum 300 limit
 }
 
 #[test]
+fn a_miss_on_a_busy_machine_is_put_down_to_the_machine() {
+    let late = |p99_ns| {
+        let mut result = result("codel", vec![flow("bulk", Some(9e6))]);
+        result.runs[0].summary.accuracy = Some(Accuracy {
+            rate_error: None,
+            busy_ns: 1,
+            lateness: Some(Percentiles {
+                p99_ns,
+                ..delays(1).unwrap()
+            }),
+            lost: BTreeMap::new(),
+        });
+        result
+    };
+    let sentence = "the machine was busy: the router sent 1 % of the packets more than 12.3 ms";
+    let miss = || Outcome::new("codel", "ping.p50", Unit::Time, Some(31e6), "at most 23ms");
+    let mut busy = late(12_300_000);
+    assert!(!text(&[busy.clone()]).contains("the machine was busy"));
+    busy.expect = vec![miss()];
+    let said = text(&[busy]);
+    assert!(said.contains(sentence), "{said}");
+    assert!(said.lines().all(|line| line.width() <= WIDTH));
+    let mut quiet = late(999_999);
+    quiet.expect = vec![miss()];
+    assert!(!text(&[quiet]).contains("the machine was busy"));
+}
+
+#[test]
 fn the_results_are_json_too() {
     let json = json(&[result("fifo", vec![flow("bulk", Some(9.612e6))])]);
     let read: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -316,6 +316,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     title: texts.0,
                     about: texts.1,
                     duration,
+                    lead: Span::from_ns(times[0] % SECOND),
                     seed: u64::from(seed),
                     backend,
                     link,

@@ -93,6 +93,8 @@ pub struct Ack {
     pub prior_in_flight: u64,
     /// See [`Ack::prior_in_flight`].
     pub in_flight: u64,
+    /// The instant at which pacing allows the next departure; may have passed.
+    pub departure: Time,
     /// Whether the window, rather than the application or the peer, limited the sender.
     pub is_cwnd_limited: bool,
     /// Whether the ACK carries ECE (classic feedback).
@@ -159,6 +161,12 @@ pub trait CongestionControl: fmt::Debug + Send + Sync {
     /// Whether the algorithm sets the window itself during recovery and after marks, so that the
     /// sender must not reduce it.
     fn owns_window(&self) -> bool {
+        false
+    }
+
+    /// Whether the algorithm keeps the window small on purpose, so that delivery rates measured now
+    /// say nothing about the path.
+    fn limits_samples(&self) -> bool {
         false
     }
 

@@ -39,6 +39,7 @@ pub fn ack(delivered: u64) -> Ack {
         min_rtt: Span::from_ms(20),
         prior_in_flight: 0,
         in_flight: 0,
+        departure: Time::ZERO,
         is_cwnd_limited: true,
         has_ece: false,
         ce_bytes: 0,

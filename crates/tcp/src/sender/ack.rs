@@ -119,6 +119,7 @@ impl Sender {
             min_rtt: self.rtt.min(),
             prior_in_flight,
             in_flight: self.board.in_flight(),
+            departure: self.pace_at,
             is_cwnd_limited: self.is_cwnd_limited
                 || (self.window.is_slow_start() && self.window.cwnd < 2 * self.largest_flight),
             has_ece,
@@ -127,6 +128,9 @@ impl Sender {
             rate: sample,
         };
         self.cc.on_ack(&event, &mut self.window);
+        if self.cc.limits_samples() {
+            self.rate.on_app_limited(self.board.in_flight());
+        }
         if !is_quiet || self.board.is_empty() {
             self.arm(now);
         }

@@ -1,4 +1,7 @@
-//! CoDel as the Linux kernel computes it (up to 6.18.10), for every packet.
+//! CoDel as the Linux kernel computes it, for every packet.
+//!
+//! `linux` is the kernel of today; `linux_2025` is the kernel up to 6.18.10 (and 6.12.116), which
+//! differs in item 6.
 //!
 //! Deviations from RFC 8289 (those of flow queueing are in [`fq`](crate::sched::fq)):
 //! 1. `1/sqrt(count)` is a 16-bit fraction that one Newton step improves per change of `count`.
@@ -9,8 +12,10 @@
 //! 4. In a flow queue the byte floor compares the backlog of the whole discipline with the MTU. A
 //!    queue of another scheduler is a qdisc of its own and is compared by itself.
 //! 5. Packets evicted from a flow queue by overflow are added to its `count`.
-//! 6. A dequeue that finds the queue empty ends the dropping state but keeps `first_above`; a
-//!    dequeue that empties the queue by CoDel's own drops resets it.
+//! 6. `linux_2025`: a dequeue that finds the queue empty ends the dropping state but keeps
+//!    `first_above`; a dequeue that empties the queue by CoDel's own drops resets it. With item 4 a
+//!    thin flow then loses the first packet after each pause. `linux` resets it in both cases, and
+//!    ends the dropping state, as the RFC does.
 //! 7. The clock has 32 bits: an idle time close to a multiple of 4398.05 s looks recent.
 //! 8. A `ce_threshold` that is off is 2^31 - 1 ticks, so a packet that waited between 2199 s and
 //!    4398 s is marked even then.
@@ -19,6 +24,7 @@ use super::{CodelParams, Pending, State};
 use crate::aqm::{QueueView, Verdict};
 use crate::event::Cx;
 use crate::packet::Packet;
+use crate::param::Variant;
 use crate::units::{Span, Time};
 
 /// Instants are ticks modulo 2^32, and zero stands for none.
@@ -80,9 +86,9 @@ impl Linux {
         }
     }
 
-    pub(super) fn on_empty(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn on_empty(&mut self, params: &CodelParams, cx: &mut Cx<'_>) {
         let pending = core::mem::take(&mut self.pending);
-        if pending != Pending::Nothing {
+        if pending != Pending::Nothing || params.variant == Variant::Linux {
             self.first_above = 0;
         }
         if pending != Pending::Entered && self.dropping {

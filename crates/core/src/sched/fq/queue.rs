@@ -65,7 +65,7 @@ impl<A: FlowAqm> Queue<A> {
     #[inline]
     pub(super) fn weight(&self, variant: Variant) -> u64 {
         u64::from(match variant {
-            Variant::Rfc | Variant::Linux => self.bytes,
+            Variant::Rfc | Variant::Linux | Variant::Linux2025 => self.bytes,
             Variant::Dummynet => self.packets,
         })
     }

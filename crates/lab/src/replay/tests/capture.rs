@@ -64,6 +64,7 @@ fn what_leaves_is_written_with_marks_and_right_checksums() {
         rate: parse_rate("8Mbit/s").unwrap(),
         hash: Hash::Flow,
         seed: 1,
+        draws: None,
         outputs: Outputs {
             capture: Some(output.clone()),
             ..Outputs::default()
