@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -38,7 +38,7 @@ test-dist: dist ## run the packages in bare root file systems and in a new envir
 
 test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs, action
 
-test-all: test test-dist test-agreement test-accuracy test-programs ## everything that CI runs, and what takes longer: packages, ten links, real programs, a sweep of 1000 runs in every way
+test-all: test test-dist test-agreement test-accuracy test-programs test-kernels test-claims ## everything that CI runs, and what takes longer: packages, ten links, real programs, real kernels, claims, a sweep of 1000 runs in every way
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 
@@ -56,6 +56,17 @@ test-modules: ## the modules of sdk/, compiled with clang, beside the algorithms
 test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; check optimised code, too
 	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
 	$(CARGO) test --release --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
+
+test-kernels: $(WEB) ## replay traces and compare every packet with real kernels
+	$(CARGO) build --locked -q -p sluice-cli
+	$(CARGO) xtask kernels
+
+test-claims: test-golden ## check the sentences of docs/reproduction.toml against the runs of test-golden
+	$(CARGO) xtask reproduce docs/reproduction.toml --runs target/tmp/golden/seeds --check
+
+kernels: $(WEB) ## compare every packet and every run with real kernels, and write docs/explanation/kernels.md
+	$(CARGO) build --locked -q -p sluice-cli
+	$(CARGO) xtask kernels --page docs/explanation/kernels.md
 
 golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the reason
 	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture

@@ -260,8 +260,12 @@ impl Entry {
             .map(|(decl, value, _)| setting(decl, *value));
         wrap(&mut out, 2, name.into_iter().chain(defaults));
         for (decl, default, source) in &self.params {
-            let _ = writeln!(out, "
-{}", heading_of(decl, *default));
+            let _ = writeln!(
+                out,
+                "
+{}",
+                heading_of(decl, *default)
+            );
             wrap(&mut out, 4, decl.doc.split(' ').map(String::from));
             let lines = [("accepts", accepted(decl)), ("source", (*source).into())];
             for (label, text) in lines {
