@@ -158,7 +158,7 @@ fn damping(log: u32, packet_us: u64) -> (u32, [u8; STEPS]) {
     let longest = (u128::from(MOST_SHIFT) << 64) / rate * packet;
     let step = (0..32).find(|step| longest >> step < 512).unwrap_or(31);
     let shifts = core::array::from_fn(|index| {
-        let shift = ((index as u128) << step) * rate / packet >> 64;
+        let shift = (((index as u128) << step) * rate / packet) >> 64;
         if index == STEPS - 1 {
             MOST_SHIFT
         } else {
