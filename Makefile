@@ -36,9 +36,9 @@ dist: $(WEB) ## build the packages in target/dist: a tarball, a Debian package a
 test-dist: dist ## run the packages in bare root file systems and in a new environment of Python
 	scripts/test-dist.sh
 
-test: lint test-rust test-golden test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs, action
+test: lint test-rust test-golden test-claims test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, claims, live, web, Python, report, exports, docs, action
 
-test-all: test test-dist test-agreement test-accuracy test-programs test-kernels test-claims ## everything that CI runs, and what takes longer: packages, ten links, real programs, real kernels, claims, a sweep of 1000 runs in every way
+test-all: test test-dist test-agreement test-accuracy test-programs test-kernels ## everything that CI runs, and what takes longer: packages, ten links, real programs, real kernels, a sweep of 1000 runs in every way
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 

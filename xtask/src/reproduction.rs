@@ -224,7 +224,11 @@ fn check_claims(evidence: &Evidence, runs: &Path) -> Result<usize, ReproductionE
             let at = format!("{at}, row `{}`", number.what);
             (at, &number.why, &number.claims, run, Some(&number.metric))
         });
-        let own = (at.clone(), &experiment.why, &experiment.claims, None, None);
+        let only = match experiment.runs.as_slice() {
+            [run] => Some(run),
+            _ => None,
+        };
+        let own = (at.clone(), &experiment.why, &experiment.claims, only, None);
         for (at, why, claims, run, metric) in std::iter::once(own).chain(rows) {
             if !why.is_empty() && claims.is_empty() && !experiment.runs.is_empty() {
                 let why = why.clone();
