@@ -59,9 +59,8 @@ def measure(sluice: str, name: str, link: dict[str, Any], seconds: int) -> dict[
     commands.append(f"ping -4 -n -c 30 -i 0.1 -s {PING_PAYLOAD} server.sluice")
     for way, options in (("up", "--get-server-output"), ("down", "-R")):
         offered = int(1.5 * link[f"{way}_bps"])
-        commands.append(
-            f"iperf3 -4 -c server.sluice -u -J -t {seconds} -l {payload[way]} -b {offered} {options}"
-        )
+        load = f"-u -t {seconds} -l {payload[way]} -b {offered} {options}"
+        commands.append(f"iperf3 -4 -c server.sluice -J {load}")
     script = "; echo; echo ----; ".join(commands)
     link_options = [sluice, "exec", "--link", name, "--max-late", "1min"]
     server = "exec iperf3 -s -J >/dev/null"

@@ -37,6 +37,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def answer(connection: socket.socket) -> None:
+    """Send and receive the numbers of bytes that a client asks for."""
     with connection:
         down, up = struct.unpack("!QQ", receive(connection, 16))
         connection.sendall(b".")
@@ -46,6 +47,7 @@ def answer(connection: socket.socket) -> None:
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
+    """Return the next bytes of a connection."""
     received = b""
     while len(received) < count:
         part = connection.recv(count - len(received))
@@ -56,6 +58,7 @@ def receive(connection: socket.socket, count: int) -> bytes:
 
 
 def receive_count(connection: socket.socket, count: int) -> None:
+    """Read and forget bytes."""
     while count > 0:
         part = connection.recv(min(count, 1 << 18))
         if not part:
@@ -64,6 +67,7 @@ def receive_count(connection: socket.socket, count: int) -> None:
 
 
 def send(connection: socket.socket, count: int) -> None:
+    """Send this number of bytes."""
     while count > 0:
         part = BLOCK[: min(count, len(BLOCK))]
         connection.sendall(part)
@@ -87,6 +91,7 @@ def connect(port: int) -> socket.socket:
 
 
 def client(port: int, down: int, up: int) -> None:
+    """Transfer bytes both ways and print the times."""
     start = time.perf_counter()
     connection = connect(port)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,6 +121,7 @@ def rates(sluice: str, link: str) -> tuple[float, float]:
 
 
 def measure(sluice: str, link: str, mode: list[str], port: int, sizes: tuple[int, int]) -> dict:
+    """Run the client behind a link and return what it printed."""
     command = [sluice, "exec", "--link", link, *mode, "--", sys.executable, __file__]
     command += ["--client", str(port), *map(str, sizes)]
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
@@ -126,6 +132,7 @@ def measure(sluice: str, link: str, mode: list[str], port: int, sizes: tuple[int
 
 
 def main() -> int:
+    """Compare both modes on every link."""
     if sys.argv[1:2] == ["--client"]:
         client(*map(int, sys.argv[2:5]))
         return 0

@@ -1,7 +1,7 @@
 //! Properties that every algorithm has, under any operations: no packet is lost, the same seed gives
 //! the same packets, and waking up early changes nothing.
 //!
-//! [`ops`] defines operations and decodes them from numbers; [`drive`] applies them to a queue and
+//! [`ops`] defines operations and decodes them from numbers; [`drive()`] applies them to a queue and
 //! checks every step. The tests of this crate run it over every registered algorithm, the fuzzer
 //! with inputs of its own, and `sluice check` over algorithms from files.
 

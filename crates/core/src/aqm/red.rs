@@ -10,7 +10,8 @@
 //! 3. `adaptive` changes `max_p` at multiples of its interval; it neither turns on `gentle` nor
 //!    sets `wq` and the thresholds from a delay.
 //!
-//! [`linux`] is the kernel's arithmetic, with its own list of deviations. dummynet's is `gred`.
+//! `variant linux` is the arithmetic of Linux, with its own list of deviations. That of dummynet is
+//! `gred`.
 //!
 //! Units: thresholds and the average are packets; in byte mode mean packets of `mean_packet` bytes.
 //! The average has 32 fractional bits, probabilities 56.

@@ -39,7 +39,7 @@ impl Body {
     /// Returns the number of bytes of `input` that belong to the body.
     ///
     /// # Errors
-    /// [`Broken`] if the chunks are malformed.
+    /// `Broken` if the chunks are malformed.
     pub fn pass(&mut self, input: &[u8]) -> Result<usize, Broken> {
         match self {
             Body::Endless => Ok(input.len()),

@@ -39,7 +39,7 @@ pub enum Problem {
 /// Reads the head of a request. Returns the number of its bytes; `None` if it is incomplete.
 ///
 /// # Errors
-/// [`Problem`].
+/// `Problem`.
 pub fn parse(input: &[u8], token: Option<&str>) -> Result<Option<(usize, Request)>, Problem> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);

@@ -25,7 +25,7 @@ pub enum Step {
     Incomplete,
     /// Send this, and go on.
     Answer(Vec<u8>),
-    /// Connect. The answer is [`reply`].
+    /// Connect. The answer is `reply`.
     Connect(Destination),
     /// Send this, and close.
     Refuse(Vec<u8>),
