@@ -170,7 +170,8 @@ def test_paths_are_relative_to_the_scenarios_file(tmp_path: Path) -> None:
 def test_a_run_whose_aqm_is_stopped_goes_on_and_says_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = aqm(tmp_path, "return sluice.PASS if cx.now_ns < 10**9 else {}[packet.flow]")
+    # Queues exist 1.2 s before the run, so this is 1 s of the run.
+    words = aqm(tmp_path, "return sluice.PASS if cx.now_ns < 22 * 10**8 else {}[packet.flow]")
     before = stopped()
     run = sluice.run(SCENARIO, {"link.queue": words})
     # One AQM in each direction of the link.
@@ -181,7 +182,7 @@ def test_a_run_whose_aqm_is_stopped_goes_on_and_says_so(
     assert run.packets.arrow.equals(plain.packets.arrow), "it passes every packet, as before"
     lines = capfd.readouterr().err
     assert lines.count("is stopped") == 2
-    assert f"`{words}` is stopped at 10" in lines
+    assert f"`{words}` is stopped at 22" in lines
     assert "KeyError" in lines
 
 
