@@ -2,7 +2,7 @@
 
 Usage: measure.py [RUNS], in an environment that has `sluice` and `distributed`. It prints the table
 of docs/how-to/python-sweeps.md, and fails if the figures of a sweep depend on how it was carried
-out, or if a bound is missed. Costs are in processor time, so that what else the machine does weighs
+out, or if a bound is missed. Costs are in processor time, so that other load on the machine weighs
 little; times of whole sweeps are of the clock.
 """
 

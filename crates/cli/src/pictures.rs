@@ -15,7 +15,7 @@ pub enum PicturesError {
     /// A picture cannot be drawn.
     #[error("{place}: the picture `{file}`: {error}")]
     Picture {
-        /// Where it stands in the scenario.
+        /// The place in the scenario.
         place: String,
         /// The file that it would be.
         file: String,

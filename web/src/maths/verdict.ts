@@ -22,7 +22,7 @@ export interface Description {
 
 export function describe(runs: Run[]): Description {
   const complete = runs.filter((run) => run.partial === null);
-  // A wait is only compared with that of the same queue.
+  // Waits are compared only within one queue.
   const queue = busiestQueue(runs);
   const groups = conditions(complete);
   const overall = groups.flatMap((group) => {

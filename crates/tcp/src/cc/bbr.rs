@@ -8,7 +8,7 @@
 //!    quanta are added, the sum is rounded up to an even number, and the probing phase adds two
 //!    segments (`bbr_bdp`, `bbr_quantization_budget`). At 10 Mbit/s and 20 ms, the draft's
 //!    formula gives 22.5 segments at which the drain of a probe ends, Linux 24. Each segment more
-//!    stands in the queue for good, above CoDel's target: a hundred times as many packets are
+//!    remains in the queue, above CoDel's target: a hundred times as many packets are
 //!    dropped;
 //! 2. the window grows by the aggregation of ACKs (`bbr_update_ack_aggregation`);
 //! 3. phases end by the bytes in flight at the next paced departure (`bbr_packets_in_net_at_edt`);
