@@ -27,8 +27,8 @@ else:
 
     def __getattr__(name: str) -> object:
         """Load a part of the package when it is needed."""
-        # The command and an AQM in a file need no Arrow, which takes longer to load than a short
-        # simulation takes.
+        # The command and AQMs in files do not need Arrow, which takes longer to load than a short
+        # simulation takes to run.
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module 'sluice' has no attribute {name!r}")
@@ -37,7 +37,7 @@ else:
         return value
 
     def __dir__() -> list[str]:
-        """Name everything, loaded or not."""
+        """Return all names, loaded or not."""
         return sorted({*globals(), *_HOMES})
 
 

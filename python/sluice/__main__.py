@@ -1,4 +1,4 @@
-"""The command in this process: `python3 -m sluice`, with queues in Python."""
+"""Runs the `sluice` command in this process: `python3 -m sluice`, with queues in Python."""
 
 import argparse
 import math
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out a command; return its exit status."""
+    """Run a command and return its exit status."""
     words = sys.argv[1:] if words is None else words
     if words and words[0] == "sweep":
         return _main_of_sweep(words)
@@ -53,11 +53,11 @@ def _main_of_sweep(words: Sequence[str]) -> int:
         help="runs of each combination, with consecutive seeds",
     )
     option("--jobs", type=int, metavar="N", help="number of processes [default: one per core]")
-    option("--dask", metavar="ADDRESS", help="Dask scheduler whose workers carry the runs out")
+    option("--dask", metavar="ADDRESS", help="Dask scheduler whose workers do the runs")
     option(
         "--output",
         metavar="DIR",
-        help="folder for the results; runs that are there are not repeated "
+        help="folder for the results; runs that it already has are not repeated "
         "[default: runs/NAME-sweep]",
     )
     option("--quiet", action="store_true", help="show no progress")
@@ -117,9 +117,9 @@ def _pair(word: str, option: str) -> tuple[str, str]:
 
 
 def values_of(text: str) -> list[str]:
-    """Read the values of a key: `A,B,C`, or `LOW..HIGH:log:N` and `LOW..HIGH:lin:N`.
+    """Parse the values of a key: `A,B,C`, `LOW..HIGH:log:N` or `LOW..HIGH:lin:N`.
 
-    The unit of the high end is also that of the low end, unless that has its own.
+    The low end has the unit of the high end unless it has its own.
 
     >>> values_of("fifo,codel target 10ms")
     ['fifo', 'codel target 10ms']
@@ -127,7 +127,7 @@ def values_of(text: str) -> list[str]:
     (['1Mbit/s', '10Mbit/s', '100Mbit/s'], ['5ms', '10ms', '15ms', '20ms'])
 
     Raises:
-        SluiceError: the text has another form.
+        SluiceError: the string has another form.
 
     """
     if ".." not in text:
@@ -153,7 +153,7 @@ def values_of(text: str) -> list[str]:
             value = math.exp(math.log(first) * (1 - part) + math.log(last) * part)
         else:
             value = first * (1 - part) + last * part
-        # Four digits differ from the exact value by less than any link does.
+        # Rounding to four digits changes a value by less than the accuracy of any link.
         values.append(f"{float(f'{value:.4g}'):.12g}{unit}")
     return values
 

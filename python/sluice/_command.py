@@ -9,9 +9,9 @@ from sluice import _sluice
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out a command line, by default that of this process; return its exit status."""
-    # As in the program: without a handler of its own, a command ends on Ctrl-C.
+    """Run a command line, by default that of this process, and return its exit status."""
+    # As in the program, Ctrl-C ends a command that installs no handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # `sluice sweep` starts the interpreter that has this package.
+    # `sluice sweep` starts this interpreter, which has the package.
     os.environ.setdefault("SLUICE_PYTHON", sys.executable)
     return _sluice.command(sys.argv if words is None else words)

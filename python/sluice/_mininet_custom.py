@@ -1,7 +1,7 @@
-"""The file for `mn --custom`.
+"""Adds the link type `sluice` to Mininet: a file for `mn --custom`.
 
-A list of words in Mininet 2.3 lacks a comma, so that `mn` takes no `links` from such a file. This
-one adds its link to the table of `mn` itself.
+Mininet 2.3 ignores `links` in such a file, because a list of names lacks a comma. So this file
+writes to the table of `mn` itself.
 """
 
 import __main__

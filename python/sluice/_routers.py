@@ -1,6 +1,6 @@
-"""The process of `sluice.mininet`: a router for each link, and requests for them as lines of JSON.
+"""The process behind `sluice.mininet`: one router per link, driven by requests in JSON lines.
 
-It ends with its input. Then the kernel removes its network namespace, with the links in it.
+It ends when its input ends. Then the kernel removes its network namespace and the links in it.
 """
 
 import json
@@ -14,12 +14,13 @@ from sluice.router import Router
 
 
 def main() -> None:
-    """Answer each request with a line: `{}`, or the error."""
-    # Ctrl-C is for the program that makes the net.
+    """Answer each request with one line: `{}` or the error."""
+    # Ctrl-C is meant for the program that builds the network.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("all", "default"):
         switch = Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6")
-        # The ends of links have no addresses; without IPv6 they do not look for any.
+        # The ends of links have no addresses. With IPv6, the kernel would assign some and look for
+        # neighbours.
         if switch.exists():
             switch.write_text("1")
     routers: dict[str, Router] = {}
@@ -36,7 +37,7 @@ def _carry_out(request: dict[str, Any], routers: dict[str, Router]) -> None:
     if "add" in request:
         for end in request["add"]:
             subprocess.run(["ip", "link", "set", end, "up"], check=True)
-        # No rule drops packets: a direction without a pipe is a wire.
+        # No rule drops packets: a direction without a pipe forwards them unchanged.
         routers[request["socket"]] = Router(
             *request["add"], accept=True, socket=request["socket"], port="packet"
         )

@@ -1,4 +1,4 @@
-"""Algorithms in Python: name a subclass of `Aqm`, `Rank` or `Discipline` as a queue.
+"""Algorithms in Python: subclasses of `Aqm`, `Rank` or `Discipline` that can be named as queues.
 
 >>> import pathlib, tempfile, sluice
 >>> folder = tempfile.TemporaryDirectory()
@@ -69,69 +69,70 @@ DROP = 2
 
 
 if TYPE_CHECKING:
-    # A default is a text and an instance has a number: for a type checker they are anything.
+    # A default is a string, but an instance holds a number, so type checkers see `Any`.
     Span: TypeAlias = Any
     Rate: TypeAlias = Any
     Bytes: TypeAlias = Any
 else:
 
     class Span(int):
-        """A length of time in nanoseconds; its default is a text such as `"50ms"`."""
+        """A span of time in nanoseconds; its default is a string such as `"50ms"`."""
 
     class Rate(int):
-        """A rate in bits per second; its default is a text such as `"10Mbit/s"`."""
+        """A rate in bits per second; its default is a string such as `"10Mbit/s"`."""
 
     class Bytes(int):
-        """A number of bytes; its default is a text such as `"1514"`, or a number."""
+        """A number of bytes; its default is a string such as `"1514"`, or a number."""
 
 
 class Aqm:
     """An AQM: decides whether a packet passes, is marked or is dropped.
 
     Annotated class variables are parameters. Their types are `sluice.Span`, `sluice.Rate`,
-    `sluice.Bytes`, `int`, `float` (exact to 1e-9), `bool` and `Literal["a", "b"]`; no number is
-    negative, and each has a default. A string below a parameter describes it. An instance has their
-    values as numbers: nanoseconds, bits per second, bytes. Each queue has one instance. The objects
-    that a hook gets are valid until it returns.
+    `sluice.Bytes`, `int`, `float` (exact to 1e-9), `bool` and `Literal["a", "b"]`. Numbers are not
+    negative, and each parameter has a default. A string below a parameter describes it. An instance
+    holds the values as numbers: nanoseconds, bits per second, bytes. Each queue has one instance.
+    The objects that a hook receives are valid until it returns.
 
     A hook that raises, returns no verdict or marks a packet that is not ECN-capable is an error.
-    The parameter `on_error`, which every class has, decides what follows: `stop` (the default)
-    stops the AQM, whose queue passes every packet from then on; `pass` lets the packet pass and
-    goes on; `end` ends the run. The traceback is printed, and the errors are counted and recorded.
+    The parameter `on_error`, which every class has, selects the reaction: `stop` (the default)
+    stops the AQM, and its queue passes every packet from then on; `pass` lets this packet pass and
+    continues; `end` ends the run. The traceback is printed, and the errors are counted and
+    recorded.
     """
 
     def on_enqueue(self, packet: PacketView, queue: BacklogView, cx: Context) -> int:
-        """Decide about an arriving packet: return `PASS`, `MARK` or `DROP`."""
+        """Return the verdict on an arriving packet: `PASS`, `MARK` or `DROP`."""
         return PASS
 
     def on_dequeue(self, packet: PacketView, queue: BacklogView, cx: Context) -> int:
-        """Decide about the packet at the head, which has left the queue."""
+        """Return the verdict on the packet at the head, which has left the queue."""
         return PASS
 
     def on_refused(self, packet: PacketView, queue: BacklogView, cx: Context) -> None:
-        """Note that a full queue refuses a packet without a call of `on_enqueue`."""
+        """Handle the refusal of a packet by a full queue, which does not call `on_enqueue`."""
 
     def on_empty(self, cx: Context) -> None:
-        """Note that a dequeue found the queue empty."""
+        """Handle a dequeue that found the queue empty."""
 
     def on_overflow(self, packets: int, cx: Context) -> None:
-        """Note that packets were evicted because the queue, or the whole discipline, was full."""
+        """Handle the eviction of packets because the queue, or the whole discipline, was full."""
 
     def on_activate(self, cx: Context) -> None:
-        """Note that the flow queue becomes active; its first packet is in it."""
+        """Handle the activation of the flow queue, which already holds its first packet."""
 
     def on_deactivate(self, cx: Context) -> None:
-        """Note that the empty flow queue becomes inactive: no timer until it is active again."""
+        """Handle the deactivation of the empty flow queue; its timer stops until it is active."""
 
     def next_timer(self) -> int | None:
         """Return when `on_timer` is to be called, in nanoseconds.
 
-        It is asked once before the first packet, and after each hook that the class defines.
+        It is called once before the first packet, and after each hook that the class defines.
         """
         return None
 
     def on_timer(self, queue: BacklogView, cx: Context) -> None:
-        """Note that the timer expired. The next one must be later."""
+        """Handle the expiry of the timer. The next one must be later."""
 
     def state(self) -> dict[str, float]:
         """Return the variables that are recorded."""
@@ -139,7 +140,7 @@ class Aqm:
 
 
 class Rank:
-    """A scheduler by ranks: the packet with the lowest rank leaves first, as in `pifo` and `pieo`.
+    """A scheduler with ranks: the packet of the lowest rank leaves first, as in `pifo` and `pieo`.
 
     Parameters are declared as in `Aqm`; each class also has `limit` (packets) and `on_error`
     (`stop` or `end`). Packets that arrive after an error leave last, in the order of their arrival.
@@ -149,15 +150,15 @@ class Rank:
     def rank(self, packet: PacketView, cx: Context) -> int | tuple[int, int]:
         """Return the rank of an arriving packet, a number from 0 to 2^64 - 1.
 
-        A pair is a rank and the time in nanoseconds before which the packet must not leave.
+        A pair is a rank and the earliest departure time in nanoseconds.
         """
         raise NotImplementedError
 
     def on_enqueue(self, packet: PacketView, rank: int, cx: Context) -> None:
-        """Note that the packet was accepted with `rank`."""
+        """Handle the acceptance of a packet with `rank`."""
 
     def on_dequeue(self, packet: PacketView, rank: int, cx: Context) -> None:
-        """Note that the packet, which had `rank`, leaves."""
+        """Handle the departure of a packet that had `rank`."""
 
     def state(self) -> dict[str, float]:
         """Return the variables that are recorded."""
@@ -170,9 +171,10 @@ class Discipline:
     Parameters are declared as in `Aqm`; each class also has `limit` (packets; beyond it arriving
     packets are dropped before the class sees them) and `on_error` (`stop` or `end`).
 
-    A packet that the class gets is kept, returned by `dequeue` once, or dropped with `cx.drop`. A
-    packet that is forgotten, returned twice or dropped after it has left is an error, as is an
-    exception. Then the packets leave in the order of their arrival, and none is lost.
+    The class keeps each packet that it receives until it returns it once from `dequeue` or drops it
+    with `cx.drop`. To forget a packet, to return one twice and to drop one that has left are
+    errors, as is an exception. After an error, packets leave in the order of their arrival, and
+    none is lost.
     """
 
     def enqueue(self, packet: Packet, cx: QueueContext) -> None:
@@ -180,7 +182,7 @@ class Discipline:
         raise NotImplementedError
 
     def dequeue(self, cx: QueueContext) -> Packet | None:
-        """Return the next packet. It is not called while no packet is held."""
+        """Return the next packet. Called only while packets are held."""
         raise NotImplementedError
 
     def next_wake(self) -> int | None:
@@ -211,10 +213,10 @@ _Parameter: TypeAlias = tuple[str, str, str, list[str], str]
 
 
 def _load(path: str, source: bytes, name: str | None) -> tuple[type, str, str, list[_Parameter]]:
-    """Execute a file and return its class, what it extends, a line about it, and its parameters."""
+    """Execute a file; return its class, the base's name, a one-line summary, and its parameters."""
     module = types.ModuleType(f"sluice_aqm_{abs(hash(path))}")
     module.__file__ = path
-    # Annotations and tracebacks look a module up by its name.
+    # Annotations and tracebacks look modules up by name.
     sys.modules[module.__name__] = module
     exec(compile(source, path, "exec"), module.__dict__)
     found = [
@@ -263,7 +265,7 @@ def _parameter(cls: type, word: str, annotation: Any, doc: str) -> _Parameter:  
 
 
 def _documented(source: bytes, name: str) -> dict[str, str]:
-    """Return the strings below the annotated variables of a class, in one line each."""
+    """Return the strings below the annotated variables of a class, each as one line."""
     docs = {}
     classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     for body in (node.body for node in classes if node.name == name):

@@ -1,10 +1,10 @@
-"""Links of Mininet whose queues are Sluice's: `SluiceLink` in place of `TCLink`.
+"""Mininet links with Sluice's queues: `SluiceLink` replaces `TCLink`.
 
 `sudo mn --custom "$(python3 -m sluice.mininet)" --link sluice,bw=10,delay=5ms,queue=fq_codel`, or
 `Mininet(topo, link=SluiceLink)` with `addLink(h1, s1, bw=10, delay="5ms", queue="fq_codel")`.
 
-Each link is two veth pairs with a router between them. One process has the routers of all links;
-it ends with the last link, with the process that made them, and by `mn -c`.
+Each link is two veth pairs with a router between them. One process runs the routers of all links.
+It ends with the last link, with the process that made the links, or by `mn -c`.
 """
 
 import json
@@ -26,12 +26,12 @@ __all__ = ["SluiceIntf", "SluiceLink", "links"]
 
 
 class SluiceIntf(Intf):  # type: ignore[misc]
-    """An interface with the keywords of `TCIntf`, and `queue`.
+    """An interface with the keywords of `TCIntf` and the keyword `queue`.
 
-    They concern the packets that leave the node through the interface.
+    They apply to packets that leave the node through the interface.
     """
 
-    # The upper limit of TCIntf is one of tc.
+    # TCIntf's upper limit comes from tc.
     bwParamMax = 1_000_000
 
     def config(
@@ -56,15 +56,15 @@ class SluiceIntf(Intf):  # type: ignore[misc]
         """Configure the interface, and the direction of the link that begins at it.
 
         `bw` is in Mbit/s and counts Ethernet frames, `delay` and `jitter` are times such as
-        `"5ms"`, `loss` is in percent, `max_queue_size` in packets. `queue` has the words of
-        `sluice list`, such as `"fq_codel"` or `"codel target 10ms"`; the default is a FIFO of 1000
-        packets. `enable_ecn` and `enable_red` stand for RED with the thresholds of `TCIntf`.
-        `use_hfsc` and `use_tbf` change nothing but the meaning of `latency_ms`, as there. A later
-        call changes the link while it runs; packets stay, unless another discipline replaces the
-        queue.
+        `"5ms"`, `loss` is in percent, `max_queue_size` in packets. `queue` is written as in `sluice
+        list`, such as `"fq_codel"` or `"codel target 10ms"`; the default is a FIFO of 1000 packets.
+        `enable_ecn` and `enable_red` select RED with the thresholds of `TCIntf`. As in `TCIntf`,
+        `latency_ms` needs `use_tbf`; otherwise `use_tbf` and `use_hfsc` have no effect. A later
+        call changes the link while it runs. Its packets stay, unless another discipline replaces
+        the queue.
 
         Raises:
-            SluiceError: a value is wrong, with the words of the command line.
+            SluiceError: a value is wrong; the message is that of the command line.
 
         """
         gro = not params.pop("disable_gro", not gro)
@@ -95,7 +95,8 @@ class SluiceIntf(Intf):  # type: ignore[misc]
             words.append(f"plr {loss / 100:.9g}")
             shown.append(f"{loss:.5f}% loss")
         if (enable_ecn or enable_red) and queue is None and bw is not None:
-            # min 30000 max 35000 avpkt 1500 burst 20 probability 1; tc finds the weight 1/2.
+            # min 30000 max 35000 avpkt 1500 burst 20 probability 1; tc computes the weight 1/2 from
+            # these.
             queue = "red 0.5/20/23/1" + (" ecn" if enable_ecn else "")
             max_queue_size = max_queue_size or 666
         if not words and queue is None and max_queue_size is None:
@@ -112,10 +113,10 @@ class SluiceIntf(Intf):  # type: ignore[misc]
 
 
 class SluiceLink(Link):  # type: ignore[misc]
-    """A link with the keywords of `TCLink`, and `queue`; `router` is its router."""
+    """A link with the keywords of `TCLink` and the keyword `queue`; `router` is its router."""
 
     def __init__(self, *args: Any, **params: Any) -> None:  # noqa: ANN401
-        """Make the link, as `TCLink` does."""
+        """Create the link, as `TCLink` does."""
         params.setdefault("cls1", SluiceIntf)
         params.setdefault("cls2", SluiceIntf)
         self._shaped: dict[str, str] = {}
@@ -132,7 +133,7 @@ class SluiceLink(Link):  # type: ignore[misc]
         node2: Any = None,  # noqa: ANN401
         deleteIntfs: bool = True,
     ) -> tuple[str, str]:
-        """Make two pairs of interfaces, and the router between them."""
+        """Create two pairs of interfaces, and the router between them."""
         self._process = _Routers.running()
         ends = self._process.ends()
         ours = ((intfname1, addr1, node1), (intfname2, addr2, node2))
@@ -153,7 +154,7 @@ class SluiceLink(Link):  # type: ignore[misc]
     def shape(
         self, name: str, words: list[str], queue: str | None, slots: str, limit: int | None
     ) -> None:
-        """Give the direction that begins at the interface `name` a pipe and a queue."""
+        """Configure a pipe and a queue for the direction that begins at the interface `name`."""
         number = 1 + list(self._ends).index(name)
         rule, out = 100 * number, f"ip from any to any out xmit {self._ends[name]}"
         pipe = " ".join([f"pipe {number} config", *words])
@@ -184,7 +185,7 @@ class SluiceLink(Link):  # type: ignore[misc]
 
 
 class _Routers:
-    """The process that has the routers of all links, and a network namespace of its own."""
+    """The process that runs the routers of all links in its own network namespace."""
 
     _running: "_Routers | None" = None
 
@@ -198,7 +199,7 @@ class _Routers:
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-mininet-")
         self._links = 0
         self._made = 0
-        # `mn -c` kills the processes of Mininet by this word.
+        # `mn -c` finds the processes to kill by this word.
         words = ["mnexec", "-n", sys.executable, "-m", "sluice._routers", "mininet:sluice"]
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -210,7 +211,7 @@ class _Routers:
         return self._process.pid
 
     def ends(self) -> tuple[str, str]:
-        """Return names for the router's ends of a new link."""
+        """Return names for the two ends of a new link at the router."""
         self._made += 1
         return f"link{self._made}a", f"link{self._made}b"
 
@@ -245,7 +246,7 @@ class _Routers:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise RuntimeError(f"the process of the routers ended with {self._process.wait()}")
+            raise RuntimeError(f"the process of the routers ended: status {self._process.wait()}")
         answer = json.loads(line)
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -262,17 +263,17 @@ def _on(feature: str, is_on: bool) -> tuple[str, str]:
 
 
 def _time(value: str | float) -> str:
-    """Write a time in milliseconds; a number is in microseconds, as for tc."""
+    """Format a time in milliseconds; a bare number is in microseconds, as in tc."""
     text = str(value)
     is_bare = text.replace(".", "", 1).isdigit()
     return f"{parse_span(f'{text}us' if is_bare else text) / 1e6:.12g}ms"
 
 
-# As the queues of tc.
+# The same as tc's.
 DEFAULT_QUEUE = 1000
 
 links = {"sluice": SluiceLink}
-"""What `mn --link` finds with `--custom`."""
+"""The link types that `--custom` adds to `mn --link`."""
 
 if __name__ == "__main__":
     print(Path(__file__).with_name("_mininet_custom.py"))

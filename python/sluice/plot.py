@@ -1,4 +1,4 @@
-"""Drawings of a run with Matplotlib."""
+"""Plots of a run with Matplotlib."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 class Plots:
-    """Drawings of a run. Each method draws on `ax`, or on new axes, and returns the axes."""
+    """Plots of a run. Each method draws on `ax` or on new axes, and returns the axes."""
 
     def __init__(self, run: "Run") -> None:
         """Draw `run`."""
         self._run = run
 
     def sojourn(self, ax: "Axes | None" = None, *, pipe: str = "up") -> "Axes":
-        """Draw the time that each packet spent in the queue of `pipe`, over its arrival."""
+        """Plot the time that each packet spent in the queue of `pipe` over its arrival time."""
         rows = [row for row in self._sent() if row["pipe"] == pipe]
         ax = _axes(ax)
         ax.plot(
@@ -33,10 +33,11 @@ class Plots:
     def cdf(
         self, quantity: str = "sojourn", ax: "Axes | None" = None, *, hue: str | None = None
     ) -> "Axes":
-        """Draw the share of packets below each value of a quantity.
+        """Plot the share of packets at or below each value of a quantity.
 
-        `quantity` is `sojourn`, `rtt`, or a numeric column of the packets or the pings. `hue` is a
-        column with one curve for each of its values; `queue` means the pipe.
+        `quantity` is `sojourn`, `rtt`, or a numeric column of the tables `packets` or `pings`.
+        `hue` is a column; each of its values has its own curve. `queue` stands for the column
+        `pipe`.
 
         Raises:
             ValueError: there is no such quantity or column.

@@ -7,19 +7,19 @@ from tqdm import TqdmWarning
 
 
 def bar(**options: Any) -> Any:  # noqa: ANN401
-    """Return a bar of tqdm, in the form that suits where this runs."""
+    """Return a tqdm bar that suits the terminal or the notebook."""
     with warnings.catch_warnings():
-        # In a notebook without ipywidgets the bar is text, which is no reason for a warning.
+        # In a notebook without ipywidgets the bar is plain text; that needs no warning.
         warnings.simplefilter("ignore", TqdmWarning)
         from tqdm.auto import tqdm
     return tqdm(**options)
 
 
 class Stretch:
-    """A bar over the virtual time of a run, which appears if the run takes longer than a second."""
+    """A bar over the virtual time of a run. It appears if the run takes longer than a second."""
 
     def __init__(self, duration_ns: int, name: str) -> None:
-        """Prepare the bar of a run that is called `name`."""
+        """Prepare the bar of a run called `name`."""
         self._bar = bar(
             total=duration_ns / 1e9,
             desc=name,

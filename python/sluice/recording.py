@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 
 class Recording:
-    """A run folder: metadata, summary, and one Arrow table per Parquet file.
+    """The folder of a run: metadata, summary, and one Arrow table per Parquet file.
 
     Times are nanoseconds since the start of the run (`*_ns`), sizes are bytes (`*_bytes`).
 

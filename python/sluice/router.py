@@ -1,4 +1,4 @@
-"""Live routers: started in this process, or found by their sockets."""
+"""Live routers, started in this process or connected to by their sockets."""
 
 import atexit
 import json
@@ -54,13 +54,13 @@ class RouterStatus(TypedDict):
 class Router:
     """A live router in this process: packets between ports, through rules, pipes and queues.
 
-    `ports` are in pairs, each a transparent bridge: interfaces such as `"eth0"`, or the other kinds
-    of docs/ports.md. `commands` are executed at the start, at one instant; `config` is a file of
-    commands. The other options are those of `sluice router`. Without `socket`, the router listens
-    in a folder of its own.
+    `ports` come in pairs, each of which is a transparent bridge. A port is an interface such as
+    `"eth0"`, or another kind that docs/ports.md describes. `commands` are executed at the start, at
+    one instant; `config` is a file of commands. The other options are those of `sluice router`.
+    Without `socket`, the router listens in a temporary folder.
 
-    The router runs until `stop`, the end of the `with` block, or the end of the process. Its loop
-    is a thread that needs the interpreter only for AQMs in Python.
+    The router runs until `stop`, the end of the `with` block, or the end of the process. Its packet
+    loop is a thread that uses the interpreter only for AQMs in Python.
 
     >>> import pathlib, tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -137,9 +137,9 @@ class Router:
 
     @classmethod
     def connect(cls, socket: str | PathLike[str] | None = None) -> "Router":
-        """Return the router that listens on a socket, such as one of `sluice router`.
+        """Return the router that listens on a socket, such as that of `sluice router`.
 
-        Without `socket` it is the one of the environment variable SLUICE_SOCKET, or the default.
+        Without `socket`, the environment variable SLUICE_SOCKET or else the default path is used.
 
         Raises:
             SluiceError: no router listens there.
@@ -157,12 +157,12 @@ class Router:
     ) -> str:
         """Execute commands of dummynet's language, one per line, and return their output.
 
-        `command` is one command, `batch` executes line by line until one is refused, `atomic` all
-        lines at one instant or none, and `replace` also removes everything else. What `sluice ipfw`
-        prints as a warning is a warning of Python.
+        `how` is `command` for one command, `batch` for lines up to the first that is refused,
+        `atomic` for all lines at one instant or none, and `replace` to remove everything else as
+        well. The warnings of `sluice ipfw` become Python warnings.
 
         Raises:
-            SluiceError: a command is refused, with the words of the command line.
+            SluiceError: a command is refused; the message is that of the command line.
 
         """
         output, remarks, _, failure = _sluice.router_command(str(self.socket), commands, how)
@@ -190,7 +190,7 @@ class Router:
 
     @property
     def status(self) -> RouterStatus:
-        """The present counters of the router and its ports; the last ones of a stopped router.
+        """The current counters of the router and its ports; the last ones if it has stopped.
 
         Raises:
             SluiceError: the router does not answer.
@@ -202,7 +202,7 @@ class Router:
         return status
 
     def watch(self, every: str = "1s") -> Iterator[RouterStatus]:
-        """Yield the status again and again, until the router ends."""
+        """Yield the status at the interval `every`, until the router ends."""
         pause_s = _sluice.parse_span(every) / 1e9
         while not self.has_ended:
             yield self.status
@@ -210,7 +210,7 @@ class Router:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the router was stopped, or the files that it plays have ended."""
+        """Whether the router was stopped, or its input files have ended."""
         return self._last is not None or (self._inner is not None and self._inner.has_ended())
 
     def stop(self) -> RouterStatus:
@@ -257,5 +257,5 @@ def _stop_all() -> None:
         router.__exit__(None, None, None)
 
 
-# A loop with an AQM in Python must not meet an interpreter that has ended.
+# A packet loop with an AQM in Python must not outlive the interpreter.
 atexit.register(_stop_all)

@@ -1,4 +1,4 @@
-"""Runs: carry a scenario out in this process, and read what it recorded."""
+"""Runs a scenario in this process, and reads its recording."""
 
 import tomllib
 from collections.abc import Mapping
@@ -27,15 +27,15 @@ def run(
     variant: str | None = None,
     progress: bool = True,
 ) -> "Run":
-    """Carry a scenario out in this process and return its recording.
+    """Run a scenario in this process and return its recording.
 
     `scenario` is a path, a dictionary with the keys of a scenario file, or a `Scenario`.
     `overrides` maps keys to values, as `--set` does. `variant` names one variant of a scenario with
     a matrix. The backend `live` needs root; the command `sluice run` also works with
     unprivileged user namespaces.
 
-    Other Python threads run meanwhile. Ctrl-C ends the run. A run that takes longer than a second
-    shows its progress, unless `progress` is false.
+    Other Python threads continue meanwhile. Ctrl-C ends the run. A run that takes longer than a
+    second shows its progress, unless `progress` is false.
 
     >>> done = run({"duration": "3s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]},
     ...            {"link.queue": "codel"})
@@ -45,7 +45,7 @@ def run(
     ['figure', 'unit', 'value', 'about']
 
     Raises:
-        SluiceError: the scenario is wrong, or it cannot be carried out; with the words of the
+        SluiceError: the scenario is wrong or cannot be run; the message is that of the
             command line.
 
     """
@@ -71,7 +71,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> "Run":
-        """Read the recording in a folder, which `sluice run` or `save` wrote.
+        """Read the recording in a folder that `sluice run` or `save` wrote.
 
         Raises:
             SluiceError: the folder contains no recording.
@@ -96,7 +96,7 @@ class Run:
 
     @property
     def cut_short(self) -> str | None:
-        """The reason of an early end; none of a complete run."""
+        """The reason for an early end, or `None` if the run is complete."""
         return self._inner.cut_short
 
     @cached_property
@@ -150,15 +150,15 @@ class Run:
 
     @property
     def plot(self) -> Plots:
-        """Drawings of the recording; Matplotlib must be installed."""
+        """Plots of the recording; Matplotlib must be installed."""
         return Plots(self)
 
     def report(self) -> "Report":
-        """Return the interactive report, which a notebook shows in place."""
+        """Return the interactive report, which a notebook displays."""
         return Report(self._inner.report())
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write the recording to `folder`, as `sluice run` does; an older one is replaced.
+        """Write the recording to `folder`, as `sluice run` does. An older recording is replaced.
 
         Raises:
             SluiceError: the folder contains other files, or cannot be written.
@@ -198,7 +198,7 @@ def _duration_ns(text: str) -> int:
 
 
 def program() -> str:
-    """Return the SHA-256 of the library, which changes with every change of its code."""
+    """Return the SHA-256 of the library, which changes whenever its code changes."""
     return _sluice.program(_sluice.__file__)
 
 

@@ -1,4 +1,4 @@
-"""Scenarios: from a file, a dictionary or another scenario, with overrides."""
+"""Scenarios from a file, a dictionary or another scenario, with overrides."""
 
 import copy
 import json
@@ -16,9 +16,9 @@ from sluice._sluice import SluiceError
 class Scenario:
     """An experiment: a scenario file, or a dictionary with the same keys.
 
-    `overrides` maps keys to values, as `--set KEY=VALUE` does: `{"link.rate": "5Mbit/s"}`. A
-    mistake is reported when the scenario is read, with the words and the place that the command
-    line gives.
+    `overrides` maps keys to values, as `--set KEY=VALUE` does: `{"link.rate": "5Mbit/s"}`. Mistakes
+    are reported when the scenario is resolved, with the message and the place that the command line
+    prints.
 
     >>> scenario = Scenario({"duration": "5s", "link": {"rate": "10Mbit/s"},
     ...                      "flow": [{"type": "tcp"}]})
@@ -35,7 +35,7 @@ class Scenario:
         source: "str | PathLike[str] | Mapping[str, Any] | Scenario",
         overrides: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take the scenario from a path, a dictionary or another scenario."""
+        """Read the scenario from a path, a dictionary or another scenario."""
         self.name: str
         self.text: str
         self._sets: dict[str, str] = {}
@@ -101,7 +101,7 @@ class Scenario:
 
 
 def word(value: object) -> str:
-    """Write a value as after `--set KEY=`: text as it is, anything else as TOML.
+    """Format a value as after `--set KEY=`: a string as it is, anything else as TOML.
 
     >>> word("10Mbit/s"), word(True), word(["fifo", "codel"]), word({"a": 1})
     ('10Mbit/s', 'true', '["fifo", "codel"]', '{"a" = 1}')
@@ -119,7 +119,7 @@ def _inline(value: object) -> str:
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_inline, value)) + "]"
-    # Numbers of NumPy have the same text as those of Python.
+    # NumPy's numbers print like Python's.
     return str(value)
 
 
@@ -127,4 +127,4 @@ def _to_toml(tree: Mapping[str, Any]) -> str:
     try:
         return tomli_w.dumps(tree)
     except TypeError as error:
-        raise SluiceError(f"a value of the scenario has no form in TOML: {error}") from None
+        raise SluiceError(f"a value of the scenario cannot be written as TOML: {error}") from None

@@ -1,4 +1,4 @@
-"""Simulations that are driven step by step: for learned controllers and experiments by hand."""
+"""Simulations that advance step by step, for learned controllers and interactive experiments."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -9,10 +9,10 @@ from sluice.scenario import Scenario
 
 
 class Simulation:
-    """A simulation that advances when `step` is called, and can be changed in between.
+    """A simulation that advances when `step` is called, and can be changed between steps.
 
-    It records nothing but counters; `run` makes a recording. `pipe` is the one that `queue` and
-    `set_rate` mean: `up` and `down` are the directions of the link, `up2` is the second link.
+    It records only counters; `run` makes a full recording. `queue` and `set_rate` apply to `pipe`:
+    `up` and `down` are the directions of the link, `up2` is the second link.
 
     >>> link = {"rate": "10Mbit/s", "rtt": "20ms", "queue": "codel"}
     >>> simulation = Simulation({"duration": "5s", "link": link, "flow": [{"type": "tcp"}]})
@@ -38,7 +38,7 @@ class Simulation:
         variant: str | None = None,
         pipe: str = "up",
     ) -> None:
-        """Build the network at its start."""
+        """Build the network at time 0."""
         chosen = Scenario(scenario, overrides)
         if seed is not None:
             chosen = chosen.set("seed", seed)
@@ -48,18 +48,18 @@ class Simulation:
         self._inner.backlog(pipe)
 
     def step(self, *, until: "str | int | None" = None, by: "str | int | None" = None) -> bool:
-        """Advance to the time `until`, or by the time `by`; return whether the end is reached.
+        """Advance to the time `until`, or by the span `by`. Return whether the end is reached.
 
         Times are text such as `"20ms"`, or nanoseconds. Without either, advance to the end.
         """
         if until is not None and by is not None:
-            raise _sluice.SluiceError("a step goes `until` a time or `by` a time, not both")
+            raise _sluice.SluiceError("give `until` or `by`, not both")
         if by is not None:
             target = self.time_ns + _ns(by)
         else:
             target = self._inner.end_ns if until is None else _ns(until)
         if target < self.time_ns:
-            raise _sluice.SluiceError(f"{until!r} is before {self.time_ns} ns, the present time")
+            raise _sluice.SluiceError(f"{until!r} is before {self.time_ns} ns, the current time")
         return self._inner.step(target)
 
     @property
@@ -69,7 +69,7 @@ class Simulation:
 
     @property
     def rate_bps(self) -> int:
-        """The present rate of the pipe in bits per second."""
+        """The current rate of the pipe in bits per second."""
         return self._inner.rate_bps(self._pipe)
 
     def set_rate(self, rate: str) -> None:
@@ -82,7 +82,7 @@ class Simulation:
         self._inner.set_rate(self._pipe, rate)
 
     def set_queue(self, queue: str) -> None:
-        """Replace the queue of the pipe, as in `"codel target 3ms"`; it keeps the packets."""
+        """Replace the queue of the pipe, such as by `"codel target 3ms"`. Its packets stay."""
         self._inner.set_queue(self._pipe, queue)
 
     @property
@@ -97,7 +97,7 @@ class Simulation:
 
 
 class QueueView:
-    """The queue of a pipe in a simulation; each attribute is as of the present time."""
+    """The queue of a pipe in a simulation. Each attribute has its current value."""
 
     def __init__(self, inner: _sluice.Simulation, pipe: str) -> None:
         """View the queue of `pipe`."""
@@ -105,7 +105,7 @@ class QueueView:
 
     @property
     def state(self) -> dict[str, float]:
-        """The variables of the algorithm; those of the queue N of a discipline are `N.NAME`."""
+        """The variables of the algorithm; in a discipline, those of queue N are called `N.NAME`."""
         return self._inner.state(self._pipe)
 
     @property
@@ -125,7 +125,7 @@ class QueueView:
 
     @property
     def sent_bytes(self) -> int:
-        """Their bytes."""
+        """The bytes that the queue has returned since the start."""
         return self._inner.passed(self._pipe)["sent_bytes"]
 
     @property

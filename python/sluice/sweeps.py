@@ -1,4 +1,4 @@
-"""Sweeps: one scenario over a grid of settings and seeds, on any executor."""
+"""Sweeps of one scenario over a grid of settings and seeds, on any executor."""
 
 import hashlib
 import itertools
@@ -31,7 +31,7 @@ from sluice.table import Table
 
 
 class Executor(Protocol):
-    """What carries runs out: anything with the `submit` of `concurrent.futures`."""
+    """An object with the `submit` of `concurrent.futures`, which does the runs."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:  # noqa: ANN401
         """Start a call and return its future."""
@@ -49,23 +49,23 @@ def sweep(
     backend: str = "sim",
     progress: bool = True,
 ) -> "Sweep":
-    """Carry a scenario out with every combination of settings, each with several seeds.
+    """Run a scenario with every combination of settings, each with several seeds.
 
-    `over` maps keys to their values, as `--set` does. `seeds` is the number of runs of each
-    combination, with the seeds from the scenario's on, or the seeds themselves.
+    `over` maps keys to lists of values, written as for `--set`. `seeds` lists the seeds of each
+    combination, or is their number; they then count up from the scenario's seed.
 
     `executor` is anything with the `submit` of `concurrent.futures`: a pool of processes, an MPI
     pool, or the `Client` of Dask, which repeats the runs of a lost worker. Without one, `jobs`
-    processes of this machine are used, by default one per core. The results have the same bits
-    whatever carried the runs out. The executor gets `batch` runs at a time: more than one pays off
-    when a run takes less time than the executor needs for a call, as thousands of cores do.
+    processes of this machine are used, by default one per core. The results are bit-identical on
+    every executor. The executor gets `batch` runs per call: more than one pays off when a run is
+    shorter than the executor's cost of a call, as on thousands of cores.
 
-    `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs that are
-    already there, of the same scenario and seed by the same program, are not repeated. Failed runs
-    are, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed.
+    `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs of the
+    same scenario and seed by the same program that it already has are not repeated. Failed runs are
+    repeated, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed.
 
-    All combinations are checked before the first run. A run that fails, that ends
-    its process, or whose AQM from a file is stopped, is a row of `Sweep.runs` with its error.
+    All combinations are checked before the first run. If a run fails, kills its process, or stops
+    its AQM from a file because of an error, its row in `Sweep.runs` has the error.
 
     >>> base = {"duration": "2s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]}
     >>> done = sweep(base, {"link.queue": ["fifo", "codel"]}, jobs=1, progress=False)
@@ -73,12 +73,12 @@ def sweep(
     (['fifo', 'codel'], ['complete', 'complete'])
 
     Raises:
-        SluiceError: a combination is wrong, with the words of the command line; or a worker has
-            another version of Sluice.
+        SluiceError: a combination is wrong (the message is that of the command line), or a worker
+            has another version of Sluice.
 
     """
     if jobs is not None and jobs < 1:
-        raise SluiceError(f"a sweep in {jobs} processes makes no progress; give at least 1")
+        raise SluiceError(f"a sweep needs at least 1 process, not {jobs}")
     if batch < 1:
         raise SluiceError(f"a batch of {batch} runs is empty; give at least 1")
     plan = list(_plan(Scenario(scenario), over, seeds, backend))
@@ -99,11 +99,11 @@ def sweep(
 
 @dataclass(frozen=True)
 class Task:
-    """A run of a sweep, in a form that any process can carry out."""
+    """A run of a sweep, in a form that any process can execute."""
 
     #: The values of the swept keys, as text.
     point: tuple[tuple[str, str], ...]
-    #: The variant of a scenario that has a matrix of its own.
+    #: The variant, if the scenario has a matrix.
     variant: str
     seed: int
     #: The scenario with all defaults.
@@ -117,14 +117,14 @@ class Task:
 
     @property
     def key(self) -> str:
-        """The name of the result: what determines it, hashed."""
+        """The name of the result: a hash of everything that determines it."""
         parts = [FORMAT, self.program, self.backend, self.variant, self.text]
         parts += [part for module in self.modules for part in module]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     @property
     def group(self) -> str:
-        """The name of the combination: its settings, hashed."""
+        """The name of the combination: a hash of its settings."""
         parts = json.dumps([self.point, self.variant])
         return hashlib.sha256(parts.encode()).hexdigest()[:12]
 
@@ -145,8 +145,8 @@ class Sweep:
     """The results of a sweep."""
 
     def __init__(self, plan: Sequence[Task], results: Mapping[str, Result], found: int) -> None:
-        """Put the results together, in the order of the plan."""
-        #: The number of runs that an earlier sweep had made.
+        """Collect the results in the order of the plan."""
+        #: The number of runs whose results an earlier sweep had stored.
         self.found = found
         self._plan = plan
         self._results = results
@@ -178,13 +178,13 @@ class Sweep:
         return len(self._plan)
 
     def __repr__(self) -> str:
-        """Count the runs."""
+        """Show the numbers of runs."""
         failed = sum(result.error is not None for result in self._results.values())
         return f"<Sweep of {len(self)} runs, {failed} failed, {self.found} found>"
 
 
 def carry_out(task: Task) -> bytes:
-    """Carry a task out, in whatever process this is. Returns its figures as an Arrow stream.
+    """Execute a task in the current process, and return its figures as an Arrow stream.
 
     Raises:
         SluiceError: the run failed, or this process has another version of Sluice.
@@ -197,7 +197,7 @@ def carry_out(task: Task) -> bytes:
         )
     for path, known in task.modules:
         if _sha256(task.source, path) != known:
-            raise SluiceError(f"`{path}` is another file here than where the sweep was started")
+            raise SluiceError(f"`{path}` differs from that file where the sweep was started")
     run = Run(_sluice.run(task.source, task.variant, task.text, task.backend, task.program))
     if run.cut_short is not None:
         raise SluiceError(f"the run ended early: {run.cut_short}")
@@ -211,7 +211,7 @@ def carry_out(task: Task) -> bytes:
 
 
 def carry_out_batch(tasks: Sequence[Task]) -> list[Outcome]:
-    """Carry several tasks out, one after another; an error of one is its outcome."""
+    """Execute several tasks, one after another. The outcome of one that fails is its error."""
     outcomes: list[Outcome] = []
     for task in tasks:
         try:
@@ -222,7 +222,7 @@ def carry_out_batch(tasks: Sequence[Task]) -> list[Outcome]:
 
 
 class NotStarted(BrokenProcessPool):
-    """The pool was broken before the run was submitted."""
+    """The pool broke before the run was submitted."""
 
 
 class ForeignWorker(SluiceError):
@@ -238,7 +238,7 @@ def _plan(
     if seeds == [] or (isinstance(seeds, int) and seeds < 1):
         raise SluiceError(f"a sweep of {seeds} seeds has no runs; give at least 1")
     for key in RESERVED & axes.keys():
-        raise SluiceError(f"`{key}` cannot be swept by its key; give `seeds`")
+        raise SluiceError(f"`{key}` cannot be swept as a key; use `seeds`")
     digest = program()
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
@@ -247,7 +247,7 @@ def _plan(
             chosen = chosen.set(key, value)
         known = None
         if isinstance(seeds, int):
-            # The scenario's own seed is part of the resolved text.
+            # The resolved text includes the scenario's seed.
             known = chosen.resolve()
             first = _seed_of(known[0][1])
             numbers: Iterable[int] = range(first, first + seeds)
@@ -301,7 +301,7 @@ def _seed_of(text: str) -> int:
 def _carry_out(
     tasks: Sequence[Task], executor: Executor | None, jobs: int | None, batch: int
 ) -> Iterator[tuple[Task, Result]]:
-    """Yield each task with its result, in the order in which they end."""
+    """Yield each task with its result, in the order in which the tasks end."""
     if executor is None:
         count = len(os.sched_getaffinity(0)) if jobs is None else jobs
         outcomes = _in_processes(tasks, count, batch)
@@ -330,8 +330,8 @@ def _in_processes(tasks: Sequence[Task], jobs: int, batch: int) -> Iterator[tupl
                     lost.append(task)
                 else:
                     yield task, outcome
-        # A process that ends breaks its whole pool. Each run that was in it is repeated in a
-        # process of its own, so that the one which ends its process is known.
+        # A process that ends breaks its whole pool. Each run that was in the pool is repeated in a
+        # separate process, so that the run that kills its process is identified.
         for task in lost:
             with _pool(1) as pool:
                 yield from _submit(pool, [task], 1, 1)
@@ -340,7 +340,7 @@ def _in_processes(tasks: Sequence[Task], jobs: int, batch: int) -> Iterator[tupl
 
 @contextmanager
 def _pool(jobs: int) -> Iterator[Executor]:
-    # Unlike a process of the standard library, one of loky does not run the caller's script.
+    # Unlike the standard library's, loky's processes do not import the caller's script.
     pool = loky.ProcessPoolExecutor(jobs)
     try:
         yield pool
@@ -353,11 +353,12 @@ def _pool(jobs: int) -> Iterator[Executor]:
 def _submit(
     workers: Executor, tasks: Sequence[Task], ahead: int, batch: int
 ) -> Iterator[tuple[Task, Outcome]]:
-    """Submit tasks, `batch` in each of at most `ahead` calls, and yield each with its outcome."""
+    """Submit tasks in at most `ahead` calls of `batch` tasks, and yield each with its outcome."""
     get_executor = getattr(workers, "get_executor", None)
     if get_executor is not None:
-        # Dask's `Client`: its own futures have another form, and results that it keeps by their
-        # arguments would never be released. Each thread has a second call to go on with.
+        # Dask's `Client` returns futures of another type, and `pure=False` stops it from caching
+        # results by their arguments, which it would never release. Each thread has a second call
+        # waiting.
         ahead = max(ahead, 2 * sum(workers.nthreads().values()))  # type: ignore[attr-defined]
         workers = get_executor(pure=False)
     futures: dict[Any, Sequence[Task]] = {}
@@ -401,9 +402,9 @@ class _Store:
             names = pq.read_schema(runs).names
             known = names[: names.index("variant")]
             if known != keys:
-                # Files with other columns are no dataset together.
+                # Files with different columns do not form a dataset.
                 raise SluiceError(
-                    f"`{self._folder}` contains a sweep over {', '.join(known) or 'seeds'}, and "
+                    f"`{self._folder}` contains a sweep over {', '.join(known) or 'seeds'}, but "
                     f"this one goes over {', '.join(keys) or 'seeds'}; choose another folder"
                 )
 
@@ -438,7 +439,7 @@ class _Store:
 
 
 def _write(path: Path, table: pa.Table) -> None:
-    """Write a file that has its name only when it is complete; readers skip hidden files."""
+    """Write a file under a hidden name, which readers skip, and rename it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     pq.write_table(table, part)
@@ -488,9 +489,11 @@ RESERVED = {"seed"}
 MODULE = re.compile(r'^queue = "(?:fq_)?(?:py|wasm):([^:\s"]+)', re.MULTILINE)
 # The table of the last sweep's runs in its folder.
 RUNS = "runs.parquet"
-# Changes with the form of the stored results.
+# Increment this when the format of the stored results changes.
 FORMAT = "1"
-# Runs that an executor has at a time: enough for thousands of cores, and bounded memory.
+# The number of runs submitted to an executor at a time: enough for thousands of cores, in bounded
+# memory.
 AHEAD = 10_000
-# Runs that each process of this machine has at a time: the next one waits for no message.
+# The number of runs submitted per local process at a time: the next run starts without waiting for
+# a message.
 AHEAD_OF_PROCESS = 2

@@ -1,4 +1,4 @@
-"""Arrow tables, and what else can read them."""
+"""Arrow tables, and conversions to other libraries."""
 
 import importlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """An Arrow table; any library that reads the Arrow C stream takes it as it is.
+    """An Arrow table. Any library that reads the Arrow C stream can use it directly.
 
     >>> table = Table(pa.table({"queue": ["fifo", "codel"], "drops": [1, 2]}))
     >>> table.columns, len(table)
