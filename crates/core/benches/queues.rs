@@ -12,10 +12,10 @@
 //! dropped. Its figure is nanoseconds per arriving packet, and `ratio` is `overflow / steady`. Half
 //! of those packets pass as in steady state, so `overflow` is the mean of a normal and an
 //! overflowing packet. The cost of one overflowing packet by itself, its arrival and the drop, is
-//! the difference between a slot with two arrivals and a slot with one: `single = 2 overflow -
-//! steady`. Its ratio to `steady` follows it. By either count, overflow should cost at most twice a
-//! normal packet: a ratio beyond 2 is marked with `!`. A `~` marks a backlog that the AQM let fall
-//! below half.
+//! the difference between a slot with two arrivals and a slot with one:
+//! `single = 2 overflow - steady`. Its ratio to `steady` is in the next column. By either measure,
+//! overflow should cost at most twice a normal packet: a ratio above 2 is marked with `!`. A `~`
+//! marks a backlog that the AQM let fall below half.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -31,8 +31,7 @@ const PACKETS: usize = 10_000;
 const ROUNDS: usize = 120;
 /// Consecutive measurements of one column before the next column follows.
 const TURN: usize = 30;
-/// The backlog waits less than any algorithm's target, so that storage is measured and not
-/// dropping.
+/// Packets wait for less than any algorithm's target, so that storage is measured and not dropping.
 const SOJOURN: Span = Span::from_us(200);
 
 fn main() {
@@ -66,8 +65,8 @@ fn main() {
     }
 }
 
-/// Returns the number of flows does not matter to a single queue; classes are configured one by
-/// one, and CAKE has 1024 queues in each tin.
+/// Returns the number of flows. A single queue does not distinguish them; classes are configured
+/// one by one; CAKE has 1024 queues in each tin.
 fn is_meaningful(algorithm: &Algorithm, flows: u32) -> bool {
     let is_fair = algorithm.params().any(|decl| decl.name == "flows");
     let isolates = algorithm.params().any(|decl| decl.name == "isolation");
@@ -81,7 +80,7 @@ fn is_classful(algorithm: &Algorithm) -> bool {
         .is_ok_and(|mut queue| queue.as_classful().is_some())
 }
 
-/// The columns take turns, so that a disturbance affects them alike. Each turn is long enough to
+/// The columns take turns, so that a disturbance affects all of them. Each turn is long enough to
 /// fill the caches with its own data.
 fn row(algorithm: &Algorithm, backlog: usize, flows: u32) {
     let mut steady = Bench::new(algorithm, backlog, flows, 2 * backlog);
@@ -124,7 +123,7 @@ fn row(algorithm: &Algorithm, backlog: usize, flows: u32) {
 /// A filled queue and its input.
 struct Bench {
     queue: Box<dyn Discipline>,
-    /// Flows in random order, so that no generator is measured.
+    /// Flows in random order, drawn in advance so that the generator is not measured.
     flows: Vec<u32>,
     next: usize,
     now: Time,
@@ -207,12 +206,12 @@ impl Bench {
 struct Memory {
     lines: Vec<Line>,
     order: Vec<u32>,
-    /// The position in the order, and the line, at which the last visit ended.
+    /// The position in the order and the line at which the last visit ended.
     next: usize,
     at: u32,
 }
 
-/// The next line to visit, and something to change.
+/// The next line to visit, and a number to change.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Line(u32, u32);

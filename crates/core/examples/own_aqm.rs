@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p sluice-core --example own_aqm`
 //!
-//! `Bound` drops every packet that waited longer than a bound. An AQM decides and holds nothing:
-//! `Fifo` makes a queue of it. It needs no registration; to have it in every grammar, see "Adding
-//! an AQM" in CONTRIBUTING.md.
+//! `Bound` drops every packet that waited longer than a bound. An AQM makes decisions and holds no
+//! packets; `Fifo` is the queue around it. It needs no registration. To use it in every grammar,
+//! see "Adding an AQM" in CONTRIBUTING.md.
 //!
 //! 1250-byte packets arrive every 0.8 ms, 12.5 Mbit/s, at a pipe of 10 Mbit/s, for ten seconds. The
 //! senders do not respond, so CoDel, which expects them to, lets the delay grow for some time.

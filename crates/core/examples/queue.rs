@@ -1,9 +1,9 @@
-//! A queue in ten lines: packets go in, packets come out, and time is an argument.
+//! A queue in ten lines. Time is an argument of each call.
 //!
 //! `cargo run -p sluice-core --example queue`
 //!
-//! The queue is named by words, as on the command line; any registered algorithm works. A packet is
-//! a handle: `slot` says where its bytes are. Every packet comes back, from `dequeue` or through
+//! The queue is written in words, as on the command line; any registered algorithm works. A packet
+//! is a handle: `slot` says where its bytes are. Every packet comes back, from `dequeue` or through
 //! the sink, which here only counts.
 
 use sluice_core::registry::Spec;

@@ -1,8 +1,8 @@
 //! Active queue management (AQM): decides whether a packet passes, is marked or is dropped; holds
 //! no packets.
 //!
-//! A discipline asks its AQM twice about every packet: on arrival, and when the packet is at the
-//! head and about to leave. The verdict says whether the signal is a mark or a drop: the AQM
+//! A discipline asks its AQM about every packet twice: on arrival, and when the packet reaches the
+//! head and is about to leave. The verdict says whether the signal is a mark or a drop: the AQM
 //! decides this from the packet's ECN codepoint and its own `ecn` parameter.
 //!
 //! To add an AQM, add one file beside this one and one line in `aqms!` below. The line creates the
@@ -90,7 +90,7 @@ pub trait Aqm {
         let _ = cx;
     }
 
-    /// Called when the AQM's empty flow queue becomes inactive. No timer is called until the
+    /// Called when the AQM's empty flow queue becomes inactive. The timer is not called until the
     /// next packet arrives; an AQM with a timer catches up then.
     fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
@@ -101,7 +101,7 @@ pub trait Aqm {
         Overflow::Tail
     }
 
-    /// Returns the next call of [`Aqm::on_timer`]. A timer may be postponed, but never moves to an
+    /// Returns the next call of [`Aqm::on_timer`]. A timer may be postponed, but never to an
     /// earlier instant than the one last returned. It may stay unset until a packet arrives, leaves
     /// or is evicted; the discipline calls this method again after each of these.
     fn next_timer(&self) -> Option<Time> {

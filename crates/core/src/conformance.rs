@@ -20,7 +20,7 @@ use crate::registry::Spec;
 /// A property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Property {
-    /// Every packet leaves once, and what the queue says about itself is true.
+    /// Every packet leaves once, and what the queue reports about itself is correct.
     Conservation,
     /// The same seed gives the same packets.
     Determinism,

@@ -65,7 +65,7 @@ pub enum StateValue {
     Count(u64),
     /// An instant.
     Time(Time),
-    /// A length of time.
+    /// A span of time.
     Span(Span),
     /// A probability or another ratio.
     Ratio(f64),

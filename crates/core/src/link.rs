@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The effects before the queue apply to packets on their path to the bottleneck, as in netem and
-//! in dummynet's `plr`: a lost packet takes no room and no time. The rest is a [`Pipe`] with its
-//! [`Medium`]. A profile's loss comes after its transmission, as in dummynet.
+//! in dummynet's `plr`: a lost packet takes no room in the queue and no time on the link. The rest
+//! is a [`Pipe`] with its [`Medium`]. A profile's loss comes after its transmission, as in
+//! dummynet.
 //!
 //! Each effect is one file with its parameters. It draws from its own stream of randomness, forked
 //! from one seed, and is off unless set. [`LinkParams`] holds the parameters of all effects and
@@ -163,14 +164,14 @@ impl Link {
         self.pipe.next_wake()
     }
 
-    /// Prefetches what [`Link::enqueue`] needs of the link itself. What its queue needs is
-    /// [`Discipline::prefetch_enqueue`].
+    /// Prefetches what [`Link::enqueue`] needs of the link itself. [`Discipline::prefetch_enqueue`]
+    /// prefetches what its queue needs.
     pub fn prefetch_enqueue(&self) {
         self.pipe.prefetch_enqueue();
         prefetch::read([u64::from(self.entry.is_some())]);
     }
 
-    /// Returns what waits in the queue.
+    /// Returns the backlog of the queue.
     pub fn backlog(&self) -> Backlog {
         self.pipe.backlog()
     }
@@ -210,7 +211,7 @@ impl Link {
         self.entry = Entry::new(params, &rng);
     }
 
-    /// Changes rate, delay and burst from `cx.now` on, and no effect.
+    /// Changes rate, delay and burst from `cx.now` on. The effects stay as they are.
     pub fn set_pipe(&mut self, params: &PipeParams, cx: &mut Cx<'_>) {
         self.pipe.set_params(params, cx);
     }
@@ -267,8 +268,8 @@ impl Entry {
         (!is_off).then(|| Box::new(entry))
     }
 
-    /// Returns whether the next packet is lost. Pattern, chain and chance each see every packet, so
-    /// that none shifts another.
+    /// Returns whether the next packet is lost. Pattern, chain and independent loss each see every
+    /// packet, so that none affects the draws of another.
     fn loses(&mut self) -> bool {
         let by_pattern = self.pattern.loses();
         let by_chain = match &mut self.gilbert {

@@ -92,7 +92,7 @@ impl Packet {
     }
 
     /// Copies the handle field by field, into or out of storage that is not read again before it is
-    /// written. A move of the whole handle would use loads wider than the stores that filled the
+    /// written. Moving the whole handle would use loads wider than the stores that filled the
     /// fields (or that took it out of an `Option`). Such a load stalls until those stores reach the
     /// cache.
     #[inline(always)]

@@ -325,13 +325,13 @@ pub trait Params: Clone + fmt::Debug + Default + 'static {
         Vec::new()
     }
 
-    /// Returns the defaults that settings in `set`, such as `preset docsis`, replace.
+    /// Returns the defaults that settings in `set`, such as `preset docsis`, override.
     fn presets(set: &Values) -> Values {
         let _ = set;
         Values::new()
     }
 
-    /// Builds the struct from the defaults and those of `values` that are declared here.
+    /// Builds the struct from `values`, as far as they are declared here, and the defaults.
     ///
     /// # Errors
     /// Returns [`ParamError::Contradiction`] from [`Params::check`].
@@ -432,7 +432,7 @@ choice! {
 }
 
 impl Variant {
-    /// Returns whether this is the Linux kernel, of whatever age.
+    /// Returns whether this is the Linux kernel, current or older.
     pub const fn is_linux(self) -> bool {
         matches!(self, Variant::Linux | Variant::Linux2025)
     }

@@ -10,7 +10,7 @@ use crate::event::{DropReason, Event};
 use crate::packet::{Ecn, Packet};
 use crate::units::{Span, Time};
 
-/// The columns of `sluice replay`, in order: those by which other implementations can be compared.
+/// The columns of `sluice replay`, in order. With these, other implementations can be compared.
 pub const REPLAY_COLUMNS: &[&str] = &[
     "seq",
     "time_ns",
@@ -108,7 +108,7 @@ pub struct PacketRecord {
     pub segments: u16,
     /// ECN codepoint at arrival.
     pub ecn: Ecn,
-    /// The class that the packet was given.
+    /// The class that the packet was assigned to.
     pub class: u32,
     /// The fate of the packet.
     pub fate: Fate,
@@ -124,7 +124,7 @@ packet_columns! {
     "segments", false, "wire packets in it", r => Cell::Number(u64::from(r.segments));
     "ecn", false, "ECN field at arrival: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE", r => Cell::Number(r.ecn as u64);
     "class", false, "queue chosen by a classifier", r => Cell::Number(u64::from(r.class));
-    "verdict", true, "sent, marked, dropped, or queued if the run ended before", r => Cell::Text(r.fate.verdict());
+    "verdict", true, "sent, marked, dropped, or queued if the run ended earlier", r => Cell::Text(r.fate.verdict());
     "at_ns", false, "when it was dequeued or dropped", r => r.number(r.at.as_ns());
     "sojourn_ns", false, "from arrival to dequeue or drop", r => r.number(r.sojourn().as_ns());
     "reason", true, "why it was dropped", r => Cell::Text(r.fate.reason());

@@ -278,7 +278,7 @@ impl Spec {
             let taken = self.algorithm.dummynet_value(decl, value);
             let name = decl.name;
             (taken != value)
-                .then(|| alloc::format!("`{name} {value}`: dummynet would silently take {taken}"))
+                .then(|| alloc::format!("`{name} {value}`: dummynet would silently use {taken}"))
         })
     }
 

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded generator (xoshiro256++): the same seed gives the same draws on every machine. Or a
-/// list of draws, with which decisions can be compared with those of another implementation.
+/// A seeded generator (xoshiro256++), whose draws are the same on every machine; or a list of
+/// draws, for comparing decisions with those of another implementation.
 #[derive(Clone, Debug)]
 pub struct Rng(Source);
 

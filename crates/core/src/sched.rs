@@ -66,7 +66,7 @@ pub trait Discipline {
     }
 
     /// Creates an empty discipline with the same parameters, which shares its immutable data with
-    /// this one. A hundred thousand links then have one copy of that data in the cache. Returns
+    /// this one. With a hundred thousand links, the cache then holds one copy of that data. Returns
     /// `None` where this has no advantage over building one from its words.
     fn blank(&self) -> Option<Box<dyn Discipline>> {
         None

@@ -42,7 +42,7 @@ impl Setting {
     }
 }
 
-/// The reason why a word among settings was refused.
+/// The reason why a setting was refused.
 pub(crate) enum SettingError {
     /// The word is not the name of a parameter.
     Unknown(String),

@@ -52,7 +52,7 @@ pub fn question<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -
     (!near.is_empty()).then(|| alloc::format!("did you mean `{}`?", near.join("` or `")))
 }
 
-/// Most suggestions in one answer.
+/// The largest number of suggestions in one answer.
 const AT_MOST: usize = 3;
 
 fn folded(word: &str) -> Vec<char> {

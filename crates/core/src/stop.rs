@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to end early, shared by everything that should end together.
+/// A request to end early, shared by all parties that should end together.
 ///
 /// Long-running code checks it from time to time: a live router, a simulation, a traffic source.
 /// Clones share the request.
@@ -21,12 +21,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Creates one that has not been requested.
+    /// Creates a request that has not been made.
     pub fn new() -> Stop {
         Stop::default()
     }
 
-    /// Requests everything that shares it to end.
+    /// Requests the end.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

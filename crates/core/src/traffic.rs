@@ -9,7 +9,7 @@
 use crate::rng::Rng;
 use crate::units::{Rate, Span, Time};
 
-/// Spacing of the packets of a source that does not react to congestion.
+/// The spacing of the packets of a source that does not react to congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
     /// Equal intervals.
@@ -24,7 +24,7 @@ pub enum Spacing {
         /// Length of a silence.
         off: Span,
     },
-    /// The same with exponentially distributed lengths of these means.
+    /// Bursts and silences, with exponentially distributed lengths of these means.
     RandomOnOff {
         /// Mean length of a burst.
         on: Span,
@@ -64,7 +64,7 @@ pub struct Departures {
     packet_bytes: u64,
     burst_start: Time,
     burst_end: Time,
-    /// Packets of the present burst that have left.
+    /// Packets of the current burst that have left.
     burst_sent: u64,
 }
 
@@ -221,8 +221,8 @@ fn round(x: f64) -> f64 {
     }
 }
 
-/// Longest time that a host takes by default until it processes a packet: what a wake-up costs on
-/// a virtual machine.
+/// The longest time that a host takes to process a packet, by default: the cost of a wake-up on a
+/// virtual machine.
 pub const HOST_JITTER: Span = Span::from_us(50);
 
 #[cfg(test)]

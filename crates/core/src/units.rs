@@ -1,9 +1,9 @@
 //! Quantities: instants, spans, rates and byte counts, as integers.
 //!
-//! Every decision in Sluice is made on these types. They are plain integers, so that a run gives
-//! the same bits on every machine, and newtypes, so that a span cannot be passed where a rate is
-//! expected. Text forms carry their unit (`"20ms"`, `"10Mbit/s"`, `"64KiB"`). A number without a
-//! unit is an error, except where a grammar defines a default.
+//! All decisions in Sluice use these types. They are plain integers, so that a run gives the same
+//! bits on every machine, and newtypes, so that a span cannot be passed where a rate is expected.
+//! Text forms carry their unit (`"20ms"`, `"10Mbit/s"`, `"64KiB"`). A number without a unit is an
+//! error, except where a grammar defines a default.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub, SubAssign};

@@ -3,7 +3,7 @@
 //! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory|show]`
 //!
 //! *Rules*: the given number of `count` rules, each for another destination, and one rule that
-//! passes the packet. A known flow is one of 64 that recur; a new flow has never been seen.
+//! passes the packet. A known flow is one of 64 that recur; a new flow appears for the first time.
 //! *Pipes*: `sched 1 config mask src-ip 0xffffffff type fq_codel`, so that each source has a link
 //! of 100 Gbit/s with an FQ-CoDel of its own. One packet per microsecond comes from a random
 //! source. The cost covers both enqueueing and dequeueing. *In trains*: 20 consecutive packets of a
@@ -13,8 +13,7 @@
 //! last two cases, each packet enters a pipe that was not used for a long time, and pays for every
 //! cache line. The *floor* for comparison is the cost of the same number of random
 //! read-modify-writes in the same amount of memory ([`LINES`] lines, in [`REGIONS`] independent
-//! places).
-//! *Show*: how long commands about 100 000 pipes take.
+//! places). *Show*: how long commands about 100 000 pipes take.
 //!
 //! *Memory*: the heap per pipe when empty after a packet, when inactive, and with four packets.
 
@@ -26,7 +25,7 @@ use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
 use sluice_ipfw::headers::UDP;
 use sluice_ipfw::{Direction, Disposition, Firewall, Headers, NoFiles, Settings};
 
-/// Rounds are short, so that the best of many was not interrupted, even on a busy machine.
+/// Rounds are short, so that at least one of many is not interrupted, even on a busy machine.
 const ROUNDS: usize = 300;
 const PACKETS: usize = 1_000;
 

@@ -70,7 +70,7 @@ pub struct Firewall {
     pub(crate) variables: Variables,
     pub(crate) settings: Settings,
     pub(crate) switches: Switches,
-    /// The interface through which packets that came in by the interface of this index leave; see
+    /// For each interface, the one through which packets that arrived there leave; see
     /// [`Firewall::connect`].
     ways_out: Vec<Option<InterfaceId>>,
     out: VecDeque<Departure>,
@@ -115,7 +115,7 @@ pub struct Departure {
     pub xmit: Option<InterfaceId>,
 }
 
-/// The way in which a text is executed.
+/// How a text is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// As one command; messages carry no line number.
@@ -124,8 +124,8 @@ pub enum Mode {
     Batch,
     /// All lines at one instant, or none.
     Atomic,
-    /// Like [`Mode::Atomic`], but replaces the whole configuration. Packets inside stay where a
-    /// place for them remains, and rules that remain keep their counters.
+    /// Like [`Mode::Atomic`], but replaces the whole configuration. Packets stay in pipes and
+    /// queues that the new configuration has too, and rules that it has too keep their counters.
     Replace,
 }
 
@@ -134,7 +134,7 @@ pub enum Mode {
 pub struct Output {
     /// The text for standard output.
     pub stdout: String,
-    /// Reasons why the command does not do what it appears to say.
+    /// Warnings: reasons why the command does not do what it appears to say.
     pub warnings: Vec<Warning>,
     /// The state, if the command asked for it with `--json`.
     pub snapshot: Option<Box<Snapshot>>,
@@ -142,8 +142,8 @@ pub struct Output {
 
 /// The most pipes that one packet may pass through; a ruleset that needs more is a loop.
 const MOST_PIPES: u16 = 1000;
-/// Packets whose memory is fetched at one time: more than a processor has misses under way, few enough
-/// that what was fetched first is still there.
+/// The number of packets whose memory is prefetched at one time: more than a processor's
+/// outstanding misses, but few enough that the first lines are still in the cache.
 const PREFETCHED: usize = 32;
 /// Log entries that are kept until the host takes them.
 const MOST_LOG: usize = 1024;
@@ -371,7 +371,7 @@ impl Firewall {
         self.route(packet, &headers, RuleId::START, pipes, cx)
     }
 
-    /// Evaluates the rules behind `after` and carries out the result.
+    /// Evaluates the rules behind `after` and applies the result.
     fn route(
         &mut self,
         packet: Packet,

@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn an_ipv4_mask_lets_all_ipv6_traffic_share_one_flow() {
-        // Reference 1.5: unmatched family fields mask to 0, the family itself is kept.
+        // Reference 1.5: fields of the other family mask to 0, the family itself is kept.
         let mask = Mask {
             src: u32::MAX,
             ..Mask::default()

@@ -1,5 +1,5 @@
-//! What a packet is tested against: the arguments of conditions with their names resolved, and what
-//! these names mean.
+//! The arguments of conditions with their names resolved, against which packets are tested, and the
+//! meanings of these names.
 
 pub(crate) mod flow_fields;
 
@@ -31,8 +31,8 @@ pub(crate) struct Look<'a> {
 /// The meanings of names in arguments.
 pub(crate) struct Names<'a> {
     pub interfaces: &'a [Interface],
-    /// Finds or creates a table. Nothing else gives an argument the id of one, so the calls are the
-    /// tables that a rule names.
+    /// Finds or creates a table. An argument can get the id of a table only from this call, so the
+    /// calls list all tables that a rule names.
     pub table: &'a mut dyn FnMut(&str, TableKind) -> TableId,
 }
 

@@ -4,11 +4,11 @@
 //! argument is read, and the test. The grammar, the canonical text, the matching and the reference
 //! in `docs/dummynet.md` are derived from the rows.
 //!
-//! A row belongs to one of two groups. A test under `flow` sees only the [`FlowFields`] of a packet.
-//! These are the key of the flow cache, so its answer is the same for every packet of a flow and is
-//! computed once per flow. A test under `packet` sees all [`Headers`] and runs for every
-//! packet. A `flow` test that reads a field outside the key does not compile: either the row
-//! belongs under `packet`, or the field belongs into `FlowFields`, and then into the key.
+//! A row belongs to one of two groups. A test under `flow` sees only the [`FlowFields`] of a
+//! packet. These are the key of the flow cache, so its answer is the same for every packet of a
+//! flow and is computed once per flow. A test under `packet` sees all [`Headers`] and runs for
+//! every packet. A `flow` test that reads a field outside the key does not compile: move the row
+//! under `packet`, or add the field to `FlowFields` and to the key.
 
 mod argument;
 mod declare;

@@ -192,9 +192,9 @@ impl Rules {
         self.programs.invalidate();
     }
 
-    /// Gives each rule that stands where an equal one stood in `old` the counters, states and age
-    /// of the old one, so that packets inside continue behind the rule that sent them. States of
-    /// other rules are removed.
+    /// Gives each rule that has the same place and text as a rule in `old` the counters, states and
+    /// age of the old rule, so that packets inside continue behind the rule that sent them. States
+    /// of other rules are removed.
     pub fn adopt(&mut self, old: &Saved) {
         let mut number = 0;
         let mut before: &[Entry] = &[];
@@ -413,7 +413,7 @@ impl Rules {
         true
     }
 
-    /// Where the flow of a packet would be found among those that are known.
+    /// Returns the place in the cache where the flow of a packet would be.
     pub fn place(&self, headers: &Headers) -> usize {
         self.programs.place(&ProgramKey::of(headers))
     }
@@ -424,7 +424,7 @@ impl Rules {
         self.programs.prefetch_find(place);
     }
 
-    /// What was left with the flow of a packet, if it is known.
+    /// Returns the hint stored with the flow of a packet, if the flow is known.
     pub fn hint(&self, headers: &Headers) -> u32 {
         let known = self.programs.find(&ProgramKey::of(headers), 0);
         known.map_or(program::NO_HINT, |cached| cached.hint)

@@ -12,7 +12,7 @@ use sluice_core::units::Span;
 
 use crate::grammar::{At, CommandError, ErrorKind, Position};
 
-/// The uses of a variable.
+/// The kind of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     /// The variable can be set within a range.

@@ -83,8 +83,8 @@ enum Machine {
     Dummynet(Dummynet),
 }
 
-/// How a dequeue continues after its decision about the previous packet. All variants decide about
-/// one packet per call, so their loops are unrolled into one call per packet.
+/// The position of a dequeue after its decision about the previous packet. Each call decides about
+/// one packet, so the loops of all variants are unrolled into one call per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Pending {
     /// A new dequeue.

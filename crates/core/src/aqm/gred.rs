@@ -39,9 +39,9 @@ params! {
         max: u64 = Count(15), Count(1) => Count(1 << 30), "none in dummynet; Floyd and Jacobson 1993: 15";
         /// probability of a drop just below `max`
         max_p: Ratio = Ratio(Ratio::from_billionths(100_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "none in dummynet; Floyd 1997: 0.1";
-        /// weight of the present queue in the average
+        /// weight of the current queue in the average
         wq: Ratio = Ratio(Ratio::from_billionths(2_000_000)), Ratio(Ratio::from_billionths(15_259)) => Ratio(Ratio::ONE), "none in dummynet; Floyd and Jacobson 1993: 0.002; at least 2^-16";
-        /// between `max` and twice that, raise the probability to 1; else drop every packet
+        /// from `max` to twice `max`, raise the probability to 1; else drop all packets above `max`
         gentle: bool = Flag(true), "dummynet gred; its red is `nogentle`";
         /// mark every ECN-capable packet above `min`, and drop the others
         ecn: bool = Flag(false), "dummynet: off";
@@ -73,7 +73,7 @@ impl GredParams {
 #[derive(Clone, Debug)]
 pub struct Gred {
     params: Arc<GredParams>,
-    /// Built when the average first falls: most of many flow queues never need it.
+    /// Built when the average first falls, which in most of many flow queues never happens.
     table: Option<Table>,
     /// The average queue in units of 2^-16.
     average: u64,

@@ -127,7 +127,7 @@ impl Aqm for Pi2 {
     }
 
     fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
-        // An arrival at another queue dropped the packets, and arrivals come before timers.
+        // An arrival at another queue caused the drops, and arrivals are processed before timers.
         self.end_rest(cx.now, |due, now| due < now);
     }
 

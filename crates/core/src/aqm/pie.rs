@@ -244,7 +244,7 @@ impl Aqm for Pie {
     }
 
     fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
-        // An arrival at another queue dropped the packets, and arrivals come before timers.
+        // An arrival at another queue caused the drops, and arrivals are processed before timers.
         self.end_rest(cx.now, |due, now| due < now);
         if let Machine::Dummynet(machine) = &mut self.machine {
             machine.on_overflow();

@@ -51,9 +51,9 @@ params! {
         max: u64 = Count(15), Count(1) => Count(1_000_000_000), "Floyd and Jacobson 1993, section VI: 15";
         /// probability of a drop just below `max`
         max_p: Ratio = Ratio(Ratio::from_billionths(20_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "Floyd and Jacobson 1993, section VI: 1/50";
-        /// weight of the present queue in the average
+        /// weight of the current queue in the average
         wq: Ratio = Ratio(Ratio::from_billionths(2_000_000)), Ratio(Ratio::from_billionths(1)) => Ratio(Ratio::ONE), "Floyd and Jacobson 1993, section VI: 0.002";
-        /// between `max` and twice that, raise the probability to 1
+        /// from `max` to twice `max`, raise the probability to 1
         gentle: bool = Flag(false), "Floyd and Jacobson 1993; Floyd 2000 recommends it";
         /// adapt `max_p` so that the average stays half-way between the thresholds
         adaptive: bool = Flag(false), "Floyd, Gummadi and Shenker 2001";
@@ -109,7 +109,7 @@ pub struct Red {
     linux: Option<Box<Linux>>,
 }
 
-/// The decision that the average implies for a packet.
+/// The decision about a packet that follows from the average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
     Below,
@@ -236,7 +236,7 @@ impl Red {
         let params = &*self.params;
         let weight = params.wq.as_fixed(32);
         if let Some(since) = self.idle_since.take_if(|_| queue.packets == 0) {
-            // As if this number of small packets had arrived at an empty queue.
+            // The average falls as if this number of small packets had arrived at an empty queue.
             let one = params.bandwidth.transmission(params.mean_packet.as_u64());
             let missed = cx.now.since(since).as_ns().checked_div(one.as_ns());
             let kept = power((1 << 32) - weight, missed.unwrap_or(u64::MAX));

@@ -3,8 +3,8 @@
 //! If an update of a controller changed nothing, the next one changes nothing either unless the
 //! queue changes. The controller is then at rest until a packet arrives, leaves or is dropped, so a
 //! link that is idle for years costs nothing. The first such updates of each rest are still made,
-//! so that a table of updates has no gaps while there is traffic. Whether anyone listens to the
-//! updates makes no difference.
+//! so that a table of updates has no gaps while there is traffic. The result is the same with and
+//! without a listener.
 
 use crate::units::{Span, Time};
 

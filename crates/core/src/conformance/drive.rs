@@ -33,7 +33,7 @@ pub enum Step {
     },
 }
 
-/// The way in which a sequence is driven.
+/// The settings with which a sequence is executed.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Seed of the algorithm's randomness.
@@ -44,7 +44,7 @@ pub struct Manner {
     pub is_listening: bool,
 }
 
-/// A sequence needs no more timer calls than this; time stands still when they are used up.
+/// The number of timer calls after which time no longer advances. No correct algorithm needs more.
 const TIMER_BUDGET: u32 = 2_000;
 
 macro_rules! ensure {
@@ -136,7 +136,7 @@ impl Sink for Ledger {
         });
     }
 
-    /// Small packets are acknowledgements; each carries more than those of its flow before it.
+    /// Small packets are acknowledgements; each makes the earlier ones of its flow redundant.
     fn is_pure_ack(&self, packet: &Packet) -> bool {
         packet.segments == 1 && packet.len <= 132
     }
@@ -283,7 +283,7 @@ impl Driver {
             let told = &self.ledger.told_dequeued;
             ensure!(
                 *told == returned,
-                "told {told:?} as dequeued, but returned {returned:?}"
+                "reported {told:?} as dequeued, but returned {returned:?}"
             );
         }
         self.is_settled = packet.is_none();
@@ -295,12 +295,12 @@ impl Driver {
             };
             ensure!(
                 packet.is_some() || has_dropped || is_later,
-                "{wake:?} was promised, but a dequeue did nothing"
+                "`next_wake` was {wake:?}, but a dequeue did nothing"
             );
         } else {
             ensure!(
                 packet.is_none() && !has_dropped,
-                "{wake:?} was promised, but a dequeue gave or dropped a packet"
+                "`next_wake` was {wake:?}, but a dequeue returned or dropped a packet"
             );
         }
         Ok(packet.is_some())
@@ -385,7 +385,7 @@ impl Driver {
         for name in &self.ledger.told_names {
             ensure!(
                 self.visited.contains(name),
-                "variable `{name}` was told but is never visited"
+                "variable `{name}` was reported but is never visited"
             );
         }
         Ok(self.ledger.steps)

@@ -1,6 +1,6 @@
 //! Operations on a queue, and values for its parameters, decoded from a few small integers.
 //!
-//! Proptest can therefore shrink a failing sequence, and a fuzzer can mutate one.
+//! So proptest can shrink a failing sequence, and a fuzzer can mutate one.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub enum Op {
     Dequeue,
     /// The link dequeues packets until there is none.
     Drain,
-    /// Time passes; timers are called at the instants for which they asked.
+    /// Time passes; timers are called at the instants that they requested.
     Pass(u64),
     /// Time passes; timers that expired are called only at its end.
     PassLate(u64),
@@ -96,7 +96,7 @@ impl Arrival {
 }
 
 impl Op {
-    /// Decodes a kind (its weight is its share of 0 to 255) and 64 bits.
+    /// Decodes a kind of operation (its weight is its share of 0 to 255) and 64 bits.
     pub fn from_bits(kind: u8, bits: u64) -> Self {
         match kind {
             0..=109 => Op::Arrive(Arrival::from_bits(bits)),
@@ -121,8 +121,8 @@ fn span_ns(bits: u64) -> u64 {
     (1 << magnitude) + (bits >> 8) % (1 << magnitude)
 }
 
-/// Returns a value for `decl` within its range: `shape` chooses an end, the default, or one of a
-/// magnitude between the ends.
+/// Returns a value for `decl` within its range: `shape` selects an end, the default, or a value of
+/// a magnitude between the ends.
 ///
 /// # Panics
 /// If a number is declared without a range.

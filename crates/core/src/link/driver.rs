@@ -3,8 +3,9 @@
 //! Between a queue and the wire lies the device's own queue. No AQM can drop the packets in it and
 //! no scheduler can overtake them, so its bytes add to the delay of every packet. Linux limits it
 //! (BQL, byte queue limits): the device takes packets as long as the bytes that it holds, including
-//! those on the wire, are below the limit; the last packet may exceed it. A limit of one packet or
-//! less holds only the packet on the wire, which is what a link without a device queue does.
+//! those on the wire, are below the limit; the last packet may exceed it. With a limit of one
+//! packet or less, the device holds only the packet on the wire, as a link without a device queue
+//! does.
 //!
 //! Sources: the rule is that of Linux' `dql_avail` with a fixed limit (`limit_min` = `limit_max`).
 //! The adaptation of the limit to a device's interrupts is not modelled, because the virtual device
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(run("rate 12Mbit/s driver 3000", 5), plain);
     }
 
-    /// Returns a packet that could overtake others in the queue cannot overtake those in the
+    /// Shows that a packet that could overtake others in the queue cannot overtake those in the
     /// device.
     fn overtaken(driver: &str) -> usize {
         let params = LinkParams::parse(&alloc::format!("rate 12Mbit/s {driver}")).unwrap();

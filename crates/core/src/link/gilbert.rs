@@ -4,7 +4,7 @@
 //! The four numbers are those of dummynet's `plr K,p,H,r`: `ge_k` is the loss probability in the
 //! good state, `ge_p` the probability of going from good to bad, `ge_h` the loss probability in the
 //! bad state, `ge_r` the probability of going back. The chain starts in the good state. For each
-//! packet the loss is drawn in the present state, then the state changes.
+//! packet the loss is drawn in the current state, then the state changes.
 //!
 //! In the long run the link is bad for a fraction p / (p + r) of the packets, a bad period lasts 1
 //! / r packets on average, and the loss ratio is (K r + H p) / (p + r).

@@ -58,7 +58,7 @@ params! {
 pub struct Table(Vec<i32>);
 
 impl Table {
-    /// Most values in a table.
+    /// The largest number of values in a table.
     const MAX: usize = 65_536;
 
     /// Parses whole numbers, separated by white space.

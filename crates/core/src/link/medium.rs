@@ -53,7 +53,8 @@ pub struct Medium {
     draws: Draws,
 }
 
-/// Each effect has its own draws, so that one that is switched on does not shift the others.
+/// Each effect has its own random stream, so that switching one on does not change the draws of the
+/// others.
 #[derive(Clone, Debug)]
 struct Draws {
     profile: Rng,
@@ -75,7 +76,7 @@ pub(super) struct Flight {
 }
 
 impl Medium {
-    /// Creates a medium without effects. Its draws will depend on `rng`.
+    /// Creates a medium without effects. Effects that are added will draw from streams of `rng`.
     pub fn new(rng: &Rng) -> Self {
         Medium {
             framing: FramingParams::default(),

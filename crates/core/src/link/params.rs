@@ -64,7 +64,7 @@ groups! {
     corrupt: CorruptParams,
 }
 
-/// The data that a link reads from files.
+/// What a link reads from files.
 #[derive(Clone, Debug, Default)]
 pub struct LinkFiles {
     /// A rate that changes with time and replaces `rate`.

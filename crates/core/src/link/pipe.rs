@@ -13,7 +13,7 @@
 //! bucket.
 //!
 //! Everything else that a link does (framing, a rate that changes, profiles, jitter, reordering) is
-//! in its [`Medium`]. A pipe without one pays a branch for it.
+//! in its [`Medium`]. Without one, it costs one branch.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -54,8 +54,8 @@ pub struct Departure {
 /// The order of the fields lets [`Pipe::prefetch_enqueue`] read from each of their cache lines.
 #[repr(C)]
 pub struct Pipe {
-    /// The next due time; [`Time::MAX`] if there is none. Most calls then need not ask the
-    /// queue. `None` after the queue was lent out.
+    /// The next due time, so that most calls need not ask the queue; [`Time::MAX`] if there is
+    /// none. `None` after the queue was lent out.
     due: Option<Time>,
     /// The last instant that was processed.
     clock: Time,
@@ -180,8 +180,8 @@ impl Pipe {
         first
     }
 
-    /// Prefetches what [`Pipe::enqueue`] needs of the pipe itself. What its queue needs is
-    /// [`Discipline::prefetch_enqueue`].
+    /// Prefetches what [`Pipe::enqueue`] needs of the pipe itself. [`Discipline::prefetch_enqueue`]
+    /// prefetches what its queue needs.
     pub fn prefetch_enqueue(&self) {
         let line = self.line.first_due().map_or(0, Time::as_ns);
         let wire = self.on_wire.as_ref().map_or(0, |(end, _)| end.as_ns());
@@ -191,7 +191,7 @@ impl Pipe {
         prefetch::read([line, wire, due, clocks, last]);
     }
 
-    /// Returns what waits in the queue.
+    /// Returns the backlog of the queue.
     pub fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
@@ -296,8 +296,8 @@ impl Pipe {
                 Wake::OnEnqueue => None,
             },
         };
-        // What became due while there were no calls is processed at the present instant, never
-        // earlier.
+        // Events that became due while there were no calls are processed at the current instant,
+        // never earlier.
         match (timer, link) {
             (Some(t), Some(l)) if t <= l => Some((t.max(self.clock), Due::Timer)),
             (_, Some(l)) => Some((l.max(self.clock), Due::Link)),

@@ -1,11 +1,11 @@
 //! Replay: recorded arrivals pass through one queue and link in virtual time.
 //!
-//! The rules are those of a [`Pipe`](super::Pipe), repeated here because results are compared by
-//! them. At one instant all arrivals come first, in their order; then timers that are due; then, if
-//! the link is idle or has just become idle, one dequeue call, even when the queue is empty. A
-//! packet that arrives at an idle link is enqueued and dequeued at the same instant. A transmission
-//! lasts `ceil(bytes * 8e9 / rate)` ns at the rate in force when it starts. The run ends when
-//! nothing is held and the link is idle.
+//! The rules are those of a [`Pipe`](super::Pipe). They are repeated here because comparisons of
+//! results depend on them. At one instant all arrivals come first, in their order; then timers that
+//! are due; then, if the link is idle or has just become idle, one dequeue call, even when the
+//! queue is empty. A packet that arrives at an idle link is enqueued and dequeued at the same
+//! instant. A transmission lasts `ceil(bytes * 8e9 / rate)` ns at the rate in force when it starts.
+//! The run ends when nothing is held and the link is idle.
 //!
 //! Memory grows with the packets held at a time and with those that arrived since the oldest packet
 //! still queued, not with the length of the run.
@@ -20,7 +20,7 @@ use crate::rng::Rng;
 use crate::sched::Wake;
 use crate::units::Time;
 
-/// Receives the results of a replay.
+/// A receiver of the results of a replay.
 pub trait Outlet {
     /// Receives the row of a packet. Rows come in the order of arrival.
     fn row(&mut self, row: &PacketRecord) {
@@ -34,7 +34,7 @@ pub trait Outlet {
     }
 
     /// Receives a new value of a variable of the algorithm. Calls come in the order of time, except
-    /// for an idle flow queue with a timer, whose updates are made up for at its next packet.
+    /// for an idle flow queue with a timer, which catches up on its updates at its next packet.
     fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
         let _ = (now, queue, name, value);
     }
@@ -200,8 +200,8 @@ impl Replay {
         Ok(self.now)
     }
 
-    /// Returns the instant up to which everything has been processed, if the queue has drawn more
-    /// numbers than [`Rng::from_list`] had by then.
+    /// Returns the instant up to which everything has been processed, if by then the queue has
+    /// drawn more numbers than [`Rng::from_list`] had.
     pub fn lacks_draws_at(&self) -> Option<Time> {
         self.rng.is_exhausted().then_some(self.now)
     }

@@ -1,7 +1,7 @@
 //! Text files of numbers, with the position of errors.
 //!
 //! Lines and columns count from 1, columns in bytes. Blank lines and lines that start with `#` are
-//! ignored. The readers are total: any text gives values or a [`TextError`].
+//! ignored. The parsers never panic: any text gives values or a [`TextError`].
 
 use alloc::string::String;
 
@@ -154,7 +154,7 @@ pub fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Parses a table of whole numbers with the columns `names`, which may head it.
+/// Parses a table of whole numbers with the columns `names`, whose names may be its first line.
 pub(crate) fn table<const N: usize>(
     text: &str,
     names: [&'static str; N],

@@ -1,4 +1,4 @@
-//! dummynet's bounds of parameters where ours are wider.
+//! dummynet's bounds of parameters, where Sluice's are wider.
 //!
 //! dummynet silently clamps a value to its bounds. Sluice accepts the value and warns.
 
@@ -30,7 +30,7 @@ const BOUNDS: &[(&str, &str, u64, u64)] = &[
 ];
 
 impl Algorithm {
-    /// Returns the value that dummynet would take where `value` is given for `decl`.
+    /// Returns the value that dummynet would use if `value` is given for `decl`.
     ///
     /// ```
     /// use sluice_core::{Span, param::Value, registry};

@@ -15,7 +15,7 @@
 //!    AQM.
 //! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching
 //!    its queue. So its cost does not depend on the queue length, and it keeps an older
-//!    acknowledgement if other packets came between. The host compares two packets
+//!    acknowledgement if other packets arrived in between. The host compares two packets
 //!    ([`Sink`](crate::Sink)).
 //! 5. `limit` counts wire packets and `memlimit` bytes on the wire; Linux counts the memory of
 //!    buffers. A tree of maxima finds the fattest flow; Linux uses a heap.
@@ -284,7 +284,7 @@ impl Discipline for Cake {
                 self.tins[number].flows[id as usize].deficit -= i64::from(packet.len) << FRACTION;
                 return Some(packet);
             }
-            // An empty flow leaves its list at the next dequeue, which can notify its AQM.
+            // An empty flow leaves its list at the next dequeue, which notifies its AQM.
             let flow = &mut self.tins[number].flows[id as usize];
             flow.deficit = flow.deficit.min(0);
         }
@@ -364,7 +364,7 @@ impl Cake {
     }
 
     /// When nothing is queued, removes the flows that were served last from their lists, as other
-    /// flows are removed at their turn. So a flow's AQM learns of pauses even when the flow is
+    /// flows are removed at their turn. So a flow's AQM is notified of pauses even when the flow is
     /// alone.
     fn retire_all(&mut self, cx: &mut Cx<'_>) {
         for (number, tin) in self.tins.iter_mut().enumerate() {

@@ -135,7 +135,7 @@ impl Classes {
         let class = &mut self.slots[index as usize];
         self.by_number.remove(&class.number);
         class.is_open = false;
-        // A zero-sized AQM needs no allocation; the memory of the old one is freed.
+        // Dropping the old AQM frees its memory; the zero-sized one that replaces it needs none.
         class.aqm = Box::new(DropTail);
         class.timer = Time::MAX;
         self.timers.remove(index);
@@ -391,7 +391,7 @@ fn limit_of(limits: &FifoParams) -> Backlog {
     }
 }
 
-/// Multiplicative hashing (Knuth, "The Art of Computer Programming" 6.4) of a class number. The
+/// Multiplicative hashing (Knuth, "The Art of Computer Programming" 6.4) of class numbers. The
 /// numbers come from the configuration of a classifier and not from packets, so an attacker cannot
 /// make them collide. The hash is the same on every machine.
 #[derive(Default)]

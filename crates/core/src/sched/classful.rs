@@ -1,9 +1,9 @@
 //! Schedulers with classes: the choice of the next class, separate from the queues.
 //!
 //! A scheduler is an [`Order`] on top of queues that are the same for all schedulers. The order
-//! sees no packets. It is notified which class became backlogged, how long the head of the class is
-//! and what was served, and chooses the next class. So a new scheduler is a file with one `Order`;
-//! limits, AQMs, counters, timers and changes under load need no further code.
+//! sees no packets. It is notified which class became backlogged, how long that class's head is,
+//! and what was served; it chooses the next class. So a new scheduler is one file with one `Order`.
+//! Limits, AQMs, counters, timers and changes under load need no further code.
 
 use alloc::boxed::Box;
 
@@ -151,10 +151,10 @@ impl ShareDecl {
 /// scheduler's default share and limits and without an AQM. If the scheduler cannot open another
 /// class, the packet is dropped as `no_route`.
 ///
-/// Everything about an open class can be changed while it holds packets. A change of the share or
-/// the AQM loses none; smaller limits drop the youngest ones as `reconfigured`.
+/// All settings of an open class can be changed while it holds packets. A change of the share or
+/// the AQM loses no packet; smaller limits drop the youngest packets as `reconfigured`.
 pub trait Classful: Discipline {
-    /// Returns what the scheduler reads of a share.
+    /// Returns the parts of a share that the scheduler reads.
     fn share_decl(&self) -> &'static ShareDecl;
 
     /// Opens the queue `class`. If it is already open, its share, limits and AQM are changed and
@@ -189,7 +189,7 @@ pub trait Classful: Discipline {
     /// Returns the share of the queue `class`; `None` if it is not open.
     fn class_share(&self, class: u32) -> Option<Share>;
 
-    /// Returns what the queue `class` holds; `None` if it is not open.
+    /// Returns the backlog of the queue `class`; `None` if it is not open.
     fn class_backlog(&self, class: u32) -> Option<Backlog>;
 
     /// Returns the counters of the queue `class`; `None` if it is not open.
@@ -211,7 +211,7 @@ pub trait Order: 'static {
     type Params: Params;
     /// One-line description for lists and help.
     const DOC: &'static str;
-    /// What the order reads of a share. It is given no share outside these ranges.
+    /// The parts of a share that the order reads. It never receives a share outside these ranges.
     const SHARE: ShareDecl;
 
     /// Creates an order without classes.
@@ -244,12 +244,13 @@ pub trait Order: 'static {
     /// Activates the class `id`, which received a packet of `head` bytes.
     fn activate(&mut self, id: u32, head: u32);
 
-    /// Returns the active class whose turn it is. The answer is the same until one of the other
-    /// calls.
+    /// Returns the active class whose turn it is. The result stays the same until another method is
+    /// called.
     fn next(&mut self) -> Option<u32>;
 
     /// Records that `id`, whose turn it was, sent `len` bytes; its next packet has `head` bytes. If
-    /// an AQM dropped packets first, `len` is not the length for which the turn was given.
+    /// an AQM dropped packets first, `len` differs from the length of the head for which the turn
+    /// was given.
     fn served(&mut self, id: u32, len: u32, head: Option<u32>);
 
     /// Records that the head of the active class `id` was dropped; the next one has `head` bytes.

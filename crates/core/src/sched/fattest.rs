@@ -40,7 +40,7 @@ pub(crate) struct Fattest {
     few: [(u32, u32); FEW],
     /// The root is the first; the children of node `n` are the nodes from `n * FAN + 1` on.
     nodes: Vec<Node>,
-    /// The first of each node's largest children, or [`UNKNOWN`].
+    /// For each node, the first of its largest children, or [`UNKNOWN`].
     first: Vec<u8>,
     /// Index of the first node that holds queues.
     leaves: usize,

@@ -54,7 +54,7 @@ pub struct Fifo<A> {
     backlog: Backlog,
 }
 
-/// The AQM of a queue without an AQM.
+/// The AQM of a plain queue.
 pub struct Silent(Overflow);
 
 impl Aqm for Silent {

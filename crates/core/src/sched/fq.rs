@@ -9,7 +9,7 @@
 //! 1. A turn ends when the credits are zero or less (section 3; section 4.2 says negative).
 //! 2. On overflow half of the fattest queue's packets are dropped, an odd number rounded down, at
 //!    least one and at most `drop_batch` (section 4.1).
-//! 3. Of queues with equally many bytes the lowest number drops.
+//! 3. Of queues with equal numbers of bytes, the one with the lowest number drops.
 //! 4. One queue holds less than 4 GiB; a packet beyond that is refused.
 //! 5. A super-packet counts its segments against `limit` and `drop_batch`, its bytes against the
 //!    quantum.
@@ -37,8 +37,8 @@
 //! cache line with CoDel inside), one node of the pool and the weight of its queue; so does
 //! dequeueing it. This holds for any number of queues. The weights give the fattest queue without a
 //! scan, even at the first overflow; maintaining them costs 3 to 6 ns per packet while they are in
-//! the cache. Until more than eight queues have seen a packet there are no weights, and the few
-//! queues are compared.
+//! the cache. As long as at most eight queues have seen a packet there are no weights, and these
+//! queues are compared directly.
 //!
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
@@ -89,7 +89,7 @@ impl FqParams {
         if self.variant.is_linux() {
             let (quantum, limit) = (self.quantum, self.limit);
             if quantum < 256 {
-                let sentence = "Linux would silently take 256";
+                let sentence = "Linux would silently use 256";
                 doubts.push(alloc::format!("`quantum {quantum}`: {sentence}"));
             }
             if limit > LINUX_MEMORY / 1514 && self.limit_bytes.as_u64() > LINUX_MEMORY {
@@ -201,7 +201,7 @@ impl<A: FlowAqm> Fq<A> {
         list.tail = queue;
     }
 
-    /// Adds a queue to the few; if they are too many, moves all of them into pages.
+    /// Adds a queue to the few. If there are too many, moves all of them into pages.
     #[cold]
     #[inline(never)]
     fn ensure(&mut self, queue: u32) {

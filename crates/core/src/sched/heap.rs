@@ -1,4 +1,4 @@
-//! A priority queue of small numbers whose keys can change.
+//! A priority queue of small numbers with keys that can change.
 //!
 //! Schedulers order classes by a timestamp, find the fattest queue, or keep timers. In each case
 //! the entries are numbered densely, their keys change often, and any of them may have to leave.

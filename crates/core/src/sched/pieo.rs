@@ -7,8 +7,8 @@
 //! SIGCOMM 2019.
 //!
 //! 1. The paper's elements are flows or packets; here they are packets.
-//! 2. The paper's predicate of eligibility compares a number with any clock; here it compares with
-//!    time.
+//! 2. The paper's predicate of eligibility compares a number with an arbitrary clock; here it
+//!    compares an instant with the time.
 //! 3. The paper finds an element in O(1) with O(sqrt n) comparisons in parallel; here two heaps
 //!    take O(log n), one for packets that wait by time, one for those that may leave by rank.
 //! 4. A full queue drops the packet with the highest rank among those that may leave and the

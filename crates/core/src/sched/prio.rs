@@ -1,8 +1,8 @@
 //! `prio`: strict priority. The active class with the lowest weight is always served.
 //!
 //! Classes of equal priority take turns packet by packet. While more urgent classes are idle, a
-//! class waits only for the packet that is on the link when it becomes active. Less urgent classes
-//! may starve, which is what strict priority means. O(1): one bit per priority.
+//! class waits only for the packet that is on the link when the class becomes active. Less urgent
+//! classes may starve, as strict priority implies. Costs O(1): one bit per priority.
 //!
 //! Source: dummynet's undocumented PRIO scheduler (`dn_sched_prio`), which takes the priority from
 //! `weight`, 0 first. Differences:

@@ -300,7 +300,8 @@ impl QfqOrder {
     }
 
     /// Returns the start time of a class that becomes active: V, or its F if that is ahead. F is
-    /// ahead by no more than a slot; otherwise it is left over from another turn of the clock.
+    /// ahead by no more than a slot; if it seems further ahead, it is left over from before a wrap
+    /// of the clock.
     #[inline]
     fn restart(&self, id: u32) -> Virtual {
         let flow = &self.flows[id as usize];

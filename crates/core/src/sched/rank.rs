@@ -1,8 +1,8 @@
 //! Rank functions: small programs that decide in which order packets leave a push-in queue.
 //!
 //! A [`Rank`] gives each arriving packet a number - the packet with the least one leaves first -
-//! and an instant before which it must not leave. So a queue discipline is written in a few lines.
-//! Those below are examples, and are offered by name in `pifo` and `pieo`.
+//! and an instant before which it must not leave. So a discipline takes a few lines. The ones below
+//! are examples, available by name in `pifo` and `pieo`.
 
 use alloc::vec::Vec;
 
@@ -56,7 +56,7 @@ impl<R: Rank + ?Sized> Rank for alloc::boxed::Box<R> {
     }
 }
 
-/// Strict priority: the least class first.
+/// Strict priority: the lowest class first.
 #[derive(Clone, Debug, Default)]
 pub struct StrictPriority;
 

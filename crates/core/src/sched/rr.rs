@@ -1,5 +1,6 @@
 //! `rr`: deficit round robin. Active classes take turns. In each turn a class may send `weight`
-//! times `lmax` bytes, and keeps the rest for a packet that was too long.
+//! times `lmax` bytes. What it cannot use, because its next packet is too long, it keeps for its
+//! next turn.
 //!
 //! Sources: M. Shreedhar and G. Varghese, "Efficient Fair Queuing using Deficit Round Robin", ACM
 //! SIGCOMM 1995; dummynet's RR scheduler (`dn_sched_rr`), from which the quantum comes.

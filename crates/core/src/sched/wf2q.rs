@@ -1,7 +1,7 @@
-//! `wf2q+`: worst-case fair weighted fair queueing. Each class gets its weight's part of the link,
-//! and is never ahead of it by more than one packet. Of the packets whose service would have
-//! started in a fluid system that serves all classes at once, the one that would finish first is
-//! sent.
+//! `wf2q+`: worst-case fair weighted fair queueing. Each class gets a share of the link by its
+//! weight, and is never ahead of that share by more than one packet. Of the packets whose service
+//! would have started in a fluid system that serves all classes at once, the one that would finish
+//! first is sent.
 //!
 //! Sources: J. Bennett and H. Zhang, "Hierarchical Packet Fair Queueing Algorithms", ACM SIGCOMM
 //! 1996 (WF2Q+); dummynet's WF2Q+ scheduler (`dn_sched_wf2q`).
@@ -13,7 +13,7 @@
 //!
 //! 1. `variant rfc` is the paper: the sum is that of all open classes. `variant dummynet`: only
 //!    classes count that are active or whose F is ahead of V, so that V advances as fast as the
-//!    present classes are served. With many idle classes that orders packets more by F and less by
+//!    active classes are served. With many idle classes that orders packets more by F and less by
 //!    S. The paper's proof does not cover it; our property tests find that its bounds hold.
 //!    dummynet forgets one idle class per packet sent; here all whose F has passed are forgotten.
 //! 2. When no class is active any more, V moves beyond every F: no class is ahead of others when
@@ -49,7 +49,7 @@ choice! {
     pub enum Wf2qVariant {
         /// The paper: all open classes.
         Rfc = "rfc",
-        /// FreeBSD's dummynet: the classes that are present.
+        /// FreeBSD's dummynet: the classes that are active or ahead of V.
         Dummynet = "dummynet",
     }
 }

@@ -37,7 +37,7 @@ impl Firewall {
             .any(|t| !t.is_negated && table_of(&t.condition).is_some());
         if is_arg && !names_table {
             say(
-                "this rule tests no table: tablearg is 0, and no pipe, queue or rule has that number"
+                "this rule tests no table, so tablearg is 0, and no pipe, queue or rule has that number"
                     .into(),
             );
         }

@@ -29,7 +29,8 @@ pub struct Survey {
     objects: Snapshot,
     /// The next instance or queue to visit.
     next: u32,
-    /// Rows in the order in which they were found. Pieces avoid the copying of one growing list.
+    /// Rows in the order in which they were found, in pieces, because one growing list would be
+    /// copied.
     pieces: Vec<Vec<Row>>,
 }
 

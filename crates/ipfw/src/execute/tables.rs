@@ -69,7 +69,7 @@ impl Firewall {
             Which::One(name) => vec![self.find_table(name)?],
         };
         if *action == TableAction::Destroy {
-            // All or none: first check that no rule names one of the tables.
+            // All tables or none: first check that no rule names one of them.
             for id in &ids {
                 let uses = self.references(*id);
                 if uses > 0 {

@@ -24,7 +24,7 @@ impl fmt::Display for ShowSpec<'_> {
     }
 }
 
-/// Returns parameters with their values, one text each.
+/// Returns the parameters with their values, one string each.
 pub(crate) fn words_of(values: &Values) -> Vec<String> {
     let word = |(name, value): (&'static str, Value)| match value {
         Value::Flag(true) => name.to_string(),
@@ -110,7 +110,7 @@ pub(super) fn parameters(
                 spec.values.set(decl.name, value);
             }
             None => match chosen(&decls, word.value) {
-                // `dre` or `ts`: the value of a choice without its name.
+                // `dre` or `ts`: a choice's value without the choice's name.
                 Some((decl, value)) => spec.values.set(decl.name, value),
                 None => unknown(p, algorithm, word),
             },
@@ -146,7 +146,7 @@ fn bounded(
     }
     p.warn(
         at,
-        format!("`{name} {text}` is honoured; dummynet would take {taken}"),
+        format!("`{name} {text}` is applied; dummynet would use {taken}"),
     );
     value
 }

@@ -12,7 +12,7 @@ use crate::words::token::At;
 pub struct Term {
     /// Whether `not` precedes the condition.
     pub is_negated: bool,
-    /// The question.
+    /// The condition itself.
     pub condition: Condition,
 }
 

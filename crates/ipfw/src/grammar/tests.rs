@@ -464,7 +464,7 @@ fn a_mistyped_word_is_answered_with_the_nearest_one() {
 fn warnings_name_what_dummynet_silently_ignores() {
     for (text, part) in [
         ("pipe 1 config plr 2", "is above 1: 1 is used"),
-        ("pipe 1 config delay 1s", "dummynet would take 1 ms"),
+        ("pipe 1 config delay 1s", "dummynet would use 1 ms"),
         ("pipe 1 config delay 5foo", "`foo` in `5foo` is ignored"),
         ("pipe 1 config bw 5Mfoo", "is not a unit of bandwidth"),
         (

@@ -1,4 +1,4 @@
-//! The fields that make packets one flow for the rules.
+//! The fields that define a flow for the rules.
 
 use std::net::IpAddr;
 

@@ -120,8 +120,8 @@ pub(crate) fn aqm_of(
     Ok(spec)
 }
 
-/// Translates RED's four numbers into parameters of the registry's `gred`, which has dummynet's
-/// arithmetic for both `red` and `gred`. Thresholds have the unit of the queue size.
+/// Translates RED's four numbers into parameters of the registry's `gred`, which implements
+/// dummynet's arithmetic of both `red` and `gred`. Thresholds have the unit of the queue size.
 fn red(words: &RedWords, queue: &QueueSize) -> Spec {
     let mut spec = Spec::new(find("gred"));
     for (name, value) in [
@@ -179,7 +179,7 @@ pub(crate) fn bound_share(
         };
         let dummynets = dummynets(range, given.value);
         if taken == given.value && dummynets != taken {
-            let text = format!("`{word} {taken}` is honoured; dummynet would take {dummynets}");
+            let text = format!("`{word} {taken}` is applied; dummynet would use {dummynets}");
             warnings.push(Warning::new(Some(given.at), text));
         }
     }
@@ -204,7 +204,7 @@ pub(crate) fn bound_share(
     }
 }
 
-/// Returns what the scheduler reads of a share; `None` if it has no classes.
+/// Returns the parts of a share that the scheduler reads; `None` if it has no classes.
 fn share_decl(spec: &Spec) -> Option<&'static ShareDecl> {
     Some(build(spec).as_classful()?.share_decl())
 }
@@ -212,7 +212,7 @@ fn share_decl(spec: &Spec) -> Option<&'static ShareDecl> {
 /// Fills in the defaults of a share and limits it to the range of the scheduler.
 pub(crate) fn clamp_share(spec: &Spec, flowset: &mut FlowsetConfig) {
     let Some(decl) = share_decl(spec) else {
-        // Shown, although nothing reads it.
+        // `show` prints it, although nothing reads it.
         flowset.weight = flowset.weight.max(1);
         return;
     };

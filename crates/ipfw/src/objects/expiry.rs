@@ -1,4 +1,5 @@
-//! Idle instances and queues: they are put to sleep, and forgotten when there are too many.
+//! Idle instances and queues: their memory is released, and they are deleted when there are too
+//! many.
 //!
 //! A sleeping instance keeps its counters and releases the memory of its link and queue. Each
 //! packet from outside triggers a small part of the search, so the outcome depends on the traffic
@@ -75,7 +76,7 @@ impl Runtime {
         }
     }
 
-    /// Removes an instance from everything that would schedule it.
+    /// Removes an instance from all structures that would schedule it.
     fn unschedule(&mut self, instance: u32) {
         self.agenda.remove(instance);
         if std::mem::replace(&mut self.instances[instance as usize].is_ready, false) {
@@ -158,7 +159,7 @@ impl Runtime {
         self.free_queues.push(queue);
     }
 
-    /// Makes room for a new instance by deleting one that sleeps or is idle.
+    /// Makes room for a new instance by deleting a sleeping or idle one.
     pub(super) fn forget_an_instance(&mut self) -> Option<u32> {
         for _ in 0..SWEEP_SIZE {
             self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();

@@ -10,7 +10,7 @@ use super::stats::{Counters, Histogram, Meter};
 use crate::flow::FlowId;
 use crate::grammar::Loss;
 
-/// The number of nothing: no entry in any table.
+/// The number of no entry, in any table.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A running scheduler, with its own link. A scheduler with a mask has one instance per flow.

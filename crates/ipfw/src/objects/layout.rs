@@ -120,7 +120,7 @@ impl Files for NoFiles {
     }
 }
 
-/// The context of a command besides the layout.
+/// What a command needs besides the layout.
 pub(crate) struct Means<'a> {
     pub variables: &'a Variables,
     pub files: &'a mut dyn Files,

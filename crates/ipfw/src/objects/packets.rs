@@ -9,7 +9,7 @@ use super::stats::{Counters, Histogram};
 use crate::headers::Headers;
 use crate::rules::RuleId;
 
-/// A packet on its way through a pipe.
+/// The passage of a packet through a pipe.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
     pub headers: Headers,
@@ -42,7 +42,7 @@ impl Passages {
     pub fn of(&self, packet: &Packet) -> &Passage {
         self.slots[packet.slot as usize]
             .as_ref()
-            .expect("a packet inside has come in")
+            .expect("a packet inside has entered")
     }
 }
 

@@ -65,8 +65,8 @@ pub(crate) struct Runtime {
     pub(super) free_queues: Vec<u32>,
     pub(super) queue_slots: Map<QueueKey, u32>,
     pub(super) agenda: Agenda,
-    /// Instances with work at `ready_at`, which is no later than any event on the agenda: idle
-    /// links that have just received packets.
+    /// Instances with work at `ready_at`, which is no later than any event on the agenda. They are
+    /// idle links that have just received packets.
     pub(super) ready: std::collections::VecDeque<u32>,
     ready_at: Time,
     pub passages: Passages,
@@ -487,8 +487,8 @@ impl Runtime {
                 discipline::build_aqm(flowset, rate),
             )
         });
-        // A queue that was refused (the weights are too many together) stays closed. The scheduler
-        // drops its packets for lack of a place.
+        // A queue that was refused, because the sum of the weights would be too large, stays
+        // closed. The scheduler drops its packets as `no_route`.
         self.queues[queue as usize].is_open = opened.is_ok();
     }
 

@@ -67,8 +67,8 @@ pub(crate) struct Histogram {
     counts: Counts,
 }
 
-/// The steps in use with their counts, or all steps once there are many. Among a hundred thousand
-/// subscribers hardly any packet waits, and most waits fall into the same few steps.
+/// The steps in use with their counts, or all steps once there are many. With a hundred thousand
+/// subscribers, few packets wait, and most waits fall into the same few steps.
 #[derive(Clone, Debug)]
 enum Counts {
     /// Stored in place. A step that is not in use has no count.

@@ -1,4 +1,4 @@
-//! `options!`: what follows from the rows of the table of options.
+//! `options!`: generates everything that follows from the rows of the table of options.
 //!
 //! Each row becomes a variant of [`Condition`](super::Condition) (the option as written), a variant
 //! of `FlowQuestion` or `PacketQuestion` (the option with its names resolved) and an entry of
@@ -48,13 +48,13 @@ macro_rules! options {
             }, )+
         ];
 
-        /// A condition that has one answer for all packets of a flow, ready to be tested.
+        /// A condition with one answer for all packets of a flow, ready to be tested.
         #[derive(Clone, Debug)]
         pub(crate) enum FlowQuestion {
             $( $Flow(<$FlowArgument as Argument>::Ready), )+
         }
 
-        /// A condition that each packet answers for itself, ready to be tested.
+        /// A condition that is tested for each packet, ready to be tested.
         #[derive(Clone, Debug)]
         pub(crate) enum PacketQuestion {
             $( $Packet(<$PacketArgument as Argument>::Ready), )+

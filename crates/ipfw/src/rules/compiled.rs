@@ -10,12 +10,12 @@ use crate::tables::{TableId, TableKind, Tables, ValueKind};
 use crate::words::address::Address;
 use crate::words::argument::Protocol;
 
-/// The clauses of a rule, apart.
+/// The clauses of a rule, separated.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
-    /// Hold or not for all packets of a flow.
+    /// Clauses with one answer for all packets of a flow.
     pub constant: Box<[Test<FlowQuestion>]>,
-    /// Each packet is tested against these.
+    /// Clauses that each packet is tested against.
     pub per_packet: Box<[Test<Question>]>,
     /// Which value of a table the action reads.
     pub table_arg: Option<ValueKind>,
@@ -112,7 +112,7 @@ fn for_flow(questions: &[(bool, Question)]) -> Option<Vec<(bool, FlowQuestion)>>
     constant.collect()
 }
 
-/// Whether a clause says nothing: `any`, `ip`.
+/// Whether a clause matches everything: `any`, `ip`.
 fn always_holds(clause: &Clause) -> bool {
     clause.iter().any(|term| {
         let says_nothing = matches!(

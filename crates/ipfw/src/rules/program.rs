@@ -3,8 +3,8 @@
 //! Most conditions give the same answer for every packet of a flow. When a flow is first seen, the
 //! engine evaluates these conditions of all rules once. What remains is a program: the rules that
 //! may still match, with the tests that each packet must pass itself (length, flags, probability,
-//! states). Later packets run the program, so their cost depends on the rules that concern them and
-//! not on the number of rules. Flows with equal programs share one.
+//! states). Later packets run the program, so their cost depends on the rules that may match them
+//! and not on the number of rules. Flows with equal programs share one.
 //!
 //! A change of rules, sets, tables or interfaces empties the cache. The cache grows in steps up to
 //! a fixed size, and a full set evicts an entry, so a flood of new flows costs time but never
@@ -27,11 +27,11 @@ pub(crate) struct Step {
     pub rule: u32,
     /// The value that the table of the rule returned.
     pub arg: u32,
-    /// The flow-constant conditions hold. If not, the step is here only to look up a state.
+    /// Whether the flow-constant conditions hold. If not, the step only looks up a state.
     pub has_body: bool,
-    /// Packets must be tested individually: by conditions or by a random draw.
+    /// Whether packets must be tested individually, by conditions or by a random draw.
     pub asks: bool,
-    /// A known state is looked up first.
+    /// Whether a known state is looked up first.
     pub probes: bool,
 }
 
@@ -131,7 +131,7 @@ impl Programs {
             })
     }
 
-    /// Where a flow would be found.
+    /// Returns the place where a flow would be.
     pub fn place(&self, key: &ProgramKey) -> usize {
         self.first_slot(key, 0)
     }

@@ -5,17 +5,17 @@
 //! the flow, in either direction, restarts the lifetime. A connection that is seen from the middle
 //! counts as being opened until both ends have sent.
 //!
-//! # Cost, and strangers
+//! # Cost and attacks
 //!
 //! States wait to expire in one list per lifetime, oldest first. A packet moves its state to the end
 //! of a list, so the next state to expire is always at the head of a list. Adding, refusing and
 //! expiring a state take constant time, however many states there are.
 //!
 //! A sender that makes up addresses can fill any table. So a full table drops its oldest unanswered
-//! flow for a new one, as long as more than half of its flows are unanswered. Flows that go both
-//! ways keep their states, and a new flow has the time to be answered in which a flood fills half
-//! of the table. Otherwise the new state is refused. One address may own at most
-//! [`Lifetimes::per_source`] states.
+//! flow for a new one, as long as more than half of its flows are unanswered. Flows with packets in
+//! both directions keep their states. A new flow has as much time to be answered as a flood takes
+//! to fill half of the table. If half of the flows or more are answered, the new state is refused.
+//! One address may own at most [`Lifetimes::per_source`] states.
 
 use std::net::IpAddr;
 
@@ -65,7 +65,7 @@ pub(crate) struct State {
     group: Option<Group>,
 }
 
-/// What a flow's lifetime depends on. Each phase has its list.
+/// The phase of a flow, which determines its lifetime. Each phase has its own list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// A TCP connection of which one end has not answered.
@@ -82,7 +82,7 @@ enum Phase {
 
 const PHASES: usize = 8;
 
-/// What packets with made-up addresses can create.
+/// States that packets with made-up addresses can create.
 const UNANSWERED: [Phase; 3] = [
     Phase::HalfOpen,
     Phase::UdpUnanswered,
@@ -109,7 +109,7 @@ struct List {
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// What happened to states that could not be added or kept.
+/// Counts of states that could not be added or kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusals {
     /// The table was full.
@@ -163,7 +163,7 @@ impl Lifetimes {
 
 impl Default for Lifetimes {
     fn default() -> Self {
-        // ipfw's own defaults, but for `per_source`.
+        // ipfw's defaults, except `per_source`.
         Lifetimes {
             syn: 20,
             ack: 300,
@@ -285,7 +285,7 @@ impl States {
         let group = limit.map(|limit| Group::of(headers, rule, limit));
         let most = limit.map_or(u32::MAX, |limit| limit.most);
         while group.is_some_and(|g| self.groups.get(&g).is_some_and(|n| *n >= most)) {
-            // States of the group may have expired behind those of this call's share.
+            // States of the group may have expired beyond those that this call removes.
             if !self.expire(now) {
                 self.refusals.limit += 1;
                 return Err(Refused::Limit);
@@ -468,8 +468,8 @@ impl States {
     }
 }
 
-/// The most states that expire with one packet. A flood of short-lived states ends at one instant,
-/// and packets behind it must not wait until all of them are removed.
+/// The most states that expire with one packet. A flood of short-lived states expires at one
+/// instant, and later packets must not wait until all of them are removed.
 const EXPIRED_AT_ONCE: usize = 64;
 
 impl List {

@@ -1,4 +1,4 @@
-//! The cursor from which every part of the grammar reads.
+//! The cursor over the words of a command.
 
 use std::borrow::Cow;
 

@@ -237,7 +237,7 @@ pub(crate) fn delay(p: &mut Parser<'_>, word: At<&str>) -> Parse<Span> {
         let n = number.digits / number.scale;
         p.warn(
             word.at,
-            format!("the unit of `delay {text}` is honoured; dummynet would take {n} ms"),
+            format!("the unit of `delay {text}` is applied; dummynet would use {n} ms"),
         );
     }
     let ns = number.times(factor).unwrap_or(u128::MAX);
@@ -305,7 +305,7 @@ pub(crate) fn queue_size(p: &mut Parser<'_>, word: At<&str>) -> Parse<QueueSize>
     } else if factor > 1024 {
         p.warn(
             word.at,
-            format!("the unit of `queue {text}` is honoured; dummynet would take slots"),
+            format!("the unit of `queue {text}` is applied; dummynet would use slots"),
         );
     }
     let amount = number

@@ -1,6 +1,6 @@
 //! CoDel as the Linux kernel computes it, for every packet.
 //!
-//! `linux` is the kernel of today; `linux_2025` is the kernel up to 6.18.10 (and 6.12.116), which
+//! `linux` is the current kernel; `linux_2025` is the kernel up to 6.18.10 (and 6.12.116), which
 //! differs in item 6.
 //!
 //! Deviations from RFC 8289 (those of flow queueing are in [`fq`](crate::sched::fq)):

@@ -55,8 +55,8 @@ impl Rfc {
     }
 
     pub(super) fn on_empty(&mut self, cx: &mut Cx<'_>) {
-        // `dodequeue` of an empty queue is not ok to drop; only after the drop that entered the
-        // dropping state is that ignored.
+        // For an empty queue, `dodequeue` clears `ok_to_drop`. Only after the drop that entered the
+        // dropping state is that result ignored.
         if core::mem::take(&mut self.pending) != Pending::Entered && self.dropping {
             self.leave(cx);
         }

@@ -230,8 +230,8 @@ impl<N: Arithmetic> Classic<N> {
     /// RFC 8033 sections 4.4 and 5.3: state changes on every arrival, dropped or not.
     fn on_arrival(&mut self, params: &PieParams, queue: &QueueView, now: Time) {
         if !self.is_active() {
-            // In a flow queue dummynet compares a third of the packets per queue, three by default,
-            // with bytes: any packet is enough.
+            // In a flow queue, dummynet compares a third of the limit in packets per queue (three
+            // by default) with the queue's bytes, so any packet is enough.
             let has_third = queue.packets >= queue.limit_packets / 3
                 || queue.bytes >= queue.limit_bytes / 3
                 || (self.keeps_delay && queue.bytes > 0);

@@ -5,8 +5,8 @@
 //!    departures empty. Without it, the delay is the time that the last packet waited, as in RFC
 //!    8033, and 0 if nothing is queued at an update.
 //! 2. `BUFFER_SIZE` is the limit, in packets or in bytes, whichever the queue is nearer to.
-//! 3. Flow queues share a buffer, so its filling does not describe a single queue: flow queues are
-//!    never inactive, nor is a plain queue with `noonoff`.
+//! 3. Flow queues share a buffer, so its fill level does not describe a single queue. Flow queues
+//!    are therefore never inactive, nor is a plain queue with `noonoff`.
 //! 4. Section 4.7 has no ECN. With `ecn`, a mark counts as a drop in every respect, but the packet
 //!    is not dropped.
 //! 5. A delay counts as at most three days.

@@ -2,8 +2,8 @@
 //!
 //! Deviations from Floyd and Jacobson 1993:
 //! 1. The weight is a power of two: the largest that is not above `wq`.
-//! 2. The average and the thresholds count bytes (`min`, `max` times `mean_packet`), whatever `bytes`
-//!    says. The probability does not depend on the size of the packet.
+//! 2. The average and the thresholds always count bytes (`min`, `max` times `mean_packet`), with
+//!    and without `bytes`. The probability does not depend on the size of the packet.
 //! 3. One random number is drawn per drop: the length of the distance to the next one. The first
 //!    packet between the thresholds only draws.
 //! 4. An idle time starts with a dequeue that finds the queue empty. It damps the average by powers
@@ -37,7 +37,7 @@ pub(super) struct Linux {
     distance: u32,
 }
 
-/// What the average implies for a packet.
+/// The decision about a packet that follows from the average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Pass,

@@ -3,8 +3,8 @@
 use crate::units::{Rate, Time};
 
 /// Advances by the transmission time of each packet, from its own position and not from the time of
-/// the call. So the rate is exact in the long run however late the host dequeues, and the only
-/// bursts are those that make up for such lateness.
+/// the call. So the long-run rate is exact, no matter how late the host dequeues. The only bursts
+/// are those that make up for such lateness.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     at: Time,

@@ -19,7 +19,7 @@ const WAYS: u32 = 8;
 /// Fraction bits of deficits: a quantum is divided by the number of a host's flows.
 pub(super) const FRACTION: u32 = 16;
 
-/// The distinction of flows, and the hosts between which the link is shared first.
+/// How flows are distinguished, and the hosts between which the link is shared first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Isolation {
     /// The hash that identifies a packet's flow.
@@ -269,7 +269,7 @@ impl Tin {
         }
     }
 
-    /// Records the hosts of the packet as those of the flow.
+    /// Sets the hosts of the flow to those of the packet.
     fn assign_hosts(&mut self, id: u32, packet: &Packet) {
         let is_bulk = self.flows[id as usize].turn == Turn::Bulk;
         if is_bulk {

@@ -133,7 +133,8 @@ impl<A: FlowAqm> Queues<A> {
             return None;
         }
         if self.few.is_empty() {
-            // Most of very many links have one flow at a time: room for one, not for four.
+            // Of very many links, most have one flow at a time, so this allocates room for one
+            // queue, not for four.
             self.few.reserve_exact(1);
         }
         // `flows` is at most 65536.

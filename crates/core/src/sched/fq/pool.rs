@@ -3,10 +3,10 @@
 //!
 //! Recently freed nodes are reused first, in the order in which they were freed. They are still in
 //! the cache, and the packets of a queue, which arrive and leave in order, stay in order in memory,
-//! where the processor prefetches them. Reuse in last-in, first-out order would shuffle them a
-//! little with every round, most of all when an overflow frees many at once. A small pool is in the
-//! cache as a whole or, on one of very many links, not at all; it needs no such order and does not
-//! allocate the memory for it.
+//! where the processor prefetches them. Last-in, first-out reuse would shuffle them a little with
+//! every round, most of all when an overflow frees many nodes at once. A small pool is either
+//! entirely in the cache or, on one of very many links, not at all; it needs no such order and does
+//! not allocate the ring.
 //!
 //! Taking a packet out fetches the node behind it, which the next turn of the queue will need.
 
@@ -42,7 +42,7 @@ struct Node {
     /// Of a free node: stale.
     packet: Packet,
     next: u32,
-    /// Written only to bring the line into the cache.
+    /// Written only to fetch the line into the cache.
     is_near: bool,
 }
 
@@ -115,7 +115,7 @@ impl Pool {
         let node = &mut self.nodes[index as usize];
         let packet = node.packet.moved();
         let next = node.next;
-        // A store, for which nothing waits, fetches the line that this queue will need next.
+        // A store fetches the line that this queue will need next; nothing waits for a store.
         let soon = if next == NONE { index } else { next };
         self.nodes[soon as usize].is_near = true;
         let node = &mut self.nodes[index as usize];
