@@ -117,7 +117,7 @@ fn measure(router: Router, flows: u32, seconds: u64, sink: Sink) {
         }
     }
     let crossed = crossed(&topology) - before;
-    // A rate that the interfaces did not see would be a fault of the measurement.
+    // A rate that the interfaces' counters do not confirm would be an error of the measurement.
     assert!(
         acked <= goodput + u64::from(flows) && goodput <= crossed,
         "acknowledged {acked}, received {goodput}, crossed {crossed}"
@@ -181,8 +181,8 @@ fn ping_median(topology: &Topology, length: Span) -> Span {
     spans.get(spans.len() / 2).copied().unwrap_or(Span::MAX)
 }
 
-/// Makes the kernel forward between the two interfaces: the hosts send to the router's
-/// addresses, and it knows theirs.
+/// Makes the kernel forward between the two interfaces: the hosts send to the router's Ethernet
+/// addresses, and it has theirs as neighbours.
 fn forward_by_kernel(topology: &Topology) {
     for (host, peer, number) in [(&topology.h2, H3, 12), (&topology.h3, H2, 13)] {
         let mut links = host.links().unwrap();

@@ -1,9 +1,9 @@
 //! Several bulk transfers between two hosts, all of them served by one thread on each.
 //!
-//! Load generators such as iperf3 (up to 3.15) and netperf work alike: a host has one core for its
-//! traffic, and the measurement is of the path between the hosts, not of the number of cores that
-//! their programs use. Each thread waits until some of its connections are ready, and serves each
-//! of these with one block of 128 KiB, really copied in both directions.
+//! This is how load generators such as iperf3 (up to 3.15) and netperf work. A host uses one core
+//! for its traffic, so the path between the hosts is measured, not the number of cores that their
+//! programs use. Each thread waits until some of its connections are ready, and reads or writes one
+//! block of 128 KiB on each of these. The bytes are really copied in both directions.
 //! [`TcpFlow`](crate::tcp::TcpFlow) is for flows that have a thread, a start and samples of their
 //! own.
 
@@ -289,5 +289,5 @@ fn watch<'a>(
 
 /// Bytes of one write or read, as in iperf3.
 const BLOCK_LEN: usize = 128 << 10;
-/// How long after the sender's abort the receiver waits for more, as in [`crate::tcp`].
+/// The time for which the receiver waits for more after the sender's abort, as in [`crate::tcp`].
 const GRACE: Span = Span::from_secs(2);

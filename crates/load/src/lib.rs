@@ -6,8 +6,8 @@
 //!
 //! Delays end at the kernel's own receive timestamps. The kernel enables these in the background
 //! when the first socket requests them, which takes up to 100 ms on a busy machine: let
-//! measurements begin 100 ms after their `start` call. Packets that arrive unstamped before that
-//! are counted as such and have no delay, rather than a wrong one.
+//! measurements begin 100 ms after their `start` call. Packets that arrive without a timestamp
+//! before that are counted as such, and have no delay rather than a wrong one.
 
 pub mod bulk;
 pub mod ping;
@@ -27,8 +27,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The identity of a source's packets in the direction of the source. In the opposite direction
-/// both ends are exchanged.
+/// The addresses that identify a source's packets, in the direction in which the source sends. In
+/// the opposite direction, the two ends are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Number of the transport protocol; `None` for any.
@@ -156,7 +156,7 @@ impl<R> Running<R> {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Returns whether it only serves other traffic, and need not last longer than that.
+    /// Returns whether it only serves other traffic, and may end with that.
     pub fn is_service(&self) -> bool {
         self.is_service
     }
@@ -263,7 +263,7 @@ where
     })
 }
 
-/// Sets a flag when its thread ends, however it ends.
+/// Sets a flag when its thread ends, even by a panic.
 struct SetOnDrop(Arc<AtomicBool>);
 
 impl Drop for SetOnDrop {

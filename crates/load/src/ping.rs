@@ -322,7 +322,7 @@ enum Encoding {
 }
 
 impl Encoding {
-    /// Bytes that we write in front of the payload.
+    /// Bytes that the prober writes in front of the payload.
     const fn header_len(self) -> usize {
         match self {
             Encoding::Icmp { .. } => ICMP_HEADER_LEN,
@@ -337,7 +337,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the number of one of our messages.
+    /// Returns the number in a message of this series.
     fn number(self, bytes: &[u8]) -> Option<u64> {
         match self {
             Encoding::Icmp { id, is_v4 } => echo(bytes, id, is_v4),
@@ -347,7 +347,7 @@ impl Encoding {
 }
 
 /// Records when requests reached the far end, by number, and answers those that no kernel answers.
-/// Other requests are read only after a `rest`, all at once: a thread woken up by each request
+/// ICMP requests are read only after a `rest`, all at once: a thread that each request wakes up
 /// would run before the kernel replies, and add to the round trip.
 fn observe(
     socket: &Socket,
@@ -368,7 +368,8 @@ fn observe(
                 if let Some(sequence) = encoding.number(bytes) {
                     arrivals.push((sequence, arrival.time));
                     if let Encoding::Udp = encoding {
-                        // As long as the request, also beyond the bytes that were kept.
+                        // The reply is as long as the request, even if only the first bytes of that
+                        // were kept.
                         let mut answer = bytes.to_vec();
                         answer.resize(arrival.length, 0);
                         answers.push(answer);
@@ -464,7 +465,7 @@ fn payload_number(payload: &[u8]) -> Option<u64> {
     (magic == MAGIC).then_some(number)
 }
 
-/// Returns the number of one of our echo messages.
+/// Returns the number in an echo message of this series.
 fn echo(bytes: &[u8], id: u16, is_v4: bool) -> Option<u64> {
     // raw(7): IPv4 sockets receive the IP header too, ipv6 ones do not.
     let icmp = if is_v4 {
@@ -514,8 +515,8 @@ fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// For the messages of all series of a host, which each socket sees; rmem_max may allow a tenth of
-/// it.
+/// Room for the messages of all series of a host, since each socket receives all of them; rmem_max
+/// may allow only a tenth of it.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// The bytes that one series may leave unread.
 const UNREAD_BYTES: usize = 50_000;

@@ -1,8 +1,8 @@
-//! Programs as end hosts: whatever they send is their own affair.
+//! Programs as end hosts, with any traffic of their own.
 //!
 //! A program that serves others is started before the clock ([`Service`]), and the run waits until
-//! its port is open. Any other program starts at its time. Every program ends, with everything that
-//! it has started, when the run does: first by SIGINT, as Ctrl-C would, then by SIGKILL.
+//! its port is open. Any other program starts at its time. When the run ends, every program is
+//! ended with all its descendants: first by SIGINT, as by Ctrl-C, then by SIGKILL.
 
 use std::ffi::OsStr;
 use std::io;
@@ -30,21 +30,21 @@ pub struct Program {
     pub stop: Time,
 }
 
-/// A program that other programs use, and that runs already.
+/// A running program that other programs use.
 #[derive(Debug)]
 pub struct Service {
     orders: Sender<Order>,
     thread: std::thread::JoinHandle<Result<ProgramReport, TrafficError>>,
 }
 
-/// What a service needs once there is a clock.
+/// The settings of a service that are known once there is a clock.
 struct Order {
     context: Context,
     stop: Time,
     done: SetOnDrop,
 }
 
-/// What a program did.
+/// The result of a program.
 #[derive(Clone, Debug)]
 pub struct ProgramReport {
     /// The program and its arguments as one line.
@@ -55,9 +55,9 @@ pub struct ProgramReport {
     pub ended: Time,
     /// How it ended.
     pub end: ProgramEnd,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub output: Output,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub errors: Output,
 }
 
@@ -74,7 +74,7 @@ pub enum ProgramEnd {
     NotStarted,
 }
 
-/// What a program wrote: at most [`Output::MOST`] bytes.
+/// The output of a program: at most [`Output::MOST`] bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
     /// The first bytes.
@@ -113,7 +113,7 @@ impl std::fmt::Display for ProgramEnd {
 }
 
 impl ProgramReport {
-    /// Returns what went wrong, unless the program ended with success or was stopped.
+    /// Returns the failure, unless the program succeeded or was stopped.
     pub fn failure(&self) -> Option<String> {
         match self.end {
             ProgramEnd::Exited(0) | ProgramEnd::Stopped | ProgramEnd::NotStarted => None,
@@ -243,7 +243,7 @@ impl Service {
             Ok(Ok(())) => Ok(Service { orders, thread }),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(join(thread).err().unwrap_or(TrafficError::Program {
-                reason: format!("`{}` could not be attended", line_of(words)),
+                reason: format!("`{}` could not be supervised", line_of(words)),
             })),
         }
     }
@@ -360,7 +360,7 @@ fn serve(
     outcome
 }
 
-/// Reads what a program writes until it ends, or its time is over.
+/// Reads a program's output until it ends or its time is over.
 fn attend(
     mut contained: Contained,
     report: &mut ProgramReport,
@@ -375,7 +375,7 @@ fn attend(
         })?;
         let now = context.clock.now();
         if let Some(status) = ended {
-            // What a program does after it was asked to end is not its own doing.
+            // The status of a program after a request to end does not count as a failure.
             let end = asked.map_or_else(|| end_of(status), |_| ProgramEnd::Stopped);
             report.close(contained, end, now);
             return Ok(());
@@ -410,7 +410,7 @@ fn end_run_on_failure(outcome: &Result<ProgramReport, TrafficError>, stop: &Stop
     }
 }
 
-/// Messages and numbers of programs are in English, wherever they run.
+/// Programs print messages and numbers in English, in every locale.
 fn command(words: &[String]) -> Command {
     let mut command = Command::new(words.first().map_or(OsStr::new(""), OsStr::new));
     command.args(words.iter().skip(1)).env("LC_ALL", "C");
@@ -447,11 +447,11 @@ fn join(
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Time between two looks for an open port.
+/// Time between two checks for an open port.
 const PORT_CHECK: Duration = Duration::from_millis(10);
-/// Time in which a service must have opened its port.
+/// Time within which a service must open its port.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time in which a program that was interrupted may end by itself.
+/// Time within which an interrupted program may end by itself.
 const GRACE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

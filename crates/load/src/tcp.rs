@@ -60,7 +60,7 @@ pub enum Sink {
     Discard,
 }
 
-/// What an end of a connection asks of its kernel.
+/// The settings of an end of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct TcpSettings {
     /// Congestion control; the namespace's default when `None`.
@@ -302,7 +302,7 @@ impl TcpFlow {
         Ok(received)
     }
 
-    /// Receives a stream. Returns whether it came to its end.
+    /// Receives a stream. Returns whether the stream was complete.
     fn receive_once(
         &self,
         socket: &Socket,
@@ -552,8 +552,8 @@ pub(super) fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
         .ok_or_else(|| io::Error::other("not an IP socket"))
 }
 
-/// Starts connecting. Whether a SYN offers ECN follows from the namespace's `tcp_ecn` at that
-/// moment and from nothing else, so it is set for the moment, one connection at a time.
+/// Starts connecting. Whether a SYN offers ECN depends only on the namespace's `tcp_ecn` at that
+/// moment, so it is set just for that moment, for one connection at a time.
 pub(super) fn connect(socket: &Socket, destination: SocketAddr, ecn: Ecn) -> io::Result<()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     const SETTING: &str = "/proc/sys/net/ipv4/tcp_ecn";
@@ -608,8 +608,8 @@ pub(super) fn set_traffic_class(socket: &Socket, is_v4: bool, class: u8) -> io::
 const BACKLOG: i32 = 1024;
 /// Bytes of one write or read: four super-packets.
 const CHUNK_LEN: usize = 256 << 10;
-/// Most bytes thrown away by one read.
+/// The largest number of bytes discarded by one read.
 const DISCARD_LEN: usize = 4 << 20;
-/// How long after the sender's abort the receiver waits for more: above the delay of a full
-/// queue of 1000 packets at 10 Mbit/s (1.2 s).
+/// The time for which the receiver waits for more after the sender's abort: longer than the delay
+/// of a full queue of 1000 packets at 10 Mbit/s (1.2 s).
 const GRACE: Span = Span::from_secs(2);

@@ -1,9 +1,10 @@
-//! UDP at a given rate: evenly, at random, or in bursts; or packets that are listed one by one.
+//! UDP at a given rate, with even or random spacing or in bursts; or packets that are listed one by
+//! one.
 //!
 //! Packet `i` of a burst is due at its start plus `i * packet bits / rate`, computed exactly, so
-//! that the rate has no rounding error however long it runs; one that could not be sent in time
-//! follows at once. Every packet carries its number and the instant of sending, so the receiver
-//! knows delay, loss, duplicates and order.
+//! that the rate has no rounding error however long it runs. A packet that could not be sent in
+//! time follows at once. Every packet carries its number and the instant of sending, so the
+//! receiver knows delay, loss, duplicates and order.
 
 use crate::tcp::{local_address, set_traffic_class};
 use crate::{
@@ -260,7 +261,7 @@ impl UdpFlow {
             report.latest = report.latest.max(now.since(due));
             packet.resize(payload, 0);
             if ecn != ecn_now {
-                // A socket that took the first field takes another.
+                // A socket that accepted the first field accepts another.
                 let field = self.dscp << 2 | ecn;
                 let _ = set_traffic_class(socket, self.source.is_ipv4(), field);
                 ecn_now = ecn;
@@ -383,7 +384,7 @@ impl Seen {
         Order::Next
     }
 
-    /// Counts a number that is not new, or late. Returns whether it is new.
+    /// Counts a number that was seen already or is late. Returns whether it is new.
     pub(super) fn count(&mut self, number: u64, duplicates: &mut u64, late: &mut u64) -> bool {
         let order = self.note(number);
         *duplicates += u64::from(order == Order::Duplicate);
@@ -508,8 +509,8 @@ mod tests {
         // 10 000 intervals of 1 ms with a standard deviation of 1 ms each: 10 s, give or take 0.1
         // s, three of which are allowed.
         assert!((9.7..10.3).contains(&last(&flow)), "{}", last(&flow));
-        // Half of the time silent: as many packets take twice as long. 500 bursts of 20 ms and as
-        // many silences have a standard deviation of 0.02 * sqrt(1000) = 0.63 s.
+        // Silent half of the time: the same number of packets takes twice as long. 500 bursts of 20
+        // ms and as many silences have a standard deviation of 0.02 * sqrt(1000) = 0.63 s.
         flow.spacing = Spacing::RandomOnOff {
             on: Span::from_ms(20),
             off: Span::from_ms(20),

@@ -217,7 +217,7 @@ impl WebFlow {
     }
 }
 
-/// Returns a waiting connection; `None` if there is none.
+/// Returns a waiting connection, if there is one.
 fn accept_one(
     listener: &Socket,
     context: &Context,
@@ -236,7 +236,7 @@ struct Page {
     bytes: u64,
 }
 
-/// An object on the path to the client.
+/// An object on its way to the client.
 struct Fetch {
     socket: Socket,
     page: u64,
@@ -274,7 +274,7 @@ impl Fetch {
     }
 }
 
-/// An object on the path from the server.
+/// An object on its way from the server.
 struct Answer {
     socket: Socket,
     to_receive: u64,

@@ -3,8 +3,8 @@
 //! `cargo run -p sluice-net --example forward`
 //!
 //! The ports here are capture files, so the program needs no privileges. Every port has the same
-//! calls: for `packet:eth0`, [`Waiter`](sluice_net::port::Waiter) waits for frames where this
-//! program asks for the time of the next one.
+//! methods. For `packet:eth0`, a [`Waiter`](sluice_net::port::Waiter) would wait for frames where
+//! this program asks for the time of the next one.
 
 use sluice_core::Time;
 use sluice_net::Clock;
@@ -32,7 +32,7 @@ pub fn main() {
 }
 
 fn forward(folder: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
-    // The memory of the frames is the host's; ports receive into its slots and send from them.
+    // The host owns the memory of the frames; ports receive into its slots and send from them.
     let mut pool = Pool::new(PoolSize {
         slots: 64,
         large: 1,
@@ -51,7 +51,8 @@ fn forward(folder: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     ];
     let mut from = specs[0].parse::<PortSpec>()?.open(&mut site)?.port;
     let mut to = specs[1].parse::<PortSpec>()?.open(&mut site)?.port;
-    // Only ports of files have this: what was recorded at 0 arrives, and is written, at time zero.
+    // Only ports of files have a playback: a frame recorded at 0 arrives, and is written, at time
+    // zero.
     for file in [&mut from, &mut to]
         .into_iter()
         .filter_map(|port| port.playback())
@@ -68,7 +69,8 @@ fn forward(folder: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
         }
         from.receive(&mut pool, &mut slots);
         let sent = to.transmit(&mut pool, &slots);
-        // What was sent is the port's; what was not, is still ours.
+        // The port has freed the slots of the frames that it sent; the others still belong to this
+        // program.
         for slot in slots.drain(..).skip(sent) {
             pool.free(slot);
         }

@@ -19,8 +19,8 @@ impl Clock {
         }
     }
 
-    /// Returns a clock whose zero lies `lead` in the future. It reads zero until then, so
-    /// everything that must start together can be set up first.
+    /// Returns a clock whose zero is `lead` in the future. It reads zero until then, so all parties
+    /// that must start together can be set up first.
     pub fn starting_in(lead: Span) -> Clock {
         Clock {
             origin_ns: sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_add(lead.as_ns()),

@@ -1,11 +1,11 @@
-//! Programs that end with everything that they have started.
+//! Programs that are killed together with all their descendants.
 //!
 //! A contained program runs in a process namespace of its own, below a small first process. When
 //! that first process ends, the kernel kills every process in the namespace: programs in the
-//! background, daemons, and what they started. It ends when the program does, when it is asked to,
-//! and when the thread that started it ends, also by `kill -9`.
+//! background, daemons, and what they started. It ends when the program ends, on request, and when
+//! the thread that started it ends, even by `kill -9`.
 //!
-//! The program has the rights of this process over its network namespace, and a session of its own,
+//! The program has this process's rights over its network namespace. It is in a session of its own,
 //! so Ctrl-C in the terminal does not reach it.
 
 use std::fs;
@@ -32,18 +32,18 @@ pub struct Contained {
     errors: Option<ChildStderr>,
 }
 
-/// What has arrived from a program.
+/// Output of a program.
 #[derive(Debug, Default)]
 pub struct Arrived {
-    /// From its standard output.
+    /// Bytes of its standard output.
     pub output: Vec<u8>,
-    /// From its standard error.
+    /// Bytes of its standard error.
     pub errors: Vec<u8>,
 }
 
 impl Contained {
-    /// Starts `command` in the network namespace of the calling thread, without input. The thread
-    /// can start no other thread afterwards, and the program ends with the thread.
+    /// Starts `command` in the network namespace of the calling thread, without input. Afterwards
+    /// the thread cannot start other threads, and the program ends with the thread.
     ///
     /// # Errors
     /// The program cannot be executed, or there can be no such namespace.
@@ -52,8 +52,8 @@ impl Contained {
         let (status, theirs) = UnixStream::pair()?;
         let theirs = OwnedFd::from(theirs);
         let kept = theirs.as_raw_fd();
-        // Programs use their process number to tell their packets apart: two `ping` with the number 2
-        // would take each other's answers for their own.
+        // Programs identify their packets by their process number: two `ping` processes with the
+        // number 2 would accept each other's replies.
         let number = FIRST_NUMBER + STARTED.fetch_add(1, Ordering::Relaxed) % NUMBERS;
         let prepare = move || {
             // The process that returns from here executes the program.
@@ -90,8 +90,8 @@ impl Contained {
         })
     }
 
-    /// Waits until something has arrived or the program has ended, at most `time`, and returns what
-    /// has arrived.
+    /// Waits until the program has written something or has ended, for at most `time`, and returns
+    /// the output.
     pub fn read(&mut self, time: Duration) -> Arrived {
         let poll = |descriptor| libc::pollfd {
             fd: descriptor,
@@ -122,12 +122,12 @@ impl Contained {
         }
     }
 
-    /// Sends SIGINT, as Ctrl-C does, to the program and everything that it has started.
+    /// Sends SIGINT, as Ctrl-C does, to the program and all its descendants.
     pub fn interrupt(&self) {
         let _ = kill_process(Pid::from_child(&self.first), Signal::INT);
     }
 
-    /// Kills the program and everything that it has started, and returns what had still arrived.
+    /// Kills the program and all its descendants, and returns the remaining output.
     pub fn kill(mut self) -> Arrived {
         self.end();
         let mut all = Arrived::default();
@@ -153,7 +153,7 @@ impl Drop for Contained {
     }
 }
 
-/// Reads what is there; forgets a pipe that was closed.
+/// Reads the available output; forgets a pipe that was closed.
 fn read_some(pipe: &mut Option<impl io::Read>) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 16];
     let Some(open) = pipe else {

@@ -99,7 +99,7 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // This fails if all of them were taken from the process meanwhile; then the kernel chooses.
+        // This fails if the process has lost access to all of them; then the kernel chooses.
         let _ = self.before.take();
     }
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What a program finds in place of its parent's surroundings.
+/// The surroundings of a program, where they differ from its parent's.
 #[derive(Debug)]
 pub struct Surroundings<'a> {
     /// The network namespace.
@@ -49,10 +49,10 @@ impl Replacement {
     }
 }
 
-/// Why a program did not start.
+/// The reasons why a program did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// Its surroundings could not be made.
+    /// Its surroundings could not be set up.
     #[error("cannot {step}: {source}")]
     Surroundings {
         /// The step.
@@ -65,7 +65,7 @@ pub enum SpawnError {
     Program(io::Error),
 }
 
-/// Starts `command` in its surroundings, without any capability. The program is killed when the
+/// Starts `command` in these surroundings, without any capability. The program is killed when the
 /// calling thread ends, however it ends.
 ///
 /// # Errors
@@ -96,7 +96,8 @@ pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, Sp
     };
     let prepare = move || {
         inside.enter().map_err(|(step, error)| {
-            // The parent gets the error's number without its place.
+            // `spawn` reports only the error's number to the parent, so the failed step is sent
+            // here.
             let _ = (&writer).write_all(&[step as u8]);
             error
         })
@@ -129,14 +130,14 @@ pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, Sp
 struct Inside {
     namespace: OwnedFd,
     stage: Option<&'static CStr>,
-    /// File on the stage, target, contents.
+    /// The file below [`STAGES`], the target, and the contents.
     files: Vec<(CString, CString, Vec<u8>)>,
     blocked: SignalMask,
     open_files: Option<OpenFiles>,
     parent: Pid,
 }
 
-/// A step of the child before its program.
+/// A step of the child before it executes its program.
 #[derive(Clone, Copy)]
 enum Step {
     Network,
@@ -173,7 +174,7 @@ impl Step {
 }
 
 impl Inside {
-    /// Becomes what the program is to be. Runs in the child.
+    /// Sets up the surroundings. Runs in the child.
     fn enter(&self) -> Result<(), (Step, io::Error)> {
         let at = |step| move |error: rustix::io::Errno| (step, io::Error::from(error));
         rustix::thread::move_into_link_name_space(
@@ -199,7 +200,7 @@ impl Inside {
         sys::set_signal_mask(&self.blocked.0).map_err(|error| (Step::Signals, error))
     }
 
-    /// Mounts the files from a file system in memory that has no path afterwards.
+    /// Mounts the files from a file system in memory, which is then detached from its path.
     fn mount_files(&self) -> Result<(), (Step, io::Error)> {
         let at = |step| move |error: rustix::io::Errno| (step, io::Error::from(error));
         let Some(stage) = self.stage else {
@@ -226,7 +227,7 @@ impl Inside {
     }
 }
 
-/// Where the replacements are made, in the child's own mount namespace.
+/// The path at which the replacements are created, in the child's own mount namespace.
 const STAGES: &str = "/tmp";
 
 fn stage() -> Option<&'static CStr> {
@@ -266,14 +267,14 @@ fn drop_capabilities() -> rustix::io::Result<()> {
 pub struct OpenFiles(rustix::process::Rlimit);
 
 impl OpenFiles {
-    /// Raises the limit of this process as far as it may. Returns the limit before.
+    /// Raises the limit of this process as far as permitted. Returns the previous limit.
     pub fn raise() -> OpenFiles {
         let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let raised = rustix::process::Rlimit {
             current: before.maximum,
             ..before
         };
-        // The old limit serves fewer connections, and serves them well.
+        // If this fails, the old limit suffices for fewer connections.
         let _ = OpenFiles(raised).set();
         OpenFiles(before)
     }
@@ -310,7 +311,7 @@ impl std::fmt::Debug for SignalMask {
 /// A signal that the process has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Which signal.
+    /// The signal.
     pub signal: Signal,
     /// Whether the kernel sent it to the terminal's whole process group, as for Ctrl-C.
     pub is_from_terminal: bool,
@@ -411,7 +412,7 @@ pub fn stop_like(child: Pid) {
 }
 
 /// A separate process that waits for the end of the calling process, even by `kill -9`, and then
-/// ends every process in some network namespaces.
+/// kills every process in some network namespaces.
 #[derive(Debug)]
 pub struct Guard {
     /// The guard waits for the end of this pipe.
@@ -452,8 +453,8 @@ impl Guard {
     }
 }
 
-/// Does some work when the calling process ends without having dismissed it, also by `kill -9`: a
-/// process of its own that waits for that.
+/// A separate process that does some work when the calling process ends, even by `kill -9`, without
+/// having dismissed it.
 #[derive(Debug)]
 pub struct Watchdog {
     /// The watchdog waits for a byte, or for the end of this pipe.
@@ -470,7 +471,7 @@ impl Watchdog {
         let (mut reader, calling) = io::pipe()?;
         let writer = calling.as_raw_fd();
         sys::in_child(move || {
-            // Not ended by Ctrl-C, and no reason for a reader of our output to wait.
+            // Ctrl-C must not end the watchdog, and the watchdog must not keep our output open.
             let _ = rustix::process::setsid();
             sys::close_some(&[0, 1, 2, writer]);
             if let Ok(0) | Err(_) = reader.read(&mut [0]) {
@@ -482,7 +483,7 @@ impl Watchdog {
 
     /// Ends the watchdog without its work.
     pub fn dismiss(mut self) {
-        // It is gone, or ends.
+        // If this fails, the watchdog has already ended.
         let _ = self.calling.write_all(&[1]);
     }
 }
@@ -527,5 +528,5 @@ fn kill_in(device: u64, inode: u64) {
     }
 }
 
-/// Rounds in which processes of a namespace are looked for.
+/// The largest number of searches for processes of a namespace.
 const MOST_ROUNDS: u32 = 100;

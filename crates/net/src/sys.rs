@@ -144,7 +144,7 @@ fn grant_buffer(
         .or_else(|_| set_option(socket, libc::SOL_SOCKET, ask, &bytes))
 }
 
-/// A value that the kernel may read byte by byte.
+/// A value whose bytes the kernel may read.
 ///
 /// # Safety
 /// It consists of integers only. There are no pointers, which the kernel would follow, and no
@@ -308,7 +308,7 @@ impl Area {
         }
     }
 
-    /// Where a piece starts, which lies inside.
+    /// Returns the start of a piece, which must be inside the area.
     fn piece(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
             range.start <= range.end && range.end <= self.length,

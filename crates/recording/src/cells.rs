@@ -63,8 +63,8 @@ impl Column {
         match (&mut self.values, cell) {
             (Gathered::Int(values), Cell::Int(n)) => values.push(n),
             (Gathered::Float(values), Cell::Float(x)) => values.push(x),
-            // A column of variables with and without fractions: as text, whole numbers keep all
-            // digits.
+            // Variables with and without fractions share a column. Only text formats need the
+            // difference: they print all digits of a whole number.
             (Gathered::Float(values), Cell::Int(n)) => values.push(n as f64),
             (Gathered::Flag(values), Cell::Flag(b)) => values.push(b),
             (Gathered::Text(words), Cell::Text(word)) => words.push(word),
@@ -141,7 +141,7 @@ impl Words {
         column: &mut ColumnWriterImpl<'_, ByteArrayType>,
         levels: Option<&[i16]>,
     ) -> Result<(), ParquetError> {
-        // A piece resembles the one before, so only the differing words are replaced.
+        // A piece resembles the one before it, so only the differing words are replaced.
         let mut numbers: Vec<u32> = Vec::with_capacity(PIECE);
         let mut words: Vec<ByteArray> = Vec::with_capacity(PIECE);
         let mut put = |piece: &[u32], levels: Option<&[i16]>| {

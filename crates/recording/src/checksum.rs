@@ -1,4 +1,4 @@
-//! Checksums of tables, which reveal damage, and of the program that ran.
+//! Checksums of tables, which reveal damage, and of the running program.
 //!
 //! SHA-256 in hexadecimal, as printed by `sha256sum`.
 
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn the_checksum_is_sha256_of_all_pieces() {
         let mut sum = Summing::new(io::sink());
-        sum.write_all(b"a").expect("a sink takes all");
-        sum.write_all(b"bc").expect("a sink takes all");
+        sum.write_all(b"a").expect("a sink accepts all bytes");
+        sum.write_all(b"bc").expect("a sink accepts all bytes");
         // FIPS 180-2 appendix B.1: the digest of "abc".
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let expected = Checksum {

@@ -21,7 +21,7 @@ pub struct Outcome {
     pub runs: usize,
     /// The unit.
     pub unit: Unit,
-    /// The measured value in nanoseconds, bits per second, parts of one, or things; `None` if
+    /// The measured value in nanoseconds, in bits per second, as a ratio or as a count; `None` if
     /// nothing was measured.
     pub measured: Option<f64>,
     /// The smallest value that passes.

@@ -18,7 +18,7 @@ pub struct Figure {
     pub name: String,
     /// The unit.
     pub unit: Unit,
-    /// The value in nanoseconds, bits per second, parts of one, or things.
+    /// The value in nanoseconds, in bits per second, as a ratio or as a count.
     pub value: f64,
     /// The meaning.
     pub doc: &'static str,
@@ -95,9 +95,9 @@ pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
     all.filter(|(_, key)| *key != Key::No).collect()
 }
 
-/// Returns the name of the queue under test: the busiest one over all of `runs`, the first of
-/// equals. Runs that are compared must be taken together, so that no figure of one direction is
-/// shown beside that of the other.
+/// Returns the name of the queue under test: the busiest one over all of `runs`, the first of equal
+/// ones. Pass all runs that are compared, so that figures of different directions are never shown
+/// side by side.
 pub fn pipe_under_test<'a>(runs: &[&'a Summary]) -> &'a str {
     let mut busy: Vec<(&str, (f64, u64))> = Vec::new();
     for pipe in runs.iter().flat_map(|run| &run.pipes) {
@@ -159,8 +159,8 @@ pub fn typical(summaries: &[&Summary]) -> Summary {
     serde_json::from_value(middle).unwrap_or_else(|_| (*first).clone())
 }
 
-/// Merges JSON of the same form: numbers become their median, and a number that only some have is
-/// the median of those. Everything else is taken from the first.
+/// Merges JSON of the same form. Numbers become their median, over the values that exist;
+/// everything else is that of the first.
 fn merge(all: &[&Value]) -> Value {
     let all: Vec<&Value> = all
         .iter()
@@ -187,7 +187,7 @@ fn merge(all: &[&Value]) -> Value {
         Value::Object(_) => {
             let objects = || all.iter().filter_map(|value| value.as_object());
             let keys: BTreeSet<&String> = objects().flat_map(|object| object.keys()).collect();
-            // A reason for drops that a run does not have means none.
+            // A run without a reason for drops has no drops for that reason.
             let none = Value::from(0_u64);
             let of = |key: &String| -> Vec<&Value> {
                 let is_count = objects().all(|o| o.get(key).is_none_or(Value::is_u64));
@@ -203,7 +203,7 @@ fn merge(all: &[&Value]) -> Value {
     }
 }
 
-/// Rounds to four significant digits, which is more than two runs have in common.
+/// Rounds to four significant digits; two runs agree in fewer.
 pub fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

@@ -1,4 +1,4 @@
-//! The folder of a run: what may be written over, and the room that it has.
+//! The folder of a run: which folders may be overwritten, and whether there is enough space.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use super::rows::TABLES;
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status};
 use crate::part::{Part, temporary};
 
-/// Makes `dir` ready for a recording of `bytes`: an older one in it is removed.
+/// Prepares `dir` for a recording of `bytes`, and removes an older one in it.
 pub(crate) fn prepare(dir: &Path, bytes: u64) -> Result<(), RecordError> {
     fs::create_dir_all(dir).map_err(|error| RecordError::Folder {
         path: dir.to_owned(),
@@ -25,8 +25,8 @@ pub(crate) fn prepare(dir: &Path, bytes: u64) -> Result<(), RecordError> {
     clear(dir)
 }
 
-/// Writes the tables of a recording to the folder `dir`, and copies what its programs wrote, which is
-/// in the folder `from`.
+/// Writes the tables of a recording to the folder `dir`, and copies its programs' output from the
+/// folder `from`.
 pub(crate) fn save(
     dir: &Path,
     run: &RunFile,
@@ -67,7 +67,7 @@ pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
         path: path.clone(),
         error,
     };
-    // The version comes first: nothing else is known of a newer layout.
+    // The version is checked first, because nothing else is known about a newer layout.
     let Versioned { format } = serde_json::from_str(&text).map_err(json)?;
     if format != FORMAT {
         return Err(ReadError::Format {
@@ -96,7 +96,7 @@ fn check_content(dir: &Path) -> Result<(), RecordError> {
             path: path(),
             pid: process.pid,
         }),
-        // An unreadable run is no loss.
+        // Overwriting an unreadable run is no loss.
         _ => Ok(()),
     }
 }

@@ -21,7 +21,8 @@ impl Part {
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
         let temporary = (!is_device).then(|| temporary(path));
         let file = match &temporary {
-            // Only the owner may read the packets of others, and a link may lead to another file.
+            // Only the owner may read captured packets, and a symbolic link may lead to another
+            // file.
             Some(temporary) => File::options()
                 .write(true)
                 .create(true)
@@ -83,8 +84,8 @@ impl Write for Part {
     }
 }
 
-/// Writes `content` to a file of the user: under a temporary name first, so that the file is either
-/// complete or missing. A link is followed; a device or a pipe is written to directly.
+/// Writes `content` to a file of the user, under a temporary name first, so that the file is either
+/// complete or missing. Symbolic links are followed; devices and pipes are written to directly.
 ///
 /// # Errors
 /// The error of the system. No incomplete file is left behind.
@@ -97,7 +98,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::write(&part, content)
         .and_then(|()| fs::rename(&part, &target))
         .inspect_err(|_| {
-            // An incomplete file on a full disk is of no use.
+            // An incomplete file on a full disk is useless.
             let _ = fs::remove_file(&part);
         })
 }

@@ -1,4 +1,4 @@
-//! What programs wrote during a run: files in the folder `programs` of the recording.
+//! The output of programs during a run: files in the folder `programs` of the recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,9 +27,9 @@ pub struct ProgramRecord<'a> {
     pub ended: Time,
     /// How it ended, in words.
     pub end: String,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub output: &'a [u8],
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub errors: &'a [u8],
     /// The figures in its output.
     pub figures: BTreeMap<String, Reported>,
@@ -57,7 +57,7 @@ pub struct ProgramEntry {
 }
 
 impl ProgramEntry {
-    /// Writes what a program wrote to the folder `dir`; nothing is kept without a folder.
+    /// Writes a program's output to the folder `dir`. Without a folder nothing is kept.
     pub(crate) fn write(
         record: &ProgramRecord<'_>,
         dir: Option<&Path>,

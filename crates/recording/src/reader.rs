@@ -59,8 +59,8 @@ impl Recording {
         }
     }
 
-    /// Writes a recording that is in memory to the folder `dir`, as [`super::RunWriter::create`]
-    /// would have done, and returns it as it is there.
+    /// Writes a recording in memory to the folder `dir`, as [`super::RunWriter::create`] would have
+    /// done, and returns the recording in the folder.
     ///
     /// # Errors
     /// As of [`super::RunWriter::create`], or a table of a recording in another folder cannot be
@@ -225,7 +225,7 @@ impl Recording {
 
     fn check_sound(&self, table: &'static str) -> Result<(), ReadError> {
         let Some(expected) = self.run.tables.get(table).filter(|_| self.memory.is_none()) else {
-            // Memory does not decay, and a run of an older program has no checksums.
+            // A table in memory needs no check, and a run of an older program has no checksums.
             return Ok(());
         };
         let mut sound = self.sound.lock().expect("nobody panics with the lock");

@@ -57,7 +57,7 @@ impl VariantResult {
     /// # Panics
     /// There is no recording.
     pub fn of(scenario: String, recordings: Vec<(Recording, Summary, bool)>) -> VariantResult {
-        let (first, ..) = recordings.first().expect("a result is that of a run");
+        let (first, ..) = recordings.first().expect("a result has at least one run");
         let run = first.run().clone();
         let runs: Vec<RunResult> = recordings
             .into_iter()

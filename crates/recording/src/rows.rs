@@ -214,7 +214,7 @@ table! {
 pub struct PacketRow {
     /// The pipe.
     pub pipe: PipeId,
-    /// What happened to the packet; [`PacketRecord::flow`] is the number of the flow in run.json, or
+    /// The packet's record; [`PacketRecord::flow`] is the number of the flow in run.json, or
     /// [`NO_FLOW`].
     pub record: PacketRecord,
 }

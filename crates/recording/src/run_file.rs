@@ -53,7 +53,7 @@ impl Status {
 pub struct Process {
     /// Number.
     pub pid: u32,
-    /// Start, in clock ticks since the machine's.
+    /// Start, in clock ticks since the machine's start.
     pub start_ticks: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct Environment {
     pub backend: Backend,
     /// The program and its version.
     pub program: String,
-    /// The SHA-256 of its file: another program may give other results.
+    /// The SHA-256 of the program's file, because another program may give other results.
     #[serde(default)]
     pub program_sha256: Option<String>,
     /// The name of the machine.
@@ -134,7 +134,7 @@ pub struct FlowEntry {
     pub id: u32,
     /// Name.
     pub name: String,
-    /// The name that it shares with others of a `count`, or its own.
+    /// The name that it shares with the other flows of a `count`, or its own.
     pub group: String,
     /// Type.
     #[serde(rename = "type")]

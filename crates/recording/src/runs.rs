@@ -41,7 +41,7 @@ pub struct Place {
     pub title: String,
     /// The scenario's description, if it has one.
     pub about: Option<String>,
-    /// A result per variant and backend, in the order in which they were carried out.
+    /// A result per variant and backend, in the order of execution.
     pub results: Vec<Found>,
 }
 
@@ -89,7 +89,7 @@ pub fn runs_with_repetitions(folder: &Path) -> Result<Vec<Place>, RunsError> {
     let own = Recording::open(&whole)?;
     let mut same = Vec::new();
     for dir in dirs {
-        // An older run of another scenario may be left there.
+        // An older run of another scenario may remain there.
         if Key::of(above, &Recording::open(&dir)?) == Key::of(above, &own) {
             same.push(dir);
         }

@@ -19,7 +19,7 @@ use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
-/// Where the bytes of a table go.
+/// The destination of a table's bytes.
 enum Output {
     File(Part),
     Memory(Vec<u8>),
@@ -298,7 +298,7 @@ impl<R: Row> Iterator for Rows<R> {
         }
         let row = self.read_row();
         if row.is_err() {
-            // The columns may be out of step from here on.
+            // From here on, the columns may be at different rows.
             self.file = None;
             self.rows = self.next_row;
         }

@@ -26,7 +26,7 @@ use sluice_scenario::{Direction, PipeId, Scenario, Variant};
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The reason of an early end.
+    /// The reason for an early end.
     pub cut_short: Option<String>,
     /// The instant, in the time of the run.
     pub at: Time,
@@ -53,7 +53,7 @@ impl End {
     }
 }
 
-/// Writes a recording while the run is carried out: a folder, or the same tables in memory.
+/// Writes a recording during the run: a folder, or the same tables in memory.
 ///
 /// Rows are collected in memory and written in groups, which takes some milliseconds each time; a
 /// live router hands its rows to another thread for that. A writer that is dropped without
@@ -136,13 +136,13 @@ impl RunWriter {
         })
     }
 
-    /// Returns the present content of run.json.
+    /// Returns the current content of run.json.
     pub fn run(&self) -> &RunFile {
         &self.run
     }
 
-    /// Replaces the scenario by one that says what has happened: a recorded program decides its
-    /// traffic and its duration itself.
+    /// Replaces the scenario by one that describes what happened, because a recorded program
+    /// determines its traffic and its duration itself.
     pub fn set_scenario(&mut self, scenario: &Scenario) {
         self.run.describe(scenario);
     }
@@ -152,7 +152,7 @@ impl RunWriter {
         self.run.ends = ends.map(str::to_owned);
     }
 
-    /// Records a packet that was settled in the queue of `pipe`.
+    /// Records a packet whose fate in the queue of `pipe` is known.
     ///
     /// # Errors
     /// [`RecordError::Write`]; the caller should end the run.
@@ -222,8 +222,8 @@ impl RunWriter {
         push(&mut self.tables().arrivals, arrival)
     }
 
-    /// Records a program that has ended. What it wrote is kept in files; a recording in memory has
-    /// its figures only.
+    /// Records a program that has ended. Its output is kept in files; a recording in memory has
+    /// only its figures.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
@@ -234,7 +234,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends the recording and opens it for reading, wherever it is.
+    /// Ends the recording and opens it for reading, in its folder or in memory.
     ///
     /// # Errors
     /// A file cannot be written. The run is then marked partial as far as possible.
@@ -247,7 +247,9 @@ impl RunWriter {
     }
 
     fn tables(&mut self) -> &mut Tables {
-        self.tables.as_mut().expect("a finished writer is gone")
+        self.tables
+            .as_mut()
+            .expect("a finished writer is not used again")
     }
 
     /// Closes all tables. Returns those in memory.
@@ -256,7 +258,7 @@ impl RunWriter {
         let Some(tables) = self.tables.take() else {
             return Ok(in_memory);
         };
-        // Each table is closed even if another one cannot be: complete tables are kept.
+        // All tables are closed, even if one fails, so that complete tables are kept.
         let results = [
             finish(tables.packets),
             finish(tables.flows),
@@ -298,8 +300,8 @@ impl RunWriter {
 
 impl Drop for RunWriter {
     fn drop(&mut self) {
-        // The caller reports an error of its own. If this write fails too, the next run finds the
-        // folder as left behind.
+        // The caller reports its own error. If this write fails too, the next run finds a folder
+        // that a dead process left behind.
         let _ = self.close(End::partial(self.latest, "the program gave up"));
     }
 }
@@ -350,7 +352,7 @@ pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
     let seconds = scenario.duration.as_secs_f64();
     let packets = |direction| {
         let rate = match scenario.link.pipe(direction).rate.highest() {
-            // Without a rate the machine is the limit; rules are used to set one.
+            // Without a rate the machine is the limit, but rules usually set a rate.
             Rate::UNLIMITED if scenario.rules.is_none() => 10e9,
             Rate::UNLIMITED => 1e9,
             rate => rate.as_bps() as f64,

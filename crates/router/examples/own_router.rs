@@ -36,7 +36,8 @@ fn route(from: PortSpec, to: PortSpec) -> Outcome<()> {
         link: Some(Link::Ip),
     };
     let mut ports = vec![from.open(&mut site)?.port, to.open(&mut site)?.port];
-    // Only ports of files have this: what was recorded at 0 arrives, and is written, at time zero.
+    // Only ports of files have a playback: a frame recorded at 0 arrives, and is written, at time
+    // zero.
     for file in ports.iter_mut().filter_map(|port| port.playback()) {
         file.begin(0, Time::ZERO);
     }
@@ -45,8 +46,8 @@ fn route(from: PortSpec, to: PortSpec) -> Outcome<()> {
         delay: Span::from_ms(20),
         ..PipeParams::default()
     };
-    // What arrives at port 0 waits in the queue, passes the link and leaves through port 1. A
-    // second lane would serve the other direction.
+    // A frame that arrives at port 0 waits in the queue, crosses the link and leaves through port
+    // 1. A second lane would serve the other direction.
     let pipe = Piped::new(&link, Vec::new(), &Spec::parse("fq_codel")?, 1, link.rate);
     let mut forwarder = Forwarder::new(ports, pool, clock, Spin::None);
     let options = LaneOptions {

@@ -1,8 +1,8 @@
-//! Advice: settings of a queue that do not fit its link or the flows through it, each with the value
-//! that would.
+//! Advice: settings of a queue that do not fit its link or the flows through it, each with a value
+//! that fits.
 //!
-//! The rules look at parameters, not at names of algorithms: a queue with `target` and `interval`
-//! works like CoDel, whatever its name.
+//! The rules check parameters, not names of algorithms: any queue with `target` and `interval`
+//! works like CoDel.
 
 use sluice_core::param::Value;
 use sluice_core::{Rate, Span};
@@ -11,19 +11,20 @@ use super::{Pipe, Scenario};
 
 /// Bytes of a full packet.
 const PACKET: u64 = 1500;
-/// A queue that starts to act at a third of its limit does so late if that is this many targets.
+/// A queue that starts to act at a third of its limit acts late if a third of the limit is this
+/// number of targets.
 const LATE: u64 = 10;
-/// Rates from which on a queue that cannot know its link is harmless.
+/// At this rate and above, a queue that does not know its link does no harm.
 const FAST: Rate = Rate::from_bps(1_000_000_000);
 
 impl Scenario {
-    /// Returns what does not fit, each with its pipe: `up: ...`.
+    /// Returns the settings that do not fit, each with its pipe: `up: ...`.
     pub fn advice(&self) -> Vec<String> {
         let longest = self.flows.iter().map(|flow| {
             let own = self.links_rtt(flow).saturating_add(self.extra_rtt(flow));
             (own, flow.name.as_str())
         });
-        // The first of equals.
+        // The first of equal ones.
         let longest = longest.reduce(|a, b| if b.0 > a.0 { b } else { a });
         let mut all = Vec::new();
         for (id, pipe) in self.pipes() {

@@ -1,5 +1,5 @@
-//! Errors in a scenario, with what it takes to correct them: the place, the accepted values, and
-//! the source line with a caret.
+//! Errors in a scenario, each with its place, the accepted values, and the source line with a
+//! caret.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl Problem {
         self
     }
 
-    /// Adds a second place that is involved.
+    /// Adds a second place that is part of the error.
     pub fn other(mut self, at: Place, label: impl Into<String>) -> Self {
         self.other = Some((at, label.into()));
         self
@@ -88,8 +88,8 @@ impl Problem {
     }
 }
 
-/// Collects problems, together with the source that they are in. Only the first problem of a place
-/// is kept, so that a value shared by many variants is reported once.
+/// Collects problems and the source that contains them. Only the first problem of a place is kept,
+/// so that a value shared by many variants is reported once.
 #[derive(Debug, Default)]
 pub(crate) struct Problems<'a> {
     list: Vec<Problem>,
@@ -135,7 +135,7 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// Adds `problem`, and returns the `None` of a reader that cannot go on.
+    /// Adds `problem`, and returns `None` for a parser that cannot continue.
     pub fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
         self.push(problem);
         None

@@ -18,20 +18,20 @@ use crate::unit::Unit;
 /// A measured figure or a bound of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
-    /// A length of time.
+    /// A span of time.
     Time(Span),
     /// Bits per second.
     Rate(Rate),
-    /// A part of a whole.
+    /// A ratio.
     Ratio(Ratio),
-    /// A number of things.
+    /// A count.
     Count(u64),
     /// A number without a unit.
     Number(f64),
 }
 
 impl Quantity {
-    /// The value in nanoseconds, bits per second, parts of one, or things.
+    /// The value in nanoseconds, in bits per second, as a ratio or as a count.
     pub fn as_f64(self) -> f64 {
         match self {
             Quantity::Time(v) => v.as_ns() as f64,
@@ -216,7 +216,7 @@ fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> O
         _ => std::slice::from_ref(node),
     };
     if items.is_empty() {
-        // It would apply to no variant, and never fail.
+        // Such an expectation would apply to no variant, and never fail.
         return problems.refuse(
             Problem::new(node.at.clone(), "`variant` is an empty list")
                 .hint("name variants, or leave it out to mean all"),
@@ -237,8 +237,9 @@ fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> O
     Some(names)
 }
 
-/// Returns whether `name` means `variant`: it is the variant's name; or it is no variant's name,
-/// and is a part of this name, since a variant of several keys is named after the values of each.
+/// Returns whether `name` means `variant`. It does if it is the variant's name. If no variant has
+/// that name, it does if it is a part of the variant's name, because a variant of several keys is
+/// named after the values of each.
 fn stands_for(name: &str, variant: &str, variants: &[String]) -> bool {
     if name == variant {
         return true;

@@ -1,4 +1,4 @@
-//! The types of keys: how each is read, written, and reported when it is wrong.
+//! The types of keys: how values are read and written, and how wrong ones are reported.
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
@@ -45,13 +45,13 @@ impl Dscp {
     }
 }
 
-/// The name of a flow: letters, digits, `_` and `-`; of the connection of a recorded program also
-/// `.`, `:` and brackets, as in an address.
+/// The name of a flow: letters, digits, `_` and `-`. A connection of a recorded program is named
+/// after an address, so its name may also contain `.`, `:` and brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub String);
 
 /// A word whose meaning another part of the program defines, such as the name of a congestion
-/// control. Its place is kept for the errors of that part.
+/// control. Its place is kept for error messages of that part.
 #[derive(Clone, Debug, Eq)]
 pub struct Word(pub String, Option<String>);
 

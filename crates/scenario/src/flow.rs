@@ -90,8 +90,8 @@ pub(crate) trait FlowType: Keys {
         None
     }
 
-    /// Whether a live run recognises its packets by the addresses of hosts, since nothing else about
-    /// them is known.
+    /// Whether a live run recognises its packets by the addresses of hosts, because nothing else is
+    /// known about them.
     fn has_own_addresses(&self) -> bool {
         false
     }
@@ -136,7 +136,7 @@ pub enum FlentSeries {
     Voip,
     /// `HTTP latency`: pages.
     Http,
-    /// None of them.
+    /// No such series.
     None,
 }
 

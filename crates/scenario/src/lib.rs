@@ -112,7 +112,7 @@ keys! {
     pub struct Measure {
         /// time between two samples of the state of flows and queues
         interval: Span = Span::from_ms(50), Span::from_ms(1) => Span::from_secs(60);
-        /// time at the start of the run, and of each flow, that figures leave out; a flow with
+        /// time at the start of the run and of each flow that figures leave out; a flow with
         /// `bytes` has no warm-up
         warmup: Span = Span::from_secs(1), Span::ZERO => Span::from_secs(3600);
         /// length of the windows of goodput over time
@@ -125,10 +125,10 @@ keys! {
 keys! {
     /// The speed of simulated hosts. It does not apply to live hosts.
     pub struct Hosts {
-        /// largest time that a packet waits at the host that receives it; the time is drawn for
-        /// each packet from 0 to this value, so that flows do not lock into phase with the link
+        /// longest time that a packet waits at its receiving host; the time is drawn for each
+        /// packet from 0 to this value, so that flows do not synchronise with the link
         jitter: Span = sluice_core::traffic::HOST_JITTER, Span::ZERO => Span::from_secs(1);
-        /// part of the packets that find their host busy and wait longer
+        /// share of the packets that find their host busy and wait longer
         stall_share: Ratio = Ratio::default();
         /// mean time that such a packet waits; exponentially distributed
         stall: Span = Span::from_us(200), Span::ZERO => Span::from_secs(1);
@@ -150,7 +150,7 @@ pub struct Scenario {
     pub seed: u64,
     /// The backend if the user gives none.
     pub backend: Option<Backend>,
-    /// The link under test; without any effect if there are rules.
+    /// The link under test; it has no effect if there are rules.
     pub link: Link,
     /// Further links behind it, in the order of the path up.
     pub hops: Vec<Link>,
@@ -349,7 +349,7 @@ impl Scenario {
         let hops = Link::read_hops(root, problems);
         // Without a duration, flows are checked as far as possible.
         let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
-        // Without the flows, a figure of a flow that has an error would be reported in error.
+        // After an error in a flow, expectations about its figures would be reported too.
         let flows = flow::read_all(root, duration, problems)?;
         // The text of a recording has no file. A recorded program may have opened no connection.
         if flows.is_empty() && !file.is_empty() {
@@ -375,7 +375,7 @@ impl Scenario {
             link.extend_to(keys.duration);
         }
         if measure.warmup >= keys.duration {
-            // Then no flow outlasts the run either.
+            // Then no flow lasts longer than the run either.
             problems.push(
                 Problem::new(
                     place(root, "measure", "warmup"),
@@ -440,21 +440,22 @@ impl Scenario {
         }
     }
 
-    /// The round trip of a flow's empty path at the start, as its links make it.
+    /// Returns the initial round trip of a flow's empty path, as given by its links.
     pub fn links_rtt(&self, flow: &Flow) -> Span {
         let hops = self.hops_of(flow);
         let links = self.links().skip(hops.start).take(hops.len());
         links.fold(Span::ZERO, |sum, link| sum.saturating_add(link.rtt()))
     }
 
-    /// The difference between the round trip of a flow and that of the links that it passes.
+    /// Returns the difference between the round trip of a flow and that of the links that it
+    /// passes.
     pub fn extra_rtt(&self, flow: &Flow) -> Span {
         flow.rtt
             .map_or(Span::ZERO, |rtt| rtt.saturating_sub(self.links_rtt(flow)))
     }
 }
 
-/// A step after the end of the run is a mistake in one of the two.
+/// Reports a step after the end of the run: one of the two is a mistake.
 fn check_steps(root: &Table, link: &Link, duration: Span, problems: &mut Problems) {
     for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
         let steps = [
@@ -478,7 +479,7 @@ fn check_steps(root: &Table, link: &Link, duration: Span, problems: &mut Problem
     }
 }
 
-/// The links that a flow names must be there, and its round trip not below theirs.
+/// Checks that the links that a flow names exist, and that its round trip is not below theirs.
 fn check_paths(root: &Table, scenario: &Scenario, problems: &mut Problems) {
     let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
         return;
@@ -511,7 +512,8 @@ fn check_paths(root: &Table, scenario: &Scenario, problems: &mut Problems) {
     }
 }
 
-/// A flow that does not end by itself must outlast the warm-up, or nothing of it is measured.
+/// Checks that a flow that does not end by itself lasts longer than the warm-up; otherwise nothing
+/// of it is measured.
 fn check_warmup(root: &Table, flows: &[Flow], measure: &Measure, problems: &mut Problems) {
     let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
         return;
@@ -591,7 +593,7 @@ fn read_variants(
             }
             continue;
         }
-        // What is set by hand is no longer varied.
+        // A key that the user sets is no longer varied.
         let before = axes.len();
         axes.retain(|axis| axis.path != path);
         is_matrix_changed |= axes.len() != before || axis_path.is_some();
@@ -618,7 +620,7 @@ fn read_variants(
         });
         variant_names = name.into_iter().collect();
     }
-    // An expectation of a variant that the user has put aside is put aside with it.
+    // An expectation about a variant that the user has left out is left out too.
     let known: &[String] = if is_matrix_changed {
         &[]
     } else {

@@ -32,8 +32,8 @@ keys! {
         /// bits per second, counted over whole IP packets: `"unlimited"`, one rate, or a rate that
         /// varies with time (see below)
         rate: Schedule;
-        /// propagation delay of this direction: one, pairs of a time and the delay from then on, or
-        /// `{ every = "15s", delays = ["20ms", "30ms"] }` for delays that take turns
+        /// propagation delay of this direction: one delay; pairs of a time and the delay from then
+        /// on; or `{ every = "15s", delays = ["20ms", "30ms"] }` for delays that take turns
         delay: Delays = Delays::constant(Span::ZERO);
         /// the queue in front of the link, in the words of `sluice list`; `{rate}` in it stands for the
         /// link's own `rate`
@@ -93,7 +93,7 @@ parsed_file!(ProfileFile, "path of a profile", Profile::parse);
 parsed_file!(JitterFile, "path of a table", DeviationTable::parse);
 
 impl Pipe {
-    /// A pipe of unlimited rate, without delay, loss or a queue that fills.
+    /// A pipe of unlimited rate, without delay and loss, whose queue never fills.
     pub fn unlimited() -> Pipe {
         Pipe {
             rate: Schedule::constant(Rate::UNLIMITED),
@@ -174,8 +174,8 @@ impl Pipe {
 keys! {
     /// The keys that only the shorthand `[link]` has.
     pub struct LinkKeys {
-        /// round-trip time of the empty link, one or pairs as for `delay`: half of it becomes the
-        /// delay of each direction; excludes `delay`
+        /// round-trip time of the empty link, written like `delay`: half of it becomes the delay of
+        /// each direction; excludes `delay`
         rtt: Option<Delays>;
         /// a link by its name in `sluice list links`; every other key given here replaces that of the
         /// named link
@@ -277,7 +277,7 @@ impl Link {
         section.check_keys(shared, &known, problems);
         let keys = LinkKeys::read(shared, &section, problems);
         if keys.is_none() && shared.find("preset").is_some() {
-            // Keys that the link's name may give must not be reported as missing.
+            // Keys that a named link may set must not be reported as missing.
             return None;
         }
         let (rtt, preset) = keys.map_or((None, None), |keys| (keys.rtt, keys.preset));
@@ -325,7 +325,7 @@ impl Link {
     }
 }
 
-/// What both directions of a link share.
+/// The context that both directions of a link share.
 struct Common<'a> {
     /// The table's name: `link` or `hop`.
     name: &'a str,

@@ -32,7 +32,7 @@ struct Setting {
     node: Node,
 }
 
-/// A variant before it is typed: its name and its tree.
+/// A variant before it is parsed into types: its name and its tree.
 pub(crate) struct Expansion {
     /// Empty if there is no matrix.
     pub name: String,
@@ -270,7 +270,7 @@ impl Axis {
         problems.push(problem.nearest(&wanted, names));
     }
 
-    /// Leaves out a key that the user has set by hand.
+    /// Removes a key that the user has set from the axes.
     pub fn leave_out(&mut self, path: &str) {
         for point in &mut self.points {
             point.settings.retain(|setting| setting.path != path);

@@ -15,7 +15,7 @@ use super::tree::{self, Node, Value};
 use super::words::Direction;
 
 keys! {
-    /// A picture of the runs. Its words are those of the options of `sluice report`.
+    /// A picture of the runs. Its keys are named like the options of `sluice report`.
     pub struct Picture {
         /// file in the folder of the recordings; it ends in `.svg`, `.png` or `.pdf`
         file: Said;
@@ -52,8 +52,8 @@ keys! {
     }
 }
 
-/// A text whose meaning the program that draws defines. Its place is kept for the errors of that
-/// program.
+/// A string whose meaning the drawing program defines. Its place is kept for that program's error
+/// messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The text.
@@ -174,7 +174,7 @@ impl Picture {
                     .extension()
                     .and_then(|e| e.to_str());
                 if !ending.is_some_and(|ending| PICTURE_ENDINGS.contains(&ending)) {
-                    let message = format!("`{}` is no name of a picture", picture.file.text);
+                    let message = format!("`{}` is not the name of a picture", picture.file.text);
                     let hint = format!("it ends in .{}", PICTURE_ENDINGS.join(", ."));
                     problems.push(Problem::new(at.clone(), message).hint(hint));
                 }

@@ -77,7 +77,7 @@ fn section(page: &mut String, title: &str, text: &str, keys: &[KeyDecl]) {
     }
 }
 
-/// Adds the links that have names.
+/// Adds the named links.
 fn presets(page: &mut String) {
     page.push_str(PRESETS);
     page.push_str("\n| name | down / up | round trip | loss | FIFO of | source |\n");

@@ -15,7 +15,7 @@ use super::tree::{Node, Table, Value};
 /// A rate over time: each step applies until the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// In the order of time, the first at zero; `None` during an outage.
+    /// The steps in the order of time, the first at zero; `None` during an outage.
     steps: Vec<(Span, Option<Rate>)>,
     origin: Origin,
 }

@@ -24,7 +24,7 @@ pub struct KeyDecl {
     pub range: fn() -> Option<(String, String)>,
 }
 
-/// The effect of a missing key.
+/// The effect of leaving a key out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// An error.

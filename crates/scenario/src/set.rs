@@ -74,14 +74,16 @@ pub(crate) fn set_path(
     set_in(root, &segments, path, path_at, node, problems)
 }
 
-/// Splits the path of a word of a queue: `link.queue.target` is the word `target` of `link.queue`.
+/// Splits the path of a queue's parameter: `link.queue.target` is the parameter `target` of
+/// `link.queue`.
 pub(crate) fn word_of_queue(path: &str) -> Option<(&str, &str)> {
     let (queue, word) = path.rsplit_once('.')?;
     let is_queue = queue.ends_with(".queue") && !path.starts_with("flow.");
     is_queue.then_some((queue, word))
 }
 
-/// Sets a word of a queue in its text. A word of `link.queue` is set in the queues of both directions.
+/// Sets a parameter in the text of a queue. A parameter of `link.queue` is set in the queues of
+/// both directions.
 fn set_word(
     root: &mut Table,
     queue: &str,
@@ -135,7 +137,7 @@ fn set_word(
     }
 }
 
-/// Sets a word in the text of a queue; returns whether there is a text.
+/// Sets a parameter in the text of a queue. Returns whether there is a text.
 fn edit_word(queue: &mut Node, word: &str, value: &Node) -> bool {
     let Value::Text(text) = &queue.value else {
         return false;
@@ -153,7 +155,7 @@ fn edit_word(queue: &mut Node, word: &str, value: &Node) -> bool {
             _ => words.extend([word.to_owned(), shown]),
         }
     }
-    // An error in the text is one of the value that was put into it.
+    // An error in the text comes from the value that was put into it.
     *queue = Node {
         value: Value::Text(words.join(" ")),
         at: value.at.clone(),

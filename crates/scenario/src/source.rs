@@ -1,4 +1,4 @@
-//! The texts of a scenario, and places in them.
+//! The texts of a scenario and places in them.
 
 use std::ops::Range;
 

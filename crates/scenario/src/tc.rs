@@ -1,6 +1,6 @@
-//! The words of Linux `tc`, answered with those of a queue or link here.
+//! Translates words of Linux `tc` into those of a queue or link.
 //!
-//! A queue that is written in tc's words is an error with the words that mean the same.
+//! A queue in tc's language is an error, whose hint names the equivalent words.
 
 /// tc's word, and the answer.
 const WORDS: &[(&str, &str)] = &[
@@ -24,7 +24,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "hfsc",
-        "tc's `hfsc` is not there; `wf2q+` shares a link by weights",
+        "there is no `hfsc`; `wf2q+` shares a link by weights",
     ),
     (
         "drr",
@@ -46,10 +46,7 @@ const WORDS: &[(&str, &str)] = &[
     ("besteffort", "tc's `besteffort` is `tins besteffort`"),
     ("diffserv3", "tc's `diffserv3` is `tins diffserv3`"),
     ("diffserv4", "tc's `diffserv4` is `tins diffserv4`"),
-    (
-        "diffserv8",
-        "tc's `diffserv8` is not there; `tins diffserv4` is",
-    ),
+    ("diffserv8", "there is no `diffserv8`; use `tins diffserv4`"),
     ("flowblind", "tc's `flowblind` is `isolation flowblind`"),
     ("srchost", "tc's `srchost` is `isolation srchost`"),
     ("dsthost", "tc's `dsthost` is `isolation dsthost`"),
@@ -72,17 +69,14 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "nat",
-        "tc's `nat` looks up addresses behind a translation; no host here is behind one, so leave it out",
+        "tc's `nat` looks up translated addresses; no address here is translated, so leave it out",
     ),
-    (
-        "nonat",
-        "no host here is behind a translation: leave `nonat` out",
-    ),
+    ("nonat", "no address here is translated: leave `nonat` out"),
     (
         "wash",
-        "tc's `wash` clears DSCPs; here they are those of the flows (`dscp`), so leave it out",
+        "tc's `wash` clears DSCPs; here each flow sets its own (`dscp`), so leave it out",
     ),
-    ("nowash", "that is how it is: leave `nowash` out"),
+    ("nowash", "DSCPs are never cleared: leave `nowash` out"),
     ("ack-filter", "tc's `ack-filter` is `ack_filter on`"),
     (
         "ack-filter-aggressive",
@@ -91,22 +85,22 @@ const WORDS: &[(&str, &str)] = &[
     ("no-ack-filter", "tc's `no-ack-filter` is `ack_filter off`"),
     (
         "egress",
-        "that is the default: leave `egress` out, or write `ingress`",
+        "`egress` is the default: leave it out, or write `ingress`",
     ),
     (
         "unlimited",
-        "that is the default: leave `unlimited` out, or write `bandwidth RATE`",
+        "`unlimited` is the default: leave it out, or write `bandwidth RATE`",
     ),
     ("atm", "tc's `atm` is `cells atm`"),
     ("ptm", "tc's `ptm` is `cells ptm`"),
     ("noatm", "tc's `noatm` is `cells whole`"),
     (
         "ce_threshold_selector",
-        "tc's `ce_threshold_selector` is not there",
+        "there is no `ce_threshold_selector`",
     ),
 ];
 
-/// Returns what tc's `word` is here; `None` if tc does not have the word.
+/// Returns the equivalent of tc's `word`; `None` if tc does not have the word.
 pub(crate) fn answer(word: &str) -> Option<&'static str> {
     let found = WORDS.iter().find(|(known, _)| *known == word);
     found.map(|(_, answer)| *answer)

@@ -32,7 +32,7 @@ pub(crate) enum Value {
 pub(crate) struct Node {
     pub value: Value,
     pub at: Place,
-    /// Byte range of a text's characters within its place, when nothing in it is escaped.
+    /// Byte range of a string's characters within its place, if nothing in it is escaped.
     pub text_at: Option<Place>,
 }
 
@@ -196,7 +196,7 @@ fn from_value(value: &DeValue<'_>, span: Range<usize>, text: &str) -> Node {
         }
         DeValue::Integer(i) => match i64::from_str_radix(i.as_str(), i.radix()) {
             Ok(i) => Value::Integer(i),
-            // Kept as a float: every range check refuses it because of its size.
+            // Kept as a float, which every range check refuses because of its size.
             Err(_) => Value::Float(i.as_str().parse().unwrap_or(f64::INFINITY)),
         },
         DeValue::Float(f) => Value::Float(f.as_str().parse().unwrap_or(f64::NAN)),

@@ -5,13 +5,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A length of time, in nanoseconds.
+    /// A span of time in nanoseconds.
     Time,
     /// Bits per second.
     Rate,
-    /// A part of a whole.
+    /// A ratio.
     Ratio,
-    /// A number of things.
+    /// A count.
     Count,
     /// A score from 1 to 5.
     Score,

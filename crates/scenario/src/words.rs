@@ -1,4 +1,4 @@
-//! Words that each stand for one value of a type.
+//! Types whose values are written as words.
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
@@ -118,7 +118,7 @@ pub enum Backend {
     Live,
 }
 
-/// One of both hosts.
+/// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostWord {
     /// The host where flows in the direction up start.
@@ -134,7 +134,7 @@ pub enum Spacing {
     Constant,
     /// At exponentially distributed intervals.
     Poisson,
-    /// At equal intervals during a burst, then not at all.
+    /// At equal intervals during a burst, followed by silence.
     OnOff,
     /// At equal intervals during bursts, with bursts and silences of random length.
     RandomOnOff,

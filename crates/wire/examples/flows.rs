@@ -2,7 +2,7 @@
 //!
 //! `[CAPTURE=FILE] cargo run -p sluice-wire --example flows`
 //!
-//! FILE is a pcap or pcapng file. Without it the program reads a capture that it has made itself:
+//! FILE is a pcap or pcapng file. Without it, the program creates and reads a small capture:
 //!
 //! ```text
 //! packets  bytes  flow
@@ -37,7 +37,7 @@ pub fn main() {
     }
 }
 
-/// Counts the packets of each flow. A capture may hold fewer bytes of a packet than it had.
+/// Counts the packets of each flow. A capture may hold only the first bytes of a packet.
 fn flows(file: impl Read) -> Result<BTreeMap<String, Counts>, ReadError> {
     let mut reader = Reader::new(file)?;
     let (mut flows, mut bytes) = (BTreeMap::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Nanoseconds per frame of what the packet path does to each.
+//! Measures the nanoseconds per frame of the steps of the packet path.
 //!
 //! `cargo run --release -p sluice-wire --example frame_cost`
 
@@ -50,7 +50,7 @@ fn main() {
 
 fn cost(name: &str, mut work: impl FnMut() -> u32) {
     const TIMES: u64 = 2_000_000;
-    // The least of five: what others do on the machine only adds.
+    // The lowest of five measurements, because other load only adds time.
     let best = (0..5)
         .map(|_| {
             let start = Instant::now();

@@ -1,6 +1,6 @@
 //! Packets as bytes: frames and capture files, on any operating system.
 //!
-//! - [`frame`]: what a frame's bytes say, CE marks, checksums, super-packets.
+//! - [`frame`]: headers, CE marks, checksums, super-packets.
 //! - [`capture`]: files of packets.
 //!
 //! `examples/flows.rs` shows how to use the crate.

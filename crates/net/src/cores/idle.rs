@@ -1,8 +1,8 @@
 //! The time that a core may take to leave an idle state (PM QoS).
 //!
-//! A core without work enters an idle state. The more a state saves, the longer the core takes to
-//! leave it, and whatever wakes the core up waits for that; a halted core of a virtual machine must
-//! be started by the hypervisor. Linux lets programs limit this latency for all cores together with
+//! A core without work enters an idle state. The more power a state saves, the longer the core
+//! takes to leave it, and each wake-up waits for that. The hypervisor must start a halted core of a
+//! virtual machine. Linux lets programs limit this latency for all cores together with
 //! `/dev/cpu_dma_latency`, as described in its Documentation/power/pm_qos_interface.rst. The lowest
 //! requested limit is in force.
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use sluice_core::Span;
 
 /// Keeps all cores of the machine out of idle states with an exit latency above a limit, until this
-/// is dropped or the process ends in any way: the kernel withdraws the limit when the file is
+/// is dropped or the process ends, however it ends: the kernel withdraws the limit when the file is
 /// closed.
 ///
 /// With zero, cores keep running while they have nothing to do. That costs power and, on a virtual
@@ -91,7 +91,7 @@ impl IdleLimit {
         device
             .read_exact(&mut word)
             .map_err(|source| kernel("read", path, source))?;
-        // Older kernels also accept negative values, which no latency is below.
+        // Older kernels also accept negative values, although no latency is that low.
         let us = u64::try_from(i32::from_ne_bytes(word)).unwrap_or(0);
         let latency = Span::from_us(us);
         Ok((latency < NOBODY).then_some(latency))

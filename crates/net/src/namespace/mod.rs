@@ -73,7 +73,7 @@ impl Namespace {
             sys::unshare(libc::CLONE_NEWNET)?;
             sys::network_namespace()
         };
-        // Only the thread that unshares changes its namespace, so it is a thread just for that.
+        // `unshare` changes the namespace of its thread only, so this thread exists just for that.
         let made = thread::scope(|scope| {
             thread::Builder::new()
                 .spawn_scoped(scope, make)?
@@ -181,7 +181,7 @@ impl Namespace {
             .spawn(move || {
                 let result = join(descriptor.as_fd());
                 let is_inside = result.is_ok();
-                // The spawner waits for exactly this message.
+                // The spawner waits for this message.
                 let _ = entered.send(result);
                 if !is_inside {
                     // Ends the thread without a message: the spawner reports the error.

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 pub struct Offloads {
     /// Checksums are left to the device or the receiver.
     pub tx_checksum: bool,
-    /// The interface takes TCP super-packets (TSO).
+    /// The interface accepts TCP super-packets (TSO).
     pub tcp_segmentation: bool,
     /// The stack keeps super-packets whole until the driver (GSO).
     pub generic_segmentation: bool,
@@ -129,7 +129,7 @@ impl Namespace {
 /// Returns the number of queues that an interface uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// For what arrives.
+    /// For received packets.
     pub receive: u32,
     /// For sent packets.
     pub transmit: u32,

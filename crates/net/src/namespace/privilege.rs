@@ -45,12 +45,12 @@ pub enum PrivilegeError {
 }
 
 impl Privilege {
-    /// Finds out, without changing anything.
+    /// Determines the privilege, without changing anything.
     pub fn probe() -> Privilege {
         if effective_capabilities() & NEEDED == NEEDED {
             return Privilege::Capable;
         }
-        // The kernel is asked by trying, because security modules may refuse what the settings
+        // This tries it in a child process, because security modules may refuse what the settings
         // allow.
         match sys::unshare_in_child(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) {
             Ok(0) => Privilege::UserNamespace,
@@ -90,8 +90,8 @@ pub fn acquire_privilege() -> Result<(), PrivilegeError> {
 /// Makes this process root in a new user namespace with an empty network namespace.
 ///
 /// Call it at the start of `main`: the kernel refuses it to a process with several threads.
-/// Afterwards [`Privilege::probe`] says [`Privilege::Capable`], for everything inside; the
-/// machine's own interfaces stay out of reach.
+/// Afterwards [`Privilege::probe`] returns [`Privilege::Capable`], which applies to everything
+/// inside the namespaces; the machine's own interfaces stay out of reach.
 ///
 /// # Errors
 /// The setting that forbids it, and what else would help.
@@ -117,8 +117,8 @@ pub fn enter_user_namespace_as_self() -> Result<(), PrivilegeError> {
     write_map("/proc/self/gid_map", &format!("{group} {group} 1"))
 }
 
-/// Enters the user namespace of another process, for whose owner it gives every capability over
-/// that process's namespaces. The process stays in its network namespace.
+/// Enters the user namespace of another process. If both have the same owner, this process then has
+/// every capability over the other's namespaces. It stays in its network namespace.
 ///
 /// # Errors
 /// There is no such process, it belongs to another user, or this process has several threads.
@@ -131,7 +131,7 @@ pub fn enter_user_namespace_of(pid: u32) -> io::Result<()> {
     )?)
 }
 
-/// Enters new namespaces, one of them a user namespace without a map.
+/// Enters new namespaces, among them a user namespace without a map.
 fn enter(namespaces: libc::c_int) -> Result<(), PrivilegeError> {
     let threads = status_field("Threads:").and_then(|count| count.parse().ok());
     if let Some(threads) = threads.filter(|count| *count != 1) {

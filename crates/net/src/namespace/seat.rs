@@ -1,4 +1,5 @@
-//! What an interface loses when it moves to another namespace, and another one can get.
+//! The settings that an interface loses when it moves to another namespace, and that another
+//! interface can take over.
 
 use super::link::{LinkError, Links, Mac};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
@@ -19,7 +20,7 @@ pub struct Seat {
     is_up: bool,
     bridge: Option<u32>,
     addresses: Vec<AddressMessage>,
-    /// Those that do not follow from the addresses.
+    /// The routes that do not follow from the addresses.
     routes: Vec<RouteMessage>,
 }
 
@@ -66,7 +67,7 @@ impl Links {
         })
     }
 
-    /// Gives the interface that has the name of `seat` everything else of it.
+    /// Gives all other settings of `seat` to the interface that has its name.
     ///
     /// # Errors
     /// The kernel refuses the MTU, the bridge or an address. Routes that do not fit any more are
@@ -106,7 +107,7 @@ impl Links {
                 .attributes
                 .retain(|attribute| !matches!(attribute, RouteAttribute::CacheInfo(_)));
             let request = RouteNetlinkMessage::NewRoute(message);
-            // The route may be gone for good, such as one by a gateway that has vanished.
+            // The route may no longer be possible, for example because its gateway has vanished.
             let _ = self.request(request, NLM_F_CREATE | NLM_F_REPLACE, "add a route again");
         }
         Ok(())

@@ -34,7 +34,7 @@ impl Namespace {
     /// Sets e.g. `net.ipv4.tcp_ecn` to `1`, in this namespace only.
     ///
     /// # Errors
-    /// With the setting and the refused value.
+    /// The error names the setting and the refused value.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<(), SysctlError> {
         let path = path(name)?;
         self.enter(|| std::fs::write(path, value))?
@@ -50,7 +50,7 @@ impl Namespace {
     /// Reads a setting of this namespace.
     ///
     /// # Errors
-    /// With the setting.
+    /// The error names the setting.
     pub fn sysctl(&self, name: &str) -> Result<String, SysctlError> {
         let path = path(name)?;
         self.enter(|| std::fs::read_to_string(path))?
@@ -65,7 +65,7 @@ impl Namespace {
     }
 }
 
-/// `/proc/sys/net` shows the namespace of the thread that opens it, whichever `/proc` it is.
+/// `/proc/sys/net` shows the namespace of the thread that opens it, in any mount of `/proc`.
 fn path(name: &str) -> Result<String, SysctlError> {
     if !name.starts_with("net.") || name.contains('/') || name.contains("..") {
         return Err(SysctlError::Name(name.to_owned()));
@@ -74,9 +74,9 @@ fn path(name: &str) -> Result<String, SysctlError> {
 }
 
 impl Namespace {
-    /// Keeps IPv6 from sending anything of its own accord on interfaces made from now on: no
-    /// link-local addresses, no duplicate address detection, no solicitations. Nothing to do
-    /// where the kernel has no IPv6.
+    /// Stops IPv6 from sending unsolicited packets on interfaces created from now on: no link-local
+    /// addresses, no duplicate address detection, no solicitations. Does nothing if the kernel has
+    /// no IPv6.
     ///
     /// # Errors
     /// A setting cannot be written.

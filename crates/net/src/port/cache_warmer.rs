@@ -1,9 +1,9 @@
 //! Keeping the kernel's code for sending and receiving a packet in the processor's caches.
 //!
 //! A busy-polling loop may have had nothing to forward for milliseconds. The next packet then runs
-//! code that has left the caches, most of it the kernel's. Meanwhile, the loop therefore sends
-//! packets of its own, from an AF_PACKET socket over the loopback interface of an otherwise empty
-//! network namespace that ends with the loop.
+//! code that has left the caches, most of it the kernel's. Therefore an idle loop sends packets of
+//! its own, from an AF_PACKET socket over the loopback interface of an otherwise empty network
+//! namespace that ends with the loop.
 //!
 //! Each packet is an ICMP timestamp request (RFC 792), which the kernel itself answers: receiving,
 //! routing and sending all run, as they do between hosts on one machine. The unread answer does not
@@ -23,12 +23,12 @@ use std::net::Ipv4Addr;
 pub struct CacheWarmer {
     port: PacketPort,
     pool: Pool,
-    /// The instant of the last packet from the loop or from this.
+    /// The instant of the last packet that the loop or the warmer sent.
     sent: Time,
 }
 
 impl CacheWarmer {
-    /// Creates one for a loop that busy-polls always, if the process may create namespaces
+    /// Creates a warmer for a loop that always busy-polls, if the process may create namespaces
     /// (CAP_SYS_ADMIN) and configure them (`/proc/sys` is writable); `None` otherwise. Takes
     /// milliseconds.
     pub fn for_loop(spin: Spin) -> Option<CacheWarmer> {
@@ -72,7 +72,7 @@ impl CacheWarmer {
         is_due
     }
 
-    /// Notes that the loop has sent a packet at `now`, which makes a request unnecessary.
+    /// Records that the loop has sent a packet at `now`, which makes a request unnecessary.
     pub const fn note_sent(&mut self, now: Time) {
         self.sent = now;
     }
@@ -107,11 +107,11 @@ fn request() -> [u8; 14 + 20 + 20] {
     let (ethernet, packet) = frame.split_at_mut(14);
     ethernet[12..].copy_from_slice(&0x0800_u16.to_be_bytes());
     let (ip, icmp) = packet.split_at_mut(20);
-    // Version 4, a header of five words; the length of all; do not fragment.
+    // Version 4, a header of five words; total length; do not fragment.
     ip[0] = 0x45;
     ip[2..4].copy_from_slice(&40_u16.to_be_bytes());
     ip[6] = 0x40;
-    // Hops, and the number of ICMP.
+    // Hop limit, and the protocol number of ICMP.
     ip[8..10].copy_from_slice(&[64, 1]);
     ip[12..16].copy_from_slice(&HERE.octets());
     ip[16..].copy_from_slice(&THERE.octets());

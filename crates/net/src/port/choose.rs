@@ -1,7 +1,7 @@
 //! Chooses the kind of port that serves an interface best, and opens it.
 //!
 //! Super-packets multiply the throughput by ten. Where hosts send super-packets, a kind is chosen
-//! that lets these through. Otherwise the cost per packet decides, which is lowest with AF_XDP.
+//! that forwards them whole. Otherwise the cost per packet decides, which is lowest with AF_XDP.
 //! Each kind states which interfaces it declines ([`Attach`]).
 
 use super::registry::{Kind, Named, OpenError, Opened, Site, attaching};
@@ -89,7 +89,7 @@ pub struct Facts {
     pub queues: u32,
 }
 
-/// The choice for an interface.
+/// The kind chosen for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The chosen kind.

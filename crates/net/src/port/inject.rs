@@ -1,4 +1,4 @@
-//! Frames put onto an interface one at a time, beside a port that carries the others.
+//! Sends single frames on an interface, beside a port that carries the others.
 
 use super::packet::{PacketError, bind};
 use crate::namespace::Namespace;
@@ -30,7 +30,7 @@ impl Injector {
         })
     }
 
-    /// Sends a frame, whose checksums are complete, out of the interface.
+    /// Sends a frame, whose checksums must be complete, out of the interface.
     ///
     /// # Errors
     /// When the interface is down or its queue is full.

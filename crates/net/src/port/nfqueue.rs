@@ -8,8 +8,8 @@
 //! Limitations: a packet has one verdict, so super-packets cannot be split here (without
 //! [`NfqueueOptions::offloads`] the kernel splits them before); packets of another port cannot be
 //! sent; the kernel does not report the size of a super-packet's segments, so they are assumed to
-//! fill the MTU. With [`NfqueueOptions::headers_only`] payloads never leave the kernel. That is the
-//! fastest way for super-packets, but packets cannot be marked, so AQMs drop instead. Needs
+//! fill the MTU. With [`NfqueueOptions::headers_only`] payloads never leave the kernel. That is
+//! fastest for super-packets, but packets cannot be marked, so AQMs drop instead. Needs
 //! CAP_NET_ADMIN in the namespace.
 #![allow(unsafe_code)]
 
@@ -37,7 +37,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct NfqueueOptions {
     /// The queue's number, as in `queue num 0`.
     pub number: u16,
-    /// The packets that go to the queue; `None` if the user has already installed a rule.
+    /// The packets that a rule sends to the queue; `None` if the user has already installed a rule.
     pub traffic: Option<Traffic>,
     /// Let super-packets through whole.
     pub offloads: bool,
@@ -98,7 +98,7 @@ pub enum NfqueueError {
 /// One queue of the kernel.
 pub struct NfqueuePort {
     socket: OwnedFd,
-    /// Holds the rule, while it is open.
+    /// Keeps the rule installed while it is open.
     _rule: Option<OwnedFd>,
     /// The queue's own counters: /proc/net/netfilter/nfnetlink_queue of the namespace.
     statistics: Option<File>,

@@ -1,6 +1,6 @@
 //! AF_PACKET sockets with offload headers, in batches.
 //!
-//! The socket sees everything that arrives on one interface and sends as the stack does; the
+//! The socket receives everything that arrives on one interface, and sends as the stack does; the
 //! interface keeps its addresses and its other users. With `PACKET_VNET_HDR`, super-packets pass
 //! whole and checksums may stay partial. That gives ten times the throughput of one 1500-byte
 //! packet at a time. See packet(7).

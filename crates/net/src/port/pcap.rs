@@ -5,11 +5,10 @@
 //! after the start, and its time in the output is later by exactly its delay.
 //!
 //! There are two speeds. *Recorded*: in real time, each frame at its own time and with its exact
-//! arrival ([`Pool::arrival`]), however late the loop wakes up. *Full*: nothing waits. If all ports
-//! are files, the router keeps the time itself ([`Playback::next_arrival`],
-//! [`Playback::set_time`]), so
-//! that the output is that of an exact router, the same on every machine; beside an interface,
-//! frames arrive as fast as the loop receives them.
+//! arrival ([`Pool::arrival`]), however late the loop wakes up. *Full*: without waiting. If all
+//! ports are files, the router keeps the time itself ([`Playback::next_arrival`],
+//! [`Playback::set_time`]), so its output is that of an exact router, the same on every machine.
+//! Next to a port on an interface, frames arrive as fast as the loop receives them.
 //!
 //! Limitations: a port sends only whole packets, so a capture with cut packets is refused when it
 //! is opened, as are link types other than Ethernet and raw IP, and files with several link types.
@@ -224,8 +223,8 @@ impl Port for PcapPort {
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         let before = into.len();
-        // A router that keeps the time calls once for each arrival time, however many frames arrive
-        // then.
+        // A router that keeps the time calls this once for each arrival time, however many frames
+        // arrive then.
         let most = if self.time.is_some() {
             usize::MAX
         } else {
@@ -237,7 +236,7 @@ impl Port for PcapPort {
             && let Some(due) = self.next_arrival()
         {
             if is_flood {
-                // A file can wait, and no frame becomes late.
+                // Files can wait, so no frame becomes late.
                 if pool.available() == 0 {
                     break;
                 }
@@ -401,9 +400,9 @@ impl Output {
         };
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
         let file = match is_device || is_own_descriptor(path) {
-            // /dev/stdout is a link.
+            // /dev/stdout is a symbolic link.
             true => File::options().write(true).open(path),
-            // Captured traffic is private, and a link may lead to somebody else's file.
+            // Captured traffic is private, and a symbolic link may lead to another user's file.
             false => File::options()
                 .write(true)
                 .create(true)
@@ -483,7 +482,8 @@ const MTU: u32 = 65_535;
 /// The longest frame that a slot with its large slot can hold.
 const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
 
-/// Returns whether a path names an open file of this process: a link which nobody else can redirect.
+/// Returns whether a path names an open file of this process, a link that no other user can
+/// redirect.
 fn is_own_descriptor(path: &Path) -> bool {
     let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     let folders = ["/dev/fd", "/proc/self/fd"].map(Path::new);

@@ -84,14 +84,14 @@ struct Frame {
     arrival: Time,
     has_arrival: bool,
     is_held: bool,
-    /// The kernel may read or write the slot at any time.
+    /// Whether the slot is lent: the kernel may read or write it at any time.
     is_lent: bool,
-    /// The slot holds only the headers; the port keeps the rest.
+    /// Whether the slot holds only the headers, and the port keeps the rest.
     is_cut: bool,
     watcher: u8,
 }
 
-/// One exists per slot, and every packet accesses its own several times.
+/// There is one per slot, and each packet accesses its own several times.
 const _: () = assert!(size_of::<Frame>() == 40);
 
 impl Pool {
@@ -385,7 +385,7 @@ impl Pool {
         self.frames[to.index()] = Frame {
             large,
             tail_at: 0,
-            // The port that waits for `slot` does not know its copies.
+            // The port that waits for `slot` does not know of its copies.
             watcher: NOBODY,
             ..frame
         };
@@ -608,12 +608,12 @@ impl Pool {
     }
 
     /// Returns the offset of a slot whose bytes are about to be accessed. Every access calls this
-    /// function, even one with a forged slot number, so no reference to bytes that the kernel
-    /// writes can exist.
+    /// function, even with a forged slot number, so there is no reference to bytes that the kernel
+    /// writes.
     fn base(&self, slot: Slot) -> usize {
         assert!(
             !self.frames[slot.index()].is_lent,
-            "what the kernel has is not touched"
+            "a slot that the kernel has is not accessed"
         );
         slot.index() * SLOT_LEN
     }

@@ -15,10 +15,10 @@ use std::os::fd::AsFd;
 /// Whether an interface delivers frames for all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Promiscuity {
-    /// The port did not request it: the port does not receive, or its interface has no filter.
+    /// The port did not request it, because it does not receive or its interface has no filter.
     #[default]
     NotAsked,
-    /// The interface delivers them, for as long as the port is open.
+    /// The interface delivers them as long as the port is open.
     On,
     /// The kernel refused, for this reason. Frames for other addresses than the interface's may be
     /// lost, and no counter shows them.

@@ -72,7 +72,7 @@ pub trait Named: fmt::Debug + Send + Sync {
     fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError>;
 }
 
-/// The environment in which a port is opened.
+/// The surroundings in which a port is opened.
 pub struct Site<'a> {
     /// The namespace of the port's interface.
     pub namespace: &'a Namespace,
@@ -106,7 +106,7 @@ pub trait Playback {
     /// Returns the speed at which frames arrive.
     fn speed(&self) -> Speed;
 
-    /// Lets the frames recorded at `file_ns` arrive at `at`. Recordings of the same event get the
+    /// Makes the frames recorded at `file_ns` arrive at `at`. Recordings of the same event get the
     /// same arguments.
     fn begin(&mut self, file_ns: i128, at: Time);
 

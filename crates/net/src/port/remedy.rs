@@ -1,4 +1,5 @@
-//! What a port that may not be opened lacks, and which kinds of port work without it.
+//! The privilege that a port which may not be opened lacks, and the kinds of port that work without
+//! it.
 
 use super::KINDS;
 use super::registry::Kind;
@@ -6,7 +7,7 @@ use crate::namespace::effective_capabilities;
 use std::fs;
 use std::io;
 
-/// Returns what a refused step lacks and what would help; empty for other errors.
+/// Returns the privilege that a refused step lacks and what would help; empty for other errors.
 pub(super) fn remedy(error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();

@@ -29,18 +29,18 @@ pub(super) struct Trains {
     socket: Socket,
     batch: Batch,
     outgoing: Messages,
-    /// The properties of the interface at the beginning, except for the MTU.
+    /// The properties of the interface when the trains were opened, except for the MTU.
     interface: Interface,
     links: Links,
     settings: DeviceSettings,
     looked_ns: u64,
-    /// Whether the interface was fit for trains at the last check.
+    /// Whether trains could be used on the interface at the last check.
     is_fit: bool,
     /// Whether the interface was replaced, or the kernel refused a super-packet on it.
     is_over: bool,
     /// Frames that the port had sent before trains were opened.
     reported_before: u64,
-    /// Frames that the interface had not sent, or not yet, at the last check.
+    /// Frames that the interface had not sent at the last check, whether lost or still waiting.
     missing: u64,
     /// Frames that the interface never sent.
     lost: u64,
@@ -51,7 +51,7 @@ impl Trains {
     pub(super) const MOST: usize = 64;
 
     /// Creates trains for `interface`, for a port that has sent `counters.sent` frames. Returns
-    /// `None` if the interface is not fit for them or the process lacks the privilege.
+    /// `None` if the interface cannot use them or the process lacks the privilege.
     pub(super) fn open(
         namespace: &Namespace,
         interface: &Interface,
@@ -102,11 +102,11 @@ impl Trains {
         self.batch.messages().len() * 2 <= slots.len()
     }
 
-    /// Checks whether the interface is still fit for trains, and the number of frames that it has
-    /// really sent. For a single frame the kernel reports a drop; for a train it does not report
-    /// the number of frames dropped. Frames that are missing at two consecutive checks are lost,
-    /// because no frame is in transit to a neighbour for that long. Frames that other programs send
-    /// on the interface can hide losses, but not add any.
+    /// Checks whether the interface can still use trains, and how many frames it has really sent.
+    /// For a single frame the kernel reports a drop; for a train it does not report the number of
+    /// frames dropped. Frames that are missing at two consecutive checks are lost, because no frame
+    /// is in transit to a neighbour for that long. Frames that other programs send on the interface
+    /// can hide losses, but not add any.
     pub(super) fn look(&mut self, counters: &mut Counters) {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now_ns < self.looked_ns + LEAST_APART_NS {

@@ -150,8 +150,8 @@ impl Waiter {
         matches!(self.spin, Spin::Always)
     }
 
-    /// Checks once which watches are ready, for a caller that busy-polls the ports itself in
-    /// between. Also yields the core for a moment when that is due.
+    /// Checks once which watches are ready, for a caller that busy-polls the ports itself between
+    /// calls. Also yields the core for a moment when that is due.
     pub fn look_at_any<'a>(
         &mut self,
         watches: impl Iterator<Item = Watch<'a>>,
@@ -227,7 +227,7 @@ impl Waiter {
     }
 
     /// Sleeps until `wake` or until a watch is ready. Returns the number of ready watches. From
-    /// time to time, and until shortly before `wake`, it sleeps as an ordinary thread, so that the
+    /// time to time it sleeps as an ordinary thread, until shortly before `wake`, so that the
     /// scheduler chooses the core on which the thread wakes up.
     fn sleep(&mut self, mut now: Time, wake: Option<u64>, clock: &Clock) -> usize {
         let until = |ahead_ns: u64, now: Time| {
@@ -334,7 +334,7 @@ const PLACED_AHEAD_NS: u64 = 500_000;
 const SLICE_NS: u64 = 100_000;
 const FIRST_MARGIN_NS: u64 = 60_000;
 const LEAST_MARGIN_NS: u64 = 5_000;
-/// Longer delays are the time slice of another task, for which no reasonable busy-polling waits.
+/// A longer delay is the time slice of another task, which is too long to busy-poll for.
 const MOST_MARGIN_NS: u64 = 200_000;
 const UP_NS: u64 = 6_400;
 const DOWN_NS: u64 = UP_NS / 128;
@@ -407,7 +407,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// Does `work` on a thread that runs before all ordinary threads.
+    /// Runs `work` on a thread with priority over all ordinary threads.
     fn with_real_time(work: impl FnOnce() + Send + 'static) {
         let thread = std::thread::spawn(|| {
             if crate::real_time(1).is_err() {
@@ -530,7 +530,7 @@ mod tests {
         });
     }
 
-    /// It would be stopped by the kernel after 950 ms of a second.
+    /// The kernel would stop it after 950 ms of a second.
     #[test]
     fn a_real_time_thread_that_never_sleeps_leaves_a_twentieth_to_others() {
         with_real_time(|| {

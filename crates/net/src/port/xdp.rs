@@ -1,8 +1,8 @@
 //! AF_XDP sockets: frames go from the driver into the pool and back, past the stack.
 //!
-//! The slots of the [`Pool`] are the memory that the socket's rings refer to (its UMEM). So a frame
-//! is copied once on its way in (not at all if the driver supports zero-copy) and is sent from
-//! where it is. With four rings and one system call per batch, this is the fastest port for small
+//! The slots of the [`Pool`] are the memory that the socket's rings refer to (its UMEM). So a
+//! received frame is copied once (not at all if the driver supports zero-copy), and is sent from
+//! the same slot. With four rings and one system call per batch, this is the fastest port for small
 //! packets. One socket receives and one sends, so that two threads can share an interface. See
 //! Linux's Documentation/networking/af_xdp.rst.
 //!
@@ -578,7 +578,7 @@ impl Port for XdpPort {
         if let Part::Receives(exchange) = std::mem::replace(&mut self.part, Part::Released) {
             exchange.take();
         }
-        // The slots are the kernel's until both sockets are closed, so they are not freed while the
+        // The kernel owns the slots until both sockets are closed, so they are not freed while the
         // other half of the interface is open. The descriptor that remains is not a socket.
         let receiver = self.receiver();
         self.close();

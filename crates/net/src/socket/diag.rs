@@ -1,7 +1,7 @@
-//! The kernel's view of all TCP connections of a namespace (sock_diag(7)), of all processes.
+//! The kernel's view of all TCP connections of a namespace, of all processes (sock_diag(7)).
 //!
-//! Messages are read by hand: a request is 72 bytes, and of an answer only the addresses and
-//! `struct tcp_info` are needed. Numbers are those of linux/inet_diag.h and linux/sock_diag.h.
+//! Messages are parsed by hand: a request is 72 bytes, and only the addresses and `struct tcp_info`
+//! of an answer are needed. Numbers are those of linux/inet_diag.h and linux/sock_diag.h.
 
 use super::TcpInfo;
 use crate::namespace::{Namespace, NamespaceError};
@@ -22,7 +22,7 @@ pub struct TcpConnection {
     pub info: TcpInfo,
 }
 
-/// What lists the connections of a namespace.
+/// Lists the connections of a namespace.
 pub struct TcpDiag {
     lists: Socket,
     /// Reports connections at their end, with their last state.
@@ -30,7 +30,7 @@ pub struct TcpDiag {
     sequence: u32,
 }
 
-/// Why there is no list.
+/// The reasons why there is no list.
 #[derive(Debug, thiserror::Error)]
 pub enum DiagError {
     /// The namespace cannot be entered.
@@ -215,7 +215,7 @@ const STATES: u32 = 0xfff & !(1 << 7 | 1 << 10);
 /// Multicast groups of connections that end.
 const TCP4_ENDS: u32 = 1;
 const TCP6_ENDS: u32 = 3;
-/// Some thousand ends between two readings.
+/// Room for some thousand ended connections between two readings.
 const ENDS_BUFFER: usize = 4 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The functions of sockets that live end hosts need and neither std nor `socket2` offers.
+//! Socket functions that live end hosts need and that neither std nor `socket2` offers.
 
 mod diag;
 mod stamped;

@@ -8,7 +8,7 @@ use socket2::Socket;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Receives datagrams in batches, each with the instant at which the kernel got it.
+/// Receives datagrams in batches, each with the instant at which the kernel received it.
 pub struct TimedReceiver {
     buffers: Box<[[u8; BUFFER_LEN]]>,
     controls: Box<[Control]>,
@@ -24,7 +24,7 @@ pub struct Arrival {
     pub time: Option<Time>,
     /// For a message of the error queue: the number of the packet that left at this instant.
     pub departed: Option<u32>,
-    /// The IP ECN field, where the socket asks for it.
+    /// The IP ECN field, if the socket requests it.
     pub ecn: u8,
     /// Bytes of the datagram, also of those beyond the buffer.
     pub length: usize,
@@ -194,7 +194,7 @@ impl Metadata {
 
 const EE_DATA: usize = std::mem::offset_of!(libc::sock_extended_err, ee_data);
 
-/// Most datagrams of one system call.
+/// The largest number of datagrams of one system call.
 const BATCH: usize = 32;
 /// Bytes kept of a datagram: an IPv4 header with options, an ICMP header and our payload.
 pub const BUFFER_LEN: usize = 128;

@@ -20,7 +20,7 @@ pub struct TcpSample {
     pub srtt: Span,
     /// Variation of the RTT.
     pub rttvar: Span,
-    /// Least RTT seen in the kernel's window of time.
+    /// Lowest RTT in the kernel's window of time.
     pub min_rtt: Span,
     /// Retransmission timeout.
     pub rto: Span,
@@ -104,7 +104,7 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// Asks the kernel.
+    /// Reads the state of a connection from the kernel.
     pub fn read(socket: &Socket) -> io::Result<TcpInfo> {
         let mut info = TcpInfo::default();
         // SAFETY: `TcpInfo` consists of integers only. An older kernel fills a shorter one and
@@ -134,7 +134,7 @@ impl TcpInfo {
         self.options & TCPI_OPT_ECN != 0
     }
 
-    /// In our units.
+    /// Converts the structure to our units.
     pub fn sample(&self, time: Time) -> TcpSample {
         let us = |us: u32| Span::from_us(u64::from(us));
         TcpSample {
@@ -144,7 +144,7 @@ impl TcpInfo {
             mss: self.snd_mss,
             srtt: us(self.rtt),
             rttvar: us(self.rttvar),
-            // The kernel says all ones before the first measurement.
+            // The kernel reports all ones before the first measurement.
             min_rtt: us(if self.min_rtt == u32::MAX {
                 0
             } else {

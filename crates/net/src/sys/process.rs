@@ -137,7 +137,7 @@ pub(crate) fn close_all_but(kept: RawFd) {
     close(kept + 1, libc::c_uint::MAX);
 }
 
-/// Descriptors that a process has at most when it has just started.
+/// The largest number of descriptors of a process that has just started.
 const MOST_DESCRIPTORS: libc::c_uint = 1024;
 
 /// Forks; the child has this number, unless the kernel refuses that. Async-signal-safe.

@@ -1,16 +1,16 @@
-//! The core, the time and the priority with which the calling thread runs.
+//! The cores, the scheduling and the priority of the calling thread.
 
 use std::io;
 
 use super::check;
 
-/// Asks the kernel to wake this thread no later than it must.
+/// Minimises the kernel's slack for wake-ups of this thread.
 pub(crate) fn set_timer_slack(ns: libc::c_ulong) -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes one integer.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
 }
 
-/// The scheduling of a thread: policy, priority, length of its turns. sched(7).
+/// The scheduling of a thread: policy, priority, length of its time slices. See sched(7).
 #[derive(Clone, Copy)]
 pub(crate) struct Scheduling(libc::sched_attr);
 
@@ -26,14 +26,14 @@ impl Scheduling {
         Ok(Scheduling(attributes))
     }
 
-    /// Lets the calling thread run so.
+    /// Applies this scheduling to the calling thread.
     pub(crate) fn take(&self) -> io::Result<()> {
         // SAFETY: the attributes say their own size and are valid for reading that much.
         let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &self.0, 0) };
         check(result as libc::c_int).map(drop)
     }
 
-    /// Before all ordinary threads.
+    /// Whether the thread has priority over all ordinary threads.
     pub(crate) const fn is_real_time(&self) -> bool {
         let policy = self.0.sched_policy as libc::c_int;
         policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
@@ -88,7 +88,7 @@ pub(crate) fn take_short_turns(slice_ns: u64) -> io::Result<()> {
 pub(crate) struct Affinity(libc::cpu_set_t);
 
 impl Affinity {
-    /// Those of the calling thread.
+    /// Returns the cores of the calling thread.
     pub(crate) fn of_thread() -> io::Result<Affinity> {
         let mut set = Affinity::on(&[]);
         // SAFETY: `set` is a valid place for this number of bytes; thread 0 is the calling one.
@@ -96,7 +96,7 @@ impl Affinity {
         Ok(set)
     }
 
-    /// These.
+    /// Creates a set of these cores.
     pub(crate) fn on(cores: &[usize]) -> Affinity {
         // SAFETY: all-zero bytes are a valid, empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -115,14 +115,14 @@ impl Affinity {
         (core < MOST_CORES).then(|| Affinity::on(&[core]))
     }
 
-    /// In ascending order.
+    /// Returns the cores in ascending order.
     pub(crate) fn cores(&self) -> Vec<usize> {
         // SAFETY: the macro accesses only bits inside the set.
         let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &self.0) };
         (0..MOST_CORES).filter(is_in).collect()
     }
 
-    /// Lets the calling thread run on these only.
+    /// Restricts the calling thread to these cores.
     pub(crate) fn take(&self) -> io::Result<()> {
         // SAFETY: the set is valid for reading this number of bytes; thread 0 is the calling one.
         check(unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) }).map(drop)
@@ -149,7 +149,7 @@ pub(crate) fn configured_cores() -> usize {
     usize::try_from(count).unwrap_or(1)
 }
 
-/// Lets others have the core, if there are any.
+/// Yields the core to other threads, if any are waiting.
 pub(crate) fn yield_core() {
     // SAFETY: takes no arguments.
     unsafe { libc::sched_yield() };

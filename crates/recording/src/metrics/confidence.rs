@@ -1,4 +1,4 @@
-//! The confidence of a figure over repetitions.
+//! The spread of a figure over repetitions, and the confidence in its mean.
 //!
 //! Repetitions are few, and differ only in their seed (live runs also in the load of the machine).
 //! The median and the range are observed values and need no assumption. The confidence interval is

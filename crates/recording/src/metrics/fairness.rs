@@ -1,4 +1,4 @@
-//! Fairness over time, and the time until a new flow has its share.
+//! Fairness over time, and the time until a new flow has its fair share.
 
 use sluice_core::{Span, Time};
 
@@ -41,7 +41,7 @@ impl Shares {
 pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<Shares> {
     assert!(
         window > Span::ZERO && step > Span::ZERO,
-        "a window has a length and moves"
+        "the window and its step are above zero"
     );
     let mut places = vec![(0, 0); flows.len()];
     let mut all = Vec::new();

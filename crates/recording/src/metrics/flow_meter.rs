@@ -105,7 +105,7 @@ impl<'a> FlowMeter<'a> {
         self.program = Some(program);
     }
 
-    /// Returns how long its program ran.
+    /// Returns the running time of its program.
     fn runtime_ns(&self) -> Option<u64> {
         let program = self.program?;
         Some(program.ended_ns.saturating_sub(program.started_ns))
@@ -284,7 +284,7 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         }
         _ => (probes > 0).then(|| lost as f64 / probes as f64),
     };
-    // For several flows, the mean over them: each is a call of its own.
+    // For several flows, the mean over them, because each is a separate call.
     let mean = |pick: &dyn Fn(&FlowMeter<'_>) -> Option<f64>| {
         let all: Vec<f64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)

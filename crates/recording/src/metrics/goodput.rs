@@ -30,7 +30,7 @@ pub fn goodput_series(samples: &[Arrived], window: Span, step: Span) -> Vec<Rate
     };
     assert!(
         window > Span::ZERO && step > Span::ZERO,
-        "a window has a length and moves"
+        "the window and its step are above zero"
     );
     let mut points = Vec::new();
     let (mut low, mut high) = (0, 0);

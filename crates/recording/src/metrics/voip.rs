@@ -1,4 +1,4 @@
-//! The quality of a voice call over the path: the E-model of ITU-T G.107 (06/2015).
+//! The quality of a voice call over the path, by the E-model of ITU-T G.107 (06/2015).
 //!
 //! All parameters but delay and loss keep the default values of its tables 2 and 3, so that the rating
 //! without delay and loss is 93.2. The codec is G.711 without loss concealment, with random loss.

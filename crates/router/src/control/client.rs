@@ -1,4 +1,4 @@
-//! The client's end: what `sluice ipfw` does.
+//! The client's end, used by `sluice ipfw`.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -41,7 +41,8 @@ pub enum AskError {
     },
 }
 
-/// Longer than a router takes for the largest request, and longer than it waits for its own loop.
+/// The timeout: longer than a router takes for the largest request, and longer than it waits for
+/// its own loop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request to the router that listens at `path`.

@@ -1,4 +1,4 @@
-//! Orders to the packet loop: a bounded channel, and a bell that ends the loop's sleep.
+//! Orders to the packet loop, in a bounded channel with a bell that ends the loop's sleep.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +22,7 @@ pub enum Work {
     Commands {
         /// The commands, one per line.
         text: String,
-        /// The way in which they are executed.
+        /// How they are executed.
         mode: Mode,
         /// The files that the commands name.
         files: Texts,
@@ -33,7 +33,7 @@ pub enum Work {
     Interfaces(Vec<Interface>),
 }
 
-/// Work, and the destination of its answer.
+/// A request, and the destination of its answer.
 pub struct Order<T> {
     /// The request.
     pub work: Work,
@@ -45,7 +45,7 @@ pub struct Order<T> {
 pub enum Answered<T> {
     /// The output of commands, and the refused command.
     Commands(Box<Output>, Result<(), CommandError>),
-    /// A snapshot of objects, from which the answer is still to be formatted.
+    /// A snapshot of objects, from which the requesting thread formats the answer.
     Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
@@ -139,7 +139,7 @@ impl Bell {
     /// Rings the bell. If the bell's buffer is full, it is already ringing.
     pub fn ring(&self) {
         let _ = (&self.0.stream).write(&[1]);
-        // After the byte: a thread that sees the flag finds the byte.
+        // The flag is set after the byte is sent, so a thread that sees the flag finds the byte.
         self.0.has_rung.store(true, Ordering::Release);
     }
 }

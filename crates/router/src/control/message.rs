@@ -18,7 +18,7 @@ pub enum Request {
     Commands {
         /// The commands, one per line, in ipfw's language.
         commands: String,
-        /// The way in which they are executed: as one command, line by line, or all at one instant.
+        /// How they are executed: as one command, line by line, or all at one instant.
         #[serde(default)]
         how: How,
         /// The files that the commands name.
@@ -56,7 +56,7 @@ impl Files for Given<'_> {
     }
 }
 
-/// The way in which commands are executed.
+/// How commands are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {

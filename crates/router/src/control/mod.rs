@@ -13,8 +13,8 @@
 //! hand an [`Order`] to the loop through a bounded channel ([`inbox`]) and ring a bell that ends
 //! its sleep. The loop executes orders between two batches of packets, each completely or not at
 //! all, and passes the answer to the waiting thread. Only that thread waits for a client that is
-//! slow, silent or gone. A router never opens a file because a client names it: the client sends
-//! the texts of the files that its commands need.
+//! slow, silent or disconnected. A router never opens a file because a client names it: the client
+//! sends the texts of the files that its commands need.
 
 mod client;
 mod inbox;

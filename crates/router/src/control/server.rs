@@ -367,7 +367,7 @@ fn reply<T: Serialize>(
             state: None,
             status: Some(*status),
         },
-        Ok(Answered::Done) => unreachable!("no request asks for what is only done"),
+        Ok(Answered::Done) => unreachable!("no request has an answer without content"),
         Err(refused) => Reply::refusal(refused.to_string(), 75),
     };
     write::<Box<Snapshot>, T>(&reply, to)

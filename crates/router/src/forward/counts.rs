@@ -3,7 +3,7 @@
 use sluice_core::{DropReason, Span};
 use sluice_wire::frame::Fault;
 
-/// The causes of a loss outside of the queues and the ports' interfaces.
+/// The causes of losses outside the queues and the ports' interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LostFrame {
     /// The frame could not be parsed.
@@ -46,7 +46,7 @@ impl LostFrame {
 /// copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
-    /// Super-packets that were split and do not exist any more.
+    /// Super-packets that were split.
     pub split: u64,
     /// Super-packets that were admitted whole.
     pub whole: u64,

@@ -83,7 +83,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         (self.queueing, self.observer, self.counts, self.lateness)
     }
 
-    /// Calls the queues at `now`, or at the latest time that they have seen, whichever is later.
+    /// Calls the queues at `now` or at the latest time that they have seen, whichever is later.
     pub(super) fn with<T>(
         &mut self,
         now: Time,

@@ -45,8 +45,8 @@ pub type PortNumber = usize;
 /// Like [`Pipe`](sluice_core::link::Pipe), the queues act at the times at which something is due,
 /// not at the times at which they are polled. Calls come in the order of time.
 pub trait Queueing {
-    /// The data that queueing needs in addition to the packet's handle: nothing, or the headers
-    /// that rules match.
+    /// What queueing needs in addition to the packet's handle: nothing, or the headers that rules
+    /// match.
     type Key;
 
     /// Reads the key of a packet. `head` is the beginning of its frame with all headers, and `view`
@@ -99,7 +99,7 @@ pub struct Departure {
     pub to: PortNumber,
 }
 
-/// Observes every packet of a lane. `()` observes nothing, at no cost.
+/// Observes every packet of a lane. `()` observes nothing and costs nothing.
 pub trait Observer {
     /// Returns whether queues should report their events.
     const LISTENS: bool;

@@ -74,7 +74,7 @@ impl SharedLink {
     }
 }
 
-/// Link time that a worker has.
+/// Link time that a worker has leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slice {
     next: Time,
@@ -118,7 +118,7 @@ impl SharedPipe {
         &*self.queue
     }
 
-    /// Packets under way to the far end.
+    /// Returns the packets in flight to the far end.
     pub fn in_flight(&self) -> usize {
         self.line.len()
     }
@@ -164,10 +164,11 @@ impl SharedPipe {
         }
     }
 
-    /// Returns the instant at which the link has time for this worker, or the worker needs time.
+    /// Uses a slice of the link's time for the next packet, leases one if there is none, and gives
+    /// it back if no packet is queued.
     fn serve(&mut self, cx: &mut Cx<'_>) {
         let slice = match self.slice.take() {
-            // Time passes, used or not.
+            // The slice's time passes whether it is used or not.
             Some(slice) if cx.now < slice.end => Slice {
                 next: slice.next.max(cx.now),
                 ..slice

@@ -30,7 +30,7 @@ pub struct Forwarder<P, Q, O = ()> {
     ready: u64,
     /// Consecutive turns in which the kernel was not asked which ports are ready.
     unasked: u32,
-    /// What keeps the caches warm while the loop is idle.
+    /// Keeps the caches warm while the loop is idle.
     warmer: Option<CacheWarmer>,
 }
 
@@ -190,7 +190,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             if self.waiter.owes_rest(before, deadline) {
                 return false;
             }
-            // Receive before checking the deadline: a fast pipe has a packet due at all times.
+            // Receives before checking the deadline, because a fast pipe always has a packet due.
             self.ready |= taken_from;
             if self.receive() > 0 {
                 return true;

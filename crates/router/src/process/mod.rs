@@ -200,14 +200,14 @@ impl Router {
                 Ok(output.warnings.iter().map(Remark::from).collect())
             }
             Answered::Status(_) | Answered::Survey(_) | Answered::Done => {
-                unreachable!("commands have what they said as answer")
+                unreachable!("the answer to commands is their output")
             }
         }
     }
 
-    /// Returns whether nothing is left to do, because the files that the router plays have ended, or
-    /// an algorithm ended the run. Also true if the loop has panicked; [`Router::stop`] passes the
-    /// panic on.
+    /// Returns whether nothing is left to do, because the files that the router plays have ended or
+    /// an algorithm has ended the run. Also true if the loop has panicked; [`Router::stop`] passes
+    /// the panic on.
     pub fn has_ended(&self) -> bool {
         self.is_through.load(Ordering::Acquire)
             || self.thread.is_finished()
@@ -215,7 +215,7 @@ impl Router {
     }
 
     /// Returns why an algorithm from a file ended the run (`on_error end`), if one did. Until it is
-    /// stopped, the router goes on without that algorithm.
+    /// stopped, the router continues without that algorithm.
     pub fn failure(&self) -> Option<&str> {
         self.ending.why()
     }

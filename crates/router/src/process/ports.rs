@@ -83,7 +83,7 @@ pub(super) fn open(
     })
 }
 
-/// Starts the recordings among the ports together. Returns the time that the loop follows.
+/// Starts all recordings among the ports together. Returns the time that the loop follows.
 fn begin(ports: &mut [Box<dyn Port + Send>], clock: &Clock) -> PortTime {
     let count = ports.len();
     let mut played: Vec<&mut dyn Playback> = ports
@@ -97,7 +97,7 @@ fn begin(ports: &mut [Box<dyn Port + Send>], clock: &Clock) -> PortTime {
     } else {
         PortTime::Played
     };
-    // Captures of one event have one clock.
+    // Captures of one event share a clock.
     let first_ns = played.iter().filter_map(|port| port.first_ns());
     if let Some(first_ns) = first_ns.min() {
         let start = match time {

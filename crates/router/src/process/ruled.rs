@@ -116,7 +116,7 @@ impl Queueing for Ruled {
         debug_assert_eq!(departure.direction, Direction::Out);
         let to = departure
             .xmit
-            .expect("every port is connected, so what passes is on its way out");
+            .expect("every port is connected, so a packet that passes is on its way out");
         Some(Departure {
             packet: departure.packet,
             due: departure.due,

@@ -12,7 +12,7 @@ use super::{Config, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{Answered, Given, Inbox, Order, Work};
 use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
 
-/// What the loop's thread starts with.
+/// The arguments of the loop's thread.
 pub(super) struct LoopSettings {
     pub(super) engine: sluice_ipfw::Settings,
     pub(super) interfaces: Vec<Interface>,
@@ -74,7 +74,7 @@ impl Loop {
         own.with(|ruled, cx| {
             let (_, result) = start.config.apply(ruled.firewall_mut(), cx);
             ruled.commands_applied();
-            result.expect("a configuration that an equal engine took is taken");
+            result.expect("an equal engine has accepted this configuration");
         });
         own
     }
@@ -142,7 +142,7 @@ impl Loop {
             } else {
                 until = None;
             }
-            // After the inbox, which also resets the bell that is rung for this.
+            // This comes after the inbox, which also resets the bell that is rung for it.
             if stop.is_stopped() {
                 break;
             }
@@ -245,7 +245,7 @@ impl Loop {
     }
 }
 
-/// Returns an engine that knows the interfaces.
+/// Returns an engine with the interfaces set.
 pub(super) fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firewall {
     let mut firewall = Firewall::new(settings);
     firewall.set_interfaces(interfaces.to_vec());

@@ -97,10 +97,10 @@ impl Router {
         // it.
         let stay = settings.core.map(|core| Stay::on(&[core])).transpose()?;
         let mut pool = Pool::new(settings.pool)?;
-        // Before packets arrive and files begin.
+        // The warmer starts before packets arrive and files begin.
         let warmer = CacheWarmer::for_loop(settings.spin);
         let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
-        // Again, because devices have been created.
+        // Addresses are read again, because devices have been created.
         let interfaces = interfaces(&names, &namespace);
         let (inbox, orders) = inbox().map_err(StartError::Bell)?;
         let stop = Stop::new();
@@ -130,8 +130,8 @@ impl Router {
             })
         })?;
         drop(stay);
-        // Commands that arrive from now on find the configuration loaded. If the thread has ended
-        // instead, joining it reports why.
+        // Commands that arrive from now on find the configuration loaded. If the thread has ended,
+        // joining it reports why.
         let _ = has_started.recv();
         let mut router = Router {
             stop,

@@ -126,7 +126,7 @@ impl Status {
     }
 }
 
-/// A summary for people.
+/// Writes a summary for people.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(

@@ -24,9 +24,9 @@ keys! {
         /// port, of TCP or UDP, that the program opens as a server: it is started before the run,
         /// which begins when the port is open, and ended after the other flows
         ready: Option<u64>, 1 => 65_535;
-        /// figures in the program's output: a table with a name for each, and as its value a JSON
-        /// pointer (RFC 6901) such as `"/end/sum_received/bytes"`, or a table with `at = POINTER`, or
-        /// `match = REGEX` for output that is not JSON, and a `unit`
+        /// figures in the program's output: a table of names, whose values are JSON pointers (RFC
+        /// 6901) such as `"/end/sum_received/bytes"`, or tables with a `unit` and `at = POINTER`
+        /// or, for output that is not JSON, `match = REGEX`
         figures: Reports = Reports::default();
     }
 }
@@ -72,7 +72,7 @@ impl FlowType for Command {
     fn check(&self, table: &Table, _section: &Section, problems: &mut Problems) -> bool {
         let at = |key| table.node(key).map(|node| node.at.clone());
         let mut is_right = true;
-        // A recording contains the default, too.
+        // A recording contains the default value too.
         let is_late = |node: &&Node| match &node.value {
             Value::Text(text) => Span::parse(text).is_ok_and(|start| start > Span::ZERO),
             _ => false,

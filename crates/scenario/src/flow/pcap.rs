@@ -131,7 +131,7 @@ impl CaptureFile {
         &self.flows[number]
     }
 
-    /// Returns warnings about packets that are sent in another way, or not at all.
+    /// Returns warnings about packets that are changed or left out.
     pub fn warnings(&self) -> Vec<String> {
         let of = |is: fn(&&CapturedPacket) -> bool| self.traffic.packets.iter().filter(is).count();
         let short = of(|packet| packet.bytes < LEAST_BYTES);

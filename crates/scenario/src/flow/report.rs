@@ -92,7 +92,7 @@ impl NumberSource {
     }
 }
 
-/// Explains a missing pointer: the part that exists, and what is there.
+/// Explains a missing pointer: the part of it that exists, and the value there.
 fn lacking(json: Option<&Json>, pointer: &str) -> String {
     let mut known = "";
     let mut there = json;
@@ -275,5 +275,5 @@ const UNITS: &[(&str, Unit, f64)] = &[
     ("%", Unit::Ratio, 0.01),
 ];
 
-/// Names that a message lists at most.
+/// The largest number of names that a message lists.
 const MOST_NAMES: usize = 12;

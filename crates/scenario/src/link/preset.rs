@@ -1,12 +1,12 @@
-//! Links that people know by name: `preset = "wpt/3g-fast"` in `[link]`.
+//! Named links: `preset = "wpt/3g-fast"` in `[link]`.
 //!
 //! One row of [`PRESETS`] declares a link. The scenario's key, `sluice list links`, the error
 //! messages and the reference page all read that table. A name begins with its source, since two
 //! sources may mean different links by "3G"; one link of each kind also has a short name.
 //!
-//! Sources give rates, round trips and losses. They say nothing about the queue in front of the
-//! link: each preset has the FIFO that such equipment usually has, given as the time that it takes
-//! to drain. DSL presets carry packets in ATM cells, as ADSL lines do.
+//! Sources give rates, round trips and losses, but not the queue in front of the link. Each preset
+//! has the FIFO that such equipment usually has, given as the time that it takes to drain. DSL
+//! presets carry packets in ATM cells, as ADSL lines do.
 
 use std::convert::Infallible;
 
@@ -43,7 +43,7 @@ struct Declaration {
 /// How a link carries packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Framing {
-    /// Packets as they are: the rate is that of IP packets.
+    /// Packets unchanged: the rate is that of IP packets.
     Ip,
     /// PPPoE over LLC in ATM cells; 40 bytes for each packet before it is cut into cells.
     Atm,
@@ -115,7 +115,8 @@ const APNIC: &str = "APNIC, November 2022";
 
 const DIRECTIONS: [Direction; 2] = [Direction::Down, Direction::Up];
 
-/// How long each of several rates or delays applies: Starlink reassigns satellites every 15 s.
+/// The time for which each of several rates or delays applies: Starlink reassigns satellites every
+/// 15 s.
 const TURN: Span = Span::from_secs(15);
 
 impl Preset {
@@ -184,7 +185,7 @@ impl Preset {
         Span::from_ms(self.0.queue)
     }
 
-    /// Returns what else there is to know: rates that change, and the framing.
+    /// Returns remarks: rates that change, and the framing.
     pub fn remarks(&self) -> String {
         let turns = (self.0.rtt.len() > 1).then(|| format!("changes every {TURN}"));
         let framing = (self.0.framing == Framing::Atm).then(|| "ATM cells".to_owned());
@@ -331,7 +332,7 @@ mod tests {
         );
         let up = scenario("preset = \"lte\"").unwrap().up;
         assert_eq!(link.up.queue, up.queue);
-        // A delay of one direction leaves the other as it is: 35 ms of 70.
+        // A delay of one direction does not change the other: 35 ms of 70.
         let link = scenario("preset = \"lte\"\nup.delay = \"1ms\"").unwrap();
         assert_eq!(link.rtt(), Span::from_ms(36));
     }

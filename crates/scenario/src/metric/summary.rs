@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::unit::Unit;
 use crate::{Direction, PipeId};
 
-/// Percentiles of a length of time.
+/// Percentiles of a span of time.
 ///
 /// A percentile is an observed value: the smallest value such that at least that part of all values
 /// is not larger (RFC 2330 section 11.3).
@@ -108,7 +108,7 @@ pub struct FlowSummary {
     pub retransmits: Option<u64>,
     /// Time from the start to the last byte, if the flow had a number of bytes and completed them.
     pub fct_ns: Option<u64>,
-    /// The same for all transfers of the flow.
+    /// The completion times of all transfers of the flow.
     pub fct: Option<Percentiles>,
     /// The sender's smoothed round-trip time, over its samples.
     pub srtt: Option<Percentiles>,
@@ -118,7 +118,7 @@ pub struct FlowSummary {
     pub up: Option<Percentiles>,
     /// Delay of the probes in the direction down.
     pub down: Option<Percentiles>,
-    /// Part of the packets sent that did not arrive; for probes, part without an answer.
+    /// Share of the packets sent that did not arrive; for probes, share without a reply.
     pub loss: Option<f64>,
     /// Time from arrival at the queue of the flow's direction to departure, over the flow's
     /// packets.
@@ -146,7 +146,7 @@ pub struct FlowSummary {
 pub struct Reported {
     /// The unit.
     pub unit: Unit,
-    /// The value in nanoseconds, bits per second, parts of one, or things.
+    /// The value in nanoseconds, in bits per second, as a ratio or as a count.
     pub value: f64,
 }
 
@@ -159,9 +159,9 @@ pub struct PipeSummary {
     pub utilisation: Option<f64>,
     /// Time from arrival to departure, over the packets that left.
     pub sojourn: Option<Percentiles>,
-    /// Part of the wire packets that were dropped, among those that left or were dropped.
+    /// Share of the wire packets that were dropped, among those that left or were dropped.
     pub loss: Option<f64>,
-    /// Part of the wire packets that left with a CE mark given by the queue.
+    /// Share of the wire packets that left with a CE mark from the queue.
     pub mark_ratio: Option<f64>,
     /// The figures that have a meter of their own, by name.
     #[serde(flatten)]
@@ -172,7 +172,7 @@ pub struct PipeSummary {
     pub sent: u64,
     /// Wire packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// Wire packets that were given a CE mark.
+    /// Wire packets that the queue marked with CE.
     pub marks: u64,
 }
 

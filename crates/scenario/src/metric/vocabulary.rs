@@ -98,7 +98,7 @@ pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     "fct.p95", Time, Completion, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
     "fct.p99", Time, Completion, "its 99th percentile", RFC7928 "2.1", |f| time(f.fct, P99);
     "fct.max", Time, Completion, "its maximum", RFC7928 "2.1", |f| time(f.fct, MAX);
-    "loss", Ratio, Ping, "part of the packets that did not arrive; for probes, part without an answer", RFC7928 "2.3", |f| f.loss;
+    "loss", Ratio, Ping, "share of the packets that did not arrive; for probes, share without a reply", RFC7928 "2.3", |f| f.loss;
     "srtt.p50", Time, SmoothedRtt, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
     "srtt.p95", Time, SmoothedRtt, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
     "srtt.p99", Time, SmoothedRtt, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
@@ -150,9 +150,9 @@ static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
     "sojourn.max", Time, Packets, "its maximum", EVENTS, |p| time(p.sojourn, MAX);
     "packets", Count, Packets, "wire packets that arrived", EVENTS, |p| Some(p.packets as f64);
     key_unless_zero "drops", Count, Packets, "wire packets dropped, for any reason", EVENTS, |p| Some(p.drops.values().sum::<u64>() as f64);
-    key_unless_zero "marks", Count, Packets, "wire packets that were given a CE mark", EVENTS, |p| Some(p.marks as f64);
-    "loss", Ratio, Packets, "part of the wire packets that were dropped, among those that left or were dropped", RFC7928 "2.3", |p| p.loss;
-    "mark_ratio", Ratio, Packets, "part of the wire packets that left with a CE mark given by this queue", EVENTS, |p| p.mark_ratio;
+    key_unless_zero "marks", Count, Packets, "wire packets that were marked with CE", EVENTS, |p| Some(p.marks as f64);
+    "loss", Ratio, Packets, "share of the wire packets that were dropped, among those that left or were dropped", RFC7928 "2.3", |p| p.loss;
+    "mark_ratio", Ratio, Packets, "share of the wire packets that left with a CE mark from this queue", EVENTS, |p| p.mark_ratio;
 };
 
 /// Figures of the whole run.

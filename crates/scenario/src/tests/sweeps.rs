@@ -180,7 +180,7 @@ fn pictures_are_read_apart_from_the_scenario() {
         Some("x.toml:13:5")
     );
     for (from, to, message) in [
-        ("a.pdf", "a.doc", "`a.doc` is no name of a picture"),
+        ("a.pdf", "a.doc", "`a.doc` is not the name of a picture"),
         ("only", "onyl", "unknown key `onyl` in [[picture]]"),
         ("link.queue=codel", "codel", "AXIS"),
     ] {

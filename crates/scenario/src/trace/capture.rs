@@ -1,7 +1,7 @@
 //! Arrivals from a packet capture: pcap or pcapng.
 //!
-//! Time starts at the first packet. A packet with an earlier timestamp than the previous one
-//! (common with several capture queues) arrives together with it, and the reader counts such
+//! Time starts at the first packet. A packet with an earlier timestamp than the one before it
+//! (common with several capture queues) arrives together with that one; the reader counts such
 //! packets. The length of a packet is its length on the wire, as far as the capture records it:
 //! with the Ethernet header if the capture has one, otherwise the length of the IP packet.
 

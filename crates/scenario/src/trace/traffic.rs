@@ -76,7 +76,7 @@ impl Traffic {
         let named = || path.display().to_string();
         let mut trace = Trace::open(path, Hash::Flow, 0)?;
         let mut traffic = Traffic::default();
-        // Packets that are not IP have flow numbers in the capture, too.
+        // Packets that are not IP also have flow numbers in the capture.
         let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
         while let Some(arrival) = trace.read()? {
             let Some(capture) = trace.capture() else {

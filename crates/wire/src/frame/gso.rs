@@ -97,7 +97,7 @@ impl SuperPacket {
         if vnet.gso_size == 0 {
             return Err(GsoError::SegmentSize);
         }
-        // The offsets of a damaged or fragmented packet mean nothing.
+        // The offsets in a damaged or fragmented packet have no meaning.
         if view.fault.is_some() || view.fragment.is_some() || view.is_routed || view.is_jumbo {
             return Err(GsoError::Headers);
         }
@@ -126,7 +126,7 @@ impl SuperPacket {
         })
     }
 
-    /// Returns the number of packets that it becomes: at least one.
+    /// Returns the number of packets that it is split into: at least one.
     pub fn segments(&self) -> u32 {
         self.payload_len.div_ceil(u32::from(self.gso_size)).max(1)
     }

@@ -1,4 +1,4 @@
-//! Flow hashes: which packets belong together.
+//! Flow hashes, which identify the packets of a flow.
 //!
 //! SipHash-1-3 with the seed as its key, over the fields in network order: a run gives the same
 //! buckets on every machine, and a sender who does not know the seed cannot aim packets at one

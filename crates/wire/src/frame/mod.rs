@@ -1,8 +1,7 @@
 //! Frames: parsing in one pass, flow hashes, CE marks, checksums, and splitting super-packets.
 //!
-//! [`parse`] is total: any bytes give a [`View`]. What is wrong with them is reported as a
-//! [`Fault`] beside the fields that could still be read. Nothing here allocates, reads a clock or
-//! calls the kernel.
+//! [`parse`] never fails: any bytes give a [`View`], which has the first [`Fault`] beside the
+//! fields that could still be read. Nothing here allocates, reads a clock or calls the kernel.
 //!
 //! The parser is written by hand because it runs once per packet and must also read the head
 //! of a frame whose rest lies elsewhere; its tests use `etherparse` as the oracle.

@@ -57,7 +57,7 @@ impl Segment {
             && vnet.gso().is_none()
             && view.transport_at == view.network + network_len
             && flags & !(PSH | ECE) == ACK;
-        // Nor padding after the packet, which no segment would have.
+        // Padding after the packet is refused too: no segment would have it.
         if !is_plain || frame.len() != view.network as usize + view.ip_len as usize {
             return None;
         }
@@ -86,8 +86,8 @@ impl Segment {
         usize::from(self.header_len)
     }
 
-    /// Returns whether the IPv4 and TCP checksums are right, or TCP's is correctly left open. A
-    /// checksum that the kernel has verified is not computed again.
+    /// Returns whether the IPv4 and TCP checksums are correct, or TCP's is correctly left partial.
+    /// A checksum that the kernel has verified is not computed again.
     pub fn is_intact(&self, vnet: &VnetHeader, frame: &[u8]) -> bool {
         let (headers, transport) = frame.split_at(usize::from(self.transport));
         let network = &headers[usize::from(self.network)..];

@@ -14,14 +14,14 @@ pub enum Link {
     Ip,
 }
 
-/// The headers of a frame, as far as they could be read.
+/// The headers of a frame, as far as they could be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Bytes of the whole frame, link header included.
     pub frame_len: u32,
     /// Offset of the network header.
     pub network: u16,
-    /// Type of the network header, after all tags (0 when the frame is too short to say).
+    /// Type of the network header, after all tags (0 if the frame is too short).
     pub ethertype: u16,
     /// Identifier and priority of the outermost tag (IEEE 802.1Q TCI).
     pub vlan: Option<u16>,
@@ -51,7 +51,7 @@ pub struct View {
     pub is_routed: bool,
     /// The IPv6 length is in a hop-by-hop header (RFC 2675).
     pub is_jumbo: bool,
-    /// The first thing that was wrong.
+    /// The first fault.
     pub fault: Option<Fault>,
 }
 

@@ -42,7 +42,7 @@ impl Writer {
 
     /// Adds an attribute that is in one or two pieces.
     pub(super) fn attribute(&mut self, kind: u16, value: &[u8], rest: &[u8]) {
-        // Longer ones do not exist: packets end at 65 535 bytes, headers included.
+        // There are no longer ones: a packet has at most 65 535 bytes, headers included.
         let length = (4 + value.len() + rest.len()) as u16;
         self.bytes.extend(length.to_ne_bytes());
         self.bytes.extend(kind.to_ne_bytes());

@@ -50,7 +50,7 @@ pub(super) fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     Ok(socket)
 }
 
-/// Installs the rule; what comes back holds it.
+/// Installs the rule, and returns the socket that keeps it installed.
 pub(super) fn install(traffic: &Traffic, number: u16) -> Result<OwnedFd, Failed> {
     let attempt = |verdict| {
         let socket = netfilter_socket()?;

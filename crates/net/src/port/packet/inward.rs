@@ -291,8 +291,8 @@ impl Inward {
         }
     }
 
-    /// Adds a message with the buffer that was allocated last, which was freed last and is still in
-    /// the cache.
+    /// Adds a message with the buffer that was allocated last. It was also freed last, so it is
+    /// still in the cache.
     fn prepare(&mut self, pool: &mut Pool) {
         let rooms = self.slots.pop().map(|slot| (slot, self.large.pop()));
         let (room, rest) = match rooms {
@@ -381,7 +381,7 @@ impl Intake<'_> {
 /// A batch of super-packets is sent before the next is received. This much stays in a core's cache
 /// until then, together with the kernel's own copies; 32 super-packets would not.
 const BATCH_BYTES: usize = 256 << 10;
-/// Checks that find nothing for each check whether the interface is down or gone.
+/// The number of checks that find nothing between two checks whether the interface is down or gone.
 const LOOKS_PER_ERROR: u32 = 64;
 
 /// linux/if_packet.h: `struct tpacket_stats`.

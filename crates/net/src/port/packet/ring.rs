@@ -186,7 +186,7 @@ mod tests {
         (ring, kernel)
     }
 
-    /// Fills a place as the kernel does: first the frame after the header, then the status.
+    /// Fills a place as the kernel does: the frame after the header first, then the status.
     fn fill(kernel: &SharedMap, number: usize, header: libc::tpacket2_hdr, frame: &[u8]) {
         let at = place(number);
         // SAFETY: the place is inside the mapping and aligned, and nobody reads it before its

@@ -1,4 +1,4 @@
-//! What is wrong with a file: found before it is played.
+//! Finds everything that is wrong with a file before it is played.
 
 use sluice_wire::capture::{ReadError, Reader, link_type};
 use sluice_wire::frame::Link;

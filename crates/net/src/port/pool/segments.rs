@@ -117,7 +117,7 @@ fn assert_split(pool: &mut Pool, is_v6: bool, tag: Tag, gso_size: u16, payload: 
         let view = parse_head(pool.head(*segment), length as usize, Link::Ethernet);
         assert_eq!(view.fault, None, "{case}");
     }
-    // In whatever order they leave, the last of them frees the shared memory.
+    // The last of them to leave frees the shared memory, in every order.
     let (odd, even): (Vec<_>, Vec<_>) = segments
         .into_iter()
         .enumerate()

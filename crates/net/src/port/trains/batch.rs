@@ -1,4 +1,4 @@
-//! The choice of the frames of a batch that leave together.
+//! Chooses the frames of a batch that leave together.
 
 use super::Trains;
 use crate::port::{Pool, Slot};
@@ -17,15 +17,15 @@ pub(super) struct Batch {
 pub(super) struct Message {
     /// The first of its frames, by its place in the batch.
     pub first: usize,
-    /// Nothing for a frame that cannot be a part of one.
+    /// The train; `None` for a frame that cannot be part of one.
     pub train: Option<Train>,
     last: usize,
     flow: Flow,
-    /// The first frame's checksums were found right.
+    /// Whether the first frame's checksums were found to be correct.
     is_intact: bool,
 }
 
-/// Whose order is kept.
+/// The flow, whose order is kept.
 #[derive(Clone, Copy)]
 struct Flow {
     addresses: Addresses,
@@ -40,7 +40,7 @@ impl Flow {
         }
     }
 
-    /// Returns whether packets of both may be of one flow: a later fragment has no ports.
+    /// Returns whether packets of both may belong to one flow: a later fragment has no ports.
     fn meets(&self, other: &Flow) -> bool {
         self.addresses == other.addresses
             && (self.ports == other.ports || self.ports.is_none() || other.ports.is_none())
@@ -48,12 +48,12 @@ impl Flow {
 }
 
 impl Message {
-    /// Returns whether it stands for several frames.
+    /// Returns whether the message has several frames.
     pub(super) fn is_train(&self) -> bool {
         self.first != self.last
     }
 
-    /// Adds frame `number`, a segment, behind the others. Returns whether it fits there.
+    /// Appends frame `number`, a segment. Returns whether it fits there.
     fn join(&mut self, number: usize, segment: &Segment, pool: &Pool, slots: &[Slot]) -> bool {
         let Some(mut train) = self.train else {
             return false;
@@ -83,7 +83,7 @@ impl Batch {
         }
     }
 
-    /// Returns what leaves, in order.
+    /// Returns the messages in the order in which they leave.
     pub(super) fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -105,7 +105,7 @@ impl Batch {
             let view = parse_head(frame, pool.frame_len(*slot), Link::Ethernet);
             let flow = Flow::of(&view);
             let is_whole = frame.len() == pool.frame_len(*slot) && !pool.is_cut(*slot);
-            // A longer one is for the kernel to refuse.
+            // The kernel refuses a longer one.
             let segment =
                 Segment::of(&view, &vnet, frame).filter(|_| is_whole && view.ip_len <= mtu);
             let place = self
@@ -119,7 +119,7 @@ impl Batch {
                     self.next[before] = number;
                     continue;
                 }
-                // Nothing may pass this frame.
+                // No frame may overtake this one.
                 let messages = &self.messages;
                 self.open.retain(|open| !messages[*open].flow.meets(&flow));
             }
@@ -140,5 +140,5 @@ impl Batch {
     }
 }
 
-/// Flows whose trains are looked for at one time.
+/// The number of flows whose trains are searched for at one time.
 const MOST_OPEN: usize = 16;

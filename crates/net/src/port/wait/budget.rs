@@ -51,9 +51,9 @@ impl Debt {
 /// The sleeps in which the loop is an ordinary thread. A real-time thread wakes up on the core on
 /// which it fell asleep, and that core must be started if the wake-up comes from another core. For
 /// an ordinary thread the scheduler chooses the core, and it knows which cores the hypervisor has
-/// halted. So the scheduler chooses the core before the first wake-up from a long sleep, and then
-/// ever more rarely, because with real-time priority a wake-up is more reliable when other threads
-/// compete for the core.
+/// halted. So the loop lets the scheduler choose before the first wake-up from a long sleep, and
+/// then more and more rarely, because a wake-up with real-time priority is more reliable when other
+/// threads compete for the core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placements {
     /// Long sleeps that a frame ended. A sleep that a deadline ends stays on its core and does not
@@ -87,7 +87,7 @@ impl Placements {
 #[derive(Debug)]
 pub(super) struct Budget {
     debt: Debt,
-    /// The instant until which the thread was accounted for.
+    /// The instant up to which the thread's time is accounted for.
     until: Option<Time>,
     /// The policy with real-time priority.
     real_time: Scheduling,
@@ -221,7 +221,7 @@ fn may_return_to(real_time: Scheduling) -> bool {
 /// kernel requires, because the kernel's second can begin at any time and a batch may end late.
 const RUNS_PER_REST: u64 = 11;
 const REST: Span = Span::from_us(100);
-/// The lateness of a rest that does no harm.
+/// The lateness of a rest that is still harmless.
 const AHEAD: Span = Span::from_us(300);
 /// A core that has idled for this long may have been halted.
 const LONG_SLEEP: Span = Span::from_us(200);

@@ -77,7 +77,7 @@ impl XdpPort {
             pool.take_back(slot);
             pool.free(slot);
         }
-        // An interface that is already back is found at once.
+        // An interface that has already returned is found at once.
         self.next_look_ns = 0;
     }
 

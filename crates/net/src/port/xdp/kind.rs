@@ -59,7 +59,8 @@ impl Attach for Sockets {
                 "packets above {} bytes are dropped and counted as `oversize`",
                 XdpPort::MOST_MTU
             ),
-            "the interface's own addresses get nothing: every frame goes to the router".to_owned(),
+            "the interface's own addresses receive nothing: every frame goes to the router"
+                .to_owned(),
             "arrivals carry no kernel timestamp: they count from when the router sees them"
                 .to_owned(),
         ];

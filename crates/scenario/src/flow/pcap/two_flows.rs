@@ -1,4 +1,4 @@
-//! A capture of two flows, and a scenario that sends it; for the tests of both backends, too.
+//! A capture of two flows, and a scenario that sends it. The tests of both backends use it too.
 
 /// Builds a pcap file of IPv4 packets without link header (type 101). Each packet is given by its
 /// microseconds, source port, bytes and ECN. The file has only the headers, as with a snap length

@@ -1,4 +1,4 @@
-//! `synchronisation`: whether flows lose packets together.
+//! `synchronisation`: the degree to which flows lose packets together.
 //!
 //! Source: RFC 7928 section 2.4. An event lasts one round trip of the empty path, and at least 1 ms.
 
@@ -17,7 +17,7 @@ pub(super) static FIGURE: Meter = Meter {
         unit: Unit::Ratio,
         chart: Chart::Packets,
         key: Key::No,
-        doc: "part of the bulk TCP flows that lost a packet in the same loss event; the mean over all events, each of which lasts one round trip of the empty path",
+        doc: "share of the bulk TCP flows that lost a packet in the same loss event; the mean over all events, each of which lasts one round trip of the empty path",
         source: "RFC 7928 section 2.4",
         value: PipeSummary::metered,
     },
