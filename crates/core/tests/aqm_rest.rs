@@ -1,5 +1,5 @@
-//! An AQM at rest has no timer and misses nothing: whether its timer is called at every instant at
-//! which an update could be due, or only when the AQM asks for it, every packet has the same fate
+//! An AQM at rest has no timer and misses nothing. Its timer may be called at every instant at
+//! which an update could be due, or only when the AQM requests it: every packet has the same fate,
 //! and every variable the same value.
 
 use sluice_core::event::{Event, StateValue};

@@ -55,7 +55,7 @@ fn for_every_algorithm(property: fn(&Spec, &[Op], u64) -> Result<(), String>) {
     }
 }
 
-/// Returns every fourth case has the defaults, which most users run.
+/// Every fourth case has the defaults, which most users run.
 fn chosen(algorithm: &'static Algorithm, settings: &[Setting]) -> Spec {
     assert!(algorithm.params().count() <= PARAMS, "raise PARAMS");
     match settings.last() {

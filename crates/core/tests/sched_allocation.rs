@@ -1,5 +1,5 @@
-//! No algorithm allocates per packet: once a queue has seen its largest backlog, packets arrive and
-//! leave without a call of the allocator.
+//! No algorithm allocates per packet: once a queue has had its largest backlog, packets arrive and
+//! leave without calls of the allocator.
 
 use sluice_core::param::{Kind, Value, Values};
 use sluice_core::registry::{self, Algorithm};

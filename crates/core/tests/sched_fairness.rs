@@ -2,9 +2,9 @@
 //! weights, mixed packet sizes, classes that become active and idle.
 //!
 //! The link sends one byte per unit of time, so that bytes sent are time, and a class with weight w
-//! of W is entitled to w/W bytes per unit of time. A scheduler without a clock learns of arrivals
-//! when it is asked next. A packet that arrives while another is on the link therefore counts as
-//! arrived when that one has left: the bounds hold from there.
+//! of W is entitled to w/W bytes per unit of time. A scheduler without a clock notices arrivals at
+//! its next call. A packet that arrives while another is on the link therefore counts as arrived
+//! when that one has left: the bounds hold from there.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Arrival {
 struct Departure {
     class: usize,
     len: i128,
-    /// The arrival of the packet, and the instant at which the scheduler could first know of it.
+    /// The arrival of the packet, and the first instant at which the scheduler could know of it.
     born: i128,
     arrived: i128,
     /// Bytes of its class that were queued once it had arrived, its own included.

@@ -1,4 +1,4 @@
-//! `docs/dummynet.md` is true, and mentions every warning and every option.
+//! `docs/dummynet.md` is correct, and mentions every warning and every option.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p sluice-ipfw --test documented` updates the table of options.
 
@@ -34,7 +34,7 @@ fn entries(name: &str) -> Vec<(String, Vec<String>)> {
         match line.strip_prefix("  ") {
             Some(said) => entries
                 .last_mut()
-                .expect("what is said stands below a command")
+                .expect("a warning is below a command")
                 .1
                 .push(said.to_owned()),
             None => entries.push((line, Vec::new())),

@@ -183,8 +183,8 @@ fn one_pass_decides_when_a_packet_goes_in() {
          00030 0    0 allow ip from any to any\n\
          65535 0    0 deny ip from any to any\n"
     );
-    // Packets of the second pipe entered it under one_pass 1 again. With 0, the rules behind it
-    // decide, here the built-in one.
+    // Packets entered the second pipe under one_pass 1 again. With 0, the rules behind it decide,
+    // here the built-in one.
     bench.script("delete 30\ndisable one_pass");
     bench.send(1000, &udp(3));
     bench.drain();

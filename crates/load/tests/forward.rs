@@ -61,7 +61,7 @@ fn assert_complete(tcp: &TcpReport, ping: &PingReport, outcome: &Outcome) {
     );
     assert_eq!((ping.lost(), ping.duplicates), (0, 0));
     assert_eq!(ping.arrived, 20);
-    assert_eq!(outcome.slots_missing, 0, "every slot came back");
+    assert_eq!(outcome.slots_missing, 0, "all slots are free again");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn super_packets_cross_split() {
         let [sender, receiver] = outcome.ports;
         assert!(sender.received_super > 0, "{outcome:?}");
         assert!(outcome.split_into > sender.received_super);
-        // At most 1448 bytes of payload each, whatever the sender bundled.
+        // At most 1448 bytes of payload each, even if the sender made super-packets.
         assert!(receiver.sent > BYTES / 1448, "{outcome:?}");
     }
 }
@@ -121,7 +121,7 @@ fn tun_devices_carry_tcp_whole_and_split() {
             (namespace, port)
         });
         let [(h2, first), (h3, second)] = hosts;
-        // Each in its namespace, and not where the test runs.
+        // Each is in its own namespace, not in that of the test.
         let mut here = Namespace::current().unwrap().links().unwrap();
         assert!(here.interface("sluice-tun0").is_err());
         assert_eq!(first.link(), Link::Ip);
@@ -177,13 +177,14 @@ fn tcp_crosses_xdp_ports_although_the_hosts_leave_their_checksums_open() {
             };
             let (h2, h3) = (&topology.h2, &topology.h3);
             // One after the other: a flow without a limit fills the 256 places of a virtual
-            // interface's ring now and then, and what finds none is lost before the port.
+            // interface's ring now and then, and frames that find no place are lost before the
+            // port.
             let ping = ping.start(h2, h3, &clock, &stop).unwrap().join().unwrap();
             let tcp = tcp.start(h2, h3, &clock, &stop).unwrap().join().unwrap();
             let outcome = forwarder.finish();
             assert!(tcp.finished.is_some(), "{outcome:?}");
             assert_eq!(ping.lost(), 0);
-            assert_eq!(outcome.slots_missing, 0, "every slot came back");
+            assert_eq!(outcome.slots_missing, 0, "all slots are free again");
             assert!(outcome.ports[0].received > 20_000_000 / 1448);
         }
     }

@@ -12,17 +12,16 @@ use sluice_net::port::nfqueue::NfqueueOptions;
 use sluice_net::port::{Counters, Port as _};
 use sluice_wire::frame::{self, Link, parse_head};
 
-/// What a transfer through the queue showed.
+/// The results of a transfer through the queue.
 struct Outcome {
     tcp: TcpReport,
     counters: Counters,
-    /// Packets that the receiving host threw away because a checksum was wrong.
+    /// Packets that the receiving host discarded because of a wrong checksum.
     wrong_checksums: u64,
 }
 
-/// A transfer through the queue, with every 50th packet that can be marked marked; where headers
-/// are fetched alone, of those whose rest is not there: a packet that is no longer than what is
-/// fetched is there as a whole.
+/// Runs a transfer through the queue that marks every 50th ECN-capable packet. If only headers are
+/// fetched, this counts packets longer than the fetched bytes, because shorter ones arrive whole.
 fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
     let (h2, h3) = hosts();
     let of_any = !options.headers_only;
@@ -63,15 +62,15 @@ fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
     }
 }
 
-/// What a namespace has thrown away because a checksum was wrong: of TCP, and of IPv4 headers.
-/// Retransmissions prove nothing: the sender also retransmits when the queue is not served for some
-/// milliseconds.
+/// Returns the packets that a namespace has discarded because of a wrong checksum of TCP or of the
+/// IPv4 header. Retransmissions prove nothing: the sender also retransmits when the queue is not
+/// served for some milliseconds.
 fn wrong_checksums(namespace: &Namespace) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let text = namespace.enter(read).unwrap();
     let counters = [("Tcp:", "InCsumErrors"), ("Ip:", "InHdrErrors")];
     let found = counters.map(|(group, name)| {
-        // A line of names, and below it one of values.
+        // A line of names is followed by a line of values.
         let lines: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split_whitespace().collect())
@@ -123,12 +122,12 @@ fn tcp_crosses_when_only_headers_are_fetched() {
         headers_only: true,
         ..NfqueueOptions::default()
     };
-    // What is written into headers that were fetched alone does not get into the packet.
+    // Changes to headers that were fetched alone do not reach the packet.
     let outcome = transfer(options, true);
     let (tcp, counters) = (outcome.tcp, outcome.counters);
     assert!(tcp.finished.is_some(), "{counters:?}");
     assert!(counters.received_super > 0, "{counters:?}");
-    // All the lengths, though not the bytes.
+    // All lengths, although not all bytes were fetched.
     assert!(counters.received_bytes > 20_000_000, "{counters:?}");
     assert_eq!(counters.lost_total(), 0, "{counters:?}");
     assert_eq!(tcp.info.last().unwrap().delivered_ce, 0);

@@ -1,4 +1,4 @@
-//! What the traffic sources report, live, through the minimal forwarder.
+//! The reports of the traffic sources, live, through the minimal forwarder.
 
 #[path = "../../net/tests/common/mod.rs"]
 mod common;
@@ -23,7 +23,7 @@ fn with_forwarder<T>(work: impl FnOnce(&Topology) -> T) -> T {
     result
 }
 
-/// Long enough for the kernel to have its timestamps switched on.
+/// Long enough for the kernel to switch its timestamps on.
 const START: Time = Time::from_ns(100_000_000);
 
 #[test]
@@ -51,7 +51,8 @@ fn ping_measures_both_ways_in_both_families() {
             let mut measured = 0;
             for (index, sample) in report.samples.iter().enumerate() {
                 assert!(sample.sent >= START + Span::from_ms(2) * index as u64);
-                // Not so before the kernel had its timestamps switched on, see `unstamped`.
+                // Earlier packets, before the kernel switched its timestamps on, count as
+                // `unstamped`.
                 if let (Some(forward), Some(round_trip)) = (sample.forward, sample.round_trip) {
                     assert!(Span::ZERO < forward && forward < round_trip, "{sample:?}");
                     assert_eq!(sample.backward(), Some(round_trip - forward));
@@ -66,7 +67,7 @@ fn ping_measures_both_ways_in_both_families() {
     });
 }
 
-/// The observer of each reads now and then only, and its socket gets the requests of all.
+/// Each observer reads only now and then, and its socket receives the requests of all series.
 #[test]
 fn series_to_one_host_do_not_count_each_others_requests() {
     with_forwarder(|topology| {
@@ -91,7 +92,7 @@ fn series_to_one_host_do_not_count_each_others_requests() {
 
 #[test]
 fn unanswered_pings_are_lost_and_not_waited_for_forever() {
-    // No forwarder: nothing gets across.
+    // Without a forwarder nothing arrives.
     let topology = Topology::new(Offloads::ON);
     let clock = Clock::start();
     let ping = Ping {
@@ -174,7 +175,7 @@ fn tcp_stops_on_time_and_reports_the_kernels_view() {
         assert_eq!((report.broken, report.finished), (None, None));
         assert!(report.connected.unwrap() >= START);
         assert!(!report.has_ecn);
-        // 300 ms at 20 ms: 15 samples and the last one; late ones are skipped, not made up.
+        // 300 ms at 20 ms: 15 samples and the last one; late ones are skipped and not repeated.
         assert!(
             (8..=17).contains(&report.info.len()),
             "{}",
@@ -331,7 +332,7 @@ fn bulk_transfers_all_arrive_and_end_together() {
 
 #[test]
 fn bulk_transfers_that_reach_nobody_end_at_their_time() {
-    // No forwarder: nothing gets across.
+    // Without a forwarder nothing arrives.
     let topology = Topology::new(Offloads::ON);
     let clock = Clock::start();
     let bulk = Bulk::new(H2, H3, 2, START, START + Span::from_ms(50));

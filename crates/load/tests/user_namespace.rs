@@ -1,7 +1,8 @@
-//! Everything again without privileges, in a user namespace, and what a killed process leaves.
+//! Runs everything again without privileges, in a user namespace, and checks that a killed process
+//! leaves nothing behind.
 //!
-//! Entering a user namespace takes a process with one thread, so this file is a program of
-//! its own: it runs itself again, as an unprivileged user when it is started as root.
+//! Only a process with one thread can enter a user namespace, so this file is a program of its own.
+//! It executes itself again, as an unprivileged user if it was started by root.
 
 #[path = "../../net/tests/common/mod.rs"]
 mod common;
@@ -44,9 +45,9 @@ fn main() {
     }
 }
 
-/// This program again, as user 65534 if this one is root.
+/// Returns a command that runs this program, as user 65534 if this process is root's.
 fn again(word: &str) -> Command {
-    // Its folder may be closed to that user; a copy of the program is not.
+    // That user may have no access to the program's folder, so the program is copied.
     let copy = std::env::temp_dir().join(format!("sluice-test-{}-{word}", std::process::id()));
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let mut command = Command::new(&copy);
@@ -141,7 +142,7 @@ fn lacking() {
                 "ports need nothing".to_owned(),
             ],
         };
-        // AF_XDP does not take the MTU of this interface, which comes before any privilege.
+        // AF_XDP does not support the MTU of this interface, and checks that before any privilege.
         for part in parts.iter().filter(|_| kind.in_user_namespace) {
             assert!(message.contains(part), "{kind:?}: {message}");
         }
@@ -151,7 +152,7 @@ fn lacking() {
     let here = Namespace::current().unwrap();
     let mut links = here.links().unwrap();
     links.set_up("lo", true).unwrap();
-    // Within what AF_XDP takes.
+    // Within the MTUs that AF_XDP supports.
     links.set_mtu("lo", 1500).unwrap();
     for kind in KINDS {
         let opened = open(kind, &here);
@@ -173,7 +174,7 @@ fn open(kind: &Kind, here: &Namespace) -> Result<(), OpenError> {
         Role::Interface(_) => "lo".to_owned(),
         Role::Device(_) => format!("sluice-{}0", kind.name),
         Role::Files => format!(":{}", path.display()),
-        // No router opens one by name.
+        // No router opens such a port by name.
         Role::Queue => {
             return Ok(NfqueuePort::open(here, &NfqueueOptions::default()).map(drop)?);
         }
@@ -191,8 +192,8 @@ fn open(kind: &Kind, here: &Namespace) -> Result<(), OpenError> {
     opened
 }
 
-/// Returns the device that a kind needs, if this user may not open it: some systems keep it to
-/// root, which comes before any capability.
+/// Returns the device that a kind needs, if this user may not open it: some systems restrict it to
+/// root, whatever the capabilities.
 fn closed_device(kind: &Kind) -> Option<&'static str> {
     let mut needs = kind.needs.split(", ").map(|need| need.trim_matches('`'));
     let path = needs.find(|need| need.starts_with("/dev/"))?;
@@ -232,7 +233,7 @@ fn killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     remove_copy(&command);
-    assert_eq!(line.trim(), "the pair is there");
+    assert_eq!(line.trim(), "the pair exists");
     assert!(is_there.is_ok(), "{is_there:?}");
     // When the kernel has freed the victim's namespace, the pair is gone from this one too. It
     // does so in the background.
@@ -254,7 +255,7 @@ fn doomed() {
         mac: common::mac(number),
     };
     create_veth(end(&witness, "witness0", 1), end(&own, "doomed0", 2)).unwrap();
-    println!("the pair is there");
+    println!("the pair exists");
     loop {
         std::thread::park();
     }

@@ -1,4 +1,4 @@
-//! The packet path allocates nothing once it runs.
+//! The packet path allocates no memory in steady state.
 #![allow(unsafe_code)]
 
 mod common;
@@ -19,7 +19,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator; counting allocates nothing.
+// SAFETY: all calls are passed on to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -69,7 +69,7 @@ fn a_running_packet_path_allocates_nothing() {
             ALLOCATIONS.with(|count| count.set(0));
         }
         // Every other frame is split before it is sent, and its segments come through the ring. The
-        // others cross whole, and wait in the queue.
+        // others pass whole, and wait in the queue.
         let slot = pool.allocate().unwrap();
         pool.room_mut(slot)[..frame.len()].copy_from_slice(&frame);
         pool.set_frame(slot, frame.len() as u32, vnet);
@@ -104,11 +104,11 @@ fn a_running_packet_path_allocates_nothing() {
         std::hint::black_box(right.counters());
     }
     assert_eq!(ALLOCATIONS.with(Cell::get), 0);
-    // Most have arrived by the time that the last was sent: 150 whole, 150 in four.
+    // Most have arrived when the last is sent: 150 whole, 150 in four segments.
     assert!(received > 300, "{received}");
 }
 
-/// Segments that the port makes a train of.
+/// Segments that the port combines into a train.
 #[test]
 fn trains_allocate_nothing() {
     let namespace = common::wire::namespace();

@@ -1,4 +1,4 @@
-//! The program in `examples` that measures nothing runs, and its assertions hold.
+//! The program in `examples` that is not a measurement runs, and its assertions hold.
 
 #[path = "../examples/forward.rs"]
 mod forward;

@@ -20,7 +20,7 @@ fn a_namespace_sees_only_its_own_interfaces() {
     names.sort_unstable();
     names.retain(|name| ["lo", "r2", "r3"].contains(name) || name.starts_with("eth"));
     assert_eq!(names, ["lo", "r2", "r3"]);
-    // The caller has not moved.
+    // The caller is still in its own namespace.
     let here = std::fs::read_link("/proc/self/ns/net").unwrap();
     let inside = topology
         .router
@@ -119,7 +119,7 @@ fn closing_the_last_descriptor_removes_everything() {
     let topology = Topology::new(Offloads::ON);
     let Topology { h2, router, h3 } = topology;
     drop(h2);
-    // The kernel takes namespaces down in the background; the veth's peer goes with it.
+    // The kernel removes namespaces in the background; the veth's peer vanishes with its namespace.
     let mut links = router.links().unwrap();
     let mut gone = false;
     for _ in 0..500 {

@@ -29,7 +29,7 @@ fn packets_leave_in_the_order_of_their_verdicts_and_dropped_ones_do_not() {
         sender.send(&[number; 100]).unwrap();
     }
     serve(&mut port, &mut pool, 5, |port, pool, slots| {
-        // What the host sends of its own accord passes.
+        // Unsolicited packets of the host pass.
         let (ours, others) = std::mem::take(slots)
             .into_iter()
             .partition(|slot| pool.frame_len(*slot) == 20 + 8 + 100);
@@ -38,7 +38,7 @@ fn packets_leave_in_the_order_of_their_verdicts_and_dropped_ones_do_not() {
         if slots.len() < 10 {
             return false;
         }
-        // The odd ones are dropped, the even ones sent backwards.
+        // Odd packets are dropped; even ones are sent in reverse order.
         let (even, odd): (Vec<_>, Vec<_>) = std::mem::take(slots)
             .into_iter()
             .partition(|slot| pool.head(*slot)[28] % 2 == 0);
@@ -53,7 +53,8 @@ fn packets_leave_in_the_order_of_their_verdicts_and_dropped_ones_do_not() {
         assert_eq!(buffer[0], number);
     }
     assert!(receiver.recv(&mut buffer).is_err(), "dropped is dropped");
-    // At one instant none waits; the host may send the next of its own right after.
+    // At some instant no packet waits. The host may send another packet of its own right after
+    // that.
     let mut is_empty = false;
     serve(&mut port, &mut pool, 5, |port, pool, slots| {
         port.transmit(pool, slots);
@@ -104,7 +105,7 @@ fn a_full_queue_loses_or_lets_pass_and_counts() {
             arrived += 1;
         }
         let counters = port.counters();
-        // The host may have sent a packet of its own accord, which then waits too.
+        // The host may have sent an unsolicited packet, which then waits too.
         let (mut pool, mut slots) = (pool(), Vec::new());
         port.receive(&mut pool, &mut slots);
         let ours = |slot: &&Slot| pool.frame_len(**slot) == 20 + 8 + 10;
@@ -134,7 +135,7 @@ fn a_slot_says_whether_it_holds_headers_only() {
     let mut seen = Vec::new();
     let mut pool = pool();
     serve(&mut port, &mut pool, 5, |port, pool, slots| {
-        // What the host sends of its own accord is not UDP.
+        // Unsolicited packets of the host are not UDP.
         let udp = slots.iter().filter(|slot| pool.head(**slot)[9] == 17);
         seen.extend(udp.map(|slot| (pool.frame_len(*slot), pool.is_cut(*slot))));
         port.transmit(pool, slots);

@@ -48,7 +48,7 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
                 assert_eq!(left.transmit(&mut pool, &[slot]), 1);
                 let slots = receive(&mut right, &mut pool, 1);
                 assert_eq!(pool.head(slots[0]), sent, "{mode} {tags:?} {length}");
-                // The same slot goes back.
+                // The same slot is sent back.
                 assert_eq!(right.transmit(&mut pool, &slots), 1);
                 let slots = receive(&mut left, &mut pool, 1);
                 assert_eq!(pool.head(slots[0]), sent, "{mode} {tags:?} {length}");
@@ -58,7 +58,7 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
         assert_eq!(right.counters().lost_total(), 0);
         left.release(&mut pool);
         right.release(&mut pool);
-        assert_eq!(pool.available(), 512, "every slot came back");
+        assert_eq!(pool.available(), 512, "all slots are free again");
     }
 }
 
@@ -86,7 +86,7 @@ fn trains_leave_beside_the_ring_and_in_order() {
                 segments.clone(),
                 vec![frame(&[], 200)],
             ];
-            // Frames alone, segments, frames alone.
+            // Single frames, segments, single frames.
             for part in &sent {
                 let slots = put_all(&mut pool, part);
                 assert_eq!(right.transmit(&mut pool, &slots), slots.len());
@@ -102,7 +102,7 @@ fn trains_leave_beside_the_ring_and_in_order() {
         assert_eq!(counters.lost_total(), 0);
         right.release(&mut pool);
         left.release(&mut pool);
-        assert_eq!(pool.available(), 512, "every slot came back");
+        assert_eq!(pool.available(), 512, "all slots are free again");
     }
 }
 
@@ -216,7 +216,7 @@ fn trains_go_down_with_their_interface_and_come_back_with_it() {
         let after = right.counters();
         lost = after.lost(Loss::Down);
         assert_eq!(lost, before.lost(Loss::Down) + 4);
-        assert_eq!(after.sent, before.sent, "what was lost was not sent");
+        assert_eq!(after.sent, before.sent, "lost frames do not count as sent");
         wire::connect(&namespace);
         plain(&namespace);
     }
@@ -244,7 +244,7 @@ fn an_interface_that_is_made_again_is_found_again() {
         assert_eq!(right.transmit(&mut common, &[slot]), 1);
         let after = right.counters();
         assert_eq!(after.lost(Loss::Down), before.lost(Loss::Down) + 1);
-        assert_eq!(after.sent, before.sent, "what was lost was not sent");
+        assert_eq!(after.sent, before.sent, "lost frames do not count as sent");
         assert_eq!(common.available(), 512, "the kernel keeps no slot");
         wire::connect(&namespace);
     }
@@ -338,7 +338,7 @@ fn the_best_mode_is_taken_and_what_cannot_be_is_refused() {
     let taken = XdpPort::open(&namespace, "right", &mut pool, XdpOptions::default());
     assert!(
         matches!(taken, Err(XdpError::Kernel { .. })),
-        "one program per hook"
+        "a hook takes one program"
     );
     drop(right);
     namespace.links().unwrap().set_mtu("left", 4000).unwrap();
@@ -381,7 +381,7 @@ fn the_choice_follows_the_offloads_and_says_why() {
     let (port, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
     assert_eq!((chosen.kind.name, port.name()), ("xdp", "r2"));
     assert!(chosen.reason.ends_with("copy mode"), "{chosen}");
-    // The hook is in use: the second-best kind is opened, and the reason reported.
+    // The hook is in use: the second-best kind is opened, and the reason is reported.
     let (_, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
     assert_eq!(chosen.kind.name, "packet");
     assert!(chosen.reason.contains("AF_XDP would be faster"), "{chosen}");

@@ -286,7 +286,7 @@ fn a_writer_that_is_dropped_leaves_a_partial_run() {
     let recording = Recording::open(temp.path()).unwrap();
     let reason = "the program gave up".to_owned();
     assert_eq!(recording.run().status, Status::Partial { reason });
-    // The packet was settled 4321 us after its arrival at 1.2 ms.
+    // The fate of the packet was known 4321 us after its arrival at 1.2 ms.
     assert_eq!(recording.run().end_ns, 5_521_000);
     assert_eq!(recording.packets().unwrap().count(), 1);
 }
@@ -501,7 +501,7 @@ fn a_damaged_table_is_told_from_a_whole_one() {
     writer.finish(End::complete(Time::ZERO)).unwrap();
     let path = temp.path().join("pings.parquet");
     let mut bytes = fs::read(&path).unwrap();
-    // In the middle of a page, where Parquet does not detect a changed number.
+    // In the middle of a data page, where Parquet does not detect a changed number.
     let middle = bytes.len() / 3;
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();

@@ -1,4 +1,5 @@
-//! How a router attaches to interfaces, and which addresses count as its own.
+//! The kind of port by which a router attaches to an interface, and the addresses that count as its
+//! own.
 //!
 //! These tests need root or its capabilities, and fail without.
 
@@ -25,9 +26,9 @@ const NONE: Offloads = Offloads {
     generic_receive: false,
 };
 
-/// Creates a host whose `eth0` is connected to the router's `em0`; `em1` is connected to nothing.
+/// Creates a host whose `eth0` is connected to the router's `em0`; `em1` is not connected.
 fn network() -> (Namespace, Namespace) {
-    let host = Namespace::create("host").expect("the test may make namespaces");
+    let host = Namespace::create("host").expect("the test may create namespaces");
     let middle = Namespace::create("middle").unwrap();
     let end = |namespace, name, number| VethEnd {
         namespace,
@@ -46,7 +47,7 @@ fn network() -> (Namespace, Namespace) {
     (host, middle)
 }
 
-/// The path by which others can open a namespace that this process holds.
+/// Returns the path under which other processes can open a namespace of this process.
 fn path_of(namespace: &Namespace) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd()))
 }
@@ -88,7 +89,7 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
         middle.set_offloads(name, NONE).unwrap();
     }
     let chosen = kinds("em0", "packet:em1");
-    // AF_XDP, or the reason why not: some kernels lack it.
+    // AF_XDP, or the reason why it was not chosen: some kernels lack it.
     match chosen[0].kind.as_str() {
         "xdp" => assert!(
             chosen[0].reason.contains("fastest for single packets"),
@@ -116,7 +117,7 @@ struct Filtered {
 impl Filtered {
     fn new() -> Filtered {
         let site = Filtered {
-            left: Namespace::create("left").expect("the test may make namespaces"),
+            left: Namespace::create("left").expect("the test may create namespaces"),
             middle: Namespace::create("middle").unwrap(),
             right: Namespace::create("right").unwrap(),
         };
@@ -262,7 +263,7 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     let (host, middle) = network();
     let mut links = middle.links().unwrap();
     links.add_address("em0", ROUTER, 24).unwrap();
-    // Beside its link-local one.
+    // In addition to its link-local address.
     assert!(links.addresses("em0").unwrap().contains(&ROUTER));
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(&middle, "packet:em0", "packet:em1");
@@ -311,8 +312,8 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     let expected = "00100 10 330 count udp from any to me in recv em0\n";
     assert_eq!(counted(expected), expected);
 
-    // Not its own yet, but from the next reading of the addresses on. Rules that stay keep their
-    // counters.
+    // The new address counts as the router's own from the next reading of the addresses on. Rules
+    // that stay keep their counters.
     links.add_address("em0", later, 24).unwrap();
     router.reload().unwrap();
     send(later);

@@ -1,5 +1,5 @@
-//! A router between two hosts, live: the network of seed 001, subscribers, one_pass, changes
-//! under load.
+//! A router between two hosts, live: the article's network, subscribers, one_pass, changes under
+//! load.
 //!
 //! `client -- router -- server`, each in its own namespace, created by the test. The tests need
 //! root or its capabilities, fail without, and run one at a time (`make test-live`), since they
@@ -36,7 +36,7 @@ struct Network {
 }
 
 impl Network {
-    /// Starts a router that accepts what no rule matches, and runs `commands`.
+    /// Starts a router that accepts packets that no rule matches, and executes `commands`.
     fn new(commands: &str) -> Network {
         let privilege = Privilege::probe();
         assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");
@@ -155,7 +155,7 @@ impl Network {
             .unwrap()
     }
 
-    /// Stops the router. Returns what it dropped, by reason.
+    /// Stops the router. Returns its drops by reason.
     fn end(mut self) -> BTreeMap<String, u64> {
         let status = self.router.take().map(Router::stop).unwrap();
         assert_eq!(status.lost, BTreeMap::new(), "{status}");
@@ -170,7 +170,7 @@ fn mac(number: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, number])
 }
 
-/// The path by which others can open a namespace that this process holds.
+/// Returns the path under which other processes can open a namespace of this process.
 fn path_of(namespace: &Namespace) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd()))
 }
@@ -207,12 +207,12 @@ fn arrived(report: &UdpReport, from: Time) -> u64 {
     1250 * report.samples.iter().filter(|s| s.sent >= from).count() as u64
 }
 
-/// Seed 001, "A FIFO Queued Network".
+/// The article's "A FIFO Queued Network".
 const FIFO: &str = "ipfw pipe 1 config bw 10MBit/s delay 10ms
 ipfw add 1000 pipe 1 all from 10.0.1.0/24 to any out
 ";
 
-/// Seed 001, "Weighed Fair Queue".
+/// The article's "Weighed Fair Queue".
 const WEIGHTED: &str = "ipfw pipe 1 config bw 10MBit/s delay 10ms
 ipfw sched 1 config pipe 1 type wf2q+
 ipfw queue 100 config sched 1 weight 69 mask all
@@ -228,12 +228,12 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let network = Network::new(FIFO);
     let start = network.soon();
     let (least, mean, ..) = summary(&network.ping(start, 50).join().unwrap());
-    // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and the time that both directions take
-    // otherwise.
+    // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and the remaining time of both
+    // directions.
     assert!((10.067..10.6).contains(&least), "{least}");
     assert!(
         mean < 12.0,
-        "{mean}: the article's 16.7 ms were its clock's doing"
+        "{mean}: the article's 16.7 ms came from its clock"
     );
 
     // 50 slots of 1500 bytes take 60 ms; CUBIC fills them and, after a loss, drains some of them.
@@ -248,16 +248,16 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let share = bytes as f64 / (3.0 * 1.25e6 * 1448.0 / 1500.0);
     assert!((0.93..1.05).contains(&share), "{share}");
 
-    // A fifth too much: the queue is nearly always full, and an arriving packet finds a place in 10
-    // of 12 cases; the article lost 19 of 100. At equal intervals flood and probes would stay in
-    // step, and all probes would fare like the first one.
+    // The load is a fifth too high: the queue is nearly always full, and an arriving packet finds a
+    // place in 10 of 12 cases; the article lost 19 of 100. At equal intervals, flood and probes
+    // would stay in phase, and all probes would have the fate of the first one.
     let start = network.soon();
     let udp = network.udp(CLIENT, start, Span::from_secs(3), 12, Spacing::Poisson);
     let ping = network.ping(start + Span::from_secs(1), 80);
     let (_, mean, most, lost) = summary(&ping.join().unwrap());
     assert!((0.02..0.6).contains(&lost), "{lost}");
-    // Up to 50 packets of 1250 bytes ahead of it: 50 ms, plus the delay; at random a few places are
-    // empty.
+    // Up to 50 packets of 1250 bytes are ahead of it: 50 ms, plus the delay. Now and then a few
+    // places are empty.
     assert!((55.0..64.0).contains(&mean) && most < 66.0, "{mean} {most}");
     let udp = udp.join().unwrap();
     let dropped = network.end();
@@ -390,7 +390,7 @@ fn devices_of_ip_packets_are_bridged_too() {
         }
     })
     .unwrap();
-    // What the router sends through a device arrives there.
+    // Packets that the router sends through a device arrive there.
     for _ in 0..200 {
         if links.interface("right").unwrap().traffic.received >= 100 {
             break;
@@ -402,6 +402,6 @@ fn devices_of_ip_packets_are_bridged_too() {
     assert_eq!((status.admitted, status.sent), (100, 100), "{status}");
     assert!(
         links.interface("left").is_err(),
-        "devices go with the router"
+        "devices vanish with the router"
     );
 }

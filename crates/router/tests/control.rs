@@ -1,4 +1,4 @@
-//! The control socket under everything that clients may do to it. The timeouts are real but short.
+//! The control socket with well-behaved and misbehaving clients. The timeouts are real but short.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ use sluice_router::control::{
     Answered, How, Inbox, Limits, Listener, Reply, Request, ServeError, Work, ask, inbox,
 };
 
-/// A loop without packets: an engine that carries out orders until the test ends.
+/// A loop without packets: an engine that executes orders until the test ends.
 struct Served {
     listener: Option<Listener>,
     end: Sender<()>,
@@ -152,7 +152,7 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_router() {
     let (_inbox, orders) = inbox::<u32>().unwrap();
     let taken = Listener::open(&path, orders.clone(), SHORT).err().unwrap();
     assert!(taken.to_string().contains("another router listens here"));
-    // A file is no socket, and stays.
+    // A file that is not a socket stays.
     let file = served.folder.path().join("f");
     fs::write(&file, "precious").unwrap();
     let occupied = Listener::open(&file, orders.clone(), SHORT).err().unwrap();
@@ -196,7 +196,7 @@ fn of_routers_that_start_together_one_has_the_socket() {
             let error = refused.err().unwrap();
             assert!(matches!(error, ServeError::Taken(_)), "{error}");
         }
-        // It is the one that clients find.
+        // Clients reach this one.
         UnixStream::connect(&path).unwrap();
         drop(opened);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -239,7 +239,7 @@ fn half_a_request_is_waited_for_and_then_refused() {
     // Closed without an answer, because there is no complete request.
     assert_eq!(line(&stream), "");
     assert!(started.elapsed() >= SHORT.patience);
-    // Ended by the client: told why.
+    // Ended by the client: the answer gives the reason.
     let stream = served.connect();
     (&stream).write_all(b"{\"do\":\"status\"}").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();

@@ -1,4 +1,5 @@
-//! A loop that stays on a core. A process of its own: its threads are looked for by name.
+//! A loop that is pinned to a core. This is a separate process, because its threads are found by
+//! name.
 
 use std::fs::{self, File};
 
@@ -6,8 +7,7 @@ use sluice_net::cores;
 use sluice_router::process::{Router, Settings, StartError};
 use sluice_wire::capture::{Writer, link_type};
 
-/// A router between two files, the first of which has no packets: its header says how they would
-/// start.
+/// A router between two files. The first has no packets, but its header gives the link type.
 fn settings(folder: &tempfile::TempDir, core: usize) -> Settings {
     let input = folder.path().join("in.pcap");
     Writer::new(File::create(&input).unwrap(), link_type::RAW).unwrap();
@@ -45,7 +45,7 @@ fn the_loop_stays_on_the_core_that_was_asked_for_and_nobody_else_does() {
         assert_eq!(
             cores::allowed().unwrap(),
             before,
-            "who started it goes free"
+            "the starting thread is not pinned"
         );
         router.stop();
     }

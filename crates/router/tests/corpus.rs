@@ -1,4 +1,4 @@
-//! What the fuzzer of requests found interesting (`fuzz/corpus/control`), in every test run, also
+//! Replays the corpus of the fuzz target `control` (`fuzz/corpus/control`) in every test run, also
 //! with bytes changed and cut off.
 
 mod common;

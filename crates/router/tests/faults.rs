@@ -1,8 +1,8 @@
 //! Faults of networks, live: odd frames, and interfaces that are removed and return under load.
 //!
-//! `h2 -- router -- h3`, each in a namespace of its own, for each kind of port. Whatever happens,
-//! pings beside it are answered, every slot of packet memory comes back, and counters tell what was
-//! lost. Needs root or its capabilities, and fails without (`make test-live`).
+//! `h2 -- router -- h3`, each in a namespace of its own, for each kind of port. In every case,
+//! pings in parallel are answered, all slots of packet memory are freed, and counters show every
+//! loss. Needs root or its capabilities, and fails without (`make test-live`).
 
 mod rules;
 mod zoo;
@@ -263,7 +263,7 @@ fn ruled() -> Ruled {
 }
 
 fn assert_answered(report: &PingReport, what: &str) {
-    assert!(!report.samples.is_empty(), "{what}: nothing was asked");
+    assert!(!report.samples.is_empty(), "{what}: no ping was sent");
     assert_eq!(report.lost(), 0, "{what}: pings were lost");
 }
 

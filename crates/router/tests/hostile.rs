@@ -132,7 +132,7 @@ const SIZE: PoolSize = PoolSize {
     large: 4,
 };
 
-/// What left at the far end, and what was counted.
+/// The frames that left at the far end, and the counts.
 struct Outcome {
     sent: Vec<Vec<u8>>,
     counts: LaneCounts,
@@ -164,13 +164,13 @@ fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
     let mut rounds = 0;
     while time.advance(&mut forwarder, 100) {
         rounds += 1;
-        assert!(rounds < 10_000, "the loop does not come to an end");
+        assert!(rounds < 10_000, "the loop does not end");
     }
     let counts = *forwarder.lanes()[0].counts();
     assert_eq!(
         forwarder.pool().held(),
         0,
-        "every slot came back: {counts:?}"
+        "all slots are free again: {counts:?}"
     );
     assert_eq!(forwarder.pool().available_large(), SIZE.large as usize);
     let lost = [
@@ -179,7 +179,7 @@ fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
         LostFrame::TinySegments,
     ];
     let lost: u64 = lost.into_iter().map(|cause| counts.lost(cause)).sum();
-    // Segments are admitted instead of what was split, and copies in addition.
+    // Segments are admitted instead of the super-packet that was split, and copies in addition.
     assert!(counts.admitted + counts.split + counts.bypassed + lost >= offered);
     drop(forwarder);
     let sent = Rc::try_unwrap(sent).expect("the port is gone").into_inner();
@@ -188,7 +188,7 @@ fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
 }
 
 fn piped(words: &str, params: &PipeParams) -> Piped {
-    let queue = Spec::parse(words).expect("the queue is written right");
+    let queue = Spec::parse(words).expect("the queue can be parsed");
     let split_below = Rate::from_bps(1_000_000_000);
     Piped::new(params, Vec::new(), &queue, 1, split_below)
 }

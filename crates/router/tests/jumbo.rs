@@ -27,7 +27,7 @@ fn address(is_v6: bool, number: u8) -> IpAddr {
 /// Two hosts on one link of this MTU, and the two ports of a router between them.
 fn network(mtu: u32) -> [Namespace; 3] {
     let [client, middle, server] = ["client", "middle", "server"]
-        .map(|name| Namespace::create(name).expect("the test may make namespaces"));
+        .map(|name| Namespace::create(name).expect("the test may create namespaces"));
     for (host, port, number) in [(&client, "left", 2), (&server, "right", 3)] {
         let end = |namespace, name, number| VethEnd {
             namespace,
@@ -69,7 +69,7 @@ fn transfer(client: &Namespace, server: &Namespace, is_v6: bool) {
     while start.elapsed() < Duration::from_secs(3) {
         let _ = stream.write(&bytes);
     }
-    // Data left in the socket is not worth waiting for.
+    // The receiver does not wait for data left in the socket.
     drop(stream);
     drop(receiver);
 }

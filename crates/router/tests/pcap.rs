@@ -1,4 +1,4 @@
-//! A pipe between two files: what leaves, and when, by arithmetic.
+//! A pipe between two files: the packets that leave and their times, by arithmetic.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ impl Files {
         let mut forwarder = self.forwarder(params, queue, Speed::Full);
         let mut time = FileTime::default();
         while time.advance(&mut forwarder, 16) {}
-        assert_eq!(forwarder.pool().held(), 0, "every slot came back");
+        assert_eq!(forwarder.pool().held(), 0, "all slots are free again");
         let (mut lanes, counters) = forwarder.finish();
         let (.., counts, lateness) = lanes.pop().unwrap();
         assert_eq!(lateness.most(), Span::ZERO, "nobody is late");
@@ -242,7 +242,7 @@ fn a_file_is_played_in_real_time_too() {
     }
 }
 
-/// The pipe of the first test as dummynet's words, in a whole router.
+/// The pipe of the first test as dummynet commands, in a whole router.
 const PIPE: &str = "pipe 1 config bw 8Mbit/s delay 10ms
 add 1000 pipe 1 all from any to any out recv pcap0
 ";

@@ -1,4 +1,4 @@
-//! The traces. Rates are chosen so that each trace shows what its name says; the arithmetic is
+//! The traces. Rates are chosen so that each trace shows the effect in its name; the arithmetic is
 //! beside it.
 
 use crate::link::{Arrival, Scene};

@@ -161,7 +161,7 @@ impl Bytes<'_> {
         u64::from_le_bytes(std::array::from_fn(|_| self.next()))
     }
 
-    /// Decodes one byte that says whether there is a setting, then shape and bits.
+    /// Decodes one byte that selects whether there is a setting, then shape and bits.
     fn setting(&mut self) -> Setting {
         (self.next() >= 128).then(|| (self.next(), self.number()))
     }

@@ -1,4 +1,4 @@
-//! The least router that uses the ports: frames from one to the other, both ways, one thread.
+//! A minimal router: one thread that forwards frames between two ports, in both directions.
 
 use super::Topology;
 use sluice_core::Stop;
@@ -22,7 +22,7 @@ pub struct Forwarder {
     thread: JoinHandle<Outcome>,
 }
 
-/// What the router saw.
+/// The counts of the router.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     pub ports: [Counters; 2],
@@ -45,7 +45,7 @@ impl Forwarder {
         Forwarder::between_on(Pool::new(size).unwrap(), size, ports, mode)
     }
 
-    /// Forwards between ports that may have slots of `pool` already, which is of this size.
+    /// Forwards between ports that may already hold slots of `pool`, which has this size.
     pub fn between_on<P: Port + Send + 'static>(
         mut pool: Pool,
         size: PoolSize,
@@ -97,7 +97,7 @@ fn forward<P: Port>(
                 }
                 std::mem::swap(&mut batch, &mut segments);
             }
-            // No queue of its own: what would block is dropped.
+            // The router has no queue: frames that would block are dropped.
             let sent = out.transmit(pool, &batch);
             for slot in &batch[sent..] {
                 pool.free(*slot);
@@ -116,7 +116,7 @@ fn forward<P: Port>(
     }
 }
 
-/// Appends the packets in `slot`. Returns how many, if it was a super-packet.
+/// Appends the packets in `slot`. Returns their number if it was a super-packet.
 fn split(pool: &mut Pool, slot: Slot, link: Link, into: &mut Vec<Slot>) -> u64 {
     let vnet = pool.vnet(slot);
     let view = parse_head(pool.head(slot), pool.frame_len(slot), link);

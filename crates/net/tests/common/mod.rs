@@ -23,7 +23,7 @@ pub struct Topology {
     pub h3: Namespace,
 }
 
-/// Fails, rather than passes, a live test where it cannot run.
+/// Fails a live test that cannot run, so that it does not pass unseen.
 pub fn require_privilege() {
     let privilege = Privilege::probe();
     assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");

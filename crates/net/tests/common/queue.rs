@@ -55,7 +55,7 @@ pub fn pool() -> Pool {
     .unwrap()
 }
 
-/// Works on batches until `enough` or the time is over.
+/// Processes batches until `enough` returns true or the time is over.
 pub fn serve(
     port: &mut NfqueuePort,
     pool: &mut Pool,

@@ -1,13 +1,13 @@
-//! TCP segments as a sender of bulk data makes them, every checksum right by etherparse. Tests
-//! inside the crate use this file too.
+//! TCP segments as a bulk sender makes them, with checksums by etherparse. Tests inside the crate
+//! use this file too.
 #![allow(dead_code)]
 
 use etherparse::{IpNumber, Ipv4Header, Ipv6Header, TcpHeader};
 
-/// What a segment of some flow looks like, without its place in the flow.
+/// The shape of a segment, without its position in its flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Part of addresses and ports.
+    /// The number of the flow, which is part of addresses and ports.
     pub flow: u8,
     pub is_v6: bool,
     pub tags: &'static [[u8; 4]],
@@ -44,7 +44,7 @@ pub const URG: u8 = 32;
 pub const ECE: u8 = 64;
 pub const CWR: u8 = 128;
 
-/// A segment with every checksum right.
+/// Returns a segment with correct checksums.
 pub fn segment(shape: Shape, sequence: u32, id: u16, payload: &[u8]) -> Vec<u8> {
     let mut tcp = TcpHeader::new(1000 + u16::from(shape.flow), 80, sequence, shape.window);
     tcp.acknowledgment_number = shape.acknowledged;
@@ -83,9 +83,9 @@ pub fn segment(shape: Shape, sequence: u32, id: u16, payload: &[u8]) -> Vec<u8> 
     bytes
 }
 
-/// Segments of one flow that follow each other, with payloads of these lengths.
+/// Returns consecutive segments of one flow, with payloads of these lengths.
 pub fn flow(shape: Shape, lengths: &[usize]) -> Vec<Vec<u8>> {
-    // Both wrap around within the first two.
+    // Sequence number and identification wrap around within the first two segments.
     let (mut sequence, mut id) = (u32::MAX - 100, u16::MAX);
     let mut frames = Vec::new();
     for length in lengths {

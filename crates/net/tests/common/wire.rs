@@ -1,4 +1,4 @@
-//! Two interfaces that are each other's wire, and what goes over them frame by frame.
+//! Two connected interfaces, and functions that send and receive single frames.
 
 use super::{mac, require_privilege};
 use sluice_core::{Span, Time};
@@ -8,7 +8,7 @@ use sluice_net::port::{Interest, Pool, Port, Slot, Spin, Waiter, Watch};
 use sluice_wire::frame::VnetHeader;
 use std::os::fd::AsFd;
 
-/// A namespace with both.
+/// The namespace of both interfaces.
 pub fn namespace() -> Namespace {
     require_privilege();
     let namespace = Namespace::create("wire").unwrap();
@@ -17,7 +17,7 @@ pub fn namespace() -> Namespace {
     namespace
 }
 
-/// Makes `left` and `right`, both up.
+/// Creates `left` and `right` and sets both up.
 pub fn connect(namespace: &Namespace) {
     let end = |name, number| VethEnd {
         namespace,
@@ -47,12 +47,12 @@ pub fn put(pool: &mut Pool, frame: &[u8]) -> Slot {
     slot
 }
 
-/// Puts frames into a slot each.
+/// Puts each frame into a slot.
 pub fn put_all(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Slot> {
     frames.iter().map(|frame| put(pool, frame)).collect()
 }
 
-/// Waits until there is something to read, or until `deadline`.
+/// Waits until a frame can be received, or until `deadline`.
 pub fn wait(port: &impl AsFd, waiter: &mut Waiter, deadline: Time, clock: &Clock) {
     let watch = Watch {
         descriptor: port.as_fd(),
@@ -61,12 +61,12 @@ pub fn wait(port: &impl AsFd, waiter: &mut Waiter, deadline: Time, clock: &Clock
     waiter.wait(&[watch], Some(deadline), clock);
 }
 
-/// Receives until there are `count` frames, for a second at most.
+/// Receives until there are `count` frames, for at most a second.
 pub fn receive(port: &mut impl Port, pool: &mut Pool, count: usize) -> Vec<Slot> {
     receive_for(port, pool, count, Span::from_secs(1))
 }
 
-/// Receives until there are `count` frames, for `most` at most.
+/// Receives until there are `count` frames, for at most `most`.
 pub fn receive_for(port: &mut impl Port, pool: &mut Pool, count: usize, most: Span) -> Vec<Slot> {
     let (clock, mut waiter) = (Clock::start(), Waiter::new(Spin::None));
     let end = Time::ZERO + most;
@@ -79,7 +79,7 @@ pub fn receive_for(port: &mut impl Port, pool: &mut Pool, count: usize, most: Sp
     slots
 }
 
-/// The bytes of the first frame, and every slot back.
+/// Returns the bytes of the first frame, and frees all slots.
 pub fn take_first(pool: &mut Pool, slots: Vec<Slot>) -> Option<Vec<u8>> {
     let frame = slots.first().map(|slot| pool.head(*slot).to_vec());
     slots.into_iter().for_each(|slot| pool.free(slot));

@@ -1,4 +1,4 @@
-//! What ports guarantee: every byte unchanged, every loss counted. Live.
+//! The guarantees of ports, live: no byte is changed, and every loss is counted.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -59,7 +59,7 @@ impl Wire {
         self.ports[0].transmit(&mut self.pool, &[slot])
     }
 
-    /// A socket whose datagrams of up to 8972 bytes to [`FAR`] arrive on the right.
+    /// Returns a socket whose datagrams of up to 8972 bytes to [`FAR`] arrive on the right.
     fn long_sender(&self) -> UdpSocket {
         let mut links = self.namespace.links().unwrap();
         links.set_mtu("left", 9000).unwrap();
@@ -221,14 +221,14 @@ fn a_packet_that_the_kernel_cannot_describe_costs_no_other() {
     let mut packet = Vec::new();
     udp.write(&mut packet, &[7; 1400]).unwrap();
     send(&mut pool, &packet, fragments);
-    // Looks are due ten times a second.
+    // The interface is checked ten times a second.
     let arrived = (0..100).find_map(|_| {
         send(&mut pool, &plain, VnetHeader::default());
         let slots = receive_for(&mut port, &mut pool, 1, Span::from_ms(20));
         take_first(&mut pool, slots)
     });
     assert_eq!(arrived, Some(plain.clone()));
-    // Now it costs nothing but itself.
+    // Now it affects no other frame.
     send(&mut pool, &packet, fragments);
     send(&mut pool, &plain, VnetHeader::default());
     let slots = receive(&mut port, &mut pool, 1);
@@ -281,10 +281,14 @@ fn a_long_frame_for_which_the_queue_has_no_room_is_counted() {
     // The first frame takes the smallest possible buffer; the short frame is not in it.
     assert_eq!((held.len(), lost), (2, 9), "{counters:?}");
     let last = held.last().unwrap();
-    assert_eq!(wire.pool.frame_len(*last), 114, "the short one is there");
+    assert_eq!(
+        wire.pool.frame_len(*last),
+        114,
+        "the short frame has arrived"
+    );
 }
 
-/// The ring announces frames in the queue that are not there: nothing else is lost with them.
+/// The ring announces frames that are missing from the queue; no other frame is lost with them.
 #[test]
 fn long_frames_that_the_queue_does_not_have_are_counted() {
     for missing in 1..=3 {
@@ -315,7 +319,11 @@ fn long_frames_that_the_queue_does_not_have_are_counted() {
         let expected: Vec<u8> = (missing as u8 + 1..=3).collect();
         assert_eq!(firsts.collect::<Vec<u8>>(), expected);
         let last = held.last().unwrap();
-        assert_eq!(wire.pool.frame_len(*last), 114, "the short one is there");
+        assert_eq!(
+            wire.pool.frame_len(*last),
+            114,
+            "the short frame has arrived"
+        );
         let counters = right.counters();
         let lost = counters.lost(Loss::KernelQueue);
         assert_eq!((lost, counters.lost_total()), (missing as u64, lost));
@@ -345,7 +353,7 @@ fn long_frames_need_large_slots_and_say_so() {
     }
     let counters = right.counters();
     assert_eq!(counters.lost(Loss::NoLargeSlot), 1);
-    // A short frame needs none.
+    // A short frame needs no large slot.
     wire.send(&frame(&[], 100));
     let [_, right] = &mut wire.ports;
     assert_eq!(receive(right, &mut small, 1).len(), 1);
@@ -360,7 +368,7 @@ fn frames_that_the_interface_refuses_are_counted() {
     assert_eq!(
         wire.pool.available(),
         64,
-        "a lost frame gives its slot back"
+        "the slot of a lost frame is freed"
     );
 }
 
@@ -444,8 +452,11 @@ fn an_interface_that_was_moved_away_and_back_is_found_again() {
     links_away.move_to("right", &wire.namespace).unwrap();
     links.set_up("right", true).unwrap();
     let back = links.interface("right").unwrap();
-    assert_eq!(back.index, index, "the number alone does not show it");
-    assert!(!back.is_promiscuous, "the kernel forgot who asked");
+    assert_eq!(
+        back.index, index,
+        "the index alone does not reveal the change"
+    );
+    assert!(!back.is_promiscuous, "the kernel has forgotten the request");
     let arrived = (0..100).find_map(|_| {
         wire.send(&sent);
         let [_, right] = &mut wire.ports;
@@ -577,8 +588,8 @@ fn arrive_with_stamps(ring: usize) {
         let arrival = wire.pool.arrival(slot);
         wire.pool.free(slot);
         if let Some(arrival) = arrival {
-            // Sending and receiving happen in one call here. The two clocks are compared within 150
-            // ns or, if that is interrupted, a time slice of 4 ms.
+            // On this interface, a frame is received within the call that sends it. The two clocks
+            // are compared within 150 ns or, if that is interrupted, a time slice of 4 ms.
             let slack = Span::from_ms(4);
             assert!(arrival + slack >= before, "{arrival} {before}");
             assert!(arrival <= after + slack, "{arrival} {after}");

@@ -106,7 +106,7 @@ fn an_interface_that_becomes_another_gets_other_trains_or_none() {
     assert_eq!(trains_of(&mut wire, &[1000; 4]), (0, 0));
 }
 
-/// A neighbour on a virtual interface would receive them whole, as over no real wire.
+/// A neighbour on a virtual interface would receive super-packets, unlike over a real wire.
 #[test]
 fn there_are_no_trains_where_the_interface_segments_or_nobody_wants_them() {
     let plain = PacketOptions::default();

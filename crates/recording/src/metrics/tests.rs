@@ -139,7 +139,7 @@ fn a_recording_comes_to_its_figures() {
     // 9600 B/s of UDP; 20 of 100 packets lost.
     assert_eq!(flow("udp").goodput_bps, Some(76_800.0));
     assert_eq!(flow("udp").loss, Some(0.2));
-    // The page was there before the measured time.
+    // The page was complete before the measured time.
     let total = 1_000_000.0 + 76_800.0;
     let found = summary.total_goodput_bps.unwrap();
     assert!((found - total).abs() < 1e-6, "{found}");

@@ -25,7 +25,7 @@ type Bytes = Rc<RefCell<Vec<Vec<u8>>>>;
 struct ListPort {
     incoming: Frames,
     outgoing: Bytes,
-    /// How many frames it sends before it reports that it would block.
+    /// The number of frames that it sends before it reports that it would block.
     room: usize,
     /// The arrival time of its frames; they have no stamp if this is `None`.
     stamp: Rc<Cell<Option<Time>>>,
@@ -113,7 +113,7 @@ struct Bench {
     forwarder: Forwarder<ListPort, Piped>,
     incoming: Frames,
     outgoing: Bytes,
-    /// The stamp of the frames to come.
+    /// The timestamp of the next frames.
     stamp: Rc<Cell<Option<Time>>>,
     clock: Clock,
     _far_ends: Vec<UnixStream>,
@@ -149,7 +149,7 @@ fn bench_with(spin: Spin, params: &PipeParams, queue: &str, room: usize) -> Benc
     ];
     let pool = Pool::new(SIZE).expect("memory for 64 slots");
     let mut forwarder = Forwarder::new(ports, pool, clock, spin);
-    let queue = Spec::parse(queue).expect("the queue is written right");
+    let queue = Spec::parse(queue).expect("the queue can be parsed");
     let split_below = Rate::from_bps(1_000_000_000);
     let piped = Piped::new(params, Vec::new(), &queue, 1, split_below);
     let options = LaneOptions {
@@ -309,7 +309,7 @@ fn what_a_full_queue_drops_is_counted_by_its_reason() {
     let mut bench = bench(&params, "fifo limit 3", 100);
     bench.deliver((0..8).map(|_| plain(udp(1))).collect());
     // One is on the link, three are queued. The link takes the first only after the batch of four
-    // was admitted, so one of those is dropped, and three of the four in the second batch.
+    // was admitted, so one of those is dropped, as are three of the four in the second batch.
     let counts = *bench.forwarder.lanes()[0].counts();
     assert_eq!(counts.admitted, 8);
     assert_eq!(counts.dropped(DropReason::Overflow), 4);

@@ -1,12 +1,11 @@
-//! The processing of bytes by the fuzz target `control`, so that a normal test can replay its
-//! corpus.
+//! The body of the fuzz target `control`, so that a normal test can replay its corpus.
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings};
 use sluice_router::control::{Given, Reply, Work, read_request};
 
-/// Requests, one per line, read and carried out: every line is answered, and each answer is one
-/// line that a client can read.
+/// Executes requests, one per line: every line is answered, and each answer is one line that a
+/// client can read.
 pub fn requests(bytes: &[u8]) {
     let mut firewall = Firewall::new(&Settings::default());
     let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());

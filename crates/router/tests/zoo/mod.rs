@@ -7,11 +7,11 @@
 /// The treatment of a frame by a bridge with queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes through.
+    /// It is forwarded.
     Passes,
-    /// It goes through, and is counted as damaged in this way.
+    /// It is forwarded, and counted as damaged in this way.
     Counted(&'static str),
-    /// It is lost, and counted so.
+    /// It is lost, and counted under this cause.
     Lost(&'static str),
 }
 
@@ -93,13 +93,13 @@ pub fn tcp(payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// `bytes` with some of them replaced.
+/// Returns `bytes` with some of them replaced.
 fn with(mut bytes: Vec<u8>, at: usize, new: &[u8]) -> Vec<u8> {
     bytes[at..at + new.len()].copy_from_slice(new);
     bytes
 }
 
-/// All of them.
+/// Returns all frames.
 pub fn all() -> Vec<Beast> {
     let mut zoo = Vec::new();
     let mut add = |name: &str, frame: Vec<u8>, fate| {
@@ -228,7 +228,7 @@ pub fn all() -> Vec<Beast> {
     );
     let lying = with(good(), 2, &1400u16.to_be_bytes());
     add(
-        "a lie behind tags",
+        "wrong length behind tags",
         tagged(&[service, customer], &lying),
         Counted("ip_length_beyond_frame"),
     );
@@ -239,7 +239,7 @@ pub fn all() -> Vec<Beast> {
         ("middle fragment", 0x2010, Passes),
         ("last fragment", 0x0010, Passes),
         ("fragment past 65535", 0x1fff, Passes),
-        ("fragment that must not be", 0x6000, Passes),
+        ("fragment with DF set", 0x6000, Passes),
         ("reserved bit", 0x8000, Passes),
     ] {
         add(name, v4(with(good(), 6, &u16::to_be_bytes(word))), fate);

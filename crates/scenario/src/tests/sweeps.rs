@@ -65,7 +65,7 @@ fn a_row_sets_several_keys_and_rate_is_that_of_its_own_link() {
         .map(|at| (at.key.as_str(), at.value.as_str()))
         .collect();
     assert_eq!(keys, [("variant", "docsis"), ("link.rtt", "80ms")]);
-    // A condition is no choice.
+    // A condition is not a choice of the queue.
     let choices: Vec<bool> = all[3]
         .coordinates
         .iter()
@@ -92,7 +92,7 @@ fn a_word_of_a_queue_is_a_key() {
     );
     assert_eq!(queues(&all[2])[0], "codel target 20ms ecn");
     assert_eq!(queues(&all[3])[1], "codel target 20ms noecn");
-    // By hand, in one direction.
+    // Set by the user, in one direction.
     let set = variants(&text, &["link.up.queue.target=3ms"]);
     assert_eq!(
         queues(&set[0]),
@@ -108,7 +108,7 @@ fn a_word_of_a_queue_is_a_key() {
 
 #[test]
 fn what_cannot_be_varied_is_named_with_its_place() {
-    // TOML takes these for different keys.
+    // To TOML these are different keys.
     let twice = CABLE.replace("name = \"cake\"", "name = \"cake\"\nlink.queue = \"fifo\"");
     let told = errors(&twice, &[]);
     assert!(

@@ -1,4 +1,4 @@
-//! The file formats, byte by byte. Whole traces are tested where they are replayed.
+//! Tests the file formats byte by byte. Whole traces are tested where they are replayed.
 
 use super::*;
 

@@ -54,7 +54,7 @@ fn sample(max_payload: usize) -> impl Strategy<Value = Sample> {
         )
 }
 
-/// The frame of `sample`, every checksum right.
+/// Returns the frame of `sample` with correct checksums.
 fn frame(sample: &Sample) -> Vec<u8> {
     let mut bytes = Vec::new();
     let protocol = if sample.tcp {
@@ -128,7 +128,7 @@ fn frame(sample: &Sample) -> Vec<u8> {
         ip.ecn = sample.ecn.try_into().unwrap();
         ip.identification = sample.id;
         if !sample.tcp {
-            // Options where TCP has its own: both kinds of offset get exercised.
+            // IP options where TCP has options too, so that both offsets vary.
             ip.options = vec![1u8; sample.options.min(10) * 4]
                 .as_slice()
                 .try_into()
@@ -149,7 +149,7 @@ fn frame(sample: &Sample) -> Vec<u8> {
     bytes
 }
 
-/// Asserts that the lengths and all checksums of `bytes` are right; its payload.
+/// Asserts that the lengths and all checksums of `bytes` are correct. Returns its payload.
 fn verified_payload(bytes: &[u8]) -> Vec<u8> {
     let packet = SlicedPacket::from_ethernet(bytes).expect("a well-formed frame");
     let payload = match packet.transport.as_ref().expect("a transport header") {
@@ -254,7 +254,7 @@ proptest! {
             }
             other => panic!("unexpected transport {other:?}"),
         }
-        // The bare IP packet says the same, and so does the head alone.
+        // The bare IP packet gives the same result, and so does the head alone.
         let network = usize::from(view.network);
         let bare = parse_head(&bytes[network..], bytes.len() - network, Link::Ip);
         prop_assert_eq!((bare.addresses, bare.transport, bare.ip_len), (view.addresses, view.transport, view.ip_len));
@@ -272,7 +272,7 @@ proptest! {
         prop_assert_eq!(parse(&after).dscp, sample.dscp);
         verified_payload(&after);
         let differing = before.iter().zip(&after).filter(|(a, b)| a != b).count();
-        // The field's byte, and in IPv4 one or two bytes of checksum.
+        // The byte of the field, and in IPv4 one or two bytes of the checksum.
         let most = if sample.v6 { 1 } else { 3 };
         prop_assert!(differing <= most);
     }
@@ -285,7 +285,7 @@ proptest! {
         let csum_offset = if sample.tcp { 16 } else { 6 };
         let vnet = VnetHeader { flags: VnetHeader::NEEDS_CSUM, csum_start: view.transport_at, csum_offset, ..VnetHeader::default() };
         let mut bytes = whole.clone();
-        // What a kernel leaves in the field: the sum of addresses, protocol and length.
+        // The value that a kernel leaves in the field: the sum of addresses, protocol and length.
         let mut pseudo = Sum::new();
         let network = usize::from(view.network);
         pseudo.add(if sample.v6 { &bytes[network + 8..network + 40] } else { &bytes[network + 12..network + 20] });
@@ -429,8 +429,7 @@ fn lying_lengths_are_clamped_and_named() {
     assert_eq!(view.fault, Some(Fault::LengthBeyondFrame(2000)));
     assert_eq!(view.ip_len, 40);
     assert_eq!(view.ports(), Some((7, 9)));
-    // A packet that says it is nothing takes its place in a queue, and its time on the link, all
-    // the same.
+    // A packet that claims length 0 still takes its place in a queue and its time on the link.
     for short in [19, 0] {
         bytes[16..18].copy_from_slice(&u16::to_be_bytes(short));
         let view = parse(&bytes);
@@ -438,7 +437,7 @@ fn lying_lengths_are_clamped_and_named() {
         assert_eq!(view.ip_len, 40);
     }
     bytes[16..18].copy_from_slice(&30u16.to_be_bytes());
-    // The TCP header lies past the packet's end: what follows is padding.
+    // The TCP header is past the packet's end: the following bytes are padding.
     let view = parse(&bytes);
     assert_eq!((view.fault, view.ports()), (Some(Fault::Truncated), None));
 }
@@ -486,8 +485,8 @@ fn hashes_are_the_same_on_every_machine() {
     assert_ne!(hasher.source(&view), hasher.destination(&view));
 }
 
-/// RFC 768: of the two zeros of ones' complement UDP sends the one that is not "no checksum";
-/// TCP sends what was computed.
+/// RFC 768: of the two zeros of ones' complement, UDP sends the one that does not mean "no
+/// checksum"; TCP sends the computed value.
 #[test]
 fn a_checksum_of_zero_is_all_ones_for_udp_only() {
     for (csum_offset, expected) in [(6, 0xffff_u16), (16, 0)] {
@@ -520,8 +519,7 @@ fn lying_transport_lengths_are_named() {
         bytes[20] = if more { 0x20 } else { 0 };
         parse(&bytes)
     };
-    // 8 bytes of header and 20 of payload; the length of a whole datagram stands in its first
-    // fragment.
+    // 8 bytes of header and 20 of payload; the first fragment has the length of the whole datagram.
     for (length, more, fault) in [
         (28, false, None),
         (8, false, None),
@@ -537,7 +535,7 @@ fn lying_transport_lengths_are_named() {
             "{length}"
         );
     }
-    // A TCP header of 24 bytes in a packet that has 20 for it.
+    // A TCP header of 24 bytes in a packet with room for 20.
     let mut bytes = Vec::new();
     PacketBuilder::ethernet2([1; 6], [2; 6])
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)

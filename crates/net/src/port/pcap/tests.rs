@@ -73,7 +73,7 @@ fn specs_are_read_as_they_are_printed() {
 fn a_host_that_keeps_the_time_gets_each_packet_at_its_instant() {
     let folder = tempfile::tempdir().unwrap();
     let at = |ns: i128, byte| (EPOCH_NS + ns, vec![byte; 60]);
-    // The third was recorded before the second: it arrives with it.
+    // The third has an earlier timestamp than the second, so it arrives together with it.
     let packets = [at(0, 1), at(700, 2), at(650, 3), at(5_000_000_000, 4)];
     let path = file(folder.path(), "in.pcap", 1, &packets);
     let mut port = play(&path, Speed::Full);
@@ -93,7 +93,11 @@ fn a_host_that_keeps_the_time_gets_each_packet_at_its_instant() {
     assert_eq!(seen, [(100, 1), (800, 2), (5_000_000_100, 1)]);
     assert_eq!(port.next_arrival(), None);
     assert_eq!(port.counters().received, 4);
-    assert_eq!(port.remarks().len(), 1, "the one that went back");
+    assert_eq!(
+        port.remarks().len(),
+        1,
+        "one packet has an earlier timestamp"
+    );
     assert_eq!(pool.available(), 8);
 }
 
@@ -302,7 +306,7 @@ fn what_cannot_be_sent_is_refused_with_the_packet() {
     );
 }
 
-/// draft-ietf-opsawg-pcapng section 4: two interfaces, of which one is no Ethernet.
+/// draft-ietf-opsawg-pcapng section 4: two interfaces, one of which is not Ethernet.
 #[test]
 fn pcapng_is_played_and_several_link_types_in_it_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -377,11 +381,11 @@ fn what_is_written_is_its_owner_s_and_is_not_led_elsewhere() {
     let error = open(&link).err().unwrap();
     assert!(matches!(error, PcapError::Create { .. }), "{error}");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
-    // A device may be behind a link, as /dev/stdout is.
+    // A symbolic link may lead to a device, as /dev/stdout does.
     let device = folder.path().join("device");
     symlink("/dev/null", &device).unwrap();
     open(&device).unwrap();
-    // A shell that redirects /dev/stdout makes it a link to a regular file.
+    // When a shell redirects the output, /dev/stdout is a link to a regular file.
     use std::os::fd::AsRawFd;
     let redirected = File::create(folder.path().join("redirected.pcap")).unwrap();
     let number = redirected.as_raw_fd();

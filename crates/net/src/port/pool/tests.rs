@@ -44,7 +44,7 @@ fn freeing_twice_is_noticed() {
     pool.free(slot);
 }
 
-/// Tries every function that leads to the bytes of a slot.
+/// Tries every function that gives access to the bytes of a slot.
 #[test]
 fn a_slot_that_the_kernel_has_cannot_be_touched() {
     type Touch = fn(&mut Pool, Slot);
@@ -64,7 +64,7 @@ fn a_slot_that_the_kernel_has_cannot_be_touched() {
     let mut pool = pool();
     let slot = pool.allocate().unwrap();
     pool.set_frame(slot, 60, VnetHeader::default());
-    // Like a forged number.
+    // A number like a forged one.
     let made_up = Slot::from_number(slot.number());
     pool.lend(slot);
     for (number, touch) in touches.into_iter().enumerate() {

@@ -25,7 +25,7 @@ fn pool_of(frames: &[Vec<u8>]) -> (Pool, Vec<Slot>) {
     (pool, slots)
 }
 
-/// Which frames leave together.
+/// Returns which frames leave together.
 fn groups(frames: &[Vec<u8>]) -> Vec<Vec<usize>> {
     let (pool, slots) = pool_of(frames);
     let mut batch = Batch::new();
@@ -106,7 +106,7 @@ fn segments_that_follow_each_other_are_one_train() {
         let frames = flow(shape, &[1000, 1000, 1000, 400]);
         assert_eq!(groups(&frames), [[0, 1, 2, 3]]);
         assert_unchanged(&frames);
-        // Not every kernel finds the headers after a tag.
+        // Some kernels do not find the headers after a tag.
         let tags = TAGS;
         let frames = flow(Shape { tags, ..shape }, &[1000; 3]);
         assert_eq!(groups(&frames), [[0], [1], [2]]);
@@ -221,7 +221,7 @@ fn what_is_more_than_data_leaves_alone() {
     let mut frames = flow(PLAIN, &[1000; 2]);
     frames[1].push(0);
     assert_eq!(groups(&frames), [[0], [1]]);
-    // Longer than the interface sends: the kernel refuses each individually.
+    // Longer than the interface sends: the kernel refuses each frame individually.
     assert_eq!(groups(&flow(PLAIN, &[1500; 2])), [[0], [1]]);
 }
 
@@ -238,7 +238,7 @@ fn nothing_passes_a_packet_of_its_own_flow() {
         assert_eq!(groups(&frames), [vec![0, 1], vec![2], vec![3]]);
         assert_unchanged(&frames);
     }
-    // Of another flow they do not matter.
+    // In another flow they do not matter.
     frames.insert(2, segment(Shape { flow: 9, ..PLAIN }, 5, 9, &[]));
     assert_eq!(groups(&frames), [vec![0, 1, 3], vec![2]]);
 }
@@ -269,7 +269,7 @@ fn an_unusual_zero_is_not_made_usual() {
         frame[to..to + 2].copy_from_slice(&(folded as u16).to_be_bytes());
         frame[field..field + 2].fill(0xff);
     };
-    // IPv4's into the identification, which the second frame continues.
+    // For IPv4 that word is the identification, which the second frame continues.
     let mut first = flow(PLAIN, &[1000])[0].clone();
     moved(&mut first, 14 + 10, 14 + 4);
     let id = word(&first, 14 + 4).wrapping_add(1);
@@ -277,7 +277,7 @@ fn an_unusual_zero_is_not_made_usual() {
     let frames = [first, segment(PLAIN, sequence, id, &[1; 1000])];
     assert_eq!(groups(&frames), [[0], [1]]);
     assert_unchanged(&frames);
-    // TCP's into the payload.
+    // For TCP it is in the payload.
     let mut frames = flow(PLAIN, &[1000; 2]);
     moved(&mut frames[1], 14 + 20 + 16, 14 + 20 + 32 + 100);
     assert_eq!(groups(&frames), [[0], [1]]);

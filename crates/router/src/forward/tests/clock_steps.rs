@@ -6,7 +6,7 @@ use sluice_wire::frame::{FlowHasher, View};
 use super::super::turn::Outbox;
 use super::*;
 
-/// Records the arrival times that a lane sees.
+/// Records the arrival times in a lane.
 #[derive(Default)]
 struct Arrivals(Vec<Time>);
 
@@ -73,7 +73,7 @@ fn dues_across_steps(step_ns: i64) -> Vec<Time> {
             dues.push(due.expect("it was queued").0);
         }
     }
-    // A packet that arrived at the very time of a turn counts as arriving one nanosecond later.
+    // A packet that arrived exactly at the time of a turn counts as arriving one nanosecond later.
     let told = lane.observer().0.iter();
     for (told, arrival) in told.zip(&arrivals) {
         assert!(

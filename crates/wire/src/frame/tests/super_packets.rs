@@ -1,5 +1,5 @@
-//! Super-packets: what they weigh, what cannot be split, and that their segments are the packet
-//! again.
+//! Super-packets: their size, which cannot be split, and that their segments join to the same
+//! packet.
 
 use super::*;
 
@@ -162,7 +162,7 @@ fn a_super_packet_with_a_damaged_transport_header_is_refused() {
     );
 }
 
-/// RFC 3168 section 6.1.2: CWR answers one reduction, so one segment tells it. RFC 9768 section
+/// RFC 3168 section 6.1.2: CWR answers one reduction, so one segment carries it. RFC 9768 section
 /// 3.2.2: AE, CWR and ECE are one counter, so every segment carries all three.
 #[test]
 fn cwr_is_told_once_or_counted_on_every_segment() {
