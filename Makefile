@@ -38,7 +38,7 @@ test-dist: dist ## run the packages in bare root file systems and in a new envir
 
 test: lint test-rust test-golden test-claims test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, claims, live, web, Python, report, exports, docs, action
 
-test-all: test test-dist test-agreement test-accuracy test-programs test-kernels ## everything that CI runs, and what takes longer: packages, ten links, real programs, real kernels, a sweep of 1000 runs in every way
+test-all: test test-dist test-agreement test-accuracy test-programs test-kernels ## everything that CI runs, and longer tests: packages, ten links, real programs, real kernels, a sweep of 1000 runs on every executor
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 
@@ -53,7 +53,7 @@ test-modules: ## the modules of sdk/, compiled with clang, beside the algorithms
 	$(CARGO) test --locked -p sluice-wasm --test sdk -q
 	$(CARGO) test --locked -p sluice-cli --test modules --test sdk -q
 
-test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; check optimised code, too
+test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; also check optimised code
 	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
 	$(CARGO) test --release --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
 
@@ -61,7 +61,7 @@ test-kernels: $(WEB) ## replay traces and compare every packet with real kernels
 	$(CARGO) build --locked -q -p sluice-cli
 	$(CARGO) xtask kernels
 
-test-claims: test-golden ## check the sentences of docs/reproduction.toml against the runs of test-golden
+test-claims: test-golden ## check the statements of docs/reproduction.toml with the runs of test-golden
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs target/tmp/golden/seeds --check
 
 kernels: $(WEB) ## compare every packet and every run with real kernels, and write docs/explanation/kernels.md
@@ -71,7 +71,7 @@ kernels: $(WEB) ## compare every packet and every run with real kernels, and wri
 golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the reason
 	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
 
-test-live: $(WEB) ## live runs in namespaces of their own
+test-live: $(WEB) ## live runs, each in its own namespaces
 	@scripts/setup.sh programs
 	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-cli --test exec --test live --test programs --test router -q -- --test-threads 1
@@ -85,7 +85,7 @@ test-programs: build ## curl, pip, npm, git, a browser, WebSocket, HTTP/2, UDP u
 	@scripts/setup.sh web chromium clients
 	scripts/test-programs.py $(SLUICE)
 
-test-agreement: ## compare exec with namespaces and without on all kinds of links (20 minutes, an idle machine)
+test-agreement: ## compare exec with and without namespaces on all kinds of links (20 minutes, an idle machine)
 	$(CARGO) build --locked --profile quick -q -p sluice-cli
 	bench/proxy/agreement.py target/quick/sluice wpt/3g-fast devtools/slow-4g dsl cable lte fiber starlink geo --check
 
@@ -151,13 +151,13 @@ fmt: ## format everything
 	cd web && npm run --silent fmt
 	$(VENV)/ruff check -q --fix python bench examples scripts sdk && $(VENV)/ruff format -q python bench examples scripts sdk
 
-reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
+reproduction: build ## run the published experiments on both backends and write docs/reproduction.md
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/codel-paper -o $(RUNS)/codel-paper
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
-reproduction-sim: build ## make the same page with new simulations and the live runs in runs/seeds
+reproduction-sim: build ## write the same page with new simulations and the live runs in runs/seeds
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 

@@ -1,11 +1,11 @@
-"""Cost of a decision in Python, beside a bare call of the same method, and in a module.
+"""Measure the cost of a decision in Python, beside a bare call of the method, and in a module.
 
     maturin develop --release
     python bench/decisions.py [MODULE.wasm]
 
 The packet loop attaches to the interpreter, fills the objects that the method gets, calls it, and
-reads the verdict. A bare call is one by Python with the same objects. Both are measured in turns,
-so that a slower machine is slower for both, and by the processor time of the thread, since other
+reads the verdict. A bare call is made from Python with the same objects. Both are measured in
+turns, so that a slower machine affects both, and in processor time of the thread, because other
 programs may run.
 """
 

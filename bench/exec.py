@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures `sluice exec`: start and end, many at once, throughput. Prints a line for each figure.
 
-`bench/exec.py SLUICE`. Each figure has its reference from the same minute: `true` without Sluice,
-and TCP over the loopback. Where Mahimahi is installed or the kernel has netem, the same figures are
-taken of them, else the line says what is missing. Needs iperf3.
+`bench/exec.py SLUICE`. Each figure has a reference from the same minute: `true` without Sluice, and
+TCP over the loopback. The same figures are measured for Mahimahi and netem; a line reports which of
+them is missing. Needs iperf3.
 """
 
 import argparse
@@ -29,14 +29,14 @@ def seconds_of(command: list[str]) -> float:
 
 
 def starts(command: list[str]) -> str:
-    """Run a command often, one after the other. Return its times in words."""
+    """Run a command several times, one after the other. Return its times as text."""
     took = sorted(seconds_of(command) for _ in range(STARTS))
     ms = [1e3 * seconds for seconds in took]
     return f"median {statistics.median(ms):.1f} ms, {ms[0]:.1f} to {ms[-1]:.1f} ms"
 
 
 def answer_of(sluice: str, number: int) -> bool:
-    """Run a server and a client behind a link. Return whether the client reached its own server."""
+    """Run a server and a client behind a link. Return whether the client reached that server."""
     script = (
         "import socket\ns = socket.create_server(('', 8000))\n"
         f"c = s.accept()[0]; c.sendall(b'{number}'); c.close()\n"
@@ -72,7 +72,7 @@ def iperf(command: list[str], server: list[str] | None = None) -> float:
 
 
 def has_netem() -> bool:
-    """Return whether the kernel has netem, tried in a namespace of its own."""
+    """Return whether the kernel has netem, by trying it in a separate namespace."""
     if shutil.which("tc") is None or shutil.which("unshare") is None:
         return False
     command = [

@@ -4,7 +4,7 @@
     python bench/live_rate.py
 
 A capture of small packets, equally spaced, is played in real time through `sluice router`. The same
-is done with `codel`, so that losses of a busy machine can be told from those of the AQM.
+is done with `codel`, so that losses of a busy machine can be distinguished from those of the AQM.
 """
 
 import resource

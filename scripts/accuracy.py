@@ -6,9 +6,9 @@ way, and the median round trip of an idle link within 0.5 ms. Exit status 1 if o
 
 The rate is that of UDP datagrams that arrive while more are sent than the link carries. The first
 two seconds and the last one do not count. On a busy machine, one undisturbed measurement of three
-shows the link. A link counts IP packets, or the ATM cells of PPPoE
-frames over LLC, 40 bytes more per packet (RFC 2684). The time that an echo itself takes to be sent
-both ways is no part of the round trip.
+suffices. A link counts IP packets, or the ATM cells of PPPoE frames over LLC, 40 bytes more per
+packet (RFC 2684). The transmission time of the echo itself, in both directions, does not count as
+round trip.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def main() -> int:
     known = {name: link for link in json.loads(listed.stdout) for name in link["names"]}
     wrong = []
     for name in args.links or (SHORT_LINKS if args.short else LINKS):
-        # Ends of a measurement that the machine delays are errors of the machine.
+        # If the machine delays the end of a measurement, that is an error of the machine.
         tries = (measure(args.sluice, name, known[name], seconds) for _ in range(TRIES))
         if not any(is_exact(errors) for errors in tries):
             wrong.append(name)

@@ -16,17 +16,18 @@ from urllib.parse import unquote, urlsplit
 
 # Attributes that load a resource.
 LOADS = {("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
-# Not pages for readers: the error page, and the contents in every page's sidebar.
+# Not pages for readers: the error page, and the contents that every page has in its sidebar.
 NO_PAGES = {"404.html", "toc.html"}
 MOST_CLICKS = 2
-# Paths of the source in inline code. Capitals stand for names; the past is not checked.
+# Paths of the source in inline code. Words in capitals stand for names. Pages about the past are
+# not checked.
 SOURCE = re.compile(r"(?:bench|crates|docs|fuzz|python|scenarios|scripts|web|xtask)/[^\s*{}:]*")
 HISTORY = ("notebook/", "changelog.html")
 ROOT = Path(__file__).parent.parent
 # The files that the examples of CONTRIBUTING.md and of the tutorials create.
 CREATED = re.compile(r"^`([^`]+)`:$", re.MULTILINE)
 ADDED = {"docs/algorithms/bound.md", *CREATED.findall((ROOT / "CONTRIBUTING.md").read_text())}
-# Pages that sources name, and where.
+# Pages that sources refer to, and the places.
 PAGE = re.compile(r"\bdocs/[\w./+-]+\.(?:md|toml|csv|png)\b")
 NAMING = ["bench", "crates", "fuzz", "python", "scenarios", "scripts", "web", "xtask", "Makefile"]
 

@@ -38,7 +38,7 @@ mkdir -p "$tree/share/bash-completion/completions" "$tree/share/zsh/vendor-compl
 install -D -m 644 packaging/apparmor "$tree/share/doc/sluice/apparmor"
 install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-BSD "$tree/share/doc/sluice"
 
-# Owner, order and time do not depend on who builds.
+# Owner, order and time are the same for every builder.
 stamp=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$stamp" \
     -C target/dist -cJf "target/dist/$name.tar.xz" "$name"

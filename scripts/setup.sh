@@ -120,8 +120,8 @@ ns3() {
     fi
 }
 
-# What scenarios/programs measures with. netperf is not free software in Debian's sense, so no
-# scenario of the tests needs it.
+# The measuring tools of scenarios/programs. netperf is not free software in Debian's sense, so the
+# tests do not need it.
 programs() {
     type -P iperf3 >/dev/null || system_packages "iperf3 (for scenarios/programs)" iperf3
     type -P ping >/dev/null || system_packages "ping (for scenarios/programs)" iputils-ping

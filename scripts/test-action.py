@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Carry out the example workflow and the composite action on this machine.
+"""Execute the example workflow and the composite action on this machine.
 
 `scripts/test-action.py PACKAGE`: a wheel or a tarball made by `make dist`, or the `sluice` command
-itself, of which a tarball is made. Only what both files use of the format is known here; anything
-else is an error, so that no step is skipped unseen.
+itself, of which a tarball is made. It supports only the parts of the format that both files use.
+Anything else is an error, so that no step is skipped unnoticed.
 """
 
 import itertools
@@ -57,7 +57,7 @@ def filled(text: str, contexts: dict[str, dict[str, str]]) -> str:
 
 
 def is_met(condition: str, contexts: dict[str, dict[str, str]]) -> bool:
-    """Evaluate `context.name != ''`, the only form that is known."""
+    """Evaluate `context.name != ''`, the only supported form."""
     found = re.fullmatch(r"(\w+)\.([\w-]+) != ''", condition)
     if found is None:
         sys.exit(f"test-action: unknown condition `{condition}`")
@@ -65,7 +65,7 @@ def is_met(condition: str, contexts: dict[str, dict[str, str]]) -> bool:
 
 
 def carry_out(steps: list[dict[str, Any]], contexts: dict[str, Any], runner: Runner) -> None:
-    """Carry out the steps of a job or of a composite action."""
+    """Execute the steps of a job or of a composite action."""
     for step in steps:
         if unknown := step.keys() - KNOWN_STEP:
             sys.exit(f"test-action: unknown keys of a step: {unknown}")
@@ -89,7 +89,7 @@ def carry_out(steps: list[dict[str, Any]], contexts: dict[str, Any], runner: Run
 
 
 def packed(package: Path, folder: Path) -> Path:
-    """Return a package; a command is put into a tarball like that of `make dist`."""
+    """Return a package. A command is packed into a tarball like that of `make dist`."""
     if package.suffix in (".xz", ".whl"):
         return package
     tarball = folder / "sluice.tar.xz"
@@ -99,7 +99,7 @@ def packed(package: Path, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Carry out every job, with every combination of its matrix."""
+    """Execute every job, with every combination of its matrix."""
     with tempfile.TemporaryDirectory() as name:
         package = packed(Path(sys.argv[1]).resolve(), Path(name))
         workflow = yaml.safe_load(WORKFLOW.read_text())

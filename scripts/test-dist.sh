@@ -16,7 +16,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A bare root: what `libc6`, `libgcc-s1` and a static shell contain.
+# A bare root file system: `libc6`, `libgcc-s1` and a static shell.
 (cd "$work" && apt-get -o APT::Sandbox::User=root download -qq libc6 libgcc-s1 busybox-static >/dev/null)
 bare() {
     mkdir -p "$1"/{bin,usr/bin,tmp,etc,proc,dev}
@@ -28,7 +28,7 @@ bare() {
 try() {
     local root=$1 command=$2
     [ "$(chroot "$root" "$command" --version)" = "sluice $version" ] ||
-        fail "$command --version says something else"
+        fail "$command --version prints another version"
     cp scenarios/first-light.toml "$root/tmp"
     chroot "$root" "$command" run -q /tmp/first-light.toml --backend sim -o /tmp/runs >/dev/null
     [ -s "$root/tmp/runs/report.html" ] || fail "$command wrote no report"
@@ -48,7 +48,7 @@ done
 gzip -dc "$work/deb/usr/share/man/man1/sluice-run.1.gz" | grep -q 'sluice\\-run\|sluice-run' || fail "the manual page is empty"
 dpkg-deb --field "$package" Depends | grep -q 'libc6 (>= 2.28)' || fail "the package names another glibc"
 
-# What the command needs of glibc must be in the version that the package names.
+# The symbols of glibc that the command needs must be in the version that the package names.
 newest=$(objdump -T "$work/deb/usr/bin/sluice" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 [ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ] || fail "the command needs $newest"
 command_kib=$(($(stat -c %s "$work/deb/usr/bin/sluice") / 1024))
@@ -56,8 +56,8 @@ command_kib=$(($(stat -c %s "$work/deb/usr/bin/sluice") / 1024))
 kib=$(du -sk --exclude=DEBIAN "$work/deb/usr/bin/sluice" "$work/deb/usr/share/man" "$work/deb/usr/share/doc/sluice" | awk '{ sum += $1 } END { print sum }')
 [ "$kib" -lt 25000 ] || fail "the package takes $kib KiB unpacked; at most 25 MB are wanted"
 
-# The start of the command, as a user's shell waits for it: the fastest of twenty, since other
-# programs may hold the processor during the rest.
+# The start of the command, as a user's shell waits for it: the fastest of twenty, because other
+# programs may occupy the processor during the others.
 fastest=$(python3 - "$work/deb/usr/bin/sluice" <<'END'
 import subprocess, sys, time
 def start():
@@ -72,7 +72,7 @@ END
 # The wheel: command and package, installed by pip and run from outside the environment.
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel"
-[ "$("$work/venv/bin/sluice" --version)" = "sluice $version" ] || fail "the wheel's command says something else"
+[ "$("$work/venv/bin/sluice" --version)" = "sluice $version" ] || fail "the wheel's command prints another version"
 for file in "$work"/venv/bin/sluice "$work"/venv/lib/python3*/site-packages/sluice/_sluice*.so; do
     newest=$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
     [ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ] || fail "$file needs $newest"

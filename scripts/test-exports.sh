@@ -16,7 +16,7 @@ die() { echo "test-exports: $*" >&2; exit 1; }
 for variant in fifo fq_codel; do
     for plot in all_scaled totals ping_cdf box_totals tcp_cwnd; do
         picture=$out/$variant-$plot.png
-        # flent leaves an empty file and status 0 when it finds nothing to plot.
+        # flent writes an empty file and returns status 0 if it finds nothing to plot.
         MPLBACKEND=Agg $flent -i "$out/run-$variant.flent.gz" -p $plot -o "$picture" >"$out/flent.log" 2>&1 ||
             die "flent cannot plot $plot of $variant: $(tail -n 1 "$out/flent.log")"
         [ "$(stat -c %s "$picture")" -gt 10000 ] || die "flent's $plot of $variant is empty"

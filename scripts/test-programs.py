@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs real programs under `sluice exec` against servers that this script starts.
+"""Run real programs under `sluice exec` against servers that this script starts.
 
 `scripts/test-programs.py SLUICE [NAME...]`. Servers listen on the loopback, which programs behind
 the link find as `host.sluice`. All programs run as an ordinary user, uid 1000, if root starts this.
@@ -32,7 +32,7 @@ PICTURES, PICTURE_BYTES = 6, 40_000
 
 
 class Site:
-    """A folder that everybody may read, and the command in it."""
+    """A folder that every user may read, with the command in it."""
 
     def __init__(self, sluice: str, folder: Path) -> None:
         """Copy the command, whose own folder may be closed to the user."""
@@ -110,7 +110,7 @@ def check(is_true: bool, what: str) -> None:
 
 
 def capabilities(site: Site) -> None:
-    """Run as an ordinary user, whose programs have no capability."""
+    """Check programs of an ordinary user, which have no capability."""
     text = site.run([], ["cat", "/proc/self/status"])
     for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
         check(f"{name}:\t0000000000000000" in text, f"{name} is not empty: {text}")
@@ -177,7 +177,7 @@ def pip(site: Site) -> None:
         simple = f"http://host.sluice:{port}/simple"
         options = ["-q", "--target=site", "--disable-pip-version-check"]
         options += ["--trusted-host", "host.sluice", "-i", simple, "tiny"]
-        # A Python in the caller's home is closed to the user.
+        # The user has no access to a Python in the caller's home.
         is_open = site.behind([], ["python3", "-m", "pip", "--version"]).returncode == 0
         python = "python3" if is_open else sys.executable
         site.run(["--link", "wpt/lte"], [python, "-m", "pip", "install", *options], is_open)
@@ -312,7 +312,7 @@ def only_ipv6(site: Site) -> None:
 
 
 def browser(site: Site) -> None:
-    """Load a page in Chromium, beside the browser's own throttling."""
+    """Load a page in Chromium, and compare with the browser's own throttling."""
     folder = site.folder / "page"
     folder.mkdir()
     for number in range(PICTURES):
@@ -330,7 +330,7 @@ def browser(site: Site) -> None:
             check=True,
         )
         rows["throttling"] = json.loads(throttled.stdout)
-        # The repository may be closed to the user: this runs as the caller.
+        # The user may have no access to the repository, so this runs as the caller.
         link = [str(site.sluice), "exec", "--link", "wpt/3g-fast", "--"]
         behind = subprocess.run(
             [*link, *program, f"http://host.sluice:{port}/"],
@@ -345,8 +345,8 @@ def browser(site: Site) -> None:
         print(f"  {name:12}", ", ".join(f"{word} {times[word]:.0f} ms" for word in words))
     own = rows["sluice exec"]
     check(own["resources"] == PICTURES, str(own))
-    # Chromium may begin to connect before the page's own clock starts; a request and its answer
-    # take one round trip, and the page takes its time at 1.6 Mbit/s.
+    # Chromium may begin to connect before the page's own clock starts. A request and its answer
+    # take one round trip; the page takes its transmission time at 1.6 Mbit/s.
     check(own["firstByte"] >= RTT_MS, str(own))
     sending = PICTURES * PICTURE_BYTES * 8e3 / DOWN_BPS
     check(own["load"] >= RTT_MS + sending, f"{own['load']} ms, sent in {sending} ms")

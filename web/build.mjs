@@ -2,8 +2,8 @@
 // opens from disk without a network. `crates/lab/src/report/html.rs` fills the two markers that are
 // left, the title and the model.
 //
-// Two scripts rather than one: the index does without the chart library, which is half of the report's
-// script, and the report does not grow by what only the index needs.
+// There are two scripts, because the index does not need the chart library, which is half of the
+// report's script, and the report does not need the code of the index.
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -24,7 +24,7 @@ const bundle = async (entry) => {
   return built.outputFiles[0].text.trimEnd();
 };
 
-/** Replaces a marker that must occur exactly once. By a function, so that `$&` in code stays code. */
+/** Replaces a marker that must occur exactly once. A function does it, so that `$&` stays literal. */
 const fill = (page, marker, text) => {
   if (page.split(marker).length !== 2) throw new Error(`src/page.html must hold ${marker} exactly once`);
   return page.replace(marker, () => text);
@@ -32,7 +32,7 @@ const fill = (page, marker, text) => {
 
 const shell = await readFile(here("src/page.html"), "utf8");
 await mkdir(here("dist"), { recursive: true });
-// The report comes last: `make` takes it as the sign that both are up to date.
+// The report is written last: `make` checks its time to determine whether both are up to date.
 for (const name of ["index", "report"]) {
   const script = (await bundle(`src/${name}.ts`)).replaceAll("</script", "<\\/script");
   const style = (await bundle(`src/${name}.css`)).replaceAll("</style", "<\\/style");

@@ -1,10 +1,10 @@
-"""Hold Sluice's simulator beside ns-3: the same scenarios, one after the other in the same minute.
+"""Compare Sluice's simulator with ns-3: the same scenarios, one after the other in the same minute.
 
 Usage: compare.py NS3_PYTHON SPEED, where NS3_PYTHON is an interpreter that has the package `ns3`,
 and SPEED the built example `speed` of sluice-sim. Only the run is timed, in seconds of processor
-time, so that what else the machine does weighs little; Sluice's is the best of three runs, ns-3's
-the only one. ns-3 runs each scenario twice: as a dumbbell with a router, and `direct`, with as few
-parts as Sluice (see dumbbell.py).
+time, so that other load on the machine has little effect. Sluice's time is the best of three runs,
+ns-3's that of a single one. ns-3 runs each scenario twice: as a dumbbell with a router, and
+`direct`, with as few parts as Sluice (see dumbbell.py).
 
 Exit code 1 if any dumbbell is less than 50 times faster in Sluice.
 """
@@ -22,21 +22,21 @@ FASTER = 50
 
 
 def sluice(speed: str, case: int) -> tuple[float, float]:
-    """Run a case; give its seconds and its goodput in Mbit/s."""
+    """Run a case. Return its seconds and its goodput in Mbit/s."""
     lines = subprocess.run([speed, str(case), "3"], check=True, capture_output=True, text=True)
     header, row = lines.stdout.strip().splitlines()
     assert header.split()[:3] == ["flows", "Mbit/s", "seconds"], "the columns of `speed`"
     fields = row.split()
-    # "run ms" and "goodput %" of what the link can carry, 1448 of 1514 bytes.
+    # The columns "run ms" and "goodput %"; 100 % is the link's payload rate, 1448 of 1514 bytes.
     capacity = CASES[case][1] * 1448 / 1514
     return float(fields[3]) / 1e3, float(fields[7]) / 100 * capacity
 
 
 def ns3(python: str, shape: str, case: int) -> dict[str, float]:
-    """Run dumbbell.py; give what it prints."""
+    """Run dumbbell.py. Return its output."""
     script = str(Path(__file__).with_name("dumbbell.py"))
     words = [python, script, shape, *map(str, CASES[case])]
-    # Cling says on stderr what it cannot preload; it does not matter.
+    # Cling reports on stderr what it cannot preload, which does not matter.
     done = subprocess.run(
         words, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

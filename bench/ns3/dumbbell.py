@@ -1,10 +1,10 @@
-"""Run one dumbbell in ns-3, CUBIC flows over FQ-CoDel; print what Simulator.Run() took.
+"""Run one dumbbell in ns-3, CUBIC flows over FQ-CoDel; print the time that Simulator.Run() took.
 
 `direct` joins h2 and h3 by one link with FQ-CoDel in front of each direction: one queue and one
-transmission for each packet, which is the least that ns-3 can be asked to do, and as much as
-Sluice's simulator does. `router` is a dumbbell proper, with a router and a fast access link at
-either side of the bottleneck, as ns-3's own examples have it. No Python runs while the simulation
-does. Segments, buffers, delayed ACKs and SACK are those of Sluice's default.
+transmission for each packet. That is the least that ns-3 can do, and as much as Sluice's simulator
+does. `router` is a real dumbbell, with a router and a fast access link at either side of the
+bottleneck, as in ns-3's own examples. No Python runs during the simulation. Segments, buffers,
+delayed ACKs and SACK are those of Sluice's default.
 
 Usage: dumbbell.py direct|router FLOWS MBIT_PER_S SECONDS
 """
@@ -20,7 +20,7 @@ RTT_MS = 20
 
 
 def main() -> None:
-    """Build it, run it, print one line of JSON."""
+    """Build and run the dumbbell, and print one line of JSON."""
     shape = sys.argv[1]
     flows, mbps, seconds = (int(word) for word in sys.argv[2:])
     ns.Config.SetDefault("ns3::TcpL4Protocol::SocketType", ns.StringValue("ns3::TcpCubic"))

@@ -2,8 +2,8 @@
 """Compare `sluice exec` with namespaces and without (`--proxy`), on links that have names.
 
 Both modes run the same client against the same server on this machine's loopback, in turns, so that
-a busy machine disturbs both alike. For each link the script prints, for both modes, the median time
-to the first byte and the median goodput of a download and an upload, and their ratios. With
+a busy machine affects both equally. For each link the script prints, for both modes, the median
+time to the first byte and the median goodput of a download and an upload, and their ratios. With
 `--check` it fails if a ratio is outside its bound: 5 % for the first byte, 2 % for goodput.
 
 A download or upload is long enough for several seconds on the link. Goodput counts the whole
@@ -37,7 +37,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def answer(connection: socket.socket) -> None:
-    """Send and receive the numbers of bytes that a client asks for."""
+    """Send and receive the numbers of bytes that a client requests."""
     with connection:
         down, up = struct.unpack("!QQ", receive(connection, 16))
         connection.sendall(b".")
@@ -58,7 +58,7 @@ def receive(connection: socket.socket, count: int) -> bytes:
 
 
 def receive_count(connection: socket.socket, count: int) -> None:
-    """Read and forget bytes."""
+    """Read and discard bytes."""
     while count > 0:
         part = connection.recv(min(count, 1 << 18))
         if not part:
@@ -67,7 +67,7 @@ def receive_count(connection: socket.socket, count: int) -> None:
 
 
 def send(connection: socket.socket, count: int) -> None:
-    """Send this number of bytes."""
+    """Send the given number of bytes."""
     while count > 0:
         part = BLOCK[: min(count, len(BLOCK))]
         connection.sendall(part)

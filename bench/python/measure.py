@@ -1,9 +1,9 @@
 """Measure what the Python package adds to runs: alone, and in sweeps of 1000 short runs.
 
 Usage: measure.py [RUNS], in an environment that has `sluice` and `distributed`. It prints the table
-of docs/how-to/python-sweeps.md, and fails if the figures of a sweep depend on how it was carried
-out, or if a bound is missed. Costs are in processor time, so that other load on the machine weighs
-little; times of whole sweeps are of the clock.
+of docs/how-to/python-sweeps.md, and fails if the figures of a sweep depend on the executor, or if a
+bound is missed. Costs are in processor time, so that other load on the machine has little effect;
+whole sweeps are timed by the wall clock.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def overhead() -> list[tuple[str, str]]:
 
 
 def sizes() -> list[tuple[str, str]]:
-    """Measure what a run sends over the network, and what its plan costs."""
+    """Measure the bytes that a run sends over the network, and the cost of its plan."""
     plan: list[sweeps.Task] = []
     scenario = sluice.Scenario(RUN)
     took = seconds(lambda: plan.extend(sweeps._plan(scenario, {"link.rtt": ["9ms"]}, 1000, "sim")))
@@ -96,7 +96,7 @@ def simulate_once() -> None:
 
 
 def run_sweep(count: int, **options: Any) -> sluice.Sweep:  # noqa: ANN401
-    """Carry out `count` runs: two queues, with many seeds."""
+    """Do `count` runs: two queues, with many seeds."""
     over = {"link.queue": ["codel", "pie"]}
     return sluice.sweep(RUN, over, seeds=count // 2, progress=False, **options)
 
@@ -111,7 +111,7 @@ def costs(client: Client) -> tuple[float, float]:
 
 
 def compare(count: int, folder: Path) -> list[tuple[str, str]]:
-    """Carry one sweep out in every way, and compare the results."""
+    """Run one sweep on every executor, and compare the results."""
     lines = []
     alone: sluice.Sweep | None = None
 

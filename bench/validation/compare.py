@@ -1,4 +1,4 @@
-"""Compare the simulator with live runs: a Markdown table of the figures that both give.
+"""Compare the simulator with live runs: a Markdown table of the figures that both have.
 
 Usage: compare.py SIMULATED LIVE [LIVE ...]
 
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-# Figure, unit, and how far the simulator may be off.
+# Figure, unit, and the largest accepted difference of the simulator.
 BOUNDS = {
     "goodput": ("Mbit/s", 0.02),
     "sojourn p50": ("ms", 0.15),
@@ -30,7 +30,7 @@ BOUNDS = {
 
 
 def figures(folder: Path) -> dict[str, float]:
-    """Read what is compared of one variant of one run, in the units above."""
+    """Read the compared figures of one variant of one run, in the units above."""
     summary = json.loads((folder / "summary.json").read_text())
     window = summary["window"]
     minutes = (window["end_ns"] - window["warmup_ns"]) / 60e9
@@ -46,7 +46,7 @@ def figures(folder: Path) -> dict[str, float]:
         found = [flow[key] for flow in summary["flows"] if flow.get(key)]
         if found:
             for percentile in ("p50", "p95"):
-                # Of several flows, the middle one.
+                # With several flows, the median one.
                 values = [flow[f"{percentile}_ns"] / 1e6 for flow in found]
                 out[f"{name} {percentile}"] = median(values)
     return out
@@ -58,7 +58,7 @@ def variants(run: Path) -> list[str]:
 
 
 def main() -> int:
-    """Print the table; return how many figures are outside."""
+    """Print the table; return the number of figures outside their bounds."""
     simulated, *live = (Path(word) for word in sys.argv[1:])
     outside = 0
     print("| variant | figure | live, median (all) | simulated | difference | bound |")

@@ -60,7 +60,7 @@ function client(url, count) {
     const send = () => {
       const text = Buffer.from("hello");
       start = performance.now();
-      // An all-zero mask leaves the text as it is.
+      // An all-zero mask does not change the text.
       socket.write(Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), text]));
     };
     socket.on("data", (frame) => {

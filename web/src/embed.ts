@@ -4,8 +4,8 @@ import { SCHEMA } from "./model.ts";
 import { fromBase64, toBase64 } from "./packed.ts";
 
 /**
- * Reads the model. Its types match, because one program wrote both the model and this script. It does
- * not wait for anything, so that a page which is printed as soon as it is loaded is complete.
+ * Reads the model. Its types match, because one program wrote both the model and this script. It
+ * waits for nothing, so a page that is printed as soon as it is loaded is complete.
  */
 export function readEmbedded(encoded: string): unknown {
   const model = JSON.parse(strFromU8(inflateSync(fromBase64(encoded.trim()))));
@@ -15,7 +15,7 @@ export function readEmbedded(encoded: string): unknown {
   return model;
 }
 
-/** The inverse on JSON text, for tests: the program embeds in Rust. */
+/** The inverse, for tests. The program embeds models in Rust. */
 export function embed(json: string): string {
   return toBase64(deflateSync(strToU8(json)));
 }

@@ -39,7 +39,7 @@ export function unpack(packed: string): Float64Array {
   const column = new Float64Array(length);
   let at = 0;
   let previous = 0;
-  // Multiplied instead of shifted: a difference may be longer than 32 bits.
+  // Multiplied instead of shifted, because a difference may have more than 32 bits.
   let zigzag = 0;
   let scale = 1;
   for (const byte of bytes) {

@@ -1,8 +1,8 @@
 /**
  * Colours. Variants take the Okabe-Ito palette, which stays distinct under the common kinds of
- * colour blindness, darkened or lightened for the background. From the eighth variant on, the colours
- * repeat with dashed lines. A run's number (`look`) comes with it, so that it keeps its colour when only
- * some runs are drawn.
+ * colour blindness, darkened or lightened for the background. From the eighth variant on, the
+ * colours repeat with dashed lines. Each run has its number (`look`), so that it keeps its colour
+ * when only some runs are drawn.
  */
 import { PALETTE } from "./model.ts";
 
@@ -58,7 +58,7 @@ export function variantVariable(index: number): string {
   return `var(--variant-${index % LIGHT.length})`;
 }
 
-/** Calls back when the colours change: with the system setting, and for printing. */
+/** Calls back when the colours change: after a change of the system setting, and for printing. */
 export function onThemeChange(callback: () => void): void {
   watchers.push(callback);
 }

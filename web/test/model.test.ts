@@ -5,12 +5,12 @@ import { embed, readEmbedded } from "../src/embed.ts";
 import type { Queue, Report, Run } from "../src/model.ts";
 import { columnsOf, pack, unpack } from "../src/packed.ts";
 
-/** crates/lab/src/report/tests.rs checks that the same file fits the types of the model. */
+/** The tests of crates/report check that the same file fits the types of the model. */
 const text = await readFile(new URL("./fixture.json", import.meta.url), "utf8");
 
 const fixture = JSON.parse(text) as Report;
 
-test("an embedded model comes out as it went in", async () => {
+test("an embedded model is read back unchanged", async () => {
   assert.deepEqual(readEmbedded(embed(text)), fixture);
 });
 
@@ -24,10 +24,10 @@ test("a page that was cut off is refused", async () => {
   assert.throws(() => readEmbedded(encoded.slice(0, encoded.length - (encoded.length % 4) - 40)));
 });
 
-test("packed columns of the fixture hold what its author put in", () => {
+test("packed columns of the fixture hold the values that were packed", () => {
   const { packets } = (fixture.runs[0] as Run).queues[0] as Queue;
   const columns = columnsOf(packets);
-  // The same numbers stand in crates/lab/src/report/tests.rs.
+  // The same numbers are in the tests of crates/report.
   assert.deepEqual([...columns.at_ns], [1_500_000, 2_700_000, 2_700_000, 3_900_000, 1_000_003_900_000]);
   assert.deepEqual([...columns.sojourn_ns], [0, 1_200_000, 0, 2_400_000, 5_000_000_000]);
   assert.deepEqual([...columns.size_bytes], [1514, 1514, 98, 1514, 65226]);

@@ -31,7 +31,7 @@ const check = (holds, sentence) => {
   if (!holds) fail(sentence);
 };
 
-/** Share of the canvas that is coloured, not grey: lines and points, as opposed to axes and text. */
+/** Share of the canvas that is coloured and not grey: lines and points, but not axes and text. */
 const colored = (figure) =>
   figure.$eval("canvas", (canvas) => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -117,7 +117,7 @@ async function checkText(page) {
   check(sizes.length === 0 || least >= 10, `a drawing has text of ${least.toFixed(1)} px`);
 }
 
-/** On paper, nothing is wider than the page: the browser would shrink all of it. */
+/** On paper, nothing may be wider than the page, because the browser would shrink everything. */
 async function checkPaper(page) {
   const usual = page.viewportSize();
   await page.emulateMedia({ media: "print" });
@@ -245,7 +245,8 @@ async function checkHover(page, figures) {
     await target.scrollIntoViewIfNeeded();
     const box = await target.boundingBox();
     let text = "";
-    // A point chart explains only what is near a point: down some columns until one is met.
+    // A chart of points has a tooltip only near a point, so this moves down some columns until it
+    // finds one.
     const heights = Array.from({ length: 32 }, (_, step) => 0.98 - step * 0.03);
     for (const [x, y] of [0.5, 0.62, 0.71].flatMap((x) => heights.map((y) => [x, y]))) {
       await page.mouse.move(box.x + box.width * x, box.y + box.height * y);
@@ -256,7 +257,7 @@ async function checkHover(page, figures) {
   }
 }
 
-/** The line under the pointer is highlighted; its height is found by trying. */
+/** The line under the pointer is highlighted. Its height is found by trial. */
 async function checkFocus(page, figures) {
   const chart = figures.find(({ id }) => id === "ping") ?? figures[0];
   const target = await chart.figure.$(".u-over");

@@ -36,7 +36,7 @@ function run(name: string, sketch: Sketch): Run {
   } as unknown as Run;
 }
 
-/** As it reads: which spaces keep a number and its unit together is no matter here. */
+/** The sentence as read: non-breaking spaces do not matter here. */
 const plainly = (sentence = "") => sentence.replaceAll("\u00a0", " ");
 const only = (sketch: Sketch) => plainly(describe([run("x", sketch)]).perRun[0]);
 
@@ -56,7 +56,7 @@ test("no rise is claimed that the digits do not show", () => {
   );
 });
 
-test("without load, base or ping nothing is said of them", () => {
+test("without load, base or ping they are not mentioned", () => {
   assert.equal(only({ p50: 20.4, p99: 21, base: null }), "Ping: median 20.4 ms, 99 % within 21.0 ms.");
   assert.equal(only({ up: 1 }), "Goodput 1.00 Mbit/s up.");
   assert.equal(only({}), "");

@@ -1,4 +1,4 @@
-/** Totals side by side: one group per quantity, one bar per variant. Made of plain elements, so they print. */
+/** Totals side by side: one group per quantity, one bar per variant. Plain elements, so that they print. */
 import { h } from "../dom.ts";
 import { variantVariable } from "../theme.ts";
 

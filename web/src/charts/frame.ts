@@ -8,7 +8,7 @@ import type { ChartGroup } from "./group.ts";
 export interface FrameSpec {
   id: string;
   title: string;
-  /** What the picture shows: window, unit, direction, selection. */
+  /** What the chart shows: window, unit, direction, selection. */
   caption: string;
   height: number;
 }
@@ -127,7 +127,8 @@ export class Frame {
     const width = plot.over.clientWidth;
     this.tooltip.replaceChildren(...rows.filter((row) => row !== null));
     this.tooltip.hidden = false;
-    // On the side with more room, so that the tooltip does not cover what it describes.
+    // The tooltip is on the side with more room, so that it does not cover the point that it
+    // describes.
     const toLeft = left > width / 2;
     this.tooltip.style.left = toLeft ? "auto" : `${left + 24}px`;
     this.tooltip.style.right = toLeft ? `${width - left + 24}px` : "auto";
@@ -179,7 +180,7 @@ export const linearAxis: Ticks = {
 
 export const logAxis: Ticks = {
   splits: (_plot, _axis, min, max) => logTicks(min, max),
-  // Keeps all ticks; uPlot's own filter is made for uPlot's own ticks.
+  // Keeps all ticks; uPlot's own filter suits only uPlot's own ticks.
   filter: (_plot, splits) => splits,
   values: (_plot, splits) =>
     splits.map((split) => (split === null ? "" : String(Number(split.toPrecision(6))))),

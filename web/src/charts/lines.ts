@@ -72,7 +72,7 @@ export class LineChart implements Member {
 
   setLines(lines: Line[]): void {
     const drawn = lines.filter((line) => line.value.some((value) => value !== null));
-    // A reference alone makes no chart.
+    // A reference alone does not make a chart.
     this.lines = drawn.some((line) => line.variant !== null) ? drawn : [];
     this.build();
   }
@@ -207,7 +207,7 @@ export class LineChart implements Member {
   }
 }
 
-/** Picks the samples with a gap on both sides, which no line shows. */
+/** Selects the samples with a gap on both sides, which no line would show. */
 function onlyAlone(line: Line): (plot: uPlot) => number[] {
   const times = isolated(line.value).map((at) => line.time[at] as number);
   return (plot) => times.map((time) => lowerBound(plot.data[0], time));

@@ -46,7 +46,7 @@ export class PacketChart implements Member {
   private plot: uPlot | null = null;
   private isLog: boolean;
   private isShown: (variant: number) => boolean = () => true;
-  /** Surrounds the packet that the tooltip describes. An element, so that hovering needs no redraw. */
+  /** Surrounds the packet that the tooltip describes. It is an element, so that hovering needs no redraw. */
   private readonly ring = h("div", { class: "ring", hidden: true });
 
   constructor(
@@ -169,7 +169,7 @@ export class PacketChart implements Member {
     ctx.save();
     const margin = 6 * devicePixelRatio;
     ctx.beginPath();
-    // The margin keeps glyphs on the axis whole.
+    // The margin prevents glyphs on the axis from being cut off.
     ctx.rect(bbox.left - margin, bbox.top - margin, bbox.width + 2 * margin, bbox.height + 2 * margin);
     ctx.clip();
     for (const layer of this.shown()) this.drawSent(plot, layer);
@@ -266,7 +266,7 @@ export class PacketChart implements Member {
       for (let at = lowerBound(layer.time, plot.posToVal(left - REACH, "x")); at < end; at += 1) {
         const dx = toX(layer.time[at] as number) - x;
         const dy = toY(layer.wait[at] as number) - y;
-        // Drops and marks are few: they win over a dot that is a little nearer.
+        // Drops and marks are few, so they take precedence over a dot that is slightly nearer.
         const weight = layer.columns.verdict[at] === VERDICT.sent ? 1 : 0.4;
         const distance = Math.hypot(dx, dy) * weight;
         if (distance <= REACH * ratio * weight && (best === null || distance < best.distance)) {

@@ -3,7 +3,7 @@ import type { Trace } from "../model.ts";
 import { Axis, s } from "./svg.ts";
 
 const [WIDTH, HEIGHT] = [180, 44];
-/** Zero has no logarithm: an empty queue is drawn as a tenth of a packet. */
+/** Zero has no logarithm, so an empty queue is drawn as a tenth of a packet. */
 const FLOOR = 0.1;
 
 /** The vertical axis that the pictures of a scenario share: whole decades, at least one. */

@@ -7,9 +7,9 @@ import type { Cdf, Tradeoff } from "../model.ts";
 import { dashes, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import { Axis, s } from "./svg.ts";
 
-/** Width of a drawing in CSS pixels: that of its place, within these limits, so that text keeps its size. */
+/** Limits of a drawing's width in CSS pixels: it has its container's width, so that text keeps its size. */
 const WIDTHS = [280, 640] as const;
-/** The width until a drawing has a place. */
+/** The width until a drawing has a container. */
 const USUAL_WIDTH = 560;
 /** With more runs than this, a chart of points shows only their means, with numbers. */
 const MOST_CLOUDS = 8;
@@ -60,7 +60,7 @@ abstract class StillChart {
     this.draw();
   }
 
-  /** Room for the names of rows, and a name that fits. */
+  /** The width for the names of rows, and the longest name that fits. */
   protected get names(): number {
     return Math.min(150, Math.round(this.width * 0.34));
   }
@@ -300,7 +300,7 @@ export class TradeoffPlot extends StillChart {
     if (shown.length === 0) return null;
     const ellipses = shown.map(({ tradeoff }) => contour(tradeoff, this.isLog));
     const [left, bottom] = [52, 268];
-    // The dots and ellipses of many runs would hide one another.
+    // The dots and ellipses of many runs would cover each other.
     const isFew = shown.length <= MOST_CLOUDS;
     const delays = [
       ...ellipses.flat().map(([delay]) => delay),

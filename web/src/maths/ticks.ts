@@ -8,7 +8,7 @@ export function logTicks(min: number, max: number): number[] {
     const ticks: number[] = [];
     for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power += 1) {
       for (const multiple of multiples) {
-        // Parsed, because 3 * 10 ** -1 is not 0.3.
+        // Parsed from text, because 3 * 10 ** -1 is not 0.3.
         const tick = Number(`${multiple}e${power}`);
         if (tick >= min && tick <= max) ticks.push(tick);
       }

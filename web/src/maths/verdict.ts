@@ -1,6 +1,6 @@
 /**
- * Sentences about the runs that are shown. Each states numbers of the report; what was not measured
- * is not mentioned. Which queue is best is part of the report (`Judgement`).
+ * Sentences about the runs that are shown. Each states numbers of the report; quantities that were
+ * not measured are not mentioned. Which queue is best is part of the report (`Judgement`).
  */
 import type { Count, Direction, Ping, Run } from "../model.ts";
 import { enumerate, megabits, milliseconds, percent, whole } from "./format.ts";
@@ -82,7 +82,7 @@ function describePing(run: Run): string | null {
   const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} unanswered` : "";
   if (run.base_rtt_ms === null) return `Ping${load}: median ${milliseconds(p50)}, ${tail}${lost}.`;
   const base = milliseconds(run.base_rtt_ms);
-  // No rise is claimed that the displayed digits would not show.
+  // A rise is mentioned only if the displayed digits show it.
   const rises = p50 - run.base_rtt_ms >= 0.05 && milliseconds(p50) !== base;
   const median = rises
     ? `The median ping rises${load} from ${base} to ${milliseconds(p50)}`

@@ -24,7 +24,7 @@ import { columnsOf } from "../packed.ts";
 import { variantName } from "./top.ts";
 import { arrow, queueKey, queueTitle, repetitionNote, route } from "./words.ts";
 
-/** With more lines than this, a chart starts with the sum of the flows. */
+/** With more lines than this, a chart initially shows the sum of the flows. */
 const MOST_LINES = 12;
 
 const ABOVE_LINK =
@@ -375,14 +375,15 @@ export class Bench {
     );
   }
 
-  /** Offers the variables that the selected queue has in any run. */
+  /** Lists the variables that the selected queue has in any run. */
   private offerStates(queues: Queue[]): void {
     const names = [...new Set(queues.flatMap((queue) => queue.state.map((state) => state.name)))];
     // Variables that determine what happens to packets come before counters.
     const first = ["prob", "delay", "count", "average"].flatMap((word) =>
       names.filter((name) => name.startsWith(word)),
     );
-    // An instant, such as that of the next drop, is a straight line and says the least.
+    // An instant, such as that of the next drop, is a straight line and tells least, so it comes
+    // last.
     const others = names.filter((name) => !/^\w+_next\b/.test(name));
     if (!names.includes(this.stateName)) this.stateName = first[0] ?? others[0] ?? names[0] ?? "";
     const options = names.map((name) => ({ value: name, text: name }));
@@ -455,7 +456,7 @@ export class Bench {
         const series = pick(flow);
         if (series === null) return [];
         const label = flows.length === 1 ? run.name : isAlone ? flow.name : `${run.name}, ${flow.name}`;
-        // In a single run, the flows are compared, so they take the colours.
+        // A single run compares its flows, so the flows have the colours.
         const look = isAlone ? { hue: place, flow: Math.floor(place / 7) } : { flow: place };
         return [{ label, variant: run.look, ...look, time: series.time_s, value: series.value }];
       });

@@ -18,7 +18,7 @@ interface Column {
   say: (value: number) => string;
 }
 
-/** The longest wait in a direction: of several links, that of the slowest. */
+/** The longest wait in a direction; with several links, that of the slowest. */
 const sojourn = (run: Run, way: string): number | null => {
   const queues = run.queues.filter((queue) => queue.direction === way);
   const known = queues.flatMap((queue) => queue.sojourn_ms?.p95 ?? []);

@@ -7,7 +7,7 @@ import { table } from "./parts.ts";
 import { variantName } from "./top.ts";
 import { queueKey, queueTitle, route } from "./words.ts";
 
-/** Smaller differences, as a share, make no value the better one. */
+/** A smaller relative difference does not make a value the better one. */
 const BETTER_BY = 0.01;
 
 interface Row {
@@ -128,7 +128,7 @@ function pingRows({ runs, ends }: Report): Row[] {
   const names = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
   return names.flatMap((name) => {
     const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
-    // A flow that is called ping needs no other name.
+    // A flow called ping needs no other name.
     const label = names.length > 1 && name !== "ping" ? `Ping ${name},` : "Ping,";
     return [
       rowOf(
@@ -166,7 +166,7 @@ function pingRows({ runs, ends }: Report): Row[] {
   });
 }
 
-/** Whether packets neither waited in a queue nor were dropped or marked, so that its rows say nothing. */
+/** Whether no packet waited in the queue or was dropped or marked, so that its rows have no information. */
 function isQuiet(queue: Queue): boolean {
   const signals = packetsOf(queue.drops) + packetsOf(queue.marks);
   return (

@@ -1,4 +1,4 @@
-/** The top of the page: the scenario, the results in plain words, and how far to trust them. */
+/** The top of the page: the scenario, the results in plain words, and the accuracy of the emulation. */
 import { type Child, h, swatch } from "../dom.ts";
 import { splitFacts } from "../maths/facts.ts";
 import { enumerate, instant, percent, plain, whole } from "../maths/format.ts";
@@ -188,7 +188,7 @@ function lost(run: Run): string {
   return counts.map((count) => `${whole(count.packets)} (${count.reason})`).join(", ");
 }
 
-/** Reasons to doubt the figures; none if all is within the limits. */
+/** Reasons to doubt the figures; empty if everything is within the limits. */
 export function doubtsOf(run: Run): string[] {
   const doubts: string[] = [];
   const { rate_error, release_lateness_us, lost_elsewhere } = run.accuracy;

@@ -18,7 +18,7 @@ export function queueKey(queue: Queue): string {
 
 export function queueTitle(queue: Queue, ends: Ends): string {
   const where = route(queue.direction, ends);
-  // A queue that is named after its direction needs the direction only once.
+  // For a queue that is named after its direction, the direction is shown once.
   return queue.name === queue.direction ? where : `${queue.name}, ${where}`;
 }
 
@@ -26,7 +26,7 @@ export function flowKind(flow: Flow): string {
   return flow.cc === null ? flow.kind : `${flow.kind}, ${flow.cc}`;
 }
 
-/** Which repetition the curves show, and how many there are. */
+/** The repetition that the curves show, and the number of repetitions. */
 export function repetitionNote(runs: Run[]): string {
   const repeated = runs.filter((run) => run.repetitions.length > 1);
   if (repeated.length === 0) return "";

@@ -1,7 +1,7 @@
 /**
  * Stand-in for a recording, for looking at the page: one window-based sender and a ping over a
- * bottleneck, enough to make plausible curves. It measures nothing and models no real TCP; the
- * project's simulator is elsewhere.
+ * bottleneck, enough to make plausible curves. It measures nothing and does not model a real TCP;
+ * the simulator is in crates/sim.
  */
 
 export type QueueKind = "fifo" | "codel" | "fq_codel";
@@ -66,7 +66,7 @@ class Agenda {
     this.order += 1;
     let low = 0;
     let high = this.heap.length;
-    // Kept in descending order: the next one is at the end.
+    // In descending order, so that the next one is at the end.
     while (low < high) {
       const middle = (low + high) >>> 1;
       const other = this.heap[middle] as { at: number; order: number };
@@ -168,7 +168,7 @@ export function simulate(kind: QueueKind, options: { seconds: number; mbps: numb
     backlogBytes += size;
     if (!transmitting) transmit();
   };
-  /** RFC 8289's control law, near enough for a picture. */
+  /** RFC 8289's control law, accurate enough for a picture. */
   const signals = (packet: Waiting): boolean => {
     const now = agenda.now;
     if (now - packet.since < TARGET || backlogBytes <= SEGMENT) {
@@ -221,7 +221,8 @@ export function simulate(kind: QueueKind, options: { seconds: number; mbps: numb
     while (inFlight < Math.floor(window)) {
       inFlight += 1;
       const sentAt = agenda.now;
-      // Hosts do not send to the nanosecond; without this all waits are multiples of one packet.
+      // Real hosts do not send with an accuracy of nanoseconds; without this, all waits would be
+      // multiples of one packet.
       const onTheWay = random() * 0.8 * MS;
       const enter = (handler: (verdict: number) => void) =>
         agenda.add(sentAt + onTheWay, () => arrive(0, SEGMENT, handler));

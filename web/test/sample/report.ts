@@ -19,7 +19,7 @@ import { type Outcome, type Passed, type QueueKind, type Sample, simulate } from
 const MBPS = 10;
 const WINDOW_S = 1;
 const STEP_S = 0.2;
-/** Packet columns have few points of the distribution; this many are enough for a line. */
+/** The distribution has few points; this number is enough for a line. */
 const CDF_POINTS = 600;
 
 interface Variant {
