@@ -14,8 +14,8 @@ use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span};
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
-    self, ConfigError, POOL, PoolSize, PortSpec, Router, Settings, Spin, StartError, Status,
-    StatusAsked, registry,
+    self, ConfigError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings, Spin, StartError,
+    Status, StatusAsked, registry,
 };
 
 /// What to route, and how.
@@ -341,6 +341,10 @@ fn reload(args: &Args, router: &Router) {
             eprintln!("sluice: {} is active", path.display());
         }
         (Ok(_), None) => {}
+        // What was begun is not taken back.
+        (Err(error @ ReloadError::Refused(Refused::Unfinished)), _) => {
+            eprintln!("sluice: {error}");
+        }
         (Err(error), _) => eprintln!("sluice: {error}; the old configuration remains active"),
     }
 }
@@ -362,14 +366,14 @@ const LOOKS: u64 = 10;
 
 #[cfg(test)]
 mod tests {
-    use sluice_router::control::{Answered, inbox};
+    use sluice_router::control::{Answered, Builder, inbox};
 
     use super::*;
 
     /// Longer than the 30 s after which other questions time out.
     #[test]
     fn a_loop_that_is_busy_for_long_ends_nothing() {
-        let (mut inbox, orders) = inbox::<Status>().unwrap();
+        let (mut inbox, orders) = inbox::<Status>(Builder::default()).unwrap();
         let mut line = StatusLine::default();
         let mut looks = |count: u64| -> Vec<String> {
             let look = |_| line.look(|| StatusAsked::of(&orders));
@@ -390,7 +394,7 @@ mod tests {
                 uptime_ns: sent * 1_000_000_000,
                 ..Status::default()
             };
-            order.answer(Answered::Status(Box::new(status)));
+            order.answer.send(Answered::Status(Box::new(status)));
         };
         answer(61);
         assert_eq!(looks(11), ["dropped 0"]);

@@ -1,9 +1,13 @@
 //! Executes commands, each as a whole or not at all.
 
+mod batch;
+mod prepared;
 mod rules;
 mod survey;
 mod tables;
 
+pub use batch::Batch;
+pub use prepared::{Prepared, Replaced};
 pub use survey::Survey;
 
 use std::fmt::Write as _;
@@ -51,14 +55,14 @@ impl Firewall {
     ) -> Result<(), CommandError> {
         let now = cx.now;
         self.advance(|at| at < now, cx);
-        let is_atomic = matches!(mode, Mode::Atomic | Mode::Replace);
-        let checkpoint = is_atomic.then(|| self.checkpoint());
         if mode == Mode::Replace {
-            self.layout.flush();
-            self.rules.start_over();
-            self.variables = Variables::starting(self.settings.compat);
-            self.variables_changed();
+            let interfaces = self.interfaces().to_vec();
+            let prepared = Prepared::new(&self.settings, interfaces, text, files, output)?;
+            self.replace(prepared, cx);
+            return Ok(());
         }
+        let is_atomic = mode == Mode::Atomic;
+        let checkpoint = is_atomic.then(|| self.checkpoint());
         let mut run = Run {
             files,
             is_batch: mode != Mode::Command,
@@ -68,12 +72,7 @@ impl Firewall {
         let result = self.lines(text, &Flags::default(), &mut run, output, cx);
         match (&result, checkpoint) {
             (Err(_), Some(checkpoint)) => self.restore(checkpoint),
-            (Ok(()), Some(checkpoint)) => {
-                if mode == Mode::Replace {
-                    self.rules.adopt(&checkpoint.rules);
-                }
-                self.runtime.apply(&mut self.layout, cx);
-            }
+            (Ok(()), Some(_)) => self.runtime.apply(&mut self.layout, cx),
             (_, None) => {}
         }
         result
@@ -88,36 +87,48 @@ impl Firewall {
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
         for (number, line) in (1..).zip(text.lines()) {
-            let said = output.warnings.len();
-            let mut on_line = || {
-                let parsed = grammar::parse(line, number, self.switches.is_compat)?;
-                output.warnings.extend(parsed.warnings);
-                for notice in parsed.notices {
-                    put(output, format_args!("{notice}\n"));
-                }
-                match parsed.invocation {
-                    Some(mut invocation) => {
-                        invocation.flags.inherit(inherited);
-                        self.invoke(&invocation, run, output, cx)
-                    }
-                    None => Ok(()),
-                }
-            };
-            let result = on_line();
-            let start = grammar::Position {
-                line: number,
-                column: 1,
-            };
-            for warning in &mut output.warnings[said..] {
-                warning.at.get_or_insert(start);
-            }
-            result.map_err(|mut error| {
-                error.is_batch |= run.is_batch;
-                error.at.get_or_insert(start);
-                error
-            })?;
+            self.line(line, number, inherited, run, output, cx)?;
         }
         Ok(())
+    }
+
+    fn line(
+        &mut self,
+        line: &str,
+        number: u32,
+        inherited: &Flags,
+        run: &mut Run<'_>,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), CommandError> {
+        let said = output.warnings.len();
+        let mut on_line = || {
+            let parsed = grammar::parse(line, number, self.switches.is_compat)?;
+            output.warnings.extend(parsed.warnings);
+            for notice in parsed.notices {
+                put(output, format_args!("{notice}\n"));
+            }
+            match parsed.invocation {
+                Some(mut invocation) => {
+                    invocation.flags.inherit(inherited);
+                    self.invoke(&invocation, run, output, cx)
+                }
+                None => Ok(()),
+            }
+        };
+        let result = on_line();
+        let start = grammar::Position {
+            line: number,
+            column: 1,
+        };
+        for warning in &mut output.warnings[said..] {
+            warning.at.get_or_insert(start);
+        }
+        result.map_err(|mut error| {
+            error.is_batch |= run.is_batch;
+            error.at.get_or_insert(start);
+            error
+        })
     }
 
     fn invoke(

@@ -22,7 +22,7 @@ mod variables;
 mod words;
 
 pub use engine::{Departure, Disposition, Firewall, Mode, Output, Settings};
-pub use execute::Survey;
+pub use execute::{Batch, Prepared, Replaced, Survey};
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use objects::layout::{Files, NoFiles};

@@ -5,7 +5,7 @@ pub(crate) mod program;
 pub(crate) mod states;
 
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use sluice_core::Rng;
 use sluice_core::units::Time;
@@ -40,8 +40,8 @@ impl RuleId {
 pub(crate) struct Entry {
     pub number: u32,
     pub serial: u32,
-    pub rule: Rc<Rule>,
-    pub compiled: Rc<Compiled>,
+    pub rule: Arc<Rule>,
+    pub compiled: Arc<Compiled>,
     /// Probability in units of 2^-32; `1 << 32` is certain.
     prob: u64,
     /// The name of the states that the rule looks up.
@@ -116,6 +116,18 @@ pub(crate) struct Saved {
     verbose_limit: u32,
 }
 
+/// What commands make of rules: everything but the states and the caches of flows.
+pub(crate) struct Ruleset {
+    entries: Vec<Entry>,
+    serial: u32,
+    disabled_sets: u32,
+    tables: Tables,
+    lifetimes: Lifetimes,
+    verbose_limit: u32,
+    interfaces: Vec<Interface>,
+    own: Vec<IpAddr>,
+}
+
 /// The deepest nesting of `call`, as in ipfw.
 const MOST_CALLS: usize = 16;
 /// The most calls of one packet. Further calls belong to a loop and have no effect.
@@ -139,8 +151,8 @@ impl Rules {
         let default = Entry {
             number: DEFAULT_RULE,
             serial: 0,
-            rule: Rc::new(rule),
-            compiled: Rc::new(compiled),
+            rule: Arc::new(rule),
+            compiled: Arc::new(compiled),
             prob: 1 << 32,
             state: None,
             packets: 0,
@@ -183,41 +195,72 @@ impl Rules {
         self.programs.invalidate();
     }
 
-    /// Removes everything that commands created. The states stay until [`Rules::adopt`].
-    pub fn start_over(&mut self) {
-        self.entries.retain(|entry| entry.number == DEFAULT_RULE);
-        self.disabled_sets = 0;
-        self.tables = Tables::default();
-        // The built-in rule names no table.
-        self.programs.invalidate();
+    /// Returns what commands made of the rules.
+    pub fn into_ruleset(self) -> Ruleset {
+        Ruleset {
+            entries: self.entries,
+            serial: self.serial,
+            disabled_sets: self.disabled_sets,
+            tables: self.tables,
+            lifetimes: self.lifetimes,
+            verbose_limit: self.verbose_limit,
+            interfaces: self.interfaces,
+            own: self.own,
+        }
+    }
+
+    /// Replaces the rules, tables and interfaces, and returns the old ones. Both rulesets have the
+    /// same built-in rule.
+    pub fn replace(&mut self, mut new: Ruleset) -> Ruleset {
+        for entry in &mut new.entries {
+            if entry.number != DEFAULT_RULE {
+                // Packets inside remember rules by their serial numbers.
+                entry.serial += self.serial;
+            }
+            entry.state = state_name(&entry.rule).map(|name| self.states.name(name));
+        }
+        let old = Ruleset {
+            entries: std::mem::replace(&mut self.entries, new.entries),
+            serial: self.serial,
+            disabled_sets: std::mem::replace(&mut self.disabled_sets, new.disabled_sets),
+            tables: std::mem::replace(&mut self.tables, new.tables),
+            lifetimes: std::mem::replace(&mut self.lifetimes, new.lifetimes),
+            verbose_limit: std::mem::replace(&mut self.verbose_limit, new.verbose_limit),
+            interfaces: std::mem::replace(&mut self.interfaces, new.interfaces),
+            own: std::mem::replace(&mut self.own, new.own),
+        };
+        self.serial += new.serial;
+        self.adopt(&old.entries);
+        old
     }
 
     /// Gives each rule that has the same place and text as a rule in `old` the counters, states and
     /// age of the old rule, so that packets inside continue behind the rule that sent them. States
     /// of other rules are removed.
-    pub fn adopt(&mut self, old: &Saved) {
+    fn adopt(&mut self, old: &[Entry]) {
+        if let (Some(built_in), Some(before)) = (self.entries.last_mut(), old.last()) {
+            built_in.take_counters(before);
+        }
         let mut number = 0;
         let mut before: &[Entry] = &[];
         let mut is_same = true;
         for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
             if entry.number != number {
                 number = entry.number;
-                let start = old.entries.partition_point(|e| e.number < number);
-                let end = old.entries.partition_point(|e| e.number <= number);
-                before = &old.entries[start..end];
+                let start = old.partition_point(|e| e.number < number);
+                let end = old.partition_point(|e| e.number <= number);
+                before = &old[start..end];
                 is_same = true;
             }
             // From the first difference on, rules are younger than those before it.
             is_same &= before.first().is_some_and(|o| o.rule == entry.rule);
             if let Some((first, rest)) = before.split_first().filter(|_| is_same) {
                 entry.serial = first.serial;
-                (entry.packets, entry.bytes) = (first.packets, first.bytes);
-                entry.last_match = first.last_match;
-                entry.log_left = first.log_left;
+                entry.take_counters(first);
                 before = rest;
             }
         }
-        for gone in old.entries.iter().filter(|e| e.rule.state.is_some()) {
+        for gone in old.iter().filter(|e| e.rule.state.is_some()) {
             if self
                 .entries
                 .binary_search_by_key(&gone.id(), Entry::id)
@@ -245,7 +288,7 @@ impl Rules {
         self.interfaces = interfaces;
         for entry in &mut self.entries {
             let compiled = Compiled::new(&entry.rule, &self.interfaces, &mut self.tables);
-            entry.compiled = Rc::new(compiled);
+            entry.compiled = Arc::new(compiled);
         }
         self.programs.invalidate();
     }
@@ -271,11 +314,7 @@ impl Rules {
         };
         self.serial += 1;
         let compiled = Compiled::new(&rule, &self.interfaces, &mut self.tables);
-        let state = match (&rule.action, &rule.state) {
-            (Action::CheckState(flow), _) => Some(self.states.name(flow)),
-            (_, Some(state)) => Some(self.states.name(&state.flow)),
-            _ => None,
-        };
+        let state = state_name(&rule).map(|name| self.states.name(name));
         let entry = Entry {
             number,
             serial: self.serial,
@@ -285,8 +324,8 @@ impl Rules {
             bytes: 0,
             last_match: None,
             log_left: self.log_limit(&rule),
-            rule: Rc::new(rule),
-            compiled: Rc::new(compiled),
+            rule: Arc::new(rule),
+            compiled: Arc::new(compiled),
         };
         // Behind the rules of the same number.
         let at = self
@@ -332,7 +371,7 @@ impl Rules {
                 continue;
             }
             count += 1;
-            let log_left = self.log_limit(&Rc::clone(&self.entries[index].rule));
+            let log_left = self.log_limit(&Arc::clone(&self.entries[index].rule));
             let entry = &mut self.entries[index];
             entry.log_left = log_left;
             if !log_only {
@@ -350,7 +389,7 @@ impl Rules {
         for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
             let new = set(entry);
             if new != entry.rule.set {
-                Rc::make_mut(&mut entry.rule).set = new;
+                Arc::make_mut(&mut entry.rule).set = new;
                 count += 1;
             }
         }
@@ -556,6 +595,15 @@ impl Rules {
     }
 }
 
+/// Returns the name of the states that a rule looks up.
+fn state_name(rule: &Rule) -> Option<&str> {
+    match (&rule.action, &rule.state) {
+        (Action::CheckState(flow), _) => Some(flow),
+        (_, Some(state)) => Some(&state.flow),
+        _ => None,
+    }
+}
+
 /// The names of states that a packet has looked up. As in ipfw, each name is looked up once per
 /// packet; otherwise a state could send its packet in circles.
 #[derive(Default)]
@@ -585,6 +633,12 @@ impl Entry {
             number: self.number,
             serial: self.serial,
         }
+    }
+
+    fn take_counters(&mut self, from: &Entry) {
+        (self.packets, self.bytes) = (from.packets, from.bytes);
+        self.last_match = from.last_match;
+        self.log_left = from.log_left;
     }
 
     fn is_disabled(&self, disabled_sets: u32) -> bool {

@@ -91,10 +91,11 @@ pub(crate) enum Key {
 }
 
 /// The result of adding an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     New,
-    Replaced,
+    /// The entry existed with these values.
+    Replaced(Vec<u32>),
     /// The entry exists, and replacing it was not requested.
     Exists,
     /// The table is full.
@@ -190,8 +191,7 @@ impl Table {
             if !may_replace {
                 return Added::Exists;
             }
-            *present = values;
-            return Added::Replaced;
+            return Added::Replaced(std::mem::replace(present, values));
         }
         if self.limit > 0 && self.entries.len() >= self.limit as usize {
             return Added::Full;
@@ -199,6 +199,17 @@ impl Table {
         self.count(&key, 1);
         self.entries.insert(key, values);
         Added::New
+    }
+
+    /// Makes the entry what it was: these values, or absent.
+    pub fn put_back(&mut self, key: Key, values: Option<Vec<u32>>) {
+        let is_present = self.remove(&key).is_some();
+        if let Some(values) = values {
+            self.count(&key, 1);
+            self.entries.insert(key, values);
+        } else {
+            debug_assert!(is_present, "only what was added is taken back");
+        }
     }
 
     /// Removes an entry and returns its values.
@@ -314,10 +325,12 @@ impl Key {
         }
     }
 
-    /// Guesses the kind of a table that is created by adding a key.
+    /// Guesses the kind of a table that is created by adding a key. What is written like a network
+    /// is meant as one, even if it is none.
     pub fn guess(text: &str) -> TableKind {
         let is_net = net(At::new(text, Position::default())).is_ok();
-        if is_net {
+        let is_dotted = text.contains('.') && text.bytes().all(|b| b == b'.' || b.is_ascii_digit());
+        if is_net || is_dotted || text.contains('/') || text.contains("::") {
             TableKind::Addr
         } else if text.bytes().all(|b| b.is_ascii_digit()) {
             TableKind::Number

@@ -97,6 +97,39 @@ fn states_are_listed() {
 }
 
 #[test]
+fn a_refused_change_of_entries_leaves_the_table_as_it_was() {
+    let mut bench = Bench::new();
+    bench.ok("table T add 10.0.0.1 1 10.0.0.2 2 10.1.0.0/16 3");
+    let before = bench.ok("table T list");
+    // The second entry replaces, the third is refused.
+    let refused = bench.refusal("-q table T add 10.0.0.9 9 10.0.0.1 8 10.0.0.300 1");
+    assert!(refused.0.contains("10.0.0.300"), "{}", refused.0);
+    assert_eq!(bench.ok("table T list"), before);
+    bench.refusal("table T delete 10.0.0.2 10.1.0.0/16 10.0.0.2");
+    assert_eq!(bench.ok("table T list"), before);
+    // The longest prefix is still found: the lengths in use were taken back, too.
+    assert_eq!(bench.ok("table T lookup 10.1.2.3"), "10.1.0.0/16 3\n");
+    assert_eq!(bench.ok("table T lookup 10.0.0.2"), "10.0.0.2/32 2\n");
+}
+
+#[test]
+fn what_is_written_like_a_network_makes_no_table_of_interfaces() {
+    let mut bench = Bench::new();
+    for key in ["1.2.3.4/33", "1.2.3.400", "2001:db8::/129", "fe80::zz"] {
+        let refused = bench.refusal(&format!("table new add {key} 1"));
+        assert!(
+            refused.0.contains("an address or a network"),
+            "{}",
+            refused.0
+        );
+        // Nor does a refused entry leave an empty table.
+        assert_eq!(bench.ok("table all list"), "");
+    }
+    bench.ok("table new add vlan0.100 1");
+    assert!(bench.ok("table new info").contains("type: iface"));
+}
+
+#[test]
 fn tables_are_kept_and_shown() {
     let mut bench = Bench::new();
     bench.ok("table T create type addr valtype pipe,skipto");

@@ -370,6 +370,75 @@ fn a_pipe_that_is_changed_every_100_ms_for_10_s_loses_nothing() {
     assert_eq!(network.end(), BTreeMap::new());
 }
 
+/// Commands that fill a table with `count` addresses, and a rule that the traffic meets.
+fn long_configuration(count: u32) -> String {
+    let mut text = String::from("table blocked create type addr\n");
+    for number in 0..count {
+        let address = Ipv4Addr::from(0x0b00_0000 + number);
+        text.push_str(&format!("table blocked add {address} {number}\n"));
+    }
+    text.push_str("add 100 deny ip from table(blocked) to any\n");
+    text.push_str("add 200 count udp from any to any\n");
+    text
+}
+
+/// The longest time between two arrivals.
+fn longest_gap(report: &UdpReport) -> Span {
+    let arrivals: Vec<Time> = report.samples.iter().filter_map(|s| s.received).collect();
+    let gaps = arrivals.windows(2).map(|pair| pair[1].since(pair[0]));
+    gaps.max().expect("packets arrive")
+}
+
+#[test]
+fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
+    let mut network = Network::new("");
+    // The router of the network has no file to reload; start another in its place.
+    let path = network.folder.path().join("rules");
+    std::fs::write(&path, long_configuration(10)).unwrap();
+    network.router.take().map(Router::stop).unwrap();
+    let mut settings = Settings::new("left".parse().unwrap(), "right".parse().unwrap());
+    settings.namespace = Some(path_of(&network._middle));
+    settings.socket = Some(network.folder.path().join("s"));
+    settings.engine.accepts_by_default = true;
+    settings.config = Some(path.clone());
+    network.router = Some(Router::start(&settings).unwrap());
+
+    // 1250 B at 100 Mbit/s are 10 000 packets a second.
+    let start = network.soon();
+    let udp = network.udp(CLIENT, start, Span::from_secs(4), 100, Spacing::Constant);
+    sleep(Duration::from_millis(800));
+    std::fs::write(&path, long_configuration(50_000)).unwrap();
+    let router = network.router.as_ref().unwrap();
+    router.reload().unwrap();
+    let counted = |network: &Network| {
+        let shown = network.batch("table blocked info").stdout;
+        let items = shown
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("items: "));
+        let items = items.and_then(|rest| rest.split(',').next());
+        items
+            .and_then(|n| n.parse::<u32>().ok())
+            .unwrap_or_else(|| panic!("{shown}"))
+    };
+    assert_eq!(counted(&network), 50_000);
+    // 20 000 lines of a client, each with its own effect.
+    let lines: String = (0..20_000_u32)
+        .map(|n| format!("table blocked add {}\n", Ipv4Addr::from(0x0c00_0000 + n)))
+        .collect();
+    network.batch(&lines);
+    assert_eq!(counted(&network), 70_000);
+    let udp = udp.join().unwrap();
+    eprintln!("{} packets, longest gap {}", udp.sent, longest_gap(&udp));
+    assert!(udp.sent > 30_000, "{}", udp.sent);
+    assert_eq!(udp.received + udp.overflowed, udp.sent);
+    // Rule 200 is the same in both configurations and keeps its count.
+    let shown = network.batch("-a list 200").stdout;
+    let count: u64 = shown.split_whitespace().nth(1).unwrap().parse().unwrap();
+    // Each packet crosses the rules twice.
+    assert_eq!(count, 2 * udp.sent, "{shown}");
+    assert_eq!(network.end(), BTreeMap::new());
+}
+
 #[test]
 fn devices_of_ip_packets_are_bridged_too() {
     let privilege = Privilege::probe();

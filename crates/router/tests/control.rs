@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, NoFiles, Output, Settings};
 use sluice_router::control::{
-    Answered, How, Inbox, Limits, Listener, Reply, Request, ServeError, Work, ask, inbox,
+    Answered, Builder, How, Inbox, Limits, Listener, Reply, Request, ServeError, Work, ask, inbox,
 };
 
 /// A loop without packets: an engine that executes orders until the test ends.
@@ -35,7 +35,7 @@ const SHORT: Limits = Limits {
 impl Served {
     fn start() -> Served {
         let folder = tempfile::tempdir().unwrap();
-        let (inbox, orders) = inbox::<u32>().unwrap();
+        let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         let (end, ended) = channel();
         let thread = thread::spawn(move || carry_out(inbox, &ended));
         let listener = Listener::open(&folder.path().join("s"), orders, SHORT).unwrap();
@@ -98,7 +98,7 @@ fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
         while let Some(order) = inbox.take() {
             let answer = match &order.work {
                 Work::Status => Answered::Status(Box::new(7)),
-                Work::Interfaces(_) => Answered::Done,
+                Work::Replace(_) => unreachable!("no test replaces the configuration"),
                 Work::Commands { text, mode, .. } => {
                     let mut output = Output::default();
                     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
@@ -107,7 +107,7 @@ fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
                     Answered::Commands(Box::new(output), result)
                 }
             };
-            order.answer(answer);
+            order.answer.send(answer);
         }
     }
 }
@@ -149,7 +149,7 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_router() {
     let mode = fs::metadata(served.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let path = served.path();
-    let (_inbox, orders) = inbox::<u32>().unwrap();
+    let (_inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
     let taken = Listener::open(&path, orders.clone(), SHORT).err().unwrap();
     assert!(taken.to_string().contains("another router listens here"));
     // A file that is not a socket stays.
@@ -183,7 +183,7 @@ fn of_routers_that_start_together_one_has_the_socket() {
         let start = Barrier::new(ROUTERS);
         let (opened, refused): (Vec<_>, Vec<_>) = thread::scope(|scope| {
             let open = || {
-                let (inbox, orders) = inbox::<u32>().unwrap();
+                let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
                 start.wait();
                 Listener::open(&path, orders, SHORT).map(|listener| (listener, inbox))
             };

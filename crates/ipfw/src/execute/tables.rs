@@ -9,6 +9,15 @@ use crate::grammar::{
 use crate::rules::compiled::table_of;
 use crate::tables::{Added, Key, Table, TableId};
 
+fn tell_added(key: &Key, entry: &Entry, flags: &Flags, output: &mut Output) {
+    if !flags.quiet {
+        put(
+            output,
+            format_args!("added: {key} {}\n", ShowValues(&entry.values)),
+        );
+    }
+}
+
 impl Firewall {
     pub(super) fn table(
         &mut self,
@@ -142,7 +151,8 @@ impl Firewall {
         flags: &Flags,
         output: &mut Output,
     ) -> Result<(), CommandError> {
-        let id = match (self.rules.tables.find(&name.value), entries.first()) {
+        let found = self.rules.tables.find(&name.value);
+        let id = match (found, entries.first()) {
             (Some(id), _) => id,
             // As in ipfw, the first entry creates the table.
             (None, Some(first)) => {
@@ -151,25 +161,27 @@ impl Firewall {
             }
             (None, None) => return Err(not_found(name)),
         };
-        let before = self.rules.tables.table(id).clone();
+        // The keys that were added so far, with their values before.
+        let mut before: Vec<(Key, Option<Vec<u32>>)> = Vec::with_capacity(entries.len());
         for entry in entries {
             let table = self.rules.tables.table_mut(id);
             let added = table.key(&entry.key).map(|key| {
-                let text = key.to_string();
-                (table.add(key, entry.values.clone(), flags.quiet), text)
+                let added = table.add(key.clone(), entry.values.clone(), flags.quiet);
+                (added, key)
             });
             let failed = match added {
-                Ok((Added::New | Added::Replaced, text)) => {
-                    if !flags.quiet {
-                        put(
-                            output,
-                            format_args!("added: {text} {}\n", ShowValues(&entry.values)),
-                        );
-                    }
+                Ok((Added::New, key)) => {
+                    tell_added(&key, entry, flags, output);
+                    before.push((key, None));
                     continue;
                 }
-                Ok((Added::Exists, text)) => unavailable(
-                    format!("Adding record failed: record already exists ({text})"),
+                Ok((Added::Replaced(values), key)) => {
+                    tell_added(&key, entry, flags, output);
+                    before.push((key, Some(values)));
+                    continue;
+                }
+                Ok((Added::Exists, key)) => unavailable(
+                    format!("Adding record failed: record already exists ({key})"),
                     &entry.key,
                 ),
                 Ok((Added::Full, _)) => {
@@ -178,10 +190,21 @@ impl Firewall {
                 }
                 Err(error) => error,
             };
-            *self.rules.tables.table_mut(id) = before;
+            self.take_back(id, before);
+            if found.is_none() {
+                self.rules.tables.destroy(id);
+            }
             return Err(failed);
         }
         Ok(())
+    }
+
+    /// Takes back changes of entries, the last one first.
+    fn take_back(&mut self, id: TableId, before: Vec<(Key, Option<Vec<u32>>)>) {
+        let table = self.rules.tables.table_mut(id);
+        for (key, values) in before.into_iter().rev() {
+            table.put_back(key, values);
+        }
     }
 
     fn delete_entries(
@@ -192,7 +215,7 @@ impl Firewall {
         output: &mut Output,
     ) -> Result<(), CommandError> {
         let id = self.find_table(name)?;
-        let before = self.rules.tables.table(id).clone();
+        let mut before: Vec<(Key, Option<Vec<u32>>)> = Vec::with_capacity(keys.len());
         for text in keys {
             let table = self.rules.tables.table_mut(id);
             let removed = table.key(text).and_then(|key| {
@@ -203,20 +226,20 @@ impl Firewall {
                         text,
                     )
                 };
-                values
-                    .map(|values| (key.to_string(), values))
-                    .ok_or_else(missing)
+                values.ok_or_else(missing).map(|values| (key, values))
             });
             match removed {
-                Ok((key, values)) if !flags.quiet => {
-                    put(
-                        output,
-                        format_args!("deleted: {key} {}\n", ShowValues(&values)),
-                    );
+                Ok((key, values)) => {
+                    if !flags.quiet {
+                        put(
+                            output,
+                            format_args!("deleted: {key} {}\n", ShowValues(&values)),
+                        );
+                    }
+                    before.push((key, Some(values)));
                 }
-                Ok(_) => {}
                 Err(error) => {
-                    *self.rules.tables.table_mut(id) = before;
+                    self.take_back(id, before);
                     return Err(error);
                 }
             }

@@ -9,7 +9,7 @@
 //! A command changes the layout only after it has been checked completely.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use sluice_core::link::{LinkParams, Profile};
 use sluice_core::param::Values;
@@ -36,7 +36,7 @@ pub(crate) struct LinkConfig {
     pub rate: Rate,
     pub delay: Span,
     pub burst: u64,
-    pub profile: Option<Rc<Profile>>,
+    pub profile: Option<Arc<Profile>>,
     pub effects: Values,
 }
 
@@ -566,6 +566,14 @@ impl Layout {
         self.links.clear();
         self.schedulers.clear();
         self.flowsets.clear();
+    }
+
+    /// Marks in `new`, which replaces this layout, everything that either of them has.
+    pub fn mark_replaced(&self, new: &mut Layout) {
+        let schedulers = self.schedulers.keys().chain(new.schedulers.keys());
+        new.touched = schedulers.copied().collect();
+        let flowsets = self.flowsets.keys().chain(new.flowsets.keys());
+        new.touched_flowsets = flowsets.copied().collect();
     }
 
     /// Returns the link of a scheduler.

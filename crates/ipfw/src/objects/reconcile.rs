@@ -41,11 +41,12 @@ impl Runtime {
             self.apply_flowset(*number, layout, &rebuilt, cx);
         }
         // Flowsets that waited for a scheduler, or whose scheduler was deleted.
-        for number in &touched {
-            let slot = self.scheduler_slots.get(number).copied().unwrap_or(NONE);
-            for (flowset, _) in layout.queues().filter(|(_, f)| f.scheduler == *number) {
+        if !touched.is_empty() {
+            let waiting = layout.queues().map(|(n, f)| (n, f.scheduler));
+            for (flowset, scheduler) in waiting.filter(|(_, s)| touched.contains(s)) {
                 if let Some(flowset) = self.flowsets.get_mut(&flowset) {
-                    flowset.scheduler = slot;
+                    let slot = self.scheduler_slots.get(&scheduler);
+                    flowset.scheduler = slot.copied().unwrap_or(NONE);
                 }
             }
         }

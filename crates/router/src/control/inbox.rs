@@ -3,17 +3,16 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
 };
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluice_ipfw::Survey;
-use sluice_ipfw::{CommandError, Interface, Mode, Output};
+use sluice_ipfw::{CommandError, Interface, Mode, Output, Prepared, Replaced, Settings, Survey};
 
-use super::Texts;
+use super::{Given, Texts};
 
 /// A request to the loop.
 #[derive(Debug)]
@@ -27,17 +26,91 @@ pub enum Work {
         /// The files that the commands name.
         files: Texts,
     },
+    /// Use this configuration in place of the whole old one.
+    Replace(Box<Prepared>),
     /// Report the status.
     Status,
-    /// Use these as the interfaces, in the order of the ports.
-    Interfaces(Vec<Interface>),
 }
 
 /// A request, and the destination of its answer.
 pub struct Order<T> {
     /// The request.
     pub work: Work,
-    answer: SyncSender<Answered<T>>,
+    /// Where the result goes.
+    pub answer: Answer<T>,
+}
+
+/// The destination of an answer.
+pub struct Answer<T>(SyncSender<Answered<T>>);
+
+/// An order on its way to the loop.
+struct Posted<T> {
+    order: Order<T>,
+    claim: Arc<Claim>,
+}
+
+/// Whether the loop executes an order or its sender has withdrawn it: whoever is first.
+#[derive(Debug, Default)]
+struct Claim(AtomicU8);
+
+const UNCLAIMED: u8 = 0;
+const BEGUN: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+impl Claim {
+    /// Returns whether this is the first claim.
+    fn put(&self, claim: u8) -> bool {
+        // No other memory depends on it.
+        let order = Ordering::Relaxed;
+        self.0
+            .compare_exchange(UNCLAIMED, claim, order, order)
+            .is_ok()
+    }
+}
+
+/// Builds configurations beside the loop, for [`Work::Replace`].
+#[derive(Debug, Default)]
+pub struct Builder {
+    settings: Settings,
+    interfaces: Mutex<Vec<Interface>>,
+}
+
+impl Builder {
+    /// Creates a builder for an engine with these settings and interfaces.
+    pub fn new(settings: Settings, interfaces: Vec<Interface>) -> Builder {
+        Builder {
+            settings,
+            interfaces: Mutex::new(interfaces),
+        }
+    }
+
+    /// Sets the interfaces, in the order of the ports, of configurations that are built from now
+    /// on.
+    pub fn set_interfaces(&self, interfaces: Vec<Interface>) {
+        *self.lock() = interfaces;
+    }
+
+    /// Reads and checks a configuration. Takes as long as the text is long; the loop does not wait.
+    ///
+    /// # Errors
+    /// The command that is refused.
+    pub fn build(
+        &self,
+        text: &str,
+        files: &Texts,
+        output: &mut Output,
+    ) -> Result<Box<Prepared>, CommandError> {
+        let interfaces = self.lock().clone();
+        let mut files = Given(files);
+        Prepared::new(&self.settings, interfaces, text, &mut files, output).map(Box::new)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Interface>> {
+        // Nothing under the lock can panic halfway.
+        self.interfaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The result of an order.
@@ -49,28 +122,30 @@ pub enum Answered<T> {
     Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
-    /// The order was executed.
-    Done,
+    /// The configuration was replaced. The old one takes time to free, so the sender of the order
+    /// gets it.
+    Replaced(Box<Replaced>),
 }
 
-impl<T> Order<T> {
+impl<T> Answer<T> {
     /// Sends the answer. The requesting thread may have given up.
-    pub fn answer(self, answer: Answered<T>) {
-        let _ = self.answer.send(answer);
+    pub fn send(self, answered: Answered<T>) {
+        let _ = self.0.send(answered);
     }
 }
 
 /// The loop's end.
 pub struct Inbox<T> {
-    orders: Receiver<Order<T>>,
+    orders: Receiver<Posted<T>>,
     bell: UnixStream,
     ring: Arc<Ring>,
 }
 
 /// The requesting end.
 pub struct Orders<T> {
-    orders: SyncSender<Order<T>>,
+    orders: SyncSender<Posted<T>>,
     bell: Bell,
+    builder: Arc<Builder>,
 }
 
 impl<T> Clone for Orders<T> {
@@ -78,6 +153,7 @@ impl<T> Clone for Orders<T> {
         Orders {
             orders: self.orders.clone(),
             bell: self.bell.clone(),
+            builder: Arc::clone(&self.builder),
         }
     }
 }
@@ -99,9 +175,15 @@ pub enum Refused {
     /// Too many orders wait.
     #[error("the router is busy: {WAITING} commands are already waiting")]
     Busy,
-    /// No answer came in time; the order may still be executed.
-    #[error("the router did not answer in time")]
+    /// The loop did not begin the order in time. It will not: the order is withdrawn.
+    #[error("the router did not answer in time; the command is withdrawn, nothing has changed")]
     Late,
+    /// The loop has begun the order, but has not finished it in time.
+    #[error(
+        "the router has begun to execute the commands, but is not finished; see what it has done \
+         with `show` commands"
+    )]
+    Unfinished,
     /// The loop has ended.
     #[error("the router has ended")]
     Ended,
@@ -110,11 +192,11 @@ pub enum Refused {
 /// Orders that may wait for the loop.
 const WAITING: usize = 16;
 
-/// Creates an inbox and a handle for sending to it.
+/// Creates an inbox and a handle for sending to it. Configurations are built by `builder`.
 ///
 /// # Errors
 /// The process cannot open more files.
-pub fn inbox<T>() -> std::io::Result<(Inbox<T>, Orders<T>)> {
+pub fn inbox<T>(builder: Builder) -> std::io::Result<(Inbox<T>, Orders<T>)> {
     let (ring, heard) = UnixStream::pair()?;
     ring.set_nonblocking(true)?;
     heard.set_nonblocking(true)?;
@@ -131,6 +213,7 @@ pub fn inbox<T>() -> std::io::Result<(Inbox<T>, Orders<T>)> {
     let orders = Orders {
         orders: sender,
         bell: Bell(ring),
+        builder: Arc::new(builder),
     };
     Ok((inbox, orders))
 }
@@ -150,39 +233,85 @@ impl<T> Orders<T> {
         &self.bell
     }
 
-    /// Sends an order to the loop, and waits for its answer, at most for `patience`.
+    /// Returns what builds configurations for this loop.
+    pub fn builder(&self) -> &Builder {
+        &self.builder
+    }
+
+    /// Sends an order to the loop, and waits for its answer, at most for `patience`. An order that
+    /// the loop has not begun by then is withdrawn.
     ///
     /// # Errors
     /// [`Refused`].
     pub fn order(&self, work: Work, patience: Duration) -> Result<Answered<T>, Refused> {
-        let Pending(answered) = self.post(work)?;
-        answered
-            .recv_timeout(patience)
-            .map_err(|error| match error {
-                RecvTimeoutError::Timeout => Refused::Late,
-                RecvTimeoutError::Disconnected => Refused::Ended,
-            })
+        let Pending { answered, claim } = self.post(work)?;
+        let timed_out = match answered.recv_timeout(patience) {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Timeout) => true,
+            Err(RecvTimeoutError::Disconnected) => false,
+        };
+        if !timed_out {
+            return Err(Refused::Ended);
+        }
+        if claim.put(WITHDRAWN) {
+            return Err(Refused::Late);
+        }
+        // The answer may have come since.
+        answered.try_recv().map_err(|_| Refused::Unfinished)
+    }
+
+    /// Executes commands, at most for `patience`. A replacement of the whole configuration is read
+    /// and checked on this thread.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn commands(
+        &self,
+        (text, mode, files): (String, Mode, Texts),
+        patience: Duration,
+    ) -> Result<Answered<T>, Refused> {
+        if mode != Mode::Replace {
+            return self.order(Work::Commands { text, mode, files }, patience);
+        }
+        let mut output = Output::default();
+        let result = match self.builder.build(&text, &files, &mut output) {
+            // The old configuration is freed here.
+            Ok(prepared) => self
+                .order(Work::Replace(prepared), patience)
+                .map(|_| Ok(()))?,
+            Err(error) => Err(error),
+        };
+        Ok(Answered::Commands(Box::new(output), result))
     }
 
     /// Sends an order to the loop, and lets the caller poll for the answer.
     ///
     /// # Errors
-    /// [`Refused`], but not [`Refused::Late`].
+    /// [`Refused::Busy`] and [`Refused::Ended`].
     pub fn post(&self, work: Work) -> Result<Pending<T>, Refused> {
         let (answer, answered) = sync_channel(1);
-        self.orders
-            .try_send(Order { work, answer })
-            .map_err(|error| match error {
-                TrySendError::Full(_) => Refused::Busy,
-                TrySendError::Disconnected(_) => Refused::Ended,
-            })?;
+        let claim = Arc::new(Claim::default());
+        let posted = Posted {
+            order: Order {
+                work,
+                answer: Answer(answer),
+            },
+            claim: Arc::clone(&claim),
+        };
+        self.orders.try_send(posted).map_err(|error| match error {
+            TrySendError::Full(_) => Refused::Busy,
+            TrySendError::Disconnected(_) => Refused::Ended,
+        })?;
         self.bell.ring();
-        Ok(Pending(answered))
+        Ok(Pending { answered, claim })
     }
 }
 
 /// An answer that may not have arrived yet.
-pub struct Pending<T>(Receiver<Answered<T>>);
+pub struct Pending<T> {
+    answered: Receiver<Answered<T>>,
+    claim: Arc<Claim>,
+}
 
 impl<T> Pending<T> {
     /// Returns the answer, once it has arrived. Never blocks.
@@ -190,7 +319,7 @@ impl<T> Pending<T> {
     /// # Errors
     /// [`Refused::Ended`].
     pub fn poll(&self) -> Result<Option<Answered<T>>, Refused> {
-        match self.0.try_recv() {
+        match self.answered.try_recv() {
             Ok(answer) => Ok(Some(answer)),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(Refused::Ended),
@@ -199,14 +328,19 @@ impl<T> Pending<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Returns the next order, and resets the bell. Must be called until there is none, before
+    /// Returns the next order that is not withdrawn, and resets the bell. Must be called until there is none, before
     /// every sleep that the bell may end. Costs no system call while the bell is silent.
     pub fn take(&mut self) -> Option<Order<T>> {
         if self.ring.has_rung.swap(false, Ordering::Acquire) {
             let mut rings = [0; 64];
             while self.bell.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
         }
-        self.orders.try_recv().ok()
+        loop {
+            let posted = self.orders.try_recv().ok()?;
+            if posted.claim.put(BEGUN) {
+                return Some(posted.order);
+            }
+        }
     }
 }
 
@@ -228,7 +362,7 @@ mod tests {
 
     #[test]
     fn an_order_is_answered_and_quiets_the_bell() {
-        let (mut inbox, orders) = inbox::<u32>().unwrap();
+        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         let asked = thread::spawn(move || orders.order(status(), Duration::from_secs(60)));
         let order = loop {
             match inbox.take() {
@@ -236,7 +370,7 @@ mod tests {
                 None => thread::yield_now(),
             }
         };
-        order.answer(Answered::Status(Box::new(7)));
+        order.answer.send(Answered::Status(Box::new(7)));
         let Ok(Answered::Status(seven)) = asked.join().unwrap() else {
             panic!("the answer is what was sent");
         };
@@ -251,12 +385,12 @@ mod tests {
 
     #[test]
     fn an_answer_can_be_looked_for_without_waiting() {
-        let (mut inbox, orders) = inbox::<u32>().unwrap();
+        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         let pending = orders.post(status()).unwrap();
         assert!(pending.poll().unwrap().is_none());
         let order = inbox.take().unwrap();
         assert!(pending.poll().unwrap().is_none());
-        order.answer(Answered::Status(Box::new(7)));
+        order.answer.send(Answered::Status(Box::new(7)));
         let Some(Answered::Status(seven)) = pending.poll().unwrap() else {
             panic!("the answer is what was sent");
         };
@@ -268,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_does_not_listen_holds_nobody_up() {
-        let (inbox, orders) = inbox::<u32>().unwrap();
+        let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         for _ in 0..WAITING {
             assert_eq!(
                 orders.order(status(), Duration::ZERO).err(),
@@ -287,8 +421,26 @@ mod tests {
     }
 
     #[test]
+    fn an_order_is_either_withdrawn_or_executed() {
+        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
+        let late = orders.order(status(), Duration::ZERO).err();
+        assert_eq!(late, Some(Refused::Late));
+        assert!(inbox.take().is_none(), "it is withdrawn");
+        let asked = thread::spawn(move || orders.order(status(), Duration::from_millis(50)));
+        let order = loop {
+            match inbox.take() {
+                Some(order) => break order,
+                None => thread::yield_now(),
+            }
+        };
+        // Begun, and no answer in time.
+        assert_eq!(asked.join().unwrap().err(), Some(Refused::Unfinished));
+        order.answer.send(Answered::Status(Box::new(7)));
+    }
+
+    #[test]
     fn a_bell_that_nobody_hears_does_not_block() {
-        let (mut inbox, orders) = inbox::<u32>().unwrap();
+        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         // Some hundred fill the buffer.
         for _ in 0..10_000 {
             orders.bell().ring();

@@ -22,7 +22,9 @@ mod message;
 mod server;
 
 pub use client::{AskError, ask, files_of};
-pub use inbox::{Answered, Bell, Inbox, Order, Orders, Pending, Refused, Work, inbox};
+pub use inbox::{
+    Answer, Answered, Bell, Builder, Inbox, Order, Orders, Pending, Refused, Work, inbox,
+};
 pub use message::{
     Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };

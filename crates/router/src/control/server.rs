@@ -315,6 +315,10 @@ fn serve<T: Serialize>(
         let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
         let is_whole = line.ends_with(b"\n");
         match read_request(&line) {
+            Ok(Work::Commands { text, mode, files }) => {
+                let answer = orders.commands((text, mode, files), limits.work);
+                reply(answer, &mut replies)?;
+            }
             Ok(work) => reply(orders.order(work, limits.work), &mut replies)?,
             Err(why) => write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?,
         }
@@ -367,7 +371,7 @@ fn reply<T: Serialize>(
             state: None,
             status: Some(*status),
         },
-        Ok(Answered::Done) => unreachable!("no request has an answer without content"),
+        Ok(Answered::Replaced(_)) => unreachable!("`commands` answers with what they wrote"),
         Err(refused) => Reply::refusal(refused.to_string(), 75),
     };
     write::<Box<Snapshot>, T>(&reply, to)

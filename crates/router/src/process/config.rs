@@ -104,7 +104,7 @@ impl Config {
     ///
     /// # Errors
     /// The refusal.
-    pub fn refusal(&self, result: Result<(), CommandError>) -> Result<(), ConfigError> {
+    pub fn refusal<T>(&self, result: Result<T, CommandError>) -> Result<T, ConfigError> {
         result.map_err(|error| ConfigError::Refused {
             path: self.path.clone(),
             place: Place::of(&error),

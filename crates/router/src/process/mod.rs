@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span, Stop};
-use sluice_ipfw::{Interface, Mode};
+use sluice_ipfw::{Interface, Output};
 use sluice_loader::Ending;
 use sluice_net::cores::IdleLimit;
 use sluice_net::namespace::Namespace;
@@ -165,7 +165,7 @@ impl Router {
     pub fn status(&self) -> Result<Status, Refused> {
         match self.orders.order(Work::Status, PATIENCE)? {
             Answered::Status(status) => Ok(*status),
-            Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
+            Answered::Commands(..) | Answered::Survey(_) | Answered::Replaced(_) => {
                 unreachable!("a request for the status is answered with the status")
             }
         }
@@ -186,23 +186,15 @@ impl Router {
     /// [`ReloadError`]; the old configuration stays in force.
     pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
         let config = Config::read(self.config.as_ref().ok_or(ReloadError::None)?)?;
-        // From now on, `me` means the addresses that the interfaces have now.
-        let interfaces = interfaces(&self.names, &self.namespace);
-        self.orders.order(Work::Interfaces(interfaces), PATIENCE)?;
-        let work = Work::Commands {
-            text: config.text.clone(),
-            mode: Mode::Replace,
-            files: config.files.clone(),
-        };
-        match self.orders.order(work, PATIENCE)? {
-            Answered::Commands(output, result) => {
-                config.refusal(result)?;
-                Ok(output.warnings.iter().map(Remark::from).collect())
-            }
-            Answered::Status(_) | Answered::Survey(_) | Answered::Done => {
-                unreachable!("the answer to commands is their output")
-            }
-        }
+        let builder = self.orders.builder();
+        // `me` changes together with the rules.
+        builder.set_interfaces(interfaces(&self.names, &self.namespace));
+        let mut output = Output::default();
+        let built = builder.build(&config.text, &config.files, &mut output);
+        let prepared = config.refusal(built)?;
+        // The answer is the old configuration, which is freed here.
+        self.orders.order(Work::Replace(prepared), PATIENCE)?;
+        Ok(output.warnings.iter().map(Remark::from).collect())
     }
 
     /// Returns whether nothing is left to do, because the files that the router plays have ended or

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
-use sluice_ipfw::{Firewall, Interface, Output, Survey};
+use sluice_ipfw::{Batch, Firewall, Interface, Mode, Output, Survey};
 use sluice_net::Clock;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
 use super::{Config, PortChoice, PortStatus, Ruled, Status};
-use crate::control::{Answered, Given, Inbox, Order, Work};
+use crate::control::{Answer, Answered, Given, Inbox, Order, Texts, Work};
 use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
 
 /// The arguments of the loop's thread.
@@ -117,28 +117,15 @@ impl Loop {
         started: impl FnOnce(),
     ) -> Status {
         started();
-        // A `show` that is answered in several pieces; the next order waits for its end.
-        let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
+        // What is executed in several pieces; the next order waits for its end.
+        let mut under_way: Option<Pieces> = None;
         loop {
             // One order, or one piece of it, per turn, so that packets are forwarded in between.
             let mut until = Some(Time::ZERO);
-            if let Some((order, mut survey)) = under_way.take() {
-                let look = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
-                    ruled.firewall_mut().look(&mut survey, FLOWS_PER_TURN, cx)
-                };
-                if self.with(look) {
-                    under_way = Some((order, survey));
-                } else {
-                    order.answer(Answered::Survey(survey));
-                }
+            if let Some(pieces) = under_way.take() {
+                under_way = self.next_piece(pieces);
             } else if let Some(order) = self.inbox.take() {
-                match self.begin_survey(&order.work) {
-                    Some(survey) => under_way = Some((order, survey)),
-                    None => {
-                        let answer = self.carry_out(&order.work);
-                        order.answer(answer);
-                    }
-                }
+                under_way = self.begin(order);
             } else {
                 until = None;
             }
@@ -155,37 +142,96 @@ impl Loop {
         self.status()
     }
 
-    /// Starts a command that only shows flows.
-    fn begin_survey(&mut self, work: &Work) -> Option<Box<Survey>> {
-        let Work::Commands { text, .. } = work else {
-            return None;
-        };
-        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(text, cx);
-        let survey = self.with(survey)?;
-        self.commands += 1;
-        Some(Box::new(survey))
-    }
-
-    fn carry_out(&mut self, work: &Work) -> Answered<Status> {
+    /// Executes an order, or starts one that is executed in pieces.
+    fn begin(&mut self, order: Order<Status>) -> Option<Pieces> {
+        let Order { work, answer } = order;
         let (text, mode, files) = match work {
             Work::Commands { text, mode, files } => (text, mode, files),
-            Work::Status => return Answered::Status(Box::new(self.status())),
-            Work::Interfaces(interfaces) => {
-                self.with(|ruled, _| {
-                    ruled.firewall_mut().set_interfaces(interfaces.clone());
+            Work::Status => {
+                answer.send(Answered::Status(Box::new(self.status())));
+                return None;
+            }
+            Work::Replace(prepared) => {
+                self.commands += 1;
+                let replaced = self.with(|ruled, cx| {
+                    let replaced = ruled.firewall_mut().replace(*prepared, cx);
+                    ruled.commands_applied();
+                    replaced
                 });
-                return Answered::Done;
+                answer.send(Answered::Replaced(Box::new(replaced)));
+                return None;
             }
         };
         self.commands += 1;
+        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(&text, cx);
+        if let Some(survey) = self.with(survey) {
+            let survey = Box::new(survey);
+            return Some(Pieces::Survey { survey, answer });
+        }
+        if mode == Mode::Batch {
+            return self.next_piece(Pieces::Batch {
+                text,
+                files,
+                batch: Batch::default(),
+                answer,
+            });
+        }
         let mut output = Output::default();
         let result = self.with(|ruled, cx| {
             let firewall = ruled.firewall_mut();
-            let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
+            let result = firewall.execute(&text, mode, &mut Given(&files), &mut output, cx);
             ruled.commands_applied();
             result
         });
-        Answered::Commands(Box::new(output), result)
+        answer.send(Answered::Commands(Box::new(output), result));
+        None
+    }
+
+    /// Executes the next piece, and returns what is left.
+    fn next_piece(&mut self, pieces: Pieces) -> Option<Pieces> {
+        match pieces {
+            Pieces::Survey { mut survey, answer } => {
+                let look = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
+                    ruled.firewall_mut().look(&mut survey, FLOWS_PER_TURN, cx)
+                };
+                if self.with(look) {
+                    return Some(Pieces::Survey { survey, answer });
+                }
+                answer.send(Answered::Survey(survey));
+            }
+            Pieces::Batch {
+                text,
+                files,
+                mut batch,
+                answer,
+            } => {
+                let clock = self.clock;
+                let enough_at = clock.now() + COMMANDS_PER_TURN;
+                let result = self.with(|ruled, cx| {
+                    let firewall = ruled.firewall_mut();
+                    let is_enough = || clock.now() >= enough_at;
+                    let mut files = Given(&files);
+                    let result =
+                        firewall.continue_batch(&text, &mut batch, &mut files, is_enough, cx);
+                    ruled.commands_applied();
+                    result
+                });
+                match result {
+                    Some(result) => {
+                        answer.send(Answered::Commands(Box::new(batch.output), result));
+                    }
+                    None => {
+                        return Some(Pieces::Batch {
+                            text,
+                            files,
+                            batch,
+                            answer,
+                        });
+                    }
+                }
+            }
+        }
+        None
     }
 
     fn status(&mut self) -> Status {
@@ -245,7 +291,23 @@ impl Loop {
     }
 }
 
-/// Returns an engine with the interfaces set.
+/// An order that is executed in pieces, with packets forwarded in between.
+enum Pieces {
+    /// A command that only shows flows.
+    Survey {
+        survey: Box<Survey>,
+        answer: Answer<Status>,
+    },
+    /// Lines of which each takes effect by itself.
+    Batch {
+        text: String,
+        files: Texts,
+        batch: Batch,
+        answer: Answer<Status>,
+    },
+}
+
+/// Returns an engine that knows the interfaces.
 pub(super) fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firewall {
     let mut firewall = Firewall::new(settings);
     firewall.set_interfaces(interfaces.to_vec());
@@ -254,6 +316,8 @@ pub(super) fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface
 
 /// Flows that a `show` visits between two batches of packets: some tens of microseconds.
 const FLOWS_PER_TURN: u32 = 128;
+/// Time for lines of commands between two batches of packets. A single line may take longer.
+const COMMANDS_PER_TURN: Span = Span::from_us(200);
 /// Steps in the files' time between two checks of the inbox.
 const INSTANTS: usize = 256;
 /// The interval at which a loop that plays files checks whether they have ended.

@@ -17,7 +17,7 @@ use super::config::{Config, ConfigError};
 use super::ports::{self, PortTime};
 use super::running::{self, Loop, LoopSettings};
 use super::{Router, Settings, interfaces};
-use crate::control::{Limits, Listener, ServeError, inbox};
+use crate::control::{Builder, Limits, Listener, ServeError, inbox};
 
 /// The largest number of descriptors that one loop watches, including its bell.
 pub const MOST_PORTS: usize = 62;
@@ -102,10 +102,12 @@ impl Router {
         let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
         // Addresses are read again, because devices have been created.
         let interfaces = interfaces(&names, &namespace);
-        let (inbox, orders) = inbox().map_err(StartError::Bell)?;
+        let engine = with_seed(engine, settings.seed, opened.time)?;
+        let builder = Builder::new(engine, interfaces.clone());
+        let (inbox, orders) = inbox(builder).map_err(StartError::Bell)?;
         let stop = Stop::new();
         let start = LoopSettings {
-            engine: with_seed(engine, settings.seed, opened.time)?,
+            engine,
             interfaces,
             choices: opened.choices.clone(),
             config,

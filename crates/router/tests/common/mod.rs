@@ -28,7 +28,7 @@ pub fn requests(bytes: &[u8]) {
                     status: None,
                 }
             }
-            Ok(Work::Interfaces(_)) => unreachable!("no request asks for it"),
+            Ok(Work::Replace(_)) => unreachable!("requests carry text"),
             Err(why) => Reply::refusal(why, 76),
         };
         let written = serde_json::to_string(&reply).expect("a reply can be written");

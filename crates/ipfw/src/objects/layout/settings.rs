@@ -1,7 +1,7 @@
 //! Turns the words of a command into settings. Omitted settings get their defaults, and doubtful
 //! ones a warning.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use sluice_core::link::Profile;
 use sluice_core::registry::Spec;
@@ -40,7 +40,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
                     "a profile has no effect on a link without `bw`".into(),
                 );
             }
-            Some(Rc::new(profile))
+            Some(Arc::new(profile))
         }
     };
     if c.burst.is_some_and(|burst| burst > 0) && rate.is_unlimited() {

@@ -1,5 +1,7 @@
 //! Random rules and packets: a program gives the results of the rules read one by one.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -92,7 +94,7 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
             index += 1;
             continue;
         }
-        let (id, rule) = (entry.id(), Rc::clone(&entry.rule));
+        let (id, rule) = (entry.id(), Arc::clone(&entry.rule));
         if let (Some(state), Some(name), false) = (&rule.state, entry.state, is_known) {
             let limit = state.limit.as_ref();
             if rules
