@@ -49,7 +49,7 @@ struct Posted<T> {
     claim: Arc<Claim>,
 }
 
-/// Whether the loop executes an order or its sender has withdrawn it: whoever is first.
+/// Whether the loop executes an order or its sender has withdrawn it, the first of the two.
 #[derive(Debug, Default)]
 struct Claim(AtomicU8);
 
