@@ -9,7 +9,7 @@ const judged = (name: string, outcome: string) => {
   return { name, judgement };
 };
 
-test("queues with the same judgement share a sentence, in the place of the first one", () => {
+test("queues with the same judgement share a sentence, at the position of the first one", () => {
   const groups = alike([judged("rfc", "best"), judged("fifo", ""), judged("linux", "best")]);
   const names = groups.map(([, ...same]) => same.map(({ name }) => name));
   assert.deepEqual(names, [["rfc", "linux"], ["fifo"]]);
