@@ -1,4 +1,4 @@
-//! WebAssembly modules: one is refused with a reason, or decides.
+//! WebAssembly modules: each is refused with a reason, or decides about packets.
 #![no_main]
 
 #[path = "../../crates/wasm/tests/common/mod.rs"]

@@ -34,7 +34,7 @@ class Pie(sluice.Aqm):
         self.next_update: int | None = None
 
     def next_timer(self) -> int:
-        # Asked once before the first packet, when the parameters are set.
+        # Called once before the first packet, when the parameters are set.
         if self.next_update is None:
             self.next_update, self.burst = self.tupdate, self.max_burst
         return self.next_update
@@ -43,7 +43,7 @@ class Pie(sluice.Aqm):
         self.catch_up(queue.bytes, cx.now_ns + 1)
 
     def on_enqueue(self, packet: PacketView, queue: BacklogView, cx: Context) -> int:
-        # An arrival comes before an update of the same instant, a departure after it.
+        # An arrival precedes an update at the same instant, and a departure follows it.
         self.catch_up(queue.bytes, cx.now_ns)
         drops = self.burst == 0 and self.drops_early(queue, cx)
         self.on_arrival()

@@ -2,10 +2,10 @@
 //!
 //! The workspace is copied, all examples are put into the copy, and nothing else is changed. The
 //! tutorial that makes the AQM of the page is followed there too. Then every place that should find
-//! an addition by itself must know it: the command line, a scenario, a replay, a router, the
+//! an addition by itself must have it: the command line, a scenario, a replay, a router, the
 //! generated references and the tests that run over a registry. The copy is built once, in the
-//! workspace's own target folder, so that no library is built a second time; another version keeps
-//! its crates apart from the workspace's.
+//! workspace's own target folder, so that no library is built a second time; another version number
+//! keeps its crates separate from the workspace's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,7 @@ const ADDITIONS: [(&str, Check); 7] = [
     ("a port", uses::port),
 ];
 
-/// The addition whose example a tutorial makes.
+/// The addition whose example a tutorial creates.
 const IN_TUTORIAL: &str = "an AQM";
 
 /// The tests that cover a registry: a crate and its tests.
@@ -72,7 +72,7 @@ pub fn check() -> Result<String, String> {
 
     let target = target_folder(&root)?;
     let copy = Copy::new(&root, target)?;
-    // The first command of the tutorial builds the copy, so all other examples have to be there.
+    // The first command of the tutorial builds the copy, so all other examples must be in it.
     for (example, _) in &examples {
         if example.addition != IN_TUTORIAL {
             copy.put(example)?;
@@ -169,7 +169,7 @@ impl Copy {
         })
     }
 
-    /// Puts the pieces of an example where the page says.
+    /// Inserts the pieces of an example at their places.
     fn put(&self, example: &Example<'_>) -> Result<(), String> {
         for piece in &example.pieces {
             let path = self.folder.join(piece.path);
@@ -199,7 +199,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Follows the tutorial, which makes the AQM of the page step by step, and builds the copy.
+    /// Follows the tutorial, which creates the AQM of the page step by step, and builds the copy.
     fn follow_tutorial(&self, tutorial: &Path) -> Result<(), String> {
         let variables = [
             ("CARGO_TARGET_DIR", &*self.target),
@@ -246,8 +246,7 @@ impl Copy {
             .args(arguments)
             .current_dir(&self.folder)
             .env("CARGO_TARGET_DIR", &self.target)
-            // The copy lies inside the workspace, which would be taken for the root of expected
-            // files.
+            // The copy is inside the workspace, which would count as the root of expected files.
             .env("CARGO_WORKSPACE_DIR", &self.folder)
             .env("UPDATE_EXPECT", "1");
         run(&mut command).map(drop)
@@ -283,8 +282,8 @@ fn contains(place: &str, said: &str, texts: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Gives the copy's crates a version of their own: cargo does not distinguish crates at the same
-/// place of two workspaces.
+/// Gives the copy's crates their own version, because cargo does not distinguish crates at the same
+/// path in two workspaces.
 fn rename_version(path: &Path) -> Result<(), String> {
     let text = read(path)?;
     let (before, after) = text

@@ -1,9 +1,9 @@
-//! `cargo xtask kernels`: our queues beside those of real kernels.
+//! `cargo xtask kernels`: compares our queues with those of real kernels.
 //!
-//! `bench/kernels` has what other implementations decided for every packet of some traces, and what
-//! a booted kernel did end to end. This command replays the traces with `sluice replay`, compares
-//! every verdict and instant, and can write the page with the results. The file names of the folder
-//! are checked against `SHA256SUMS` first.
+//! `bench/kernels` has the decisions of other implementations about every packet of some traces,
+//! and the end-to-end figures of a booted kernel. This command replays the traces with
+//! `sluice replay`, compares every verdict and instant, and can write the page with the results.
+//! The file names of the folder are checked against `SHA256SUMS` first.
 
 mod cases;
 mod closed_loop;
@@ -31,7 +31,7 @@ pub struct Args {
     page: Option<PathBuf>,
 }
 
-/// Compares, and returns how many decisions were the same.
+/// Compares all decisions. Returns the number of equal ones.
 ///
 /// # Errors
 /// A decision differs that is not listed as known, or the folder is damaged.

@@ -22,8 +22,8 @@
 //! claims = ["value < 10Mbit/s"]
 //! ```
 //!
-//! Each `why` of runs has claims. They are checked on both backends; a claim that does not hold is
-//! an error, and the page is written nevertheless, so that one sees the figures.
+//! Each `why` about runs has claims. They are checked on both backends. A claim that does not hold
+//! is an error, but the page is written nevertheless, to show the figures.
 //!
 //! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` writes it.
 //! Further runs of either with other seeds, which `--repeat` writes to `R.seed-N` and
@@ -79,7 +79,7 @@ pub struct Experiment {
     pub shown: String,
     /// The reason why ours agrees or differs, in a sentence.
     pub why: String,
-    /// What `why` says about figures.
+    /// The statements of `why` about figures, to be checked.
     #[serde(default)]
     pub claims: Vec<String>,
     /// Folders of runs, below the folder of all runs.
@@ -110,7 +110,7 @@ pub struct Number {
     /// The reason why ours agrees or differs, if the experiment's reason does not apply.
     #[serde(default)]
     pub why: String,
-    /// What `why` says about figures.
+    /// The statements of `why` about figures, to be checked.
     #[serde(default)]
     pub claims: Vec<String>,
 }
@@ -180,7 +180,7 @@ pub enum ReproductionError {
         /// The simulated one.
         other: PathBuf,
     },
-    /// A sentence has nothing that could be checked.
+    /// A sentence has no claims to check.
     #[error("{at}: `why` has no claims: {why}")]
     Unchecked {
         /// The experiment and the row.
@@ -245,7 +245,7 @@ fn check_claims(evidence: &Evidence, runs: &Path) -> Result<usize, ReproductionE
                     let all = Below { runs, ending };
                     match Claim::parse(text).and_then(|claim| claim.check(&row, &all)) {
                         Ok(is_compared) => compared += usize::from(is_compared),
-                        // Malformed on both backends alike: once is enough.
+                        // A malformed claim is so on both backends, so it is reported once.
                         Err(error @ ClaimError::Syntax { .. }) if ending.is_empty() => {
                             failed.push(format!("{at}: {error}"));
                         }

@@ -7,7 +7,8 @@
 //! (`echo $?`).
 //!
 //! All commands of a page go to one shell, so that directories, variables and background processes
-//! persist, and a command that starts another shell (`unshare ... bash`) leads into it.
+//! persist. If a command starts another shell (`unshare ... bash`), the following ones go to that
+//! shell.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::contributing::{read, target_folder, write};
 
-/// The page whose commands need a copy of the source: `cargo xtask contributing` follows it.
+/// The page whose commands need a copy of the source; `cargo xtask contributing` follows it.
 pub const IN_A_COPY: &str = "docs/tutorials/write-an-aqm.md";
 
 /// The page that needs the Python package: `python/tests/test_pages.py` follows it.

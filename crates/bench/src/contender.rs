@@ -43,7 +43,7 @@ pub enum Contender {
     Sluice {
         /// The kind of its ports.
         kind: &'static Kind,
-        /// The queue of its pipes; its rate limits nothing.
+        /// The queue of its pipes, whose rate is unlimited.
         queue: &'static str,
         /// The number of workers: one for both directions, or one for each.
         workers: usize,

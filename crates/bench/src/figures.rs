@@ -50,7 +50,7 @@ metrics! {
     "bbr_1_gbps", ["bbr", "1 flow"], More, "goodput of one BBR flow, offloads on";
     "bbr_4_gbps", ["bbr", "4 flows"], More, "goodput of four BBR flows, one thread per host, offloads on";
     "cubic_4_threads_gbps", ["4 flows", "threads"], More, "goodput of four CUBIC flows, a thread for each on both hosts, offloads on";
-    "loaded_ping_us", ["loaded", "us"], Less, "median round trip beside four CUBIC flows, offloads on";
+    "loaded_ping_us", ["loaded", "us"], Less, "median round trip in parallel with four CUBIC flows, offloads on";
     "cpu_s_per_gbit", ["cpu", "ms/Gbit"], Less, "processor time of both hosts and the router for a gigabit of four CUBIC flows, in seconds";
     "plain_cubic_1_gbps", ["plain", "1 flow"], More, "goodput of one CUBIC flow, offloads off";
     "plain_cubic_4_gbps", ["plain", "4 flows"], More, "goodput of four CUBIC flows, offloads off";
@@ -120,7 +120,7 @@ impl Figures {
         row.entry(metric).or_default().values.push(value);
     }
 
-    /// Notes once that something was left out.
+    /// Adds a note about a measurement that was left out, unless it exists.
     pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -197,7 +197,7 @@ pub struct Places {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rest {
-    /// The cores idle as the machine allows.
+    /// The cores enter idle states as the machine allows.
     AsFound,
     /// The cores keep running: they enter no idle state with an exit latency.
     Awake,
@@ -227,7 +227,7 @@ pub struct Shaped {
     pub utilisation: f64,
     /// The 99th percentile of the pings, in milliseconds.
     pub ping_p99_ms: f64,
-    /// Jain's index of the flows' goodput: 1 if all got the same, 1/16 if one got everything.
+    /// Jain's index of the flows' goodputs: 1 if all are equal, 1/16 if one flow has everything.
     pub jain: f64,
 }
 

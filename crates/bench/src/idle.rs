@@ -23,7 +23,8 @@ pub(super) fn steps(plan: &BenchPlan) -> usize {
     rests(plan).0.len() * IDLES * (1 + SPINS.len())
 }
 
-/// Returns all measurements; if the cores cannot be kept out of idle states, leaves those out and notes why.
+/// Returns all measurements. If the cores cannot be kept out of idle states, leaves these
+/// measurements out and notes why.
 fn rests(plan: &BenchPlan) -> (Vec<Rest>, Option<IdleLimitError>) {
     if plan.cpu_latency.is_some() {
         return (vec![Rest::AsAsked], None);
@@ -50,12 +51,13 @@ impl Idles {
         let (rests, missing) = rests(plan);
         if let Some(error) = missing {
             figures.note(format!(
-                "the idle round trip with cores kept awake: {error}"
+                "the idle round trip with cores kept out of idle states: {error}"
             ));
         }
         Idles {
             rests,
-            // Another program may set a limit, too. If it is not readable, the note above says why.
+            // Another program may also set a limit. If it is not readable, the note above gives the
+            // reason.
             limit: IdleLimit::in_force().ok().flatten().or(plan.cpu_latency),
             trips: Vec::new(),
         }
@@ -131,8 +133,8 @@ impl Idles {
 }
 
 fn through(places: &Places, spin: Spin, interrupt: &Stop) -> Result<f64, BenchError> {
-    // A busy-polling loop needs a core of its own. The kernel places the others, as it does for its
-    // own forwarding.
+    // A busy-polling loop needs its own core. The kernel chooses the cores of other loops, as it
+    // does for its own forwarding.
     let everywhere = Places::default();
     let kept = match spin {
         Spin::Always => places,

@@ -2,7 +2,7 @@
 //!
 //! All measurements use namespaces created for them and real traffic of the kernel. They are made
 //! in rounds: every round measures each *contender* (a forwarding method) once, one after another,
-//! so that other load on the machine disturbs all of them alike. Figures are medians over the
+//! so that other load on the machine affects all of them equally. Figures are medians over the
 //! rounds, and ratios to the kernel's own forwarding.
 //!
 //! - [`path`](Section::Path): TCP throughput, packet rates, round trips and processor time of every
@@ -110,8 +110,8 @@ pub struct BenchPlan {
     /// kernel.
     pub cores: Vec<usize>,
     /// The limit on the exit latency of the cores' idle states during the whole bench. Without one,
-    /// the cores idle as the machine lets them, and the idle round trip is also measured with cores
-    /// that are kept awake.
+    /// the cores enter idle states as the machine allows, and the idle round trip is also measured
+    /// with cores that are kept out of them.
     pub cpu_latency: Option<Span>,
     /// Settings of both hosts in the path section, by name and value
     /// (`net.ipv4.tcp_notsent_lowat`), in addition to the kernel's defaults.
@@ -141,8 +141,8 @@ impl BenchPlan {
         }
     }
 
-    /// Returns a plan for everything, once and briefly: a check that it works, and a rough estimate
-    /// of speed.
+    /// Returns a plan that measures everything once and briefly: a check that it works, and a rough
+    /// estimate of speed.
     pub fn quick() -> BenchPlan {
         BenchPlan {
             rounds: 1,

@@ -88,7 +88,8 @@ impl Network {
 
     /// Lets the kernel route between the hosts.
     pub fn route(&self) -> Result<(), BenchError> {
-        // The hosts send to the router's addresses, and the router knows theirs.
+        // The hosts send to the router's Ethernet addresses, and the router has neighbour entries
+        // for theirs.
         self.add_neighbours(ROUTER)?;
         let mut links = self.router.links()?;
         for (port, address, number) in [("r2", H2, 2), ("r3", H3, 3)] {
@@ -161,7 +162,7 @@ const ROUTER: u8 = 10;
 
 /// The settings of the hosts that differ from the kernel's defaults.
 const SETTINGS: &[(&str, &str)] = &[
-    // A transfer must not inherit the congestion window of the one before.
+    // A transfer must not inherit the congestion window of the previous one.
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
 

@@ -28,7 +28,8 @@ pub(super) fn measure(
                 controls: &controls,
             };
             if let Err(error) = bout.measure(figures) {
-                // Only the reference must work; the machine may lack what another contender needs.
+                // Only the reference must work; the machine may lack something that another
+                // contender needs.
                 if contender == Contender::Kernel {
                     return Err(error);
                 }
@@ -80,7 +81,7 @@ impl Bout<'_> {
         Ok(())
     }
 
-    /// Returns how hosts serve their flows in figures that do not say it themselves.
+    /// Returns how hosts serve their flows in figures that do not specify it.
     fn hosts(&self) -> Hosts {
         match self.plan.thread_per_flow {
             true => Hosts::ThreadPerFlow,
@@ -183,8 +184,8 @@ impl Bout<'_> {
             let flooded = flood(network, size, None, FLOOD, self.interrupt)?;
             found.push((kpps, flooded.pps / 1e3));
             found.push((loss, flooded.loss));
-            // Starts at the delivered rate and goes down, since a flood's sender takes a core for
-            // itself.
+            // Starts at the delivered rate and decreases it, because a flood's sender takes a core
+            // for itself.
             let mut offered = flooded.pps;
             let mut passed = if flooded.loss <= CLEAN {
                 Some(flooded.pps)
@@ -213,7 +214,7 @@ impl Bout<'_> {
     }
 }
 
-/// Slow start, which is not counted.
+/// The time of slow start, which does not count.
 const WARM_UP: Span = Span::from_ms(200);
 const FLOOD: Span = Span::from_ms(250);
 /// The duration of one rate in the search for a rate without loss.

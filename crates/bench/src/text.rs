@@ -167,7 +167,7 @@ fn idle_table(idle: &[IdleFigures]) -> String {
         let label = match (row[0].cores, row[0].limit_us) {
             (Rest::AsFound, None) => "as they idle".to_owned(),
             (Rest::AsFound, Some(us)) => format!("as found ({us} us)"),
-            (Rest::Awake, _) => "kept awake (0 us)".to_owned(),
+            (Rest::Awake, _) => "never idle (0 us)".to_owned(),
             (Rest::AsAsked, us) => format!("at most {} us", us.unwrap_or_default()),
         };
         let _ = write!(out, "{label:<REST$}");
@@ -329,7 +329,7 @@ mod tests {
 Round trip on an idle network, and the difference from the kernel's, us
 cores                  kernel     none         adaptive           always
 as they idle             34.4    167.0  +132.6    104.0   +69.6     36.5    +2.1
-kept awake (0 us)        32.0     63.0   +31.0     49.0   +17.0     31.5    -0.5
+never idle (0 us)        32.0     63.0   +31.0     49.0   +17.0     31.5    -0.5
 ";
         let printed = text(&figures);
         assert_eq!(printed, expected);

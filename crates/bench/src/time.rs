@@ -146,8 +146,8 @@ fn delay(
             // The cores of the hosts: the other core if there are two.
             scope.spawn(|| burn_while(&busy));
             let rate = Rate::from_bps(DELAYED_PPS * DELAYED_SIZE as u64 * 8);
-            // Sent at random instants: with a packet every millisecond, each would be due when
-            // another arrives.
+            // Packets are sent at random instants: with a packet every millisecond, each would be
+            // due when another arrives.
             let flow = UdpFlow {
                 spacing: Spacing::Poisson,
                 stamp_departures: true,

@@ -138,7 +138,7 @@ pub fn idle_ping_us(network: &Network, interrupt: &Stop) -> Result<f64, BenchErr
 pub struct Flood {
     /// Packets delivered per second.
     pub pps: f64,
-    /// The share of the packets that were lost on the path, by neither end.
+    /// The share of the packets that were lost on the path, and not at either end.
     pub loss: f64,
 }
 
@@ -220,7 +220,7 @@ const OVERRUN: Span = Span::from_ms(20);
 const LINGER: Span = Span::from_ms(200);
 /// Rates above the limit of one thread that sends packet by packet.
 const FLOOD_PPS: f64 = 800_000.0;
-/// One packet of so many in a flood reports its arrival time.
+/// In a flood, one packet of this number reports its arrival time.
 const SAMPLED: u64 = 64;
 /// Bytes of the headers of IPv4 and UDP.
 const UDP_HEADERS: usize = 28;

@@ -1,4 +1,4 @@
-//! `sluice attach`: puts a link in front of a network namespace or a container that runs already.
+//! `sluice attach`: puts a link in front of a running network namespace or container.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use sluice_exec::link::LinkError;
 use crate::link_args::LinkArgs;
 use crate::proxy::TOO_LATE;
 
-/// What to put behind which link.
+/// The namespace, and the link to put in front of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group(clap::ArgGroup::new("target").required(true).args(["netns", "pid"])))]

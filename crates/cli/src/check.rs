@@ -1,4 +1,5 @@
-//! `sluice check`: whether an algorithm keeps the contract, its cost, and a picture.
+//! `sluice check`: tests whether an algorithm keeps the contract, measures its cost, and draws a
+//! picture.
 
 use std::fmt::Write as _;
 use std::io;
@@ -29,7 +30,7 @@ pub struct Args {
 /// Why there is no verdict.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The words are no queue.
+    /// The words do not describe a queue.
     #[error("{0}{hint}", hint = hint(.0))]
     Queue(SpecError),
     /// The standard traffic cannot be sent through it.
@@ -135,7 +136,7 @@ const SHOWN: &[(&str, &str)] = &[
     ("up.utilisation", "used part of the link"),
 ];
 
-/// A file by itself is an algorithm by its ending.
+/// The ending of a file determines its loader.
 fn with_scheme(words: &str) -> String {
     let first = words.split_whitespace().next().unwrap_or_default();
     let file = first.split(':').next().unwrap_or_default();

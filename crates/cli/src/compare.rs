@@ -1,4 +1,5 @@
-//! `sluice compare`: which of two runs or sets of runs is better, and whether by more than chance.
+//! `sluice compare`: finds which of two runs or sets of runs is better, and whether by more than
+//! chance.
 
 use std::io;
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use sluice_report::pages::{PageError, write_page};
 use crate::link_args::{LINK, LinkArgs};
 use crate::proxy::{self, TOO_LATE};
 
-/// Which program, behind which link.
+/// The program and the link.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -174,7 +174,7 @@ fn judge(args: &Args, status: u8, verdict: &Verdict) -> u8 {
     status
 }
 
-/// What a proxy cannot do.
+/// The options that a proxy cannot serve.
 const LOST: &str = "the program is behind a proxy: UDP, ping, and programs that ignore the proxy \
                     variables do not cross the link";
 

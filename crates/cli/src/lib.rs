@@ -85,11 +85,10 @@ enum Command {
     Manual(manual::Args),
 }
 
-/// Carries out the command line `words`, the first of which is the name of the program. Loaders of
-/// queues from files are registered before.
+/// Executes the command line `words`, the first of which is the name of the program. Loaders of
+/// queues from files must be registered before.
 ///
-/// Mistakes in the words, `--help`, `--version` and a shell that asks for candidates end the
-/// process.
+/// Wrong words, `--help`, `--version` and a shell that requests candidates end the process.
 pub fn command(words: &[OsString]) -> ExitCode {
     completion::answer(Sluice::command, words);
     let name = words.first().map(Path::new).and_then(ipfw::name_of);
@@ -99,7 +98,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
             ExitCode::FAILURE
         });
     }
-    // Before the words are parsed, since a queue may be among them.
+    // This comes before the words are parsed, because a queue may be among them.
     let named = words.get(1).and_then(|word| word.to_str());
     if named.is_some_and(|name| WITH_QUEUES.contains(&name)) {
         python::may_replace(words[1..].to_vec());
@@ -136,8 +135,8 @@ const WITH_QUEUES: &[&str] = &[
     "attach", "check", "exec", "list", "proxy", "replay", "router", "run",
 ];
 
-/// Prints to standard output. A closed pipe is no error: the reader may need only the first lines
-/// (`sluice list | head`).
+/// Prints to standard output. A closed pipe is not an error: the reader may need only the first
+/// lines (`sluice list | head`).
 ///
 /// # Errors
 /// Standard output cannot be written.

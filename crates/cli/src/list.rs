@@ -252,7 +252,7 @@ impl Entry {
             return out;
         }
         out.push_str("\nWith its defaults written out:\n");
-        // A queue begins with its name, a link does not.
+        // A queue begins with its name, but a link does not.
         let name = (self.form != "link").then(|| self.name.to_string());
         let defaults = self
             .params
@@ -315,8 +315,8 @@ fn setting(decl: &ParamDecl, default: Value) -> String {
     }
 }
 
-/// Returns the line above the meaning of a parameter. Of a switch, the meaning is that of its plain
-/// word, also where it is off by default.
+/// Returns the line above the meaning of a parameter. The meaning of a switch is that of its plain
+/// word, even if it is off by default.
 fn heading_of(decl: &ParamDecl, default: Value) -> String {
     match default {
         Value::Flag(true) => format!("{} (on by default)", decl.name),

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What to start.
+/// What to create.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -147,7 +147,7 @@ impl Language {
     }
 }
 
-/// Puts the name, and what follows from it, into a text.
+/// Inserts the name, and words derived from it, into a text.
 fn fill(text: &str, name: &str, lang: Language) -> String {
     let words = name.split('_').filter(|word| !word.is_empty());
     let class: String = words

@@ -1,4 +1,4 @@
-//! Every command that a page prints is one that the program understands.
+//! Checks that the program accepts every command that a page prints.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn words(line: &str) -> Option<Vec<String>> {
     if !line.starts_with("sluice ") || line.ends_with('\\') || line.contains("...") {
         return None;
     }
-    // A shell's substitution is one word.
+    // A substitution of the shell is one word.
     let line = match (line.find("$("), line.rfind(')')) {
         (Some(start), Some(end)) if start < end => {
             &format!("{}1{}", &line[..start], &line[end + 1..])

@@ -126,7 +126,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // A bar that an interruption left unfinished.
+        // An interruption leaves the bar unfinished.
         for bar in self.phases.iter().filter_map(|phase| phase.bar.as_ref()) {
             bar.finish_and_clear();
         }
@@ -146,7 +146,7 @@ fn style(phase: usize) -> ProgressStyle {
 }
 
 /// Returns the remaining time in words. A live run takes as long as it lasts. The speed of the
-/// simulator shows only after a while.
+/// simulator is known only after a while.
 fn left(phase: usize, position_ms: u64, length_ms: Option<u64>, elapsed: Duration) -> String {
     let rest_ms = length_ms.unwrap_or(0).saturating_sub(position_ms);
     let rest = match phase {
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_live_run_is_known_from_the_start() {
-        // Seven minutes of live runs of which nothing is over.
+        // Seven minutes of live runs, none of which has ended.
         let at_once = left(LIVE, 0, Some(420_000), Duration::ZERO);
         assert_eq!(at_once, "7m left");
-        // Live runs that were set up slowly do not seem longer for it.
+        // A slow setup does not make live runs seem longer.
         let slow = left(LIVE, 120_000, Some(420_000), Duration::from_secs(200));
         assert_eq!(slow, "5m left");
     }

@@ -12,7 +12,7 @@ use sluice_proxy::{Addresses, Listen, Map, Proxy, ProxyError, Settings, WordErro
 
 use crate::link_args::{LINK, LinkArgs};
 
-/// Which link, and where to listen.
+/// The link, and the addresses to listen on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -61,7 +61,7 @@ pub enum Error {
     /// The proxy.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
-    /// The program that is to use it.
+    /// The program that uses the proxy.
     #[error(transparent)]
     Program(#[from] ExecError),
     /// Signals or threads.

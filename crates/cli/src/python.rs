@@ -58,9 +58,9 @@ pub fn become_package(words: impl IntoIterator<Item = OsString>) -> PythonError 
 
 /// Whether this process may be replaced.
 enum Replaceable {
-    /// The command line, while nothing has been done yet: it may be carried out in Python instead.
+    /// The command line, while nothing has been done yet: Python may execute it instead.
     By(Vec<OsString>),
-    /// Not any more, or the command builds no queues.
+    /// No longer, or the command builds no queues.
     No,
     /// That failed: a queue that is loaded again has the same error.
     Failed(String),
@@ -68,7 +68,7 @@ enum Replaceable {
 
 static REPLACEABLE: Mutex<Replaceable> = Mutex::new(Replaceable::No);
 
-/// Allows that the first `py:` replaces this process by the package, which carries out `words`.
+/// Allows the first `py:` to replace this process by the package, which executes `words`.
 pub fn may_replace(words: Vec<OsString>) {
     *REPLACEABLE.lock().expect(LOCK) = Replaceable::By(words);
 }
@@ -80,7 +80,7 @@ pub fn has_begun() {
 
 const LOCK: &str = "nobody panics with the lock";
 
-/// The loader of `py:FILE:CLASS` in a program without Python: carries out the whole command in the
+/// The loader of `py:FILE:CLASS` in a program without Python: executes the whole command in the
 /// Python package.
 #[derive(Clone, Copy, Debug)]
 pub struct Redirect;
@@ -96,7 +96,7 @@ impl Loader for Redirect {
 
     fn load(&self, _source: &Source<'_>) -> Result<Loaded, String> {
         let mut state = REPLACEABLE.lock().expect(LOCK);
-        // Other threads carry packets and orders.
+        // Other threads handle packets and orders.
         let is_first = std::thread::current().name() == Some("main");
         let why = match std::mem::replace(&mut *state, Replaceable::No) {
             Replaceable::By(words) if is_first => become_package(words).to_string(),

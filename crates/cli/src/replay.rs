@@ -1,5 +1,6 @@
-//! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time; or the
-//! arrivals of a live run through its own queues, to compare the verdicts with those of the run.
+//! `sluice replay`: replays a recorded arrival trace through one queue and link, in virtual time;
+//! or the arrivals of a live run through its own queues, to compare the verdicts with those of the
+//! run.
 
 use std::io;
 use std::path::PathBuf;

@@ -208,7 +208,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     let is_page =
         args.output.is_some() || (pictures.is_empty() && args.pictures.is_none() && !args.json);
     if is_page {
-        // A page of several folders is none of theirs.
+        // A page about several folders belongs to none of them.
         let path = args
             .output
             .clone()

@@ -293,7 +293,7 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) {
 #[derive(Default)]
 struct StatusLine {
     looks: u64,
-    /// A question that is not answered yet, with the number of the check at which it was asked.
+    /// A request that is not answered yet, with the number of the check at which it was sent.
     asked: Option<(StatusAsked, u64)>,
     last: Option<Status>,
 }
@@ -341,7 +341,7 @@ fn reload(args: &Args, router: &Router) {
             eprintln!("sluice: {} is active", path.display());
         }
         (Ok(_), None) => {}
-        // What was begun is not taken back.
+        // Steps that were begun are not undone.
         (Err(error @ ReloadError::Refused(Refused::Unfinished)), _) => {
             eprintln!("sluice: {error}");
         }

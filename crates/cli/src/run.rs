@@ -223,7 +223,7 @@ fn conclude(
             let page = experiment.output.join("report.html");
             let _ = writeln!(text, "\n{}report: {}", reused(&executed), page.display());
             write_figures(&experiment.output, &executed.results)?;
-            // A sweep without some of its runs has pictures that mislead.
+            // Pictures of a sweep would mislead without some of its runs.
             if executed.missing == 0 && executed.failures.is_empty() {
                 for path in draw_pictures(&experiment.output, &executed.results, pictures)? {
                     let _ = writeln!(text, "picture: {}", path.display());
@@ -247,7 +247,7 @@ fn conclude(
         .iter()
         .flat_map(|result| result.failed().map(move |outcome| (result, outcome)))
         .collect();
-    // The tables have said it once; of a folder, the list at the end names the scenarios.
+    // The tables have already shown it. For a folder, the list at the end names the scenarios.
     if args.json {
         for (result, outcome) in &unmet {
             eprintln!("sluice: {}: {outcome}", result.scenario);

@@ -1,4 +1,4 @@
-//! `sluice sweep`: a scenario over a grid of settings, carried out by the Python package.
+//! `sluice sweep`: runs a scenario over a grid of settings, with the Python package.
 
 use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -26,8 +26,7 @@ pub struct Args {
     /// Number of processes [default: one per core]
     #[arg(short, long, value_name = "N", conflicts_with = "dask")]
     jobs: Option<NonZeroUsize>,
-    /// Address of a Dask scheduler, whose workers carry the runs out; they need the same Python
-    /// package
+    /// Address of a Dask scheduler, whose workers do the runs; they need the same Python package
     #[arg(long, value_name = "ADDRESS")]
     dask: Option<String>,
     /// Folder for the results; runs that are already there are not repeated [default:
@@ -50,7 +49,7 @@ pub fn run(args: &Args) -> Result<ExitCode, PythonError> {
 /// Returns the words of the command.
 fn words(args: &Args) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["sweep".into()];
-    // With `=`, no value can be taken for an option.
+    // With `=`, no value can be mistaken for an option.
     let mut option = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
         let mut word = OsString::from(format!("--{name}="));
         word.push(value);

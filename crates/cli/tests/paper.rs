@@ -421,7 +421,7 @@ fn a_picture_that_cannot_be_drawn_is_named_before_the_first_run() {
         ),
         (
             base.replace("a.svg", "a.gif"),
-            "`a.gif` is no name of a picture",
+            "`a.gif` is not the name of a picture",
         ),
     ];
     for (picture, message) in cases {

@@ -84,7 +84,7 @@ fn a_router_keeps_its_packets_when_a_module_is_replaced() {
         .command(&config, &mut NoFiles, &mut cx)
         .unwrap_err();
     assert!(
-        refused.to_string().contains("is no WebAssembly module"),
+        refused.to_string().contains("is not a WebAssembly module"),
         "{refused}"
     );
     drop(firewall);

@@ -10,23 +10,24 @@ use crate::loaders;
 pub struct Ending(Arc<OnceLock<String>>);
 
 thread_local! {
-    /// The run whose packets this thread carries.
+    /// The run whose packets this thread handles.
     static CURRENT: RefCell<Option<Ending>> = const { RefCell::new(None) };
 }
 
 impl Ending {
-    /// Creates the ending of a run that goes on.
+    /// Creates the ending of a run that continues.
     pub fn new() -> Ending {
         Ending::default()
     }
 
-    /// Returns why the run has to end. Code that runs packets asks from time to time.
+    /// Returns why the run must end, if it must. Code that handles packets asks from time to time.
     pub fn why(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
 
-    /// Carries out `work`, in which packets pass queues. An algorithm in it can end the run, and
-    /// the loaders have prepared the thread: the first call of a queue costs no more than the next.
+    /// Executes `work`, in which packets pass queues. An algorithm in it can end the run. The
+    /// loaders have prepared the thread, so the first call of a queue costs no more than later
+    /// ones.
     pub fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         let before = CURRENT.replace(Some(self.clone()));
         let mut work = Some(work);
@@ -35,7 +36,7 @@ impl Ending {
             result = work.take().map(|work| work());
         });
         CURRENT.set(before);
-        result.expect("a loader carries out the work of a thread")
+        result.expect("a loader executes the work of a thread")
     }
 }
 
@@ -47,9 +48,9 @@ fn prepared(all: &[&dyn crate::Loader], work: &mut dyn FnMut()) {
     }
 }
 
-/// Ends the run whose packets this thread carries, because of `why`. Without a run, as in a queue
-/// that a program uses by itself, it does nothing.
-/// Returns whether there is a run, which then reports the reason.
+/// Ends the run whose packets this thread handles, because of `why`. Does nothing without a run, as
+/// for a queue that a program uses directly. Returns whether there is a run, which then reports the
+/// reason.
 pub fn end_run(why: &str) -> bool {
     CURRENT.with_borrow(|current| {
         if let Some(ending) = current {

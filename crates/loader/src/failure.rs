@@ -1,4 +1,4 @@
-//! What happens when the code of an algorithm fails while packets pass.
+//! The handling of errors in the code of an algorithm while packets pass.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,13 +6,13 @@ use sluice_core::param::{Kind, ParamDecl, Value, Values};
 
 use crate::ending::end_run;
 
-/// What an error of an algorithm leads to.
+/// The reaction to an error of an algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
     /// The algorithm is stopped: its queue passes every packet from then on.
     #[default]
     Stop,
-    /// The packet in question passes, and the algorithm goes on.
+    /// The packet in question passes, and the algorithm continues.
     Pass,
     /// The run ends.
     End,
@@ -24,8 +24,8 @@ pub(crate) const OF_AQM: ParamDecl = ParamDecl {
     kind: Kind::Choice(&["stop", "pass", "end"]),
     default: Value::Choice("stop"),
     range: None,
-    doc: "after an error in the AQM: stop it, so that its queue passes every packet; let the packet in question pass and go on; or end the run",
-    source: "Sluice: a router goes on",
+    doc: "after an error in the AQM: stop it, so that its queue passes every packet; let the packet in question pass and continue; or end the run",
+    source: "Sluice: a router continues",
 };
 
 /// The parameter that every discipline from a file has.
@@ -35,13 +35,13 @@ pub(crate) const OF_DISCIPLINE: ParamDecl = ParamDecl {
     default: Value::Choice("stop"),
     range: None,
     doc: "after an error in the discipline: stop it, so that its packets leave in the order of their arrival; or end the run",
-    source: "Sluice: a router goes on",
+    source: "Sluice: a router continues",
 };
 
 const NAME: &str = "on_error";
 
 impl OnError {
-    /// Returns what `values` say.
+    /// Returns the reaction that `values` select.
     pub fn of(values: &Values) -> OnError {
         match values.find(NAME) {
             Some(Value::Choice("pass")) => OnError::Pass,
@@ -51,7 +51,7 @@ impl OnError {
     }
 }
 
-/// The errors of one algorithm, and what they led to.
+/// The errors of one algorithm, and the reaction to them.
 #[derive(Clone, Debug)]
 pub struct Failures {
     name: String,
@@ -63,7 +63,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Creates the account of the algorithm `name`. `consequence` says what happens to the packets
+    /// Creates the account of the algorithm `name`. `consequence` describes the fate of the packets
     /// once it is stopped.
     pub fn new(name: String, consequence: &'static str, on_error: OnError) -> Failures {
         Failures {
@@ -100,7 +100,7 @@ impl Failures {
         crate::report(&format!("`{name}` {verb}{at}, and {consequence}: {why}"));
     }
 
-    /// Returns whether the algorithm no longer decides.
+    /// Returns whether the algorithm has been stopped.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }

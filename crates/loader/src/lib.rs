@@ -2,13 +2,13 @@
 //! compiled into the program.
 //!
 //! The word is `SCHEME:FILE` or `SCHEME:FILE:ITEM`, after `fq_` for the flow-queued form. A program
-//! registers its loaders once, when it starts ([`register`]); everything that reads the words of a
-//! queue calls [`parse_queue`] and knows no scheme. The registry of loaders is here and not in
+//! registers its loaders once, when it starts ([`register`]). All code that parses a queue calls
+//! [`parse_queue`] and does not know the schemes. The registry of loaders is here and not in
 //! `core`, which has no global state.
 //!
-//! A file is read every time that it is named, so that a changed module is loaded again; a queue
-//! that exists keeps the version with which it was built. A version is compiled once and stays in
-//! memory until the program ends, since values, errors and recordings refer to its names.
+//! A file is read each time it is named, so that a changed module is loaded again; an existing
+//! queue keeps the version with which it was built. A version is compiled once and stays in memory
+//! until the program ends, since values, errors and recordings refer to its names.
 #![deny(missing_docs)]
 
 mod ending;
@@ -26,7 +26,7 @@ use sluice_core::spelling::nearest;
 pub use ending::{Ending, end_run};
 pub use failure::{Failures, OnError, errors, stopped};
 
-/// Makes algorithms of the files of one scheme.
+/// Loads algorithms from the files of one scheme.
 pub trait Loader: Sync {
     /// Returns the scheme: `wasm` in `wasm:my.wasm`.
     fn scheme(&self) -> &'static str;
@@ -40,7 +40,7 @@ pub trait Loader: Sync {
     /// Returns what is wrong with the file and what would be right, without its path.
     fn load(&self, source: &Source<'_>) -> Result<Loaded, String>;
 
-    /// Carries out `work`, once, in a thread in which queues decide.
+    /// Executes `work`, once, in a thread in which queues decide.
     fn within(&self, work: &mut dyn FnMut()) {
         work();
     }
@@ -63,7 +63,7 @@ pub struct Loaded {
     pub doc: String,
     /// Its parameters, without `on_error`, which every algorithm from a file has.
     pub params: Vec<ParamDecl>,
-    /// Starts it.
+    /// Starts the algorithm.
     pub code: Code,
 }
 
@@ -107,7 +107,7 @@ pub fn load(word: &str, folder: &Path) -> Option<Result<&'static Algorithm, Stri
 }
 
 /// Returns a queue that is printed as `text` and cannot be built: that of a recording whose module
-/// is not here any more. Returns `None` if the first word has no scheme.
+/// no longer exists. Returns `None` if the first word has no scheme.
 pub fn absent(text: &str) -> Option<Spec> {
     text.split_whitespace().next()?.split_once(':')?;
     let mut known = ABSENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,7 +127,7 @@ struct Absent;
 
 impl Outside for Absent {
     fn start(&self, _values: &Values) -> Result<Box<dyn Started>, ParamError> {
-        let why = "the module that the recording names is not here";
+        let why = "the module that the recording names does not exist";
         Err(ParamError::Contradiction(why.to_owned()))
     }
 }
@@ -212,7 +212,8 @@ fn entry(
     });
     let (name, doc) = (word.to_owned().leak(), loaded.doc.leak());
     let params = loaded.params.leak();
-    // Built first and registered last: an error leaves nothing behind but the code itself.
+    // The algorithm is built first and registered last, so that an error leaves only the code
+    // itself behind.
     let algorithm = match loaded.code {
         Code::Aqm(aqm) => Algorithm::outside(name, form, doc, params, Box::leak(aqm)),
         Code::Discipline(_) if form == Form::FlowQueued => {

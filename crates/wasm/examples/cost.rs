@@ -1,4 +1,4 @@
-//! Cost per decision of an AQM in a module, beside the same AQM of `core`.
+//! Cost per decision of an AQM in a module, compared with the same AQM of `core`.
 //!
 //! ```console
 //! $ clang --target=wasm32 -O2 -nostdlib -fno-builtin -I sdk/c \
@@ -20,7 +20,7 @@ fn main() {
     let specs = words.map(|words| {
         sluice_loader::parse_queue(&words, Path::new("")).unwrap_or_else(|error| panic!("{error}"))
     });
-    // Interleaved, so that a slower machine is slower for both.
+    // Interleaved, so that a slower machine affects both.
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (spec, times) in specs.iter().zip(&mut times) {

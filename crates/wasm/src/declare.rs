@@ -14,7 +14,7 @@ use sluice_core::units::{Span, Time};
 
 use crate::abi;
 
-/// What a module declares.
+/// The declarations of a module.
 #[derive(Debug)]
 pub struct Declared {
     /// One line of documentation.
@@ -54,8 +54,8 @@ impl VariableKind {
     }
 }
 
-/// Returns a value as the number that a module gets: nanoseconds, bits per second, bytes,
-/// billionths, 0 or 1. What is unlimited or beyond the range is the largest number.
+/// Returns a value as the number that a module receives: nanoseconds, bits per second, bytes,
+/// billionths, 0 or 1. Values that are unlimited or beyond the range become the largest number.
 pub fn number(value: Value) -> i64 {
     let number = match value {
         Value::Span(span) => span.as_ns(),
@@ -81,7 +81,7 @@ pub fn parse(bytes: &[u8]) -> Result<Declared, String> {
         ));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| "its declarations are not UTF-8")?;
-    // A string of C ends with a zero.
+    // A C string ends with a zero.
     let mut lines = text.trim_end_matches('\0').lines();
     let first = lines.next().unwrap_or_default();
     let version = first.strip_prefix("abi ").map(str::trim);
@@ -110,7 +110,7 @@ pub fn parse(bytes: &[u8]) -> Result<Declared, String> {
             _ => return Err(format!("`{line}` begins with none of doc, param, var")),
         }
     }
-    // Nothing is leaked before everything is right.
+    // Everything is checked before anything is leaked.
     let params = params.into_iter().map(|param| ParamDecl {
         name: param.name.to_owned().leak(),
         kind: param.kind,
@@ -207,7 +207,7 @@ fn check_name(name: &str) -> Result<(), String> {
     match name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_plain) {
         true => Ok(()),
         false => Err(format!(
-            "`{name}` is no name: a-z, 0-9 and _ after a letter"
+            "`{name}` is not a name: a-z, 0-9 and _ after a letter"
         )),
     }
 }
@@ -249,7 +249,7 @@ mod tests {
         assert!(error("abi 1\nparam a time 1 2 3").contains("`time` is none of span"));
         assert!(error("abi 1\nparam a span 5q 1us 1s").contains("`5q`"));
         assert!(error("abi 1\nparam a count 5 6 7").ends_with("the default is outside the range"));
-        assert!(error("abi 1\nparam A count 5 6 7").contains("`A` is no name"));
+        assert!(error("abi 1\nparam A count 5 6 7").contains("`A` is not a name"));
         assert!(error("abi 1\nparam a count 5 6").ends_with("the largest value is missing"));
         assert!(error("abi 1\nfoo").contains("none of doc, param, var"));
     }

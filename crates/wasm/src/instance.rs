@@ -14,7 +14,7 @@ use sluice_loader::{Failures, OnError};
 use crate::abi::{self, PacketArgs};
 use crate::declare::VariableKind;
 
-/// Work that one call may do: about as many instructions.
+/// The units of work that one call may do, about one per instruction.
 pub const FUEL: u64 = 100_000;
 
 /// Bytes of memory that an instance may have.
@@ -49,7 +49,7 @@ pub(crate) const EXPORTS: &[(&str, &[ValType], &[ValType])] = &[
     ("on_timer", &[I, L, L, L], &[]),
 ];
 
-/// What the imports of a module read.
+/// The state that the imports of a module read.
 struct Host {
     /// The randomness of the call; it belongs to the caller between two calls.
     rng: Rng,
@@ -75,7 +75,7 @@ struct Instance {
     on_timer: Option<TypedFunc<(i32, i64, i64, i64), ()>>,
 }
 
-/// An instance with what is known about it.
+/// An instance, with its module and its errors.
 #[derive(Clone)]
 pub(crate) struct Shared(Rc<Inner>);
 
@@ -181,7 +181,7 @@ impl Shared {
     }
 }
 
-/// What happens to the packets when a module is stopped.
+/// The fate of the packets when a module is stopped.
 const CONSEQUENCE: &str = "its queues pass every packet from now on";
 
 impl Instance {
@@ -250,7 +250,7 @@ impl Started for Shared {
 struct InQueue {
     shared: Shared,
     state: i32,
-    /// Whether the module has created its state; otherwise the first packet stops the module.
+    /// Whether the module has created the queue's state. If not, the first packet stops the module.
     has_state: bool,
     timer: Option<Time>,
 }

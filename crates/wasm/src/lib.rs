@@ -1,16 +1,16 @@
 //! AQMs in WebAssembly modules: `wasm:my.wasm bound 20ms`, and `fq_wasm:my.wasm` with one state per
 //! flow.
 //!
-//! A module is an AQM that is loaded while the program runs. It sees numbers only: the packet's
-//! length, sojourn time, ECN codepoint and flow, its queue, the time, and a handle of its own for
-//! the state of the queue ([`abi`]). One instance serves all queues of a discipline.
+//! A module is an AQM that is loaded at run time. It sees only numbers: the packet's length,
+//! sojourn time, ECN codepoint and flow, its queue, the time, and its own handle for the state of
+//! the queue ([`abi`]). One instance serves all queues of a discipline.
 //!
 //! - **Deterministic**: floating-point instructions are refused, the only import with an effect is
 //!   seeded randomness, and time is an argument.
 //! - **Contained**: a module has at most [`MEMORY`] bytes and [`FUEL`] units of work per call. A
-//!   call that fails, never ends, or returns what is no verdict stops the module, unless `on_error`
-//!   says otherwise: its queues pass every packet from then on, `errors` and `stopped` are recorded
-//!   as variables of the queue, and the log names the packet.
+//!   call that fails, does not end, or returns no verdict stops the module, unless `on_error`
+//!   selects otherwise: its queues pass every packet from then on, `errors` and `stopped` are
+//!   recorded as variables of the queue, and the log names the packet.
 #![deny(missing_docs)]
 
 pub mod abi;

@@ -25,7 +25,9 @@ impl Module {
     /// Returns what is wrong with the module, and what would be right.
     pub fn new(bytes: &[u8], path: &str) -> Result<(Declared, Module), String> {
         if !bytes.starts_with(b"\0asm") {
-            return Err("it is no WebAssembly module: it does not begin with `\\0asm`".to_owned());
+            return Err(
+                "it is not a WebAssembly module: it does not begin with `\\0asm`".to_owned(),
+            );
         }
         let engine = Engine::new(&config());
         let module = wasmi::Module::new(&engine, bytes).map_err(|e| e.to_string())?;
@@ -74,7 +76,7 @@ impl Module {
 impl Outside for Module {
     fn start(&self, values: &Values) -> Result<Box<dyn Started>, ParamError> {
         let shared = self.instantiate(values).and_then(|shared| {
-            // One state, to find a module that cannot make any.
+            // Creates one state, to detect a module that cannot create any.
             shared.create().map(|_| shared)
         });
         let refuse = |why| ParamError::Contradiction(format!("`{}`: {why}", self.compiled.path));
@@ -119,7 +121,7 @@ fn check_exports(module: &wasmi::Module, declared: &Declared) -> Result<(), Stri
                     show(&right)
                 ));
             }
-            Some(_) => return Err(format!("its export `{name}` is no function")),
+            Some(_) => return Err(format!("its export `{name}` is not a function")),
         }
     }
     if ["on_enqueue", "on_dequeue"]

@@ -1,4 +1,5 @@
-//! Modules that are wrong, endless, greedy or random, in WebAssembly's text form.
+//! Modules that are invalid, never end, use too much memory or draw random numbers, in
+//! WebAssembly's text form.
 
 use std::cell::RefCell;
 
@@ -126,7 +127,7 @@ fn what_is_wrong_with_a_module_is_named() {
         assert!(error.starts_with("cannot load `wasm:m.wasm`: "), "{error}");
         assert!(error.contains(text), "{error}");
     };
-    has(b"abi 1", "it is no WebAssembly module");
+    has(b"abi 1", "it is not a WebAssembly module");
     has(b"\0asm\x01\0\0", "unexpected end");
     let none = wat::parse_str("(module)").unwrap();
     has(&none, "it has no custom section `sluice`");

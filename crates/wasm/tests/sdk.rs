@@ -1,5 +1,6 @@
-//! The modules of `sdk/examples`, compiled with clang, beside the algorithms of `core`: every packet
-//! of every trace has the same fate at the same nanosecond. `make test-modules` runs this.
+//! Compares the modules of `sdk/examples`, compiled with clang, with the algorithms of `core`:
+//! every packet of every trace has the same fate at the same nanosecond. `make test-modules` runs
+//! this.
 
 #[path = "../../core/tests/aqm_reference/link.rs"]
 #[allow(dead_code)]
@@ -16,7 +17,7 @@ use std::process::Command;
 use ours::Ours;
 use sluice_core::registry::Spec;
 
-/// Compiles an example of the SDK as its header says.
+/// Compiles an example of the SDK as its header describes.
 fn compile(name: &str, folder: &Path) -> PathBuf {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk");
     let module = folder.join(name).with_extension("wasm");

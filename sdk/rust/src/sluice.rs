@@ -94,10 +94,10 @@ pub trait Aqm: Default {
         Verdict::Pass
     }
 
-    /// Notes that a full queue refuses a packet.
+    /// Handles the refusal of a packet by a full queue.
     fn on_refused(&mut self, packet: &Packet, queue: &Queue, params: &Params) {}
 
-    /// Notes that a dequeue found the queue empty.
+    /// Handles a dequeue that found the queue empty.
     fn on_empty(&mut self, now_ns: i64, params: &Params) {}
 
     /// Returns when `on_timer` is to be called, -1 for never.
@@ -105,7 +105,7 @@ pub trait Aqm: Default {
         -1
     }
 
-    /// Notes that the timer expired; the next one must be later.
+    /// Handles the expiry of the timer; the next one must be later.
     fn on_timer(&mut self, now_ns: i64, queue: &Queue, params: &Params) {}
 
     /// Returns the value of a variable, by its number.
@@ -128,9 +128,9 @@ pub mod host {
         pub fn limit_packets() -> i64;
         /// Limits of the queue.
         pub fn limit_bytes() -> i64;
-        /// Wire packets in the packet in question.
+        /// Wire packets in the current packet.
         pub fn segments() -> i64;
-        /// Codepoint of the packet in question.
+        /// Codepoint of the current packet.
         pub fn dscp() -> i64;
     }
 }

@@ -1,7 +1,7 @@
 //! The examples of `CONTRIBUTING.md`, as the page prints them.
 //!
 //! A section `## Adding ...` has a table whose rows name the files of the addition, and for each
-//! row a fenced block. The line before the block says where its text belongs; a block of Rust must
+//! row a fenced block. The line before the block states the place of its text; a block of Rust must
 //! have one:
 //!
 //! | line | meaning |

@@ -1,10 +1,10 @@
-//! The places where each addition must be found without another change.
+//! The places that must find each addition without another change.
 
 use serde_json::Value;
 
 use super::{Copy, read};
 
-/// Checks that it is listed with its parameters, plain and flow-queued, that a replay obeys it, and
+/// Checks that it is listed with its parameters, plain and flow-queued, that a replay uses it, and
 /// that it runs in a scenario.
 pub fn aqm(copy: &Copy, name: &str) -> Result<(), String> {
     let flow_queued = format!("fq_{name}");

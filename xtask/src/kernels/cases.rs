@@ -26,7 +26,7 @@ pub struct Cases {
     pub folder: PathBuf,
 }
 
-/// Code that decided.
+/// An implementation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Implementation {
@@ -46,7 +46,7 @@ pub struct Case {
     pub name: String,
     /// The trace, if the words differ from those of other traces.
     pub trace: Option<String>,
-    /// Our words for it, without the variant.
+    /// The queue in our words, without the variant.
     pub queue: String,
     /// Our variant, if it is not that of the implementation.
     pub variant: Option<String>,
@@ -87,7 +87,7 @@ pub struct Quick {
 pub struct Loop {
     /// Its name in `closed-loop.csv`.
     pub kernel: String,
-    /// Our run: the scenario in `scenarios/kernels` and the variant.
+    /// Our run: the scenario in `scenarios/kernels`, and the variant.
     pub run: String,
     /// Why figures differ, if they do.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! End to end: the runs of a booted kernel beside our simulations of the same scenarios.
+//! End to end: compares the runs of a booted kernel with our simulations of the same scenarios.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use sluice_scenario::metric::Metric;
 
 use super::cases::{Cases, read};
 
-/// The figures that both have: the column there, the figure here, and what a unit of the column is.
+/// The figures that both have: the kernel's column, our figure, and the unit of the column.
 pub const FIGURES: [(&str, &str, &str, f64); 5] = [
     ("goodput_mbps", "total.goodput", "goodput, Mbit/s", 1e6),
     ("sojourn_med_ms", "up.sojourn.p50", "sojourn p50, ms", 1e6),
@@ -18,7 +18,7 @@ pub const FIGURES: [(&str, &str, &str, f64); 5] = [
     ("marks", "up.marks", "marks", 1.0),
 ];
 
-/// A run of the kernel beside ours, in the order of [`FIGURES`].
+/// A run of the kernel and ours, with values in the order of [`FIGURES`].
 #[derive(Debug)]
 pub struct Beside {
     pub kernel: String,

@@ -11,19 +11,19 @@ use super::cases::{Case, Cases, Implementation, unpack};
 pub struct Compared {
     /// `linux/t01_steady.codel`.
     pub name: String,
-    /// Our words.
+    /// The queue in our words.
     pub queue: String,
     pub packets: u64,
     /// Packets with another verdict or another instant.
     pub differing: u64,
     /// The first of them, as a sentence.
     pub first: Option<String>,
-    /// Why it is known to differ.
+    /// The known reason for differences.
     pub differs: Option<String>,
 }
 
 impl Compared {
-    /// Returns what is wrong: a difference that is not known, or a known one that is gone.
+    /// Returns the error: an unknown difference, or a known one that no longer exists.
     pub fn complaint(&self) -> Option<String> {
         match (&self.first, &self.differs) {
             (Some(first), None) => Some(format!(

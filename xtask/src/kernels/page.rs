@@ -1,4 +1,4 @@
-//! The page.
+//! The page with the results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

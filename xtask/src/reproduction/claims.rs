@@ -1,4 +1,4 @@
-//! Claims: what a sentence of the page says about figures, as a comparison that is checked.
+//! Claims: the statements of a sentence about figures, as comparisons that are checked.
 //!
 //! ```text
 //! newreno.goodput >= 0.87 * 9.65Mbit/s
@@ -24,7 +24,7 @@ use sluice_scenario::metric::Metric;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     text: String,
-    /// The word of the only backend that it is about.
+    /// The only backend to which it applies.
     backend: Option<String>,
     left: Side,
     relation: Relation,
@@ -60,11 +60,11 @@ enum Relation {
     Overlaps,
 }
 
-/// The reason why a claim is not one, or does not hold.
+/// The reason why a claim is malformed or does not hold.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The claim is malformed.
-    #[error("`{claim}` is no claim: {reason}")]
+    #[error("`{claim}` is not a claim: {reason}")]
     Syntax {
         /// The claim.
         claim: String,
@@ -96,8 +96,8 @@ pub enum ClaimError {
     /// A run cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The figures say otherwise.
-    #[error("`{claim}` is not so ({backend}): {left} and {right}")]
+    /// The figures contradict the claim.
+    #[error("`{claim}` does not hold ({backend}): {left} and {right}")]
     False {
         /// The claim.
         claim: String,
@@ -196,7 +196,7 @@ impl Claim {
             ("=", Some(part)) => Relation::Near(part),
             ("=", None) => return Err("`=` needs `within N %`".into()),
             (word, Some(_)) => return Err(format!("`within` does not belong to `{word}`")),
-            (word, None) => return Err(format!("`{word}` is no relation")),
+            (word, None) => return Err(format!("`{word}` is not a relation")),
         };
         Ok(Claim {
             text: text.to_owned(),
@@ -265,8 +265,9 @@ impl Claim {
         let (metric, run) = match &side.term {
             Term::Quantity(value) => return Ok(Some(Values(vec![side.factor * value]))),
             Term::Value => (
-                row.metric
-                    .ok_or_else(|| syntax("`value` is the figure of a row, and this is none"))?,
+                row.metric.ok_or_else(|| {
+                    syntax("`value` is the figure of a row, and this is not a row")
+                })?,
                 row.run,
             ),
             Term::Figure { metric, run: None } => (metric.as_str(), row.run),
@@ -428,7 +429,7 @@ mod tests {
         let error = check("value > 1Mbit/s").unwrap_err().to_string();
         assert_eq!(
             error,
-            "`value > 1Mbit/s` is not so (sim): 1000000 and 1000000"
+            "`value > 1Mbit/s` does not hold (sim): 1000000 and 1000000"
         );
         assert!(check("value = 1.2Mbit/s within 10 %").is_err());
     }

@@ -9,7 +9,7 @@ use sluice_recording::Recording;
 #[derive(Debug, Default)]
 pub(super) struct Provenance(BTreeMap<Maker, Made>);
 
-/// The maker of runs.
+/// A program that made runs.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Maker {
     /// `sim` before `live`.

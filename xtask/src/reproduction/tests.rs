@@ -143,7 +143,7 @@ fn a_claim_that_does_not_hold_fails_after_the_page_is_written() {
     let said = written.unwrap_err().to_string();
     assert_eq!(
         said,
-        "experiment `one`, row `goodput`: `value > 2Mbit/s` is not so (sim): 1000000 and 2000000"
+        "experiment `one`, row `goodput`: `value > 2Mbit/s` does not hold (sim): 1000000 and 2000000"
     );
     assert!(temp.path().join("page.md").is_file());
 }

@@ -1,13 +1,12 @@
-//! What the fuzzer and the replay of its corpus check.
+//! The check of the fuzzer and of the replay of its corpus.
 
 use sluice_core::aqm::{Aqm, QueueView};
 use sluice_core::param::Values;
 use sluice_core::registry::Outside;
 use sluice_core::{Cx, DropCounter, Ecn, Packet, Rng, Time};
 
-/// Loads a module. It is either refused with a reason or decides about packets, however wrongly; a
-/// mark is only for an ECN-capable packet, and a timer is later than now. Returns whether it was
-/// loaded.
+/// Loads a module. It is either refused with a reason or decides about packets, even if badly. Only
+/// ECN-capable packets are marked, and a timer is later than now. Returns whether it was loaded.
 pub fn check(bytes: &[u8]) -> bool {
     let (declared, module) = match sluice_wasm::Module::new(bytes, "module") {
         Ok(loaded) => loaded,
