@@ -30,7 +30,8 @@ pub struct Args {
     /// File of commands to start with, one per line as for `sluice ipfw`; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only check a file of commands and report its errors; route nothing
+    /// Only check a file of commands, report all errors and warnings, and exit with status 65 if
+    /// there are errors; route nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "ports"])]
     check: Option<PathBuf>,
     /// Socket for commands [default: sluice.sock in XDG_RUNTIME_DIR or /run]
@@ -113,7 +114,7 @@ pub enum Error {
     /// The router cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The checked file has errors.
+    /// The file to be checked cannot be read.
     #[error(transparent)]
     Check(#[from] ConfigError),
     /// An algorithm from a file ended the run.
@@ -138,9 +139,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         ..sluice_ipfw::Settings::default()
     };
     if let Some(path) = &args.check {
-        let remarks = process::check(path, &engine)?;
-        warn(path, &remarks);
-        return Ok(ExitCode::SUCCESS);
+        let checked = process::check(path, &engine)?;
+        warn(path, &checked.remarks);
+        for error in &checked.refused {
+            eprintln!("sluice: {error}");
+        }
+        return Ok(match checked.refused.as_slice() {
+            [] => ExitCode::SUCCESS,
+            _ => ExitCode::from(BAD_CONFIGURATION),
+        });
     }
     let ports = args
         .ports
@@ -359,6 +366,8 @@ fn conclude(args: &Args, status: &Status) -> Result<(), Error> {
     Ok(crate::print(&text)?)
 }
 
+/// Exit status of ipfw, and of sysexits.h, for values that are wrong.
+const BAD_CONFIGURATION: u8 = 65;
 /// Interval between the checks whether all files have been read to their end.
 const LOOK: Duration = Duration::from_millis(100);
 /// Number of checks between two status lines: one line per second.

@@ -165,10 +165,12 @@ fn check_reports_errors_with_their_places_and_runs_nothing() {
     assert_eq!(
         check("pipe 1 config bw 10Mbit/s\nadd 100 pipe 1 ip from any too any\n"),
         (
-            Some(1),
+            Some(65),
             "sluice: r.conf:2:28: unrecognised option ``too'' (did you mean ``to''?)\n".to_string()
         )
     );
+    let (code, errors) = check("pipe 1 config bw 10Mbit/x\nadd 100 pipe 1 ip from any too any\n");
+    assert_eq!((code, errors.lines().count()), (Some(65), 2), "{errors}");
     let (code, warning) = check("add 100 pipe 7 ip from any to any\n");
     assert_eq!(code, Some(0));
     assert_eq!(

@@ -402,7 +402,12 @@ impl Firewall {
         output: &mut Output,
     ) -> Result<(), CommandError> {
         let before = self.variables.clone();
-        for Variable { name, value } in variables {
+        // Without a name, all variables are shown.
+        let all: Vec<Variable> = match variables {
+            [] => Variables::names().map(Variable::shown).collect(),
+            _ => Vec::new(),
+        };
+        for Variable { name, value } in variables.iter().chain(&all) {
             let old = self.variables.show(name, |n| self.count_of(n))?;
             let prefix = if values_only {
                 String::new()

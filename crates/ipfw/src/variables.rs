@@ -191,6 +191,11 @@ impl Variables {
         variables
     }
 
+    /// Iterates over the names of all variables.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        VARIABLES.iter().map(|variable| variable.name)
+    }
+
     /// Returns the value of a variable that can be set.
     ///
     /// # Panics

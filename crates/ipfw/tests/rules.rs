@@ -130,6 +130,22 @@ fn what_is_written_like_a_network_makes_no_table_of_interfaces() {
 }
 
 #[test]
+fn sysctl_without_a_name_shows_all_variables() {
+    let mut bench = Bench::new();
+    let all = bench.ok("sysctl");
+    assert!(all.contains("net.inet.ip.fw.one_pass: 1\n"), "{all}");
+    assert!(
+        all.contains("net.inet.ip.dummynet.hash_size: 64\n"),
+        "{all}"
+    );
+    assert_eq!(bench.ok("sysctl -a"), all);
+    for line in all.lines() {
+        let (name, value) = line.split_once(": ").unwrap();
+        assert_eq!(bench.ok(&format!("sysctl -n {name}")), format!("{value}\n"));
+    }
+}
+
+#[test]
 fn tables_are_kept_and_shown() {
     let mut bench = Bench::new();
     bench.ok("table T create type addr valtype pipe,skipto");

@@ -3,16 +3,20 @@
 use sluice_core::event::Cx;
 
 use super::Run;
-use crate::engine::{Firewall, Output};
-use crate::grammar::{CommandError, Flags};
-use crate::objects::layout::Files;
+use crate::engine::{Firewall, Mode, Output};
+use crate::grammar::{self, Command, CommandError, Flags};
+use crate::objects::layout::{Files, read_file};
 
-/// How far a text is executed.
+/// A text that is executed line by line, and how far it is.
 ///
-/// Each line takes effect when it is executed, as with [`Mode::Batch`](crate::Mode::Batch): a
-/// packet between two pieces meets the lines of the first one only.
-#[derive(Clone, Debug, Default)]
+/// Each line takes effect when it is executed: a packet between two pieces meets the lines of the
+/// first one only.
+#[derive(Clone, Debug)]
 pub struct Batch {
+    text: String,
+    /// The file that the text is from, if a command named it.
+    file: Option<String>,
+    flags: Flags,
     /// Bytes of the text that are done.
     done: usize,
     lines: u32,
@@ -21,15 +25,44 @@ pub struct Batch {
 }
 
 impl Firewall {
-    /// Executes the next lines of `text`, at least one, until `is_enough` returns true. Returns
-    /// `None` while lines are left. Every call gets the same text.
+    /// Returns `text` as a batch if its lines take effect one by one: in [`Mode::Batch`], or if it
+    /// is one command that names a file of commands, without `--atomic` or `-n`.
+    pub fn begin_batch(&self, text: &str, mode: Mode, files: &mut dyn Files) -> Option<Batch> {
+        let new = |text, file, flags| Batch {
+            text,
+            file,
+            flags,
+            done: 0,
+            lines: 0,
+            output: Output::default(),
+        };
+        match mode {
+            Mode::Batch => return Some(new(text.to_owned(), None, Flags::default())),
+            Mode::Command => {}
+            Mode::Atomic | Mode::Replace => return None,
+        }
+        let parsed = grammar::parse(text.trim_end(), 1, self.switches.is_compat).ok()?;
+        let invocation = parsed.invocation?;
+        let Command::Batch(path) = invocation.command else {
+            return None;
+        };
+        let is_one_change = invocation.flags.atomic || invocation.flags.check_only;
+        if is_one_change || !parsed.warnings.is_empty() || !parsed.notices.is_empty() {
+            return None;
+        }
+        // What cannot be read is refused by `execute`.
+        let text = read_file(files, &path).ok()?;
+        Some(new(text, Some(path.value), invocation.flags))
+    }
+
+    /// Executes the next lines, at least one, until `is_enough` returns true. Returns `None` while
+    /// lines are left.
     ///
     /// # Errors
     ///
     /// The command that was refused. The lines before it stay in force.
     pub fn continue_batch(
         &mut self,
-        text: &str,
         batch: &mut Batch,
         files: &mut dyn Files,
         mut is_enough: impl FnMut() -> bool,
@@ -41,23 +74,102 @@ impl Firewall {
             files,
             is_batch: true,
             is_deferred: false,
-            depth: 0,
+            depth: usize::from(batch.file.is_some()),
         };
-        let flags = Flags::default();
-        while batch.done < text.len() {
-            let rest = &text[batch.done..];
+        while batch.done < batch.text.len() {
+            let rest = &batch.text[batch.done..];
             let len = rest.find('\n').map_or(rest.len(), |end| end + 1);
             let line = rest[..len].lines().next().unwrap_or("");
             batch.done += len;
             batch.lines += 1;
-            let result = self.line(line, batch.lines, &flags, &mut run, &mut batch.output, cx);
-            if result.is_err() {
-                return Some(result);
+            let (flags, output) = (&batch.flags, &mut batch.output);
+            let said = output.warnings.len();
+            let result = self.line(line, batch.lines, flags, &mut run, output, cx);
+            for warning in &mut output.warnings[said..] {
+                warning.file = warning.file.take().or_else(|| batch.file.clone());
             }
-            if is_enough() && batch.done < text.len() {
+            if let Err(mut error) = result {
+                error.file = error.file.or_else(|| batch.file.clone());
+                return Some(Err(error));
+            }
+            if is_enough() && batch.done < batch.text.len() {
                 return None;
             }
         }
         Some(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Settings;
+    use crate::objects::layout::NoFiles;
+    use sluice_core::event::DropCounter;
+    use sluice_core::{Rng, Time};
+
+    const TEXT: &str = "table t add 10.0.0.9 3\n\n# comment\nadd 100 pipe 1 ip from any to any\n\
+                        pipe 1 config bw 1Mbit/s weight 2\nadd 100 nonsense\nadd 200 allow ip from any to any";
+
+    /// One file, whatever its name.
+    struct File;
+
+    impl Files for File {
+        fn read(&mut self, _: &str) -> Result<String, String> {
+            Ok(TEXT.into())
+        }
+    }
+
+    type Ran = (Output, Result<(), CommandError>, Output);
+
+    /// Executes `text`, a line at a time if `pieces`. Returns the number of pieces and what it said
+    /// and did.
+    fn run(text: &str, mode: Mode, pieces: bool) -> (u32, Ran) {
+        let mut firewall = Firewall::new(&Settings::default());
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let (mut calls, mut output) = (0, Output::default());
+        let result = if pieces {
+            let mut batch = firewall.begin_batch(text, mode, &mut File).unwrap();
+            loop {
+                calls += 1;
+                let step = firewall.continue_batch(&mut batch, &mut File, || true, &mut cx);
+                if let Some(result) = step {
+                    output = batch.output;
+                    break result;
+                }
+            }
+        } else {
+            firewall.execute(text, mode, &mut File, &mut output, &mut cx)
+        };
+        let rules = firewall.command("list", &mut NoFiles, &mut cx).unwrap();
+        (calls, (output, result, rules))
+    }
+
+    #[test]
+    fn a_batch_in_pieces_says_and_does_what_it_does_as_a_whole() {
+        for (text, mode) in [(TEXT, Mode::Batch), ("ipfw -q /a/file", Mode::Command)] {
+            let (whole, pieces) = (run(text, mode, false), run(text, mode, true));
+            // The sixth line is refused.
+            assert_eq!((whole.0, pieces.0), (0, 6));
+            assert!(whole.1.1.is_err());
+            assert_eq!(whole.1, pieces.1);
+        }
+    }
+
+    #[test]
+    fn one_change_is_no_batch() {
+        let firewall = Firewall::new(&Settings::default());
+        for (text, mode) in [
+            (TEXT, Mode::Atomic),
+            ("ipfw --atomic /a/file", Mode::Command),
+            ("ipfw -n /a/file", Mode::Command),
+            ("pipe 1 config bw 1Mbit/s", Mode::Command),
+        ] {
+            assert!(
+                firewall.begin_batch(text, mode, &mut File).is_none(),
+                "{text}"
+            );
+        }
     }
 }

@@ -75,6 +75,33 @@ impl Prepared {
         files: &mut dyn Files,
         output: &mut Output,
     ) -> Result<Prepared, CommandError> {
+        let (prepared, mut refused) = Self::read(settings, interfaces, text, files, output, 1);
+        match refused.pop() {
+            Some(error) => Err(error),
+            None => Ok(prepared),
+        }
+    }
+
+    /// Like [`Prepared::new`], but returns all commands that are refused, and goes on behind each.
+    pub fn check(
+        settings: &Settings,
+        interfaces: Vec<Interface>,
+        text: &str,
+        files: &mut dyn Files,
+        output: &mut Output,
+    ) -> Vec<CommandError> {
+        Self::read(settings, interfaces, text, files, output, usize::MAX).1
+    }
+
+    /// Executes lines until `most` are refused.
+    fn read(
+        settings: &Settings,
+        interfaces: Vec<Interface>,
+        text: &str,
+        files: &mut dyn Files,
+        output: &mut Output,
+        most: usize,
+    ) -> (Prepared, Vec<CommandError>) {
         let mut firewall = Firewall::new(settings);
         firewall.set_interfaces(interfaces);
         firewall.variables_changed();
@@ -86,12 +113,21 @@ impl Prepared {
             is_deferred: true,
             depth: 0,
         };
-        firewall.lines(text, &Flags::default(), &mut run, output, &mut cx)?;
-        Ok(Prepared {
+        let flags = Flags::default();
+        let mut refused = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let result = firewall.line(line, number, &flags, &mut run, output, &mut cx);
+            refused.extend(result.err());
+            if refused.len() >= most {
+                break;
+            }
+        }
+        let prepared = Prepared {
             layout: firewall.layout,
             rules: firewall.rules.into_ruleset(),
             variables: firewall.variables,
-        })
+        };
+        (prepared, refused)
     }
 }
 
@@ -118,7 +154,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::engine::{Disposition, Mode};
+    use crate::engine::Disposition;
     use crate::headers::{Direction, Headers};
     use crate::objects::layout::NoFiles;
     use sluice_core::Packet;
@@ -167,37 +203,5 @@ mod tests {
             "{}",
             shown.stdout
         );
-    }
-
-    #[test]
-    fn a_batch_in_pieces_says_and_does_what_it_does_as_a_whole() {
-        let text = "table t add 10.0.0.9 3\n\n# comment\nadd 100 pipe 1 ip from any to any\n\
-                    pipe 1 config bw 1Mbit/s weight 2\nadd 100 nonsense\nadd 200 allow ip from any to any";
-        let run = |pieces: bool| {
-            let mut firewall = Firewall::new(&Settings::default());
-            let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
-            let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
-            let (mut calls, mut batch) = (0, crate::Batch::default());
-            let result = if pieces {
-                loop {
-                    calls += 1;
-                    let files = &mut NoFiles;
-                    let step = firewall.continue_batch(text, &mut batch, files, || true, &mut cx);
-                    if let Some(result) = step {
-                        break result;
-                    }
-                }
-            } else {
-                let output = &mut batch.output;
-                firewall.execute(text, Mode::Batch, &mut NoFiles, output, &mut cx)
-            };
-            let rules = firewall.command("list", &mut NoFiles, &mut cx).unwrap();
-            (calls, batch.output, result, rules)
-        };
-        let (whole, pieces) = (run(false), run(true));
-        // The sixth line is refused.
-        assert_eq!((whole.0, pieces.0), (0, 6));
-        assert!(whole.2.is_err());
-        assert_eq!((whole.1, whole.2, whole.3), (pieces.1, pieces.2, pieces.3));
     }
 }

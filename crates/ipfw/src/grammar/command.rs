@@ -7,7 +7,7 @@ use super::table::{self, TableCommand};
 use crate::words::error::{CommandError, ErrorKind};
 use crate::words::parser::{Parse, Parser, invalid, unrecognised};
 use crate::words::quantity::decimal_integer;
-use crate::words::token::{At, Words};
+use crate::words::token::{At, Position, Words};
 
 /// A range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,16 @@ pub struct Variable {
     pub name: At<String>,
     /// The value to set; `None` to show the variable.
     pub value: Option<At<String>>,
+}
+
+impl Variable {
+    /// A variable that is shown and not set.
+    pub(crate) fn shown(name: &str) -> Variable {
+        Variable {
+            name: At::new(name.to_string(), Position::default()),
+            value: None,
+        }
+    }
 }
 
 /// A command.
@@ -545,7 +555,7 @@ fn sysctl(p: &mut Parser<'_>) -> Parse<Command> {
     while let Some(word) = p.take() {
         match word.value {
             "-n" => values_only = true,
-            "-w" | "-q" => {}
+            "-w" | "-q" | "-a" => {}
             text if text.starts_with('-') => {
                 return Err(CommandError::new(
                     ErrorKind::UnknownFlag(text[1..].to_string()),
@@ -577,9 +587,6 @@ fn sysctl(p: &mut Parser<'_>) -> Parse<Command> {
                 variables.push(Variable { name, value });
             }
         }
-    }
-    if variables.is_empty() {
-        p.need("sysctl needs a variable")?;
     }
     Ok(Command::Sysctl {
         values_only,

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
-use sluice_ipfw::{CommandError, Firewall, Mode, Output, Settings};
+use sluice_ipfw::{CommandError, Firewall, Mode, Output, Prepared, Settings};
 
 use crate::control::{Given, Place, Remark, Texts, files_of};
 
@@ -43,6 +43,15 @@ pub enum ConfigError {
         /// The reason.
         message: String,
     },
+}
+
+/// What a check of a file found.
+#[derive(Debug)]
+pub struct Checked {
+    /// Commands that are refused, in order.
+    pub refused: Vec<ConfigError>,
+    /// Commands that do not do what they appear to say.
+    pub remarks: Vec<Remark>,
 }
 
 /// `file:line:column`, as compilers write it.
@@ -105,20 +114,30 @@ impl Config {
     /// # Errors
     /// The refusal.
     pub fn refusal<T>(&self, result: Result<T, CommandError>) -> Result<T, ConfigError> {
-        result.map_err(|error| ConfigError::Refused {
+        result.map_err(|error| self.refused(&error))
+    }
+
+    fn refused(&self, error: &CommandError) -> ConfigError {
+        ConfigError::Refused {
             path: self.path.clone(),
-            place: Place::of(&error),
+            place: Place::of(error),
             message: error.message(),
-        })
+        }
     }
 }
 
-/// Validates a file without a router.
+/// Checks all commands of a file, without a router.
 ///
 /// # Errors
-/// The error and its place.
-pub fn check(path: &Path, settings: &Settings) -> Result<Vec<Remark>, ConfigError> {
-    Config::read(path)?.check(Firewall::new(settings))
+/// The file cannot be read.
+pub fn check(path: &Path, settings: &Settings) -> Result<Checked, ConfigError> {
+    let config = Config::read(path)?;
+    let (mut output, mut files) = (Output::default(), Given(&config.files));
+    let refused = Prepared::check(settings, Vec::new(), &config.text, &mut files, &mut output);
+    Ok(Checked {
+        refused: refused.iter().map(|error| config.refused(error)).collect(),
+        remarks: output.warnings.iter().map(Remark::from).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -137,14 +156,24 @@ mod tests {
         let path = write(
             &folder,
             "r.conf",
-            "# comment\npipe 1 config bw 10Mbit/s dealy 10\n",
+            "# comment\npipe 1 config bw 10Mbit/s dealy 10\nadd pipe 2 ip from any to any\n\
+             table t add 1.2.3.4/33\n",
         );
-        let error = check(&path, &Settings::default()).unwrap_err().to_string();
-        let expected = format!(
-            "{}:2:27: unrecognised option ``dealy'' (did you mean ``delay''?)",
-            path.display()
+        let checked = check(&path, &Settings::default()).unwrap();
+        let refused: Vec<String> = checked.refused.iter().map(ToString::to_string).collect();
+        let place = path.display();
+        let delay = "unrecognised option ``dealy'' (did you mean ``delay''?)";
+        assert_eq!(refused[0], format!("{place}:2:27: {delay}"));
+        // The check goes on behind an error.
+        assert!(
+            refused[1].starts_with(&format!("{place}:4:13: ")),
+            "{refused:?}"
         );
-        assert_eq!(error, expected);
+        assert_eq!(
+            (refused.len(), checked.remarks.len()),
+            (2, 1),
+            "{checked:?}"
+        );
     }
 
     #[test]
@@ -160,14 +189,15 @@ mod tests {
             "r.conf",
             "pipe 1 config bw 1Mbit/s profile p.txt\nadd pipe 2 ip from any to any\n",
         );
-        let remarks = check(&path, &Settings::default()).unwrap();
+        let remarks = check(&path, &Settings::default()).unwrap().remarks;
         assert_eq!(remarks.len(), 1, "{remarks:?}");
         assert_eq!(
             at(&path, &remarks[0].place),
             format!("{}:2:1", path.display())
         );
         fs::write(&path, "pipe 1 config bw 1Mbit/s profile gone.txt\n").unwrap();
-        let error = check(&path, &Settings::default()).unwrap_err().to_string();
+        let checked = check(&path, &Settings::default()).unwrap();
+        let error = checked.refused[0].to_string();
         assert!(
             error.contains(":1:34: fopen: gone.txt: No such file"),
             "{error}"

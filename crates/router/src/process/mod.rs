@@ -11,7 +11,7 @@ mod running;
 mod start;
 mod status;
 
-pub use config::{Config, ConfigError, at, check};
+pub use config::{Checked, Config, ConfigError, at, check};
 pub use ruled::Ruled;
 /// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
 pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};

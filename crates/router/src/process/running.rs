@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
-use sluice_ipfw::{Batch, Firewall, Interface, Mode, Output, Survey};
+use sluice_ipfw::{Batch, Firewall, Interface, Output, Survey};
 use sluice_net::Clock;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
@@ -168,11 +168,14 @@ impl Loop {
             let survey = Box::new(survey);
             return Some(Pieces::Survey { survey, answer });
         }
-        if mode == Mode::Batch {
+        let batch = |ruled: &mut Ruled, _: &mut Cx<'_>| {
+            let firewall = ruled.firewall();
+            firewall.begin_batch(&text, mode, &mut Given(&files))
+        };
+        if let Some(batch) = self.with(batch) {
             return self.next_piece(Pieces::Batch {
-                text,
                 files,
-                batch: Batch::default(),
+                batch: Box::new(batch),
                 answer,
             });
         }
@@ -200,7 +203,6 @@ impl Loop {
                 answer.send(Answered::Survey(survey));
             }
             Pieces::Batch {
-                text,
                 files,
                 mut batch,
                 answer,
@@ -211,8 +213,7 @@ impl Loop {
                     let firewall = ruled.firewall_mut();
                     let is_enough = || clock.now() >= enough_at;
                     let mut files = Given(&files);
-                    let result =
-                        firewall.continue_batch(&text, &mut batch, &mut files, is_enough, cx);
+                    let result = firewall.continue_batch(&mut batch, &mut files, is_enough, cx);
                     ruled.commands_applied();
                     result
                 });
@@ -222,7 +223,6 @@ impl Loop {
                     }
                     None => {
                         return Some(Pieces::Batch {
-                            text,
                             files,
                             batch,
                             answer,
@@ -300,9 +300,8 @@ enum Pieces {
     },
     /// Lines of which each takes effect by itself.
     Batch {
-        text: String,
         files: Texts,
-        batch: Batch,
+        batch: Box<Batch>,
         answer: Answer<Status>,
     },
 }
