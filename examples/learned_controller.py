@@ -1,6 +1,6 @@
-"""A queue as an environment of Gymnasium: an agent sets the buffer, and sees goodput and delay.
+"""A queue as a Gymnasium environment: an agent sets the buffer, and observes goodput and delay.
 
-`pip install gymnasium` in an environment that has Sluice; then run this file.
+Install Gymnasium beside Sluice (`pip install gymnasium`), then run this file.
 """
 
 from typing import Any
@@ -22,13 +22,13 @@ class BufferSize(gymnasium.Env[np.ndarray, np.int64]):
     observation_space = gymnasium.spaces.Box(0.0, np.inf, (2,), np.float64)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ANN401
-        """Start again."""
+        """Start a new run."""
         super().reset(seed=seed)
         self.simulation = sluice.Simulation(SCENARIO, seed=seed or 1)
         return np.zeros(2), {}
 
     def step(self, action: np.int64) -> Any:  # noqa: ANN401
-        """Set the limit, and go on for 100 ms."""
+        """Set the limit, and continue for 100 ms."""
         queue = self.simulation.queue
         before = queue.sent_packets, queue.sent_bytes, queue.sojourn_ns
         self.simulation.set_queue(f"fifo limit {LIMITS[action]}")
