@@ -57,7 +57,7 @@ pub struct Args {
     /// The axis of the lines, or the one on y of a heat map
     #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
     by: Option<String>,
-    /// The axis of which each value has a chart of its own
+    /// The axis with a separate chart for each value
     #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
     each: Option<String>,
     /// Refuse to draw a curve without a confidence band

@@ -139,9 +139,9 @@ pub trait AqmAlgorithm: Aqm + Sized + 'static {
     }
 }
 
-/// An AQM of which a flow-queueing discipline has one instance per queue.
+/// An AQM that a flow-queueing discipline instantiates once per queue.
 pub trait FlowAqm: Aqm + Sized + 'static {
-    /// What the instances share.
+    /// The state that the instances share.
     type Shared: 'static;
     /// As [`AqmAlgorithm::FLOW_OVERFLOW_IN_LINUX`].
     const FLOW_OVERFLOW_IN_LINUX: Overflow;

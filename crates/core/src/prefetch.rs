@@ -8,8 +8,8 @@
 //! nothing that a caller could observe, and a host that never calls it gets the same results.
 //!
 //! There are two ways to fetch:
-//! - [`line()`] and its like ask the processor for a line and go on at once. The processor may ignore
-//!   them. They suit a host that prefetches a little at each event.
+//! - [`line()`] and its variants request a line from the processor and continue at once. The
+//!   processor may ignore them. They suit a host that prefetches a little at each event.
 //! - [`read()`] loads the memory, and is never ignored. It suits a host that prefetches a whole batch
 //!   and needs it next. With 100 000 pipes of `sluice-ipfw` in batches of 32 packets, one packet
 //!   costs 540 ns with `read` and 600 ns with `line` (two virtual cores, best of 300 rounds, `cargo

@@ -116,7 +116,7 @@ pub(crate) struct Saved {
     verbose_limit: u32,
 }
 
-/// What commands make of rules: everything but the states and the caches of flows.
+/// The rules as commands define them: everything but the states and the caches of flows.
 pub(crate) struct Ruleset {
     entries: Vec<Entry>,
     serial: u32,

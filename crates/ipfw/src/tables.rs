@@ -325,8 +325,8 @@ impl Key {
         }
     }
 
-    /// Guesses the kind of a table that is created by adding a key. What is written like a network
-    /// is meant as one, even if it is none.
+    /// Guesses the kind of a table that is created by adding a key. A key written like a network is
+    /// treated as one, even if it is not valid.
     pub fn guess(text: &str) -> TableKind {
         let is_net = net(At::new(text, Position::default())).is_ok();
         let is_dotted = text.contains('.') && text.bytes().all(|b| b == b'.' || b.is_ascii_digit());

@@ -55,7 +55,7 @@ impl OnError {
 #[derive(Clone, Debug)]
 pub struct Failures {
     name: String,
-    /// What was decided: `its queue passes every packet from now on`.
+    /// The decision: `its queue passes every packet from now on`.
     consequence: &'static str,
     on_error: OnError,
     count: u64,

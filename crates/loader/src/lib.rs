@@ -53,7 +53,7 @@ pub struct Source<'a> {
     pub path: &'a Path,
     /// Its content.
     pub bytes: &'a [u8],
-    /// What follows the file's name: `Bound` in `py:my_aqm.py:Bound`.
+    /// The part after the file's name: `Bound` in `py:my_aqm.py:Bound`.
     pub item: Option<&'a str>,
 }
 

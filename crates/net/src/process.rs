@@ -126,7 +126,7 @@ pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, Sp
     }
 }
 
-/// What the child needs, allocated before it exists.
+/// The memory that the child needs, allocated before it exists.
 struct Inside {
     namespace: OwnedFd,
     stage: Option<&'static CStr>,

@@ -27,7 +27,7 @@ keys! {
         y: Option<Said>;
         /// of a curve: the axis of the lines; of a heat map: the axis on y
         by: Option<Said>;
-        /// of a curve or heat map: the axis of which each value has a chart of its own
+        /// of a curve or heat map: the axis with a separate chart for each value
         each: Option<Said>;
         /// the variants that it shows, `"AXIS=VALUE"` or a list of these
         only: Only = Only::default();

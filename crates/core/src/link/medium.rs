@@ -41,7 +41,7 @@ impl RateSource {
 /// profile, jitter, reordering. A plain medium does nothing.
 #[derive(Clone, Debug)]
 pub struct Medium {
-    /// What packets occupy beyond their bytes.
+    /// The overhead that packets occupy beyond their bytes.
     pub framing: FramingParams,
     /// A rate that changes with time.
     pub rate: Option<RateSource>,

@@ -46,7 +46,7 @@ groups! {
     pipe: PipeParams,
     /// The device queue.
     driver: DriverParams,
-    /// What packets occupy beyond their bytes.
+    /// The overhead that packets occupy beyond their bytes.
     framing: FramingParams,
     /// Deviations of the delay.
     jitter: JitterParams,
@@ -64,7 +64,7 @@ groups! {
     corrupt: CorruptParams,
 }
 
-/// What a link reads from files.
+/// The contents of the files that a link names.
 #[derive(Clone, Debug, Default)]
 pub struct LinkFiles {
     /// A rate that changes with time and replaces `rate`.

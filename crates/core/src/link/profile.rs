@@ -121,7 +121,7 @@ impl Profile {
             .map_err(|kind| ProfileError { line: last, kind })
     }
 
-    /// Returns the extra delays in ms, one of which is drawn for each packet.
+    /// Returns the extra delays in ms, from which one is drawn for each packet.
     pub fn samples_ms(&self) -> &[u64] {
         &self.samples_ms
     }

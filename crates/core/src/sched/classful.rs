@@ -22,7 +22,7 @@ use crate::units::{Bytes, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The queue's part of the link relative to the other queues (WF2Q+, QFQ, RR), or its priority,
-    /// of which 0 is served first (PRIO).
+    /// where 0 is served first (PRIO).
     pub weight: u32,
     /// Bytes of the longest packet (QFQ), or bytes per weight and turn (RR).
     pub max_len: u32,
@@ -126,7 +126,7 @@ pub struct ShareDecl {
 }
 
 impl ShareDecl {
-    /// Whether the weight is a priority, of which 0 is served first.
+    /// Whether the weight is a priority, where 0 is served first.
     pub const fn is_priority(&self) -> bool {
         self.weight.low == 0
     }

@@ -20,7 +20,7 @@ pub struct Batch {
     /// Bytes of the text that are done.
     done: usize,
     lines: u32,
-    /// What the lines have written so far.
+    /// The output of the lines so far.
     pub output: Output,
 }
 

@@ -82,7 +82,7 @@ impl Prepared {
         }
     }
 
-    /// Like [`Prepared::new`], but returns all commands that are refused, and goes on behind each.
+    /// Like [`Prepared::new`], but continues after a refused command and returns all of them.
     pub fn check(
         settings: &Settings,
         interfaces: Vec<Interface>,

@@ -120,7 +120,7 @@ impl Files for NoFiles {
     }
 }
 
-/// What a command needs besides the layout.
+/// The context that a command needs besides the layout.
 pub(crate) struct Means<'a> {
     pub variables: &'a Variables,
     pub files: &'a mut dyn Files,

@@ -61,7 +61,7 @@ macro_rules! options {
         }
 
         impl Condition {
-            /// Reads the condition that `word` starts; `None` if `word` is no option.
+            /// Reads the condition that `word` starts; `None` if `word` is not an option.
             pub(crate) fn read(p: &mut Parser<'_>, word: At<&str>) -> Parse<Option<Condition>> {
                 Ok(Some(match word.value {
                     $( $flow_word $(| $flow_alias)* => {

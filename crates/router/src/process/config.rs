@@ -45,7 +45,7 @@ pub enum ConfigError {
     },
 }
 
-/// What a check of a file found.
+/// The findings of the check of a file.
 #[derive(Debug)]
 pub struct Checked {
     /// Commands that are refused, in order.
@@ -164,7 +164,7 @@ mod tests {
         let place = path.display();
         let delay = "unrecognised option ``dealy'' (did you mean ``delay''?)";
         assert_eq!(refused[0], format!("{place}:2:27: {delay}"));
-        // The check goes on behind an error.
+        // The check continues after an error.
         assert!(
             refused[1].starts_with(&format!("{place}:4:13: ")),
             "{refused:?}"

@@ -298,7 +298,7 @@ enum Pieces {
         survey: Box<Survey>,
         answer: Answer<Status>,
     },
-    /// Lines of which each takes effect by itself.
+    /// Lines that take effect one by one.
     Batch {
         files: Texts,
         batch: Box<Batch>,

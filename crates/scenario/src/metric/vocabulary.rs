@@ -201,8 +201,8 @@ enum Kind {
     Own(String, String, Unit),
 }
 
-/// Splits the name of a figure into its subject and the rest. The names of flows may contain dots; of
-/// several flows that fit, the longest is meant.
+/// Splits the name of a figure into its subject and the rest. The names of flows may contain dots;
+/// of several names that match, the longest is taken.
 fn split<'n>(name: &'n str, flows: &[Flow]) -> (&'n str, &'n str) {
     let of_flow = |instance: String| {
         let rest = name.strip_prefix(instance.as_str())?.strip_prefix('.')?;
