@@ -15,7 +15,7 @@ from sluice.router import Router
 
 def main() -> None:
     """Answer each request with one line: `{}` or the error."""
-    # Ctrl-C is meant for the program that builds the network.
+    # Ctrl-C is for the program that builds the network.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("all", "default"):
         switch = Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6")

@@ -299,7 +299,7 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
     assert_eq!(json(&out.path().join("fifo/run.json"))["status"], "partial");
 }
 
-/// A scenario of one run. It is beside the folder `out`, so that it is no part of it.
+/// A scenario of one run. It is beside the folder `out`, so it is not part of it.
 fn short_scenario(out: &Path) -> PathBuf {
     let path = out.with_extension("toml");
     fs::write(

@@ -7,27 +7,27 @@ use std::path::Path;
 use sluice_net::namespace::Privilege;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// One thing that the machine allows or does not.
+/// A feature that the machine allows or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about.
+    /// The feature.
     pub name: &'static str,
-    /// What it is needed for.
+    /// The commands that need it.
     pub needed_for: &'static str,
-    /// What was found.
+    /// The finding.
     pub state: State,
 }
 
 /// Whether something is possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is; with details.
+    /// It is possible; with details.
     Possible(String),
-    /// It is not.
+    /// It is not possible.
     Impossible {
-        /// Why.
+        /// The reason.
         why: String,
-        /// The command that changes it, or what to do.
+        /// The command that changes it, or other advice.
         remedy: String,
     },
 }
@@ -158,7 +158,7 @@ fn low_ports() -> State {
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(1024);
-    // A port of the loopback that is seldom used; it is closed again at once.
+    // A port of the loopback that is rarely used; it is closed again at once.
     let address = SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
     let bound =
         Socket::new(Domain::IPV4, Type::STREAM, None).and_then(|socket| socket.bind(&address));

@@ -45,7 +45,7 @@ pub fn replacements(resolvers: usize, has_host: bool, has_server: bool) -> Vec<R
         .collect()
 }
 
-/// Returns the machine's file with other servers.
+/// Returns the machine's file with other name servers.
 fn resolv_conf(text: &str, resolvers: usize) -> String {
     let is_kept = |line: &&str| line.split_whitespace().next() != Some("nameserver");
     let mut own = String::new();

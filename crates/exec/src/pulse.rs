@@ -25,7 +25,7 @@ impl Pulse {
 
     /// Makes the bell readable.
     pub fn ring(&self) {
-        // An eventfd that is full is readable already.
+        // A full eventfd is already readable.
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 
@@ -39,8 +39,8 @@ impl Pulse {
         self.rounds.fetch_add(1, Ordering::Release);
     }
 
-    /// Waits for as many rounds as the loop needs to notice a packet, to receive it and to pass it
-    /// on.
+    /// Waits for the number of rounds that the loop needs to notice a packet, to receive it and to
+    /// pass it on.
     pub fn settle(&self) {
         let deadline = Instant::now() + PATIENCE;
         for _ in 0..ROUNDS {

@@ -9,14 +9,14 @@ use crate::router::WayReport;
 /// The verdict on one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
-    /// What the directions down and up did.
+    /// The counts of the directions down and up.
     pub ways: [WayReport; 2],
-    /// How late packets could be.
+    /// The permitted lateness of packets.
     pub max_late: Option<Span>,
 }
 
 impl Verdict {
-    /// Judges what the directions down and up did.
+    /// Judges the counts of the directions down and up.
     pub fn new(ways: [WayReport; 2], max_late: Option<Span>) -> Verdict {
         Verdict { ways, max_late }
     }
@@ -59,13 +59,13 @@ impl fmt::Display for Verdict {
             }
             f.write_str("; ")?;
         }
-        // What leaves within a second was due within a second and the latest departure.
+        // Packets that leave within a second were due within a second plus the largest lateness.
         let error = self.latest().as_secs_f64() * 100.0;
         write!(f, "rates over 1 s exact to {error:.3}%")
     }
 }
 
-/// One packet in so many may be too late.
+/// One packet in this number may be too late.
 const ALLOWED: u64 = 1000;
 
 #[cfg(test)]

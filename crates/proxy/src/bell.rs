@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 pub struct Bell(Arc<OwnedFd>);
 
 impl Bell {
-    /// Makes a bell.
+    /// Creates a bell.
     ///
     /// # Errors
     /// When there can be no more descriptors.
@@ -20,13 +20,13 @@ impl Bell {
         Ok(Bell(Arc::new(bell)))
     }
 
-    /// Makes it readable.
+    /// Makes the bell readable.
     pub fn ring(&self) {
-        // An eventfd that is full is readable already.
+        // A full eventfd is already readable.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 
-    /// Makes it unreadable.
+    /// Resets the bell.
     pub fn quiet(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0; 8]);
     }

@@ -1,4 +1,4 @@
-//! The near end of a connection: what a program asks for, and its bytes.
+//! The near end of a connection: a program's request, and its bytes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,69 +19,69 @@ use crate::stream::Stream;
 pub struct Client {
     number: u64,
     stream: Stream,
-    /// The proxy's own answers that the program has not taken.
+    /// Answers of the proxy itself that are still to be written to the program.
     output: Vec<u8>,
-    /// What the program has sent and the proxy has not used.
+    /// Bytes from the program that the proxy has not processed.
     input: Vec<u8>,
     protocol: Protocol,
     progress: Progress,
     destination: Option<Destination>,
     since: Time,
-    /// The program has closed both directions.
+    /// Whether the program has closed both directions.
     is_gone: bool,
 }
 
-/// How the program has asked.
+/// The form of the program's request.
 enum Protocol {
-    /// Not yet.
+    /// No request yet.
     Unknown,
     Socks(Socks),
     /// CONNECT.
     Tunnel,
-    /// Requests of HTTP, one after the other.
+    /// HTTP requests, one after the other.
     Plain {
-        /// The head of the request that waits for its connection.
+        /// The head of a request that waits for its connection.
         head: Vec<u8>,
-        /// What the present request still has to send.
+        /// The part of the current request that is still to be sent.
         body: Body,
     },
     /// A map.
     Fixed,
 }
 
-/// How far it has come.
+/// The stage of the connection.
 enum Progress {
-    /// The program speaks with the proxy.
+    /// The program is negotiating with the proxy.
     Asking,
     /// A name is being resolved.
     Resolving(Id),
     /// The handshake crosses the link.
     Opening {
         id: Id,
-        /// Other addresses.
+        /// Addresses to try next.
         rest: std::vec::IntoIter<Vec<SocketAddr>>,
     },
     /// Bytes flow.
     Carrying(Id),
-    /// The last answer is sent.
+    /// The last answer is being sent.
     Ending,
 }
 
-/// What [`Client::pump`] leaves to do.
+/// The result of [`Client::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Nothing until something happens.
+    /// Nothing to do until the next event.
     Wait,
-    /// Others should have their turn.
+    /// More could be done at once; others should have their turn first.
     More,
     /// The connection has ended.
     Over,
-    /// It is to be reset.
+    /// The connection must be reset.
     Reset,
 }
 
 impl Client {
-    /// Begins with a program's connection; `fixed` is where a map leads.
+    /// Creates the client of a program's connection; `fixed` is the destination of a map.
     pub fn new(
         number: u64,
         stream: Stream,
@@ -107,7 +107,7 @@ impl Client {
         client
     }
 
-    /// Notes an event of the socket.
+    /// Records an event of the socket.
     pub fn note(&mut self, flags: EventFlags) {
         self.stream.note(flags);
         self.is_gone |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
@@ -121,12 +121,12 @@ impl Client {
         }
     }
 
-    /// Returns where the program goes.
+    /// Returns the destination of the program.
     pub fn destination(&self) -> Option<&Destination> {
         self.destination.as_ref()
     }
 
-    /// Returns when the program has connected.
+    /// Returns the time at which the program connected.
     pub fn since(&self) -> Time {
         self.since
     }
@@ -149,7 +149,7 @@ impl Client {
         self.stream.reset();
     }
 
-    /// Takes the answer to a question about a name.
+    /// Handles the answer to a question about a name.
     pub fn resolved(&mut self, question: Id, answer: Answer, hub: &mut Hub) {
         if !matches!(&self.progress, Progress::Resolving(own) if *own == question) {
             return;
@@ -158,7 +158,7 @@ impl Client {
             Ok(addresses) => {
                 let alternatives: Vec<Vec<SocketAddr>> =
                     match addresses.iter().all(|a| crate::names::is_loopback(a.ip())) {
-                        // Both addresses of the machine itself are one place.
+                        // Both addresses of the machine itself stand for one place.
                         true => vec![addresses],
                         false => addresses.into_iter().map(|address| vec![address]).collect(),
                     };
@@ -178,8 +178,8 @@ impl Client {
         }
     }
 
-    /// Does what can be done. Returns itself if that is not the end, and whether more could be done
-    /// at once.
+    /// Continues as far as possible. Returns itself unless it has ended, and whether more could be
+    /// done at once.
     pub fn pump(mut self, hub: &mut Hub, now: Time) -> Option<(Client, bool)> {
         match self.turn(hub, now) {
             Ok(Turn::Wait) => Some((self, false)),
@@ -256,8 +256,8 @@ impl Client {
                         return Ok(Turn::Reset);
                     }
                     self.stream.shut()?;
-                    // What the program still sends is read, or the answer would be lost with the
-                    // reset that closing causes.
+                    // The rest of the program's bytes is read; otherwise closing would cause a
+                    // reset, which could lose the answer.
                     while self.stream.can_read() {
                         self.stream.read(&mut hub.scratch)?;
                     }
@@ -271,7 +271,8 @@ impl Client {
         }
     }
 
-    /// Returns what to do while the connection is made: a program that has gone ends it.
+    /// Returns what to do while the connection is being made. A program that has closed its
+    /// connection ends it.
     fn wait(&self) -> Turn {
         if self.is_gone {
             Turn::Reset
@@ -291,7 +292,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what the program asks for. Returns whether there was anything.
+    /// Reads the program's request. Returns whether there were any bytes.
     fn ask(&mut self, hub: &mut Hub, now: Time) -> bool {
         let Some(first) = self.input.first() else {
             return false;
@@ -311,7 +312,7 @@ impl Client {
             return true;
         }
         if !first.is_ascii_uppercase() {
-            // Neither a method of HTTP nor SOCKS5: TLS, SOCKS4.
+            // Neither HTTP nor SOCKS5, but for example TLS or SOCKS4.
             self.end_with(&[]);
             return true;
         }
@@ -371,7 +372,7 @@ impl Client {
         }
     }
 
-    /// Tells the program that its connection is made.
+    /// Informs the program that its connection is established.
     fn grant(&mut self, hub: &mut Hub) {
         let progress = std::mem::replace(&mut self.progress, Progress::Ending);
         let Progress::Opening { id, .. } = progress else {
@@ -405,7 +406,7 @@ impl Client {
         self.progress = Progress::Ending;
     }
 
-    /// Sends what came with the request.
+    /// Sends the bytes that came with the request.
     fn pass_input(&mut self, id: Id, hub: &mut Hub) {
         if !self.input.is_empty() {
             let input = std::mem::take(&mut self.input);
@@ -413,8 +414,8 @@ impl Client {
         }
     }
 
-    /// Sends requests of HTTP, each with its head as the server is to see it. Returns whether more
-    /// could be read at once.
+    /// Sends HTTP requests, each with the head for the server. Returns whether more could be read
+    /// at once.
     fn pass_requests(&mut self, id: Id, hub: &mut Hub, now: Time) -> io::Result<bool> {
         for _ in 0..ROUNDS {
             if !self.pass_request(id, hub, now) {
@@ -433,7 +434,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Sends what there is of requests. Returns false if the connection is not the same any more.
+    /// Sends the available part of requests. Returns false if the connection has changed.
     fn pass_request(&mut self, id: Id, hub: &mut Hub, now: Time) -> bool {
         loop {
             let Protocol::Plain { body, .. } = &mut self.protocol else {
@@ -459,7 +460,7 @@ impl Client {
                     if self.destination.as_ref() != Some(&request.destination)
                         && !hub.engine.readable(id, Side::Near).0.is_empty()
                     {
-                        // The answer to the request before has not been taken.
+                        // The answer to the previous request is still to be read.
                         return true;
                     }
                     self.input.drain(..used);
@@ -500,7 +501,7 @@ impl Client {
     }
 }
 
-/// Bytes that are read at once.
+/// The number of bytes that are read at once.
 const READ: usize = 64 << 10;
-/// Reads before other connections have their turn.
+/// The number of reads before other connections have their turn.
 const ROUNDS: usize = 8;

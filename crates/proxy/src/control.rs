@@ -1,8 +1,8 @@
 //! The control API: requests of HTTP that change the link and its connections, answered in JSON.
 //!
 //! A web page that the user visits must not control the link: the host that a request names must be
-//! the loopback, so that no name of a stranger that leads here serves (DNS rebinding), and a request
-//! from a page of another origin is refused. If other machines can reach the API, it needs the
+//! the loopback, so that a foreign name that resolves to this machine is refused (DNS rebinding),
+//! as is a request from a page of another origin. If other machines can reach the API, it needs the
 //! token instead.
 
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::engine::Side;
 use crate::request::authorises;
 
-/// What a request asks for.
+/// The requested action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// The state of the link.
@@ -21,9 +21,9 @@ pub enum Call {
     SetLink(Vec<(String, String)>),
     /// Cuts directions of the link, or heals them.
     Cut {
-        /// The directions, by where they lead.
+        /// The directions, by the end to which they lead.
         to: Vec<Side>,
-        /// Whether they are to be cut.
+        /// Whether to cut them.
         is_cut: bool,
     },
     /// The connections.
@@ -42,12 +42,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// An answer to a request that was done.
+    /// Creates an answer to a successful request.
     pub fn ok(body: Value) -> Response {
         Response { status: 200, body }
     }
 
-    /// An answer that says what is wrong.
+    /// Creates an answer with an error message.
     pub fn error(status: u16, why: impl Into<String>) -> Response {
         let body = json!({ "error": why.into() });
         Response { status, body }
@@ -81,7 +81,7 @@ impl Response {
     }
 }
 
-/// Reads a request. Returns `None` if it is incomplete. `token` is the one that is needed, if any.
+/// Reads a request. Returns `None` if it is incomplete. `token` is the required token, if any.
 ///
 /// # Errors
 /// The answer to a request that is refused.
@@ -92,7 +92,7 @@ pub fn parse(input: &[u8], token: Option<&str>) -> Result<Option<Call>, Response
         Ok(httparse::Status::Complete(used)) => used,
         Ok(httparse::Status::Partial) if input.len() < LONGEST => return Ok(None),
         Ok(httparse::Status::Partial) => return Err(Response::error(413, "the head is too long")),
-        Err(_) => return Err(Response::error(400, "this is no request of HTTP/1.1")),
+        Err(_) => return Err(Response::error(400, "this is not an HTTP/1.1 request")),
     };
     let header = |name: &str| {
         let named = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name);
@@ -223,7 +223,7 @@ fn directions(object: &Map<String, Value>) -> Result<Vec<Side>, Response> {
     }
 }
 
-/// Returns whether the value of a host header means the loopback.
+/// Returns whether the value of a host header names the loopback.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,

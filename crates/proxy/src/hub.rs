@@ -1,4 +1,4 @@
-//! What all connections use: the network, the names, and the rules about where they may go.
+//! The state that all connections share: the network, the names, and the rules about destinations.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::engine::{Engine, Id, Side};
 use crate::names::{self, Answer, Lookups};
 use crate::request::{Destination, Host};
 
-/// What all connections use.
+/// The state that all connections share.
 pub struct Hub {
     pub engine: Engine,
     pub epoll: OwnedFd,
@@ -20,19 +20,19 @@ pub struct Hub {
     rules: Rules,
     lookups: Lookups,
     questions: BTreeMap<Id, Question>,
-    /// Where the connections under way go outside, the addresses to try in order.
+    /// For each connection that is being made, the outside addresses to try, in order.
     pub targets: BTreeMap<Id, Vec<SocketAddr>>,
     /// The number of the last socket.
     last: u64,
     pub scratch: Vec<u8>,
 }
 
-/// Where connections may go.
+/// The permitted destinations of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Whether the machine's loopback can be reached.
     pub has_host: bool,
-    /// Whether other machines can reach the proxy: the loopback then has to be asked for by name.
+    /// Whether other machines can reach the proxy. If so, the loopback must be requested by name.
     pub is_open: bool,
 }
 
@@ -40,35 +40,35 @@ pub struct Rules {
 struct Question {
     client: u64,
     destination: Destination,
-    /// The machine knows the name: nothing crosses the link.
+    /// Whether the machine knows the name, so that nothing crosses the link.
     is_local: bool,
     state: Asked,
-    /// When it is asked again, and how often it was asked.
+    /// The time of the next attempt, and the number of attempts.
     again: Option<(Time, u32)>,
 }
 
 enum Asked {
-    /// On its way to the far end.
+    /// The question is on its way to the far end.
     Sent,
-    /// The resolver was asked.
+    /// The question was sent to the resolver.
     Running,
-    /// On its way back.
+    /// The answer is on its way back.
     Answered(Answer),
 }
 
-/// What a destination is.
+/// The kind of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Addresses, each with the alternatives that stand for the same place.
     Known(Vec<Vec<SocketAddr>>),
-    /// A name that has to be asked for.
+    /// A name that must be resolved.
     Name,
-    /// Not allowed.
+    /// A destination that is not permitted.
     Prohibited,
 }
 
 impl Rules {
-    /// Returns what a destination is.
+    /// Returns the kind of a destination.
     pub fn way(&self, destination: &Destination) -> Way {
         match &destination.host {
             Host::Name(name) if name == HOST && self.has_host => {
@@ -116,13 +116,13 @@ impl Hub {
         }
     }
 
-    /// Returns a number for a socket.
+    /// Returns a new number for a socket.
     pub fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Returns what a destination is.
+    /// Returns the kind of a destination.
     pub fn way(&self, destination: &Destination) -> Way {
         self.rules.way(destination)
     }
@@ -143,7 +143,7 @@ impl Hub {
         id
     }
 
-    /// Asks for a name on behalf of a client.
+    /// Requests the addresses of a name for a client.
     pub fn ask(&mut self, client: u64, destination: &Destination, now: Time) -> Id {
         let id = self.engine.question();
         let Host::Name(name) = &destination.host else {
@@ -200,7 +200,8 @@ impl Hub {
         ready
     }
 
-    /// Asks again for what was not answered in time. Returns the clients that have waited enough.
+    /// Repeats requests that were not answered in time. Returns the clients whose last attempt has
+    /// timed out.
     pub fn ask_again(&mut self, now: Time) -> Vec<(u64, Id, Answer)> {
         let is_due = |question: &Question| question.again.is_some_and(|(at, _)| at <= now);
         let due = self
@@ -217,7 +218,7 @@ impl Hub {
                 continue;
             };
             if matches!(question.state, Asked::Running) {
-                // The resolver has time-outs of its own.
+                // The resolver has its own timeouts.
                 question.again = Some((now.saturating_add(AGAIN), times));
             } else if times < ATTEMPTS {
                 question.again = Some((now.saturating_add(AGAIN), times + 1));
@@ -286,7 +287,7 @@ const AGAIN: Span = Span::from_secs(5);
 const ATTEMPTS: u32 = 2;
 /// Bytes that are read at once.
 const SCRATCH: usize = 64 << 10;
-/// Why a name has no address that may be used.
+/// The reason why a name has no usable address.
 const PROHIBITED: &str = "it has no address that may be reached from here";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Names: which the machine knows itself, and asking its resolver for the others.
+//! Resolves names: those that the machine itself knows, and others through its resolver.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use std::thread;
 use crate::bell::Bell;
 use crate::engine::Id;
 
-/// The addresses of a name, or why there are none.
+/// The addresses of a name, or the reason why there are none.
 pub type Answer = Result<Vec<SocketAddr>, String>;
 
-/// Look-ups under way, each on a thread of its own, since the system's resolver blocks.
+/// Look-ups in progress, each on its own thread, because the system's resolver blocks.
 pub struct Lookups {
     sender: Sender<(Id, Answer)>,
     answers: Receiver<(Id, Answer)>,
@@ -32,7 +32,7 @@ impl Lookups {
         }
     }
 
-    /// Begins a look-up, and rings when its answer is there.
+    /// Starts a look-up, and rings the bell when it has an answer.
     pub fn start(&mut self, id: Id, name: &str, port: u16, bell: Bell) {
         if self.running >= MOST_RUNNING {
             self.refused
@@ -57,7 +57,7 @@ impl Lookups {
         }
     }
 
-    /// Returns the answers that have come.
+    /// Returns the answers that have arrived.
     pub fn take(&mut self) -> Vec<(Id, Answer)> {
         let mut answers: Vec<(Id, Answer)> = self.answers.try_iter().collect();
         self.running -= answers.len();
@@ -66,7 +66,7 @@ impl Lookups {
     }
 }
 
-/// Asks the system's resolver.
+/// Calls the system's resolver.
 ///
 /// # Errors
 /// The resolver's answer.
@@ -80,7 +80,7 @@ pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(addresses)
 }
 
-/// Returns whether the machine knows a name without asking anyone.
+/// Returns whether the machine knows a name without a resolver.
 pub fn is_local(name: &str) -> bool {
     // RFC 6761 section 6.3.
     if name == "localhost" || name.ends_with(".localhost") {
@@ -90,7 +90,7 @@ pub fn is_local(name: &str) -> bool {
     has_name(&hosts, name)
 }
 
-/// Returns whether a text such as `/etc/hosts` has a name (hosts(5)).
+/// Returns whether a file such as `/etc/hosts` has a name (hosts(5)).
 fn has_name(hosts: &str, name: &str) -> bool {
     hosts.lines().any(|line| {
         let line = line.split('#').next().unwrap_or_default();
@@ -127,7 +127,7 @@ pub fn datagram_len(name: &str, addresses: &[SocketAddr]) -> u32 {
     question + answers.sum::<u32>()
 }
 
-/// Names that are looked up at the same time.
+/// The largest number of names that are looked up at the same time.
 const MOST_RUNNING: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The far end of a connection: dials, and carries bytes from and to the outside.
+//! The far end of a connection: connects to the outside, and moves bytes from and to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::engine::{Id, Refusal, Side, Stage};
 use crate::hub::Hub;
 use crate::stream::Stream;
 
-/// A connection outside.
+/// A connection to the outside.
 pub struct Outside {
     id: Id,
     stream: Stream,
@@ -20,8 +20,8 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Begins to connect for a connection that asks for it. Returns nothing if the outside has
-    /// refused already.
+    /// Starts to connect for a connection that requests it. Returns `None` if the outside has
+    /// already refused.
     pub fn dial(id: Id, number: u64, hub: &mut Hub) -> Option<Outside> {
         let addresses = hub.targets.get(&id).cloned().unwrap_or_default();
         let mut rest = addresses.into_iter();
@@ -46,13 +46,13 @@ impl Outside {
         self.id
     }
 
-    /// Notes an event of the socket.
+    /// Records an event of the socket.
     pub fn note(&mut self, flags: EventFlags) {
         self.stream.note(flags);
     }
 
-    /// Does what can be done. Returns itself if that is not the end, and whether more could be done
-    /// at once.
+    /// Continues as far as possible. Returns itself unless it has ended, and whether more could be
+    /// done at once.
     pub fn pump(mut self, number: u64, hub: &mut Hub) -> Option<(Outside, bool)> {
         if hub.engine.stage(self.id, Side::Far) == Stage::Reset {
             self.stream.reset();
@@ -64,7 +64,7 @@ impl Outside {
                 None => return Some((self, false)),
                 Some(Ok(())) => {
                     self.is_dialing = false;
-                    // The program decides what is sent together.
+                    // The program decides which bytes are sent together.
                     let _ = self.stream.socket().set_tcp_nodelay(true);
                     hub.engine.accept(self.id);
                 }
@@ -103,12 +103,12 @@ impl Outside {
             .pass_in(engine, self.id, Side::Far, &mut hub.scratch)
     }
 
-    /// Returns whether the connection was made, if that is known.
+    /// Returns whether the connection was established, if that is known.
     fn outcome(&self) -> Option<io::Result<()>> {
         match self.stream.socket().take_error() {
             Ok(None) => match self.stream.socket().peer_addr() {
                 Ok(_) => Some(Ok(())),
-                // Not yet.
+                // The result is not known yet.
                 Err(_) => None,
             },
             Ok(Some(error)) | Err(error) => Some(Err(error)),
@@ -116,7 +116,7 @@ impl Outside {
     }
 }
 
-/// Begins to connect to the next address.
+/// Starts to connect to the next address.
 fn next(
     rest: &mut std::vec::IntoIter<SocketAddr>,
     number: u64,
@@ -146,7 +146,7 @@ fn connecting(address: SocketAddr) -> io::Result<Socket> {
     }
 }
 
-/// Returns what an error of `connect` looks like from the program's side.
+/// Returns the refusal that the program sees for an error of `connect`.
 fn refusal(error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Refusal::Closed,

@@ -1,6 +1,6 @@
-//! What a program asks of the proxy: a host and a port, by SOCKS5 or by HTTP.
+//! A program's request to the proxy: a host and a port, by SOCKS5 or by HTTP.
 //!
-//! The parsers take bytes and say how many of them they have used; they read no socket.
+//! The parsers take bytes and return how many of them they have used; they do not read sockets.
 
 pub mod body;
 pub mod http;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Where a program wants to go.
+/// The destination that a program requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The host.
@@ -31,7 +31,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Reads a name or an address, which may stand in brackets. Returns `None` if it is neither.
+    /// Reads a name or an address, which may be in brackets. Returns `None` if it is neither.
     pub fn parse(text: &str) -> Option<Host> {
         let bare = text
             .strip_prefix('[')
@@ -51,7 +51,7 @@ impl Host {
 }
 
 impl Destination {
-    /// Reads `HOST:PORT`; `port` stands for a missing port.
+    /// Reads `HOST:PORT`; `port` replaces a missing port.
     pub fn parse(text: &str, port: Option<u16>) -> Option<Destination> {
         let (host, own) = match text.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -66,7 +66,7 @@ impl Destination {
             Some(_) => return None,
         };
         let host = Host::parse(host)?;
-        // An address of IPv6 stands in brackets, or its last part would be taken for a port.
+        // An IPv6 address must be in brackets; otherwise its last part would be read as a port.
         let is_plain = matches!(host, Host::Address(IpAddr::V6(_))) && !text.starts_with('[');
         (!is_plain).then_some(Destination { host, port })
     }

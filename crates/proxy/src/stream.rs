@@ -10,15 +10,15 @@ use socket2::Socket;
 
 use crate::engine::{Engine, Id, Side};
 
-/// A connected socket, and what is known of it.
+/// A connected socket and its state.
 #[derive(Debug)]
 pub struct Stream {
     socket: Socket,
     can_read: bool,
     can_write: bool,
-    /// The peer has ended what it sends.
+    /// Whether the peer has finished sending.
     has_ended: bool,
-    /// The peer knows that nothing more comes.
+    /// Whether the peer was informed that nothing more comes.
     is_shut: bool,
 }
 
@@ -39,7 +39,7 @@ impl Stream {
         })
     }
 
-    /// Notes an event.
+    /// Records an event.
     pub fn note(&mut self, flags: EventFlags) {
         let ends = EventFlags::HUP | EventFlags::ERR;
         self.can_read |= flags.intersects(EventFlags::IN | EventFlags::RDHUP | ends);
@@ -51,12 +51,12 @@ impl Stream {
         &self.socket
     }
 
-    /// Returns whether something may be read.
+    /// Returns whether there may be something to read.
     pub fn can_read(&self) -> bool {
         self.can_read && !self.has_ended
     }
 
-    /// Returns whether the peer has ended what it sends.
+    /// Returns whether the peer has finished sending.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -66,7 +66,7 @@ impl Stream {
         self.has_ended && self.is_shut
     }
 
-    /// Reads. Returns `None` if nothing is there, and 0 at the end.
+    /// Reads bytes. Returns `None` if there are none, and 0 at the end.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -88,7 +88,7 @@ impl Stream {
         }
     }
 
-    /// Writes what the socket takes. Returns the number of bytes.
+    /// Writes as much as the socket accepts. Returns the number of bytes.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -110,7 +110,7 @@ impl Stream {
         }
     }
 
-    /// Ends what is sent.
+    /// Finishes sending.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -128,7 +128,7 @@ impl Stream {
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// Passes on what has crossed the link to `side`.
+    /// Writes the bytes that have crossed the link to `side`.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -147,8 +147,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends what the socket has across the link, as much as its send buffer takes. Returns whether
-    /// more could be read at once.
+    /// Sends the socket's bytes across the link, as far as its send buffer has room. Returns
+    /// whether more could be read at once.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -174,5 +174,5 @@ impl Stream {
     }
 }
 
-/// Reads before other connections have their turn.
+/// The number of reads before other connections have their turn.
 const ROUNDS: usize = 8;

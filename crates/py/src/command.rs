@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use pyo3::prelude::*;
 
-/// Carry out a command line, the first word of which names the program; return its exit status.
+/// Run a command line, the first word of which names the program, and return its exit status.
 ///
-/// Mistakes in the words and `--help` end the process.
+/// Wrong words and `--help` end the process.
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, words: Vec<OsString>) -> u8 {
     // Queues in Python attach to the interpreter on their own.

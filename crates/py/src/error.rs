@@ -12,7 +12,7 @@ create_exception!(
     "An error with the words and the place that the command line prints."
 );
 
-/// Converts an error of a library; its text is that of the command line.
+/// Converts an error of a library; its message is that of the command line.
 pub(crate) fn of(error: impl std::fmt::Display) -> PyErr {
     SluiceError::new_err(error.to_string())
 }

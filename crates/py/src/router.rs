@@ -74,7 +74,7 @@ impl Router {
         self.remarks.clone()
     }
 
-    /// Whether the loop has nothing more to do, or was stopped.
+    /// Whether the loop has nothing left to do, or was stopped.
     fn has_ended(&self) -> bool {
         let running = self.running.lock().expect("nothing panics with the lock");
         running.as_ref().is_none_or(process::Router::has_ended)
@@ -258,5 +258,5 @@ fn prefix(place: &Place) -> String {
     format!("{file}{}:{}: ", place.line, place.column)
 }
 
-/// As of `sluice router --room`.
+/// The bounds of `sluice router --room`.
 const ROOM: std::ops::RangeInclusive<u32> = 1024..=4_194_304;

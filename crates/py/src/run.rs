@@ -1,4 +1,4 @@
-//! Runs in this process: reading a scenario, carrying it out, and its recording in memory.
+//! Runs in this process: reads scenarios, runs them, and keeps the recording in memory.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -46,11 +46,11 @@ pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
     Ok(PROGRAM.get_or_init(|| sum.sha256))
 }
 
-/// Carry out the scenario `text`, which has no matrix, under the variant name `variant`.
+/// Run the scenario `text`, which has no matrix, under the variant name `variant`.
 ///
 /// The paths of modules are relative to the file `source`. The interpreter is released meanwhile,
 /// and Ctrl-C ends the run. `program` is the result of [`program`]. `progress` is called now and
-/// then with the nanoseconds of the run that are done; what it raises ends the run.
+/// then with the nanoseconds of the run that are done; an exception from it ends the run.
 #[pyfunction]
 #[pyo3(name = "run", signature = (source, variant, text, backend, program, progress=None))]
 pub(crate) fn run_variant(
@@ -97,7 +97,7 @@ fn carry_out(
     let interrupt = Stop::new();
     let (mut signal, mut checked) = (None, Instant::now());
     let mut progress = |done: Span| {
-        // To attach to the interpreter waits for other Python threads.
+        // Attaching to the interpreter waits for other Python threads.
         if checked.elapsed() >= BETWEEN_CHECKS && signal.is_none() {
             checked = Instant::now();
             let look = |py: Python<'_>| {
@@ -177,7 +177,7 @@ impl Run {
         &self.recording.run().scenario_toml
     }
 
-    /// The reason of an early end.
+    /// The reason for an early end.
     #[getter]
     fn cut_short(&self) -> Option<String> {
         match &self.recording.run().status {

@@ -59,7 +59,7 @@ impl Subject {
 /// A picture to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// What it shows.
+    /// The data that it shows.
     pub subject: Subject,
     /// The axes of a sweep.
     pub axes: Axes,
@@ -109,7 +109,7 @@ pub enum PictureError {
     Metric {
         /// The word.
         name: String,
-        /// What is wrong, and what there is.
+        /// The problem, and the known words.
         message: String,
     },
     /// A word that has no meaning for this subject.
@@ -119,7 +119,10 @@ pub enum PictureError {
         word: &'static str,
     },
     /// A condition that names no axis.
-    #[error("`{condition}` is no condition: write AXIS=VALUE{}", near(axis, known))]
+    #[error(
+        "`{condition}` is not a condition: write AXIS=VALUE{}",
+        near(axis, known)
+    )]
     Condition {
         /// The condition.
         condition: String,
@@ -139,7 +142,7 @@ pub enum PictureError {
         known: Vec<String>,
     },
     /// A length or size that cannot be read.
-    #[error("`{text}` is no {what}, such as {example}")]
+    #[error("`{text}` is not a {what}, such as {example}")]
     Size {
         /// The text.
         text: String,
@@ -169,7 +172,7 @@ pub enum PictureError {
     #[error(transparent)]
     Font(#[from] FontError),
     /// The format is unknown.
-    #[error("`{0}` is no name of a picture: it ends in .svg, .png or .pdf")]
+    #[error("`{0}` is not the name of a picture: it ends in .svg, .png or .pdf")]
     Ending(String),
 }
 

@@ -46,7 +46,7 @@ struct Slot {
 /// Future events.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// The events of the present slot, latest first: keys and indices.
+    /// The events of the current slot, latest first: keys and indices.
     current: Vec<(u64, u32)>,
     /// The number of that slot: time divided by the width of a slot, plus one, so that at first all
     /// events lie ahead.
@@ -122,7 +122,7 @@ impl Calendar {
         self.waiting
     }
 
-    /// Adds an event, not before the present slot.
+    /// Adds an event, which must not be before the current slot.
     pub fn push(&mut self, at: Time, event: CalendarEvent) {
         let at = at.as_ns();
         let order = self.order;
@@ -161,12 +161,12 @@ impl Calendar {
         (at <= limit).then_some(at)
     }
 
-    /// Whether no event of the current slot has been taken.
+    /// Returns whether no event of the current slot has been taken.
     pub fn is_slot_new(&self) -> bool {
         self.is_fresh
     }
 
-    /// The event of the current slot that will be taken after `others` other events.
+    /// Returns the event of the current slot that will be taken after `others` other events.
     pub fn soon(&self, others: usize) -> Option<CalendarEvent> {
         let place = self.current.len().checked_sub(others + 1)?;
         let (key, index) = self.current[place];
@@ -207,7 +207,7 @@ impl Calendar {
         })
     }
 
-    /// Prefetches the chunk that is previewed after the present one.
+    /// Prefetches the chunk that is previewed after the current one.
     fn prefetch_chunk(&self) {
         let Preview { slot, chunk, .. } = self.preview;
         let mut next = self.chunks.get(chunk as usize).map_or(NONE, |c| c.next);

@@ -18,7 +18,7 @@ pub(crate) struct Demand {
     pub filled: Option<LinkId>,
 }
 
-/// The limits that the path sets to a flow.
+/// The limits that the path imposes on a flow.
 pub(crate) struct Outlook<'a> {
     /// Length of the run.
     pub duration: Span,

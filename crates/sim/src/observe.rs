@@ -90,7 +90,7 @@ pub struct LinkSample<'a> {
     pub backlog: Backlog,
     /// The queue, for the variables of its algorithm ([`Discipline::state`]).
     pub queue: &'a dyn Discipline,
-    /// The present rate.
+    /// The current rate.
     pub rate: Rate,
     /// Bytes that it has sent so far.
     pub sent_bytes: u64,

@@ -35,7 +35,7 @@ pub(crate) struct Transit {
     pub links_left: u8,
     pub to_server: bool,
     pub is_corrupt: bool,
-    /// The present ECN field.
+    /// The current ECN field.
     pub ecn: Ecn,
 }
 
@@ -191,7 +191,7 @@ impl Packets {
         })
     }
 
-    /// The segment in `slot`, with its present ECN field.
+    /// Returns the segment in `slot`, with its current ECN field.
     pub fn segment(&self, slot: u32) -> Segment {
         let StoredPacket { head, .. } = &self.stored[slot as usize];
         let mut segment = Segment {

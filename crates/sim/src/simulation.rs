@@ -59,8 +59,8 @@ impl Simulation {
         })
     }
 
-    /// Replaces the queue of a link, for an algorithm that is not in the registry. To be called
-    /// before the first packet. Does nothing to a router.
+    /// Replaces the queue of a link, for an algorithm that is not in the registry. Call it before
+    /// the first packet. Does nothing to a router.
     pub fn set_queue(&mut self, link: LinkId, queue: Box<dyn Discipline>) {
         let stage = &mut self.network.stages[link];
         if let Engine::Link(engine) = &mut stage.engine {
@@ -102,7 +102,7 @@ impl Simulation {
         }
     }
 
-    /// The present rate of a link; the mean rate of a trace.
+    /// Returns the current rate of a link; the mean rate of a trace.
     pub fn rate(&mut self, link: LinkId) -> Rate {
         self.network.stages[link].rate(self.network.now)
     }
@@ -120,7 +120,8 @@ impl Simulation {
         self.run_until(Time::MAX, observer);
     }
 
-    /// Runs until `until` or the end, whichever is first; returns whether the end is reached.
+    /// Runs until `until` or the end, whichever comes first; returns whether the end has been
+    /// reached.
     pub fn run_until(&mut self, until: Time, observer: &mut impl Observer) -> bool {
         let until = until.min(self.end);
         loop {
@@ -144,7 +145,7 @@ impl Simulation {
         self.network.now == self.end
     }
 
-    /// The present virtual time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Time {
         self.network.now
     }

@@ -85,7 +85,7 @@ impl<O: Observer> Host<'_, O> {
         &mut self.network.flows[self.flow as usize].rng
     }
 
-    /// Has [`Source::wake`] called at `at`.
+    /// Schedules a call of [`Source::wake`] at `at`.
     pub fn wake_at(&mut self, at: Time) {
         self.network.schedule_source(at, self.flow);
     }
@@ -123,7 +123,7 @@ impl<O: Observer> Host<'_, O> {
         self.network.connection(id)
     }
 
-    /// Whether `id` still is a connection of this flow.
+    /// Returns whether `id` is still a connection of this flow.
     pub fn is_open(&self, id: ConnectionId) -> bool {
         self.network.flows[self.flow as usize].open.contains(&id)
     }

@@ -70,7 +70,7 @@ pub struct Config {
     pub rto_initial: Span,
     /// Upper bound of the timeout (RFC 6298 §2.5: at least 60 s; Linux: 120 s).
     pub rto_max: Span,
-    /// Expiries in a row after which the connection is given up (Linux `tcp_retries2`: 15).
+    /// Consecutive expiries after which the connection is aborted (Linux `tcp_retries2`: 15).
     pub max_retries: u32,
     /// Bytes that the receiver can hold at most (Linux `tcp_rmem` maximum: 6 MiB).
     pub receive_buffer: u64,

@@ -13,7 +13,7 @@ pub(crate) struct Rack {
     end: u64,
     /// The RTT of that segment.
     rtt: Span,
-    /// Highest sequence number delivered, and its value before the present ACK.
+    /// Highest sequence number delivered, and its value before the current ACK.
     fack: u64,
     prior_fack: u64,
     reordering_seen: bool,

@@ -337,7 +337,7 @@ impl Side {
                 term: Term::read(term)?,
             }),
             [] => Err("a side is missing".into()),
-            _ => Err(format!("`{}` is no side", words.join(" "))),
+            _ => Err(format!("`{}` is not a side", words.join(" "))),
         }
     }
 }
@@ -453,7 +453,7 @@ mod tests {
             ("value < 3 within 2 %", "`within` does not belong to `<`"),
             ("value < 3x", "`3x` is neither a number nor a quantity"),
             ("value <", "a side is missing"),
-            ("value < 2 + 3", "`2 + 3` is no side"),
+            ("value < 2 + 3", "`2 + 3` is not a side"),
             (
                 "up.drops@pie < 3",
                 "there is no run `pie`; the experiment has fifo, codel",

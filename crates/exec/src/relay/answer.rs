@@ -1,4 +1,4 @@
-//! Answers in the name of hosts outside: resets and ICMP errors.
+//! Answers on behalf of hosts outside: resets and ICMP errors.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use sluice_net::namespace::Mac;
 
 use crate::network::{Place, mac};
 
-/// Why a packet cannot reach its destination.
+/// The reason why a packet cannot reach its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// No route leads there.
@@ -107,9 +107,10 @@ fn sender(why: Unreachable, destination: IpAddr) -> IpAddr {
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Hops that an answer may take.
+/// The hop limit of an answer.
 const HOPS: u8 = 64;
-/// Most bytes of a packet in an error: RFC 1812 section 4.3.2.3 allows 576 with 28 of headers.
+/// The largest number of bytes of a packet in an error: RFC 1812 section 4.3.2.3 allows 576 with 28
+/// of headers.
 const CITED_V4: usize = 576 - 28;
 /// RFC 4443 section 2.4 (c): no more than the least MTU, 1280, with 48 of headers.
 const CITED_V6: usize = 1280 - 48;

@@ -1,7 +1,7 @@
-//! Bytes between two connected sockets, both ways, until both have ended.
+//! Moves bytes between two connected sockets in both directions, until both have ended.
 //!
 //! Bytes move through a kernel pipe per direction (splice(2)) and are never copied to this process.
-//! The end of one direction is passed on as such; a reset ends both.
+//! The end of one direction is passed on; a reset ends both.
 
 use std::io;
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ use socket2::Socket;
 pub struct Carry {
     /// The sockets. Events of both lead to [`Carry::pump`].
     pub sockets: [Socket; 2],
-    /// From the first socket to the second, and back.
+    /// The direction from the first socket to the second, and the one back.
     ways: [Way; 2],
 }
 
@@ -48,7 +48,7 @@ impl Carry {
     /// # Errors The process has no free descriptors.
     pub fn new(first: Socket, second: Socket) -> io::Result<Carry> {
         for socket in [&first, &second] {
-            // The programs at both ends decide what is sent together.
+            // The programs at both ends decide which bytes are sent together.
             socket.set_tcp_nodelay(true)?;
         }
         Ok(Carry {
@@ -114,7 +114,8 @@ impl Way {
         for _ in 0..ROUNDS {
             let mut has_moved = false;
             if !self.has_ended {
-                // The pipe may be full although it holds few bytes: the kernel says so, too.
+                // The pipe may be full although it holds few bytes; the kernel then also reports
+                // that it would block.
                 match splice(from, None, &self.writer, None, PIPE, flags) {
                     Ok(0) => self.has_ended = true,
                     Ok(count) => {
@@ -147,7 +148,7 @@ impl Way {
     }
 }
 
-/// Bytes of a pipe.
+/// The size of a pipe in bytes.
 const PIPE: usize = 256 << 10;
-/// Rounds before other connections have their turn.
+/// The number of rounds before other connections have their turn.
 const ROUNDS: usize = 16;

@@ -1,4 +1,5 @@
-//! Echo requests: answered when the outside answers, where the system allows unprivileged pings.
+//! Echo requests, which are answered when the outside answers, if the system allows unprivileged
+//! pings.
 //!
 //! The gate holds the request while a copy goes out through a ping socket (icmp(7)). When the host
 //! outside has answered, the request is released, and the far side's kernel answers it. Without a
@@ -18,16 +19,16 @@ use crate::network::Place;
 
 /// All requests.
 pub struct Pings {
-    /// For IPv4 and IPv6, where the system allows it.
+    /// The ping sockets for IPv4 and IPv6, where the system allows them.
     sockets: [Option<Socket>; 2],
     numbers: [u64; 2],
-    /// By version and our own sequence number.
+    /// The requests by version and our own sequence number.
     waiting: BTreeMap<(usize, u16), (Vec<u8>, Instant)>,
     sequence: u16,
 }
 
 impl Pings {
-    /// Opens what the system allows.
+    /// Opens the sockets that the system allows.
     pub fn open(outlets: &mut Outlets) -> Pings {
         let mut numbers = [0; 2];
         let addresses: [SocketAddr; 2] = [
@@ -117,5 +118,5 @@ impl Pings {
 
 /// The types of echo replies (RFC 792, RFC 4443 section 4.2).
 const REPLIES: [u8; 2] = [0, 129];
-/// How long an answer may take.
+/// The time within which an answer must arrive.
 const PATIENCE: Duration = Duration::from_secs(60);

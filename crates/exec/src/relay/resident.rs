@@ -32,7 +32,7 @@ impl Resident {
         };
         self.0
             .send(Box::new(work))
-            .expect("the thread takes work as long as this lives");
+            .expect("the thread accepts work as long as this lives");
         result.recv().expect("the thread answers")
     }
 }

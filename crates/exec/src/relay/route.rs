@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::answer::Unreachable;
 use crate::network::Place;
 
-/// What the program may reach.
+/// The destinations that the program may reach.
 #[derive(Clone, Debug)]
 pub struct Routes {
     /// The machine's resolvers.
@@ -17,18 +17,18 @@ pub struct Routes {
     pub has_server: bool,
 }
 
-/// Where to connect to.
+/// The destination of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// From the machine's own network, to the first of these that accepts.
     Machine(Vec<SocketAddr>),
-    /// From the server's namespace, likewise.
+    /// From the server's namespace, to the first of these that accepts.
     Server(Vec<SocketAddr>),
     /// Nowhere.
     None(Refusal),
 }
 
-/// How a packet is refused.
+/// The form in which a packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// As by a host without a socket at the port.
@@ -40,7 +40,7 @@ pub enum Refusal {
 }
 
 impl Routes {
-    /// Returns where a packet to `outside` goes.
+    /// Returns the destination of a packet to `outside`.
     pub fn target(&self, outside: SocketAddr) -> Target {
         let port = outside.port();
         match Place::of(outside.ip()) {
@@ -59,13 +59,13 @@ impl Routes {
 }
 
 impl Refusal {
-    /// Returns what an error of `connect` looks like from the program's side.
+    /// Returns the refusal that the program sees for an error of `connect`.
     pub fn of(error: &io::Error) -> Refusal {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Refusal::Closed,
             io::ErrorKind::NetworkUnreachable => Refusal::Unreachable(Unreachable::Network),
             io::ErrorKind::PermissionDenied => Refusal::Unreachable(Unreachable::Prohibited),
-            // The program has waited as long itself.
+            // The program itself has waited for that time.
             io::ErrorKind::TimedOut => Refusal::Silence,
             _ => Refusal::Unreachable(Unreachable::Host),
         }
@@ -88,8 +88,8 @@ pub fn loopback(like: SocketAddr) -> Vec<SocketAddr> {
     addresses.map(|ip| SocketAddr::new(ip, like.port())).into()
 }
 
-/// Returns whether an address means the machine itself or its links, which the program must not
-/// reach by going outside.
+/// Returns whether an address belongs to the machine itself or its links, which the program must
+/// not reach through the outside.
 fn is_inside(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {

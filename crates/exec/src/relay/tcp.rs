@@ -27,7 +27,7 @@ pub struct Connections {
     more: Vec<u64>,
 }
 
-/// What waits for events.
+/// The entries that wait for events.
 enum Entry {
     /// Connects outside for a held SYN.
     Dialing {
@@ -41,7 +41,7 @@ enum Entry {
     Listener {
         address: SocketAddr,
         socket: Socket,
-        /// Handshakes under way.
+        /// Handshakes in progress.
         opening: usize,
     },
     /// Moves bytes.
@@ -59,7 +59,7 @@ enum Entry {
     },
 }
 
-/// A connection that the program does not have yet.
+/// A connection that is not established at the program yet.
 enum Opening {
     /// The outside has not answered; the SYN waits.
     Dialing { frame: Vec<u8> },
@@ -81,7 +81,7 @@ impl Connections {
             None => {}
         }
         if self.carried.contains_key(&ends) {
-            // A late copy of a SYN, which the kernel handles.
+            // This is a late copy of a SYN, which the kernel handles.
             return outlets.release(&frame);
         }
         let (from, addresses) = match outlets.routes.target(ends.outside).dial() {
@@ -195,7 +195,7 @@ impl Connections {
         true
     }
 
-    /// Checks whether a connection was made.
+    /// Checks whether a connection was established.
     fn on_dialed(&mut self, number: u64, outlets: &mut Outlets) {
         let Some(Entry::Dialing { socket, .. } | Entry::Joining { socket, .. }) =
             self.entries.get(&number)
@@ -205,7 +205,7 @@ impl Connections {
         let outcome = match socket.take_error() {
             Ok(None) => match socket.peer_addr() {
                 Ok(_) => Ok(()),
-                // Not yet: the first event only says that the socket is new.
+                // Not yet: the first event only reports that the socket is new.
                 Err(_) => return,
             },
             Ok(Some(error)) | Err(error) => Err(error),
@@ -320,11 +320,11 @@ impl Connections {
         reset(accepted);
     }
 
-    /// Begins to move bytes.
+    /// Starts to move bytes.
     fn carry(&mut self, ends: Option<Ends>, first: Socket, second: Socket, outlets: &mut Outlets) {
         let number = outlets.number();
         let Ok(carry) = Carry::new(first, second) else {
-            // Both were dropped: out of descriptors.
+            // Both were dropped, because there are no free descriptors.
             return;
         };
         let is_watched = carry
@@ -459,15 +459,15 @@ fn accept_all(listener: &Socket) -> Vec<Socket> {
             Ok(socket) if socket.set_nonblocking(true).is_ok() => return Some(socket),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // Nothing waits, or the process has no free descriptors.
+            // No connection waits, or the process has no free descriptors.
             Err(_) => return None,
         }
     };
     std::iter::from_fn(accept).collect()
 }
 
-/// Connections that may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// How long a program may take for its part of a handshake: as long as Linux retries (tcp(7),
+/// The time within which a program must complete its handshake: as long as Linux retries (tcp(7),
 /// `tcp_syn_retries` 6 is 127 s).
 const HANDSHAKE: Duration = Duration::from_secs(130);

@@ -22,14 +22,14 @@ pub struct Flows {
 /// One flow.
 struct Flow {
     ends: Ends,
-    /// Towards the program, on the far side.
+    /// The socket towards the program, on the far side.
     inner: Socket,
-    /// Towards the outside.
+    /// The socket towards the outside.
     outer: Socket,
     last: Instant,
     /// The first datagram's frame, which errors cite.
     first: Vec<u8>,
-    /// When the gate was asked to hold the flow's datagrams again.
+    /// The time at which the gate was instructed to hold the flow's datagrams again.
     closing: Option<Instant>,
 }
 
@@ -83,7 +83,7 @@ impl Flows {
             match rustix::io::read(from, &mut datagram) {
                 Ok(length) => {
                     if side == 1 && flow.ends.outside.port() == DNS {
-                        // Nobody listens unless the run is recorded.
+                        // There is a receiver only if the run is recorded.
                         let _ = self.names.send(datagram[..length].to_vec());
                     }
                     let sent = to.send(&datagram[..length]);
@@ -104,8 +104,8 @@ impl Flows {
         }
     }
 
-    /// Closes flows on which nothing has passed. The gate is informed first, so that no datagram
-    /// meets a closed socket.
+    /// Closes flows without recent datagrams. The gate is informed first, so that no datagram
+    /// reaches a closed socket.
     pub fn on_tick(&mut self, now: Instant) {
         let mut ended = Vec::new();
         for (number, flow) in &mut self.entries {

@@ -19,13 +19,13 @@ use crate::run::{self, RunError};
 pub struct Finding {
     /// Its name.
     pub name: &'static str,
-    /// What it says.
+    /// The property in words.
     pub about: String,
-    /// What violates it.
+    /// The violation, if one was found.
     pub breach: Option<String>,
 }
 
-/// What is known about an algorithm.
+/// The findings about an algorithm.
 #[derive(Debug)]
 pub struct Checked {
     /// The properties.

@@ -1,9 +1,8 @@
 //! The answer to "which is better, and is it more than chance?".
 //!
-//! Only key figures have a say: goodput and fairness (higher is better), the delay of probes and
-//! calls, or else of the queue, and completion times (lower is better). A figure counts for a side if
-//! the medians differ by at least [`MATTERS`] and the difference is more than the runs' own
-//! variation.
+//! Only key figures decide: goodput and fairness (higher is better), the delay of probes and calls,
+//! or else of the queue, and completion times (lower is better). A figure counts for a side if the
+//! medians differ by at least [`MATTERS`] and the difference is more than the runs' own variation.
 
 use std::fmt::Write as _;
 
@@ -17,7 +16,7 @@ enum Good {
     Low,
 }
 
-/// A smaller difference of the medians, as a part of the first, has no say.
+/// A smaller difference of the medians, as a part of the first, does not count.
 const MATTERS: f64 = 0.01;
 
 /// The figures that decide, by the end of their names, in order of their weight. The first that was

@@ -30,9 +30,9 @@ impl SimulatedFlow for Tcp {
 /// The consecutive transfers of a flow.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// Bytes of the complete transfers before the present one.
+    /// Bytes of the complete transfers before the current one.
     before: u64,
-    /// Retransmits of the complete transfers before the present one.
+    /// Retransmits of the complete transfers before the current one.
     sent_again: u64,
     /// Retransmits in the last report.
     last: u64,

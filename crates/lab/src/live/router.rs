@@ -37,7 +37,7 @@ pub(crate) struct RouterSettings {
     pub ways: Vec<Way>,
     /// Super-packets are split on links slower than this.
     pub split_below: Rate,
-    /// The way in which the router waits for due times.
+    /// How the router waits for due times.
     pub spin: Spin,
 }
 

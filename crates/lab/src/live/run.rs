@@ -73,7 +73,7 @@ pub enum LiveError {
         place: Option<String>,
         /// The flow.
         flow: String,
-        /// What went wrong.
+        /// The failure.
         reason: String,
     },
 }
@@ -91,7 +91,7 @@ pub struct LiveRun {
     pub is_interrupted: bool,
     /// Why an algorithm ended it, if one did.
     pub failure: Option<String>,
-    /// What went wrong in its flows, the first cause first.
+    /// The failures of its flows, the first cause first.
     pub failed: Option<LiveError>,
 }
 
@@ -269,7 +269,7 @@ pub fn run(
     while flows.iter().any(|(_, flow)| !flow.is_finished()) {
         let mut others = flows.iter().filter(|(_, flow)| !is_service(flow.as_ref()));
         if !serve_all && others.all(|(_, flow)| flow.is_finished()) {
-            // Nobody is left that a service could serve.
+            // No flow is left that uses a service.
             traffic_stop.stop();
         }
         router.listen(listener, Duration::from_millis(20));

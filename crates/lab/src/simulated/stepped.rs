@@ -109,7 +109,7 @@ impl Stepped {
         })
     }
 
-    /// Returns the present rate of `pipe`.
+    /// Returns the current rate of `pipe`.
     pub fn rate(&mut self, pipe: PipeId) -> Rate {
         self.simulation.rate(link_of(pipe))
     }

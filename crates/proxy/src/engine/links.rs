@@ -1,4 +1,4 @@
-//! The links of the network: what they are at present, and changes to them.
+//! The links of the network: their current state, and changes to them.
 
 use sluice_core::Backlog;
 use sluice_scenario::{Direction, Link, Pipe};
@@ -7,7 +7,7 @@ use super::way::Way;
 use super::{Counts, Engine, Side};
 
 impl Engine {
-    /// Changes the links; their number stays.
+    /// Changes the links, but not their number.
     pub fn set_links(&mut self, links: &[Link]) {
         let (clock, parcels) = (self.clock, &mut self.parcels);
         let [down, up] = &mut self.ways;
@@ -29,8 +29,8 @@ impl Engine {
         .expect("there is a link")
     }
 
-    /// Cuts a direction of the link next to the program, or heals it. What is cut loses the packets
-    /// on it.
+    /// Cuts a direction of the link next to the program, or heals it. A direction that is cut loses
+    /// its packets.
     pub fn set_cut(&mut self, to: Side, is_cut: bool) {
         let ways = &mut self.ways[to.index()];
         let link = match to {
@@ -45,12 +45,12 @@ impl Engine {
         self.link(to).is_cut
     }
 
-    /// Returns a direction of the link next to the program as it is at present.
+    /// Returns the current state of a direction of the link next to the program.
     pub fn pipe(&self, to: Side) -> &Pipe {
         self.link(to).pipe()
     }
 
-    /// Returns what waits in the queue of a direction.
+    /// Returns the backlog of a direction.
     pub fn backlog(&self, to: Side) -> Backlog {
         self.link(to).backlog()
     }

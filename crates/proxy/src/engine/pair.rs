@@ -12,7 +12,7 @@ pub struct Pair {
     pub generation: u32,
     /// The near and the far end.
     pub ends: [End; 2],
-    /// What the near and the far end have written.
+    /// The bytes that the near and the far end have written.
     pub streams: [Stream; 2],
     pub gate: Gate,
     /// Bytes by which its headers are longer than those of IPv4.
@@ -28,26 +28,26 @@ pub struct Pair {
 pub struct End {
     pub endpoint: Endpoint,
     pub stage: Stage,
-    /// When its timer is set to fire.
+    /// The instant at which its timer fires.
     pub timer: Option<Time>,
-    /// Nobody uses it any more.
+    /// Whether the end is no longer used.
     pub is_left: bool,
 }
 
 /// The bytes of one direction.
 #[derive(Default)]
 pub struct Stream {
-    /// Those that have been written and not taken at the other end.
+    /// Bytes that were written and that the other end has not read.
     pub bytes: VecDeque<u8>,
     taken: u64,
 }
 
-/// What the far end does with the first packet.
+/// The reaction of the far end to the first packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Gate {
-    /// It has not arrived.
+    /// The packet has not arrived.
     Nothing,
-    /// It waits until the outside has answered.
+    /// The packet waits for the answer of the outside.
     Held(Segment),
     /// The outside has accepted.
     Passed,
@@ -105,7 +105,7 @@ impl Pair {
         self.ends[side.index()].endpoint.allow_reading(bytes as u64);
     }
 
-    /// Returns whether the other end's stream has ended and was read.
+    /// Returns whether the other end's stream has ended and was read completely.
     pub fn has_ended(&self, side: Side) -> bool {
         let endpoint = &self.ends[side.index()].endpoint;
         endpoint.is_received() && self.streams[side.other().index()].taken == endpoint.received()
@@ -115,7 +115,7 @@ impl Pair {
     pub fn is_forgettable(&self) -> bool {
         let near = &self.ends[Side::Near.index()];
         if matches!(self.gate, Gate::Nothing) && near.is_left && self.is_over(Side::Near) {
-            // The far end has never heard of it.
+            // The far end has received no packet of it.
             return true;
         }
         self.ends.iter().all(|end| end.is_left)
@@ -124,7 +124,7 @@ impl Pair {
                 .all(|side| self.is_over(side) || self.ends[side.index()].endpoint.is_closed())
     }
 
-    /// Returns how many bytes the reader at `side` has been given and has not taken.
+    /// Returns the number of bytes that the reader at `side` could read and has not read.
     fn read_ahead(&self, side: Side) -> usize {
         let endpoint = &self.ends[side.index()].endpoint;
         let taken = self.streams[side.other().index()].taken;
@@ -139,5 +139,5 @@ pub fn mix(z: u64) -> u32 {
     (z ^ (z >> 31)) as u32
 }
 
-/// Memory that an empty stream keeps.
+/// The memory that an empty stream keeps.
 const KEPT: usize = 256 << 10;

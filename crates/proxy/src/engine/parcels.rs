@@ -1,4 +1,4 @@
-//! What is on the link: the contents of its packets, by slot.
+//! The contents of the packets on the link, by slot.
 
 use sluice_core::ack::Ack;
 use sluice_core::{DropReason, Packet, Sink, Time};
@@ -22,10 +22,10 @@ pub enum Load {
 pub struct Parcel {
     /// The connection, or the number of a datagram.
     pub id: Id,
-    /// Where it goes.
+    /// The end that receives it.
     pub to: Side,
     pub load: Load,
-    /// The receiver discards it, since its checksum is wrong.
+    /// Whether the receiver discards it because of a wrong checksum.
     pub is_damaged: bool,
 }
 
@@ -49,7 +49,7 @@ impl Parcels {
         (self.stored.len() - 1) as u32
     }
 
-    /// Takes a packet out.
+    /// Removes a packet.
     pub fn take(&mut self, slot: u32) -> Parcel {
         self.free.push(slot);
         self.stored[slot as usize]
@@ -101,7 +101,7 @@ impl Sink for Parcels {
     }
 }
 
-/// Returns what an ACK filter compares. Timestamps tick in milliseconds, as those of Linux.
+/// Returns the fields that an ACK filter compares. Timestamps tick in milliseconds, as in Linux.
 fn ack(segment: &Segment) -> Ack {
     let tick = |time: Time| (time.as_ns() / 1_000_000) as u32;
     let mut blocks = [[0; 2]; 4];

@@ -1,17 +1,17 @@
-//! Where a request's body ends (RFC 9112 section 6.3).
+//! Finds the end of a request's body (RFC 9112 section 6.3).
 
-/// The rest of a request.
+/// The length of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// This number of bytes.
     Length(u64),
     /// In chunks.
     Chunks(Chunks),
-    /// Everything, to the end of the connection.
+    /// Everything up to the end of the connection.
     Endless,
 }
 
-/// The place in a body of chunks (RFC 9112 section 7.1).
+/// The position in a body of chunks (RFC 9112 section 7.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunks {
     /// In the line with a chunk's size. `digits` counts those read.
@@ -31,7 +31,7 @@ pub enum Chunks {
     Ended,
 }
 
-/// The body is not what its head announced.
+/// The body does not have the form that its head announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -59,7 +59,7 @@ impl Body {
 }
 
 impl Chunks {
-    /// Returns the beginning of a body.
+    /// Returns the initial state for a body.
     pub const fn new() -> Chunks {
         Chunks::Size {
             size: 0,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     proptest! {
-        /// A body of chunks ends where it ends, however it is cut.
+        /// A body of chunks ends at the same byte, however the input is cut.
         #[test]
         fn chunks_end_where_they_end(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..5),

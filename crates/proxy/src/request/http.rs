@@ -7,30 +7,30 @@ use crate::engine::Refusal;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where it goes.
+    /// The destination.
     pub destination: Destination,
-    /// What it is.
+    /// The kind of request.
     pub kind: Kind,
 }
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// CONNECT: a tunnel.
     Tunnel,
-    /// A request to pass on.
+    /// A request to forward.
     Plain {
-        /// Its head, as the server is to see it.
+        /// The head for the server.
         head: Vec<u8>,
-        /// Where it ends.
+        /// The length of its body.
         body: Body,
     },
 }
 
-/// Why a request is answered by the proxy itself.
+/// The reason why the proxy itself answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// It cannot be read, with the reason.
+    /// The request is malformed, for this reason.
     Malformed(&'static str),
     /// The token is missing or wrong.
     Unauthorised,
@@ -50,7 +50,7 @@ pub fn parse(input: &[u8], token: Option<&str>) -> Result<Option<(usize, Request
         Err(httparse::Error::TooManyHeaders) => {
             return Err(Problem::Malformed("there are too many header fields"));
         }
-        Err(_) => return Err(Problem::Malformed("this is no request of HTTP/1.1")),
+        Err(_) => return Err(Problem::Malformed("this is not an HTTP/1.1 request")),
     };
     let header = |name: &str| {
         let named = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name);
@@ -127,7 +127,7 @@ fn split(target: &str) -> Result<(&str, &str), Problem> {
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    // The user information of a URI is no part of a request (RFC 9110 section 4.2.4).
+    // The user information of a URI is not part of a request (RFC 9110 section 4.2.4).
     let authority = authority.rsplit('@').next().unwrap_or(authority);
     Ok((authority, path))
 }
@@ -162,7 +162,7 @@ fn body(headers: &[httparse::Header<'_>]) -> Result<Body, Problem> {
     length.map(Body::Length).ok_or(wrong)
 }
 
-/// Returns the answer to CONNECT that was granted.
+/// Returns the answer to a CONNECT that was granted.
 pub fn granted() -> Vec<u8> {
     b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec()
 }
@@ -209,7 +209,7 @@ fn response(status: &str, headers: &str, text: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Headers that are meant for the proxy, or replaced by it.
+/// Headers that are for the proxy, or that it replaces.
 const OWN_HEADERS: [&str; 3] = ["proxy-connection", "proxy-authorization", "host"];
 /// The longest head. Servers accept 8 to 64 KiB.
 pub const LONGEST_HEAD: usize = 64 << 10;

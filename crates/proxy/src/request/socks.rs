@@ -18,12 +18,12 @@ enum Stage {
     Request,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// More bytes are needed.
     Incomplete,
-    /// Send this, and go on.
+    /// Send this, and continue.
     Answer(Vec<u8>),
     /// Connect. The answer is `reply`.
     Connect(Destination),
@@ -32,14 +32,14 @@ pub enum Step {
 }
 
 impl Socks {
-    /// Begins a conversation.
+    /// Starts a conversation.
     pub fn new() -> Socks {
         Socks {
             stage: Stage::Greeting,
         }
     }
 
-    /// Handles the next message. Returns how many bytes of `input` it has used.
+    /// Handles the next message. Returns the number of bytes of `input` that it has used.
     pub fn next(&mut self, input: &[u8], token: Option<&str>) -> (usize, Step) {
         match self.stage {
             Stage::Greeting => self.greeting(input, token),
@@ -64,7 +64,7 @@ impl Socks {
             self.stage = Stage::Request;
             return (used, Step::Answer(vec![VERSION, NONE]));
         }
-        // Without a token, a client that insists on a password may have any.
+        // Without a token, a client that insists on a password may send any.
         if has_password {
             self.stage = Stage::Password;
             return (used, Step::Answer(vec![VERSION, PASSWORD]));
@@ -160,12 +160,12 @@ pub fn reply(outcome: Result<(), Refusal>) -> Vec<u8> {
         Err(Refusal::Network) => 3,
         Err(Refusal::Host) => 4,
         Err(Refusal::Prohibited) => 2,
-        // TTL expired is the code for what did not arrive.
+        // "TTL expired" is the code for packets that did not arrive.
         Err(Refusal::Silence) => 6,
     })
 }
 
-/// The address from which the connection was made means nothing to the client.
+/// The address from which the connection was made has no meaning for the client.
 fn answer(code: u8) -> Vec<u8> {
     vec![VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }

@@ -25,14 +25,14 @@ impl Control {
         }
     }
 
-    /// Notes an event of the socket.
+    /// Records an event of the socket.
     pub fn note(&mut self, flags: EventFlags) {
         self.stream.note(flags);
     }
 }
 
 impl Server {
-    /// Lets a connection to the control API do what it can.
+    /// Serves a connection to the control API as far as possible.
     pub(super) fn pump_control(&mut self, number: u64) {
         let Some(mut control) = self.controls.remove(&number) else {
             return;
@@ -41,7 +41,7 @@ impl Server {
             match control.stream.read(&mut self.hub.scratch) {
                 Ok(Some(count)) if control.output.is_none() => {
                     control.input.extend(&self.hub.scratch[..count]);
-                    // The head, the body, and something beyond both.
+                    // The head, the body, and some more bytes.
                     if control.input.len() > MOST_INPUT {
                         break;
                     }
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    /// Resets both ends of a connection at once, as a fault between them would not.
+    /// Resets both ends of a connection at once, unlike a fault between them.
     fn reset(&mut self, client: crate::client::Client) {
         let id = client.id();
         if let Some(id) = id {

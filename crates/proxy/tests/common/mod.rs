@@ -1,8 +1,10 @@
-//! What must hold for any bytes that a program sends to the proxy; the fuzz target `proxy` calls it.
+//! Properties that hold for any bytes that a program sends to the proxy; the fuzz target `proxy`
+//! checks them.
 
 use sluice_proxy::parse::{self, Body, Kind, Socks, Step};
 
-/// Talks to each parser. The first byte says whether there is a token, and where the input is cut.
+/// Gives input to each parser. The first byte determines whether there is a token, and where the
+/// input is cut.
 pub fn conversation(bytes: &[u8]) {
     let Some((how, input)) = bytes.split_first() else {
         return;
@@ -13,11 +15,14 @@ pub fn conversation(bytes: &[u8]) {
     http(input, cut, token);
     let whole = parse::control(input, token);
     if whole.is_ok() && matches!(parse::control(&input[..cut], token), Ok(Some(_))) {
-        assert!(matches!(whole, Ok(Some(_))), "more bytes undo no request");
+        assert!(
+            matches!(whole, Ok(Some(_))),
+            "more bytes do not undo a request"
+        );
     }
 }
 
-/// The answers are the same in whatever parts the input comes.
+/// The answers do not depend on how the input is divided.
 fn socks(input: &[u8], cut: usize, token: Option<&str>) {
     let talk = |stops: &[usize]| {
         let (mut socks, mut from, mut steps) = (Socks::new(), 0, Vec::new());
@@ -55,10 +60,10 @@ fn http(input: &[u8], cut: usize, token: Option<&str>) {
     let Kind::Plain { head, mut body } = request.kind else {
         return;
     };
-    // A server reads one request with one host, and nothing of the proxy's.
+    // A server reads one request with one host, and no header meant for the proxy.
     let mut headers = [httparse::EMPTY_HEADER; 256];
     let mut passed = httparse::Request::new(&mut headers);
-    let status = passed.parse(&head).expect("what is passed on can be read");
+    let status = passed.parse(&head).expect("a forwarded head can be read");
     assert_eq!(status, httparse::Status::Complete(head.len()));
     let named = |name: &str| {
         let headers = passed.headers.iter();

@@ -109,7 +109,7 @@ impl Network {
         self.calendar.push(at, CalendarEvent { kind, index });
     }
 
-    /// Has the source of `flow` called at `at`.
+    /// Schedules a call of the source of `flow` at `at`.
     pub fn schedule_source(&mut self, at: Time, flow: u32) {
         self.schedule(at, kind::SOURCE, flow);
     }

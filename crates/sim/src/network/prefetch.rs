@@ -2,7 +2,7 @@
 //!
 //! Among thousands of flows, the packet, the connection and the queue of an event are not in the
 //! caches, and the event would wait for one after the other. So they are prefetched: the packets of
-//! the next slot of the calendar while events of the present slot are processed; the connection of
+//! the next slot of the calendar while events of the current slot are processed; the connection of
 //! an event some events in advance; then the memory that the connection points to. Prefetching has
 //! no influence on the results.
 
@@ -54,7 +54,7 @@ impl Network {
     }
 
     /// The end of a connection that will process the event taken after `others` other events, if
-    /// the event is in the present slot.
+    /// the event is in the current slot.
     fn expected(&self, others: usize) -> Option<Expected> {
         let CalendarEvent { kind, index } = self.calendar.soon(others)?;
         match kind {

@@ -67,7 +67,7 @@ impl Kind for Rr {
 pub(crate) struct RrSource {
     rr: Box<Rr>,
     connection: Option<ConnectionId>,
-    /// When the present request was written.
+    /// When the current request was written.
     start: Time,
     /// Requests written, requests answered, responses that have arrived.
     asked: u64,

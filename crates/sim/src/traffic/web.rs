@@ -128,7 +128,7 @@ impl Source for WebSource {
         );
         for _ in 0..self.web.objects {
             let size = self.web.size.draw(host.rng());
-            // The server looks out for the request; the client for the end of the object only.
+            // The server watches for the request, the client only for the end of the object.
             let id = host.connect(&self.web.config, Side::Server, [false, true]);
             self.fetches.insert(id, Fetch { page, size });
             host.connection(id)

@@ -76,7 +76,7 @@ pub static LEDBAT_5MS: Descriptor = Descriptor {
 pub struct Ledbat {
     mss: u64,
     settings: Settings,
-    /// base_delays: the minimum delay of each of the last minutes, the present one last.
+    /// base_delays: the minimum delay of each of the last minutes, the current one last.
     base_delays: [Span; BASE_HISTORY],
     /// The minute of the last of them; none before the first sample.
     minute: Option<u64>,

@@ -38,7 +38,7 @@ impl Steps {
         }
     }
 
-    /// Adds an RTT sample; `epoch` is the start of the present congestion avoidance.
+    /// Adds an RTT sample; `epoch` is the start of the current congestion avoidance phase.
     pub fn on_rtt(&mut self, now: Time, rtt: Span, epoch: Option<Time>) {
         if rtt < self.min_rtt && epoch.is_none_or(|epoch| now.since(epoch) >= SETTLING) {
             self.min_rtt = rtt;
