@@ -5,8 +5,8 @@
 //! algorithm, of TCP, or of a measurement. If the change is intended, `make golden` rewrites the
 //! tables, and the changelog gives the reason in a line with the digest of all tables.
 //!
-//! What the runs measured stays in `target/tmp/golden`, so that `make test-claims` can check the
-//! sentences of the page of published experiments against it.
+//! The measurements of the runs are kept in `target/tmp/golden`, so that `make test-claims` can
+//! check the sentences of the page of published experiments against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -14,7 +14,7 @@ use sluice_recording::results::VariantResult;
 use sluice_recording::{ReadError, Recording};
 use sluice_scenario::{self as scenario, Direction, Said};
 
-/// What a picture shows.
+/// The content of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// One of the charts of a report.
@@ -146,7 +146,7 @@ pub enum PictureError {
     Size {
         /// The text.
         text: String,
-        /// What is expected.
+        /// The kind of value that is expected.
         what: &'static str,
         /// An example.
         example: &'static str,

@@ -43,7 +43,7 @@ impl Checked {
     }
 }
 
-/// Why an algorithm cannot be checked.
+/// The reason why an algorithm cannot be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The queue cannot be part of a scenario.
@@ -60,7 +60,7 @@ pub enum CheckError {
 /// Checks the queue that `words` name, which `spec` is. `seed` selects the operations.
 ///
 /// # Errors
-/// [`CheckError`]. A violated property is a finding, no error.
+/// [`CheckError`]. A violated property is a finding and not an error.
 pub fn check(words: &str, spec: &Spec, seed: u64) -> Result<Checked, CheckError> {
     let strict = strict(spec);
     let mut findings = Vec::new();

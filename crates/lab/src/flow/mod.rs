@@ -133,7 +133,7 @@ pub(crate) struct Ends<'a> {
     pub seed: u64,
     /// Time between two samples of its state.
     pub interval: Span,
-    /// What [`LiveFlow::prepare`] has started.
+    /// The service that [`LiveFlow::prepare`] has started.
     pub service: Cell<Option<Service>>,
     /// The clock of the run.
     pub clock: &'a Clock,

@@ -7,7 +7,8 @@
 //! faster links they pass whole.
 //!
 //! For every packet, the router reports its due time and its lateness. It counts every frame that
-//! was lost anywhere but in a queue. So a user can distinguish the emulation from its artefacts.
+//! was lost anywhere but in a queue, so that a user can distinguish the emulation from its
+//! artefacts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -376,7 +376,7 @@ struct Router {
     ending: Ending,
     thread: JoinHandle<RouterReport>,
     observations: Receiver<Observation>,
-    /// By flow number.
+    /// The identities, indexed by flow number.
     identities: Vec<Identity>,
     numbers: BTreeMap<u32, u32>,
 }

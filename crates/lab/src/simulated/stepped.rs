@@ -10,7 +10,7 @@ use super::network::{config, link_of};
 use super::{SimError, check, shown, since_lead};
 use sluice_scenario::{PipeId, Scenario};
 
-/// Why a simulation cannot be changed.
+/// The reason why a simulation cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// The path has no such pipe, or a router with rules in its place.
@@ -144,7 +144,7 @@ impl Stepped {
         self.simulation.backlog(link_of(pipe))
     }
 
-    /// Returns what the queue of `pipe` has done since the start.
+    /// Returns the counters of the queue of `pipe` since the start.
     pub fn passed(&self, pipe: PipeId) -> Passed {
         self.counters.0[link_of(pipe)]
     }

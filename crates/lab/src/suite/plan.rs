@@ -94,7 +94,7 @@ pub struct Failure {
     pub error: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// Why the process cannot be prepared for live runs.
+/// The reason why the process cannot be prepared for live runs.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// The idle states cannot be limited.

@@ -25,7 +25,7 @@ pub enum Spread {
 }
 
 impl Spread {
-    /// All of them, by their words.
+    /// All spreads, by their words.
     pub const ALL: [(&'static str, Spread, &'static str); 4] = [
         ("range", Spread::Range, "Smallest and largest value"),
         (

@@ -20,8 +20,8 @@
 //! | `udp_flood` | UDP up | `UDP upload` |
 //! | `ping` | no TCP | `Ping (ms) ICMP`, `Ping (ms) UDP` |
 //!
-//! By default a run appears as the test with the most plots among those that it resembles. Calls
-//! and pages have their series in every test.
+//! By default a run is exported as the test with the most plots among those that it resembles.
+//! Calls and pages have their series in every test.
 //!
 //! Probes are `Ping (ms) ICMP`, and further ones `Ping (ms) UDP` with their class. Rates are in
 //! Mbit/s over the time since the previous sample, delays in ms. The first call is `VoIP`: the

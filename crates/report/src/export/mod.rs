@@ -56,7 +56,7 @@ fn write_whole(
         fs::rename(&part, path).map_err(fail)
     });
     if written.is_err() {
-        // An incomplete file on a full disk is of no use.
+        // An incomplete file on a full disk is useless.
         let _ = fs::remove_file(&part);
     }
     written

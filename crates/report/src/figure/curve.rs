@@ -1,8 +1,8 @@
 //! Sweeps: a figure over the axes of a scenario's matrix, as curves with bands or as heat maps.
 //!
-//! One axis lies on x. In curves, a second gives the lines; in heat maps, it lies on y. A third gives
-//! one chart for each of its values. All other axes must be narrowed down to one value, so that no
-//! point mixes different conditions.
+//! One axis is on x. A second axis determines the lines of curves, and is on y in heat maps. A
+//! third axis has a chart for each of its values. All other axes must be narrowed down to one
+//! value, so that no point mixes different conditions.
 
 use plotters::style::RGBColor;
 use sluice_core::{Rate, Span, spelling};
@@ -17,7 +17,7 @@ use super::scale::Scale;
 use super::sheet::Sheet;
 use super::{Figure, FigureError};
 
-/// What a sweep shows.
+/// The axes of a figure of a sweep.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axes {
     /// The axis on x: the path of a key of the matrix.
@@ -32,7 +32,7 @@ pub struct Axes {
     pub needs_band: bool,
 }
 
-/// How a sweep is drawn.
+/// The form in which a sweep is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Lines.
@@ -49,7 +49,7 @@ pub enum CurveError {
     Axis {
         /// The requested axis.
         name: String,
-        /// Those that there are.
+        /// The axes of the runs.
         known: Vec<String>,
     },
     /// No run has this figure.
@@ -57,7 +57,7 @@ pub enum CurveError {
     Figure {
         /// The requested figure.
         name: String,
-        /// Those that there are.
+        /// The figures of the runs.
         known: Vec<String>,
     },
     /// An axis is used twice.

@@ -44,7 +44,7 @@ pub struct Fill {
     pub style: FillStyle,
 }
 
-/// How a shape is drawn.
+/// The way a shape is filled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FillStyle {
     /// Pale, with an outline.
@@ -53,7 +53,7 @@ pub enum FillStyle {
     Band,
     /// Only a thin outline.
     Thin,
-    /// In a colour of its own.
+    /// In one colour.
     Solid(RGBColor),
 }
 

@@ -1,4 +1,4 @@
-//! What a figure says about itself, and how many runs it can show.
+//! The texts of a figure, and the number of runs that it can show.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn thirty_two_runs_look_different_and_a_tradeoff_numbers_them() {
 
 #[test]
 fn a_caption_says_only_what_the_picture_shows() {
-    // One flow in each run: no sum.
+    // Each run has one flow, so there is no sum.
     let one = svg(&drawable(), &Figure::time()).expect("there is something to draw");
     assert!(!one.contains("all flows together"));
     assert!(one.contains("Queue: bottleneck"));

@@ -1,4 +1,4 @@
-//! How each algorithm does over all scenarios.
+//! The results of each algorithm over all scenarios.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -21,16 +21,16 @@ pub(crate) use self::candidate::{Candidate, Figures};
 pub(crate) struct Assessment {
     /// The merits in which the queue is best; empty if there are none.
     pub good_for: Vec<Purpose>,
-    /// Whether it was compared with any.
+    /// Whether it was compared with other queues.
     pub has_rivals: bool,
-    /// Whether all queues do about equally well.
+    /// Whether all queues are about equally good.
     pub is_draw: bool,
     /// The figures, in words.
     pub why: String,
 }
 
 impl Assessment {
-    /// As the pages show it.
+    /// Returns the judgement in the form that the pages show.
     pub(crate) fn in_words(&self) -> Judgement {
         let purposes: Vec<&str> = self.good_for.iter().map(|p| p.words()).collect();
         let outcome = match (self.has_rivals, purposes.is_empty()) {

@@ -1,4 +1,4 @@
-//! What tells the runs of a report apart: their names, conditions and looks.
+//! The properties that distinguish the runs of a report: their names, conditions and looks.
 
 use crate::judgement::Candidate;
 use sluice_recording::Recording;

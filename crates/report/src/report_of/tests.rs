@@ -70,7 +70,7 @@ fn a_recording_becomes_a_run_of_the_report() {
     );
     // The page had all its bytes after 240 ms.
     assert_eq!(run.completion_ms.as_ref().unwrap().value, [240.0]);
-    // What was not met comes first, with where it is seen.
+    // Expectations that were not met come first, with the place where this is visible.
     let first = &run.expectations[0];
     assert!(!first.passed && run.expectations[1].passed);
     assert_eq!(

@@ -22,7 +22,7 @@ pub(super) enum Streams {
     BestEffort,
     /// `TCP upload BE::1` ...
     Numbers(&'static str),
-    /// By the host that they lead to; here by the name of the flow.
+    /// By the host at the far end; here by the name of the flow.
     Hosts,
     /// `TCP upload`, a single one.
     Single,
@@ -65,7 +65,7 @@ pub enum TestError {
     Unlike {
         /// The requested name.
         test: &'static str,
-        /// What the run lacks.
+        /// The part of the test that the run lacks.
         reason: &'static str,
     },
 }
