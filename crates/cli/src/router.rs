@@ -1,9 +1,12 @@
 //! `sluice router`: packets between interfaces, through dummynet's rules, pipes and queues.
 
+mod service;
+
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -281,18 +284,27 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) {
     let style = ProgressStyle::with_template("{wide_msg}").expect("the template is a constant");
     let bar = ProgressBar::with_draw_target(None, target).with_style(style);
     let mut line = StatusLine::default();
-    loop {
-        match signals.recv_timeout(LOOK) {
-            Ok(SIGHUP) => bar.suspend(|| reload(args, router)),
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
-            Err(RecvTimeoutError::Timeout) => {
-                if is_shown && let Some(text) = line.look(|| router.ask_status()) {
-                    bar.set_message(text);
+    let mut service = service::Service::ready();
+    thread::scope(|scope| {
+        loop {
+            match signals.recv_timeout(LOOK) {
+                // On a thread of its own: reading a long file must not delay a signal that ends.
+                Ok(SIGHUP) => {
+                    let bar = &bar;
+                    scope
+                        .spawn(move || service::reloading(|| bar.suspend(|| reload(args, router))));
+                }
+                Ok(_) | Err(RecvTimeoutError::Disconnected) => break service::ending(),
+                Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    service.look(|| router.ask_status());
+                    if is_shown && let Some(text) = line.look(|| router.ask_status()) {
+                        bar.set_message(text);
+                    }
                 }
             }
         }
-    }
+    });
     bar.finish_and_clear();
 }
 

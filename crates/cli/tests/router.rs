@@ -7,11 +7,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
@@ -33,6 +33,11 @@ struct Running {
 
 impl Running {
     fn start(config: Option<&str>, more: &[&str]) -> Running {
+        Running::start_in(config, more, &[])
+    }
+
+    /// Starts a router with these variables in its environment.
+    fn start_in(config: Option<&str>, more: &[&str], environment: &[(&str, &str)]) -> Running {
         let namespace = Namespace::create("middle").expect("the test may make namespaces");
         let end = |name, number| VethEnd {
             namespace: &namespace,
@@ -50,6 +55,7 @@ impl Running {
             .arg("--socket")
             .arg(folder.path().join("s"))
             .args(more)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if let Some(text) = config {
@@ -220,6 +226,111 @@ fn signals_reload_the_configuration_and_end_the_router() {
     let status = running.end();
     assert_eq!(status["ports"][1]["name"], "em1");
     assert_eq!(status["dropped"], serde_json::json!({}));
+}
+
+/// What a service manager receives.
+struct Manager {
+    socket: UnixDatagram,
+    _folder: tempfile::TempDir,
+    path: String,
+}
+
+impl Manager {
+    fn new() -> Manager {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify").to_str().unwrap().to_owned();
+        let socket = UnixDatagram::bind(&path).unwrap();
+        Manager {
+            socket,
+            _folder: folder,
+            path,
+        }
+    }
+
+    /// Returns the next message that is no sign of life, or `None` after `patience`; and the number
+    /// of signs of life before it.
+    fn next(&self, patience: Duration) -> (Option<String>, u32) {
+        let (end, mut alive) = (Instant::now() + patience, 0);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let wait = left.max(Duration::from_millis(1));
+            self.socket.set_read_timeout(Some(wait)).unwrap();
+            let mut message = [0; 256];
+            match self.socket.recv(&mut message) {
+                Ok(n) if &message[..n] == b"WATCHDOG=1\n" => alive += 1,
+                Ok(n) => return (Some(text(&message[..n])), alive),
+                Err(_) => return (None, alive),
+            }
+            if left.is_zero() {
+                return (None, alive);
+            }
+        }
+    }
+
+    fn expect(&self, beginning: &str) {
+        let (message, _) = self.next(Duration::from_secs(30));
+        let message = message.unwrap_or_else(|| panic!("no {beginning}"));
+        assert!(message.starts_with(beginning), "{message}");
+    }
+}
+
+#[test]
+fn a_service_manager_learns_of_start_reload_life_and_end() {
+    let manager = Manager::new();
+    let environment = [
+        ("NOTIFY_SOCKET", &*manager.path),
+        ("WATCHDOG_USEC", "600000"),
+    ];
+    let running = Running::start_in(Some("pipe 1 config bw 1Mbit/s\n"), &[], &environment);
+    manager.expect("READY=1");
+    // Signs of life come every 0.2 s, and later on a busy machine.
+    let (message, alive) = manager.next(Duration::from_secs(3));
+    assert_eq!(message, None);
+    assert!(alive >= 3, "{alive}");
+    running.signal(Signal::HUP);
+    manager.expect("RELOADING=1\nMONOTONIC_USEC=");
+    manager.expect("READY=1");
+    running.signal(Signal::TERM);
+    manager.expect("STOPPING=1");
+    running.end();
+}
+
+#[test]
+fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
+    let manager = Manager::new();
+    let environment = [
+        ("NOTIFY_SOCKET", &*manager.path),
+        ("WATCHDOG_USEC", "600000"),
+    ];
+    let mut running = Running::start_in(None, &["--accept"], &environment);
+    manager.expect("READY=1");
+    // As one change, this holds the loop for about a minute: with each queue, the scheduler is
+    // tried with all queues.
+    let mut lines = String::from("pipe 1 config bw 1Mbit/s\n");
+    for number in 1..=30_000 {
+        lines.push_str(&format!("queue {number} config pipe 1 weight 1\n"));
+    }
+    let path = running.path("queues");
+    fs::write(&path, lines).unwrap();
+    let mut client = Command::new(SLUICE)
+        .args(["ipfw", "--atomic"])
+        .arg(&path)
+        .env("SLUICE_SOCKET", running.path("s"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Until the loop is busy.
+    std::thread::sleep(Duration::from_secs(2));
+    manager.next(Duration::from_millis(1));
+    let (message, alive) = manager.next(Duration::from_secs(2));
+    assert_eq!((message, alive), (None, 0));
+    running.signal(Signal::TERM);
+    manager.expect("STOPPING=1");
+    let status = running.child.take().unwrap().wait().unwrap();
+    assert_eq!(status.code(), Some(70));
+    running.hear("sluice: the packet loop did not end in 5s");
+    client.kill().unwrap();
+    client.wait().unwrap();
 }
 
 #[test]

@@ -193,5 +193,4 @@ fn status_field(name: &str) -> Option<String> {
 /// sockets), CAP_SYS_ADMIN 21 (namespaces).
 const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
 
-const HOW: &str = "run as root, or give the binary the capabilities \
-    (setcap cap_net_admin,cap_net_raw,cap_sys_admin+ep), or allow unprivileged user namespaces";
+const HOW: &str = "run as root, or allow unprivileged user namespaces";

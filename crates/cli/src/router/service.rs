@@ -1,0 +1,83 @@
+//! What a service manager learns of the router: that it is ready, that it reads its configuration
+//! again, that it ends, and that its packet loop is alive. The protocol is that of sd_notify(3);
+//! without a service manager nothing is sent.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+use sluice_router::control::Refused;
+use sluice_router::process::StatusAsked;
+
+/// Sends the watchdog's signs of life.
+pub(super) struct Service {
+    /// The interval between two questions to the loop, if a watchdog waits for signs of life.
+    interval: Option<Duration>,
+    next: Instant,
+    asked: Option<StatusAsked>,
+}
+
+impl Service {
+    /// Tells the service manager that the router is ready.
+    pub fn ready() -> Service {
+        tell(&[NotifyState::Ready]);
+        Service {
+            // Three chances in the time that the watchdog allows.
+            interval: sd_notify::watchdog_enabled().map(|period| period / 3),
+            next: Instant::now(),
+            asked: None,
+        }
+    }
+
+    /// Sends a sign of life whenever the loop has answered. Never blocks. A loop that forwards no
+    /// packets does not answer, so the service manager then ends the router.
+    pub fn look(&mut self, ask: impl FnOnce() -> Result<StatusAsked, Refused>) {
+        let Some(interval) = self.interval else {
+            return;
+        };
+        if let Some(asked) = &self.asked {
+            match asked.poll() {
+                Ok(None) => return,
+                Ok(Some(_)) => tell(&[NotifyState::Watchdog]),
+                Err(_) => {}
+            }
+            self.asked = None;
+        }
+        if Instant::now() >= self.next {
+            self.next = Instant::now() + interval;
+            self.asked = ask().ok();
+        }
+    }
+}
+
+/// Tells the service manager that the configuration is read again, as long as `work` takes.
+pub(super) fn reloading(work: impl FnOnce()) {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(_) => tell(&[NotifyState::Reloading]),
+    }
+    work();
+    tell(&[NotifyState::Ready]);
+}
+
+/// Tells the service manager that the router ends, and ends the process if it has not ended in
+/// [`LAST_RESORT`].
+pub(super) fn ending() {
+    tell(&[NotifyState::Stopping]);
+    // Without a thread nothing watches the end, which usually takes milliseconds.
+    let _ = thread::Builder::new().name("end".into()).spawn(|| {
+        thread::sleep(LAST_RESORT);
+        eprintln!("sluice: the packet loop did not end in {LAST_RESORT:?}; the process is ended");
+        std::process::exit(STUCK);
+    });
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    // A service manager that does not listen changes nothing for the packets.
+    let _ = sd_notify::notify(state);
+}
+
+/// A router ends within this time of the signal.
+const LAST_RESORT: Duration = Duration::from_secs(5);
+/// Exit status of sysexits.h for an internal error.
+const STUCK: i32 = 70;
