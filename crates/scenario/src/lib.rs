@@ -212,7 +212,9 @@ fn slug(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '=');
     let mut slug = String::new();
     for c in name.chars() {
-        if is_plain(c) {
+        // `.` and `..` are other folders, and what begins with a point is hidden.
+        let is_first_point = slug.is_empty() && c == '.';
+        if is_plain(c) && !is_first_point {
             slug.push(c);
         } else if !slug.ends_with('-') {
             slug.push('-');

@@ -196,3 +196,9 @@ fn a_bound_is_read_in_the_unit_of_its_metric() {
     assert_eq!(expect[0].min.map(Quantity::as_f64), Some(0.975));
     assert_eq!(expect[1].max, Some(Quantity::Count(3)));
 }
+
+#[test]
+fn no_name_of_a_variant_leads_out_of_the_folder() {
+    let folders = ["..", ".", "../../x", "a/../b", ".hidden"].map(slug);
+    assert_eq!(folders, ["-.", "-", "-.-..-x", "a-..-b", "-hidden"]);
+}
