@@ -252,14 +252,14 @@ impl Spec {
     }
 
     /// Returns warnings for the user: settings that are accepted but probably not intended, and
-    /// settings that the implementation named by `variant` would silently have changed.
+    /// settings that the implementation named by `variant` would silently change.
     ///
     /// ```
     /// use sluice_core::registry::Spec;
     /// let spec = Spec::parse("codel target 200ms").unwrap();
     /// assert!(spec.warnings()[0].starts_with("`target 200ms` is not below `interval 100ms`"));
     /// let spec = Spec::parse("fq_codel limit 50000 variant dummynet").unwrap();
-    /// assert_eq!(spec.warnings(), ["`limit 50000`: dummynet would silently take 20480"]);
+    /// assert_eq!(spec.warnings(), ["`limit 50000` is applied; dummynet would use 20480"]);
     /// ```
     pub fn warnings(&self) -> Warnings {
         let values = self.algorithm.complete(&self.values);
@@ -278,7 +278,7 @@ impl Spec {
             let taken = self.algorithm.dummynet_value(decl, value);
             let name = decl.name;
             (taken != value)
-                .then(|| alloc::format!("`{name} {value}`: dummynet would silently use {taken}"))
+                .then(|| alloc::format!("`{name} {value}` is applied; dummynet would use {taken}"))
         })
     }
 
