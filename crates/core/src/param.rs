@@ -320,7 +320,7 @@ pub trait Params: Clone + fmt::Debug + Default + 'static {
     }
 
     /// Returns warnings: settings that are accepted but probably not intended, and settings that
-    /// the implementation named by `variant` would silently have changed.
+    /// the implementation named by `variant` would silently change.
     fn warnings(&self) -> Warnings {
         Vec::new()
     }
