@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-links test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -36,7 +36,7 @@ dist: $(WEB) ## build the packages in target/dist: a tarball, a Debian package a
 test-dist: dist ## run the packages in bare root file systems and in a new environment of Python
 	scripts/test-dist.sh
 
-test: lint test-rust test-golden test-claims test-contributing test-modules test-live test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, claims, live, web, Python, report, exports, docs, action
+test: lint test-rust test-golden test-claims test-contributing test-modules test-live test-links test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, claims, live, links, web, Python, report, exports, docs, action
 
 test-all: test test-dist test-agreement test-accuracy test-programs test-kernels ## everything that CI runs, and longer tests: packages, ten links, real programs, real kernels, a sweep of 1000 runs on every executor
 	$(VENV)/maturin develop -q --profile quick
@@ -77,7 +77,12 @@ test-live: $(WEB) ## live runs, each in its own namespaces
 	$(CARGO) test --locked -p sluice-cli --test exec --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
 
-test-accuracy: build ## rate and idle round trip of ten named links under sluice exec, by iperf3 and ping; 5 minutes
+test-links: $(WEB) ## rate and idle round trip of ten named links under sluice exec, 5 s each way; 1 minute
+	@scripts/setup.sh iperf3
+	$(CARGO) build --locked -q -p sluice-cli
+	scripts/accuracy.py target/debug/sluice --seconds 5 --jobs 3
+
+test-accuracy: build ## rate and idle round trip of ten named links under sluice exec, 10 s each way; 5 minutes
 	@scripts/setup.sh iperf3
 	scripts/accuracy.py $(SLUICE)
 

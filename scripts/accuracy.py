@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Measures named links under `sluice exec` with iperf3 and ping.
 
-`scripts/accuracy.py SLUICE [--seconds N] [LINK...]`. A rate must be within 1 % of the link's, each
+`scripts/accuracy.py SLUICE [--seconds N] [--jobs N] [LINK...]`. A rate must be within 1 % of the link's, each
 way, and the median round trip of an idle link within 0.5 ms. Exit status 1 if one is not.
 
 The rate is that of UDP datagrams that arrive while more are sent than the link carries. The first
-two seconds and the last one do not count. On a busy machine, one undisturbed measurement of three
-suffices. A link counts IP packets, or the ATM cells of PPPoE frames over LLC, 40 bytes more per
-packet (RFC 2684). The transmission time of the echo itself, in both directions, does not count as
-round trip.
+two seconds and the last one do not count. On a busy machine, one undisturbed measurement suffices,
+so a measurement that is not exact is repeated. A link whose measurements were all late, as
+`--max-late` says, is not judged; more than half of the links must be. A link counts IP packets, or
+the ATM cells of PPPoE frames over LLC, 40 bytes more per packet (RFC 2684). The transmission time of
+the echo itself, in both directions, does not count as round trip.
 """
 
 import argparse
+import concurrent.futures
 import json
 import math
 import statistics
@@ -31,10 +33,12 @@ LINKS = [
     "wpt/fios",
     "lighthouse/desktop",
 ]
-SHORT_LINKS = ["wpt/lte", "wpt/dsl"]
 RATE_ERROR = 0.01
 RTT_ERROR_MS = 0.5
-TRIES = 3
+TRIES = 4
+# A tenth of what the round trip may be wrong by.
+MAX_LATE = "50us"
+TOO_LATE = 75  # exit status of sluice exec
 HEADERS = 28  # IPv4 and UDP, or IPv4 and ICMP
 PING_PAYLOAD = 24
 
@@ -52,8 +56,13 @@ def received_bps(report: dict[str, Any]) -> float:
     return sum(s["bytes"] for s in sums) * 8 / sum(s["seconds"] for s in sums)
 
 
-def measure(sluice: str, name: str, link: dict[str, Any], seconds: int) -> dict[str, float]:
-    """Run iperf3 and ping behind a link. Return the errors of its rates and of its round trip."""
+def measure(
+    sluice: str, name: str, link: dict[str, Any], seconds: int
+) -> tuple[dict[str, float], bool]:
+    """Run iperf3 and ping behind a link. Return the errors of its rates and its round trip.
+
+    Also return whether the emulation was in time.
+    """
     payload = {way: 1200 if link[f"{way}_bps"] >= 1_000_000 else 400 for way in ("up", "down")}
     commands = [f"ping -4 -n -q -c 3 -i 0.2 -s {PING_PAYLOAD} server.sluice"]
     commands.append(f"ping -4 -n -c 30 -i 0.1 -s {PING_PAYLOAD} server.sluice")
@@ -62,7 +71,7 @@ def measure(sluice: str, name: str, link: dict[str, Any], seconds: int) -> dict[
         load = f"-u -t {seconds} -l {payload[way]} -b {offered} {options}"
         commands.append(f"iperf3 -4 -c server.sluice -J {load}")
     script = "; echo; echo ----; ".join(commands)
-    link_options = [sluice, "exec", "--link", name, "--max-late", "1min"]
+    link_options = [sluice, "exec", "--link", name, "--max-late", MAX_LATE]
     server = "exec iperf3 -s -J >/dev/null"
     done = subprocess.run(
         [*link_options, "--server", server, "--", "sh", "-c", script],
@@ -71,7 +80,7 @@ def measure(sluice: str, name: str, link: dict[str, Any], seconds: int) -> dict[
         timeout=10 * seconds + 60,
     )
     parts = done.stdout.split("\n----\n")
-    if done.returncode != 0 or len(parts) != 4:
+    if done.returncode not in (0, TOO_LATE) or len(parts) != 4:
         raise SystemExit(f"accuracy: {name}: status {done.returncode}: {done.stdout}{done.stderr}")
     times = [
         float(line.split("time=")[1].split()[0])
@@ -92,7 +101,7 @@ def measure(sluice: str, name: str, link: dict[str, Any], seconds: int) -> dict[
         f"  rtt {errors['rtt_ms']:+.3f} ms   {done.stderr.strip().removeprefix('sluice: ')}",
         flush=True,
     )
-    return errors
+    return errors, done.returncode == 0
 
 
 def is_exact(errors: dict[str, float]) -> bool:
@@ -101,28 +110,40 @@ def is_exact(errors: dict[str, float]) -> bool:
     return is_rate_exact and abs(errors["rtt_ms"]) <= RTT_ERROR_MS
 
 
+def judge(sluice: str, name: str, link: dict[str, Any], seconds: int) -> bool | None:
+    """Return whether a link is exact; `None` if the machine was too busy to say."""
+    was_in_time = False
+    for _ in range(TRIES):
+        errors, is_in_time = measure(sluice, name, link, seconds)
+        if is_exact(errors):
+            return True
+        was_in_time |= is_in_time
+    return False if was_in_time else None
+
+
 def main() -> int:
     """Measure the links and report those that are not exact."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("sluice", help="the command")
     parser.add_argument("links", nargs="*", metavar="LINK", help="names [default: ten links]")
     parser.add_argument("--seconds", type=int, default=10, help="of each direction [default: 10]")
-    parser.add_argument("--short", action="store_true", help="two links, 5 s each way")
+    parser.add_argument("--jobs", type=int, default=1, help="links at the same time [default: 1]")
     args = parser.parse_intermixed_args()
-    seconds = 5 if args.short else args.seconds
     listed = subprocess.run(
         [args.sluice, "list", "links", "--json"], capture_output=True, text=True, check=True
     )
     known = {name: link for link in json.loads(listed.stdout) for name in link["names"]}
-    wrong = []
-    for name in args.links or (SHORT_LINKS if args.short else LINKS):
-        # If the machine delays the end of a measurement, that is an error of the machine.
-        tries = (measure(args.sluice, name, known[name], seconds) for _ in range(TRIES))
-        if not any(is_exact(errors) for errors in tries):
-            wrong.append(name)
+    names = args.links or LINKS
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        judged = pool.map(lambda name: judge(args.sluice, name, known[name], args.seconds), names)
+        verdicts = dict(zip(names, judged, strict=True))
+    wrong = [name for name, verdict in verdicts.items() if verdict is False]
+    unknown = [name for name, verdict in verdicts.items() if verdict is None]
     if wrong:
         print(f"accuracy: not within 1 % and 0.5 ms: {', '.join(wrong)}", file=sys.stderr)
-    return 1 if wrong else 0
+    if unknown:
+        print(f"accuracy: the machine was too busy for: {', '.join(unknown)}", file=sys.stderr)
+    return 1 if wrong or 2 * len(unknown) >= len(names) else 0
 
 
 if __name__ == "__main__":

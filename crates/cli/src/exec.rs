@@ -23,25 +23,24 @@ pub struct Args {
     /// Congestion control of both ends of the link [default: the machine's]
     #[arg(long, value_name = "NAME", help_heading = LINK)]
     cc: Option<String>,
-    /// Make host.sluice, the machine's own loopback, unreachable
+    /// Make the machine's loopback (host.sluice) unreachable
     #[arg(long)]
     no_host: bool,
-    /// Let the machine's localhost:PORT reach the program's own server, across the link
+    /// Let the machine's localhost:PORT reach the program
     #[arg(long, value_name = "PORT")]
     forward: Vec<u16>,
     /// Shell command that runs on the far side, as server.sluice; the program starts when it
     /// listens
     #[arg(long, value_name = "COMMAND")]
     server: Option<OsString>,
-    /// Print how exact the emulation was; exit with 75 (the result is not valid) if more than one
-    /// packet in a thousand left later than this, or the machine lost packets
+    /// Print how exact the emulation was; exit with 75 if more than one packet in a thousand left
+    /// later than this, or the machine lost packets
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
-    /// Instead of namespaces use a proxy, with variables such as http_proxy; the default where
-    /// namespaces are forbidden
+    /// Use a proxy (http_proxy) instead of namespaces; the default where these are forbidden
     #[arg(long)]
     proxy: bool,
-    /// Record packets, queues and TCP connections in this folder, with report.html
+    /// Record the run in this folder, with report.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Write a capture of what passes the program's interface

@@ -21,7 +21,7 @@ pub struct LinkArgs {
     /// Rate of the direction from the program
     #[arg(long, value_name = "RATE", value_parser = Rate::parse, help_heading = LINK)]
     up: Option<Rate>,
-    /// Round-trip time of the link: half of it is the delay of each direction
+    /// Round-trip time: twice the delay of each direction
     #[arg(long, value_name = "TIME", value_parser = Span::parse, conflicts_with = "delay",
           help_heading = LINK)]
     rtt: Option<Span>,
@@ -31,7 +31,7 @@ pub struct LinkArgs {
     /// Packets lost at random in each direction, e.g. 0.5%
     #[arg(long, value_name = "SHARE", help_heading = LINK)]
     loss: Option<String>,
-    /// The queue of both directions, in the words of `sluice list`
+    /// Queue of both directions, in words of `sluice list`
     #[arg(long, value_name = "QUEUE", help_heading = LINK,
           add = ArgValueCandidates::new(completion::queues))]
     queue: Option<String>,
@@ -57,25 +57,35 @@ impl LinkArgs {
     pub fn words(&self) -> LinkWords {
         LinkWords {
             link: self.link.clone(),
-            sets: sets(self),
+            options: options(self),
+            sets: self.sets.clone(),
             traces: [self.trace.clone(), self.up_trace.clone()],
         }
     }
 }
 
-/// Returns the keys that options set; later ones take precedence.
-fn sets(args: &LinkArgs) -> Vec<(String, String)> {
-    let key = |key: &str, value: Option<String>| Some((key.to_owned(), value?));
+/// Returns the options that set a key of the link.
+fn options(args: &LinkArgs) -> Vec<(&'static str, &'static str, String)> {
     let words = [
-        key("rate", args.rate.map(|rate| rate.to_string())),
-        key("up.rate", args.up.map(|rate| rate.to_string())),
-        key("delay", args.delay.map(|delay| delay.to_string())),
-        key("rtt", args.rtt.map(|rtt| format!("{}ns", rtt.as_ns()))),
-        key("loss", args.loss.clone()),
-        key("queue", args.queue.clone()),
+        ("--rate", "rate", args.rate.map(|rate| rate.to_string())),
+        ("--up", "up.rate", args.up.map(|rate| rate.to_string())),
+        (
+            "--delay",
+            "delay",
+            args.delay.map(|delay| delay.to_string()),
+        ),
+        (
+            "--rtt",
+            "rtt",
+            args.rtt.map(|rtt| format!("{}ns", rtt.as_ns())),
+        ),
+        ("--loss", "loss", args.loss.clone()),
+        ("--queue", "queue", args.queue.clone()),
     ];
-    let words = words.into_iter().flatten();
-    words.chain(args.sets.iter().cloned()).collect()
+    let words = words.into_iter();
+    words
+        .filter_map(|(option, key, value)| Some((option, key, value?)))
+        .collect()
 }
 
 fn key_and_value(text: &str) -> Result<(String, String), String> {

@@ -7,6 +7,10 @@
 mod attach;
 #[path = "exec/recorded.rs"]
 mod recorded;
+#[path = "exec/refused.rs"]
+mod refused;
+#[path = "exec/terminal.rs"]
+mod terminal;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};

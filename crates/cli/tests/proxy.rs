@@ -1,8 +1,9 @@
 //! `sluice proxy` and `sluice exec --proxy`: words, messages, and programs.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 fn sluice(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
@@ -109,4 +110,60 @@ fn what_a_program_has_sent_arrives_after_its_end() {
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(server.join().unwrap(), 60_000);
+}
+
+/// Returns the processor time that a process has used, in ticks of 10 ms (proc_pid_stat(5)).
+fn ticks(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // The second field is a name in parentheses; utime and stime are the 14th and the 15th.
+    let fields: Vec<&str> = text
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    fields[11..13]
+        .iter()
+        .map(|field| field.parse::<u64>().unwrap())
+        .sum()
+}
+
+#[test]
+fn a_proxy_without_descriptors_waits_for_them_and_goes_on() {
+    let script = "ulimit -n 20; exec \"$0\" proxy --listen 127.0.0.1:0";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_sluice")]);
+    let mut child = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+    // More than there are descriptors; the kernel accepts the others by itself.
+    let clients: Vec<TcpStream> = (0..30)
+        .map(|_| TcpStream::connect(&address).unwrap())
+        .collect();
+    let until = Instant::now() + Duration::from_secs(1);
+    let mut before = None;
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(250));
+        before.get_or_insert_with(|| ticks(child.id()));
+    }
+    let used = ticks(child.id()) - before.unwrap();
+    // A loop that busy-polls uses 75 ticks on a machine of its own.
+    assert!(used < 15, "{used} ticks of 750 ms");
+    drop(clients);
+    // A SOCKS5 greeting (RFC 1928 section 3) gets its answer.
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream.write_all(&[5, 1, 0]).unwrap();
+    let mut answer = [0; 2];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [5, 0]);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -82,3 +82,20 @@ fn every_subcommand_has_a_manual_page() {
         assert!(text.contains(".SH OPTIONS"), "{}", page.display());
     }
 }
+
+#[test]
+fn the_help_of_exec_fits_two_screens_with_five_examples() {
+    let help = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["exec", "--help"])
+        .env("COLUMNS", "80")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    // A terminal has 24 lines of 80 characters.
+    assert!(help.lines().count() <= 2 * 24, "{}", help.lines().count());
+    assert!(help.lines().all(|line| line.chars().count() <= 80));
+    let examples = help
+        .lines()
+        .filter(|line| line.starts_with("  sluice exec "));
+    assert_eq!(examples.count(), 5);
+}

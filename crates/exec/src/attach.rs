@@ -238,7 +238,7 @@ fn carry(
     attached: impl FnOnce(&str, &str),
 ) -> Result<Detached, AttachError> {
     let kernel = |step| move |source| AttachError::Kernel { step, source };
-    let pool = Pool::new(router::pool_size(&settings.links))?;
+    let pool = Pool::on_demand(router::pool_size(&settings.links))?;
     let clock = Clock::start();
     let options = PacketOptions {
         timestamps: Some(clock),

@@ -10,10 +10,8 @@ use std::time::SystemTime;
 
 use sluice_core::Time;
 use sluice_net::Clock;
-use sluice_net::port::registry::Playback;
-use sluice_net::port::{Capabilities, Counters, Pool, Port, Promiscuity, Slot};
+use sluice_net::port::{Pool, Port, Slot};
 use sluice_wire::capture::{Annotated, AnnotatedWriter, link_type};
-use sluice_wire::frame::Link;
 
 /// Why there is no capture.
 #[derive(Debug, thiserror::Error)]
@@ -137,17 +135,7 @@ impl<P: Port> Tap<P> {
 }
 
 impl<P: Port> Port for Tap<P> {
-    fn name(&self) -> &str {
-        self.port.name()
-    }
-
-    fn link(&self) -> Link {
-        self.port.link()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.port.capabilities()
-    }
+    crate::around::leave_to!(port);
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         let before = into.len();
@@ -158,10 +146,6 @@ impl<P: Port> Port for Tap<P> {
             self.tell(self.frame(pool, *slot, at, false));
         }
         count
-    }
-
-    fn has_waiting(&self) -> bool {
-        self.port.has_waiting()
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
@@ -175,26 +159,6 @@ impl<P: Port> Port for Tap<P> {
             self.tell(frame);
         }
         done
-    }
-
-    fn counters(&mut self) -> Counters {
-        self.port.counters()
-    }
-
-    fn release(&mut self, pool: &mut Pool) {
-        self.port.release(pool);
-    }
-
-    fn wants_looks(&self) -> bool {
-        self.port.wants_looks()
-    }
-
-    fn promiscuity(&self) -> Promiscuity {
-        self.port.promiscuity()
-    }
-
-    fn playback(&mut self) -> Option<&mut dyn Playback> {
-        self.port.playback()
     }
 }
 

@@ -11,8 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::pulse::Pulse;
-use sluice_net::port::registry::Playback;
-use sluice_net::port::{Capabilities, Counters, PacketPort, Pool, Port, Promiscuity, Slot};
+use sluice_net::port::{PacketPort, Pool, Port, Slot};
 use sluice_wire::frame::{self, Link, Transport};
 
 /// The two ends of a packet's connection or flow, as the program sees them.
@@ -138,24 +137,10 @@ pub const fn echo_request(address: IpAddr) -> u8 {
 }
 
 impl Port for Gate {
-    fn name(&self) -> &str {
-        self.port.name()
-    }
-
-    fn link(&self) -> Link {
-        self.port.link()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.port.capabilities()
-    }
+    crate::around::leave_to!(port);
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         self.port.receive(pool, into)
-    }
-
-    fn has_waiting(&self) -> bool {
-        self.port.has_waiting()
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
@@ -173,26 +158,6 @@ impl Port for Gate {
             done += 1;
         }
         done + self.port.transmit(pool, &slots[done..])
-    }
-
-    fn counters(&mut self) -> Counters {
-        self.port.counters()
-    }
-
-    fn release(&mut self, pool: &mut Pool) {
-        self.port.release(pool);
-    }
-
-    fn wants_looks(&self) -> bool {
-        self.port.wants_looks()
-    }
-
-    fn promiscuity(&self) -> Promiscuity {
-        self.port.promiscuity()
-    }
-
-    fn playback(&mut self) -> Option<&mut dyn Playback> {
-        self.port.playback()
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Namespaces, sockets and processes vanish with the calling process, however it ends.
 
+mod around;
 pub mod attach;
 mod beside;
 mod capture;
@@ -25,6 +26,7 @@ mod verdict;
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,7 +46,7 @@ use sluice_scenario::Link;
 pub use beside::run_beside;
 use capture::{Capture, CaptureError};
 use gate::Gate;
-use network::{Network, NetworkError, Place};
+use network::{Closing, Network, NetworkError, Place};
 pub use program::ProgramError;
 use pulse::Pulse;
 use relay::{Relay, RelayError, Routes};
@@ -240,13 +242,21 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
     let resolvers = names::machine_resolvers();
     let files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
 
-    let pool = Pool::new(router::pool_size(&settings.links))?;
+    let pool = Pool::on_demand(router::pool_size(&settings.links))?;
     let clock = Clock::start();
     let (near_port, far_port) = network.ports(&clock)?;
     let capture = settings.capture.as_ref();
     let capture = capture
         .map(|path| Capture::create(path, &clock))
         .transpose()?;
+    let injectors = network.injectors()?;
+    let closing = Closing::new([
+        near_port.as_fd(),
+        far_port.as_fd(),
+        injectors.0.as_fd(),
+        injectors.1.as_fd(),
+    ]);
+    let closing = closing.map_err(kernel("keep a packet socket"))?;
     let (to_recorder, names) = channel();
     let carrier = recorder
         .begin(Ground {
@@ -271,7 +281,7 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
         near: &network.near,
         far: &network.far,
         server: server.as_ref(),
-        injectors: network.injectors()?,
+        injectors,
         held,
         changes: to_gate,
         names: to_recorder,
@@ -284,7 +294,8 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
         is_sending: Arc::default(),
     };
     let sending = [relay.is_sending(), shared.is_sending.clone()];
-    start("relay", move || relay.run())?;
+    let has_ended = shared.has_ended.clone();
+    let relay = start("relay", move || relay.run(&has_ended))?;
     let near_port: Box<dyn Port + Send> = match &capture {
         Some(capture) => Box::new(capture.tap(near_port, &clock)),
         None => Box::new(near_port),
@@ -317,9 +328,10 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
     }
     shared.has_ended.store(true, Ordering::Release);
     routing.ring();
-    let ways = router
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    relaying.ring();
+    let ways = join(router);
+    join(relay);
+    closing.close();
     if let Some(capture) = capture {
         capture.finish()?;
     }
@@ -338,6 +350,12 @@ fn start<T: Send + 'static>(
         step: "start a thread",
         source,
     })
+}
+
+/// Waits for the end of a thread. A panic is passed on.
+fn join<T>(thread: thread::JoinHandle<T>) -> T {
+    let ended = thread.join();
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The exit status of a wrapper that cannot do its part, as that of `env` and `timeout`.

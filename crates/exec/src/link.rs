@@ -11,7 +11,10 @@ use sluice_scenario::{Link, Scenario, ScenarioErrors};
 pub struct LinkWords {
     /// A link's name, or the path of a scenario, whose `[link]` and `[[hop]]` are used.
     pub link: Option<String>,
-    /// Keys of the link, in the order of precedence: `down.rate`, or `rate` for both directions.
+    /// Options that set a key: the option, the key and the value. Later ones take precedence.
+    pub options: Vec<(&'static str, &'static str, String)>,
+    /// Keys of the link: `down.rate`, or `rate` for both directions. Later ones take precedence, and
+    /// all of them over options.
     pub sets: Vec<(String, String)>,
     /// Mahimahi traces of the directions down and up.
     pub traces: [Option<PathBuf>; 2],
@@ -36,25 +39,18 @@ pub enum LinkError {
         "{0} has a [matrix] of {1} variants; choose one of each of its values with --set KEY=VALUE"
     )]
     Variants(String, usize),
-    /// Several links, where only one is possible.
-    #[error("the file has [[hop]]; here a program is put behind a single [link]")]
-    Hops,
     /// Rules instead of links.
     #[error("{0} has `rules`; a program is put behind [link] and [[hop]]")]
     Rules(String),
 }
 
 impl LinkWords {
-    /// Reads a single link.
+    /// Reads the links, in the order of the path up.
     ///
     /// # Errors
-    /// Everything that is wrong, with its place; a file has `[[hop]]`.
-    pub fn resolve(&self) -> Result<Link, LinkError> {
-        let scenario = self.scenario()?;
-        match scenario.hops.is_empty() {
-            true => Ok(scenario.link),
-            false => Err(LinkError::Hops),
-        }
+    /// Everything that is wrong, with its place.
+    pub fn links(&self) -> Result<Vec<Link>, LinkError> {
+        Ok(self.scenario()?.links().cloned().collect())
     }
 
     /// Reads the links as part of a scenario, whose traffic and duration have no meaning.
@@ -76,34 +72,40 @@ impl LinkWords {
         if !text.lines().any(|line| line.trim() == "[[flow]]") {
             text.push_str("\n[[flow]]\ntype = \"ping\"\n");
         }
-        let mut sets = vec![format!("duration={SCHEDULED}")];
+        // Keys and values, each with the option that it comes from.
+        let mut sets = vec![(format!("duration={SCHEDULED}"), String::new())];
         if let Some(word) = self.link.as_ref().filter(|word| !is_path(word)) {
-            sets.push(format!("link.preset={word}"));
+            sets.push((format!("link.preset={word}"), format!("--link {word}")));
         }
         let is_bare = self.link.is_none();
-        let is_given = |key: &str| self.sets.iter().any(|(given, _)| given == key);
-        for (direction, trace) in ["down", "up"].iter().zip(&self.traces) {
+        let of_options = self.options.iter().map(|(_, key, _)| *key);
+        let of_sets = self.sets.iter().map(|(key, _)| key.as_str());
+        let given: Vec<&str> = of_options.chain(of_sets).collect();
+        let directions = [("down", "--trace"), ("up", "--up-trace")];
+        for ((direction, option), trace) in directions.iter().zip(&self.traces) {
             let rate = format!("{direction}.rate");
             if let Some(path) = trace {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                sets.push(format!("link.{rate}={{ trace = {:?} }}", path.display()));
-            } else if is_bare && !is_given(&rate) && !is_given("rate") {
-                sets.push(format!("link.{rate}=unlimited"));
+                let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                sets.push((
+                    format!("link.{rate}={{ trace = {:?} }}", absolute.display()),
+                    format!("{option} {}", path.display()),
+                ));
+            } else if is_bare && !given.contains(&rate.as_str()) && !given.contains(&"rate") {
+                sets.push((format!("link.{rate}=unlimited"), String::new()));
             }
+        }
+        for (option, key, value) in &self.options {
+            let written = format!("{option} {value}");
+            let keys = keys_of(&text, key, value).into_iter();
+            sets.extend(keys.map(|set| (set, written.clone())));
         }
         for (key, value) in &self.sets {
-            if key == "rtt" {
-                sets.extend(of_rtt(&text, value));
-                continue;
-            }
-            match key.split('.').next() {
-                Some("up" | "down") => sets.push(format!("link.{key}={value}")),
-                Some("link" | "matrix" | "seed") => sets.push(format!("{key}={value}")),
-                // Each direction separately, since a file or a named link may set them apart.
-                _ => sets.extend(["down", "up"].map(|way| format!("link.{way}.{key}={value}"))),
-            }
+            let written = format!("--set {key}={value}");
+            let keys = keys_of(&text, key, value).into_iter();
+            sets.extend(keys.map(|set| (set, written.clone())));
         }
-        let mut variants = Scenario::parse(&name, &text, &sets)?;
+        let (sets, written): (Vec<String>, Vec<String>) = sets.into_iter().unzip();
+        let mut variants = Scenario::parse_written(&name, &text, &sets, &written)?;
         if variants.len() > 1 {
             return Err(LinkError::Variants(name, variants.len()));
         }
@@ -113,6 +115,19 @@ impl LinkWords {
             return Err(LinkError::Rules(name));
         }
         Ok(scenario)
+    }
+}
+
+/// Returns the keys of a scenario that a key of the link stands for, each with its value.
+fn keys_of(text: &str, key: &str, value: &str) -> Vec<String> {
+    match key.split('.').next() {
+        Some("rtt") => of_rtt(text, value),
+        Some("up" | "down") => vec![format!("link.{key}={value}")],
+        Some("link" | "hop" | "matrix" | "seed") => vec![format!("{key}={value}")],
+        // Each direction separately, since a file or a named link may set them apart.
+        _ => ["down", "up"]
+            .map(|way| format!("link.{way}.{key}={value}"))
+            .into(),
     }
 }
 
@@ -156,7 +171,7 @@ mod tests {
             sets: sets.collect(),
             ..LinkWords::default()
         };
-        words.resolve().unwrap()
+        words.links().unwrap().remove(0)
     }
 
     #[test]
@@ -200,11 +215,11 @@ mod tests {
             sets: vec![("down.queue".into(), "codel".into())],
             ..LinkWords::default()
         };
-        let link = words.resolve().unwrap();
+        let link = words.links().unwrap().remove(0);
         assert_eq!(link.rtt(), Span::from_ms(20));
         let mut slower = words.clone();
         slower.sets.push(("rtt".into(), "50ms".into()));
-        assert_eq!(slower.resolve().unwrap().rtt(), Span::from_ms(50));
+        assert_eq!(slower.links().unwrap()[0].rtt(), Span::from_ms(50));
         assert_eq!(link.down.queue.to_string(), "codel");
         assert_eq!(link.up.queue.to_string(), "fifo");
     }
@@ -219,7 +234,7 @@ mod tests {
             ],
             ..LinkWords::default()
         };
-        let link = words.resolve().unwrap();
+        let link = words.links().unwrap().remove(0);
         // WebPageTest's LTE: 12 Mbit/s both ways, 70 ms.
         assert_eq!(
             link.down.rate.at(Span::ZERO),
@@ -232,17 +247,48 @@ mod tests {
             link: Some("wpt/ltee".into()),
             ..LinkWords::default()
         };
-        let error = words.resolve().unwrap_err().to_string();
-        assert!(error.contains("did you mean `wpt/lte`?"), "{error}");
+        let error = words.links().unwrap_err().to_string();
+        // The option as it was written, with the caret below the name.
+        assert!(error.contains("| --link wpt/ltee\n"), "{error}");
+        assert!(
+            error.contains("|        ^^^^^^^^ did you mean `wpt/lte`?"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn a_wrong_value_is_reported_with_its_option() {
+    fn a_wrong_value_is_reported_once_with_its_option() {
+        let of = |words: LinkWords| words.links().unwrap_err().to_string();
+        let error = of(LinkWords {
+            options: vec![("--queue", "queue", "fq_codle".into())],
+            ..LinkWords::default()
+        });
+        let shown = "| --queue fq_codle\n |         ^^^^^^^^ did you mean `fq_codel`?";
+        assert!(error.contains(shown), "{error}");
+        assert_eq!(error.matches("--queue").count(), 1, "{error}");
+
+        let error = of(LinkWords {
+            sets: vec![("down.queu".into(), "codel".into())],
+            ..LinkWords::default()
+        });
+        let shown = "| --set down.queu=codel\n |       ^^^^^^^^^ did you mean `queue`?";
+        assert!(error.contains(shown), "{error}");
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_read_is_reported_with_its_option() {
         let words = LinkWords {
-            sets: vec![("queue".into(), "fq_codle".into())],
+            traces: [Some("/none/down.trace".into()), None],
             ..LinkWords::default()
         };
-        let error = words.resolve().unwrap_err().to_string();
-        assert!(error.contains("did you mean `fq_codel`?"), "{error}");
+        let error = words.links().unwrap_err().to_string();
+        assert!(
+            error.contains("cannot read `/none/down.trace`: No such file"),
+            "{error}"
+        );
+        assert!(
+            error.contains("| --trace /none/down.trace\n |         ^^^^"),
+            "{error}"
+        );
     }
 }

@@ -9,7 +9,9 @@
 //! its translator, and of a prefix of local IPv6 addresses (RFC 4193). No route leads to either
 //! outside, so they hide nothing that a program could reach.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::thread;
 
@@ -96,20 +98,33 @@ impl Network {
     /// # Errors
     /// Says which step failed; nothing is left behind.
     pub fn create(congestion_control: Option<&str>) -> Result<Network, NetworkError> {
-        let network = Network {
-            near: Namespace::create("near")?,
-            router: Namespace::create("router")?,
-            far: Namespace::create("far")?,
+        // The kernel makes namespaces side by side.
+        let host = |name: &'static str| {
+            move || {
+                let host = Namespace::create(name)?;
+                host.silence_ipv6()?;
+                for (key, value) in SETTINGS {
+                    host.set_sysctl(key, value)?;
+                }
+                if let Some(name) = congestion_control {
+                    host.set_sysctl("net.ipv4.tcp_congestion_control", name)?;
+                }
+                Ok::<_, NetworkError>(host)
+            }
         };
-        for host in [&network.near, &network.far] {
-            host.silence_ipv6()?;
-            for (key, value) in SETTINGS {
-                host.set_sysctl(key, value)?;
-            }
-            if let Some(name) = congestion_control {
-                host.set_sysctl("net.ipv4.tcp_congestion_control", name)?;
-            }
-        }
+        let network = thread::scope(|scope| {
+            let hosts = [host("near"), host("far")].map(|host| scope.spawn(host));
+            let router = Namespace::create("router");
+            let [near, far] = hosts.map(|host| {
+                let made = host.join();
+                made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            Ok::<_, NetworkError>(Network {
+                near: near?,
+                router: router?,
+                far: far?,
+            })
+        })?;
         open_low_ports(&network.near)?;
         let group = rustix::process::getegid().as_raw();
         let groups = format!("{group} {group}");
@@ -198,6 +213,34 @@ impl Network {
             links.add_neighbour(INTERFACE, other_address, mac(other))?;
         }
         Ok(())
+    }
+}
+
+/// Descriptors of packet sockets, the last ones to be closed.
+///
+/// The kernel waits for its other cores before it frees a packet socket, some 10 ms for each
+/// (`synchronize_net`). A process that just ends waits for one socket after the other; here the
+/// waiting is side by side.
+pub struct Closing(Vec<OwnedFd>);
+
+impl Closing {
+    /// Duplicates the descriptors.
+    ///
+    /// # Errors
+    /// The process has too many.
+    pub fn new<'a>(sockets: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::Result<Closing> {
+        let sockets = sockets.into_iter();
+        let kept: io::Result<_> = sockets.map(|socket| socket.try_clone_to_owned()).collect();
+        Ok(Closing(kept?))
+    }
+
+    /// Closes them all.
+    pub fn close(self) {
+        thread::scope(|scope| {
+            for socket in self.0 {
+                scope.spawn(move || drop(socket));
+            }
+        });
     }
 }
 

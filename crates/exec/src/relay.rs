@@ -165,11 +165,11 @@ impl Relay {
         self.is_sending.clone()
     }
 
-    /// Relays until the process ends.
-    pub fn run(mut self) {
+    /// Relays until `has_ended`. The pulse ends a wait.
+    pub fn run(mut self, has_ended: &AtomicBool) {
         let mut events = Vec::with_capacity(256);
         let mut tick = Instant::now() + TICK;
-        loop {
+        while !has_ended.load(Ordering::Acquire) {
             let wait = match self.connections.has_more() {
                 true => Duration::ZERO,
                 false => tick.saturating_duration_since(Instant::now()),

@@ -5,16 +5,15 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sluice_core::link::{Link, PipeParams};
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::param::Value;
-use sluice_core::{Cx, DropReason, Event, Packet, Rate, Rng, Span, Time, Wake};
+use sluice_core::{Cx, DropReason, Event, Packet, Rate, Rng, Span, Time};
 use sluice_net::port::{Counters, Pool, PoolSize, Port, Spin};
 use sluice_net::{Clock, real_time};
 use sluice_router::forward::{
     Departure, Forwarder, LaneCounts, LaneOptions, Lateness, Observer, PortNumber, Queueing,
 };
-use sluice_scenario::{Direction, Link as Links, Pipe, Schedule};
+use sluice_scenario::{Direction, Link, ScheduledLink};
 use sluice_wire::frame::View;
 
 use crate::pulse::Pulse;
@@ -61,12 +60,12 @@ pub type CarrierLoop<C> =
 
 /// The links of a path in succession.
 pub struct Path {
-    links: Vec<Links>,
+    links: Vec<Link>,
 }
 
 impl Path {
     /// The links in the order of the path up.
-    pub fn new(links: Vec<Links>) -> Path {
+    pub fn new(links: Vec<Link>) -> Path {
         Path { links }
     }
 }
@@ -78,9 +77,9 @@ impl Carrier for Path {
     fn lane(&mut self, direction: Direction, to: PortNumber) -> (Way, ()) {
         let rng = random_numbers(direction);
         let pipes = self.links.iter().map(|link| link.pipe(direction));
-        let mut stages: Vec<Stage> = (0..)
+        let mut stages: Vec<ScheduledLink> = (0..)
             .zip(pipes)
-            .map(|(number, pipe)| Stage::new(pipe, &rng.fork(number)))
+            .map(|(number, pipe)| pipe.build(&rng.fork(number)))
             .collect();
         if direction == Direction::Down {
             stages.reverse();
@@ -89,7 +88,8 @@ impl Carrier for Path {
     }
 
     fn packets_in(way: &Way) -> u64 {
-        let held = |stage: &Stage| stage.link.backlog().packets + stage.link.in_flight().packets;
+        let held =
+            |stage: &ScheduledLink| stage.link.backlog().packets + stage.link.in_flight().packets;
         way.stages.iter().map(held).sum()
     }
 }
@@ -101,64 +101,15 @@ pub fn random_numbers(direction: Direction) -> Rng {
 
 /// One direction of the path: links in the order in which packets pass them.
 pub struct Way {
-    stages: Vec<Stage>,
+    stages: Vec<ScheduledLink>,
     to: PortNumber,
-}
-
-/// One direction of a link.
-struct Stage {
-    link: Link,
-    rate: Schedule,
-    has_effects: bool,
-    /// Later delays, the next one last.
-    delays: Vec<(Time, Span)>,
-}
-
-impl Stage {
-    fn new(pipe: &Pipe, rng: &Rng) -> Stage {
-        let queue = pipe.queue.0.build();
-        let queue = queue.expect("a queue that was parsed can be built");
-        let steps = pipe.delay.steps().iter().skip(1).rev();
-        Stage {
-            link: Link::new(&pipe.params(), pipe.files(), queue, rng),
-            rate: pipe.rate.clone(),
-            has_effects: !pipe.effects.to_string().is_empty() || pipe.profile.is_some(),
-            delays: steps
-                .map(|(at, delay)| (Time::ZERO + *at, *delay))
-                .collect(),
-        }
-    }
-
-    /// Applies the delays that have come into force by `cx.now`, each at its own instant.
-    fn follow_delays(&mut self, cx: &mut Cx<'_>) {
-        let now = cx.now;
-        while let Some((at, delay)) = self.delays.pop_if(|(at, _)| *at <= now) {
-            let params = PipeParams {
-                delay,
-                ..self.link.pipe_params().clone()
-            };
-            cx.now = at;
-            self.link.set_pipe(&params, cx);
-            cx.now = now;
-        }
-    }
-
-    fn next_wake(&self) -> Option<Time> {
-        let wake = match self.link.next_wake() {
-            Wake::Now => Some(Time::ZERO),
-            Wake::At(at) => Some(at),
-            Wake::OnEnqueue => None,
-        };
-        let change = self.delays.last().map(|(at, _)| *at);
-        wake.into_iter().chain(change).min()
-    }
 }
 
 impl Way {
     /// Returns the link before the last one with the earliest event, and its instant.
     fn next_inner(&self) -> Option<(Time, usize)> {
         let inner = &self.stages[..self.stages.len() - 1];
-        let due = |(number, stage): (usize, &Stage)| Some((stage.next_wake()?, number));
+        let due = |(number, stage): (usize, &ScheduledLink)| Some((stage.next_wake()?, number));
         inner.iter().enumerate().filter_map(due).min()
     }
 
@@ -167,13 +118,13 @@ impl Way {
         let now = cx.now;
         while let Some((at, number)) = self.next_inner().filter(|(at, _)| *at <= now) {
             cx.now = at;
-            self.stages[number].follow_delays(cx);
+            self.stages[number].catch_up(cx);
             while let Some(departure) = self.stages[number].link.poll(cx) {
                 let mut packet = departure.packet;
                 packet.arrival = departure.due;
                 cx.now = departure.due;
                 let next = &mut self.stages[number + 1];
-                next.follow_delays(cx);
+                next.catch_up(cx);
                 next.link.enqueue(packet, cx);
                 cx.now = at;
             }
@@ -188,24 +139,21 @@ impl Queueing for Way {
     fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
 
     fn splits(&mut self, _from: PortNumber, (): &(), at: Time) -> bool {
-        let is_slow = |stage: &mut Stage| {
-            let rate = stage.rate.at(at.since(Time::ZERO));
-            stage.has_effects || stage.rate.is_trace() || rate.is_none_or(|rate| rate < SPLIT_BELOW)
-        };
-        self.stages.iter_mut().any(is_slow)
+        let mut stages = self.stages.iter();
+        stages.any(|stage| stage.splits(at, SPLIT_BELOW))
     }
 
     fn admit(&mut self, packet: Packet, (): &(), cx: &mut Cx<'_>) {
         self.pass_on(cx);
         let first = &mut self.stages[0];
-        first.follow_delays(cx);
+        first.catch_up(cx);
         first.link.enqueue(packet, cx);
     }
 
     fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
         self.pass_on(cx);
         let last = self.stages.last_mut().expect("a path has a link");
-        last.follow_delays(cx);
+        last.catch_up(cx);
         let departure = last.link.poll(cx)?;
         Some(Departure {
             packet: departure.packet,
@@ -215,7 +163,10 @@ impl Queueing for Way {
     }
 
     fn next_wake(&self) -> Option<Time> {
-        self.stages.iter().filter_map(Stage::next_wake).min()
+        self.stages
+            .iter()
+            .filter_map(ScheduledLink::next_wake)
+            .min()
     }
 
     fn bypass(&self, _from: PortNumber) -> Option<PortNumber> {
@@ -359,7 +310,7 @@ pub const fn port_from(direction: Direction) -> PortNumber {
 }
 
 /// Returns the memory for what the link may hold.
-pub fn pool_size(links: &[Links]) -> PoolSize {
+pub fn pool_size(links: &[Link]) -> PoolSize {
     let (mut slots, mut large) = (2048, 64);
     for pipe in links.iter().flat_map(|link| [&link.down, &link.up]) {
         let rate = pipe.rate.highest();

@@ -238,9 +238,13 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    pub(crate) fn new(length: usize) -> io::Result<Area> {
+    /// Maps an area. It is resident at once, or else each page when it is first used.
+    pub(crate) fn new(length: usize, is_resident: bool) -> io::Result<Area> {
         // Miri knows no paging.
-        let populate = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
+        let populate = match is_resident && !cfg!(miri) {
+            true => libc::MAP_POPULATE,
+            false => 0,
+        };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate;
         Ok(Area {
             mapping: SharedMap::map(length, flags, -1, 0)?,

@@ -55,6 +55,8 @@ struct Server {
     /// What the timer is set to.
     timer_at: Time,
     listeners: BTreeMap<u64, Listener>,
+    /// Listeners that cannot accept at present, and when they try again.
+    resting: BTreeMap<u64, Time>,
     clients: BTreeMap<u64, Client>,
     /// The clients by their connections across the link.
     nears: BTreeMap<Id, u64>,
@@ -230,6 +232,7 @@ impl Server {
             timer: proxy.timer,
             timer_at: Time::MAX,
             listeners: proxy.listeners,
+            resting: BTreeMap::new(),
             clients: BTreeMap::new(),
             nears: BTreeMap::new(),
             outsides: BTreeMap::new(),
@@ -298,7 +301,9 @@ impl Server {
     /// Waits for sockets, or until something is due.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, is_draining: bool) {
         let due = self.hub.engine.next_due();
-        let due = due.into_iter().chain(self.hub.next_question()).min();
+        let others = self.hub.next_question().into_iter();
+        let others = others.chain(self.resting.values().copied());
+        let due = due.into_iter().chain(others).min();
         let mut timeout = is_draining.then_some(Duration::from_millis(5));
         if !self.more.is_empty() {
             timeout = Some(Duration::ZERO);
@@ -356,6 +361,14 @@ impl Server {
         for (client, question, answer) in self.hub.ask_again(now) {
             self.resolved(client, question, answer);
         }
+        let (epoll, listeners) = (&self.hub.epoll, &self.listeners);
+        self.resting.retain(|number, at| {
+            let is_resting = *at > now;
+            if !is_resting {
+                listeners[number].set_watched(true, epoll, *number);
+            }
+            is_resting
+        });
     }
 
     /// Passes on what has arrived, until nothing more does at this instant.
@@ -461,7 +474,14 @@ impl Server {
             return;
         };
         let purpose = listener.purpose().clone();
-        for socket in listener.accept_all() {
+        let (sockets, has_more) = listener.accept_all();
+        if has_more {
+            // Otherwise the loop would wake up again and again until a descriptor is closed.
+            listener.set_watched(false, &self.hub.epoll, number);
+            let at = self.clock.now().saturating_add(REST);
+            self.resting.insert(number, at);
+        }
+        for socket in sockets {
             let number = self.hub.number();
             let Ok(stream) = Stream::new(socket, &self.hub.epoll, number) else {
                 continue;
@@ -488,6 +508,8 @@ fn kernel(step: &'static str) -> impl Fn(io::Error) -> ProxyError {
     move |source| ProxyError::Kernel { step, source }
 }
 
+/// How long a listener waits for descriptors.
+const REST: Span = Span::from_ms(50);
 /// The numbers of the bell and the timer among the sockets.
 const BELL: u64 = 1;
 const TIMER: u64 = 2;

@@ -254,7 +254,7 @@ impl Settings {
 
     /// Returns the links, in the order of the path up.
     pub(crate) fn links(&self) -> Result<Vec<Link>, LinkError> {
-        Ok(vec![self.link.resolve()?])
+        self.link.links()
     }
 
     /// Returns how both ends of the link are configured: as the kernel's are under `sluice exec`.

@@ -124,7 +124,9 @@ impl<'a> Problems<'a> {
                 let (line, column) = self.source.position(range.start);
                 Some(format!("{}:{line}:{column}", self.source.name))
             }
-            Place::Option(number, _) => Some(format!("`--set {}`", self.source.options[*number])),
+            Place::Option(number, range) => {
+                Some(format!("`{}`", self.source.option(*number, range).0))
+            }
             Place::Nowhere => None,
         }
     }
@@ -154,7 +156,14 @@ impl<'a> Problems<'a> {
         });
         ScenarioErrors::Invalid({
             let source = &self.source;
-            self.list.iter().map(|p| source.error(p)).collect()
+            // An option may set the keys of both directions.
+            let mut errors: Vec<ScenarioError> = Vec::new();
+            for error in self.list.iter().map(|problem| source.error(problem)) {
+                if source.written.is_empty() || !errors.contains(&error) {
+                    errors.push(error);
+                }
+            }
+            errors
         })
     }
 }
@@ -198,13 +207,12 @@ impl Source<'_> {
                 title.element(snippet)
             }
             Place::Option(number, range) => {
-                const FLAG: &str = "--set ";
-                let shifted = FLAG.len() + range.start..FLAG.len() + range.end;
+                let (written, range) = self.option(*number, range);
                 note = problem.other.as_ref();
                 title.element(
-                    Snippet::source(format!("{FLAG}{}", self.options[*number]))
+                    Snippet::source(written)
                         .line_numbering(false)
-                        .annotation(primary(shifted)),
+                        .annotation(primary(range)),
                 )
             }
             Place::Nowhere => {
@@ -223,7 +231,9 @@ impl Source<'_> {
                 let (line, column) = self.position(range.start);
                 format!("{label} at {}:{line}:{column}", self.name)
             }
-            Place::Option(number, _) => format!("{label} by `--set {}`", self.options[*number]),
+            Place::Option(number, range) => {
+                format!("{label} by `{}`", self.option(*number, range).0)
+            }
             Place::Nowhere => label.to_owned(),
         }
     }

@@ -243,10 +243,25 @@ impl Scenario {
     /// # Errors
     /// All errors in `text` and in `sets`.
     pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        Scenario::parse_written(file, text, sets, &[])
+    }
+
+    /// Does the same as [`Scenario::parse`] for `sets` that come from other options than `--set`.
+    /// Messages show these: `written` has one for each of `sets`, such as `--rate 1Mbit/s`.
+    ///
+    /// # Errors
+    /// All errors in `text` and in `sets`.
+    pub fn parse_written(
+        file: &str,
+        text: &str,
+        sets: &[String],
+        written: &[String],
+    ) -> Result<Vec<Variant>, ScenarioErrors> {
         let mut problems = Problems::of(Source {
             name: file,
             text,
             options: sets,
+            written,
         });
         let variants = tree::parse(text, &mut problems)
             .map(|root| read_variants(file, root, sets, &mut problems));

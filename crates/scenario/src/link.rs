@@ -8,7 +8,7 @@ use sluice_core::link::{
     self as core_link, LinkFiles, LinkParams, Profile, Table as DeviationTable,
 };
 use sluice_core::registry::Spec;
-use sluice_core::{Rate, Rng, Span, Time};
+use sluice_core::{Discipline, Rate, Rng, Span, Time};
 
 use super::effects::Effects;
 use super::error::{Problem, Problems};
@@ -127,17 +127,31 @@ impl Pipe {
     /// # Panics
     /// If the queue cannot be built, which a queue that was read can.
     pub fn build(&self, rng: &Rng) -> ScheduledLink {
-        let queue = self.queue.0.build();
-        let queue = queue.expect("a queue that was parsed can be built");
-        let later = self.delay.steps().iter().skip(1).rev();
         ScheduledLink {
-            link: core_link::Link::new(&self.params(), self.files(), queue, rng),
+            link: core_link::Link::new(&self.params(), self.files(), self.build_queue(), rng),
             rate: self.rate.clone(),
-            has_effects: !self.effects.to_string().is_empty() || self.profile.is_some(),
-            delays: later
-                .map(|(at, delay)| (Time::ZERO + *at, *delay))
-                .collect(),
+            has_effects: self.has_effects(),
+            delays: self.delays_after(Span::ZERO),
         }
+    }
+
+    fn build_queue(&self) -> Box<dyn Discipline> {
+        let queue = self.queue.0.build();
+        queue.expect("a queue that was parsed can be built")
+    }
+
+    /// Returns whether the link treats single packets.
+    fn has_effects(&self) -> bool {
+        !self.effects.to_string().is_empty() || self.profile.is_some()
+    }
+
+    /// Returns the delays that come into force after `at`, the next one last.
+    fn delays_after(&self, at: Span) -> Vec<(Time, Span)> {
+        let steps = self.delay.steps().iter().rev();
+        let later = steps.filter(|(from, _)| *from > at);
+        later
+            .map(|(from, delay)| (Time::ZERO + *from, *delay))
+            .collect()
     }
 
     fn keys() -> impl Iterator<Item = &'static str> {

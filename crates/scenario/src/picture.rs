@@ -156,6 +156,7 @@ impl Picture {
             name: file,
             text,
             options: &[],
+            written: &[],
         });
         let mut pictures: Vec<Picture> = Vec::new();
         if let Some(root) = tree::parse(text, &mut problems) {

@@ -20,8 +20,10 @@ pub(crate) struct Source<'a> {
     /// The file's name as the user wrote it.
     pub name: &'a str,
     pub text: &'a str,
-    /// The overrides as the user wrote them.
+    /// The overrides, as `KEY=VALUE`.
     pub options: &'a [String],
+    /// The options that they come from, such as `--rate 1Mbit/s`. Without: `--set KEY=VALUE`.
+    pub written: &'a [String],
 }
 
 impl Source<'_> {
@@ -34,4 +36,32 @@ impl Source<'_> {
             before[line_start..].chars().count() + 1,
         )
     }
+
+    /// Returns an override as the user wrote it, and the part of that which `range` of the override
+    /// comes from.
+    pub fn option(&self, number: usize, range: &Range<usize>) -> (String, Range<usize>) {
+        let set = &self.options[number];
+        let written = match self.written.get(number) {
+            Some(written) if !written.is_empty() => written.clone(),
+            _ => format!("{FLAG}{set}"),
+        };
+        let after = |text: &str, mark| text.find(mark).map_or(text.len(), |at| at + 1);
+        let value_at = after(set, '=');
+        let (key_at, shown_at) = match written.starts_with(FLAG) {
+            true => (FLAG.len(), after(&written, '=')),
+            false => (0, after(&written, ' ')),
+        };
+        let place = if written.get(key_at..) == Some(set) {
+            key_at + range.start..key_at + range.end
+        } else if range.start < value_at {
+            key_at..shown_at.saturating_sub(1).max(key_at)
+        } else if written[shown_at..] == set[value_at..] {
+            shown_at + range.start - value_at..shown_at + range.end - value_at
+        } else {
+            shown_at..written.len()
+        };
+        (written, place)
+    }
 }
+
+const FLAG: &str = "--set ";

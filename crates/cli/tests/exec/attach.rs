@@ -176,6 +176,50 @@ fn the_end_of_the_container_ends_the_link() {
 }
 
 #[test]
+fn a_container_that_ends_at_any_instant_leaves_nothing_behind() {
+    // From before the link is in place until after it.
+    for delay_ms in [0, 3, 6, 10, 15, 20, 30, 50, 200] {
+        let site = Site::new("vm0");
+        let mut sleep = Command::new("sleep");
+        let mut process = site.container.enter(|| sleep.arg("60").spawn());
+        let process = process.as_mut().unwrap().as_mut().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.args([
+            "attach",
+            "--pid",
+            &process.id().to_string(),
+            "--link",
+            "dsl",
+        ]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let Site {
+            machine, container, ..
+        } = site;
+        let child = machine.enter(|| command.spawn()).unwrap().unwrap();
+        // The process alone keeps the namespace.
+        drop(container);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = stderr(&output);
+        match output.status.code() {
+            Some(0) => {}
+            Some(125) => {
+                assert!(text.starts_with("sluice: "), "{delay_ms} ms: {text}");
+                assert_eq!(text.lines().count(), 1, "{delay_ms} ms: {text}");
+            }
+            status => panic!("{delay_ms} ms: {status:?} {text}"),
+        }
+        // The pair vanishes with the namespace, which the kernel frees a little later.
+        wait_for("the machine's interfaces are gone", || {
+            let left = machine.links().unwrap().interfaces().unwrap();
+            left.iter().all(|interface| interface.name == "lo")
+        });
+    }
+}
+
+#[test]
 fn what_cannot_be_attached_is_refused_with_what_there_is() {
     let site = Site::new("vm0");
     for (options, expected) in [

@@ -1,5 +1,7 @@
 //! What `--report` and `--pcapng` record.
 
+use std::net::UdpSocket;
+
 use sluice_recording::{Recording, Status};
 use sluice_scenario::Direction;
 
@@ -101,6 +103,60 @@ fn both_directions_and_refusals_are_recorded() {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let recording = Recording::open(&folder.path().join("run")).unwrap();
     assert_eq!(recording.run().flows[0].name, "[2001:db8::7]:99");
+}
+
+#[test]
+fn datagrams_and_pings_are_flows_with_names() {
+    let world = World::new();
+    let echo = world
+        .internet
+        .enter(|| UdpSocket::bind((SERVER[0], 9)))
+        .unwrap()
+        .unwrap();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        while let Ok((length, from)) = echo.recv_from(&mut bytes) {
+            let _ = echo.send_to(&bytes[..length], from);
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let report = format!("--report={}", folder.path().join("run").display());
+    // Three datagrams of 100 bytes, and the first answer; then two pings of 56 bytes.
+    let script = format!(
+        "exec 3<>/dev/udp/{0}/9; for i in 1 2 3; do printf '%0100d' $i >&3; sleep 0.05; done; \
+         head -c 100 <&3 >/dev/null; ping -n -q -c 2 -i 0.2 {0} >/dev/null",
+        SERVER[0]
+    );
+    let output = world.bash(&["--rtt=20ms", &report], &script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let recording = Recording::open(&folder.path().join("run")).unwrap();
+    let flows: Vec<(&str, &str)> = recording
+        .run()
+        .flows
+        .iter()
+        .map(|flow| (flow.name.as_str(), flow.type_name.as_str()))
+        .collect();
+    assert_eq!(
+        flows,
+        [("198.51.100.7:9-udp", "udp"), ("198.51.100.7-ping", "ping")]
+    );
+    // Per direction, of the flow and its answers: 3 datagrams, 2 requests.
+    let packets = recording.packets().unwrap().map(Result::unwrap);
+    let mut counts = [0; 2];
+    for packet in packets {
+        if let Some(count) = counts.get_mut(packet.record.flow as usize) {
+            *count += 1;
+        }
+    }
+    assert_eq!(counts, [6, 4]);
+    let samples = recording.flow_samples().unwrap().map(Result::unwrap);
+    let last = samples.filter(|sample| sample.flow == 0).last().unwrap();
+    let seen = (
+        last.sent_packets,
+        last.received_packets,
+        last.received_bytes,
+    );
+    assert_eq!(seen, (Some(3), Some(3), Some(300)));
 }
 
 #[test]

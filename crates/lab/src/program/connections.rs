@@ -1,33 +1,39 @@
-//! The TCP connections of a recorded program: what the kernel says of both ends.
+//! The flows of a recorded program: TCP connections, with what the kernel says of both ends, UDP
+//! flows and pings.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use sluice_core::record::PacketRecord;
 use sluice_core::{Span, Time};
 use sluice_net::socket::TcpConnection;
 use sluice_recording::{FlowSample, NO_FLOW};
-use sluice_scenario::Direction;
+use sluice_scenario::{Direction, PipeId};
 
+use super::datagrams::{Counts, Protocol};
 use super::names::Names;
 
-/// All connections, in the order of their first packets.
+/// All flows, in the order of their first packets.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     list: Vec<Connection>,
-    /// By the program's end and the other.
-    numbers: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// By protocol, the program's end and the other.
+    numbers: BTreeMap<(Protocol, SocketAddr, SocketAddr), usize>,
     /// By the hash of their packets, which differs between the directions.
     hashes: BTreeMap<u32, usize>,
 }
 
 #[derive(Debug)]
 struct Connection {
+    protocol: Protocol,
     remote: SocketAddr,
     first: Time,
     last: Time,
-    /// The program's end and the far end.
+    /// The program's end and the far end, of a TCP connection.
     ends: [End; 2],
     has_ecn: bool,
+    /// The packets up and down, of other flows.
+    counts: [Counts; 2],
 }
 
 /// One end of a connection.
@@ -66,6 +72,9 @@ pub(super) struct Flow {
     /// Payload that has arrived; 0 of a connection that carried none.
     pub bytes: u64,
     pub has_ecn: bool,
+    pub protocol: Protocol,
+    /// The keys of the flow's type that describe its packets, as TOML; none of TCP.
+    pub keys: String,
     /// Rows, whose flow number is not set yet.
     pub samples: Vec<FlowSample>,
 }
@@ -78,17 +87,20 @@ pub(super) enum Side {
 }
 
 impl Connections {
-    /// Notes that packets with `hash` belong to a connection between `program` and `remote`.
-    pub fn saw(&mut self, hash: u32, program: SocketAddr, remote: SocketAddr) {
+    /// Notes that packets with `hash` belong to a flow between `program` and `remote`.
+    pub fn saw(&mut self, hash: u32, protocol: Protocol, program: SocketAddr, remote: SocketAddr) {
         let next = self.list.len();
-        let number = *self.numbers.entry((program, remote)).or_insert(next);
+        let ends = (protocol, program, remote);
+        let number = *self.numbers.entry(ends).or_insert(next);
         if number == next {
             self.list.push(Connection {
+                protocol,
                 remote,
                 first: Time::MAX,
                 last: Time::ZERO,
                 ends: Default::default(),
                 has_ecn: false,
+                counts: Default::default(),
             });
         }
         self.hashes.insert(hash, number);
@@ -99,6 +111,16 @@ impl Connections {
         if let Some(connection) = self.hashes.get(&hash).map(|n| &mut self.list[*n]) {
             connection.first = connection.first.min(at);
             connection.last = connection.last.max(at);
+        }
+    }
+
+    /// Notes the fate of a packet at one of the path's `hops` links.
+    pub fn settled(&mut self, pipe: PipeId, hops: usize, packet: &PacketRecord, interval: Span) {
+        let flow = self.hashes.get(&packet.flow).map(|n| &mut self.list[*n]);
+        if let Some(flow) = flow.filter(|flow| flow.protocol != Protocol::Tcp) {
+            let headers = flow.headers();
+            let counts = &mut flow.counts[side_of(pipe.direction()) as usize];
+            counts.count(pipe, hops, packet, headers, interval);
         }
     }
 
@@ -132,7 +154,7 @@ impl Connections {
         state: State,
     ) {
         // Connections within a namespace do not cross the link.
-        let Some(number) = self.numbers.get(&ends) else {
+        let Some(number) = self.numbers.get(&(Protocol::Tcp, ends.0, ends.1)) else {
             return;
         };
         let known = &mut self.list[*number];
@@ -140,11 +162,16 @@ impl Connections {
         known.ends[side as usize].push(cookie, state);
     }
 
-    /// Returns the flows: first one for each connection, in the direction that carried more, which
-    /// the packets belong to; then one for each other direction that carried more than
-    /// [`SMALL`].
+    /// Returns the flows: first one for each connection, UDP flow or ping, in the direction that
+    /// carried more, which the packets belong to; then one for each other direction of a connection
+    /// that carried more than [`SMALL`].
     pub fn into_flows(self, names: &Names) -> Vec<Flow> {
-        let named: Vec<String> = self.list.iter().map(|c| names.of(c.remote)).collect();
+        let named = |flow: &Connection| match flow.protocol {
+            Protocol::Tcp => names.of(flow.remote),
+            Protocol::Udp => format!("{}-udp", names.of(flow.remote)),
+            Protocol::Echo => format!("{}-ping", names.of_host(flow.remote)),
+        };
+        let named: Vec<String> = self.list.iter().map(named).collect();
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for name in &named {
             *counts.entry(name).or_default() += 1;
@@ -169,7 +196,7 @@ impl Connections {
                 Direction::Up => Direction::Down,
                 Direction::Down => Direction::Up,
             };
-            if connection.arrived(back) > SMALL {
+            if connection.protocol == Protocol::Tcp && connection.arrived(back) > SMALL {
                 other.push(connection.flow(format!("{name}-{back}"), back));
             }
         }
@@ -189,8 +216,11 @@ impl Connection {
     }
 
     /// Returns the payload of a direction. The receiver's count may include the FIN, so that it is
-    /// no larger than what was sent.
+    /// no larger than what was sent. Of packets without a connection, returns the bytes sent.
     fn arrived(&self, direction: Direction) -> u64 {
+        if self.protocol != Protocol::Tcp {
+            return self.counts[side_of(direction) as usize].bytes();
+        }
         let [sender, receiver] = self.ends_of(direction).map(End::total);
         match (sender, receiver) {
             (Some(sender), Some(receiver)) => sender.sent.min(receiver.received),
@@ -212,15 +242,39 @@ impl Connection {
         samples.sort_by_key(|sample| sample.time);
         let start = self.first.min(self.last);
         let last = samples.last().map_or(Time::ZERO, |sample| sample.time);
+        let mut stop = self.last.max(last);
+        let counts = &self.counts[side_of(direction) as usize];
+        if self.protocol == Protocol::Udp {
+            stop = stop.max(start + Span::from_ms(1));
+            samples = counts.rows(stop);
+        }
         Flow {
             name,
             direction,
             start,
-            stop: self.last.max(last),
+            stop,
             bytes,
             has_ecn: self.has_ecn,
+            protocol: self.protocol,
+            keys: counts.keys(self.protocol, self.headers(), stop.since(start)),
             samples,
         }
+    }
+
+    /// Returns the bytes of an IP header and of one of UDP or ICMP.
+    fn headers(&self) -> u64 {
+        match self.remote.is_ipv4() {
+            true => 20 + 8,
+            false => 40 + 8,
+        }
+    }
+}
+
+/// Returns the end that sends a direction's packets.
+const fn side_of(direction: Direction) -> Side {
+    match direction {
+        Direction::Up => Side::Near,
+        Direction::Down => Side::Far,
     }
 }
 
@@ -309,8 +363,8 @@ mod tests {
             address(remote),
         );
         let hash = u32::from(port);
-        connections.saw(hash, ends.0, ends.1);
-        connections.saw(hash + 1, ends.0, ends.1);
+        connections.saw(hash, Protocol::Tcp, ends.0, ends.1);
+        connections.saw(hash + 1, Protocol::Tcp, ends.0, ends.1);
         connections.passed(hash, at(10));
         connections.passed(hash + 1, at(30));
         for (side, sent, received) in [(Side::Near, up, down + 1), (Side::Far, down, up + 1)] {
@@ -388,7 +442,12 @@ mod tests {
     #[test]
     fn a_refused_connection_is_a_flow_without_payload() {
         let mut connections = Connections::default();
-        connections.saw(5, address("192.0.0.2:1"), address("[2001:db8::7]:99"));
+        connections.saw(
+            5,
+            Protocol::Tcp,
+            address("192.0.0.2:1"),
+            address("[2001:db8::7]:99"),
+        );
         connections.passed(5, at(1));
         let flows = connections.into_flows(&Names::default());
         assert_eq!((flows[0].bytes, flows[0].samples.len()), (0, 0));

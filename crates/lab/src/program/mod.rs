@@ -3,9 +3,11 @@
 //! kernel says of its two ends.
 //!
 //! The scenario of the recording says what has happened. Each connection is a flow of type `tcp`
-//! with the payload that it carried, named after its far end.
+//! with the payload that it carried, named after its far end; UDP flows and pings are flows of type
+//! `udp` and `ping`, of which the packets are known, but not what the program measured with them.
 
 mod connections;
+mod datagrams;
 mod names;
 
 use std::fmt::Write as _;
@@ -32,6 +34,7 @@ use sluice_scenario::{Backend, Direction, Scenario, Variant};
 use crate::live::{Chain, LaneObserver, Observation, Recorded as _, RouterSettings, Way, sample};
 use crate::run::write_observation;
 use connections::{Connections, Flow, Side};
+use datagrams::Protocol;
 use names::Names;
 
 /// Why a recorded program has no recording.
@@ -314,7 +317,7 @@ impl Writing {
 
     fn take(&mut self, mut observation: Observation) -> Result<(), RecordError> {
         match &mut observation {
-            Observation::Flow(hash, key) if key.protocol == TCP => {
+            Observation::Flow(hash, key) => {
                 let own = sluice_exec::program_addresses();
                 let is_own = |end: &SocketAddr| own.contains(&end.ip());
                 let (program, remote) = if is_own(&key.source) {
@@ -322,10 +325,15 @@ impl Writing {
                 } else {
                     (key.destination, key.source)
                 };
-                self.connections.saw(*hash, program, remote);
+                if let Some(protocol) = Protocol::of(key.protocol, remote.port()) {
+                    self.connections.saw(*hash, protocol, program, remote);
+                }
             }
-            Observation::Packets(_, records) => {
+            Observation::Packets(pipe, records) => {
+                let hops = self.scenario.hops.len() + 1;
+                let interval = self.scenario.measure.interval;
                 for record in records {
+                    self.connections.settled(*pipe, hops, record, interval);
                     record.flow = self.connections.flow_of(record.flow);
                 }
             }
@@ -383,11 +391,18 @@ fn describe(base: &Scenario, flows: &[Flow], congestion_control: &str, end: Time
         let (name, direction) = (&flow.name, flow.direction);
         let bytes = flow.bytes.max(1);
         let ecn = if flow.has_ecn { "ecn = true\n" } else { "" };
+        let (kind, keys) = match flow.protocol {
+            Protocol::Tcp => (
+                "tcp",
+                format!("bytes = \"{bytes}B\"\ncc = \"{congestion_control}\"\n{ecn}"),
+            ),
+            Protocol::Udp => ("udp", flow.keys.clone()),
+            Protocol::Echo => ("ping", flow.keys.clone()),
+        };
         let _ = write!(
             text,
-            "\n[[flow]]\ntype = \"tcp\"\nname = \"{name}\"\ndirection = \"{direction}\"\n\
-             start = \"{start}ms\"\nstop = \"{stop}ms\"\nbytes = \"{bytes}B\"\n\
-             cc = \"{congestion_control}\"\n{ecn}"
+            "\n[[flow]]\ntype = \"{kind}\"\nname = \"{name}\"\ndirection = \"{direction}\"\n\
+             start = \"{start}ms\"\nstop = \"{stop}ms\"\n{keys}"
         );
     }
     match Scenario::parse_recorded(&text) {
@@ -396,8 +411,6 @@ fn describe(base: &Scenario, flows: &[Flow], congestion_control: &str, end: Time
     }
 }
 
-/// The protocol number of TCP.
-const TCP: u8 = 6;
 /// How often the thread looks for connections that have ended.
 const LOOK: Duration = Duration::from_millis(5);
 /// A scenario takes at least as long.

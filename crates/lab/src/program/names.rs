@@ -32,20 +32,29 @@ impl Names {
 
     /// Returns the name of the far end of a connection, as flows can have it.
     pub fn of(&self, remote: SocketAddr) -> String {
-        let known = sluice_exec::place_name(remote.ip()).map(str::to_owned);
-        let known = known.or_else(|| self.0.get(&remote.ip()).cloned());
-        let is_accepted = |c: char| c.is_alphanumeric() || "_-.".contains(c);
-        match known {
-            Some(name) => format!(
-                "{}:{}",
-                name.replace(|c| !is_accepted(c), "_"),
-                remote.port()
-            ),
-            None => remote
-                .to_string()
-                .replace(|c| !(is_accepted(c) || "[]:".contains(c)), "_"),
+        match self.known(remote.ip()) {
+            Some(name) => format!("{name}:{}", remote.port()),
+            None => accepted(&remote.to_string(), "[]:"),
         }
     }
+
+    /// Returns the name of the host of a far end.
+    pub fn of_host(&self, remote: SocketAddr) -> String {
+        let name = self.known(remote.ip());
+        name.unwrap_or_else(|| accepted(&remote.ip().to_string(), ":"))
+    }
+
+    fn known(&self, address: IpAddr) -> Option<String> {
+        let place = sluice_exec::place_name(address).map(str::to_owned);
+        let name = place.or_else(|| self.0.get(&address).cloned());
+        name.map(|name| accepted(&name, ""))
+    }
+}
+
+/// Replaces what the name of a flow cannot have. `more` are marks that it can.
+fn accepted(name: &str, more: &str) -> String {
+    let is_accepted = |c: char| c.is_alphanumeric() || "_-.".contains(c) || more.contains(c);
+    name.replace(|c| !is_accepted(c), "_")
 }
 
 #[cfg(test)]
@@ -76,5 +85,10 @@ mod tests {
             "[2001:db8::1]:80"
         );
         assert_eq!(names.of("192.0.0.3:80".parse().unwrap()), "host.sluice:80");
+        assert_eq!(names.of_host(remote), "www.example");
+        assert_eq!(
+            names.of_host("[2001:db8::1]:9".parse().unwrap()),
+            "2001:db8::1"
+        );
     }
 }

@@ -4,6 +4,7 @@ use super::packet::{PacketError, bind};
 use crate::namespace::Namespace;
 use socket2::{Domain, Socket, Type};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// A packet socket that only sends.
 #[derive(Debug)]
@@ -36,5 +37,11 @@ impl Injector {
     /// When the interface is down or its queue is full.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.0.send(frame).map(drop)
+    }
+}
+
+impl AsFd for Injector {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -100,7 +100,18 @@ impl Pool {
     /// # Errors
     /// The machine does not have enough memory.
     pub fn new(size: PoolSize) -> Result<Pool, PoolError> {
-        let (slots, large) = areas(size, 1)?;
+        let (slots, large) = areas(size, 1, true)?;
+        Ok(Pool::over(size, slots, large, Arc::default()))
+    }
+
+    /// Reserves the memory. A page becomes resident when it is first used, which costs its first
+    /// frame about 1 us. A pool of 64 MB is made in less than 1 ms instead of 25 ms, and one that is
+    /// hardly used occupies hardly any memory, since freed slots are used again first.
+    ///
+    /// # Errors
+    /// The address space is exhausted.
+    pub fn on_demand(size: PoolSize) -> Result<Pool, PoolError> {
+        let (slots, large) = areas(size, 1, false)?;
         Ok(Pool::over(size, slots, large, Arc::default()))
     }
 
@@ -110,7 +121,7 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::new`].
     pub fn pair(size: PoolSize) -> Result<(Pool, Pool), PoolError> {
-        let (slots, large) = areas(size, 2)?;
+        let (slots, large) = areas(size, 2, true)?;
         let registered = Arc::default();
         let (slots_len, large_len) = lengths(size);
         let (slots, more_slots) = slots.split_at(slots_len);
@@ -643,10 +654,10 @@ fn lengths(size: PoolSize) -> (usize, usize) {
 }
 
 /// Allocates the memory of `pools` pools of one size.
-fn areas(size: PoolSize, pools: usize) -> Result<(Area, Area), PoolError> {
+fn areas(size: PoolSize, pools: usize, is_resident: bool) -> Result<(Area, Area), PoolError> {
     let (slots_len, large_len) = lengths(size);
     let area = |length| {
-        Area::new(length * pools).map_err(|source| PoolError::Memory {
+        Area::new(length * pools, is_resident).map_err(|source| PoolError::Memory {
             bytes: ((slots_len + large_len) * pools) as u64,
             slots: size.slots,
             large: size.large,

@@ -8,7 +8,7 @@ fn links(sets: &[(&str, &str)]) -> Vec<Link> {
         sets: sets.collect(),
         ..LinkWords::default()
     };
-    vec![words.resolve().unwrap()]
+    words.links().unwrap()
 }
 
 fn config() -> Config {
@@ -102,6 +102,23 @@ fn the_handshake_takes_a_round_trip_and_the_far_end_is_asked_after_half() {
     engine.advance(Time::from_ns(99_999_999), |_, _| {});
     assert_eq!(engine.stage(id, Side::Near), Stage::Opening);
     engine.advance(ms(100), |_, _| {});
+    assert_eq!(engine.stage(id, Side::Near), Stage::Open);
+}
+
+#[test]
+fn a_path_of_two_links_has_the_delay_of_both() {
+    let path = [links(&[("rtt", "100ms")]), links(&[("rtt", "60ms")])].concat();
+    let mut engine = Engine::new(&path, config(), 1);
+    let id = engine.open(false, 7);
+    // The first packet arrives after half of 160 ms, and the answer after the other half.
+    engine.advance(ms(79), |_, _| {});
+    assert!(!engine.is_asking(id));
+    engine.advance(ms(80), |_, _| {});
+    assert!(engine.is_asking(id));
+    engine.accept(id);
+    engine.advance(ms(159), |_, _| {});
+    assert_eq!(engine.stage(id, Side::Near), Stage::Opening);
+    engine.advance(ms(160), |_, _| {});
     assert_eq!(engine.stage(id, Side::Near), Stage::Open);
 }
 

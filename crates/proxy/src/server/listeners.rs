@@ -74,22 +74,39 @@ impl Listener {
         &self.purpose
     }
 
-    /// Returns the connections that wait to be accepted.
-    pub fn accept_all(&self) -> Vec<Socket> {
-        let accept = || loop {
+    /// Returns the connections that wait to be accepted, and whether others wait that cannot be
+    /// accepted at present: the process has no descriptor left, or the system no memory.
+    pub fn accept_all(&self) -> (Vec<Socket>, bool) {
+        let mut accepted = Vec::new();
+        while accepted.len() < ACCEPTED {
             match self.socket.accept().map(|(socket, _)| socket) {
                 Ok(socket) if socket.set_nonblocking(true).is_ok() => {
                     // The programs at both ends decide what is sent together.
                     let _ = socket.set_tcp_nodelay(true);
-                    return Some(socket);
+                    accepted.push(socket);
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Nothing waits, or there can be no more descriptors.
-                Err(_) => return None,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return (accepted, true),
             }
+        }
+        (accepted, false)
+    }
+
+    /// Stops or starts to report connections that wait.
+    pub fn set_watched(&self, is_watched: bool, epoll: &OwnedFd, number: u64) {
+        let flags = match is_watched {
+            true => EventFlags::IN,
+            false => EventFlags::empty(),
         };
-        std::iter::from_fn(accept).take(ACCEPTED).collect()
+        // The descriptor is registered.
+        let _ = epoll::modify(
+            epoll,
+            self.socket.as_fd(),
+            EventData::new_u64(number),
+            flags,
+        );
     }
 }
 

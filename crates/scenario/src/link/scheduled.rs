@@ -2,9 +2,10 @@
 
 use sluice_core::link::{Link, PipeParams};
 use sluice_core::sched::Wake;
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Cx, Rate, Span, Time};
 
 use super::super::schedule::Schedule;
+use super::Pipe;
 
 /// A link and its schedules. The host applies the changes of the delay, since it decides who
 /// receives the events that a change causes; the link itself follows the schedule of its rate.
@@ -37,14 +38,43 @@ impl ScheduledLink {
         Some((at, params))
     }
 
-    /// Returns when the link or its delay next has something to do; a time in the past means now.
-    pub fn next_wake(&self) -> Option<Time> {
-        let wake = match self.link.next_wake() {
+    /// Applies the changes of the delay that are due by `cx.now`, each at its own instant.
+    pub fn catch_up(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        while let Some((at, params)) = self.take_change(now) {
+            cx.now = at;
+            self.link.set_pipe(&params, cx);
+            cx.now = now;
+        }
+    }
+
+    /// Turns the link from `before` into `after`. Packets on the link stay where they are; the
+    /// queue's move to the new queue.
+    pub fn change(&mut self, before: &Pipe, after: &Pipe, cx: &mut Cx<'_>) {
+        let at = cx.now.since(Time::ZERO);
+        let mut params = after.params();
+        params.pipe.delay = after.delay.at(at);
+        self.link.set_params(&params, after.files(), cx);
+        if before.queue != after.queue {
+            self.link.replace_queue(after.build_queue(), cx);
+        }
+        self.rate = after.rate.clone();
+        self.has_effects = after.has_effects();
+        self.delays = after.delays_after(at);
+    }
+
+    /// Returns when the link next has something to do; a time in the past means now.
+    pub fn next_packet(&self) -> Option<Time> {
+        match self.link.next_wake() {
             Wake::Now => Some(Time::ZERO),
             Wake::At(at) => Some(at),
             Wake::OnEnqueue => None,
-        };
+        }
+    }
+
+    /// Returns when the link or its delay next has something to do; a time in the past means now.
+    pub fn next_wake(&self) -> Option<Time> {
         let change = self.delays.last().map(|(at, _)| *at);
-        wake.into_iter().chain(change).min()
+        self.next_packet().into_iter().chain(change).min()
     }
 }

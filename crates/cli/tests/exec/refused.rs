@@ -1,0 +1,87 @@
+//! What cannot be done: a clear line, an exit status, and nothing left behind.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use super::{World, greet, stderr, stdout};
+
+#[test]
+fn wrong_links_and_traces_are_shown_as_they_were_written() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.trace");
+    std::fs::write(&empty, "").unwrap();
+    let words = folder.path().join("words.trace");
+    std::fs::write(&words, "12\nlater\n").unwrap();
+    let (empty, words) = (empty.to_str().unwrap(), words.to_str().unwrap());
+    for (options, expected) in [
+        (
+            &["--link", "ltee"][..],
+            "--link ltee\n |        ^^^^ did you mean `lte`?",
+        ),
+        (
+            &["--link", "missing.toml"],
+            "cannot read the link missing.toml",
+        ),
+        (&["--trace", "/none"], "--trace /none\n"),
+        (&["--trace", "/none"], "No such file or directory"),
+        (&["--trace", empty], empty),
+        (
+            &["--up-trace", words],
+            "line 2, column 1: `later` is not a whole number",
+        ),
+        (&["--up-trace", "/"], "--up-trace /\n"),
+    ] {
+        let output = world.run(options, &["echo", "started"]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{options:?}: {text}");
+        assert!(text.contains(expected), "{options:?}: {text}");
+        assert_eq!(stdout(&output), "", "{options:?}");
+    }
+}
+
+#[test]
+fn a_port_of_forward_that_is_in_use_is_named() {
+    let world = World::new();
+    let busy = world.machine.enter(|| TcpListener::bind("127.0.0.1:3000"));
+    let _busy = busy.unwrap().unwrap();
+    let output = world.run(&["--forward", "3000"], &["echo", "started"]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    let expected = "cannot listen on 127.0.0.1:3000 for --forward: Address already in use";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(stdout(&output), "");
+}
+
+/// A user namespace that allows no further ones, and a process in it without capabilities: what a
+/// container without privileges has.
+#[test]
+fn where_namespaces_are_refused_a_proxy_carries_the_program() {
+    let world = World::new();
+    world.serve(80, greet);
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/${{http_proxy##*:}}; \
+         printf 'CONNECT {}:80 HTTP/1.1\\r\\n\\r\\n' >&3; head -c 200 <&3; id -u",
+        super::SERVER[0]
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-Ur", "sh", "-c"]);
+    command.arg(
+        "echo 0 >/proc/sys/user/max_user_namespaces; \
+         exec setpriv --bounding-set=-all --inh-caps=-all \"$0\" exec --rtt 50ms -- \
+         timeout 20 bash -c \"$1\"",
+    );
+    command.arg(env!("CARGO_BIN_EXE_sluice")).arg(&script);
+    let output = world.start(&mut command).wait_with_output().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    // Which setting, and what is lost.
+    assert!(text.contains("user.max_user_namespaces"), "{text}");
+    assert!(text.contains("behind a proxy: UDP, ping"), "{text}");
+    let answer = stdout(&output);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer} {text}");
+    assert!(answer.contains("hello"), "{answer}");
+    // The machine's own setting is what it was: another namespace can be made.
+    let again = Command::new("unshare").args(["-Ur", "true"]).status();
+    assert!(again.unwrap().success());
+}

@@ -1,0 +1,77 @@
+//! Job control: a shell on a terminal stops, continues and interrupts a program behind a link.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::wait_for;
+
+/// An interactive bash on a terminal of its own, which script(1) opens.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    /// Everything that the terminal has shown.
+    screen: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    fn new() -> Terminal {
+        let mut command = Command::new("script");
+        command.args(["-q", "-e", "-c", "bash --norc --noprofile -i", "/dev/null"]);
+        command
+            .env("PS1", "")
+            .env("SLUICE", env!("CARGO_BIN_EXE_sluice"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (keys, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let screen = Arc::new(Mutex::new(String::new()));
+        let shown = screen.clone();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]);
+                shown.lock().unwrap().push_str(&text);
+            }
+        });
+        Terminal {
+            child,
+            keys,
+            screen,
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the terminal has shown `text`.
+    fn expect(&self, text: &str) {
+        wait_for(text, || self.screen.lock().unwrap().contains(text));
+    }
+}
+
+#[test]
+fn a_shell_stops_continues_and_interrupts_the_program() {
+    let mut terminal = Terminal::new();
+    // The program says whether its input is a terminal. What it reads comes from there. The words
+    // are computed, so that the echo of the command does not have them.
+    terminal.press(
+        "$SLUICE exec --rtt 10ms -- bash -c \
+         'test -t 0 && echo on-$((40+2)); read x; echo got-$x; exec sleep 600'\n",
+    );
+    terminal.expect("on-42");
+    terminal.press("\x1a");
+    terminal.expect("Stopped");
+    terminal.press("jobs; echo status-$((100+$?))\n");
+    terminal.expect("status-100");
+    terminal.press("fg\n");
+    terminal.press("seven\n");
+    terminal.expect("got-seven");
+    terminal.press("\x03");
+    // 128 and the number of SIGINT.
+    terminal.press("echo ended-$(($?+0))\n");
+    terminal.expect("ended-130");
+    terminal.press("exit 7\n");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(7));
+}
