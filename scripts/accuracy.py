@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Measures named links under `sluice exec` with iperf3 and ping.
 
-`scripts/accuracy.py SLUICE [--seconds N] [--jobs N] [LINK...]`. A rate must be within 1 % of the link's, each
-way, and the median round trip of an idle link within 0.5 ms. Exit status 1 if one is not.
+`scripts/accuracy.py SLUICE [--seconds N] [--jobs N] [LINK...]`. A rate must be within 1 % of the
+link's, each way, and the median round trip of an idle link within 0.5 ms. Exit status 1 if one is
+not.
 
 The rate is that of UDP datagrams that arrive while more are sent than the link carries. The first
 two seconds and the last one do not count. On a busy machine, one undisturbed measurement suffices,
 so a measurement that is not exact is repeated. A link whose measurements were all late, as
 `--max-late` says, is not judged; more than half of the links must be. A link counts IP packets, or
-the ATM cells of PPPoE frames over LLC, 40 bytes more per packet (RFC 2684). The transmission time of
-the echo itself, in both directions, does not count as round trip.
+the ATM cells of PPPoE frames over LLC, 40 bytes more per packet (RFC 2684). The transmission time
+of the echo itself, in both directions, does not count as round trip.
 """
 
 import argparse
@@ -96,9 +97,10 @@ def measure(
         counted = on_link(HEADERS + payload[way], link["toml"])
         rate = received_bps(report) * counted / payload[way]
         errors[way] = rate / link[f"{way}_bps"] - 1
+    said = done.stderr.partition("\n")[0].removeprefix("sluice: ")
     print(
         f"{name:22} down {errors['down']:+.2%}  up {errors['up']:+.2%}"
-        f"  rtt {errors['rtt_ms']:+.3f} ms   {done.stderr.strip().removeprefix('sluice: ')}",
+        f"  rtt {errors['rtt_ms']:+.3f} ms   {said}",
         flush=True,
     )
     return errors, done.returncode == 0

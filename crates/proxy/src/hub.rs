@@ -130,7 +130,12 @@ impl Hub {
     /// Opens a connection to an address, or to the next of its alternatives.
     pub fn open(&mut self, addresses: Vec<SocketAddr>) -> Id {
         let first = addresses.first();
-        let is_v6 = first.is_some_and(|address| address.ip().to_canonical().is_ipv6());
+        // Under `sluice exec`, programs prefer the IPv6 address of a place with both (RFC 6724
+        // section 10.3). The header decides how much payload a packet has.
+        let is_v6 = match addresses.as_slice() {
+            [address] => address.ip().to_canonical().is_ipv6(),
+            alternatives => names::has_ipv6() && alternatives.iter().any(SocketAddr::is_ipv6),
+        };
         let target = first.map_or(0, |address| match address.ip().to_canonical() {
             IpAddr::V4(v4) => v4.to_bits(),
             IpAddr::V6(v6) => {

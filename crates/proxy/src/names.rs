@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -78,6 +80,12 @@ pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         }
     }
     Ok(addresses)
+}
+
+/// Returns whether the kernel has IPv6.
+pub fn has_ipv6() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| Path::new("/proc/sys/net/ipv6").exists());
+    *HAS
 }
 
 /// Returns whether the machine knows a name without a resolver.

@@ -203,16 +203,14 @@ fn parts(text: &str) -> Option<Vec<&str>> {
 }
 
 /// Returns a congestion control of Sluice's TCP. Without a name it is the machine's, or CUBIC if
-/// Sluice does not have that or it paces: after a request of a few bytes, BBR here sends its first
-/// segments at the rate that these bytes had.
+/// Sluice does not have that.
 ///
 /// # Errors
 /// [`WordError::CongestionControl`].
 pub fn congestion_control(name: Option<&str>) -> Result<&'static cc::Descriptor, WordError> {
     let Some(word) = name else {
         let present = std::fs::read_to_string(PRESENT).unwrap_or_default();
-        let found = cc::find(present.trim()).filter(|found| !found.paces);
-        return Ok(found.unwrap_or(&cc::CUBIC));
+        return Ok(cc::find(present.trim()).unwrap_or(&cc::CUBIC));
     };
     cc::find(word).ok_or_else(|| {
         let known: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
