@@ -150,7 +150,10 @@ fn datagrams_and_pings_are_flows_with_names() {
     }
     assert_eq!(counts, [6, 4]);
     let samples = recording.flow_samples().unwrap().map(Result::unwrap);
-    let last = samples.filter(|sample| sample.flow == 0).last().unwrap();
+    let last = samples
+        .filter(|sample| sample.flow == 0)
+        .max_by_key(|sample| sample.time)
+        .unwrap();
     let seen = (
         last.sent_packets,
         last.received_packets,
