@@ -48,8 +48,9 @@ test-rust: $(WEB) ## unit, property and documentation tests
 test-contributing: $(WEB) ## the examples of CONTRIBUTING.md, all in one copy of the source
 	$(CARGO) xtask contributing
 
-test-modules: ## the modules of sdk/, compiled with clang, beside the algorithms of core
+test-modules: ## the crate and the modules of sdk/, compiled with clang, rustc and Zig, beside the algorithms of core
 	@scripts/setup.sh wasm
+	$(CARGO) test --locked -q --manifest-path sdk/rust/Cargo.toml --target-dir target/sdk
 	$(CARGO) test --locked -p sluice-wasm --test sdk -q
 	$(CARGO) test --locked -p sluice-cli --test modules --test sdk -q
 

@@ -137,6 +137,13 @@ wasm() {
     fi
     type -P clang >/dev/null && type -P wasm-ld >/dev/null ||
         system_packages "clang with lld (for the tests of modules)" clang lld
+    rust_for_wasm rustc || rust_for_wasm /usr/bin/rustc ||
+        system_packages "Rust for WebAssembly (for the tests of modules)" rustc libstd-rust-dev-wasm32
+}
+
+# rust_for_wasm RUSTC: whether this compiler makes modules.
+rust_for_wasm() {
+    [ -d "$("$1" --print target-libdir --target wasm32-unknown-unknown 2>/dev/null || echo none)" ]
 }
 
 # Mininet of Debian, and in a separate environment the newest of PyPI, which needs Debian's `mnexec`.

@@ -1,10 +1,10 @@
-/* AQMs for Sluice as WebAssembly modules, interface version 1 (docs/modules.md).
+/* AQMs and schedulers for Sluice as WebAssembly modules, interface version 1 (docs/modules.md).
  *
  *     clang --target=wasm32 -O2 -nostdlib -fno-builtin -mno-bulk-memory -I sdk/c \
  *         -Wl,--no-entry,--stack-first,-z,stack-size=8192 -o my.wasm my.c
  *
- * A module declares itself once with SLUICE_AQM, exports `create` and the hooks that it needs with
- * SLUICE_EXPORT, and has no floating-point numbers. Times are in nanoseconds. */
+ * A module declares itself once with SLUICE_AQM or SLUICE_SCHEDULER, exports `create` and the hooks
+ * that it needs with SLUICE_EXPORT, and has no floating-point numbers. Times are in nanoseconds. */
 #ifndef SLUICE_H
 #define SLUICE_H
 
@@ -31,6 +31,9 @@ enum {
             ".ascii \"abi 1\\ndoc " doc "\\n" lines "\"\n"                                         \
             ".text\n")
 
+/* Declares a scheduler, which exports `rank`: the packet with the lowest rank leaves first. */
+#define SLUICE_SCHEDULER(doc, lines) SLUICE_AQM(doc, lines)
+
 /* kind: span (ns), rate (bit/s), bytes, count or ratio (billionths). */
 #define SLUICE_PARAM(name, kind, preset, low, high, doc)                                           \
     "param " #name " " #kind " " preset " " low " " high " " doc "\\n"
@@ -46,9 +49,16 @@ SLUICE_IMPORT(random) int64_t sluice_random(void);
 SLUICE_IMPORT(total_bytes) int64_t sluice_total_bytes(void);
 SLUICE_IMPORT(limit_packets) int64_t sluice_limit_packets(void);
 SLUICE_IMPORT(limit_bytes) int64_t sluice_limit_bytes(void);
-/* Of the packet in question: wire packets in it, and its codepoint. */
+/* Of the packet in question: wire packets in it, its codepoint, its class, the number that its host
+ * gave it, and the hosts that it is from and to. */
 SLUICE_IMPORT(segments) int64_t sluice_segments(void);
 SLUICE_IMPORT(dscp) int64_t sluice_dscp(void);
+SLUICE_IMPORT(class) int64_t sluice_class(void);
+SLUICE_IMPORT(tag) int64_t sluice_tag(void);
+SLUICE_IMPORT(src) int64_t sluice_src(void);
+SLUICE_IMPORT(dst) int64_t sluice_dst(void);
+/* In `rank`: the packet must not leave before this time. */
+SLUICE_IMPORT(hold_until) void sluice_hold_until(int64_t time);
 
 /* Memory for the states of queues: grows and is never freed, since a queue lasts as long as its
  * discipline. Returns 0 when the module's memory is full. */

@@ -1,4 +1,4 @@
-//! AQMs for Sluice as WebAssembly modules, interface version 1 (docs/modules.md).
+//! AQMs and schedulers for Sluice as WebAssembly modules, interface version 1 (docs/modules.md).
 
 /// Verdicts of `on_enqueue` and `on_dequeue`.
 pub const pass: i32 = 0;
@@ -14,9 +14,16 @@ pub const host = struct {
     pub extern "sluice" fn total_bytes() i64;
     pub extern "sluice" fn limit_packets() i64;
     pub extern "sluice" fn limit_bytes() i64;
-    /// Of the packet in question: wire packets in it, and its codepoint.
+    /// Of the packet in question: wire packets in it, its codepoint, its class, the number that its
+    /// host gave it, and the hosts that it is from and to.
     pub extern "sluice" fn segments() i64;
     pub extern "sluice" fn dscp() i64;
+    pub extern "sluice" fn class() i64;
+    pub extern "sluice" fn tag() i64;
+    pub extern "sluice" fn src() i64;
+    pub extern "sluice" fn dst() i64;
+    /// In `rank`: the packet must not leave before this time.
+    pub extern "sluice" fn hold_until(time: i64) void;
 };
 
 /// Returns the assembly that declares the AQM, with the text of the custom section:

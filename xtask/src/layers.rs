@@ -56,7 +56,7 @@ const LAYERS: &[Layer] = &[
     ),
     layer(
         "proxy",
-        &["core", "exec", "net", "router", "scenario", "tcp"],
+        &["core", "exec", "loader", "net", "router", "scenario", "tcp"],
     ),
     layer("recording", &["core", "scenario"]),
     layer(

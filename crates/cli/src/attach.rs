@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use sluice_core::Span;
-use sluice_exec::FAILED;
 use sluice_exec::attach::{AttachError, AttachSettings, Target, attach};
 use sluice_exec::link::LinkError;
+use sluice_exec::{ENDED, FAILED};
 
 use crate::link_args::LinkArgs;
 use crate::proxy::TOO_LATE;
@@ -69,6 +69,10 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     })?;
     if detached.has_ended {
         eprintln!("sluice: the namespace has ended, and the link with it");
+    }
+    if let Some(why) = &detached.ended {
+        eprintln!("sluice: the link was ended: {why}");
+        return Ok(ENDED);
     }
     let verdict = &detached.verdict;
     if settings.max_late.is_some() {

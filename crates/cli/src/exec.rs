@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use sluice_core::Span;
 use sluice_exec::link::LinkError;
-use sluice_exec::{ExecError, FAILED, Settings, Verdict};
+use sluice_exec::{ENDED, ExecError, FAILED, Settings, Verdict};
 use sluice_lab::program::{self, ProgramError, Recorded};
 use sluice_report::pages::{PageError, write_page};
 
@@ -134,7 +134,8 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         }
         None => sluice_exec::run(&settings)?,
     };
-    Ok(judge(args, outcome.status, &outcome.verdict))
+    let ended = outcome.ended.as_deref();
+    Ok(judge(args, outcome.status, ended, &outcome.verdict))
 }
 
 /// Runs the program with variables that make it use a proxy behind the link.
@@ -155,12 +156,18 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
         args.max_late,
     )?;
     eprintln!("sluice: warning: {LOST}");
+    let ending = settings.ending.clone();
     let (status, verdict) = proxy::run_program(&args.program, settings)?;
-    Ok(judge(args, status, &verdict))
+    Ok(judge(args, status, ending.why(), &verdict))
 }
 
-/// Prints the verdict on the emulation. Returns the exit status.
-fn judge(args: &Args, status: u8, verdict: &Verdict) -> u8 {
+/// Prints the verdict on the emulation, and why an algorithm has ended the program. Returns the exit
+/// status.
+fn judge(args: &Args, status: u8, ended: Option<&str>, verdict: &Verdict) -> u8 {
+    if let Some(why) = ended {
+        eprintln!("sluice: the program was ended: {why}");
+        return ENDED;
+    }
     if args.max_late.is_some() {
         eprintln!("sluice: {verdict}");
     }
@@ -218,4 +225,5 @@ Examples:
 
 Exit status: the program's own; 128 + N if signal N ended it; 127 if there is no
 such program; 126 if it cannot be executed; 125 if Sluice fails; 75 if packets
-were later than --max-late.";
+were later than --max-late; 70 if a queue from a file (py:, wasm:) failed and
+has `on_error end`.";

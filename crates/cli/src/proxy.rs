@@ -7,7 +7,8 @@ use std::thread;
 
 use sluice_core::Span;
 use sluice_exec::link::LinkWords;
-use sluice_exec::{ExecError, FAILED, Verdict};
+use sluice_exec::{ENDED, ExecError, FAILED, Verdict};
+use sluice_loader::Ending;
 use sluice_proxy::{Addresses, Listen, Map, Proxy, ProxyError, Settings, WordError};
 
 use crate::link_args::{LINK, LinkArgs};
@@ -90,7 +91,9 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         token: args.token.clone(),
         has_host: !args.no_host,
         max_late: args.max_late,
+        ending: Ending::new(),
     };
+    let ending = settings.ending.clone();
     let proxy = Proxy::open(settings)?;
     let handle = proxy.handle();
     ctrlc::set_handler(move || handle.end())
@@ -99,6 +102,10 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         announce(&proxy.addresses());
     }
     let verdict = proxy.run();
+    if let Some(why) = ending.why() {
+        eprintln!("sluice: the proxy was ended: {why}");
+        return Ok(ENDED);
+    }
     if args.max_late.is_some() {
         eprintln!("sluice: {verdict}");
     }
@@ -144,6 +151,7 @@ pub fn for_program(
         token: None,
         has_host,
         max_late,
+        ending: Ending::new(),
     })
 }
 
@@ -154,7 +162,8 @@ pub fn for_program(
 /// [`Error`].
 pub fn run_program(program: &[OsString], settings: Settings) -> Result<(u8, Verdict), Error> {
     let mut running = None;
-    let status = sluice_exec::run_beside(program, || {
+    let ending = settings.ending.clone();
+    let status = sluice_exec::run_beside(program, &ending, || {
         let proxy = Proxy::open(settings)?;
         let addresses = proxy.addresses().proxy;
         let handle = proxy.handle();
@@ -216,5 +225,6 @@ Examples:
   curl -X PATCH localhost:8474/link -d '{\"down.rate\": \"500kbit/s\"}'
   curl -X POST localhost:8474/link/cut
 
-Exit status: 0 after Ctrl-C or SIGTERM, 125 if Sluice fails, and 75 if packets
-were later than --max-late.";
+Exit status: 0 after Ctrl-C or SIGTERM, 125 if Sluice fails, 75 if packets were
+later than --max-late, and 70 if a queue from a file failed and has `on_error
+end`.";

@@ -5,6 +5,8 @@
 
 #[path = "exec/attach.rs"]
 mod attach;
+#[path = "exec/ended.rs"]
+mod ended;
 #[path = "exec/recorded.rs"]
 mod recorded;
 #[path = "exec/refused.rs"]

@@ -1,8 +1,14 @@
 //! `sluice new aqm` in every language: what it writes compiles, passes `sluice check`, and keeps its
-//! promise in its scenario. `make test-modules` runs this, since it needs clang, lld and Zig.
+//! promise in its scenario. `make test-modules` runs this, since it needs clang, lld, Zig and
+//! rustc with the target of modules.
 
-use std::path::{Path, PathBuf};
+#[path = "../../wasm/tests/common/rustc.rs"]
+mod rustc;
+
+use std::path::Path;
 use std::process::{Command, Output};
+
+use rustc::rustc_for_wasm;
 
 /// Runs a program that finds the `sluice` of this build.
 fn run(folder: &Path, program: &str, args: &[&str]) -> Output {
@@ -56,30 +62,7 @@ fn an_aqm_in_zig_is_compiled_and_conforms() {
     make("zig", &[&format!("ZIG={} -m ziglang", python.display())]);
 }
 
-/// The target cannot be had everywhere: rustup's needs its server, Debian's package is optional.
 #[test]
 fn an_aqm_in_rust_is_compiled_and_conforms() {
-    match compiler_for_wasm() {
-        Some(rustc) => make("rust", &[&format!("RUSTC={}", rustc.display())]),
-        None => eprintln!("skipped: no rustc has the target wasm32-unknown-unknown"),
-    }
-}
-
-fn compiler_for_wasm() -> Option<PathBuf> {
-    let has_target = |rustc: &PathBuf| {
-        let args = [
-            "--print",
-            "target-libdir",
-            "--target",
-            "wasm32-unknown-unknown",
-        ];
-        let output = Command::new(rustc).args(args).output();
-        output.is_ok_and(|output| {
-            let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            output.status.success() && Path::new(&folder).is_dir()
-        })
-    };
-    [PathBuf::from("rustc"), PathBuf::from("/usr/bin/rustc")]
-        .into_iter()
-        .find(has_target)
+    make("rust", &[&format!("RUSTC={}", rustc_for_wasm().display())]);
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
 use sluice_core::Span;
+use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::namespace::{
     Interface, LinkError, Mac, Namespace, NamespaceError, Privilege, Seat, SysctlError, VethEnd,
@@ -127,6 +128,8 @@ pub enum AttachError {
 pub struct Detached {
     /// Whether the namespace ended first, with its end of the pair.
     pub has_ended: bool,
+    /// Why an algorithm from a file has ended the link, if one has.
+    pub ended: Option<String>,
     /// How exact the emulation was.
     pub verdict: Verdict,
 }
@@ -255,16 +258,18 @@ fn carry(
         is_sending: Arc::default(),
     };
     let (path, routers) = (Path::new(settings.links.clone()), shared.clone());
+    let ending = Ending::new();
+    let of_router = ending.clone();
     let max_late = settings.max_late.unwrap_or(Span::MAX);
     let router = std::thread::Builder::new()
         .name("router".to_owned())
         .spawn(move || {
             let ports: Vec<Box<dyn Port>> = vec![Box::new(near), Box::new(far)];
-            router::run(path, ports, pool, &clock, max_late, &routers)
+            of_router.within(|| router::run(path, ports, pool, &clock, max_late, &routers))
         })
         .map_err(kernel("start a thread"))?;
     attached(&inner.name, &plug.seat.name);
-    let ended = wait(plug, signals);
+    let ended = wait(plug, signals, &ending);
     shared.has_ended.store(true, Ordering::Release);
     shared.pulse.ring();
     let ways = router
@@ -272,14 +277,19 @@ fn carry(
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     Ok(Detached {
         has_ended: ended?,
+        ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(ways, settings.max_late),
     })
 }
 
-/// Waits for a signal or for the end of the namespace. Returns whether it is the latter.
-fn wait(plug: &Plug, signals: &Signals) -> Result<bool, AttachError> {
+/// Waits for a signal, for the end of the namespace, or for an algorithm that ends the link. Returns
+/// whether the namespace has ended.
+fn wait(plug: &Plug, signals: &Signals, ending: &Ending) -> Result<bool, AttachError> {
     let mut links = plug.between.links()?;
     loop {
+        if ending.why().is_some() {
+            return Ok(false);
+        }
         let signal = signals.next_within(LOOK);
         let signal = signal.map_err(|source| AttachError::Kernel {
             step: "wait for a signal",

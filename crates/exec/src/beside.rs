@@ -1,22 +1,27 @@
 //! A program without namespaces: it has the machine's network, and variables.
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_loader::Ending;
 use sluice_net::process::{Signals, SpawnError};
 
 use crate::program::attend;
-use crate::{ExecError, ProgramError};
+use crate::{ENDED, ExecError, ProgramError};
 
 /// Runs a program with more variables until it ends, and passes signals on to it. Returns its exit
 /// status as [`run`](crate::run()) does. `variables` is called before the program starts, on the
-/// main thread; threads that it starts receive no signals.
+/// main thread; threads that it starts receive no signals. If `ending` has a reason to end the
+/// program, the program is terminated, and the status is [`ENDED`].
 ///
 /// # Errors
 /// That of `variables`, or [`ExecError`].
 pub fn run_beside<E: From<ExecError>>(
     program: &[OsString],
+    ending: &Ending,
     variables: impl FnOnce() -> Result<Vec<(String, String)>, E>,
 ) -> Result<u8, E> {
     let signals = Signals::catch().map_err(|source| ExecError::Kernel {
@@ -28,12 +33,30 @@ pub fn run_beside<E: From<ExecError>>(
     let mut command = Command::new(name);
     command.args(arguments).envs(variables);
     signals.before().set_for(&mut command);
-    let child = command.spawn().map_err(|error| {
+    let mut child = command.spawn().map_err(|error| {
         ExecError::from(ProgramError::Spawn {
             program: name.clone(),
             source: SpawnError::Program(error),
         })
     })?;
-    let status = attend(Pid::from_child(&child), &signals);
-    Ok(status.map_err(ExecError::from)?)
+    let status = attend(Pid::from_child(&child), &signals, ending).map_err(ExecError::from)?;
+    Ok(status.unwrap_or_else(|| {
+        terminate(&mut child);
+        ENDED
+    }))
 }
+
+/// Asks a program to end, and kills it if it does not.
+fn terminate(child: &mut Child) {
+    let start = Instant::now();
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    while matches!(child.try_wait(), Ok(None)) {
+        if start.elapsed() > PATIENCE {
+            let _ = child.kill();
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// How long a program may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);

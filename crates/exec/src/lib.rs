@@ -35,6 +35,7 @@ use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_core::Span;
+use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::namespace::{
     LinkError, Namespace, NamespaceError, Privilege, PrivilegeError, enter_user_namespace_as_self,
@@ -99,6 +100,8 @@ pub struct Ground<'a> {
     pub clock: &'a Clock,
     /// The answers of resolvers, as they pass the relay.
     pub names: Receiver<Vec<u8>>,
+    /// Says whether an algorithm has ended the run.
+    pub ending: &'a Ending,
 }
 
 /// Records nothing.
@@ -132,8 +135,10 @@ pub fn place_name(address: IpAddr) -> Option<&'static str> {
 #[derive(Debug)]
 pub struct Outcome {
     /// The exit status as shells have it: the program's own, or 128 and the number of the signal
-    /// that ended it.
+    /// that ended it. [`ENDED`] if `ended` has a reason.
     pub status: u8,
+    /// Why an algorithm from a file has ended the program, if one has.
+    pub ended: Option<String>,
     /// How exact the emulation was.
     pub verdict: Verdict,
 }
@@ -258,12 +263,14 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
     ]);
     let closing = closing.map_err(kernel("keep a packet socket"))?;
     let (to_recorder, names) = channel();
+    let ending = Ending::new();
     let carrier = recorder
         .begin(Ground {
             near: &network.near,
             far: &network.far,
             clock: &clock,
             names,
+            ending: &ending,
         })
         .map_err(ExecError::Recorder)?;
     let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
@@ -302,11 +309,10 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
     };
     let routers = shared.clone();
     let max_late = settings.max_late.unwrap_or(Span::MAX);
+    let of_router = ending.clone();
     let router = start("router", move || {
         let ports: Vec<Box<dyn Port>> = vec![near_port, Box::new(gate)];
-        // `on_error end` stops the queue: the program itself cannot be ended in the middle.
-        sluice_loader::Ending::new()
-            .within(|| router::run(carrier, ports, pool, &clock, max_late, &routers))
+        of_router.within(|| router::run(carrier, ports, pool, &clock, max_late, &routers))
     })?;
 
     let surroundings = |namespace| Surroundings {
@@ -319,8 +325,8 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
         program::serve(command, namespace, &surroundings(namespace))?;
     }
     let spawned = program::spawn(&settings.program, &surroundings(&network.near));
-    let ended = spawned.and_then(|child| program::attend(child, &signals));
-    if ended.is_ok() {
+    let ended = spawned.and_then(|child| program::attend(child, &signals, &ending));
+    if matches!(ended, Ok(Some(_))) {
         program::linger(&network.near, &sending, &[&routing, &relaying]);
     }
     for namespace in [Some(&network.near), server.as_ref()].into_iter().flatten() {
@@ -336,7 +342,8 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
         capture.finish()?;
     }
     Ok(Outcome {
-        status: ended?,
+        status: ended?.unwrap_or(ENDED),
+        ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(ways, settings.max_late),
     })
 }
@@ -360,3 +367,6 @@ fn join<T>(thread: thread::JoinHandle<T>) -> T {
 
 /// The exit status of a wrapper that cannot do its part, as that of `env` and `timeout`.
 pub const FAILED: u8 = 125;
+
+/// The exit status if an algorithm from a file has ended the program: EX_SOFTWARE of sysexits.h.
+pub const ENDED: u8 = 70;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::pulse::Pulse;
 use rustix::process::{Pid, Signal, kill_process};
+use sluice_loader::Ending;
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::process::{Change, Signals, SpawnError, Surroundings, changed_child, stop_like};
 
@@ -89,19 +90,31 @@ pub fn serve(
     Ok(server)
 }
 
-/// Waits for the end of a program, and passes signals on to it. Returns its exit status.
-pub fn attend(program: Pid, signals: &Signals) -> Result<u8, ProgramError> {
+/// Waits for the end of a program, and passes signals on to it. Returns its exit status; `None` if
+/// `ending` has a reason to end the program, which still runs then.
+pub fn attend(
+    program: Pid,
+    signals: &Signals,
+    ending: &Ending,
+) -> Result<Option<u8>, ProgramError> {
     loop {
+        if ending.why().is_some() {
+            return Ok(None);
+        }
         // A child may have changed before its signal was waited for.
         while let Some((child, change)) = changed_child()? {
             match change {
-                Change::Exited(code) if child == program => return Ok(code as u8),
-                Change::Killed(signal) if child == program => return Ok(128 + signal as u8),
+                Change::Exited(code) if child == program => return Ok(Some(code as u8)),
+                Change::Killed(signal) if child == program => {
+                    return Ok(Some(128 + signal as u8));
+                }
                 Change::Stopped if child == program => stop_like(program),
                 _ => {}
             }
         }
-        let received = signals.next()?;
+        let Some(received) = signals.next_within(LOOK)? else {
+            continue;
+        };
         // The terminal has sent its signals to the program as well.
         if received.signal != Signal::CHILD && !received.is_from_terminal {
             // It may have ended meanwhile; the next turn learns of it.
@@ -159,6 +172,8 @@ const CLOSE: &str = "07";
 const LAST_ACK: &str = "09";
 const LISTEN: &str = "0A";
 const CLOSING: &str = "0B";
+/// How often to look whether an algorithm has ended the run.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the program's last bytes may take.

@@ -121,7 +121,7 @@ fn run_simulated(
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Recording, RunError> {
-    let ending = Ending::new();
+    let ending = Ending::after(scenario.lead);
     let at = match simulated::run(scenario, &mut writer, interrupt, &ending, progress) {
         Ok(at) => at,
         Err(error) => {

@@ -3,11 +3,16 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
+use sluice_core::{Span, Time};
+
 use crate::loaders;
 
 /// Whether an algorithm has ended a run, and why. Clones share the answer.
 #[derive(Clone, Debug, Default)]
-pub struct Ending(Arc<OnceLock<String>>);
+pub struct Ending {
+    why: Arc<OnceLock<String>>,
+    lead: Span,
+}
 
 thread_local! {
     /// The run whose packets this thread handles.
@@ -20,9 +25,17 @@ impl Ending {
         Ending::default()
     }
 
+    /// Creates the ending of a simulation, whose clock starts `lead` before the run.
+    pub fn after(lead: Span) -> Ending {
+        Ending {
+            lead,
+            ..Ending::default()
+        }
+    }
+
     /// Returns why the run must end, if it must. Code that handles packets asks from time to time.
     pub fn why(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
+        self.why.get().map(String::as_str)
     }
 
     /// Executes `work`, in which packets pass queues. An algorithm in it can end the run. The
@@ -54,15 +67,35 @@ fn prepared(all: &[&dyn crate::Loader], work: &mut dyn FnMut()) {
 pub fn end_run(why: &str) -> bool {
     CURRENT.with_borrow(|current| {
         if let Some(ending) = current {
-            let _ = ending.0.set(why.to_owned());
+            let _ = ending.why.set(why.to_owned());
         }
         current.is_some()
     })
 }
 
+/// Returns the instant `now` of the thread's clock for a message, in the time of the run: flows start
+/// after 0 ns, as in its recording.
+pub fn moment(now: Time) -> String {
+    let lead = CURRENT.with_borrow(|current| current.as_ref().map_or(Span::ZERO, |of| of.lead));
+    match (now.as_ns(), lead.as_ns()) {
+        (now, lead) if now < lead => format!("{} ns before the run", lead - now),
+        (now, lead) => format!("{} ns", now - lead),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instant_is_shown_in_the_time_of_the_run() {
+        let shown = |ns| moment(Time::from_ns(ns));
+        assert_eq!(shown(7), "7 ns");
+        Ending::after(Span::from_ns(5)).within(|| {
+            assert_eq!([shown(7), shown(5)], ["2 ns", "0 ns"]);
+            assert_eq!(shown(1), "4 ns before the run");
+        });
+    }
 
     #[test]
     fn the_first_reason_is_that_of_the_run_whose_thread_it_is() {

@@ -13,18 +13,20 @@
 
 mod ending;
 mod failure;
+mod ranked;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use sluice_core::param::{ParamDecl, ParamError, Values};
+use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{
     Algorithm, Form, Loaders, Outside, OutsideDiscipline, Spec, SpecError, Started,
 };
 use sluice_core::spelling::nearest;
 
-pub use ending::{Ending, end_run};
+pub use ending::{Ending, end_run, moment};
 pub use failure::{Failures, OnError, errors, stopped};
+pub use ranked::{CONSEQUENCE_FOR_RANKS, Ranked, Ranks};
 
 /// Loads algorithms from the files of one scheme.
 pub trait Loader: Sync {
@@ -61,7 +63,8 @@ pub struct Source<'a> {
 pub struct Loaded {
     /// One line of documentation.
     pub doc: String,
-    /// Its parameters, without `on_error`, which every algorithm from a file has.
+    /// Its parameters, without `on_error`, which every algorithm from a file has, and `limit`, which
+    /// every discipline has.
     pub params: Vec<ParamDecl>,
     /// Starts the algorithm.
     pub code: Code,
@@ -206,10 +209,10 @@ fn entry(
         item,
     };
     let mut loaded = loader.load(&source)?;
-    loaded.params.push(match loaded.code {
-        Code::Aqm(_) => failure::OF_AQM,
-        Code::Discipline(_) => failure::OF_DISCIPLINE,
-    });
+    match loaded.code {
+        Code::Aqm(_) => loaded.params.push(failure::OF_AQM),
+        Code::Discipline(_) => loaded.params.extend([LIMIT, failure::OF_DISCIPLINE]),
+    }
     let (name, doc) = (word.to_owned().leak(), loaded.doc.leak());
     let params = loaded.params.leak();
     // The algorithm is built first and registered last, so that an error leaves only the code
@@ -243,6 +246,24 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("{size} bytes are more than {LARGEST}"));
     }
     std::fs::read(path).map_err(|e| e.to_string())
+}
+
+/// The parameter of every discipline from a file.
+const LIMIT: ParamDecl = ParamDecl {
+    name: "limit",
+    kind: Kind::Count,
+    default: Value::Count(1000),
+    range: Some((Value::Count(1), Value::Count(u64::MAX))),
+    doc: "wire packets that the queue holds",
+    source: "Linux pfifo: 1000 packets",
+};
+
+/// Returns the wire packets that a discipline from a file holds.
+pub fn limit_of(values: &Values) -> u64 {
+    match values.find(LIMIT.name) {
+        Some(Value::Count(limit)) => limit,
+        _ => unreachable!("every discipline from a file has a limit"),
+    }
 }
 
 /// Bytes of the largest file that is loaded.

@@ -209,9 +209,10 @@ impl Proxy {
         addresses
     }
 
-    /// Works until [`Handle::end`] is called. Returns how exact the emulation was.
+    /// Works until [`Handle::end`] is called, or an algorithm ends it. Returns how exact the emulation was.
     pub fn run(self) -> Verdict {
-        Server::new(self).run()
+        let ending = self.settings.ending.clone();
+        ending.within(|| Server::new(self).run())
     }
 }
 
@@ -252,7 +253,8 @@ impl Server {
         let mut events = Vec::with_capacity(256);
         let mut drain_until = None;
         let mut quiet_rounds = 0;
-        while !self.flags.has_ended.load(Ordering::Acquire) {
+        while !self.flags.has_ended.load(Ordering::Acquire) && self.settings.ending.why().is_none()
+        {
             if self.flags.is_draining.load(Ordering::Acquire) {
                 let until: Time =
                     *drain_until.get_or_insert_with(|| self.clock.now().saturating_add(LINGER));

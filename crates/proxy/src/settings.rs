@@ -7,6 +7,7 @@ use std::str::FromStr;
 use sluice_core::Span;
 use sluice_core::spelling::nearest;
 use sluice_exec::link::{LinkError, LinkWords};
+use sluice_loader::Ending;
 use sluice_scenario::Link;
 use sluice_tcp::{Config, EcnMode, cc};
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub has_host: bool,
     /// How late packets may be.
     pub max_late: Option<Span>,
+    /// Where an algorithm that ends the proxy leaves its reason.
+    pub ending: Ending,
 }
 
 /// Why the proxy cannot start.
@@ -340,6 +343,7 @@ mod tests {
             token: token.map(str::to_owned),
             has_host: true,
             max_late: None,
+            ending: Ending::new(),
         }
     }
 

@@ -41,6 +41,7 @@ impl Running {
             token: None,
             has_host: true,
             max_late: None,
+            ending: Default::default(),
         };
         change(&mut settings);
         let proxy = Proxy::open(settings).unwrap();
@@ -421,6 +422,7 @@ fn a_port_in_use_is_reported() {
         token: None,
         has_host: true,
         max_late: None,
+        ending: Default::default(),
     };
     let error = Proxy::open(settings).err().unwrap().to_string();
     assert!(

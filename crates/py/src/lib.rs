@@ -195,6 +195,7 @@ fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
     sluice_loader::register(&[&sluice_wasm::WasmLoader, &algorithm::PyLoader]);
     module.add("SluiceError", module.py().get_type::<SluiceError>())?;
     module.add_class::<Queue>()?;
+    module.add_class::<algorithm::PacketFields>()?;
     module.add_class::<algorithm::PacketView>()?;
     module.add_class::<algorithm::BacklogView>()?;
     module.add_class::<algorithm::Context>()?;

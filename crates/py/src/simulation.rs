@@ -24,8 +24,9 @@ pub(crate) struct Simulation {
 impl Simulation {
     #[new]
     fn new(source: &str, text: &str) -> PyResult<Self> {
-        let stepped = Stepped::new(only(source, text)?).map_err(error::of)?;
-        let ending = Ending::new();
+        let scenario = only(source, text)?;
+        let ending = Ending::after(scenario.lead);
+        let stepped = Stepped::new(scenario).map_err(error::of)?;
         Ok(Simulation { stepped, ending })
     }
 

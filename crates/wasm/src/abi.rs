@@ -16,7 +16,10 @@ pub const MARK: i32 = 1;
 /// The verdict: the packet is dropped.
 pub const DROP: i32 = 2;
 
-/// Arguments of `on_enqueue`, `on_dequeue` and `on_refused`: the queue's handle, the time, the
+/// Arguments of `on_enqueue`, `on_dequeue`, `on_refused` and `rank`: the queue's handle, the time, the
 /// packet's length, ECN codepoint and flow, its sojourn time, and the packets and bytes in the
 /// queue. Times are in nanoseconds.
 pub type PacketArgs = (i32, i64, i32, i32, i32, i64, i64, i64);
+
+/// Arguments of `on_enqueue` and `on_dequeue` of a scheduler: the same, and the rank.
+pub type RankedArgs = (i32, i64, i32, i32, i32, i64, i64, i64, i64);

@@ -8,10 +8,11 @@ use wasmi::{Caller, Linker, Store, StoreLimits, StoreLimitsBuilder, TrapCode, Ty
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::{Cx, DropReason, StateValue};
 use sluice_core::registry::Started;
+use sluice_core::sched::rank::Place;
 use sluice_core::{Packet, Rng, Time};
-use sluice_loader::{Failures, OnError};
+use sluice_loader::{Failures, OnError, moment};
 
-use crate::abi::{self, PacketArgs};
+use crate::abi::{self, PacketArgs, RankedArgs};
 use crate::declare::VariableKind;
 
 /// The units of work that one call may do, about one per instruction.
@@ -23,6 +24,7 @@ pub const MEMORY: usize = 2 << 20;
 const I: ValType = ValType::I32;
 const L: ValType = ValType::I64;
 const PACKET: &[ValType] = &[I, L, I, I, I, L, L, L];
+const RANKED: &[ValType] = &[I, L, I, I, I, L, L, L, L];
 
 /// A compiled module.
 pub(crate) struct Compiled {
@@ -33,8 +35,21 @@ pub(crate) struct Compiled {
     pub variables: Vec<(&'static str, VariableKind)>,
 }
 
-/// Functions that a module may export: name, parameters, results.
-pub(crate) const EXPORTS: &[(&str, &[ValType], &[ValType])] = &[
+/// A function that a module may export: name, parameters, results.
+pub(crate) type Export = (&'static str, &'static [ValType], &'static [ValType]);
+
+/// Exports of a scheduler.
+pub(crate) const OF_SCHEDULER: &[Export] = &[
+    ("create", &[], &[I]),
+    ("set_param", &[I, L], &[]),
+    ("variable", &[I, I], &[L]),
+    ("rank", PACKET, &[L]),
+    ("on_enqueue", RANKED, &[]),
+    ("on_dequeue", RANKED, &[]),
+];
+
+/// Exports of an AQM.
+pub(crate) const OF_AQM: &[Export] = &[
     ("create", &[], &[I]),
     ("set_param", &[I, L], &[]),
     ("variable", &[I, I], &[L]),
@@ -54,8 +69,10 @@ struct Host {
     /// The randomness of the call; it belongs to the caller between two calls.
     rng: Rng,
     queue: QueueView,
-    segments: u16,
-    dscp: u8,
+    /// The packet of the call.
+    packet: Packet,
+    /// The instant before which the packet of the call must not leave.
+    hold_until: Time,
     limits: StoreLimits,
 }
 
@@ -73,6 +90,9 @@ struct Instance {
     on_deactivate: Option<TypedFunc<(i32, i64), ()>>,
     next_timer: Option<TypedFunc<i32, i64>>,
     on_timer: Option<TypedFunc<(i32, i64, i64, i64), ()>>,
+    rank: Option<TypedFunc<PacketArgs, i64>>,
+    on_accepted: Option<TypedFunc<RankedArgs, ()>>,
+    on_left: Option<TypedFunc<RankedArgs, ()>>,
 }
 
 /// An instance, with its module and its errors.
@@ -91,6 +111,7 @@ impl Shared {
         module: &Compiled,
         params: &[i64],
         on_error: OnError,
+        consequence: &'static str,
     ) -> Result<Self, String> {
         let engine = module.module.engine();
         let limits = StoreLimitsBuilder::new()
@@ -101,8 +122,8 @@ impl Shared {
         let host = Host {
             rng: Rng::from_seed(0),
             queue: QueueView::default(),
-            segments: 1,
-            dscp: 0,
+            packet: Packet::new(0, 0),
+            hold_until: Time::ZERO,
             limits,
         };
         let mut store = Store::new(engine, host);
@@ -140,6 +161,9 @@ impl Shared {
             on_deactivate: func!("on_deactivate"),
             next_timer: func!("next_timer"),
             on_timer: func!("on_timer"),
+            rank: func!("rank"),
+            on_accepted: func!("on_enqueue"),
+            on_left: func!("on_dequeue"),
             store,
         };
         let set: Option<TypedFunc<(i32, i64), ()>> = set;
@@ -150,7 +174,7 @@ impl Shared {
                     .map_err(|why| format!("`set_param` {why}"))?;
             }
         }
-        let failures = Failures::new(module.path.clone(), CONSEQUENCE, on_error);
+        let failures = Failures::new(module.path.clone(), consequence, on_error);
         Ok(Shared(Rc::new(Inner {
             variables: module.variables.clone(),
             failures: RefCell::new(failures),
@@ -166,12 +190,12 @@ impl Shared {
         handle.map_err(|why| format!("`create` {why}"))
     }
 
-    /// Counts an error, which may stop the module: then its queues pass every packet.
+    /// Counts an error, which may stop the module.
     #[cold]
     fn fail(&self, at: &str, why: &str, cx: &mut Cx<'_>) {
-        let (now, queue) = (cx.now.as_ns(), cx.queue);
+        let (now, queue) = (moment(cx.now), cx.queue);
         let mut failures = self.0.failures.borrow_mut();
-        failures.fail(&format!(": {at} at {now} ns, queue {queue}"), why);
+        failures.fail(&format!(": {at} at {now}, queue {queue}"), why);
         cx.state("errors", || StateValue::Count(failures.count()));
         cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
     }
@@ -181,8 +205,8 @@ impl Shared {
     }
 }
 
-/// The fate of the packets when a module is stopped.
-const CONSEQUENCE: &str = "its queues pass every packet from now on";
+/// The fate of the packets when an AQM is stopped.
+pub(crate) const CONSEQUENCE: &str = "its queues pass every packet from now on";
 
 impl Instance {
     fn call<P, R>(&mut self, func: &TypedFunc<P, R>, args: P) -> Result<R, String>
@@ -225,8 +249,18 @@ fn imports(engine: &wasmi::Engine) -> Linker<Host> {
     import!("total_bytes", |host| host.queue.total_bytes as i64);
     import!("limit_packets", |host| clamp(host.queue.limit_packets));
     import!("limit_bytes", |host| clamp(host.queue.limit_bytes));
-    import!("segments", |host| i64::from(host.segments));
-    import!("dscp", |host| i64::from(host.dscp));
+    import!("segments", |host| i64::from(host.packet.segments));
+    import!("dscp", |host| i64::from(host.packet.dscp));
+    import!("class", |host| i64::from(host.packet.class));
+    import!("tag", |host| i64::from(host.packet.tag));
+    import!("src", |host| i64::from(host.packet.src));
+    import!("dst", |host| i64::from(host.packet.dst));
+    let hold = |mut caller: Caller<'_, Host>, until: i64| {
+        caller.data_mut().hold_until = Time::from_ns(until.max(0) as u64);
+    };
+    linker
+        .func_wrap(abi::IMPORTS, "hold_until", hold)
+        .expect("every import has a name of its own");
     linker
 }
 
@@ -236,18 +270,12 @@ fn clamp(number: u64) -> i64 {
 
 impl Started for Shared {
     fn aqm(&self) -> Box<dyn Aqm> {
-        let state = self.create();
-        Box::new(InQueue {
-            has_state: state.is_ok(),
-            state: state.unwrap_or_default(),
-            timer: None,
-            shared: self.clone(),
-        })
+        Box::new(InQueue::new(self))
     }
 }
 
-/// The AQM of one queue: a handle.
-struct InQueue {
+/// The algorithm of one queue: a handle.
+pub(crate) struct InQueue {
     shared: Shared,
     state: i32,
     /// Whether the module has created the queue's state. If not, the first packet stops the module.
@@ -256,6 +284,16 @@ struct InQueue {
 }
 
 impl InQueue {
+    pub(crate) fn new(shared: &Shared) -> InQueue {
+        let state = shared.create();
+        InQueue {
+            has_state: state.is_ok(),
+            state: state.unwrap_or_default(),
+            timer: None,
+            shared: shared.clone(),
+        }
+    }
+
     /// Calls `func` of the module with the packet and asks for the next timer. Stops the module if
     /// that fails.
     fn call<P, R>(
@@ -287,7 +325,7 @@ impl InQueue {
             host.queue = *queue;
         }
         if let Some(packet) = packet {
-            (host.segments, host.dscp) = (packet.segments, packet.dscp);
+            host.packet = Packet { ..*packet };
         }
         if draws {
             std::mem::swap(&mut host.rng, cx.rng);
@@ -352,6 +390,72 @@ impl InQueue {
                 Verdict::Pass
             }
         }
+    }
+}
+
+/// What a scheduler hears about a packet.
+#[derive(Clone, Copy)]
+pub(crate) enum Note {
+    /// It was accepted.
+    Accepted,
+    /// It leaves.
+    Left,
+}
+
+impl InQueue {
+    /// Asks for the place of a packet; `None` after an error.
+    pub(crate) fn place(
+        &mut self,
+        packet: &Packet,
+        queue: &QueueView,
+        cx: &mut Cx<'_>,
+    ) -> Option<Place> {
+        let args = args(self.state, packet, queue, cx.now);
+        self.shared
+            .0
+            .instance
+            .borrow_mut()
+            .store
+            .data_mut()
+            .hold_until = Time::ZERO;
+        let rank = self.call("rank", Some(packet), Some(queue), cx, |i| i.rank, args)?;
+        Some(Place {
+            rank: rank as u64,
+            eligible: self.shared.0.instance.borrow().store.data().hold_until,
+        })
+    }
+
+    /// Reports a packet, if the module wants to know.
+    pub(crate) fn note(
+        &mut self,
+        note: Note,
+        packet: &Packet,
+        rank: u64,
+        queue: &QueueView,
+        cx: &mut Cx<'_>,
+    ) {
+        let (state, now, length, ecn, flow, sojourn, packets, bytes) =
+            args(self.state, packet, queue, cx.now);
+        let args = (
+            state,
+            now,
+            length,
+            ecn,
+            flow,
+            sojourn,
+            packets,
+            bytes,
+            rank as i64,
+        );
+        let name = match note {
+            Note::Accepted => "on_enqueue",
+            Note::Left => "on_dequeue",
+        };
+        let func = |i: &Instance| match note {
+            Note::Accepted => i.on_accepted,
+            Note::Left => i.on_left,
+        };
+        self.call(name, Some(packet), Some(queue), cx, func, args);
     }
 }
 

@@ -1,9 +1,9 @@
-//! AQMs in WebAssembly modules: `wasm:my.wasm bound 20ms`, and `fq_wasm:my.wasm` with one state per
-//! flow.
+//! AQMs and schedulers in WebAssembly modules: `wasm:my.wasm bound 20ms`, and `fq_wasm:my.wasm` with
+//! one state of an AQM per flow.
 //!
-//! A module is an AQM that is loaded at run time. It sees only numbers: the packet's length,
-//! sojourn time, ECN codepoint and flow, its queue, the time, and its own handle for the state of
-//! the queue ([`abi`]). One instance serves all queues of a discipline.
+//! A module is loaded at run time. It decides about packets, or ranks them. It sees only numbers: the
+//! packet's length, sojourn time, ECN codepoint and flow, its queue, the time, and its own handle for
+//! the state of the queue ([`abi`]). One instance serves all queues of a discipline.
 //!
 //! - **Deterministic**: floating-point instructions are refused, the only import with an effect is
 //!   seeded randomness, and time is an argument.
@@ -17,6 +17,7 @@ pub mod abi;
 mod declare;
 mod instance;
 mod module;
+mod scheduler;
 
 use sluice_loader::{Code, Loaded, Loader, Source};
 
@@ -38,13 +39,16 @@ impl Loader for WasmLoader {
 
     fn load(&self, source: &Source<'_>) -> Result<Loaded, String> {
         if let Some(item) = source.item {
-            return Err(format!("a module has one AQM: leave out `:{item}`"));
+            return Err(format!("a module has one algorithm: leave out `:{item}`"));
         }
         let (declared, module) = Module::new(source.bytes, &source.path.display().to_string())?;
         Ok(Loaded {
             doc: declared.doc,
             params: declared.params,
-            code: Code::Aqm(Box::new(module)),
+            code: match module.ranks() {
+                true => Code::Discipline(Box::new(module)),
+                false => Code::Aqm(Box::new(module)),
+            },
         })
     }
 }

@@ -2,20 +2,22 @@
 
 use wasmi::{CompilationMode, Config, EnforcedLimits, Engine, ExternType, FuncType, ValType};
 
+use sluice_core::Discipline;
 use sluice_core::param::{ParamError, Values};
-use sluice_core::registry::{Outside, Started};
-
-use sluice_loader::OnError;
+use sluice_core::registry::{Outside, OutsideDiscipline, Started};
+use sluice_loader::{CONSEQUENCE_FOR_RANKS, OnError, Ranked, limit_of};
 
 use crate::abi;
 use crate::declare::{self, Declared, number};
-use crate::instance::{self, Compiled, Shared};
+use crate::instance::{self, Compiled, InQueue, Shared};
+use crate::scheduler::Scheduler;
 
 /// A checked and compiled module.
 pub struct Module {
     compiled: Compiled,
     /// Names of the parameters, in the order of their numbers.
     params: Vec<&'static str>,
+    ranks: bool,
 }
 
 impl Module {
@@ -37,7 +39,7 @@ impl Module {
             (Some(section), None) => declare::parse(section.data())?,
             (None, _) => {
                 return Err(format!(
-                    "it has no custom section `{}`, in which an AQM declares itself",
+                    "it has no custom section `{}`, in which an algorithm declares itself",
                     abi::SECTION
                 ));
             }
@@ -45,8 +47,10 @@ impl Module {
                 return Err(format!("it has two custom sections `{}`", abi::SECTION));
             }
         };
-        check_exports(&module, &declared)?;
+        let ranks = module.get_export("rank").is_some();
+        check_exports(&module, &declared, ranks)?;
         let module = Module {
+            ranks,
             compiled: Compiled {
                 path: path.to_owned(),
                 module,
@@ -69,18 +73,41 @@ impl Module {
             &self.compiled,
             &self.params.iter().map(value).collect::<Vec<i64>>(),
             OnError::of(values),
+            match self.ranks {
+                true => CONSEQUENCE_FOR_RANKS,
+                false => instance::CONSEQUENCE,
+            },
         )
+    }
+
+    /// Returns whether the module ranks packets; otherwise it is an AQM.
+    pub fn ranks(&self) -> bool {
+        self.ranks
+    }
+
+    /// Starts the module, and creates one state, to detect a module that cannot create any.
+    fn begin(&self, values: &Values) -> Result<Shared, ParamError> {
+        let shared = self.instantiate(values);
+        let shared = shared.and_then(|shared| shared.create().map(|_| shared));
+        let refuse = |why| ParamError::Contradiction(format!("`{}`: {why}", self.compiled.path));
+        shared.map_err(refuse)
     }
 }
 
 impl Outside for Module {
     fn start(&self, values: &Values) -> Result<Box<dyn Started>, ParamError> {
-        let shared = self.instantiate(values).and_then(|shared| {
-            // Creates one state, to detect a module that cannot create any.
-            shared.create().map(|_| shared)
-        });
-        let refuse = |why| ParamError::Contradiction(format!("`{}`: {why}", self.compiled.path));
-        Ok(Box::new(shared.map_err(refuse)?))
+        Ok(Box::new(self.begin(values)?))
+    }
+}
+
+impl OutsideDiscipline for Module {
+    fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError> {
+        let limit = limit_of(values);
+        let scheduler = Scheduler {
+            module: InQueue::new(&self.begin(values)?),
+            limit,
+        };
+        Ok(Box::new(Ranked::new(limit, scheduler)))
     }
 }
 
@@ -97,10 +124,14 @@ fn config() -> Config {
 }
 
 /// Checks names and types of the exports that Sluice calls.
-fn check_exports(module: &wasmi::Module, declared: &Declared) -> Result<(), String> {
+fn check_exports(module: &wasmi::Module, declared: &Declared, ranks: bool) -> Result<(), String> {
     let needs_set = !declared.params.is_empty();
     let needs_variable = !declared.variables.is_empty();
-    for (name, params, results) in instance::EXPORTS {
+    let exports = match ranks {
+        true => instance::OF_SCHEDULER,
+        false => instance::OF_AQM,
+    };
+    for (name, params, results) in exports {
         let is_needed = match *name {
             "create" => true,
             "set_param" => needs_set,
@@ -124,11 +155,20 @@ fn check_exports(module: &wasmi::Module, declared: &Declared) -> Result<(), Stri
             Some(_) => return Err(format!("its export `{name}` is not a function")),
         }
     }
-    if ["on_enqueue", "on_dequeue"]
-        .iter()
-        .all(|name| module.get_export(name).is_none())
-    {
-        return Err("it exports neither `on_enqueue` nor `on_dequeue`".to_owned());
+    let has = |name: &&str| module.get_export(name).is_some();
+    if ranks {
+        let mut others = instance::OF_AQM.iter().map(|(name, ..)| *name);
+        let is_foreign = |name: &&str| has(name) && exports.iter().all(|(own, ..)| own != name);
+        if let Some(name) = others.find(is_foreign) {
+            return Err(format!(
+                "it exports `rank`, so that it is a scheduler, and `{name}`, which is called in AQMs \
+                 only"
+            ));
+        }
+    } else if !["on_enqueue", "on_dequeue"].iter().any(has) {
+        let why =
+            "it exports none of `on_enqueue` and `on_dequeue` (an AQM) and `rank` (a scheduler)";
+        return Err(why.to_owned());
     }
     Ok(())
 }

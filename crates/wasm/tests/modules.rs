@@ -1,8 +1,6 @@
 //! Modules that are invalid, never end, use too much memory or draw random numbers, in
 //! WebAssembly's text form.
 
-use std::cell::RefCell;
-
 use sluice_core::event::StateValue;
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Discipline, DropCounter, Packet, Rng, Time};
@@ -28,13 +26,18 @@ fn hook(code: &str) -> Vec<u8> {
     )
 }
 
+thread_local!(static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap());
+
+/// Writes a module to `m.wasm` and loads it.
 fn load(bytes: &[u8]) -> Result<Spec, String> {
-    thread_local!(static FOLDER: RefCell<tempfile::TempDir> = RefCell::new(tempfile::tempdir().unwrap()));
+    FOLDER.with(|folder| std::fs::write(folder.path().join("m.wasm"), bytes).unwrap());
+    load_as("wasm:m.wasm")
+}
+
+fn load_as(words: &str) -> Result<Spec, String> {
     sluice_loader::register(&[&sluice_wasm::WasmLoader]);
-    FOLDER.with_borrow(|folder| {
-        std::fs::write(folder.path().join("m.wasm"), bytes).unwrap();
-        sluice_loader::parse_queue("wasm:m.wasm", folder.path()).map_err(|e| e.to_string())
-    })
+    FOLDER
+        .with(|folder| sluice_loader::parse_queue(words, folder.path()).map_err(|e| e.to_string()))
 }
 
 /// Sends `count` packets through a queue and returns those that leave, and the variable `stopped`.
@@ -137,7 +140,7 @@ fn what_is_wrong_with_a_module_is_named() {
     );
     has(
         &module("abi 1", ""),
-        "exports neither `on_enqueue` nor `on_dequeue`",
+        "exports none of `on_enqueue` and `on_dequeue` (an AQM) and `rank` (a scheduler)",
     );
     let hooked = |body: &str| {
         module(
@@ -187,4 +190,111 @@ fn what_is_wrong_with_a_module_is_named() {
         &hooked(endless),
         "`create` did not end within 100000 units of work",
     );
+}
+
+/// A module that ranks packets by `code`.
+fn ranked(code: &str) -> Vec<u8> {
+    let imports = "(import \"sluice\" \"class\" (func $class (result i64)))
+        (import \"sluice\" \"hold_until\" (func $hold (param i64)))";
+    let packet = "(param i32 i64 i32 i32 i32 i64 i64 i64)";
+    module(
+        "abi 1",
+        &format!("{imports} (func (export \"rank\") {packet} (result i64) {code})"),
+    )
+}
+
+/// Sends packets of these classes at 5 ns through a queue for `limit` packets, and returns those
+/// that have left by 5 ns and by 9 ns.
+fn order(bytes: &[u8], limit: u32, classes: &[u32]) -> (Vec<u32>, Vec<u32>, bool) {
+    load(bytes).unwrap();
+    let mut queue = load_as(&format!("wasm:m.wasm limit {limit}"))
+        .unwrap()
+        .build()
+        .unwrap();
+    let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+    let mut cx = Cx::new(Time::from_ns(5), &mut rng, &mut dropped);
+    for (slot, class) in (0..).zip(classes) {
+        let mut packet = Packet::new(slot, 100);
+        packet.class = *class;
+        packet.arrival = cx.now;
+        queue.enqueue(packet, &mut cx);
+    }
+    let mut left = |ns| {
+        cx.now = Time::from_ns(ns);
+        std::iter::from_fn(|| queue.dequeue(&mut cx).map(|p| p.slot)).collect()
+    };
+    let (early, late) = (left(5), left(9));
+    (early, late, is_stopped(&*queue))
+}
+
+#[test]
+fn a_module_that_ranks_is_a_scheduler() {
+    let by_class = ranked("call $class");
+    let (left, _, stopped) = order(&by_class, 10, &[5, 2, 7, 2]);
+    assert_eq!((left, stopped), (vec![1, 3, 0, 2], false));
+    // Ranks are unsigned: all ones is the last. The full queue drops it.
+    let last = ranked("(i64.sub (call $class) (i64.const 1))");
+    assert_eq!(order(&last, 2, &[0, 3, 1]).0, [2, 1]);
+    // A packet of class 1 is held until 9 ns.
+    let held = ranked(
+        "(if (i64.eq (call $class) (i64.const 1)) (then (call $hold (i64.const 9)))) i64.const 0",
+    );
+    let (early, late, _) = order(&held, 10, &[1, 0, 1, 0]);
+    assert_eq!((early, late), (vec![1, 3], vec![0, 2]));
+}
+
+#[test]
+fn a_scheduler_that_fails_is_stopped_and_its_packets_leave_in_the_order_of_arrival() {
+    // It fails at the first packet of class 9; the packet with a rank leaves first.
+    let fails = ranked(
+        "(if (i64.eq (call $class) (i64.const 9)) (then unreachable)) (i64.add (call $class) (i64.const 7))",
+    );
+    let (left, _, stopped) = order(&fails, 10, &[3, 9, 2, 1]);
+    assert_eq!((left, stopped), (vec![0, 1, 2, 3], true));
+}
+
+#[test]
+fn a_scheduler_hears_what_was_accepted_and_what_left() {
+    // The variable is 100 for each packet accepted, its rank for each that left.
+    let packet = "(param i32 i64 i32 i32 i32 i64 i64 i64 i64)";
+    let body = format!(
+        "(global $sum (mut i64) (i64.const 0))
+         (func $add (param i64) (global.set $sum (i64.add (global.get $sum) (local.get 0))))
+         (func (export \"rank\") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i64) i64.const 7)
+         (func (export \"on_enqueue\") {packet} (call $add (i64.const 100)))
+         (func (export \"on_dequeue\") {packet} (call $add (local.get 8)))
+         (func (export \"variable\") (param i32 i32) (result i64) global.get $sum)"
+    );
+    load(&module("abi 1\\nvar sum count", &body)).unwrap();
+    let mut queue = load_as("wasm:m.wasm limit 2").unwrap().build().unwrap();
+    let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut dropped);
+    // The third finds no room.
+    for slot in 0..3 {
+        queue.enqueue(Packet::new(slot, 100), &mut cx);
+    }
+    assert_eq!(queue.dequeue(&mut cx).map(|p| p.slot), Some(0));
+    let mut seen = Vec::new();
+    queue.state(&mut |_, name, value| seen.push((name, value)));
+    assert_eq!(seen, [("sum", StateValue::Count(207))]);
+}
+
+#[test]
+fn a_scheduler_is_no_aqm() {
+    let rank =
+        "(func (export \"rank\") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i64) i64.const 7)";
+    let both = format!("{rank} (func (export \"on_empty\") (param i32 i64))");
+    let error = load(&module("abi 1", &both)).unwrap_err();
+    assert!(
+        error.contains("`on_empty`, which is called in AQMs only"),
+        "{error}"
+    );
+    let hook = format!("{rank} (func (export \"on_dequeue\") {HOOK} i32.const 0)");
+    let error = load(&module("abi 1", &hook)).unwrap_err();
+    assert!(error.contains("its export `on_dequeue` is"), "{error}");
+    load(&module("abi 1", rank)).unwrap();
+    let error = load_as("fq_wasm:m.wasm").unwrap_err();
+    assert!(error.contains("leave out `fq_`"), "{error}");
+    let error = load_as("wasm:m.wasm on_error pass").unwrap_err();
+    assert!(error.contains("stop, end"), "{error}");
 }

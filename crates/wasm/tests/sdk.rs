@@ -8,6 +8,8 @@ mod link;
 #[path = "../../core/tests/aqm_reference/ours.rs"]
 #[allow(dead_code)]
 mod ours;
+#[path = "common/rustc.rs"]
+mod rustc;
 #[path = "../../core/tests/aqm_reference/traces.rs"]
 mod traces;
 
@@ -16,6 +18,7 @@ use std::process::Command;
 
 use ours::Ours;
 use sluice_core::registry::Spec;
+use sluice_core::{Cx, Discipline, DropCounter, DropReason, Packet, Rng, Time};
 
 /// Compiles an example of the SDK as its header describes.
 fn compile(name: &str, folder: &Path) -> PathBuf {
@@ -65,6 +68,78 @@ fn codel_in_c_gives_the_fate_of_every_packet_of_every_trace() {
 fn a_step_in_c_gives_the_fate_of_every_packet_of_every_trace() {
     let settings = ["", " threshold 5ms drop", " threshold_bytes 30000 l4s drop"];
     compare("step", &settings);
+}
+
+#[test]
+fn earliest_deadline_first_in_c_gives_the_order_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    compile("edf.c", folder.path());
+    compare_edf(folder.path());
+}
+
+#[test]
+fn earliest_deadline_first_in_rust_gives_the_order_of_ours() {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk");
+    let folder = tempfile::tempdir().unwrap();
+    let rustc = |args: &[&str], source: &str| {
+        let status = Command::new(rustc::rustc_for_wasm())
+            .args(["--edition=2021", "--target=wasm32-unknown-unknown", "-O"])
+            .args(["-Cpanic=abort", "--out-dir"])
+            .arg(folder.path())
+            .args(args)
+            .arg(sdk.join(source))
+            .status();
+        assert!(status.unwrap().success(), "rustc refuses {source}");
+    };
+    let crate_name = ["--crate-type=rlib", "--crate-name=sluice_sdk"];
+    rustc(&crate_name, "rust/src/lib.rs");
+    let library = folder.path().join("libsluice_sdk.rlib");
+    let library = format!("--extern=sluice_sdk={}", library.display());
+    let link = ["-Clink-args=-zstack-size=8192", "-Cstrip=symbols"];
+    rustc(
+        &[&["--crate-type=cdylib", &library], &link[..]].concat(),
+        "examples/edf.rs",
+    );
+    compare_edf(folder.path());
+}
+
+/// Compares `edf.wasm` in `folder` with ours.
+fn compare_edf(folder: &Path) {
+    register();
+    for setting in ["", " deadline 1ms limit 40"] {
+        let ours = order(&queue(&format!("pifo rank edf{setting}"), folder));
+        let module = order(&queue(&format!("wasm:edf.wasm{setting}"), folder));
+        assert!(ours == module, "edf{setting}");
+        let (left, evicted) = ours;
+        // It is no FIFO queue, and a full one drops the packet whose deadline is last.
+        assert!(!left.is_sorted());
+        assert!(evicted > 100, "{evicted} evicted");
+    }
+    assert_eq!(sluice_loader::errors(), 0);
+}
+
+/// Sends packets at 3/2 of the link's rate, with deadlines of 2 ms, of 30 ms, or none. Returns those
+/// that left, in their order, and the number of evicted ones.
+fn order(spec: &Spec) -> (Vec<u32>, u64) {
+    let mut queue = spec.build().unwrap();
+    let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+    let mut deadlines = Rng::from_seed(2);
+    let mut left = Vec::new();
+    for slot in 0..6000_u32 {
+        let mut cx = Cx::new(
+            Time::from_ns(800_000 * u64::from(slot)),
+            &mut rng,
+            &mut dropped,
+        );
+        let mut packet = Packet::new(slot, 1500);
+        packet.arrival = cx.now;
+        packet.tag = [0, 2_000, 30_000][(deadlines.next_u64() % 3) as usize];
+        queue.enqueue(packet, &mut cx);
+        if slot % 3 != 0 {
+            left.extend(queue.dequeue(&mut cx).map(|packet| packet.slot));
+        }
+    }
+    (left, dropped.count(DropReason::Evicted))
 }
 
 /// Compares the example `name` with the algorithm of that name, plain and flow-queued.
@@ -130,8 +205,6 @@ fn a_module_is_described_like_any_other_algorithm() {
 
 #[test]
 fn a_thousand_flows_take_less_than_two_megabytes() {
-    use sluice_core::{Cx, Discipline, DropCounter, Packet, Rng, Time};
-
     register();
     let folder = tempfile::tempdir().unwrap();
     compile("codel.c", folder.path());

@@ -1,7 +1,7 @@
-//! AQMs for Sluice as WebAssembly modules, interface version 1 (docs/modules.md).
+//! AQMs and schedulers for Sluice as WebAssembly modules, interface version 1 (docs/modules.md).
 //!
-//! A module implements [`Aqm`] for the state of one queue and declares itself with [`aqm!`]. This
-//! file is the crate `sluice-sdk`. It also works as a file of your own crate, `mod sluice;`, without
+//! A module implements [`Aqm`] for the state of one queue and declares itself with [`aqm!`], or
+//! [`Rank`] and [`scheduler!`]. This file is the crate `sluice-sdk`. It also works as a file of your own crate, `mod sluice;`, without
 //! a package manager.
 
 use core::sync::atomic::{AtomicI64, Ordering};
@@ -40,6 +40,17 @@ impl Packet {
     /// Returns whether it may be marked.
     pub fn is_ecn_capable(&self) -> bool {
         self.ecn != 0
+    }
+
+    #[doc(hidden)]
+    pub fn of(now: i64, length: i32, ecn: i32, flow: i32, sojourn: i64) -> Packet {
+        Packet {
+            now_ns: now,
+            sojourn_ns: sojourn,
+            size_bytes: length as u32,
+            ecn,
+            flow: flow as u32,
+        }
     }
 }
 
@@ -114,6 +125,25 @@ pub trait Aqm: Default {
     }
 }
 
+/// The state of one queue of a scheduler: the packet with the lowest rank leaves first. Only the
+/// hooks that [`scheduler!`] names are called, and `rank`.
+#[allow(dead_code, unused_variables)]
+pub trait Rank: Default {
+    /// Returns the rank of an arriving packet.
+    fn rank(&mut self, packet: &Packet, queue: &Queue, params: &Params) -> u64;
+
+    /// Notes that a packet was accepted.
+    fn on_enqueue(&mut self, packet: &Packet, rank: u64, queue: &Queue, params: &Params) {}
+
+    /// Notes that a packet leaves.
+    fn on_dequeue(&mut self, packet: &Packet, rank: u64, queue: &Queue, params: &Params) {}
+
+    /// Returns the value of a variable, by its number.
+    fn variable(&self, number: i32) -> i64 {
+        0
+    }
+}
+
 /// Functions that a module may call.
 #[cfg(target_arch = "wasm32")]
 #[allow(dead_code)]
@@ -132,6 +162,16 @@ pub mod host {
         pub fn segments() -> i64;
         /// Codepoint of the current packet.
         pub fn dscp() -> i64;
+        /// Class of the packet in question.
+        pub fn class() -> i64;
+        /// The number that its host gave the packet in question.
+        pub fn tag() -> i64;
+        /// The host that sent the packet in question.
+        pub fn src() -> i64;
+        /// The host that the packet in question is for.
+        pub fn dst() -> i64;
+        /// In `rank`: the packet must not leave before this time.
+        pub fn hold_until(time_ns: i64);
     }
 }
 
@@ -163,15 +203,132 @@ pub fn allocate<T: Default>() -> *mut T {
 
 /// Exports the AQM of a type: its hooks, and the text that declares it.
 ///
-/// ```ignore
-/// aqm! {
-///     State: on_dequeue, on_empty;
-///     "abi 1\ndoc drops packets that waited too long"
+/// ```
+/// # use sluice_sdk::{aqm, Aqm, Packet, Params, Queue, Verdict};
+/// #[derive(Default)]
+/// struct Bound;
+///
+/// impl Aqm for Bound {
+///     fn on_dequeue(&mut self, packet: &Packet, _queue: &Queue, params: &Params) -> Verdict {
+///         match packet.sojourn_ns <= params.get(0) {
+///             true => Verdict::Pass,
+///             false => Verdict::Drop,
+///         }
+///     }
 /// }
+///
+/// aqm! {
+///     Bound: on_dequeue;
+///     "abi 1
+/// doc drops packets that waited too long
+/// param bound span 50ms 1us 100s longest time that a packet may wait"
+/// }
+/// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! aqm {
     ($state:ty: $($hook:ident),+; $text:literal) => {
+        $crate::module!($state, $crate::sluice::Aqm, $text);
+
+        $($crate::aqm!(@ $hook $state);)+
+    };
+    (@ on_enqueue $state:ty) => { $crate::aqm!(@@ on_enqueue $state => i32, verdict); };
+    (@ on_dequeue $state:ty) => { $crate::aqm!(@@ on_dequeue $state => i32, verdict); };
+    (@ on_refused $state:ty) => { $crate::aqm!(@@ on_refused $state => (), nothing); };
+    (@@ $hook:ident $state:ty => $result:ty, $kind:ident) => {
+        #[no_mangle]
+        #[allow(clippy::too_many_arguments)]
+        extern "C" fn $hook(
+            state: &mut $state, now: i64, length: i32, ecn: i32, flow: i32, sojourn: i64,
+            packets: i64, bytes: i64,
+        ) -> $result {
+            let packet = $crate::sluice::Packet::of(now, length, ecn, flow, sojourn);
+            let queue = $crate::sluice::Queue { packets, bytes };
+            let result = $crate::sluice::Aqm::$hook(state, &packet, &queue, &PARAMS);
+            $crate::aqm!(@@@ $kind result)
+        }
+    };
+    (@@@ verdict $result:ident) => { $result as i32 };
+    (@@@ nothing $result:ident) => { $result };
+    (@ on_empty $state:ty) => {
+        #[no_mangle]
+        extern "C" fn on_empty(state: &mut $state, now: i64) {
+            $crate::sluice::Aqm::on_empty(state, now, &PARAMS);
+        }
+    };
+    (@ next_timer $state:ty) => {
+        #[no_mangle]
+        extern "C" fn next_timer(state: &$state) -> i64 {
+            $crate::sluice::Aqm::next_timer(state, &PARAMS)
+        }
+    };
+    (@ on_timer $state:ty) => {
+        #[no_mangle]
+        extern "C" fn on_timer(state: &mut $state, now: i64, packets: i64, bytes: i64) {
+            let queue = $crate::sluice::Queue { packets, bytes };
+            $crate::sluice::Aqm::on_timer(state, now, &queue, &PARAMS);
+        }
+    };
+}
+
+/// Exports the scheduler of a type: `rank`, other hooks, and the text that declares it.
+///
+/// ```
+/// # use sluice_sdk::{scheduler, Packet, Params, Queue, Rank};
+/// /// The shortest packet leaves first.
+/// #[derive(Default)]
+/// struct Shortest;
+///
+/// impl Rank for Shortest {
+///     fn rank(&mut self, packet: &Packet, _queue: &Queue, _params: &Params) -> u64 {
+///         packet.size_bytes.into()
+///     }
+/// }
+///
+/// scheduler! {
+///     Shortest:;
+///     "abi 1
+/// doc the shortest packet leaves first"
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! scheduler {
+    ($state:ty: $($hook:ident),*; $text:literal) => {
+        $crate::module!($state, $crate::sluice::Rank, $text);
+
+        #[no_mangle]
+        #[allow(clippy::too_many_arguments)]
+        extern "C" fn rank(
+            state: &mut $state, now: i64, length: i32, ecn: i32, flow: i32, sojourn: i64,
+            packets: i64, bytes: i64,
+        ) -> u64 {
+            let packet = $crate::sluice::Packet::of(now, length, ecn, flow, sojourn);
+            let queue = $crate::sluice::Queue { packets, bytes };
+            $crate::sluice::Rank::rank(state, &packet, &queue, &PARAMS)
+        }
+
+        $($crate::scheduler!(@ $hook $state);)*
+    };
+    (@ $hook:ident $state:ty) => {
+        #[no_mangle]
+        #[allow(clippy::too_many_arguments)]
+        extern "C" fn $hook(
+            state: &mut $state, now: i64, length: i32, ecn: i32, flow: i32, sojourn: i64,
+            packets: i64, bytes: i64, rank: u64,
+        ) {
+            let packet = $crate::sluice::Packet::of(now, length, ecn, flow, sojourn);
+            let queue = $crate::sluice::Queue { packets, bytes };
+            $crate::sluice::Rank::$hook(state, &packet, rank, &queue, &PARAMS);
+        }
+    };
+}
+
+/// Exports what AQMs and schedulers have in common.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module {
+    ($state:ty, $kind:path, $text:literal) => {
         static PARAMS: $crate::sluice::Params = $crate::sluice::Params::new();
 
         #[cfg(target_arch = "wasm32")]
@@ -199,58 +356,13 @@ macro_rules! aqm {
 
         #[no_mangle]
         extern "C" fn variable(state: &$state, number: i32) -> i64 {
-            $crate::sluice::Aqm::variable(state, number)
+            <$state as $kind>::variable(state, number)
         }
-
-        $($crate::aqm!(@ $hook $state);)+
 
         #[cfg(target_arch = "wasm32")]
         #[panic_handler]
         fn panic(_: &core::panic::PanicInfo) -> ! {
             core::arch::wasm32::unreachable()
-        }
-    };
-    (@ on_enqueue $state:ty) => { $crate::aqm!(@@ on_enqueue $state => i32, verdict); };
-    (@ on_dequeue $state:ty) => { $crate::aqm!(@@ on_dequeue $state => i32, verdict); };
-    (@ on_refused $state:ty) => { $crate::aqm!(@@ on_refused $state => (), nothing); };
-    (@@ $hook:ident $state:ty => $result:ty, $kind:ident) => {
-        #[no_mangle]
-        #[allow(clippy::too_many_arguments)]
-        extern "C" fn $hook(
-            state: &mut $state, now: i64, length: i32, ecn: i32, flow: i32, sojourn: i64,
-            packets: i64, bytes: i64,
-        ) -> $result {
-            let packet = $crate::sluice::Packet {
-                now_ns: now,
-                sojourn_ns: sojourn,
-                size_bytes: length as u32,
-                ecn,
-                flow: flow as u32,
-            };
-            let queue = $crate::sluice::Queue { packets, bytes };
-            let result = $crate::sluice::Aqm::$hook(state, &packet, &queue, &PARAMS);
-            $crate::aqm!(@@@ $kind result)
-        }
-    };
-    (@@@ verdict $result:ident) => { $result as i32 };
-    (@@@ nothing $result:ident) => { $result };
-    (@ on_empty $state:ty) => {
-        #[no_mangle]
-        extern "C" fn on_empty(state: &mut $state, now: i64) {
-            $crate::sluice::Aqm::on_empty(state, now, &PARAMS);
-        }
-    };
-    (@ next_timer $state:ty) => {
-        #[no_mangle]
-        extern "C" fn next_timer(state: &$state) -> i64 {
-            $crate::sluice::Aqm::next_timer(state, &PARAMS)
-        }
-    };
-    (@ on_timer $state:ty) => {
-        #[no_mangle]
-        extern "C" fn on_timer(state: &mut $state, now: i64, packets: i64, bytes: i64) {
-            let queue = $crate::sluice::Queue { packets, bytes };
-            $crate::sluice::Aqm::on_timer(state, now, &queue, &PARAMS);
         }
     };
 }

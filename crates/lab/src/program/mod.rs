@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Span, Time};
 use sluice_exec::{Carrier, CarrierLoop, Counter, ExecError, Ground, Outcome, Recorder, Settings};
+use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
 use sluice_net::port::{Counters, Loss, Spin};
@@ -183,6 +184,7 @@ impl Recorder for Plan<'_> {
             scenario: scenario.clone(),
             congestion_control,
             clock: *ground.clock,
+            ending: ground.ending.clone(),
             observations,
             losses,
             answers: ground.names,
@@ -269,6 +271,7 @@ struct Writing {
     answers: Receiver<Vec<u8>>,
     names: Names,
     connections: Connections,
+    ending: Ending,
     /// The connections at the program's end and at the far end.
     ends: Option<[TcpDiag; 2]>,
     warning: Option<String>,
@@ -361,7 +364,10 @@ impl Writing {
                 })?;
             }
         }
-        let mut end = End::complete(end);
+        let mut end = match self.ending.why() {
+            Some(why) => End::partial(end, why.to_owned()),
+            None => End::complete(end),
+        };
         for (cause, frames) in self.losses.try_iter() {
             *end.lost.entry(cause).or_default() += frames;
         }

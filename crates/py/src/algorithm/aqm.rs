@@ -1,17 +1,14 @@
 //! AQMs: subclasses of `sluice.Aqm`.
 
-use std::cell::RefCell;
-
 use pyo3::prelude::*;
 
-use super::class::{Class, Factory, Instance, State, in_full, why};
+use super::class::{Account, Class, Factory, Instance};
 use super::views::Views;
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::{Outside, Started};
 use sluice_core::{Cx, DropReason, Packet, Time};
-use sluice_loader::Failures;
 
 /// A class that is an AQM.
 pub(super) struct AqmClass(pub Class);
@@ -26,32 +23,27 @@ struct Instances(Factory);
 
 impl Started for Instances {
     fn aqm(&self) -> Box<dyn Aqm> {
-        let made = Python::attach(|py| {
-            let made = || -> PyResult<_> {
-                let of = self.0.instance(py)?;
-                let (hooks, state) = Hooks::new(py, &of)?;
-                let timer = match &hooks.next_timer {
-                    Some(next) => next.call0(py)?.extract::<Option<u64>>(py)?,
-                    None => None,
-                };
-                Ok((hooks, state, timer))
-            };
-            made().map_err(|error| in_full(py, &error))
+        let made = self.0.begin(CONSEQUENCE, |py, of| {
+            let hooks = Hooks::new(py, of)?;
+            let timer = hooks.timer(py)?;
+            Ok((hooks, timer))
         });
-        let mut failures = self.0.failures(CONSEQUENCE);
-        let (hooks, state, timer) = match made {
-            Ok((hooks, state, timer)) => (Some(hooks), state, timer),
+        match made {
+            Ok(((hooks, timer), account)) => Box::new(InQueue {
+                hooks: Some(hooks),
+                account,
+                timer,
+            }),
             Err(why) => {
-                failures.fail(" before its first packet", &why);
-                (None, State::new(None), None)
+                let mut account = self.0.account(CONSEQUENCE, None);
+                account.fail_at_start(&why);
+                Box::new(InQueue {
+                    hooks: None,
+                    account,
+                    timer: None,
+                })
             }
-        };
-        Box::new(InQueue {
-            hooks,
-            state,
-            failures: RefCell::new(failures),
-            timer: timer.map(Time::from_ns),
-        })
+        }
     }
 }
 
@@ -73,8 +65,8 @@ struct Hooks {
 }
 
 impl Hooks {
-    fn new(py: Python<'_>, of: &Instance) -> PyResult<(Hooks, State)> {
-        let hooks = Hooks {
+    fn new(py: Python<'_>, of: &Instance) -> PyResult<Hooks> {
+        Ok(Hooks {
             on_enqueue: of.own(py, "on_enqueue")?,
             on_dequeue: of.own(py, "on_dequeue")?,
             on_refused: of.own(py, "on_refused")?,
@@ -85,8 +77,16 @@ impl Hooks {
             next_timer: of.own(py, "next_timer")?,
             on_timer: of.own(py, "on_timer")?,
             views: Views::new(py)?,
+        })
+    }
+
+    /// Asks for the next timer.
+    fn timer(&self, py: Python<'_>) -> PyResult<Option<Time>> {
+        let Some(next) = &self.next_timer else {
+            return Ok(None);
         };
-        Ok((hooks, State::new(of.own(py, "state")?)))
+        let at: Option<u64> = next.call0(py)?.extract(py)?;
+        Ok(at.map(Time::from_ns))
     }
 }
 
@@ -99,8 +99,7 @@ fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>) -> PyResult<()>
 struct InQueue {
     /// `None` if no instance could be made.
     hooks: Option<Hooks>,
-    state: State,
-    failures: RefCell<Failures>,
+    account: Account,
     timer: Option<Time>,
 }
 
@@ -114,43 +113,18 @@ impl InQueue {
     ) -> Option<R> {
         let hooks = self.hooks.as_ref()?;
         let hook = hook(hooks)?;
-        if self.failures.get_mut().is_stopped() {
-            return None;
-        }
-        let outcome = Python::attach(|py| {
-            let result = hooks.views.within(py, cx, || call(py, hooks, hook));
-            let timer = match &hooks.next_timer {
-                Some(next) if result.is_ok() => {
-                    next.call0(py).and_then(|at| at.extract::<Option<u64>>(py))
-                }
-                _ => Ok(None),
-            };
-            match (result, timer) {
-                (Ok(result), Ok(timer)) => Ok((result, timer)),
-                (Err(error), _) | (_, Err(error)) => Err(why(py, &error)),
-            }
+        let called = self.account.call(cx, &hooks.views.context, |py| {
+            let result = call(py, hooks, hook)?;
+            Ok(Ok((result, hooks.timer(py)?)))
         });
-        match outcome {
-            Ok((result, timer)) => {
-                self.timer = timer.map(Time::from_ns);
-                return Some(result);
-            }
-            Err(Some(why)) => self.fail(&why, cx),
-            Err(None) => {}
-        }
-        None
+        self.timer = called.as_ref().and_then(|(_, timer)| *timer);
+        called.map(|(result, _)| result)
     }
 
     #[cold]
     fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
         self.timer = None;
-        let failures = self.failures.get_mut();
-        failures.fail(
-            &format!(" at {} ns, queue {}", cx.now.as_ns(), cx.queue),
-            why,
-        );
-        cx.state("errors", || StateValue::Count(failures.count()));
-        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+        self.account.fail(why, cx);
     }
 
     fn verdict(
@@ -242,6 +216,6 @@ impl Aqm for InQueue {
     }
 
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
-        self.state.visit(&self.failures, visit);
+        self.account.visit(visit);
     }
 }

@@ -7,9 +7,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTracebackMethods, PyType};
 
+use super::views::{Context, within};
+use sluice_core::Cx;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
-use sluice_loader::{Failures, OnError};
+use sluice_loader::{Failures, OnError, moment};
 
 /// A class that was loaded.
 pub(super) struct Class {
@@ -81,9 +83,30 @@ impl Factory {
         })
     }
 
-    /// Returns the account of the errors of an instance.
-    pub fn failures(&self, consequence: &'static str) -> Failures {
-        Failures::new(self.name.clone(), consequence, self.on_error)
+    /// Makes the instance of a queue, with the methods that `hooks` looks up. `consequence` says
+    /// what happens to the packets once it is stopped.
+    pub fn begin<H>(
+        &self,
+        consequence: &'static str,
+        hooks: impl FnOnce(Python<'_>, &Instance) -> PyResult<H>,
+    ) -> Result<(H, Account), String> {
+        Python::attach(|py| {
+            let made = || -> PyResult<_> {
+                let instance = self.instance(py)?;
+                Ok((hooks(py, &instance)?, instance.own(py, "state")?))
+            };
+            let (hooks, state) = made().map_err(|error| in_full(py, &error))?;
+            Ok((hooks, self.account(consequence, state)))
+        })
+    }
+
+    /// Returns the account of an instance, which has the method `state` or not.
+    pub fn account(&self, consequence: &'static str, state: Option<Py<PyAny>>) -> Account {
+        Account {
+            failures: RefCell::new(Failures::new(self.name.clone(), consequence, self.on_error)),
+            state,
+            names: RefCell::default(),
+        }
     }
 }
 
@@ -105,30 +128,65 @@ impl Instance {
     }
 }
 
-/// The variables that an instance reports, and its errors.
-pub(super) struct State {
+/// The errors of the instance of a queue, and the variables that it reports.
+pub(super) struct Account {
+    failures: RefCell<Failures>,
     /// The method `state`, if the class defines it.
-    hook: Option<Py<PyAny>>,
+    state: Option<Py<PyAny>>,
     /// Names of the variables that were returned.
     names: RefCell<Vec<&'static str>>,
 }
 
-impl State {
-    pub fn new(hook: Option<Py<PyAny>>) -> State {
-        State {
-            hook,
-            names: RefCell::default(),
+impl Account {
+    /// Calls the instance, unless it is stopped, while `context` has the time and the randomness of
+    /// `cx`. Returns `None` if it raises, or returns what is wrong.
+    pub fn call<R>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        context: &Py<Context>,
+        call: impl FnOnce(Python<'_>) -> PyResult<Result<R, String>>,
+    ) -> Option<R> {
+        if self.is_stopped() {
+            return None;
         }
+        let outcome = Python::attach(|py| {
+            within(context.bind(py), cx, || call(py)).map_err(|error| why(py, &error))
+        });
+        match outcome {
+            Ok(Ok(result)) => return Some(result),
+            Ok(Err(why)) | Err(Some(why)) => self.fail(&why, cx),
+            Err(None) => {}
+        }
+        None
+    }
+
+    /// Counts an error, which may stop the instance.
+    #[cold]
+    pub fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
+        let failures = self.failures.get_mut();
+        let at = format!(" at {}, queue {}", moment(cx.now), cx.queue);
+        failures.fail(&at, why);
+        cx.state("errors", || StateValue::Count(failures.count()));
+        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+    }
+
+    /// Counts an error while the instance was made.
+    #[cold]
+    pub fn fail_at_start(&mut self, why: &str) {
+        self.failures
+            .get_mut()
+            .fail(" before its first packet", why);
+    }
+
+    /// Returns whether the instance is called no more.
+    pub fn is_stopped(&self) -> bool {
+        self.failures.borrow().is_stopped()
     }
 
     /// Visits the variables. An error in the method is one of the algorithm.
-    pub fn visit(
-        &self,
-        failures: &RefCell<Failures>,
-        visit: &mut dyn FnMut(&'static str, StateValue),
-    ) {
-        if let Some(hook) = &self.hook
-            && !failures.borrow().is_stopped()
+    pub fn visit(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        if let Some(hook) = &self.state
+            && !self.is_stopped()
         {
             match Python::attach(|py| read(py, hook).map_err(|error| why(py, &error))) {
                 Ok(variables) => {
@@ -136,11 +194,11 @@ impl State {
                         visit(self.lasting(name), StateValue::Ratio(value));
                     }
                 }
-                Err(Some(why)) => failures.borrow_mut().fail(" in `state`", &why),
+                Err(Some(why)) => self.failures.borrow_mut().fail(" in `state`", &why),
                 Err(None) => {}
             }
         }
-        let failures = failures.borrow();
+        let failures = self.failures.borrow();
         if failures.count() > 0 {
             visit("errors", StateValue::Count(failures.count()));
             visit("stopped", StateValue::Flag(failures.is_stopped()));
@@ -170,7 +228,7 @@ fn read(py: Python<'_>, hook: &Py<PyAny>) -> PyResult<Vec<(String, f64)>> {
 }
 
 /// Returns why a hook failed; `None` for Ctrl-C, which is noticed again outside the hook.
-pub(super) fn why(py: Python<'_>, error: &PyErr) -> Option<String> {
+fn why(py: Python<'_>, error: &PyErr) -> Option<String> {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
         let interrupt = py
             .import("_thread")

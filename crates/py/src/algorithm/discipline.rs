@@ -4,19 +4,19 @@
 //! whatever the class does: an object that is collected before its packet has left is an error of
 //! the class, and after an error the packets leave in the order of their arrival.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::class::{Class, State, in_full, why};
+use super::class::{Account, Class};
+use super::views::{Context, PacketFields};
 use crate::error;
 use sluice_core::event::{Backlog, StateValue};
-use sluice_core::param::{ParamError, Value, Values};
+use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::OutsideDiscipline;
-use sluice_core::{Cx, Discipline, DropReason, Packet, Rng, Time, Wake};
-use sluice_loader::Failures;
+use sluice_core::{Cx, Discipline, DropReason, Packet, Time, Wake};
+use sluice_loader::limit_of;
 
 /// A class that is a discipline.
 pub(super) struct DisciplineClass(pub Class);
@@ -24,31 +24,21 @@ pub(super) struct DisciplineClass(pub Class);
 impl OutsideDiscipline for DisciplineClass {
     fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError> {
         let factory = self.0.factory(values)?;
-        let Some(Value::Count(limit)) = values.find("limit") else {
-            unreachable!("every discipline of Python has a limit");
-        };
-        let made = Python::attach(|py| -> PyResult<_> {
-            let of = factory.instance(py)?;
-            let context = QueueContext {
-                now_ns: 0,
-                rng: Rng::from_seed(0),
-                orders: Vec::new(),
-            };
-            let hooks = Hooks {
+        let made = factory.begin(CONSEQUENCE, |py, of| {
+            let context = Bound::new(py, (QueueContext::default(), Context::new()))?;
+            Ok(Hooks {
                 enqueue: of.own(py, "enqueue")?.expect("the class defines it"),
                 dequeue: of.own(py, "dequeue")?.expect("the class defines it"),
                 next_wake: of.own(py, "next_wake")?,
-                context: Py::new(py, context)?,
-            };
-            Ok((hooks, State::new(of.own(py, "state")?)))
+                base: context.as_super().clone().unbind(),
+                context: context.unbind(),
+            })
         });
-        let (hooks, state) = made
-            .map_err(|error| ParamError::Contradiction(Python::attach(|py| in_full(py, &error))))?;
+        let (hooks, account) = made.map_err(ParamError::Contradiction)?;
         Ok(Box::new(Held {
             hooks,
-            state,
-            failures: RefCell::new(factory.failures(CONSEQUENCE)),
-            limit,
+            account,
+            limit: limit_of(values),
             packets: BTreeMap::new(),
             pulled: BTreeSet::new(),
             arrivals: 0,
@@ -66,54 +56,12 @@ const CONSEQUENCE: &str = "its packets leave in the order of their arrival from 
 type Collected = Arc<Mutex<Vec<u64>>>;
 
 /// A packet in a discipline.
-#[pyclass(frozen, name = "Packet")]
+#[pyclass(extends = PacketFields, name = "Packet")]
 pub struct HeldPacket {
     /// Its number in the order of arrival.
     number: u64,
     /// The queue that it is in.
     queue: Collected,
-    #[pyo3(get)]
-    arrival_ns: u64,
-    #[pyo3(get)]
-    size_bytes: u32,
-    #[pyo3(get)]
-    flow: u32,
-    #[pyo3(get)]
-    src: u32,
-    #[pyo3(get)]
-    dst: u32,
-    #[pyo3(get)]
-    class_: u32,
-    #[pyo3(get)]
-    tag: u32,
-    #[pyo3(get)]
-    segments: u16,
-    #[pyo3(get)]
-    ecn: u8,
-    #[pyo3(get)]
-    ecn_capable: bool,
-    #[pyo3(get)]
-    dscp: u8,
-}
-
-impl HeldPacket {
-    fn new(number: u64, packet: &Packet, queue: Collected) -> HeldPacket {
-        HeldPacket {
-            number,
-            queue,
-            arrival_ns: packet.arrival.as_ns(),
-            size_bytes: packet.len,
-            flow: packet.flow,
-            src: packet.src,
-            dst: packet.dst,
-            class_: packet.class,
-            tag: packet.tag,
-            segments: packet.segments,
-            ecn: packet.ecn as u8,
-            ecn_capable: packet.ecn.is_capable(),
-            dscp: packet.dscp,
-        }
-    }
 }
 
 impl Drop for HeldPacket {
@@ -133,26 +81,14 @@ enum Order {
 }
 
 /// The time, the randomness of the run, and what can be done with packets.
-#[pyclass]
+#[pyclass(extends = Context)]
+#[derive(Default)]
 pub struct QueueContext {
-    #[pyo3(get)]
-    now_ns: u64,
-    rng: Rng,
     orders: Vec<Order>,
 }
 
 #[pymethods]
 impl QueueContext {
-    /// Return a number in [0, 1) that depends on the seed of the run alone.
-    fn random(&mut self) -> f64 {
-        self.rng.unit_f64()
-    }
-
-    /// Return 64 bits that depend on the seed of the run alone.
-    fn random_bits(&mut self) -> u64 {
-        self.rng.next_u64()
-    }
-
     /// Drop a packet that the discipline holds. `reason` is the word in recordings.
     #[pyo3(signature = (packet, reason = "congestion"))]
     fn drop(&mut self, packet: &HeldPacket, reason: &str) -> PyResult<()> {
@@ -170,8 +106,8 @@ impl QueueContext {
 
     /// Set the CE codepoint of an ECN-capable packet that the discipline holds or is about to
     /// return.
-    fn mark(&mut self, packet: &HeldPacket) -> PyResult<()> {
-        if !packet.ecn_capable {
+    fn mark(&mut self, packet: PyRef<'_, HeldPacket>) -> PyResult<()> {
+        if !packet.as_super().ecn_capable {
             return Err(error::of(
                 "a packet that is not ECN-capable cannot be marked: test `packet.ecn_capable`",
             ));
@@ -194,13 +130,14 @@ struct Hooks {
     dequeue: Py<PyAny>,
     next_wake: Option<Py<PyAny>>,
     context: Py<QueueContext>,
+    /// The same object.
+    base: Py<Context>,
 }
 
 /// A queue whose order is decided in Python.
 struct Held {
     hooks: Hooks,
-    state: State,
-    failures: RefCell<Failures>,
+    account: Account,
     limit: u64,
     /// The packets, by their numbers.
     packets: BTreeMap<u64, Packet>,
@@ -225,48 +162,26 @@ impl Held {
         call: impl FnOnce(Python<'_>, &Hooks) -> PyResult<Returned>,
     ) -> Option<u64> {
         let hooks = &self.hooks;
-        let outcome = Python::attach(|py| -> PyResult<_> {
-            let swap = |rng: &mut Rng| {
-                let mut context = hooks.context.borrow_mut(py);
-                context.now_ns = cx.now.as_ns();
-                std::mem::swap(&mut context.rng, rng);
-            };
-            swap(cx.rng);
+        let (returned, orders, wake) = self.account.call(cx, &hooks.base, |py| {
             let returned = call(py, hooks);
-            swap(cx.rng);
             let orders = std::mem::take(&mut hooks.context.borrow_mut(py).orders);
             let returned = returned?;
             let wake = match &hooks.next_wake {
                 Some(next) => next.call0(py)?.extract::<Option<u64>>(py)?,
                 None => None,
             };
-            Ok((returned, orders, wake))
-        });
-        let outcome = outcome.map_err(|error| Python::attach(|py| why(py, &error)));
-        let why = match outcome {
-            Ok((returned, orders, wake)) => {
-                self.wake = wake.map(Time::from_ns);
-                let carried_out = orders
-                    .into_iter()
-                    .try_for_each(|order| self.carry_out(order, cx));
-                match carried_out.and(returned) {
-                    Ok(returned) => return returned,
-                    Err(why) => why,
-                }
+            Ok(Ok((returned, orders, wake)))
+        })?;
+        self.wake = wake.map(Time::from_ns);
+        let mut orders = orders.into_iter();
+        let carried_out = orders.try_for_each(|order| self.carry_out(order, cx));
+        match carried_out.and(returned) {
+            Ok(returned) => returned,
+            Err(why) => {
+                self.account.fail(&why, cx);
+                None
             }
-            Err(Some(why)) => why,
-            Err(None) => return None,
-        };
-        self.fail(&why, cx);
-        None
-    }
-
-    #[cold]
-    fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
-        let failures = self.failures.get_mut();
-        failures.fail(&format!(" at {} ns", cx.now.as_ns()), why);
-        cx.state("errors", || StateValue::Count(failures.count()));
-        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+        }
     }
 
     fn carry_out(&mut self, order: Order, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -304,13 +219,13 @@ impl Held {
             }
         }
         if let Some((number, flow, len)) = lost
-            && !self.failures.get_mut().is_stopped()
+            && !self.account.is_stopped()
         {
             let why = format!(
                 "it lost packet {number} (flow {flow:08x}, {len} bytes): a packet is kept, returned by \
                  `dequeue` or dropped with `cx.drop`"
             );
-            self.fail(&why, cx);
+            self.account.fail(&why, cx);
         }
     }
 }
@@ -328,14 +243,18 @@ impl Discipline for Held {
         }
         let number = self.arrivals;
         self.arrivals += 1;
-        let is_stopped = self.failures.get_mut().is_stopped();
-        let object =
-            (!is_stopped).then(|| HeldPacket::new(number, &packet, Arc::clone(&self.collected)));
+        let is_stopped = self.account.is_stopped();
+        let object = (!is_stopped).then(|| {
+            let queue = Arc::clone(&self.collected);
+            (HeldPacket { number, queue }, PacketFields::of(&packet))
+        });
         self.backlog.add(&packet);
         self.packets.insert(number, packet);
         if let Some(object) = object {
             self.call(cx, |py, hooks| {
-                hooks.enqueue.call1(py, (object, &hooks.context))?;
+                hooks
+                    .enqueue
+                    .call1(py, (Py::new(py, object)?, &hooks.context))?;
                 Ok(Ok(None))
             });
             self.check_collected(cx);
@@ -348,7 +267,7 @@ impl Discipline for Held {
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         let packet = loop {
             let (&first, _) = self.packets.first_key_value()?;
-            if self.failures.get_mut().is_stopped() {
+            if self.account.is_stopped() {
                 break self.take(first)?;
             }
             if self.wake.is_some_and(|at| at > cx.now) {
@@ -367,13 +286,13 @@ impl Discipline for Held {
                         self.check_collected(cx);
                         break packet;
                     }
-                    None => self.fail(&left(number, "returned"), cx),
+                    None => self.account.fail(&left(number, "returned"), cx),
                 },
                 None => {
                     self.check_collected(cx);
                     let is_later = self.wake.is_some_and(|at| at > cx.now);
                     let has_dropped = self.packets.len() < held;
-                    if self.failures.get_mut().is_stopped() {
+                    if self.account.is_stopped() {
                         continue;
                     }
                     if !is_later && !has_dropped {
@@ -381,7 +300,7 @@ impl Discipline for Held {
                             "`dequeue` returned None while it holds {held} packets; a discipline that \
                              holds packets back returns from `next_wake` a later time"
                         );
-                        self.fail(&why, cx);
+                        self.account.fail(&why, cx);
                         continue;
                     }
                     if is_later {
@@ -397,7 +316,7 @@ impl Discipline for Held {
     fn next_wake(&self) -> Wake {
         match self.wake {
             _ if self.packets.is_empty() => Wake::OnEnqueue,
-            Some(at) if !self.failures.borrow().is_stopped() => Wake::At(at),
+            Some(at) if !self.account.is_stopped() => Wake::At(at),
             _ => Wake::Now,
         }
     }
@@ -413,8 +332,7 @@ impl Discipline for Held {
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
-        self.state
-            .visit(&self.failures, &mut |name, value| visit(0, name, value));
+        self.account.visit(&mut |name, value| visit(0, name, value));
     }
 }
 
@@ -428,7 +346,7 @@ fn number_of(returned: &Bound<'_, PyAny>, queue: &Collected) -> Returned {
             "`dequeue` returned {returned}, which is neither a packet nor None"
         ));
     };
-    let packet = packet.get();
+    let packet = packet.borrow();
     if !Arc::ptr_eq(&packet.queue, queue) {
         return Err("`dequeue` returned a packet of another queue".to_owned());
     }

@@ -25,7 +25,7 @@ use sluice_core::aqm::QueueView;
 use sluice_core::param::{Kind, ParamDecl, Ratio, Value};
 use sluice_core::{Bytes, Cx, DropCounter, Packet, Rate, Rng, Span, Time};
 use sluice_loader::{Code, Ending, Loaded, Loader, Source};
-pub(crate) use views::{BacklogView, Context, PacketView};
+pub(crate) use views::{BacklogView, Context, PacketFields, PacketView};
 
 /// Return how many algorithms were stopped by an error since the program started.
 #[pyfunction]
@@ -121,7 +121,7 @@ fn load(py: Python<'_>, source: &Source<'_>) -> PyResult<Result<Loaded, String>>
     let loaded = loaded.call1((path, source.bytes, source.item))?;
     let (class, base, doc, parameters): (Py<PyType>, String, String, Vec<Parameter>) =
         loaded.extract()?;
-    Ok(declare(&parameters).map(|mut params| {
+    Ok(declare(&parameters).map(|params| {
         let names = params.iter().map(|decl| decl.name).collect();
         let class = |base| Class {
             name,
@@ -136,22 +136,9 @@ fn load(py: Python<'_>, source: &Source<'_>) -> PyResult<Result<Loaded, String>>
             }
             _ => Code::Aqm(Box::new(aqm::AqmClass(class("Aqm")))),
         };
-        if matches!(code, Code::Discipline(_)) {
-            params.push(LIMIT);
-        }
         Loaded { doc, params, code }
     }))
 }
-
-/// The parameter of every discipline in Python.
-const LIMIT: ParamDecl = ParamDecl {
-    name: "limit",
-    kind: Kind::Count,
-    default: Value::Count(1000),
-    range: Some((Value::Count(1), Value::Count(u64::MAX))),
-    doc: "wire packets that the queue holds",
-    source: "Linux pfifo: 1000 packets",
-};
 
 fn declare(parameters: &[Parameter]) -> Result<Vec<ParamDecl>, String> {
     let mut decls = Vec::new();

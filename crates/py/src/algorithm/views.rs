@@ -1,16 +1,14 @@
-//! The objects that the hooks of AQMs and rank functions get.
+//! The objects that hooks get.
 
 use pyo3::prelude::*;
 
 use sluice_core::aqm::QueueView;
 use sluice_core::{Cx, Packet, Rng, Time};
 
-/// The packet in question.
-#[pyclass]
+/// What is known of a packet.
+#[pyclass(subclass)]
 #[derive(Default)]
-pub struct PacketView {
-    #[pyo3(get)]
-    sojourn_ns: u64,
+pub struct PacketFields {
     #[pyo3(get)]
     arrival_ns: u64,
     #[pyo3(get)]
@@ -30,9 +28,35 @@ pub struct PacketView {
     #[pyo3(get)]
     ecn: u8,
     #[pyo3(get)]
-    ecn_capable: bool,
+    pub(super) ecn_capable: bool,
     #[pyo3(get)]
     dscp: u8,
+}
+
+impl PacketFields {
+    pub(super) fn of(packet: &Packet) -> PacketFields {
+        PacketFields {
+            arrival_ns: packet.arrival.as_ns(),
+            size_bytes: packet.len,
+            flow: packet.flow,
+            src: packet.src,
+            dst: packet.dst,
+            class_: packet.class,
+            tag: packet.tag,
+            segments: packet.segments,
+            ecn: packet.ecn as u8,
+            ecn_capable: packet.ecn.is_capable(),
+            dscp: packet.dscp,
+        }
+    }
+}
+
+/// The packet in question.
+#[pyclass(extends = PacketFields)]
+#[derive(Default)]
+pub struct PacketView {
+    #[pyo3(get)]
+    sojourn_ns: u64,
 }
 
 /// The queue, without the packet in question.
@@ -52,11 +76,20 @@ pub struct BacklogView {
 }
 
 /// The time, and the randomness of the run.
-#[pyclass]
+#[pyclass(subclass)]
 pub struct Context {
     #[pyo3(get)]
     now_ns: u64,
     rng: Rng,
+}
+
+impl Context {
+    pub(super) fn new() -> Context {
+        Context {
+            now_ns: 0,
+            rng: Rng::from_seed(0),
+        }
+    }
 }
 
 #[pymethods]
@@ -81,14 +114,10 @@ pub(super) struct Views {
 
 impl Views {
     pub fn new(py: Python<'_>) -> PyResult<Views> {
-        let context = Context {
-            now_ns: 0,
-            rng: Rng::from_seed(0),
-        };
         Ok(Views {
-            packet: Py::new(py, PacketView::default())?,
+            packet: Py::new(py, (PacketView::default(), PacketFields::default()))?,
             queue: Py::new(py, BacklogView::default())?,
-            context: Py::new(py, context)?,
+            context: Py::new(py, Context::new())?,
         })
     }
 
@@ -103,37 +132,25 @@ impl Views {
     }
 
     pub fn fill_packet(&self, py: Python<'_>, packet: &Packet, now: Time) {
-        *self.packet.borrow_mut(py) = PacketView {
-            sojourn_ns: packet.sojourn(now).as_ns(),
-            arrival_ns: packet.arrival.as_ns(),
-            size_bytes: packet.len,
-            flow: packet.flow,
-            src: packet.src,
-            dst: packet.dst,
-            class_: packet.class,
-            tag: packet.tag,
-            segments: packet.segments,
-            ecn: packet.ecn as u8,
-            ecn_capable: packet.ecn.is_capable(),
-            dscp: packet.dscp,
-        };
+        let mut view = self.packet.borrow_mut(py);
+        view.sojourn_ns = packet.sojourn(now).as_ns();
+        **view.as_super() = PacketFields::of(packet);
     }
+}
 
-    /// Calls `call` while the context has the time and the randomness of `cx`.
-    pub fn within<R>(
-        &self,
-        py: Python<'_>,
-        cx: &mut Cx<'_>,
-        call: impl FnOnce() -> PyResult<R>,
-    ) -> PyResult<R> {
-        let swap = |rng: &mut Rng| {
-            let mut context = self.context.borrow_mut(py);
-            context.now_ns = cx.now.as_ns();
-            std::mem::swap(&mut context.rng, rng);
-        };
-        swap(cx.rng);
-        let outcome = call();
-        swap(cx.rng);
-        outcome
-    }
+/// Calls `call` while `context` has the time and the randomness of `cx`.
+pub(super) fn within<R>(
+    context: &Bound<'_, Context>,
+    cx: &mut Cx<'_>,
+    call: impl FnOnce() -> PyResult<R>,
+) -> PyResult<R> {
+    let swap = |rng: &mut Rng| {
+        let mut context = context.borrow_mut();
+        context.now_ns = cx.now.as_ns();
+        std::mem::swap(&mut context.rng, rng);
+    };
+    swap(cx.rng);
+    let outcome = call();
+    swap(cx.rng);
+    outcome
 }
