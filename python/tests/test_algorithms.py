@@ -243,14 +243,16 @@ SCENARIO: dict[str, Any] = {
 
 
 def test_a_run_that_an_error_ends_raises_the_traceback(tmp_path: Path) -> None:
-    # Queues exist 1.2 s before the run, so this is 1 s of the run.
+    # Queues exist 1.2 s before the run, so this is 1 s of the run, and so says the message.
     text = FAILS.replace("packet.flow == 1", "cx.now_ns > 22 * 10**8").replace("DROP", "PASS")
     words = file(tmp_path, text)
-    with pytest.raises(sluice.SluiceError, match=r"the run was ended: (.|\n)*KeyError"):
+    with pytest.raises(
+        sluice.SluiceError, match=r"the run was ended: .* at 100\d{7} ns(.|\n)*KeyError"
+    ):
         sluice.run(SCENARIO, {"link.queue": f"{words} on_error end"})
     simulation = sluice.Simulation(SCENARIO, {"link.queue": f"{words} on_error end"})
     simulation.step(until="900ms")
-    with pytest.raises(sluice.SluiceError, match="KeyError"):
+    with pytest.raises(sluice.SluiceError, match=r" at 100\d{7} ns(.|\n)*KeyError"):
         simulation.step(until="2s")
 
 
@@ -402,7 +404,11 @@ class Dice(sluice.Aqm):
         (DISCIPLINE.format(enqueue="pass", dequeue=POP), "it lost packet 0"),
         (
             "class M(sluice.Aqm):\n    def on_dequeue(self, p, q, cx): return sluice.MARK\n",
-            "MARK for a packet that is not ECN-capable",
+            "it returned MARK, but the packet is not ECN-capable",
+        ),
+        (
+            "class Nothing(sluice.Aqm):\n    def on_dequeue(self, p, q, cx): pass\n",
+            "it returned None, which is none of sluice.PASS, sluice.MARK and sluice.DROP",
         ),
         (
             "class Count(sluice.Aqm):\n    n = 0\n"

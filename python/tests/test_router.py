@@ -1,4 +1,5 @@
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -101,6 +102,33 @@ def test_another_program_finds_the_router_by_its_socket(idle: sluice.Router) -> 
         assert idle.status["commands"] >= 2
     with pytest.raises(sluice.SluiceError, match="no router listens at"):
         sluice.Router.connect(idle.socket)
+
+
+def test_ipfw_gives_a_running_router_a_queue_in_python(idle: sluice.Router, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import sluice\n\nclass A(sluice.Aqm):\n    bound: sluice.Span = '5ms'\n"
+        "    def on_dequeue(self, packet, queue, cx): return sluice.PASS\n"
+    )
+
+    def ipfw(queue: str) -> subprocess.CompletedProcess[str]:
+        words = ["ipfw", "pipe", "1", "config", "bw", "10Mbit/s", *queue.split()]
+        return subprocess.run(
+            [sys.executable, "-m", "sluice", *words],
+            env=dict(os.environ, SLUICE_SOCKET=str(idle.socket)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    with idle:
+        done = ipfw(f"py:{tmp_path}/a.py:A bound 7ms")
+        assert done.returncode == 0, done.stderr
+        assert f"py:{tmp_path}/a.py:A bound 7ms" in idle.command("pipe show")
+        # The queue stays, and the message says what the file has.
+        wrong = ipfw(f"py:{tmp_path}/a.py:B")
+        assert wrong.returncode != 0
+        assert "is called 'B': the file has A" in wrong.stderr
+        assert "bound 7ms" in idle.command("pipe show")
 
 
 def test_a_router_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:

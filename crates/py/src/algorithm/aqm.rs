@@ -90,6 +90,16 @@ impl Hooks {
     }
 }
 
+/// What a hook about a packet returns.
+const VERDICTS: &str = "sluice.PASS, sluice.MARK and sluice.DROP";
+
+/// Returns an object as a message shows it.
+fn shown(object: &Bound<'_, PyAny>) -> String {
+    object
+        .repr()
+        .map_or_else(|_| "an object".to_owned(), |text| text.to_string())
+}
+
 /// Calls a hook that gets the context alone.
 fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>) -> PyResult<()> {
     hook.call1(py, (&hooks.views.context,)).map(drop)
@@ -135,21 +145,28 @@ impl InQueue {
         hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
     ) -> Verdict {
         let now = cx.now;
-        let number = self.call(cx, hook, |py, hooks, hook| {
+        let returned = self.call(cx, hook, |py, hooks, hook| {
             let views = &hooks.views;
             views.fill_packet(py, packet, now);
             views.fill_queue(py, queue);
             let verdict = hook.call1(py, (&views.packet, &views.queue, &views.context))?;
-            verdict.extract::<i64>(py)
+            Ok(verdict
+                .extract::<i64>(py)
+                .map_err(|_| shown(verdict.bind(py))))
         });
         let capable = packet.ecn.is_capable();
-        let refused = match number {
-            None | Some(0) => return Verdict::Pass,
-            Some(1) if capable => return Verdict::Mark,
-            Some(2) => return Verdict::Drop(DropReason::Congestion),
-            Some(1) => "it returned MARK for a packet that is not ECN-capable".to_owned(),
-            Some(other) => format!("it returned {other}, not PASS (0), MARK (1) or DROP (2)"),
+        let what = match returned {
+            None | Some(Ok(0)) => return Verdict::Pass,
+            Some(Ok(1)) if capable => return Verdict::Mark,
+            Some(Ok(2)) => return Verdict::Drop(DropReason::Congestion),
+            Some(Ok(1)) => {
+                "MARK, but the packet is not ECN-capable: test `packet.ecn_capable`".to_owned()
+            }
+            Some(Ok(other)) => format!("{other}, which is none of {VERDICTS}"),
+            Some(Err(other)) => format!("{other}, which is none of {VERDICTS}"),
         };
+        let (flow, len) = (packet.flow, packet.len);
+        let refused = format!("for a packet of flow {flow:08x}, {len} bytes, it returned {what}");
         self.fail(&refused, cx);
         Verdict::Pass
     }
