@@ -164,6 +164,7 @@ macro_rules! disciplines {
 
 disciplines! {
     fifo::PlainFifo,
+    pfifo_fast::PfifoFast,
     prio::Prio,
     rr::Rr,
     wf2q::Wf2q as "wf2q+",
