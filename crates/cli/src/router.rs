@@ -1,5 +1,6 @@
 //! `sluice router`: packets between interfaces, through dummynet's rules, pipes and queues.
 
+mod log;
 mod service;
 
 use std::io::{self, IsTerminal};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use log::{Log, SyslogError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sluice_core::packet::SPLIT_BELOW;
@@ -74,7 +76,11 @@ pub struct Args {
     /// queue [default: random; 1 if all ports are files]
     #[arg(long)]
     seed: Option<u64>,
-    /// Print the summary as JSON
+    /// Also send the entries of `log` rules to syslog: to /dev/log, or to this socket
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true,
+          default_missing_value = "/dev/log")]
+    syslog: Option<PathBuf>,
+    /// Print the summary as JSON, and entries of `log` rules as lines of JSON on standard error
     #[arg(long)]
     json: bool,
     /// Show no status line
@@ -117,6 +123,9 @@ pub enum Error {
     /// The router cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The log cannot be sent to syslog.
+    #[error(transparent)]
+    Syslog(#[from] SyslogError),
     /// The file to be checked cannot be read.
     #[error(transparent)]
     Check(#[from] ConfigError),
@@ -181,11 +190,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     // Signals are caught before anything is opened, so that everything is closed in order.
     let signals = catch_signals()?;
+    let mut log = Log::new(args.json, args.syslog.as_deref())?;
     let router = Router::start(&settings)?;
+    log.attach(router.take_log());
     announce(args, &settings, &router);
-    attend(args, &router, &signals);
+    attend(args, &router, &signals, &log);
     let failure = router.failure().map(str::to_owned);
-    conclude(args, &router.stop())?;
+    let status = router.stop();
+    log.write();
+    conclude(args, &status)?;
     match failure {
         Some(why) => Err(Error::Algorithm(why)),
         None => Ok(ExitCode::SUCCESS),
@@ -274,7 +287,7 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
 }
 
 /// Draws the status line and handles signals until one of them ends the router.
-fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) {
+fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
     let is_shown = !args.quiet && io::stderr().is_terminal();
     let target = if is_shown {
         ProgressDrawTarget::stderr()
@@ -287,6 +300,10 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) {
     let mut service = service::Service::ready();
     thread::scope(|scope| {
         loop {
+            let entries = log.drain();
+            if !entries.is_empty() {
+                bar.suspend(|| eprint!("{entries}"));
+            }
             match signals.recv_timeout(LOOK) {
                 // On a thread of its own: reading a long file must not delay a signal that ends.
                 Ok(SIGHUP) => {

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -462,6 +463,64 @@ fn the_binary_is_ipfw_and_dnctl_under_these_names() {
         message.starts_with("sluice: no router listens at /nowhere/s (No such file"),
         "{message}"
     );
+}
+
+/// Four packets match a rule with a limit of two: two entries are written and sent to syslog.
+#[test]
+fn log_rules_reach_standard_error_and_syslog_up_to_their_limit() {
+    let temp = tempfile::tempdir().unwrap();
+    let daemon = UnixDatagram::bind(temp.path().join("log")).unwrap();
+    let config = "\
+        sysctl net.inet.ip.fw.verbose=1\n\
+        add 100 deny log logamount 2 udp from any to any dst-port 9 in\n\
+        add 200 allow ip from any to any\n";
+    let syslog = format!("--syslog={}", temp.path().join("log").display());
+    let mut router = Running::start(Some(config), &[&syslog]);
+    let (here, there) = ("10.0.0.1", "10.0.0.2");
+    {
+        let mut links = router.namespace.links().unwrap();
+        for name in ["em0", "far0"] {
+            links.set_up(name, true).unwrap();
+        }
+        let (own, peer) = (here.parse().unwrap(), there.parse().unwrap());
+        links.add_address("far0", own, 24).unwrap();
+        let mac = Mac([2, 0, 0, 0, 0, 9]);
+        links.add_neighbour("far0", peer, mac).unwrap();
+    }
+    let send = move || {
+        let socket = UdpSocket::bind((here, 7)).unwrap();
+        for _ in 0..4 {
+            socket.send_to(b"hello", (there, 9)).unwrap();
+        }
+    };
+    router.namespace.enter(send).unwrap();
+    let mut read = || {
+        let heard = router.hear("{");
+        let line = heard.lines().last().expect("it has heard a line");
+        serde_json::from_str::<Value>(line).unwrap()
+    };
+    let (first, last) = (read(), read());
+    assert_eq!(first["rule"], 100);
+    assert_eq!(first["source"], here);
+    assert_eq!(first["source_port"], 7);
+    assert_eq!(first["destination_port"], 9);
+    assert_eq!(first["interface"], "em0");
+    assert!(first["limit"].is_null());
+    // 20 bytes of IPv4, 8 of UDP, 5 of payload.
+    assert_eq!(first["bytes"], 33);
+    assert_eq!(last["limit"], 2);
+    let heard = || {
+        let mut buffer = [0; 256];
+        let length = daemon.recv(&mut buffer).unwrap();
+        text(&buffer[..length])
+    };
+    let line = "<38>ipfw: 100 Deny UDP 10.0.0.1:7 10.0.0.2:9 in via em0";
+    assert_eq!([heard(), heard()], [line; 2]);
+    assert_eq!(heard(), "<38>ipfw: limit 2 reached on entry 100");
+    let status = router.end();
+    assert_eq!(status["logged"], 2);
+    assert_eq!(status["log_lost"], 0);
+    assert_eq!(status["dropped"]["denied"], 4);
 }
 
 #[test]

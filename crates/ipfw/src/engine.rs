@@ -11,10 +11,11 @@ use sluice_core::{Rng, link};
 use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
 use crate::headers::{Direction, Headers, Interface, InterfaceId};
+use crate::log::{Log, LogEntry};
 use crate::objects::layout::{Layout, STRIDE};
 use crate::objects::packets::Passage;
 use crate::objects::runtime::Runtime;
-use crate::rules::{LogEntry, Outcome, RuleId, Rules, Walk};
+use crate::rules::{Outcome, RuleId, Rules, Walk};
 use crate::show::Snapshot;
 use crate::variables::Variables;
 
@@ -76,7 +77,7 @@ pub struct Firewall {
     out: VecDeque<Departure>,
     /// Scratch space of [`Firewall::advance`].
     arrived: Vec<link::Departure>,
-    log: Vec<LogEntry>,
+    log: Log,
 }
 
 /// Variables that are read for every packet.
@@ -145,8 +146,6 @@ const MOST_PIPES: u16 = 1000;
 /// The number of packets whose memory is prefetched at one time: more than a processor's
 /// outstanding misses, but few enough that the first lines are still in the cache.
 const PREFETCHED: usize = 32;
-/// Log entries that are kept until the host takes them.
-const MOST_LOG: usize = 1024;
 
 impl Firewall {
     /// Creates an engine without pipes and with the built-in rule only.
@@ -166,7 +165,7 @@ impl Firewall {
             ways_out: Vec::new(),
             out: VecDeque::new(),
             arrived: Vec::new(),
-            log: Vec::new(),
+            log: Log::default(),
         }
     }
 
@@ -296,9 +295,20 @@ impl Firewall {
         self.runtime.next_event().map_or(Wake::OnEnqueue, Wake::At)
     }
 
-    /// Returns what `log` rules have recorded since the last call, up to a fixed number of entries.
-    pub fn take_log(&mut self) -> Vec<LogEntry> {
-        std::mem::take(&mut self.log)
+    /// Returns whether `log` rules have recorded packets since the last [`Firewall::take_log`].
+    pub fn has_log(&self) -> bool {
+        !self.log.is_empty()
+    }
+
+    /// Returns what `log` rules have recorded since the last call, and the number of entries that
+    /// found no room. Rules record while the variable `net.inet.ip.fw.verbose` is not 0, each up to
+    /// its own `logamount` or the variable `net.inet.ip.fw.verbose_limit`.
+    pub fn take_log(&mut self) -> (Vec<LogEntry>, u64) {
+        let (mut entries, lost) = self.log.take();
+        for entry in &mut entries {
+            entry.interface = self.rules.interface_of(&entry.headers);
+        }
+        (entries, lost)
     }
 
     pub(crate) fn refresh_switches(&mut self) {
@@ -380,12 +390,11 @@ impl Firewall {
         pipes: u16,
         cx: &mut Cx<'_>,
     ) -> Disposition {
-        let keeps_log = self.switches.logs && self.log.len() < MOST_LOG;
         let walk = Walk {
             now: cx.now,
             rng: &mut *cx.rng,
             packets: packet.segments,
-            log: keeps_log.then_some(&mut self.log),
+            log: self.switches.logs.then_some(&mut self.log),
         };
         let (outcome, cached) = self.rules.walk(headers, after, walk);
         let (is_pipe, number, rule) = match outcome {

@@ -12,7 +12,8 @@ use sluice_core::units::Time;
 
 use crate::grammar::{Action, LAST_RULE, RESERVED_SET, Rule, Target};
 use crate::hash::KeyedHash;
-use crate::headers::{Headers, Interface};
+use crate::headers::{Direction, Headers, Interface};
+use crate::log::{self, Log, LogEntry};
 use crate::matching::flow_fields::{FlowFields, ProgramKey};
 use crate::matching::{Environment, Look};
 use crate::tables::Tables;
@@ -50,7 +51,14 @@ pub(crate) struct Entry {
     pub bytes: u64,
     pub last_match: Option<Time>,
     /// Log entries left; `None` means no limit.
-    log_left: Option<u32>,
+    log_left: Option<LogLeft>,
+}
+
+/// The log entries that a rule may still make, and how many it may make between two resets.
+#[derive(Clone, Copy, Debug)]
+struct LogLeft {
+    left: u32,
+    of: u32,
 }
 
 /// The result of a walk through the rules.
@@ -66,19 +74,6 @@ pub(crate) enum Outcome {
     },
 }
 
-/// A packet that a `log` rule matched.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LogEntry {
-    /// The time of the match.
-    pub at: Time,
-    /// The number of the rule.
-    pub rule: u32,
-    /// The action of the rule, as text.
-    pub action: String,
-    /// The packet.
-    pub headers: Headers,
-}
-
 /// The context of a walk.
 pub(crate) struct Walk<'a> {
     pub now: Time,
@@ -86,7 +81,7 @@ pub(crate) struct Walk<'a> {
     /// The number of wire packets in the handle.
     pub packets: u16,
     /// Receives the entries of `log` rules, if the host wants them.
-    pub log: Option<&'a mut Vec<LogEntry>>,
+    pub log: Option<&'a mut Log>,
 }
 
 /// All rules in order. The last one is the built-in rule 65535.
@@ -277,6 +272,16 @@ impl Rules {
         &self.entries
     }
 
+    /// Returns the name of the interface of a packet's pass; empty if there is none.
+    pub fn interface_of(&self, headers: &Headers) -> String {
+        let id = match headers.direction {
+            Direction::In => headers.recv,
+            Direction::Out => headers.xmit,
+        };
+        let found = id.and_then(|id| self.interfaces.get(usize::from(id.0)));
+        found.map_or(String::new(), |interface| interface.name.clone())
+    }
+
     /// Replaces the host's interfaces.
     pub fn set_interfaces(&mut self, interfaces: Vec<Interface>) {
         self.own = interfaces
@@ -336,11 +341,11 @@ impl Rules {
         number
     }
 
-    fn log_limit(&self, rule: &Rule) -> Option<u32> {
-        let amount = rule
+    fn log_limit(&self, rule: &Rule) -> Option<LogLeft> {
+        let of = rule
             .log
             .map_or(0, |log| log.amount.unwrap_or(self.verbose_limit));
-        Some(amount).filter(|n| *n > 0)
+        (of > 0).then_some(LogLeft { left: of, of })
     }
 
     /// Removes the rules for which `is_meant` holds. Returns their number.
@@ -660,16 +665,22 @@ impl Entry {
         self.packets += u64::from(walk.packets);
         self.bytes += u64::from(headers.ip_len);
         self.last_match = Some(walk.now);
-        if self.rule.log.is_none() || self.log_left == Some(0) {
+        if self.rule.log.is_none() || self.log_left.is_some_and(|log| log.left == 0) {
             return;
         }
         if let Some(log) = &mut walk.log {
-            self.log_left = self.log_left.map(|n| n - 1);
-            log.push(LogEntry {
+            let mut limit = None;
+            if let Some(log) = &mut self.log_left {
+                log.left -= 1;
+                limit = (log.left == 0).then_some(log.of);
+            }
+            log.push(|| LogEntry {
                 at: walk.now,
                 rule: self.number,
-                action: self.rule.action.to_string(),
+                action: log::action(&self.rule.action),
                 headers: headers.clone(),
+                interface: String::new(),
+                limit,
             });
         }
     }

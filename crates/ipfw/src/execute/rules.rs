@@ -53,6 +53,9 @@ impl Firewall {
                 "{word} {n} does not exist: packets that match are dropped until it does"
             ));
         }
+        if rule.log.is_some() && !self.variables.is_on("net.inet.ip.fw.verbose") {
+            say("`log` records nothing until net.inet.ip.fw.verbose is 1".into());
+        }
         for term in rule.clauses().flatten() {
             let Some((name, kind)) = table_of(&term.condition) else {
                 continue;

@@ -542,7 +542,7 @@ fn a_packet_continues_behind_a_rule_that_was_deleted() {
 fn log_entries_stop_at_their_limit_until_it_is_reset() {
     let mut rules = rules("add 100 allow log logamount 2 ip from any to any");
     let seen = |rules: &mut Rules| {
-        let mut log = Vec::new();
+        let mut log = Log::default();
         for _ in 0..3 {
             let mut rng = Rng::from_seed(1);
             let walk = Walk {
@@ -553,11 +553,13 @@ fn log_entries_stop_at_their_limit_until_it_is_reset() {
             };
             rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
         }
-        log.len()
+        let (entries, _) = log.take();
+        entries.iter().map(|entry| entry.limit).collect::<Vec<_>>()
     };
-    assert_eq!(seen(&mut rules), 2);
-    assert_eq!(seen(&mut rules), 0);
+    // The last one says so.
+    assert_eq!(seen(&mut rules), [None, Some(2)]);
+    assert!(seen(&mut rules).is_empty());
     rules.zero(true, |e| e.number == 100);
-    assert_eq!(seen(&mut rules), 2);
+    assert_eq!(seen(&mut rules), [None, Some(2)]);
     assert_eq!(packets(&rules), [9, 0]);
 }

@@ -19,14 +19,15 @@ pub use start::{MOST_PORTS, StartError};
 pub use status::{PortStatus, Status, StatusAsked};
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span, Stop};
-use sluice_ipfw::{Interface, Output};
+use sluice_ipfw::{Interface, LogEntry, Output};
 use sluice_loader::Ending;
 use sluice_net::cores::IdleLimit;
 use sluice_net::namespace::Namespace;
@@ -117,6 +118,7 @@ pub struct Router {
     names: Vec<String>,
     namespace: Namespace,
     idle_limit: Option<IdleLimit>,
+    log: Mutex<Option<Receiver<LogEntry>>>,
 }
 
 /// The kind that a port was opened as, and the reason for the choice.
@@ -195,6 +197,13 @@ impl Router {
         // The answer is the old configuration, which is freed here.
         self.orders.order(Work::Replace(prepared), PATIENCE)?;
         Ok(output.warnings.iter().map(Remark::from).collect())
+    }
+
+    /// Returns the entries of `log` rules, as they are made; `None` from the second call on. Those
+    /// that find no room are counted in [`Status::log_lost`], as all are if nobody reads.
+    pub fn take_log(&self) -> Option<Receiver<LogEntry>> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.take()
     }
 
     /// Returns whether nothing is left to do, because the files that the router plays have ended or

@@ -1,9 +1,10 @@
 //! The loop's thread: forwards packets, and executes orders between two batches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
-use sluice_ipfw::{Batch, Firewall, Interface, Output, Survey};
+use sluice_ipfw::{Batch, Firewall, Interface, LogEntry, Output, Survey};
 use sluice_net::Clock;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
@@ -23,6 +24,7 @@ pub(super) struct LoopSettings {
     pub(super) cpu_latency: Option<Span>,
     pub(super) time: PortTime,
     pub(super) warmer: Option<CacheWarmer>,
+    pub(super) log: SyncSender<LogEntry>,
 }
 
 /// The loop's thread.
@@ -36,6 +38,9 @@ pub(super) struct Loop {
     cpu_latency: Option<Span>,
     time: PortTime,
     files: FileTime,
+    log: SyncSender<LogEntry>,
+    logged: u64,
+    log_lost: u64,
 }
 
 impl Loop {
@@ -70,6 +75,9 @@ impl Loop {
             cpu_latency: start.cpu_latency,
             time: start.time,
             files: FileTime::default(),
+            log: start.log,
+            logged: 0,
+            log_lost: 0,
         };
         own.with(|ruled, cx| {
             let (_, result) = start.config.apply(ruled.firewall_mut(), cx);
@@ -133,13 +141,31 @@ impl Loop {
             if stop.is_stopped() {
                 break;
             }
-            if self.turn(until) {
+            let is_through = self.turn(until);
+            self.pass_log();
+            if is_through {
                 self.forwarder.release_ports();
                 through.store(true, Ordering::Release);
             }
         }
         self.forwarder.release_ports();
         self.status()
+    }
+
+    /// Hands the entries of `log` rules to the thread that writes them. If that thread is behind,
+    /// they are lost and counted: packets do not wait for it.
+    fn pass_log(&mut self) {
+        if !self.forwarder.lanes()[LANE].queueing().firewall().has_log() {
+            return;
+        }
+        let (entries, lost) = self.with(|ruled, _| ruled.firewall_mut().take_log());
+        self.log_lost += lost;
+        for entry in entries {
+            match self.log.try_send(entry) {
+                Ok(()) => self.logged += 1,
+                Err(_) => self.log_lost += 1,
+            }
+        }
     }
 
     /// Executes an order, or starts one that is executed in pieces.
@@ -287,6 +313,8 @@ impl Loop {
             is_real_time: self.is_real_time,
             warmth_requests: self.forwarder.warmth_requests(),
             cpu_latency_ns: self.cpu_latency.map(Span::as_ns),
+            logged: self.logged,
+            log_lost: self.log_lost,
         }
     }
 }

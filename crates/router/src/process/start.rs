@@ -1,9 +1,9 @@
 //! The start of a router: checks the settings, opens everything, and starts the loop.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_core::Stop;
@@ -106,6 +106,7 @@ impl Router {
         let builder = Builder::new(engine, interfaces.clone());
         let (inbox, orders) = inbox(builder).map_err(StartError::Bell)?;
         let stop = Stop::new();
+        let (log, log_entries) = sync_channel(MOST_LOG);
         let start = LoopSettings {
             engine,
             interfaces,
@@ -117,6 +118,7 @@ impl Router {
             time: opened.time,
             // Files do not use the kernel's packet path.
             warmer: warmer.filter(|_| opened.time == PortTime::Machine),
+            log,
         };
         let is_through = Arc::new(AtomicBool::new(false));
         let through = Arc::clone(&is_through);
@@ -149,6 +151,7 @@ impl Router {
             names,
             namespace,
             idle_limit,
+            log: Mutex::new(Some(log_entries)),
         };
         if let Some(path) = &settings.socket {
             match Listener::open(path, orders, Limits::default()) {
@@ -162,6 +165,9 @@ impl Router {
         Ok(router)
     }
 }
+
+/// Entries of `log` rules that wait for being written: some hundred KiB.
+const MOST_LOG: usize = 4096;
 
 fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
     if ports.is_empty() || !ports.len().is_multiple_of(2) {

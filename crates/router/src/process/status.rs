@@ -43,6 +43,12 @@ pub struct Status {
     /// if any.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
+    /// Entries of `log` rules that were written.
+    #[serde(default)]
+    pub logged: u64,
+    /// Entries of `log` rules that were lost, because they were made faster than written.
+    #[serde(default)]
+    pub log_lost: u64,
 }
 
 /// A port.
@@ -180,6 +186,10 @@ impl fmt::Display for Status {
             for (reason, count) in counts {
                 writeln!(f, "{what} {reason}: {count}")?;
             }
+        }
+        if self.logged + self.log_lost > 0 {
+            let (logged, lost) = (self.logged, self.log_lost);
+            writeln!(f, "log: {logged} entries written, {lost} lost")?;
         }
         writeln!(
             f,
