@@ -251,12 +251,15 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// Returns the names of the colours: those of the variants, or those of the flows of a single run
-/// with one line per flow. Flows of both directions that share a colour share an entry.
+/// with one line per flow, and of its pings. Flows of both directions that share a colour share an
+/// entry.
 fn legend(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
+    let pings =
+        select::pings_of_one(report, figure.flows).filter(|_| figure.kind == FigureKind::Time);
     if let [run] = report.runs.as_slice()
         && matches!(figure.kind, FigureKind::Time | FigureKind::Flows)
         && figure.flows != FlowLines::Sum
-        && run.flows.len() > 1
+        && (run.flows.len() > 1 || pings.is_some())
     {
         let names = select::DIRECTIONS.map(|direction| {
             let of_it = run.flows.iter().filter(|f| f.direction == direction);
@@ -267,7 +270,10 @@ fn legend(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
             let of_place: Vec<&str> = names.iter().filter_map(|n| n.get(place)).copied().collect();
             of_place.join(", ")
         };
-        return (0..most).map(|place| (entry(place), place)).collect();
+        let flows = (0..most).map(|place| (entry(place), place));
+        let (first, pings) = pings.unwrap_or_default();
+        let pings = pings.iter().map(|ping| ping.name.clone()).zip(first..);
+        return flows.chain(pings).collect();
     }
     let is_numbered =
         figure.kind == FigureKind::Tradeoff && report.runs.len() > compare::MOST_CLOUDS;

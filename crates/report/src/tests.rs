@@ -390,7 +390,7 @@ fn every_kind_of_figure_is_drawn_with_its_panels() {
         ),
         (
             FigureKind::Totals,
-            ["Goodput \u{2191}", "Ping, median", "Dropped"],
+            ["Goodput \u{2191}", "Ping, median", "Dropped \u{2191}"],
         ),
     ] {
         let drawn = svg(&report, &Figure::of(kind)).expect("there is something to draw");

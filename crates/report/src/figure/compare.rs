@@ -7,8 +7,8 @@ use super::color;
 use super::panel::{Fill, FillStyle, Line, Look, Note, Panel};
 use super::scale::Scale;
 use super::select::{
-    DIRECTIONS, chosen_queues, delay_label, goodput_panel, has_values, is_spread, largest,
-    main_ping, over_time, route, smallest, sojourn_panel,
+    DIRECTIONS, chosen_queues, goodput_panel, has_values, is_spread, largest, main_ping, over_time,
+    route, smallest, sojourn_panel,
 };
 use crate::model::{Cdf, Count, Direction, Flow, Report, Run, Series};
 
@@ -330,14 +330,18 @@ fn boxes(report: &Report, title: &str, columns: Vec<(usize, Cdf)>) -> Panel {
         }
     }
     panel.x = Scale::columns(report.runs.len());
-    panel.y = if is_spread(report) {
-        Scale::log(smallest(&panel.lines), largest(&panel.lines))
+    // On a linear axis, a queue of seconds would flatten the boxes of all others.
+    let (least, most) = (smallest(&panel.lines), largest(&panel.lines));
+    (panel.y, panel.y_label) = if most > BOX_LOG_BEYOND * least && least > 0.0 {
+        (Scale::log(least, most), "ms, logarithmic".into())
     } else {
-        Scale::linear(largest(&panel.lines), 5)
+        (Scale::linear(most, 5), "ms".into())
     };
-    panel.y_label = delay_label(report).into();
     panel
 }
+
+/// Boxes get a logarithmic axis if their ends differ by more than this factor.
+const BOX_LOG_BEYOND: f64 = 30.0;
 
 /// Goodput, ping, drops and marks as bars.
 pub fn total_panels(report: &Report) -> Vec<Panel> {
@@ -350,10 +354,14 @@ pub fn total_panels(report: &Report) -> Vec<Panel> {
             Some(total.goodput_mbps)
         }
     };
-    let share = |pick: fn(&crate::model::Queue) -> &[Count]| {
+    let share = |direction: Direction, pick: fn(&crate::model::Queue) -> &[Count]| {
         move |run: &Run| {
             let packets = |counts: &[Count]| counts.iter().map(|count| count.packets).sum::<u64>();
-            let queues = || run.queues.iter();
+            let queues = || {
+                run.queues
+                    .iter()
+                    .filter(|queue| queue.direction == direction)
+            };
             let offered: u64 = queues()
                 .map(|queue| queue.sent + packets(&queue.drops))
                 .sum();
@@ -377,19 +385,15 @@ pub fn total_panels(report: &Report) -> Vec<Panel> {
         bars(report, ("Ping, median", "Ping, median"), "ms", &|run| {
             Some(main_ping(run)?.two_way?.p50)
         }),
-        bars(
-            report,
-            ("Dropped", ""),
-            "% of packets",
-            &share(|queue| &queue.drops),
-        ),
-        bars(
-            report,
-            ("CE-marked", ""),
-            "% of packets",
-            &share(|queue| &queue.marks),
-        ),
     ];
+    for (direction, arrow) in [(Direction::Up, '\u{2191}'), (Direction::Down, '\u{2193}')] {
+        let dropped = share(direction, |queue| &queue.drops);
+        let marked = share(direction, |queue| &queue.marks);
+        for (what, value) in [("Dropped", &dropped), ("CE-marked", &marked)] {
+            let title = format!("{what} {arrow}");
+            panels.push(bars(report, (&title, ""), "% of packets", value));
+        }
+    }
     panels.retain(|panel| {
         panel
             .fills

@@ -21,7 +21,7 @@ pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
         .into_iter()
         .map(|direction| goodput_panel(report, direction, flows))
         .collect();
-    panels.push(ping_panel(report));
+    panels.push(ping_panel(report, flows));
     panels.push(sojourn_panel(report));
     panels.push(backlog_panel(report));
     panels.retain(has_values);
@@ -212,8 +212,13 @@ pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLi
     }
 }
 
-fn ping_panel(report: &Report) -> Panel {
-    let lines: Vec<Line> = each_ping(report, |ping| Some(&ping.two_way_ms))
+fn ping_panel(report: &Report, flows: FlowLines) -> Panel {
+    let series: Vec<(usize, &Series)> = match pings_of_one(report, flows) {
+        Some((first, pings)) => (first..).zip(pings.iter().map(|p| &p.two_way_ms)).collect(),
+        None => each_ping(report, |ping| Some(&ping.two_way_ms)).collect(),
+    };
+    let lines: Vec<Line> = series
+        .into_iter()
         .map(|(variant, series)| Line {
             has_dots: series.value.len() < 400,
             ..Line::of(Look::Variant(variant), series)
@@ -466,6 +471,23 @@ fn each_ping(
         .runs
         .iter()
         .filter_map(move |run| Some((run.look as usize, pick(main_ping(run)?)?)))
+}
+
+/// The pings of a single run that has several, and the colour of the first of them: those of the
+/// flows come before.
+pub(super) fn pings_of_one(report: &Report, flows: FlowLines) -> Option<(usize, &[Ping])> {
+    let [run] = report.runs.as_slice() else {
+        return None;
+    };
+    let is_each = flows != FlowLines::Sum && run.pings.len() > 1;
+    let of = |direction| {
+        run.flows
+            .iter()
+            .filter(|f| f.direction == direction)
+            .count()
+    };
+    let places = DIRECTIONS.map(of).into_iter().max().unwrap_or(0);
+    is_each.then_some((places, run.pings.as_slice()))
 }
 
 /// The first ping that was answered.
