@@ -12,7 +12,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-links test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim clean
+.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim forwarders clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -157,15 +157,23 @@ fmt: ## format everything
 	cd web && npm run --silent fmt
 	$(VENV)/ruff check -q --fix python bench examples scripts sdk && $(VENV)/ruff format -q python bench examples scripts sdk
 
-reproduction: build ## run the published experiments on both backends and write docs/reproduction.md
+reproduction: build ## run the published experiments on both backends and make docs/reproduction.md; over two hours, an idle machine
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds
-	-$(SLUICE) run scenarios/codel-paper -o $(RUNS)/codel-paper
+	-$(SLUICE) run scenarios/seeds/002-1-changing-rate.toml --backend both --repeat 5 -o $(RUNS)/seeds/002-1-changing-rate
+	-$(SLUICE) run scenarios/codel-paper/figure-7.toml --backend both -o $(RUNS)/codel-paper/figure-7
+	$(MAKE) forwarders
+	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds --keep
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
-reproduction-sim: build ## write the same page with new simulations and the live runs in runs/seeds
+reproduction-sim: build ## make the same page with new simulations, and the live runs in runs/seeds or those that are kept
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
+	-$(SLUICE) run scenarios/codel-paper/figure-7.toml -o $(RUNS)/codel-paper/figure-7
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
+
+forwarders: build ## measure forwarders in C, Go, Python and Rust beside the kernel and Sluice; 4 minutes, an idle machine
+	@scripts/setup.sh iperf3 python
+	$(VENV)/python bench/forwarders/measure.py $(SLUICE) -o docs/reproduction --chart docs/images/reproduction/003-forwarding.png
 
 bench: build ## run the benchmarks, each with a reference measured at the same time
 	$(CARGO) bench --locked -q -p sluice-core --bench queues

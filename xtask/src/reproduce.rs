@@ -18,6 +18,9 @@ pub struct Args {
     /// Only check the claims of the list; write no page
     #[arg(long, conflicts_with = "output")]
     check: bool,
+    /// Only copy the summaries of live runs into reproduction/live beside the list; write no page
+    #[arg(long, conflicts_with_all = ["output", "check"])]
+    keep: bool,
 }
 
 /// Writes the page and returns its path.
@@ -28,6 +31,11 @@ pub fn run(args: &Args) -> Result<String, String> {
     if args.check {
         return reproduction::check(&args.list, &args.runs)
             .map(|claims| format!("{claims} claims, all of them hold"))
+            .map_err(|error| error.to_string());
+    }
+    if args.keep {
+        return reproduction::keep(&args.list, &args.runs)
+            .map(|count| format!("kept {count} live runs"))
             .map_err(|error| error.to_string());
     }
     let missing = reproduction::write(&args.list, &args.runs, &args.output)

@@ -25,15 +25,24 @@
 //! Each `why` about runs has claims. They are checked on both backends. A claim that does not hold
 //! is an error, but the page is written nevertheless, to show the figures.
 //!
+//! An experiment that no scenario can describe has `measured = "FILE"`, a JSON file beside the list
+//! with `methods.NAME.FIGURE = [median, least, most]`, and a table `FILE.md` and a picture that its
+//! own command makes. Its claims name the figures as `FIGURE@NAME`.
+//!
 //! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` writes it.
 //! Further runs of either with other seeds, which `--repeat` writes to `R.seed-N` and
 //! `R.live.seed-N`, turn a figure into a median with its smallest and largest value.
+//!
+//! Live runs are not repeated by everyone who makes the page. Their `run.json` and `summary.json` are
+//! kept in `reproduction/live` beside the list (`--keep` copies them there), and are used where the
+//! folder of all runs has no live run. Their pictures stay as they are.
 //!
 //! The runs may be of different programs, so that simulations can be repeated while live runs are
 //! kept. The page names the program of each run; a live run of another scenario than its simulation
 //! is an error.
 
 mod claims;
+mod folders;
 mod provenance;
 #[cfg(test)]
 mod tests;
@@ -45,11 +54,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use claims::{Claim, ClaimError, Row, Runs};
+use claims::{Claim, ClaimError, Measured, Row};
+pub use folders::keep;
+use folders::{Below, Folders, folder};
 use provenance::Provenance;
 use sluice_recording::figures::rounded;
 use sluice_recording::metrics::measure;
 use sluice_recording::{ReadError, Recording, Status};
+use sluice_report::model::Report;
 use sluice_report::report_of::report_of;
 use sluice_report::{self as report, Figure, FigureError, FigureKind, FlowLines};
 use sluice_scenario::Scenario;
@@ -87,6 +99,14 @@ pub struct Experiment {
     /// Kinds of figures.
     #[serde(default)]
     pub figures: Vec<FigureKind>,
+    /// File with the figures of a command of its own, beside the list; a table of the same name with
+    /// the ending `.md` belongs to it.
+    pub measured: Option<PathBuf>,
+    /// A picture that is there already, by its name in `images/reproduction`.
+    pub picture: Option<String>,
+    /// How often live runs were repeated, and why.
+    #[serde(default)]
+    pub repeated: String,
     /// Numbers to compare.
     #[serde(default)]
     pub number: Vec<Number>,
@@ -133,6 +153,14 @@ pub enum ReproductionError {
         path: PathBuf,
         /// The error, with line and column.
         error: Box<toml::de::Error>,
+    },
+    /// A file of measured figures is malformed.
+    #[error("`{}`: {error}", path.display())]
+    Measured {
+        /// The file.
+        path: PathBuf,
+        /// The error, with line and column.
+        error: serde_json::Error,
     },
     /// A run cannot be read.
     #[error(transparent)]
@@ -202,7 +230,7 @@ pub enum ReproductionError {
 }
 
 /// The backends, with the endings of their folders' names.
-const BACKENDS: [(&str, &str); 2] = [("sim", ""), ("live", ".live")];
+const BACKENDS: [(&str, &str); 2] = [("sim", ""), ("live", folders::LIVE)];
 
 /// Checks the claims in `list` about the runs below `runs`, without a page. Returns the number of
 /// claims that were compared with figures.
@@ -210,15 +238,19 @@ const BACKENDS: [(&str, &str); 2] = [("sim", ""), ("live", ".live")];
 /// # Errors
 /// [`ReproductionError`].
 pub fn check(list: &Path, runs: &Path) -> Result<usize, ReproductionError> {
-    check_claims(&read(list, runs)?, runs)
+    check_claims(&read(list, runs)?, &Folders::of(list, runs))
 }
 
 /// Checks all claims, and reports all that do not hold.
-fn check_claims(evidence: &Evidence, runs: &Path) -> Result<usize, ReproductionError> {
+fn check_claims(evidence: &Evidence, folders: &Folders<'_>) -> Result<usize, ReproductionError> {
     let mut failed = Vec::new();
     let mut compared = 0;
     for experiment in &evidence.experiment {
         let at = format!("experiment `{}`", experiment.name);
+        let measured = match &experiment.measured {
+            Some(file) => Some(measured(&folders.list.join(file))?),
+            None => None,
+        };
         let rows = experiment.number.iter().map(|number| {
             let run = number.run.as_ref().or(experiment.runs.first());
             let at = format!("{at}, row `{}`", number.what);
@@ -230,7 +262,8 @@ fn check_claims(evidence: &Evidence, runs: &Path) -> Result<usize, ReproductionE
         };
         let own = (at.clone(), &experiment.why, &experiment.claims, only, None);
         for (at, why, claims, run, metric) in std::iter::once(own).chain(rows) {
-            if !why.is_empty() && claims.is_empty() && !experiment.runs.is_empty() {
+            let has_figures = measured.is_some() || !experiment.runs.is_empty();
+            if !why.is_empty() && claims.is_empty() && has_figures {
                 let why = why.clone();
                 return Err(ReproductionError::Unchecked { at, why });
             }
@@ -241,8 +274,9 @@ fn check_claims(evidence: &Evidence, runs: &Path) -> Result<usize, ReproductionE
                         runs: &experiment.runs,
                         run: run.map(PathBuf::as_path),
                         metric: metric.map(String::as_str),
+                        measured: measured.as_ref(),
                     };
-                    let all = Below { runs, ending };
+                    let all = Below { folders, ending };
                     match Claim::parse(text).and_then(|claim| claim.check(&row, &all)) {
                         Ok(is_compared) => compared += usize::from(is_compared),
                         // A malformed claim is so on both backends, so it is reported once.
@@ -262,25 +296,22 @@ fn check_claims(evidence: &Evidence, runs: &Path) -> Result<usize, ReproductionE
     }
 }
 
-/// The runs of one backend below a folder.
-struct Below<'a> {
-    runs: &'a Path,
-    ending: &'static str,
-}
-
-impl Runs for Below<'_> {
-    fn find(&self, run: &Path) -> Result<Vec<Recording>, ReadError> {
-        recordings(&folder(self.runs, run, self.ending))
+/// Reads the figures of a command of its own: by method and figure, the median and both extremes.
+fn measured(path: &Path) -> Result<Measured, ReproductionError> {
+    #[derive(Deserialize)]
+    struct File {
+        methods: Measured,
     }
-}
-
-/// Returns the run in `dir` and its repetitions with other seeds.
-fn recordings(dir: &Path) -> Result<Vec<Recording>, ReadError> {
-    std::iter::once(dir.to_owned())
-        .chain(repeats(dir))
-        .filter(|dir| dir.join("run.json").is_file())
-        .map(|dir| Recording::open(&dir))
-        .collect()
+    let text = fs::read_to_string(path).map_err(|error| ReproductionError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    let file: Result<File, _> = serde_json::from_str(&text);
+    let file = file.map_err(|error| ReproductionError::Measured {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(file.methods)
 }
 
 /// Reads the list, some runs of which must exist.
@@ -321,7 +352,7 @@ pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, Repr
     };
     fs::create_dir_all(&images).map_err(create)?;
     let mut writer = Writer {
-        runs,
+        folders: Folders::of(list, runs),
         images: &images,
         text: format!("{HEAD}\n{}\n", evidence.introduction.trim()),
         missing: Vec::new(),
@@ -333,12 +364,12 @@ pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, Repr
     let made = writer.provenance.section();
     writer.text.push_str(&made);
     write_file(page, writer.text.as_bytes())?;
-    check_claims(&evidence, runs)?;
+    check_claims(&evidence, &writer.folders)?;
     Ok(writer.missing)
 }
 
 struct Writer<'a> {
-    runs: &'a Path,
+    folders: Folders<'a>,
     images: &'a Path,
     text: String,
     missing: Vec<PathBuf>,
@@ -350,6 +381,8 @@ struct Side {
     word: &'static str,
     /// By index in the experiment's list: the runs of all seeds, the first of which is drawn.
     recordings: Vec<Vec<Recording>>,
+    /// Whether only the summaries of these runs are kept.
+    is_kept: bool,
 }
 
 impl Writer<'_> {
@@ -379,20 +412,15 @@ impl Writer<'_> {
             if there.is_empty() {
                 continue;
             }
-            let report = report_of(&there)?;
+            let report = (!side.is_kept).then(|| report_of(&there)).transpose()?;
             for kind in &experiment.figures {
-                let figure = Figure {
-                    width: 800,
-                    flows: FlowLines::Auto,
-                    ..Figure::of(*kind).bare()
-                };
-                let fail = |error| ReproductionError::Figure {
-                    name: name.clone(),
-                    error,
-                };
-                let bytes = report::png(&report, &figure, 1.25).map_err(fail)?;
                 let file = format!("{name}-{}-{}.png", kind.word(), side.word);
-                write_file(&self.images.join(&file), &bytes)?;
+                let path = self.images.join(&file);
+                match &report {
+                    Some(report) => write_file(&path, &draw(experiment, *kind, report)?)?,
+                    None if !path.is_file() => continue,
+                    None => {}
+                }
                 let what = if side.word == "sim" {
                     "simulated"
                 } else {
@@ -404,6 +432,15 @@ impl Writer<'_> {
                     kind.word()
                 );
             }
+        }
+        if let Some(picture) = &experiment.picture {
+            let _ = write!(self.text, "\n![{title}]({IMAGES}/{picture})\n");
+        }
+        if let Some(file) = &experiment.measured {
+            let path = self.folders.list.join(file.with_extension("md"));
+            let table = fs::read_to_string(&path);
+            let table = table.map_err(|error| ReproductionError::Read { path, error })?;
+            let _ = write!(self.text, "\n{}\n", table.trim());
         }
         if !experiment.number.is_empty() {
             self.text.push_str(
@@ -439,6 +476,9 @@ impl Writer<'_> {
                 cells.join(" | ")
             );
         }
+        if !experiment.repeated.is_empty() {
+            let _ = write!(self.text, "\n**Live runs.** {}\n", experiment.repeated);
+        }
         if !experiment.more.is_empty() {
             let _ = write!(self.text, "\n{}\n", experiment.more.trim());
         }
@@ -453,10 +493,12 @@ impl Writer<'_> {
         simulated: Option<&Side>,
     ) -> Result<Side, ReproductionError> {
         let mut found = Vec::new();
+        let mut is_kept = false;
         for (place, run) in experiment.runs.iter().enumerate() {
             let others = simulated.and_then(|side| side.recordings[place].first());
-            let dir = folder(self.runs, run, ending);
-            let all = recordings(&dir)?;
+            let dir = folder(self.folders.runs, run, ending);
+            let (all, of_tree) = self.folders.find(run, ending)?;
+            is_kept |= of_tree && !all.is_empty();
             if all.is_empty() {
                 self.missing.push(dir.clone());
             }
@@ -474,15 +516,26 @@ impl Writer<'_> {
         Ok(Side {
             word,
             recordings: found,
+            is_kept,
         })
     }
 }
 
-/// Returns the folder of a run; `ending` gives the backend.
-fn folder(runs: &Path, run: &Path, ending: &str) -> PathBuf {
-    let mut name = runs.join(run).into_os_string();
-    name.push(ending);
-    PathBuf::from(name)
+/// Draws a figure of the runs of an experiment.
+fn draw(
+    experiment: &Experiment,
+    kind: FigureKind,
+    report: &Report,
+) -> Result<Vec<u8>, ReproductionError> {
+    let figure = Figure {
+        width: 800,
+        flows: FlowLines::Auto,
+        ..Figure::of(kind).bare()
+    };
+    report::png(report, &figure, 1.25).map_err(|error| ReproductionError::Figure {
+        name: experiment.name.clone(),
+        error,
+    })
 }
 
 /// Returns the scenario that was run, without its seed, expectations and texts.
@@ -494,22 +547,6 @@ fn of_any_seed(recording: &Recording) -> Scenario {
         expect: Vec::new(),
         ..recording.run().scenario.clone()
     }
-}
-
-/// Returns the folders of further runs of `dir`, by their seeds.
-fn repeats(dir: &Path) -> Vec<PathBuf> {
-    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
-        return Vec::new();
-    };
-    let stem = format!("{}.seed-", name.to_string_lossy());
-    let seed = |entry: fs::DirEntry| -> Option<(u64, PathBuf)> {
-        let seed = entry.file_name().to_str()?.strip_prefix(&stem)?.parse();
-        Some((seed.ok()?, entry.path()))
-    };
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let mut found: Vec<(u64, PathBuf)> = entries.filter_map(seed).collect();
-    found.sort();
-    found.into_iter().map(|(_, path)| path).collect()
 }
 
 /// Formats a figure of the runs of a variant: with several runs, the median and both extremes.

@@ -11,7 +11,10 @@
 //! or a number times one of them. `value` is the figure of the row. The relations are `<`, `<=`,
 //! `>`, `>=`, `=` with `within N %` of the right side, and `overlaps`, which compares the ranges of
 //! repeated runs. The others compare medians. `sim:` and `live:` restrict a claim to one backend.
+//!
+//! In an experiment with `measured`, `FIGURE@NAME` is a figure of that file, which counts as live.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -136,6 +139,9 @@ impl fmt::Display for Values {
     }
 }
 
+/// Figures of a command of its own, by method and figure: the median, the least and the most.
+pub type Measured = BTreeMap<String, BTreeMap<String, [f64; 3]>>;
+
 /// Finds the repeated runs of a folder; none if it was not run.
 pub trait Runs {
     /// Returns the runs of `folder`, which is a path below the folder of all runs.
@@ -155,6 +161,8 @@ pub struct Row<'a> {
     pub run: Option<&'a Path>,
     /// The figure of the row.
     pub metric: Option<&'a str>,
+    /// The figures that a command of its own has measured.
+    pub measured: Option<&'a Measured>,
 }
 
 impl Claim {
@@ -262,6 +270,16 @@ impl Claim {
             claim: self.text.clone(),
             reason: reason.to_owned(),
         };
+        if let (
+            Some(measured),
+            Term::Figure {
+                metric,
+                run: Some(name),
+            },
+        ) = (row.measured, &side.term)
+        {
+            return self.measured(measured, side.factor, metric, name, row.backend);
+        }
         let (metric, run) = match &side.term {
             Term::Quantity(value) => return Ok(Some(Values(vec![side.factor * value]))),
             Term::Value => (
@@ -298,6 +316,33 @@ impl Claim {
         }
         values.sort_by(f64::total_cmp);
         Ok((!values.is_empty()).then_some(Values(values)))
+    }
+
+    /// Returns a figure that a command of its own has measured.
+    fn measured(
+        &self,
+        measured: &Measured,
+        factor: f64,
+        metric: &str,
+        name: &str,
+        backend: &str,
+    ) -> Result<Option<Values>, ClaimError> {
+        let Some(method) = measured.get(name) else {
+            let known: Vec<&str> = measured.keys().map(String::as_str).collect();
+            return Err(ClaimError::Run {
+                claim: self.text.clone(),
+                run: name.to_owned(),
+                known: known.join(", "),
+            });
+        };
+        let [median, least, most] = *method.get(metric).ok_or_else(|| ClaimError::Figure {
+            claim: self.text.clone(),
+            metric: metric.to_owned(),
+            run: name.into(),
+            reason: "it was not measured".into(),
+        })?;
+        let values = [least, median, most].map(|value| factor * value);
+        Ok((backend == "live").then(|| Values(values.to_vec())))
     }
 
     /// Returns the folder of a run that the claim names.
@@ -410,6 +455,7 @@ mod tests {
             runs: &runs,
             run: Some(&runs[0]),
             metric: Some("bulk.goodput"),
+            measured: None,
         };
         Claim::parse(text)?.check(&row, &folder)
     }
@@ -442,6 +488,47 @@ mod tests {
             "value overlaps 1Mbit/s",
         ] {
             assert!(!check(text).unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn figures_of_a_command_are_compared_as_live_ones() {
+        let rates = |rates| [("rate".to_owned(), rates)].into();
+        let measured: Measured = [
+            ("c".to_owned(), rates([400.0, 300.0, 500.0])),
+            ("go".to_owned(), rates([450.0, 440.0, 700.0])),
+        ]
+        .into();
+        let folder = Folder(tempfile::tempdir().unwrap());
+        let check = |text: &str, backend| {
+            let row = Row {
+                backend,
+                runs: &[],
+                run: None,
+                metric: None,
+                measured: Some(&measured),
+            };
+            Claim::parse(text)?.check(&row, &folder)
+        };
+        assert!(check("rate@go > 1.1 * rate@c", "live").unwrap());
+        assert!(check("rate@c overlaps rate@go", "live").unwrap());
+        assert!(!check("rate@c > rate@go", "sim").unwrap());
+        for (text, said) in [
+            (
+                "rate@c > rate@go",
+                "is not so (live): 400 (300 to 500) and 450 (440 to 700)",
+            ),
+            (
+                "rate@zig > 1",
+                "there is no run `zig`; the experiment has c, go",
+            ),
+            (
+                "rtt@c > 1",
+                "`rtt` is not a figure of `c`: it was not measured",
+            ),
+        ] {
+            let error = check(text, "live").unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
         }
     }
 

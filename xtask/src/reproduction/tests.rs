@@ -1,3 +1,4 @@
+use super::folders::{KEPT_FILES, inside, repeats};
 use super::*;
 use sluice_recording::testing::recording;
 
@@ -165,4 +166,49 @@ fn claims_are_checked_without_a_page() {
     let at = |name: &str| temp.path().join(name);
     fs::write(at("list.toml"), LIST).unwrap();
     assert_eq!(check(&at("list.toml"), &at("runs")).unwrap(), 2);
+}
+
+#[test]
+fn live_runs_are_kept_as_summaries_and_take_the_place_of_missing_ones() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    for run in ["fifo", "fifo.live", "fifo.live.seed-2"] {
+        recording(&at("runs/one").join(run));
+    }
+    // As a run stores it.
+    for run in ["fifo.live", "fifo.live.seed-2"] {
+        let run = Recording::open(&at("runs/one").join(run)).unwrap();
+        run.store_summary(&measure(&run).unwrap()).unwrap();
+    }
+    fs::write(at("list.toml"), LIST).unwrap();
+    assert_eq!(keep(&at("list.toml"), &at("runs")).unwrap(), 2);
+    let kept = at("reproduction/live/one/fifo.live.seed-2");
+    let mut files: Vec<_> = fs::read_dir(&kept)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    files.sort();
+    assert_eq!(files, KEPT_FILES);
+    fs::remove_dir_all(at("runs/one/fifo.live")).unwrap();
+    fs::remove_dir_all(at("runs/one/fifo.live.seed-2")).unwrap();
+    let missing = write(&at("list.toml"), &at("runs"), &at("page.md")).unwrap();
+    assert!(missing.is_empty(), "{missing:?}");
+    let text = fs::read_to_string(at("page.md")).unwrap();
+    assert!(
+        text.contains("| 1 Mbit/s | 1Mbit/s | 1Mbit/s (2 runs) | exact |"),
+        "{text}"
+    );
+    // There was no picture of them yet, and without tables there is none to draw.
+    assert!(!text.contains("live.png"));
+    // The claims are about them, too.
+    let claim = LIST.replace("value = 1Mbit/s within 0 %", "live: value > 2Mbit/s");
+    fs::write(at("list.toml"), claim).unwrap();
+    let error = check(&at("list.toml"), &at("runs")).unwrap_err();
+    assert!(error.to_string().contains("is not so (live)"), "{error}");
+}
+
+#[test]
+fn paths_above_the_runs_are_kept_below_them() {
+    let kept = inside(Path::new("../codel-paper/figure-7/codel"));
+    assert_eq!(kept, Path::new("codel-paper/figure-7/codel"));
 }

@@ -130,12 +130,14 @@ fn the_dummynet_seeds_hold_live_in_a_shortened_form() {
     let fifo = [
         times(["11s", "23s"], ["2s", "7s"]),
         times(["12s", "23s"], ["3s", "7s"]),
-        times(["33s", "46s"], ["8s", "12s"]),
-        times(["34s", "45s"], ["9s", "12s"]),
+        times(["25s", "40s"], ["8s", "14s"]),
+        times(["29s", "40s"], ["11.5s", "14s"]),
+        times(["52s", "64s"], ["15s", "17s"]),
+        times(["52.5s", "63.5s"], ["15.5s", "17s"]),
     ];
-    let mut changes = vec![("stop = \"11s\"", "stop = \"2s\"")];
+    let mut changes = vec![("stop = \"10.05s\"", "stop = \"2s\"")];
     changes.extend(fifo.iter().map(|(from, to)| (from.as_str(), to.as_str())));
-    changes.push(("\"46s\"", "\"13s\""));
+    changes.push(("\"66s\"", "\"18s\""));
     Short {
         name: "001-1-fifo",
         changes: &changes,
@@ -144,31 +146,35 @@ fn the_dummynet_seeds_hold_live_in_a_shortened_form() {
         expect: &[
             ("idle.p50", "", "min = \"10ms\"\nmax = \"12ms\""),
             ("behind_tcp.max", "", "min = \"40ms\"\nmax = \"75ms\""),
-            ("behind_udp.p50", "", "min = \"50ms\"\nmax = \"75ms\""),
+            ("behind_10m.p50", "", "min = \"50ms\"\nmax = \"75ms\""),
         ],
     }
     .run();
-    let (from, to) = times(["12s", "35s"], ["4s", "10s"]);
+    let wf2q = [
+        times(["1s", "12s"], ["1s", "3s"]),
+        times(["14s", "27s"], ["3.5s", "6s"]),
+        times(["15s", "26s"], ["4s", "6s"]),
+        times(["28s", "50s"], ["6.5s", "13.5s"]),
+        times(["30s", "41s"], ["7.5s", "13s"]),
+    ];
+    let mut changes = vec![("stop = \"13s\"", "stop = \"3s\"")];
+    changes.extend(wf2q.iter().map(|(from, to)| (from.as_str(), to.as_str())));
+    changes.push(("duration = \"51s\"", "duration = \"14s\""));
     Short {
         name: "001-2-wf2q",
-        changes: &[
-            ("stop = \"10s\"", "stop = \"3s\""),
-            ("start = \"11s\"", "start = \"3s\""),
-            (&from, &to),
-            ("duration = \"36s\"", "duration = \"10s\""),
-        ],
+        changes: &changes,
         lines: &[],
         // 6.73 and 2.97 Mbit/s are the shares by weight; TCP takes a second of seven to find its
         // own.
         expect: &[
-            ("bulk.goodput", "", "min = \"5.4Mbit/s\"\nmax = \"7Mbit/s\""),
+            ("tcp.goodput", "", "min = \"5.4Mbit/s\"\nmax = \"7Mbit/s\""),
             (
-                "flood.goodput",
+                "udp.goodput",
                 "",
                 "min = \"2.8Mbit/s\"\nmax = \"4.4Mbit/s\"",
             ),
-            ("ping.max", "", "max = \"22ms\""),
-            ("ping.loss", "", "max = 0"),
+            ("beside_both.max", "", "max = \"22ms\""),
+            ("beside_both.loss", "", "max = 0"),
         ],
     }
     .run();
