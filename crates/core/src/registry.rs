@@ -22,6 +22,7 @@ use crate::spelling::nearest;
 mod algorithm;
 mod dummynet;
 mod outside;
+pub mod tc;
 
 macro_rules! plain_forms {
     ($($module:ident::$name:ident,)+) => {
@@ -131,6 +132,26 @@ impl SpecError {
             | SpecErrorKind::Repeated(_)
             | SpecErrorKind::MissingValue(_)
             | SpecErrorKind::Param(_) => Vec::new(),
+        }
+    }
+
+    /// Returns what an unknown word is here, if Linux `tc` has it.
+    ///
+    /// ```
+    /// use sluice_core::registry::Spec;
+    /// let advice = Spec::parse("pfifo limit 100").unwrap_err().advice();
+    /// assert_eq!(advice, Some("tc's `pfifo limit N` is `fifo limit N`"));
+    /// ```
+    pub fn advice(&self) -> Option<&'static str> {
+        match &self.kind {
+            SpecErrorKind::UnknownAlgorithm(word) | SpecErrorKind::UnknownParam { word, .. } => {
+                tc::answer(word)
+            }
+            SpecErrorKind::Empty
+            | SpecErrorKind::NotLoaded(_)
+            | SpecErrorKind::Repeated(_)
+            | SpecErrorKind::MissingValue(_)
+            | SpecErrorKind::Param(_) => None,
         }
     }
 

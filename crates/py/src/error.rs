@@ -20,5 +20,7 @@ pub(crate) fn of(error: impl std::fmt::Display) -> PyErr {
 /// Converts an error in the words of a queue, with its place.
 pub(crate) fn of_spec(words: &str, error: &SpecError) -> PyErr {
     let at = error.span.start + 1;
-    of(format!("{error} (at character {at} of {words:?})"))
+    let advice = error.advice().map(|advice| format!("; {advice}"));
+    let advice = advice.unwrap_or_default();
+    of(format!("{error} (at character {at} of {words:?}){advice}"))
 }

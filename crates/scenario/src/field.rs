@@ -10,7 +10,6 @@ use sluice_core::{Bytes, Rate, Span};
 
 use super::error::{Problem, Problems};
 use super::schema::Field;
-use super::tc;
 use super::tree::{Node, Value};
 
 /// A queue in the words of the ipfw grammar, such as `fq_codel target 5ms`.
@@ -492,15 +491,13 @@ impl Field for Queue {
         let mut problem = Problem::new(node.within(error.span.clone()), error.to_string());
         let candidates = error.candidates();
         problem = match &error.kind {
-            SpecErrorKind::UnknownAlgorithm(_) | SpecErrorKind::UnknownParam { .. }
-                if tc::answer(word).is_some() =>
-            {
-                problem.hint(tc::answer(word).unwrap_or_default())
-            }
             SpecErrorKind::UnknownAlgorithm(_) | SpecErrorKind::UnknownParam { .. } => {
-                match error.nearest().as_slice() {
-                    [] => problem.nearest(word, candidates),
-                    near => problem.hint(format!("did you mean `{}`?", near.join("` or `"))),
+                match (error.advice(), error.nearest().as_slice()) {
+                    (Some(advice), _) => problem.hint(advice),
+                    (None, []) => problem.nearest(word, candidates),
+                    (None, near) => {
+                        problem.hint(format!("did you mean `{}`?", near.join("` or `")))
+                    }
                 }
             }
             SpecErrorKind::Empty => problem.hint("write it as in \"fq_codel target 5ms\""),

@@ -38,6 +38,11 @@ keys! {
         /// first and last link that the flow passes, in the order of the path up: `[link]` is 1,
         /// the first `[[hop]]` is 2; all links if it is not given
         hops: Option<Hops>;
+        /// host of the flow on the side where flows in the direction `up` start, from 1 to `up` in
+        /// `[hosts]`
+        host_up: u64 = 1, 1 => 100;
+        /// host of the flow on the other side, from 1 to `down` in `[hosts]`
+        host_down: u64 = 1, 1 => 100;
         /// class of the flow's packets, for a queue with classes such as `prio`
         class: u64 = 0, 0 => 65_535;
     }
@@ -168,6 +173,10 @@ pub struct Flow {
     pub rtt: Option<Span>,
     /// The links that the flow passes; `None` for all.
     pub hops: Option<Hops>,
+    /// The number of its host on the side where flows in the direction up start, from 1.
+    pub host_up: u64,
+    /// The number of its host on the other side, from 1.
+    pub host_down: u64,
     /// The class of the flow's packets.
     pub class: u64,
     /// The type and its settings.
@@ -428,6 +437,8 @@ impl Flow {
             stop: common.stop.unwrap_or(duration),
             rtt: common.rtt,
             hops: common.hops,
+            host_up: common.host_up,
+            host_down: common.host_down,
             class: common.class,
             kind,
             tcp,
@@ -497,6 +508,8 @@ impl Flow {
             stop: Some(self.stop),
             rtt: self.rtt,
             hops: self.hops,
+            host_up: self.host_up,
+            host_down: self.host_down,
             class: self.class,
         }
         .write(&mut table);

@@ -44,7 +44,6 @@ mod schedule;
 mod schema;
 mod set;
 mod source;
-mod tc;
 pub mod trace;
 mod tree;
 mod unit;
@@ -53,6 +52,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -123,8 +123,13 @@ keys! {
 }
 
 keys! {
-    /// The speed of simulated hosts. It does not apply to live hosts.
+    /// The number of hosts on each side, and the speed of simulated hosts.
     pub struct Hosts {
+        /// hosts on the side where flows in the direction `up` start; `host_up` of a flow is one of
+        /// them
+        up: u64 = 1, 1 => Hosts::MOST;
+        /// hosts on the other side; `host_down` of a flow is one of them
+        down: u64 = 1, 1 => Hosts::MOST;
         /// longest time that a packet waits at its receiving host; the time is drawn for each
         /// packet from 0 to this value, so that flows do not synchronise with the link
         jitter: Span = sluice_core::traffic::HOST_JITTER, Span::ZERO => Span::from_secs(1);
@@ -132,6 +137,39 @@ keys! {
         stall_share: Ratio = Ratio::default();
         /// mean time that such a packet waits; exponentially distributed
         stall: Span = Span::from_us(200), Span::ZERO => Span::from_secs(1);
+    }
+}
+
+impl Hosts {
+    /// The largest number of hosts on a side: the last byte of their addresses goes up to 201.
+    const MOST: u64 = 100;
+
+    /// Returns the number of hosts on `side`: where flows in this direction start.
+    pub const fn on(&self, side: Direction) -> u64 {
+        match side {
+            Direction::Up => self.up,
+            Direction::Down => self.down,
+        }
+    }
+
+    /// Returns whether a side has more than one host.
+    pub const fn are_several(&self) -> bool {
+        self.up > 1 || self.down > 1
+    }
+
+    /// Returns the last byte of the address of a host, which is counted from 1: even numbers on the
+    /// side where flows in the direction `up` start, odd ones on the other.
+    pub const fn last_byte(side: Direction, number: u64) -> u8 {
+        let first = match side {
+            Direction::Up => 2,
+            Direction::Down => 3,
+        };
+        first + 2 * (number as u8 - 1)
+    }
+
+    /// Returns the address of a host, which is counted from 1.
+    pub const fn address(side: Direction, number: u64) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, 23, Hosts::last_byte(side, number))
     }
 }
 
@@ -156,7 +194,7 @@ pub struct Scenario {
     pub hops: Vec<Link>,
     /// The router as a dummynet configuration, instead of links.
     pub rules: Option<Rules>,
-    /// The speed of simulated hosts.
+    /// The number of hosts, and the speed of simulated ones.
     pub hosts: Hosts,
     /// The measurement.
     pub measure: Measure,
@@ -496,7 +534,8 @@ fn check_steps(root: &Table, link: &Link, duration: Span, problems: &mut Problem
     }
 }
 
-/// Checks that the links that a flow names exist, and that its round trip is not below theirs.
+/// Checks that the links and hosts that a flow names exist, and that its round trip is not below
+/// that of its links.
 fn check_paths(root: &Table, scenario: &Scenario, problems: &mut Problems) {
     let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
         return;
@@ -517,6 +556,24 @@ fn check_paths(root: &Table, scenario: &Scenario, problems: &mut Problems) {
             };
             problems.push(Problem::new(at("hops"), message).hint(hint));
             continue;
+        }
+        for (key, side, number) in [
+            ("host_up", Direction::Up, flow.host_up),
+            ("host_down", Direction::Down, flow.host_down),
+        ] {
+            let hosts = scenario.hosts.on(side);
+            if number > hosts {
+                let message = format!("there is no host {number} for flow `{}`", flow.name);
+                let hint = match hosts {
+                    1 => format!("`{side}` in [hosts] is 1: set it to {number} or more"),
+                    n => format!("`{side}` in [hosts] is {n}: hosts 1 to {n}"),
+                };
+                problems.push(Problem::new(at(key), message).hint(hint));
+            } else if number > 1 && flow.kind.has_own_addresses() {
+                let message = format!("flow `{}` cannot be on host {number}", flow.name);
+                let hint = "a program has an address of its own, as another host has";
+                problems.push(Problem::new(at(key), message).hint(hint));
+            }
         }
         let least = scenario.links_rtt(flow);
         if flow.rtt.is_some_and(|rtt| rtt < least) {

@@ -27,7 +27,7 @@ pub fn reference() -> String {
     effects(page);
     section(page, "`[[hop]]`", HOP, &[]);
     section(page, "`rules`", RULES, &[]);
-    section(page, "`[hosts]`: simulated hosts", HOSTS, Hosts::KEYS);
+    section(page, "`[hosts]`: the end hosts", HOSTS, Hosts::KEYS);
     section(page, "`[measure]`", "", Measure::KEYS);
     section(page, "`[[flow]]`", FLOW, flow::FlowKeys::KEYS);
     for (name, doc, keys, _) in flow::TYPES {
@@ -239,8 +239,15 @@ line it starts again |
 Paths are relative to the scenario's own file. The recording has a copy of each file's content.";
 
 const HOSTS: &str = "\
-These keys apply to the simulator only. Simulated hosts compute in no time, whereas real hosts wake
-up late, and sometimes very late. [Validation](explanation/validation.md) says how much this
+`up` and `down` give a side more hosts, for queues that are fair to hosts: `cake` with its
+`isolation`, or the `mask` of a dummynet queue. `host_up` and `host_down` of a flow name its hosts by
+their numbers. The hosts of the side `up` have the addresses 10.0.23.2, 10.0.23.4, 10.0.23.6 and so
+on, those of the side `down` 10.0.23.3, 10.0.23.5 and so on. In a live run all hosts of a side are
+addresses of one kernel, so flows between the same two hosts cannot differ in `rtt`, `class` or
+`hops`, and none has an `initial_window`.
+
+The other keys apply to the simulator only. Simulated hosts compute in no time, whereas real hosts
+wake up late, and sometimes very late. [Validation](explanation/validation.md) says how much this
 matters.";
 
 const HOP: &str = "\
@@ -253,8 +260,8 @@ cross only one of several routers. In `[matrix]` and `--set` the first `[[hop]]`
 const RULES: &str = "\
 A dummynet configuration can replace the links: the commands of `ipfw` and `dnctl`, one per line.
 The router's interfaces are called `h2` and `h3`, after the hosts that they lead to. The hosts have
-the addresses 10.0.23.2 and 10.0.23.3. A packet passes the rules twice: when it comes `in` from one
-side and when it goes `out` to the other.
+the addresses 10.0.23.2 and 10.0.23.3, and further ones (`[hosts]`) those that follow. A packet
+passes the rules twice: when it comes `in` from one side and when it goes `out` to the other.
 
 ```toml
 rules = \"\"\"

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
-use sluice_core::registry::{self, Algorithm, Form, Setting, Spec};
+use sluice_core::registry::{self, Algorithm, Form, Setting, Spec, tc};
 
 use crate::words::error::{CommandError, ErrorKind, nearest};
 use crate::words::parser::{Parse, Parser, invalid};
@@ -194,7 +194,9 @@ fn unknown(p: &mut Parser<'_>, algorithm: &'static Algorithm, word: At<&str>) {
         "`{}` is not a parameter of {} and is ignored",
         word.value, algorithm.name
     );
-    if let Some(name) = nearest(word.value, algorithm.params().map(|d| d.name)) {
+    if let Some(advice) = tc::answer(word.value) {
+        text.push_str(&format!(" ({advice})"));
+    } else if let Some(name) = nearest(word.value, algorithm.params().map(|d| d.name)) {
         text.push_str(&format!(" (did you mean `{name}`?)"));
     }
     p.warn(word.at, text);

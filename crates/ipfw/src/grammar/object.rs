@@ -365,7 +365,7 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
         None => {
             let algorithms = sluice_core::registry::algorithms().map(|a| a.name);
             let words = OPTIONS.iter().copied().chain(effects().map(|d| d.name));
-            Err(unrecognised(word).near(name, words.chain(algorithms)))
+            Err(unrecognised(word).near_or_tc(name, words.chain(algorithms)))
         }
     }
 }
@@ -389,7 +389,8 @@ fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
             errno: "Invalid argument",
             reason: format!("there is no scheduler type `{}`", word.value),
         };
-        return Err(CommandError::new(kind, word.at).near(word.value, algorithm::disciplines()));
+        let error = CommandError::new(kind, word.at);
+        return Err(error.near_or_tc(word.value, algorithm::disciplines()));
     };
     // The rest of the line belongs to the object if the scheduler is one of dummynet's own.
     let takes_parameters = algorithm.form == Form::FlowQueued || !is_bare(algorithm.name);

@@ -437,6 +437,42 @@ fn refusals_have_dummynets_text_and_exit_status() {
 }
 
 #[test]
+fn a_word_of_tc_is_answered_with_the_word_here() {
+    for (text, advice) in [
+        (
+            "pipe 1 config bw 1Mbit/s pfifo limit 10",
+            "tc's `pfifo limit N` is `fifo limit N`",
+        ),
+        (
+            "queue 1 config pipe 1 bfifo limit 3000",
+            "tc's `bfifo limit BYTES` is `fifo limit_bytes BYTES`",
+        ),
+        (
+            "sched 1 config pipe 1 type drr",
+            "tc's `drr` is `rr` for classes, or `fq_codel` for flows",
+        ),
+        (
+            "pipe 1 config netem delay 10ms",
+            "tc's `netem` is a part of the link, not of its queue",
+        ),
+    ] {
+        let error = parse(text, 1, false).expect_err(text);
+        let found = error.advice.unwrap_or_default();
+        assert!(found.starts_with(advice), "{text}: {found}");
+        assert!(
+            error.to_string().ends_with(&format!(" ({found})")),
+            "{error}"
+        );
+    }
+    let line = parse("sched 1 config pipe 1 type cake nat", 1, false).expect("a warning only");
+    let warning = &line.warnings[0].text;
+    assert!(
+        warning.contains("is ignored (tc's `nat` looks up"),
+        "{warning}"
+    );
+}
+
+#[test]
 fn a_mistyped_word_is_answered_with_the_nearest_one() {
     for (text, near) in [
         ("pipe 1 config bnadwidth 1M", "bandwidth"),

@@ -3,6 +3,7 @@
 //! Messages of dummynet's own command are kept word for word, because tools search for them. The
 //! explanations that its kernel prints to the console only follow in parentheses.
 
+use sluice_core::registry::tc;
 use sluice_core::spelling;
 use std::borrow::Cow;
 use std::fmt;
@@ -20,6 +21,8 @@ pub struct CommandError {
     pub kind: Box<ErrorKind>,
     /// The accepted word that is most similar to the one found.
     pub nearest: Option<String>,
+    /// What the word is here, if it is one of Linux `tc`.
+    pub advice: Option<&'static str>,
     /// Whether the text was a batch of lines, so that the message starts with the place.
     pub is_batch: bool,
     /// The file that contains the line, if a command named a file.
@@ -216,6 +219,7 @@ impl CommandError {
             at: None,
             kind: Box::new(kind.into()),
             nearest: None,
+            advice: None,
             is_batch: false,
             file: None,
         }
@@ -226,6 +230,20 @@ impl CommandError {
     pub fn near<'w>(mut self, word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Self {
         self.nearest = nearest(word, candidates).map(str::to_string);
         self
+    }
+
+    /// As [`CommandError::near`], for a word that may be one of Linux `tc` for a queue.
+    #[must_use]
+    pub fn near_or_tc<'w>(
+        mut self,
+        word: &str,
+        candidates: impl IntoIterator<Item = &'w str>,
+    ) -> Self {
+        self.advice = tc::answer(word);
+        match self.advice {
+            Some(_) => self,
+            None => self.near(word, candidates),
+        }
     }
 
     /// Returns the message without the place.
@@ -250,9 +268,10 @@ impl fmt::Display for CommandError {
             _ => {}
         }
         self.kind.fmt(f)?;
-        match &self.nearest {
-            Some(word) => write!(f, " (did you mean ``{word}''?)"),
-            None => Ok(()),
+        match (&self.nearest, self.advice) {
+            (Some(word), _) => write!(f, " (did you mean ``{word}''?)"),
+            (None, Some(advice)) => write!(f, " ({advice})"),
+            (None, None) => Ok(()),
         }
     }
 }

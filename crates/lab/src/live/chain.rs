@@ -5,6 +5,7 @@
 //! event belongs to.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
 
 use sluice_core::event::StateValue;
 use sluice_core::link::Link;
@@ -13,7 +14,7 @@ use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time};
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_wire::frame::{Addresses, View};
 
-use super::topology::way_of;
+use super::topology::PathEnds;
 use crate::packet_rows::{LinkRows, Witness};
 use sluice_scenario::{Direction, Pipe, PipeId, ScheduledLink};
 
@@ -31,6 +32,8 @@ pub(crate) struct Way {
     /// The flow that has the path, and no other flow: its index, and the number among those of its
     /// `count`.
     pub owner: Option<(usize, u64)>,
+    /// The hosts at its ends, up and down, counted from 1.
+    pub hosts: (u64, u64),
 }
 
 impl Way {
@@ -42,7 +45,67 @@ impl Way {
             class: 0,
             initial_window: None,
             owner: None,
+            hosts: (1, 1),
         }
+    }
+}
+
+/// Returns for each of `ways` how many before it are between the same hosts.
+pub(super) fn nets(ways: &[Way]) -> Vec<u8> {
+    let net = |(index, way): (usize, &Way)| {
+        let same = ways[..index]
+            .iter()
+            .filter(|other| other.hosts == way.hosts);
+        same.count() as u8
+    };
+    ways.iter().enumerate().map(net).collect()
+}
+
+/// Returns the addresses of each of `ways`.
+pub(super) fn ends_of(ways: &[Way]) -> Vec<PathEnds> {
+    let ends = |(way, net): (&Way, u8)| PathEnds::between(way.hosts, net);
+    ways.iter().zip(nets(ways)).map(ends).collect()
+}
+
+/// Finds the path of a packet by its addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct WayFinder {
+    /// The paths between hosts that have several, by source and destination.
+    by_pair: BTreeMap<(Ipv4Addr, Ipv4Addr), u8>,
+    /// The first path of each source.
+    by_source: BTreeMap<Ipv4Addr, u8>,
+}
+
+impl WayFinder {
+    pub(super) fn new(ways: &[Way]) -> WayFinder {
+        let mut finder = WayFinder {
+            by_pair: BTreeMap::new(),
+            by_source: BTreeMap::new(),
+        };
+        for (PathEnds { up, down }, number) in ends_of(ways).into_iter().zip(0..) {
+            for (source, destination) in [(up, down), (down, up)] {
+                if *finder.by_source.entry(source).or_insert(number) != number {
+                    finder.by_pair.insert((source, destination), number);
+                }
+            }
+        }
+        finder
+    }
+
+    /// Returns the index of the path; the first path is that of packets from other addresses.
+    pub(super) fn find(&self, view: &View) -> u8 {
+        let Addresses::V4 {
+            source,
+            destination,
+            ..
+        } = view.addresses
+        else {
+            return 0;
+        };
+        let of_pair = self.by_pair.get(&(source, destination));
+        // A program may send to the address of another one.
+        let found = of_pair.or_else(|| self.by_source.get(&source));
+        found.copied().unwrap_or(0)
     }
 }
 
@@ -51,6 +114,7 @@ pub(crate) struct Chain {
     /// The links in the order in which packets pass them.
     stages: Vec<Stage>,
     ways: Vec<OneWay>,
+    finder: WayFinder,
     /// The path of the packet in each slot.
     way_of_slot: Vec<u8>,
     to: PortNumber,
@@ -140,6 +204,7 @@ impl Chain {
         };
         Chain {
             ways: ways.iter().map(one_way).collect(),
+            finder: WayFinder::new(ways),
             stages,
             way_of_slot: Vec::new(),
             to,
@@ -210,21 +275,12 @@ impl Stage {
     }
 }
 
-/// Returns the path of a packet, among `ways`.
-pub(super) fn way_in(view: &View, ways: usize) -> u8 {
-    let Addresses::V4 { source, .. } = view.addresses else {
-        return 0;
-    };
-    let way = way_of(source).filter(|way| usize::from(*way) < ways);
-    way.unwrap_or(0)
-}
-
 impl Queueing for Chain {
     /// Returns the index of the packet's path.
     type Key = u8;
 
     fn key(&self, _from: PortNumber, view: &View, _head: &[u8]) -> u8 {
-        way_in(view, self.ways.len())
+        self.finder.find(view)
     }
 
     fn splits(&mut self, _from: PortNumber, _key: &u8, at: Time) -> bool {
@@ -323,6 +379,48 @@ impl Chain {
             }
             let (packet, to) = (first.remove(), self.to);
             self.out.push_back(Departure { packet, due, to });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(source: [u8; 4], destination: [u8; 4]) -> View {
+        let mut frame = [0; 34];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame[14] = 0x45;
+        frame[16..18].copy_from_slice(&20_u16.to_be_bytes());
+        frame[23] = 17;
+        frame[26..30].copy_from_slice(&source);
+        frame[30..34].copy_from_slice(&destination);
+        sluice_wire::frame::parse(&frame)
+    }
+
+    #[test]
+    fn a_path_is_found_by_both_hosts_or_by_the_source_alone() {
+        let between = |up, down| Way {
+            hosts: (up, down),
+            ..Way::whole(1)
+        };
+        // Two hosts up, which share a server; the first one has another path to it.
+        let ways = [between(1, 1), between(2, 1), between(1, 1)];
+        assert_eq!(nets(&ways), [0, 0, 1]);
+        let finder = WayFinder::new(&ways);
+        for (source, destination, way) in [
+            ([10, 0, 23, 2], [10, 0, 23, 3], 0),
+            ([10, 0, 23, 3], [10, 0, 23, 2], 0),
+            ([10, 0, 23, 4], [10, 0, 23, 3], 1),
+            ([10, 0, 23, 3], [10, 0, 23, 4], 1),
+            ([10, 0, 24, 2], [10, 0, 24, 3], 2),
+            // The path of the source, whatever the destination.
+            ([10, 0, 24, 2], [10, 0, 23, 3], 2),
+            // Foreign addresses use the common path.
+            ([192, 0, 2, 1], [10, 0, 24, 3], 0),
+        ] {
+            let found = finder.find(&view(source, destination));
+            assert_eq!(found, way, "{source:?} {destination:?}");
         }
     }
 }

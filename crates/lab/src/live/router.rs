@@ -23,7 +23,7 @@ use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Obse
 use sluice_wire::frame::{Transport, View};
 
 use super::bridge::Bridge;
-use super::chain::{Chain, Recorded, Sample, Way, way_in};
+use super::chain::{Chain, Recorded, Sample, Way, WayFinder};
 use sluice_recording::{Arrival, Release};
 /// The direction of a packet: `Up` from h2 to h3.
 pub use sluice_scenario::Direction;
@@ -53,6 +53,11 @@ impl RouterSettings {
             self.split_below,
             &self.rng(direction),
         )
+    }
+
+    /// Returns what finds the path of a packet.
+    pub(crate) fn finder(&self) -> WayFinder {
+        WayFinder::new(&self.ways)
     }
 
     /// Returns the random numbers of a direction.
@@ -168,7 +173,8 @@ pub(super) fn route(
             rng: Rng::from_seed(scenario.seed).fork(1),
         };
         // The lateness of both directions is counted under `up`.
-        let observer = LaneObserver::new(Direction::Up, settings.ways.len(), observations.clone());
+        let finder = settings.finder();
+        let observer = LaneObserver::new(Direction::Up, finder, observations.clone());
         let bridge = Bridge::new(rules, scenario.seed, settings.split_below);
         forwarder.add_lane(bridge, observer, options);
         return run(forwarder, settings, clock, stop, is_real_time);
@@ -180,7 +186,8 @@ pub(super) fn route(
             seed: scenario.seed,
             rng: settings.rng(direction),
         };
-        let observer = LaneObserver::new(direction, settings.ways.len(), observations.clone());
+        let finder = settings.finder();
+        let observer = LaneObserver::new(direction, finder, observations.clone());
         forwarder.add_lane(settings.chain(direction), observer, options);
     }
     run(forwarder, settings, clock, stop, is_real_time)
@@ -254,7 +261,7 @@ pub(crate) struct LaneObserver {
     releases: Vec<Release>,
     arrivals: Vec<Arrival>,
     /// The number of paths.
-    ways: usize,
+    ways: WayFinder,
     observations: Sender<Observation>,
 }
 
@@ -262,7 +269,7 @@ impl LaneObserver {
     /// Creates the observer of a direction with this number of paths.
     pub(crate) fn new(
         direction: Direction,
-        ways: usize,
+        ways: WayFinder,
         observations: Sender<Observation>,
     ) -> Self {
         LaneObserver {
@@ -300,7 +307,7 @@ impl Observer for LaneObserver {
         self.arrivals.push(Arrival {
             time: packet.arrival,
             pipe: self.direction.into(),
-            way: u32::from(way_in(view, self.ways)),
+            way: u32::from(self.ways.find(view)),
             len: packet.len,
             segments: u32::from(packet.segments),
             ecn: packet.ecn as u32,

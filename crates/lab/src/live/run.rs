@@ -17,9 +17,9 @@ use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 
-use super::chain::Way;
+use super::chain::{Way, ends_of, nets};
 use super::router::{Observation, RouterReport, RouterSettings, route};
-use super::topology::{Host, MOST_WAYS, Topology, TopologyError};
+use super::topology::{Host, MOST_WAYS, PathEnds, Topology, TopologyError};
 use crate::flow::{self, Ends, FlowReport, RunningFlow};
 use sluice_recording::NO_FLOW;
 use sluice_scenario::{Direction, Flow, FlowInstance, Scenario};
@@ -143,11 +143,15 @@ fn traffic_error(instance: &FlowInstance<'_>, error: TrafficError) -> LiveError 
 
 fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
     let refuse = |what: String| Err(LiveError::Unsupported { what });
-    let ways = ways(scenario).0.len();
-    if ways > MOST_WAYS {
+    let (ways, way_of_flow) = ways(scenario);
+    if ways.len() > MOST_WAYS {
         return refuse(format!(
-            "a run with {ways} different `rtt`, `class`, `hops` and `initial_window` of flows, or programs"
+            "a run with {} different `rtt`, `class`, `hops`, `initial_window` and hosts of flows, or programs",
+            ways.len()
         ));
+    }
+    if scenario.hosts.are_several() {
+        check_hosts(scenario, &nets(&ways), &way_of_flow)?;
     }
     for flow in &scenario.flows {
         if let Some((setting, reason)) = flow.beyond_kernel() {
@@ -162,6 +166,31 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
             "the `initial_window` of flow `{}` behind `rules`",
             flow.name
         ));
+    }
+    Ok(())
+}
+
+/// Checks that every host has one address, so that a queue recognises it.
+fn check_hosts(scenario: &Scenario, nets: &[u8], way_of_flow: &[usize]) -> Result<(), LiveError> {
+    for (flow, way) in scenario.flows.iter().zip(way_of_flow) {
+        let what = if flow.kind.has_own_addresses() {
+            continue;
+        } else if flow.kind.initial_window().is_some() {
+            // It belongs to the route to an address, which other hosts use, too.
+            format!(
+                "the `initial_window` of flow `{}` with several hosts",
+                flow.name
+            )
+        } else if nets[*way] > 0 {
+            format!(
+                "with several hosts, an `rtt`, `class` or `hops` of flow `{}` that other flows between its hosts \
+                 do not have",
+                flow.name
+            )
+        } else {
+            continue;
+        };
+        return Err(LiveError::Unsupported { what });
     }
     Ok(())
 }
@@ -188,6 +217,7 @@ fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
             class: flow.class as u32,
             initial_window: flow.kind.initial_window(),
             owner: None,
+            hosts: (flow.host_up, flow.host_down),
         };
         if flow.kind.has_own_addresses() && !is_ruled {
             let first = ways.len();
@@ -220,10 +250,11 @@ pub fn run(
 ) -> Result<LiveRun, LiveError> {
     check(scenario)?;
     let (ways, way_of_flow) = ways(scenario);
-    let topology = Topology::create(ways.len() as u8)?;
-    for (number, way) in (0..).zip(&ways) {
+    let ends = ends_of(&ways);
+    let topology = Topology::create(&ends)?;
+    for (ends, way) in ends.iter().zip(&ways) {
         if let Some(segments) = way.initial_window {
-            topology.set_initial_window(number, segments)?;
+            topology.set_initial_window(*ends, segments)?;
         }
     }
     // While this exists, new threads inherit the core. Of them only the router's thread survives,
@@ -234,12 +265,12 @@ pub fn run(
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let paths: Vec<Path<'_>> = instances
         .iter()
-        .map(|instance| Path::of(instance, scenario, &topology, &way_of_flow))
+        .map(|instance| Path::of(instance, scenario, &topology, &way_of_flow, &ends))
         .collect();
     let traffic_stop = Stop::new();
     let mut services = Vec::with_capacity(instances.len());
     for (instance, path) in instances.iter().zip(&paths) {
-        let (from, to) = (&path.from.namespace, path.to.address(path.way));
+        let (from, to) = (&path.from.namespace, path.to.address(path.addresses));
         let service = flow::of(&instance.flow.kind).prepare(from, to, interrupt);
         services.push(service.map_err(|error| traffic_error(instance, error))?);
     }
@@ -320,7 +351,7 @@ pub fn run(
 struct Path<'a> {
     from: &'a Host,
     to: &'a Host,
-    way: u8,
+    addresses: PathEnds,
 }
 
 impl<'a> Path<'a> {
@@ -329,6 +360,7 @@ impl<'a> Path<'a> {
         scenario: &Scenario,
         topology: &'a Topology,
         way_of_flow: &[usize],
+        ends: &[PathEnds],
     ) -> Path<'a> {
         let flow = instance.flow;
         let (from, to) = match flow::of(&flow.kind).host(flow.direction) {
@@ -342,7 +374,7 @@ impl<'a> Path<'a> {
         Path {
             from,
             to,
-            way: (way_of_flow[number] + further) as u8,
+            addresses: ends[way_of_flow[number] + further],
         }
     }
 
@@ -355,8 +387,8 @@ impl<'a> Path<'a> {
         all: &'a Stop,
     ) -> Ends<'a> {
         Ends {
-            from: (&self.from.namespace, self.from.address(self.way)),
-            to: (&self.to.namespace, self.to.address(self.way)),
+            from: (&self.from.namespace, self.from.address(self.addresses)),
+            to: (&self.to.namespace, self.to.address(self.addresses)),
             start: Time::ZERO + instance.start,
             stop: Time::ZERO + instance.stop,
             // The random streams of flows differ from one another and from the router's, which are
@@ -511,6 +543,36 @@ mod tests {
         );
         // With other congestion controls the setting has no effect and causes a warning.
         assert_eq!(check("reno"), Ok(()));
+    }
+
+    #[test]
+    fn with_several_hosts_each_has_one_address() {
+        let check = |keys: &str| {
+            let text = format!(
+                "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[hosts]\nup = 2\n\
+                 [[flow]]\ntype = \"tcp\"\nname = \"a\"\n\
+                 [[flow]]\ntype = \"tcp\"\nname = \"b\"\n{keys}\n"
+            );
+            let variants = Scenario::parse("x.toml", &text, &[]).unwrap();
+            check_support(&variants[0].scenario).map_err(|error| error.to_string())
+        };
+        let tail = " is not possible with the live backend; the simulator (`--backend sim`) has it";
+        assert_eq!(check("host_up = 2"), Ok(()));
+        // Another pair of hosts has a path of its own.
+        assert_eq!(check("host_up = 2\nrtt = \"50ms\""), Ok(()));
+        assert_eq!(
+            check("rtt = \"50ms\""),
+            Err(format!(
+                "with several hosts, an `rtt`, `class` or `hops` of flow `b` that other flows between its \
+                 hosts do not have{tail}"
+            ))
+        );
+        assert_eq!(
+            check("host_up = 2\ninitial_window = 4"),
+            Err(format!(
+                "the `initial_window` of flow `b` with several hosts{tail}"
+            ))
+        );
     }
 
     #[test]

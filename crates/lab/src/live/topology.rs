@@ -2,7 +2,7 @@
 //!
 //! The hosts share their subnets, and the router bridges, so that no address is rewritten. Flows
 //! whose path differs from that of others have addresses of their own, by which the router
-//! identifies their path. Neighbour entries are static, so that no address resolution disturbs a
+//! identifies their path, and so have several hosts on one side, which are one namespace. Neighbour entries are static, so that no address resolution disturbs a
 //! measurement. The network disappears with the process, however the process ends.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,6 +13,7 @@ use sluice_net::namespace::{
 };
 use sluice_net::port::PacketPort;
 use sluice_net::port::packet::{PacketError, PacketOptions};
+use sluice_scenario::{Direction, Hosts};
 
 /// The reason why the network could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +32,12 @@ pub enum TopologyError {
     Port(#[from] PacketError),
 }
 
-/// An end host.
+/// The end hosts of a side.
 pub struct Host {
     /// Namespace.
     pub namespace: Namespace,
-    /// The last byte of its addresses.
-    number: u8,
+    /// The side: where flows in this direction start.
+    side: Direction,
 }
 
 /// The hosts, and the router's namespace between them.
@@ -49,21 +50,21 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Creates namespaces, interfaces and addresses: a pair of addresses for each of `ways`.
+    /// Creates namespaces, interfaces, and the addresses of every path.
     ///
     /// # Errors
     /// The step that failed, and what would allow it; nothing is left behind.
-    pub fn create(ways: u8) -> Result<Topology, TopologyError> {
+    pub fn create(ends: &[PathEnds]) -> Result<Topology, TopologyError> {
         let topology = Topology {
-            h2: Host::create("h2", 2)?,
-            h3: Host::create("h3", 3)?,
+            h2: Host::create("h2", Direction::Up)?,
+            h3: Host::create("h3", Direction::Down)?,
             router: Namespace::create("router")?,
         };
-        topology.connect(&topology.h2, ways)?;
-        topology.connect(&topology.h3, ways)?;
+        topology.connect(&topology.h2, ends)?;
+        topology.connect(&topology.h3, ends)?;
         // The interfaces are up only now, and routes and neighbour entries need them up.
-        topology.h2.add_neighbours(&topology.h3, ways)?;
-        topology.h3.add_neighbours(&topology.h2, ways)?;
+        topology.h2.add_neighbours(&topology.h3, ends)?;
+        topology.h3.add_neighbours(&topology.h2, ends)?;
         Ok(topology)
     }
 
@@ -91,16 +92,16 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses the route with this window.
-    pub fn set_initial_window(&self, way: u8, segments: u32) -> Result<(), TopologyError> {
+    pub fn set_initial_window(&self, ends: PathEnds, segments: u32) -> Result<(), TopologyError> {
         for (host, other) in [(&self.h2, &self.h3), (&self.h3, &self.h2)] {
             let mut links = host.namespace.links()?;
-            links.set_initial_window(INTERFACE, other.address(way), segments)?;
+            links.set_initial_window(INTERFACE, other.address(ends), segments)?;
         }
         Ok(())
     }
 
-    fn connect(&self, host: &Host, ways: u8) -> Result<(), TopologyError> {
-        let number = host.number;
+    fn connect(&self, host: &Host, ends: &[PathEnds]) -> Result<(), TopologyError> {
+        let number = host.number();
         let name = host.namespace.name();
         create_veth(
             VethEnd {
@@ -118,34 +119,76 @@ impl Topology {
         let mut links = host.namespace.links()?;
         links.set_up("lo", true)?;
         links.set_up(INTERFACE, true)?;
-        for way in 0..ways {
-            links.add_address(INTERFACE, host.address(way), 24)?;
+        for address in host.addresses(ends) {
+            links.add_address(INTERFACE, address, 24)?;
         }
         Ok(())
     }
 }
 
 impl Host {
-    fn create(name: &str, number: u8) -> Result<Host, TopologyError> {
+    fn create(name: &str, side: Direction) -> Result<Host, TopologyError> {
         let namespace = Namespace::create(name)?;
         namespace.silence_ipv6()?;
         for (key, value) in SETTINGS {
             namespace.set_sysctl(key, value)?;
         }
-        Ok(Host { namespace, number })
+        Ok(Host { namespace, side })
     }
 
-    /// Returns the host's address on a path.
-    pub const fn address(&self, way: u8) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::new(10, 0, FIRST_NET + way, self.number))
+    /// Returns the address of this side on a path.
+    pub const fn address(&self, ends: PathEnds) -> IpAddr {
+        IpAddr::V4(match self.side {
+            Direction::Up => ends.up,
+            Direction::Down => ends.down,
+        })
     }
 
-    fn add_neighbours(&self, other: &Host, ways: u8) -> Result<(), TopologyError> {
+    /// Returns the last byte of the interface's hardware address.
+    const fn number(&self) -> u8 {
+        Hosts::last_byte(self.side, 1)
+    }
+
+    fn addresses(&self, ends: &[PathEnds]) -> Vec<IpAddr> {
+        let mut addresses = Vec::new();
+        for address in ends.iter().map(|ends| self.address(*ends)) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses
+    }
+
+    fn add_neighbours(&self, other: &Host, ends: &[PathEnds]) -> Result<(), TopologyError> {
         let mut links = self.namespace.links()?;
-        for way in 0..ways {
-            links.add_neighbour(INTERFACE, other.address(way), mac(other.number))?;
+        for address in other.addresses(ends) {
+            links.add_neighbour(INTERFACE, address, mac(other.number()))?;
         }
         Ok(())
+    }
+}
+
+/// The addresses at both ends of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PathEnds {
+    /// The address on the side where flows in the direction up start.
+    pub up: Ipv4Addr,
+    /// The address on the other side.
+    pub down: Ipv4Addr,
+}
+
+impl PathEnds {
+    /// Returns the ends of a path between two hosts, counted from 1: the `net`th path between them,
+    /// counted from 0.
+    pub fn between(hosts: (u64, u64), net: u8) -> PathEnds {
+        let address = |side, number| {
+            let [a, b, first_net, last] = Hosts::address(side, number).octets();
+            Ipv4Addr::new(a, b, first_net + net, last)
+        };
+        PathEnds {
+            up: address(Direction::Up, hosts.0),
+            down: address(Direction::Down, hosts.1),
+        }
     }
 }
 
@@ -154,16 +197,6 @@ fn mac(number: u8) -> Mac {
     Mac([0x02, 0x00, 0x00, 0x00, 0x00, number])
 }
 
-/// Returns the index of the path for packets from a host's address.
-pub(super) const fn way_of(address: Ipv4Addr) -> Option<u8> {
-    match address.octets() {
-        [10, 0, net, _] => net.checked_sub(FIRST_NET),
-        _ => None,
-    }
-}
-
-/// The subnet of a path; 10.0.23.0/24 is the first one.
-const FIRST_NET: u8 = 23;
 /// The largest number of paths of a run.
 pub(super) const MOST_WAYS: usize = 200;
 /// The interface of a host.

@@ -219,7 +219,8 @@ impl Carrier for Observed {
     type Observer = LaneObserver;
 
     fn lane(&mut self, direction: Direction, _to: PortNumber) -> (Chain, LaneObserver) {
-        let observer = LaneObserver::new(direction, 1, self.observations.clone());
+        let observer =
+            LaneObserver::new(direction, self.settings.finder(), self.observations.clone());
         (self.settings.chain(direction), observer)
     }
 

@@ -26,9 +26,10 @@ impl fmt::Display for QueueError {
         if let SpecErrorKind::UnknownAlgorithm(_) | SpecErrorKind::UnknownParam { .. } =
             &self.error.kind
         {
-            match self.error.nearest().as_slice() {
-                [] => f.write_str("; `sluice list` lists all queues")?,
-                near => write!(f, "; did you mean `{}`?", near.join("` or `"))?,
+            match (self.error.advice(), self.error.nearest().as_slice()) {
+                (Some(advice), _) => write!(f, "; {advice}")?,
+                (None, []) => f.write_str("; `sluice list` lists all queues")?,
+                (None, near) => write!(f, "; did you mean `{}`?", near.join("` or `"))?,
             }
         }
         let before = self.text[..self.error.span.start].chars().count();
@@ -134,6 +135,11 @@ mod tests {
         let error = parse_queue("fq_coddle").unwrap_err().to_string();
         assert!(
             error.starts_with("unknown queue `fq_coddle`; did you mean `fq_codel`"),
+            "{error}"
+        );
+        let error = parse_queue("pfifo limit 100").unwrap_err().to_string();
+        assert!(
+            error.starts_with("unknown queue `pfifo`; tc's `pfifo limit N` is `fifo limit N`\n"),
             "{error}"
         );
         let error = parse_queue("codel target 7h").unwrap_err().to_string();

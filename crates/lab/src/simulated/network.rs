@@ -10,7 +10,9 @@ use sluice_sim::{Config, ConfigError, Link, LinkId, Route, Router, Stalls};
 
 use super::SimError;
 use crate::flow;
-use sluice_scenario::{self as scenario, Direction, FlowInstance, Pipe, PipeId, Rules, Scenario};
+use sluice_scenario::{
+    self as scenario, Direction, FlowInstance, Hosts, Pipe, PipeId, Rules, Scenario,
+};
 
 /// Returns the simulation's link for a pipe.
 pub(super) const fn link_of(pipe: PipeId) -> LinkId {
@@ -120,9 +122,12 @@ fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_si
     let traffic = form.traffic(instance)?;
     // Every flow has its own route up, starting at its client.
     let client = form.client(flow.direction);
+    let up = IpAddr::V4(Hosts::address(Direction::Up, flow.host_up));
+    let down = IpAddr::V4(Hosts::address(Direction::Down, flow.host_down));
+    // Those of live hosts, for rules and for fairness between hosts.
     let addresses = match client {
-        Direction::Up => (H2, H3),
-        Direction::Down => (H3, H2),
+        Direction::Up => (up, down),
+        Direction::Down => (down, up),
     };
     Ok(sluice_sim::Flow {
         start: Time::ZERO + scenario.lead + instance.start,
@@ -133,7 +138,3 @@ fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_si
         ..sluice_sim::Flow::new(traffic, route(scenario, flow, client))
     })
 }
-
-/// The addresses of the live hosts, for rules and for fairness between hosts.
-const H2: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 23, 2));
-const H3: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 23, 3));

@@ -33,7 +33,7 @@ error: unknown key `colour` in a flow of type `tcp`
   --> x.toml:10:1
    |
 10 | colour = \"blue\"
-   | ^^^^^^ one of: type, name, count, stagger, direction, start, stop, rtt, hops, class, cc, initial_window, ecn, bytes, pause, dscp, growth, abe, slow_start, pacing, rto_floor"
+   | ^^^^^^ one of: type, name, count, stagger, direction, start, stop, rtt, hops, host_up, host_down, class, cc, initial_window, ecn, bytes, pause, dscp, growth, abe, slow_start, pacing, rto_floor"
     );
 }
 
@@ -512,4 +512,33 @@ fn a_queue_in_the_words_of_tc_is_answered_with_ours() {
     assert!(with("cake ack-filter").contains("`ack-filter` is `ack_filter on`"));
     assert!(with("cake nat").contains("leave it out"));
     assert!(with("netem delay 10ms").contains("is a part of the link"));
+}
+
+#[test]
+fn a_host_that_is_not_there_is_answered_with_those_that_are() {
+    let flow = |keys: &str| format!("{PLAIN}{keys}\n");
+    assert_eq!(
+        errors(&flow("host_up = 3"), &[]),
+        "\
+error: there is no host 3 for flow `tcp`
+  --> x.toml:10:11
+   |
+10 | host_up = 3
+   |           ^ `up` in [hosts] is 1: set it to 3 or more"
+    );
+    let text = errors(&flow("host_down = 5\n[hosts]\ndown = 4"), &[]);
+    assert!(text.contains("there is no host 5 for flow `tcp`"), "{text}");
+    assert!(
+        text.ends_with("^ `down` in [hosts] is 4: hosts 1 to 4"),
+        "{text}"
+    );
+    let text = errors(&flow("host_up = 0"), &[]);
+    assert!(text.contains("`host_up`"), "{text}");
+    let program = "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[hosts]\nup = 2\n\
+        [[flow]]\ntype = \"command\"\nrun = \"true\"\nhost_up = 2\n";
+    let text = errors(program, &[]);
+    assert!(
+        text.ends_with("^ a program has an address of its own, as another host has"),
+        "{text}"
+    );
 }

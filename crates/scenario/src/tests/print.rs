@@ -280,6 +280,8 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
             stop: Span::from_ns(stop),
             rtt: None,
             hops: (class % 2 == 0).then_some(Hops { first: 1, last: 1 }),
+            host_up: 1 + class % 3,
+            host_down: 1 + class % 2,
             class,
             kind,
         },
@@ -323,6 +325,8 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     hops,
                     rules: None,
                     hosts: Hosts {
+                        up: 3,
+                        down: 2,
                         jitter: Span::from_ns(times[0] % SECOND),
                         stall_share: Ratio::from_billionths(times[1] % 1_000_000_001),
                         stall: Span::from_ns(times[2] % SECOND),

@@ -185,3 +185,14 @@ error: a `stall_share` of 1.5 is more than all packets
    |               ^^^ write 0.01 or \"1%\" for one packet in a hundred"
     );
 }
+
+#[test]
+fn the_addresses_of_hosts_are_even_on_one_side_and_odd_on_the_other() {
+    use crate::{Direction, Hosts};
+    let address = |side, number| Hosts::address(side, number).to_string();
+    assert_eq!(address(Direction::Up, 1), "10.0.23.2");
+    assert_eq!(address(Direction::Down, 1), "10.0.23.3");
+    assert_eq!(address(Direction::Up, 3), "10.0.23.6");
+    // 3 + 2 * 99, the last host that is allowed.
+    assert_eq!(address(Direction::Down, 100), "10.0.23.201");
+}

@@ -1,4 +1,4 @@
-//! Translates words of Linux `tc` into those of a queue or link.
+//! Translates words of Linux `tc` into those of a queue or a link of Sluice.
 //!
 //! A queue in tc's language is an error, whose hint names the equivalent words.
 
@@ -16,7 +16,7 @@ const WORDS: &[(&str, &str)] = &[
     ("pfifo_head_drop", "tc's `pfifo_head_drop` is `headdrop`"),
     (
         "tbf",
-        "tc's `tbf rate R` is the `rate` of the link, with `fifo limit_bytes BYTES` as its queue",
+        "tc's `tbf rate R` is the rate of the link, with `fifo limit_bytes BYTES` as its queue",
     ),
     (
         "htb",
@@ -33,11 +33,11 @@ const WORDS: &[(&str, &str)] = &[
     ("fq_pie", "tc's `fq_pie` is `fq_pie variant linux`"),
     (
         "netem",
-        "tc's `netem` is a part of the link: `delay`, `jitter`, `loss`, `duplicate`, `corrupt` and `reorder` are keys of [link]",
+        "tc's `netem` is a part of the link, not of its queue: `delay`, `jitter`, `loss`, `duplicate`, `corrupt` and `reorder` in [link] of a scenario, `delay` and `plr` of a pipe",
     ),
     (
         "noqueue",
-        "without a queue: a link with `rate = \"unlimited\"`",
+        "a link without a queue is one whose rate is `unlimited`",
     ),
     (
         "mq",
@@ -101,7 +101,7 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Returns the equivalent of tc's `word`; `None` if tc does not have the word.
-pub(crate) fn answer(word: &str) -> Option<&'static str> {
+pub fn answer(word: &str) -> Option<&'static str> {
     let found = WORDS.iter().find(|(known, _)| *known == word);
     found.map(|(_, answer)| *answer)
 }
@@ -109,7 +109,8 @@ pub(crate) fn answer(word: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::registry::Spec;
+    use crate::registry::Spec;
+    use alloc::format;
 
     #[test]
     fn every_answer_is_in_words_that_are_understood() {
