@@ -38,6 +38,8 @@ pub(super) struct FlowMeter<'a> {
     /// Jitter of the probes' round trips, and of packets in the direction of the flow.
     jitter: Jitter,
     way_jitter: Jitter,
+    /// The arrival and the one-way delay of each probe.
+    arrivals: Vec<(Time, u64)>,
     way_sum_ns: u64,
     way_count: u64,
     /// The flow's program.
@@ -71,6 +73,7 @@ impl<'a> FlowMeter<'a> {
             marks: 0,
             jitter: Jitter::default(),
             way_jitter: Jitter::default(),
+            arrivals: Vec::new(),
             way_sum_ns: 0,
             way_count: 0,
             program: None,
@@ -127,6 +130,7 @@ impl<'a> FlowMeter<'a> {
         };
         if let Some(way) = way {
             self.went(way);
+            self.arrivals.push((probe.time + way, way.as_ns()));
         }
         self.up.extend(probe.up.map(Span::as_ns));
         self.down.extend(probe.down.map(Span::as_ns));
@@ -185,6 +189,24 @@ impl<'a> FlowMeter<'a> {
         let mean = self.way_sum_ns as f64 / self.way_count as f64;
         let delay = mean + 2.0 * self.way_jitter.mean_variation_ns()?;
         Some(mean_opinion_score(delay / 1e6, loss?))
+    }
+
+    /// Returns the mean interarrival jitter: of the probes' round trips, of the packets' sojourn
+    /// times, or of the packets of a call, which has no round trips.
+    fn mean_jitter_ns(&self) -> Option<u64> {
+        if let Some(ns) = self.jitter.mean_ns() {
+            return Some(ns);
+        }
+        let has_round_trips = self.instance.flow.kind.metrics().contains(&"p50");
+        let mut arrivals = self.arrivals.clone();
+        // RFC 3550 section 6.4.1: the packets in the order of arrival, which is not that of sending
+        // if the link reorders.
+        arrivals.sort_by_key(|(at, _)| *at);
+        let mut jitter = Jitter::default();
+        for (_, transit) in arrivals {
+            jitter.transit(transit);
+        }
+        jitter.mean_ns().filter(|_| !has_round_trips)
     }
 
     /// Returns the instant at which the last byte of its transfer had arrived.
@@ -315,7 +337,7 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         sojourn: gather(|m| &m.sojourn),
         drops: meters.iter().map(|m| m.drops).sum(),
         marks: meters.iter().map(|m| m.marks).sum(),
-        jitter_ns: mean(&|m| Some(m.jitter.mean_ns()? as f64)).map(|ns| ns.round() as u64),
+        jitter_ns: mean(&|m| Some(m.mean_jitter_ns()? as f64)).map(|ns| ns.round() as u64),
         mos: mean(&|m| m.opinion(loss)),
         // Set when all flows are known.
         convergence_ns: None,

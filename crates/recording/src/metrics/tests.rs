@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use sluice_core::{Span, Time};
 
 use super::*;
-use crate::Release;
 use crate::expect;
 use crate::testing::recording;
+use crate::{PingSample, Release};
 use sluice_scenario::metric::{Metric, Unit, reference};
 use sluice_scenario::{Backend, Direction, Scenario};
 
@@ -199,6 +199,33 @@ fn probes_have_jitter_and_a_score() {
     // Up: a mean of 209/8 - 10 = 16.125 ms and a mean distance of 8/7 ms; one of nine got no answer.
     let expected = mean_opinion_score(16.125 + 2.0 * 8.0 / 7.0, 1.0 / 9.0);
     assert!((ping.mos.unwrap() - expected).abs() < 1e-9);
+}
+
+#[test]
+fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
+    let text = "duration = \"10s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"voip\"\n";
+    let scenario = Scenario::parse("x.toml", text, &[])
+        .unwrap()
+        .remove(0)
+        .scenario;
+    let instance = scenario.instances().next().unwrap();
+    let mut meter = flow_meter::FlowMeter::new(&instance, Span::ZERO, Time::from_ns(10_000 * MS));
+    // Sent every 20 ms. The second one, after 50 ms, arrives last.
+    for (seq, way) in (0..).zip([10, 50, 14]) {
+        meter.probe(&PingSample {
+            time: Time::from_ns(20 * MS * seq),
+            flow: 0,
+            seq,
+            rtt: None,
+            up: Some(Span::from_ms(way)),
+            down: None,
+            is_lost: false,
+        });
+    }
+    let call = flow_meter::summarise("voip", &[&meter]);
+    // RFC 3550 section 6.4.1, in the order of arrival: transits of 10, 14 and 50 ms. J is
+    // 4/16 = 0.25 ms, then 0.25 + (36 - 0.25)/16 = 2.484375 ms; their mean is 1.3671875 ms.
+    assert_eq!(call.jitter_ns, Some(1_367_188));
 }
 
 #[test]

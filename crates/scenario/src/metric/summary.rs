@@ -127,7 +127,8 @@ pub struct FlowSummary {
     pub drops: u64,
     /// Wire packets of the flow that the queue of its direction marked.
     pub marks: u64,
-    /// Mean interarrival jitter: of the probes' round trips, or of UDP packets.
+    /// Mean interarrival jitter: of the packets of a call or of other UDP packets, or of the probes'
+    /// round trips.
     pub jitter_ns: Option<u64>,
     /// The mean opinion score of a voice call in its direction, 1 to 4.5.
     pub mos: Option<f64>,
