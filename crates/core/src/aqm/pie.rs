@@ -183,8 +183,9 @@ impl Machine {
             visit(name, value);
         }
         if let Machine::Docsis(docsis) = self {
-            let (name, value) = docsis.activity();
-            visit(name, value);
+            for (name, value) in docsis.further_variables() {
+                visit(name, value);
+            }
         }
     }
 }

@@ -85,10 +85,14 @@ impl Queue for Ours {
         let mut sink = Fates(&mut []);
         let mut cx = Cx::new(Time::from_ns(now), &mut self.rng, &mut sink);
         self.queue.on_timer(&mut cx);
-        self.queue.state(&mut |queue, name, value| {
-            if queue == 0 && matches!(name, "probability" | "p_base") {
-                self.told.push((now, value.as_f64()));
-            }
-        });
+        let mut probability = None;
+        self.queue
+            .state(&mut |queue, name, value| match (queue, name) {
+                (0, "probability") => probability = probability.or(Some(value.as_f64())),
+                // What DOCSIS-PIE and DualPI2 control.
+                (0, "p_base") => probability = Some(value.as_f64()),
+                _ => {}
+            });
+        self.told.extend(probability.map(|p| (now, p)));
     }
 }

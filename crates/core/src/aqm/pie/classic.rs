@@ -204,7 +204,8 @@ impl<N: Arithmetic> Classic<N> {
     pub(super) fn variables(&self) -> [(&'static str, StateValue); 3] {
         let span = |units: u64| Span::from_ns(units.saturating_mul(N::UNIT_NS));
         variables(
-            self.probability as f64 / N::ONE as f64,
+            // Linux lets it grow beyond 1, where it drops every packet.
+            self.probability.min(N::ONE) as f64 / N::ONE as f64,
             span(self.delay),
             span(self.burst_allowance),
         )

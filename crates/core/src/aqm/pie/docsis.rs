@@ -185,16 +185,23 @@ impl Docsis {
     }
 
     pub(super) fn variables(&self) -> [(&'static str, StateValue); 3] {
+        // That of a packet of `mean_packet` bytes; the variable of the RFC goes beyond 1.
+        let probability = self.probability.min(Fixed56::ACCUMULATED_LOW);
         variables(
-            self.probability as f64 / ONE as f64,
+            probability as f64 / ONE as f64,
             Span::from_ns(self.delay),
             Span::from_ns(self.burst_allowance),
         )
     }
 
-    /// Returns 0 for inactive, 1 for quiescent, 2 for active.
-    pub(super) fn activity(&self) -> (&'static str, StateValue) {
-        ("activity", StateValue::Count(self.activity as u64))
+    /// Returns `p_base`, the RFC's `drop_prob_` before it is scaled by the size of a packet; and
+    /// `activity`: 0 for inactive, 1 for quiescent, 2 for active.
+    pub(super) fn further_variables(&self) -> [(&'static str, StateValue); 2] {
+        let base = self.probability as f64 / ONE as f64;
+        [
+            ("p_base", StateValue::Ratio(base)),
+            ("activity", StateValue::Count(self.activity as u64)),
+        ]
     }
 
     /// Returns the variables that an update changes.
