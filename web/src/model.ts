@@ -293,9 +293,9 @@ export type Flow = {
 export type Ping = {
   /** Name in the scenario. */
   name: string;
-  /** Number of probes sent. */
+  /** Number of probes sent, in all repetitions. */
   sent: number;
-  /** Number of probes without an answer. */
+  /** Number of probes without an answer, in all repetitions. */
   lost: number;
   /** Round-trip time of each probe, at the time it was sent. */
   two_way_ms: Series;

@@ -121,9 +121,18 @@ async function checkText(page) {
 async function checkPaper(page) {
   const usual = page.viewportSize();
   await page.emulateMedia({ media: "print" });
+  // The browser lays the page out for paper only after the event, so the window still has its size.
+  await page.setViewportSize({ width: 390, height: 1000 });
+  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  await settled(page);
+  const narrow = await page.evaluate(() =>
+    [...document.querySelectorAll("figure.chart:not(.empty) .uplot")]
+      .map((plot) => plot.getBoundingClientRect().width)
+      .filter((width) => width < 640),
+  );
+  check(narrow.length === 0, `charts fill only ${narrow[0]} of 688 px of the paper`);
   // A4 less margins of 14 mm, in CSS pixels.
   await page.setViewportSize({ width: 688, height: 1000 });
-  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   await settled(page);
   const wide = await page.evaluate(() =>
     [...document.querySelectorAll("table, canvas, svg")]
@@ -131,12 +140,6 @@ async function checkPaper(page) {
       .map((element) => `${element.tagName} of ${element.closest("[id]")?.id}`),
   );
   check(wide.length === 0, `wider than the paper: ${wide.join(", ")}`);
-  const narrow = await page.evaluate(() =>
-    [...document.querySelectorAll("figure.chart:not(.empty) .uplot")]
-      .map((plot) => plot.getBoundingClientRect().width)
-      .filter((width) => width < 640),
-  );
-  check(narrow.length === 0, `charts fill only ${narrow[0]} of 688 px of the paper`);
   await page.evaluate(() => dispatchEvent(new Event("afterprint")));
   await page.emulateMedia({ media: null });
   await page.setViewportSize(usual);

@@ -5,6 +5,7 @@ import { describe } from "../src/maths/verdict.ts";
 import type { Count, Run } from "../src/model.ts";
 
 interface Sketch {
+  repetitions?: number[];
   p50?: number;
   p99?: number;
   lost?: number;
@@ -27,6 +28,7 @@ function run(name: string, sketch: Sketch): Run {
     condition: sketch.condition ?? 0,
     condition_words: sketch.condition === undefined ? "" : `link.rtt ${sketch.condition}ms`,
     base_rtt_ms: sketch.base === undefined ? 20 : sketch.base,
+    repetitions: sketch.repetitions ?? [1],
     directions: sketch.up === undefined ? [] : [{ direction: "up", goodput_mbps: sketch.up, jain: null }],
     pings: two_way === null ? [] : [{ name: "ping", sent: 100, lost: sketch.lost ?? 0, two_way }],
     queues:
@@ -45,6 +47,13 @@ test("a run is described by its rise in delay, its goodput and its signals", () 
     only({ p50: 830, p99: 905, lost: 2, up: 9.5, sent: 12000, drops: [{ reason: "overflow", packets: 45 }] }),
     "The median ping rises under load from 20.0 ms to 830 ms, 99 % within 905 ms; 2 of 100 unanswered. " +
       "Goodput 9.50 Mbit/s up. Dropped: 45 of 12\u202f045 packets (0.374 %; overflow). CE-marked: none.",
+  );
+});
+
+test("unanswered pings of several repetitions are said to be theirs", () => {
+  assert.equal(
+    only({ p50: 830, p99: 905, lost: 2, repetitions: [1, 2, 3] }),
+    "The median ping rises from 20.0 ms to 830 ms, 99 % within 905 ms; 2 of 100 unanswered in 3 repetitions.",
   );
 });
 

@@ -443,9 +443,9 @@ pub struct Flow {
 pub struct Ping {
     /// Name in the scenario.
     pub name: String,
-    /// Number of probes sent.
+    /// Number of probes sent, in all repetitions.
     pub sent: u64,
-    /// Number of probes without an answer.
+    /// Number of probes without an answer, in all repetitions.
     pub lost: u64,
     /// Round-trip time of each probe, at the time it was sent.
     pub two_way_ms: Series,

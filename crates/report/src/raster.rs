@@ -82,5 +82,29 @@ pub(crate) fn options(font: Option<&str>) -> Result<usvg::Options<'static>, Font
     })
 }
 
+/// Returns how much wider the installed font `name` is than `usual`; 1 if it cannot be measured.
+pub(crate) fn width_ratio(name: &str, usual: &str) -> f64 {
+    let Ok(options) = options(Some(name)) else {
+        return 1.0;
+    };
+    let width = |family: &str| -> Option<f32> {
+        let family = family.replace(['"', '\'', '<', '>', '&'], "");
+        let drawn = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"2000\" height=\"100\"><text x=\"0\" \
+             y=\"50\" font-size=\"20\" font-family=\"{family}\">{SAMPLE}</text></svg>"
+        );
+        let tree = usvg::Tree::from_str(&drawn, &options).ok()?;
+        Some(tree.root().abs_bounding_box().width())
+    };
+    match (width(name), width(usual)) {
+        (Some(own), Some(usual)) if own > 0.0 && usual > 0.0 => f64::from(own / usual),
+        _ => 1.0,
+    }
+}
+
+/// A text with the letters of a caption.
+const SAMPLE: &str =
+    "Goodput: averaged over the last 1 s every 0.25 s, counting payload; 0123456789";
+
 /// Number of installed fonts that a message names.
 const MOST_FONTS: usize = 10;

@@ -83,6 +83,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
             run.figures = repeated_figures(&shown.run().scenario, &summaries);
             run.repetitions = group.iter().map(|one| one.run().seed).collect();
             run.shown_seed = shown.run().seed;
+            count_probes(&mut run.pings, shown, group)?;
         }
         let is_complete = |recording: &&Recording| recording.run().status == Status::Complete;
         let is_complete = group.iter().all(is_complete);
@@ -415,6 +416,35 @@ fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummar
         up: ms(figures.up),
         down: ms(figures.down),
     }
+}
+
+/// Counts the probes of all repetitions, where `shown` is the one whose series are in `pings`.
+fn count_probes(
+    pings: &mut [Ping],
+    shown: &Recording,
+    group: &[&Recording],
+) -> Result<(), ReadError> {
+    let names: BTreeMap<u32, String> = shown
+        .run()
+        .scenario
+        .instances()
+        .map(|instance| (instance.id, instance.name))
+        .collect();
+    for ping in pings.iter_mut() {
+        (ping.sent, ping.lost) = (0, 0);
+    }
+    for recording in group {
+        for probe in recording.pings()? {
+            let probe = probe?;
+            let name = names.get(&probe.flow);
+            let Some(ping) = pings.iter_mut().find(|ping| Some(&ping.name) == name) else {
+                continue;
+            };
+            ping.sent += 1;
+            ping.lost += u64::from(probe.is_lost);
+        }
+    }
+    Ok(())
 }
 
 fn queues(

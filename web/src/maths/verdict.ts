@@ -79,7 +79,8 @@ function describePing(run: Run): string | null {
   const { p50, p99 } = ping.two_way;
   const load = run.directions.some((total) => total.goodput_mbps > 0) ? " under load" : "";
   const tail = `99 % within ${milliseconds(p99)}`;
-  const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} unanswered` : "";
+  const repetitions = run.repetitions.length > 1 ? ` in ${run.repetitions.length} repetitions` : "";
+  const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} unanswered${repetitions}` : "";
   if (run.base_rtt_ms === null) return `Ping${load}: median ${milliseconds(p50)}, ${tail}${lost}.`;
   const base = milliseconds(run.base_rtt_ms);
   // A rise is mentioned only if the displayed digits show it.

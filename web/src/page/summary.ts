@@ -126,6 +126,7 @@ const P = "p50 · p95 · p99";
 
 function pingRows({ runs, ends }: Report): Row[] {
   const names = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
+  const isRepeated = runs.some((run) => run.repetitions.length > 1);
   return names.flatMap((name) => {
     const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
     // A flow called ping needs no other name.
@@ -157,7 +158,7 @@ function pingRows({ runs, ends }: Report): Row[] {
         median,
       ),
       rowOf(
-        labelled(`${label} unanswered`, ""),
+        labelled(`${label} unanswered`, isRepeated ? "in all repetitions" : ""),
         runs,
         ping,
         ({ lost, sent }) => `${whole(lost)} of ${whole(sent)}`,

@@ -29,7 +29,7 @@ export function header(report: Report): HTMLElement {
       { class: "note" },
       `${count(report.runs.length, "run")}, ${where}. ${repetitionNote(report.runs)} Written by ${report.generated_by}.`,
     ),
-    ...report.runs.filter((run) => run.links.length > 0).map(repetitionLinks),
+    ...repetitionLinks(report.runs.filter((run) => run.links.length > 0)),
     ...report.runs
       .filter((run) => run.partial !== null)
       .map((run) =>
@@ -43,11 +43,19 @@ export function header(report: Report): HTMLElement {
   );
 }
 
-/** Links to the pages of the single repetitions. */
-function repetitionLinks(run: Run): HTMLElement {
-  const links = run.links.flatMap(({ seed, link }) => [" ", h("a", { href: link }, `${seed}`)]);
-  return h("p", { class: "note" }, `Single repetitions of ${run.name}, by seed:`, ...links);
+/** Links to the pages of the single repetitions; of many runs, they are folded away. */
+function repetitionLinks(runs: Run[]): HTMLElement[] {
+  const links = (run: Run) => run.links.flatMap(({ seed, link }) => [" ", h("a", { href: link }, `${seed}`)]);
+  const lines = runs.map((run) =>
+    h("p", { class: "note" }, `Single repetitions of ${run.name}, by seed:`, ...links(run)),
+  );
+  if (lines.length <= MOST_LINES) return lines;
+  const summary = h("summary", {}, `Single repetitions of ${lines.length} runs, by seed`);
+  return [h("details", { class: "note" }, summary, ...lines)];
 }
+
+/** With more lines than this, the page would not begin with its results. */
+const MOST_LINES = 6;
 
 export function verdicts(report: Report): HTMLElement {
   const { overall, perRun } = describe(report.runs);

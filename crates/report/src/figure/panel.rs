@@ -8,7 +8,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::scale::Scale;
-use super::{Area, Drawn, FINE, GRID, INK, LEFT, MUTED, X_AXIS, bold, color, dash, fine, plain};
+use super::{
+    Area, Drawn, FINE, GRID, INK, LEFT, MUTED, X_AXIS, bold, color, dash, fine, plain, text_width,
+};
 
 /// One chart: lines, points, or both over common axes.
 pub struct Panel {
@@ -88,16 +90,20 @@ type Place = (i32, i32);
 
 impl Panel {
     /// Draws the panel into an area. The last panel of a stack has the numbers of the x axis below it.
-    pub fn draw(&self, area: &Area<'_>, has_x_axis: bool) -> Drawn {
+    /// Texts are `stretch` times as wide as measured.
+    pub fn draw(&self, area: &Area<'_>, has_x_axis: bool, stretch: f64) -> Drawn {
         area.draw_text(&self.title, &bold(13.0).color(&INK), (fine(LEFT), fine(6)))?;
         let below = if has_x_axis { fine(X_AXIS - 8) } else { 0 };
         let room = (area.dim_in_pixel().0 / FINE).saturating_sub(LEFT);
+        let wide = |text: &str, size| f64::from(text_width(text, size)) * stretch;
         let x = self.x.clone().thinned((room / TICK_WIDTH) as usize);
+        let plot_width = room.saturating_sub(RIGHT);
+        let x = x.without_overlaps(f64::from(plot_width), |label| wide(label, 12.0));
         let mut chart = ChartBuilder::on(area)
             .margin_top(fine(26))
             .margin_bottom(fine(8))
             .margin_left(fine(LABEL_MARGIN))
-            .margin_right(fine(18))
+            .margin_right(fine(RIGHT))
             .set_label_area_size(LabelAreaPosition::Left, fine(LEFT - LABEL_MARGIN))
             .set_label_area_size(LabelAreaPosition::Bottom, below)
             .build_cartesian_2d(x, self.y.clone())?;
@@ -153,19 +159,104 @@ impl Panel {
             cloud.draw_marks(&flat, &places(&cloud.marked))?;
             cloud.draw_drops(&flat, &places(&cloud.dropped))?;
         }
-        for note in &self.texts {
-            let (side, shift) = match note.is_beside {
-                true => (HPos::Left, fine(5)),
-                false => (HPos::Center, 0),
-            };
-            let style = plain(11.0)
-                .color(&note.tint)
-                .pos(Pos::new(side, VPos::Center));
-            let (x, y) = place(&note.at);
-            flat.draw_text(&note.text, &style, (x + shift, y))?;
+        let (beside, on): (Vec<&Note>, Vec<&Note>) =
+            self.texts.iter().partition(|note| note.is_beside);
+        let style = |note: &Note, side| {
+            let style = plain(11.0).color(&note.tint);
+            style.pos(Pos::new(side, VPos::Center))
+        };
+        for note in on {
+            flat.draw_text(&note.text, &style(note, HPos::Center), place(&note.at))?;
+        }
+        let dots: Vec<Place> = beside.iter().map(|note| place(&note.at)).collect();
+        let sizes = beside
+            .iter()
+            .map(|note| ((wide(&note.text, 11.0) * f64::from(FINE)) as i32, fine(12)));
+        let field = (columns.end - columns.start, rows.end - rows.start);
+        let boxes = beside_dots(&dots, &sizes.collect::<Vec<_>>(), field);
+        for ((note, dot), text) in beside.into_iter().zip(&dots).zip(boxes) {
+            let middle = (text.left + text.right) / 2;
+            let at = (middle, (text.top + text.bottom) / 2);
+            if text.distance(*dot) > fine(8) {
+                // A text that had to go farther away is tied to its dot.
+                let end = (
+                    dot.0.clamp(text.left, text.right),
+                    dot.1.clamp(text.top, text.bottom),
+                );
+                stroke(&flat, &[*dot, end], note.tint, None, 0.5)?;
+            }
+            flat.draw_text(&note.text, &style(note, HPos::Center), at)?;
         }
         Ok(())
     }
+}
+
+/// The place of a text, in drawing units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TextBox {
+    left: i32,
+    right: i32,
+    top: i32,
+    bottom: i32,
+}
+
+impl TextBox {
+    fn around((x, y): Place, (width, height): (i32, i32)) -> TextBox {
+        TextBox {
+            left: x - width / 2,
+            right: x + width / 2,
+            top: y - height / 2,
+            bottom: y + height / 2,
+        }
+    }
+
+    fn overlaps(&self, other: &TextBox) -> bool {
+        self.left < other.right
+            && other.left < self.right
+            && self.top < other.bottom
+            && other.top < self.bottom
+    }
+
+    /// The distance of a point from the box along the axes, whichever is larger.
+    fn distance(&self, (x, y): Place) -> i32 {
+        let beyond = |at: i32, from: i32, to: i32| (from - at).max(at - to).max(0);
+        beyond(x, self.left, self.right).max(beyond(y, self.top, self.bottom))
+    }
+}
+
+/// Returns a place for a text beside each dot, where it covers neither a dot nor another text: as near
+/// as possible, and to the right if there is a choice.
+fn beside_dots(dots: &[Place], sizes: &[(i32, i32)], (width, height): (i32, i32)) -> Vec<TextBox> {
+    const WAYS: [(i32, i32); 8] = [
+        (1, 0),
+        (1, -1),
+        (1, 1),
+        (-1, 0),
+        (0, -1),
+        (0, 1),
+        (-1, -1),
+        (-1, 1),
+    ];
+    let mut placed: Vec<TextBox> = Vec::new();
+    for (&(x, y), &size) in dots.iter().zip(sizes) {
+        let at = |(across, down): (i32, i32), gap: u32| {
+            let x = x + across * (fine(gap) + size.0 / 2);
+            TextBox::around((x, y + down * (fine(gap) + size.1 / 2)), size)
+        };
+        let is_free = |text: &TextBox| {
+            let is_inside =
+                text.left >= 0 && text.right <= width && text.top >= 0 && text.bottom <= height;
+            is_inside
+                && dots.iter().all(|dot| text.distance(*dot) >= fine(2))
+                && placed.iter().all(|other| !text.overlaps(other))
+        };
+        let mut choices = [4, 10, 18, 28, 40, 54, 70]
+            .into_iter()
+            .flat_map(|gap| WAYS.map(|way| at(way, gap)));
+        let chosen = choices.find(is_free);
+        placed.push(chosen.unwrap_or_else(|| at(WAYS[0], 4)));
+    }
+    placed
 }
 
 impl Line {
@@ -274,7 +365,33 @@ fn columns_of_dots(places: &[Place]) -> Vec<[Place; 2]> {
 
 /// plotters centres the label of the y axis on the edge of its area.
 const LABEL_MARGIN: u32 = 12;
+/// Room beside a chart, in CSS pixels.
+const RIGHT: u32 = 18;
 /// Room for the number of a tick on the x axis, in CSS pixels.
 const TICK_WIDTH: u32 = 42;
 const DOT_RADIUS: i32 = FINE as i32 * 7 / 10;
 const SIGNAL_GRID: i32 = 3 * FINE as i32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_beside_crowded_dots_cover_neither_dots_nor_one_another() {
+        let dots: Vec<Place> = (0..12).map(|k| (fine(150 + 4 * k), fine(100))).collect();
+        let sizes = vec![(fine(14), fine(12)); dots.len()];
+        let boxes = beside_dots(&dots, &sizes, (fine(400), fine(200)));
+        for (at, text) in boxes.iter().enumerate() {
+            assert!(
+                dots.iter().all(|dot| text.distance(*dot) >= fine(2)),
+                "{at}"
+            );
+            let mut others = boxes.iter().enumerate().filter(|(other, _)| *other != at);
+            assert!(others.all(|(_, other)| !text.overlaps(other)), "{at}");
+            assert!(text.left >= 0 && text.bottom <= fine(200), "{at}");
+        }
+        // A lonely dot has its text to the right.
+        let alone = beside_dots(&dots[..1], &sizes[..1], (fine(400), fine(200)));
+        assert_eq!(alone[0].left, dots[0].0 + fine(4));
+    }
+}

@@ -115,9 +115,40 @@ impl Scale {
 
     /// The same axis with at most `most` ticks, evenly chosen. Words stay, since each is a column.
     pub fn thinned(mut self, most: usize) -> Self {
-        let every = self.ticks.len().div_ceil(most.max(2));
-        if every > 1 && self.labels.is_empty() && !self.is_log {
-            self.ticks = self.ticks.into_iter().step_by(every).collect();
+        let most = most.max(2);
+        if self.labels.is_empty() && !self.is_log {
+            // Fewer ticks are round numbers, too: not every third of 0.5, 1.0 and so on.
+            let mut aim = most;
+            while self.ticks.len() > most && aim > 0 {
+                self.ticks = Scale::between(self.min, self.max, aim).ticks;
+                aim -= 1;
+            }
+        }
+        self
+    }
+
+    /// The same axis, over `room`, without the labels that would touch one before them. `width` is
+    /// the width of a label in the same unit. Of two neighbours at the end, the last one stays.
+    pub fn without_overlaps(mut self, room: f64, width: impl Fn(&str) -> f64) -> Self {
+        let middle = |scale: &Scale, at: usize| scale.share(scale.ticks[at]) * room;
+        let touches = |scale: &Scale, a: usize, b: usize| {
+            let half = (width(&scale.labels[a]) + width(&scale.labels[b])) / 2.0;
+            middle(scale, b) - middle(scale, a) < half + LABEL_GAP
+        };
+        let count = self.labels.len().min(self.ticks.len());
+        let mut kept: Vec<usize> = Vec::new();
+        for at in 0..count {
+            if at + 1 == count {
+                while kept.len() > 1 && touches(&self, kept[kept.len() - 1], at) {
+                    kept.pop();
+                }
+            }
+            if kept.last().is_none_or(|last| !touches(&self, *last, at)) {
+                kept.push(at);
+            }
+        }
+        for at in (0..count).filter(|at| !kept.contains(at)) {
+            self.labels[at].clear();
         }
         self
     }
@@ -137,8 +168,8 @@ impl Scale {
         }
     }
 
-    /// The label of a tick. On a linear axis it has as many decimals as the distance of two ticks
-    /// needs, on a logarithmic one as many as the value has.
+    /// The label of a tick. On a linear axis it has as many decimals as the ticks need, on a
+    /// logarithmic one as many as the value has.
     fn label(&self, value: f64) -> String {
         let near = |tick: &f64| (tick - value).abs() <= 1e-9 * value.abs().max(1.0);
         if let Some(label) = self
@@ -150,9 +181,18 @@ impl Scale {
             return label.clone();
         }
         match self.ticks.as_slice() {
-            [first, second, ..] if !self.is_log => {
-                let decimals = -((second - first).log10() + 1e-9).floor();
-                format!("{value:.*}", decimals.clamp(0.0, 9.0) as usize)
+            ticks @ [first, second, ..] if !self.is_log => {
+                let step = (second - first).abs();
+                let is_exact = |decimals: &usize| {
+                    let power = 10_f64.powi(*decimals as i32);
+                    let is_whole = |tick: &f64| {
+                        let shown = (tick * power).round() / power;
+                        (shown - tick).abs() <= 1e-6 * step
+                    };
+                    ticks.iter().all(is_whole)
+                };
+                let decimals = (0..9).find(is_exact).unwrap_or(9);
+                format!("{value:.decimals$}")
             }
             _ => ((value * 1e9).round() / 1e9).to_string(),
         }
@@ -186,6 +226,9 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
+/// The least distance of two labels, in CSS pixels.
+const LABEL_GAP: f64 = 5.0;
+
 /// With more settings than this, an axis has ordinary ticks.
 const MOST_TICKS: usize = 12;
 
@@ -210,6 +253,33 @@ mod tests {
 
     fn labels(scale: &Scale) -> Vec<String> {
         scale.ticks.iter().map(|&tick| scale.label(tick)).collect()
+    }
+
+    #[test]
+    fn a_narrow_axis_has_fewer_ticks_at_round_numbers_that_are_written_in_full() {
+        // From 2 to 8 there is room for three: 2, 4, 6 and 8 are too many, so the step is 5.
+        let labels = |most| labels(&Scale::between(2.0, 8.0, 12).thinned(most));
+        assert_eq!(labels(4), ["2", "4", "6", "8"]);
+        assert_eq!(labels(3), ["5"]);
+        // Ticks between whole numbers are not rounded to them.
+        let halves = Scale {
+            ticks: vec![2.0, 3.5, 5.0],
+            ..Scale::between(2.0, 8.0, 12)
+        };
+        assert_eq!(super::tests::labels(&halves), ["2.0", "3.5", "5.0"]);
+    }
+
+    #[test]
+    fn labels_of_settings_do_not_touch_one_another() {
+        // On a logarithmic axis from 1 / 1.1 to 80 * 1.1, over 200: ln(15 / 10) and ln(20 / 15) of
+        // ln(96.8) are 18 and 13, and every label takes 12 and a gap of 5.
+        let scale = Scale::settings(&[1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0]);
+        let kept = scale.without_overlaps(200.0, |_| 12.0);
+        assert_eq!(labels(&kept), ["1", "2", "5", "10", "15", "", "40", "80"]);
+        // Over 60, ln 2 takes 9: of the rest, each label needs 17. The last one stays.
+        let scale = Scale::settings(&[1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0]);
+        let kept = scale.without_overlaps(60.0, |_| 12.0);
+        assert_eq!(labels(&kept), ["1", "", "5", "", "", "20", "", "80"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{
     FigureError, INK, LEFT, LEGEND_GAP, LEGEND_ROW, LEGEND_SIZE, MARGIN, MOST_BESIDE, MUTED,
     SWATCH, X_AXIS, bold, color, dash, escape, fine, plain, register_fonts, text_width,
 };
+use crate::raster::width_ratio;
 
 /// The parts of a drawing.
 pub struct Sheet {
@@ -30,7 +31,9 @@ impl Sheet {
             });
         }
         register_fonts();
-        let layout = Layout::new(self, figure);
+        let own = figure.font.as_deref();
+        let stretch = own.map_or(1.0, |font| width_ratio(font, FAMILY));
+        let layout = Layout::new(self, figure, stretch);
         let (width, height) = (figure.width * FINE, layout.height * FINE);
         let mut drawn = String::new();
         {
@@ -63,19 +66,20 @@ impl Sheet {
             head.draw_text(&self.title, &style, (fine(MARGIN), fine(10)))?;
         }
         let (legend, mut rest) = rest.split_vertically(layout.legend * FINE);
-        draw_legend(&legend, &self.legend, &layout.legend_rows)?;
+        let stretch = layout.stretch;
+        draw_legend(&legend, &self.legend, &layout.legend_rows, stretch)?;
         if self.is_over_time {
             for (at, (panel, height)) in self.panels.iter().zip(&layout.panels).enumerate() {
                 let (area, below) = rest.split_vertically(height * FINE);
                 rest = below;
-                panel.draw(&area, at + 1 == self.panels.len())?;
+                panel.draw(&area, at + 1 == self.panels.len(), stretch)?;
             }
         } else {
             for (row, height) in self.panels.chunks(layout.columns).zip(&layout.panels) {
                 let (area, below) = rest.split_vertically(height * FINE);
                 rest = below;
                 for (panel, area) in row.iter().zip(area.split_evenly((1, layout.columns))) {
-                    panel.draw(&area, true)?;
+                    panel.draw(&area, true, stretch)?;
                 }
             }
         }
@@ -102,14 +106,17 @@ struct Layout {
     columns: usize,
     caption: Vec<String>,
     height: u32,
+    /// How much wider texts are in the figure's own font than in the font that is measured.
+    stretch: f64,
 }
 
 impl Layout {
-    fn new(sheet: &Sheet, figure: &Figure) -> Self {
-        let legend_rows = break_legend(&sheet.legend, figure.width);
+    fn new(sheet: &Sheet, figure: &Figure, stretch: f64) -> Self {
+        let legend_rows = break_legend(&sheet.legend, figure.width, stretch);
+        let caption_width = (f64::from(figure.width - 2 * MARGIN) / stretch) as u32;
         let caption = match sheet.caption.is_empty() {
             true => Vec::new(),
-            false => break_lines(&sheet.caption, figure.width - 2 * MARGIN, CAPTION_SIZE),
+            false => break_lines(&sheet.caption, caption_width, CAPTION_SIZE),
         };
         let panels = &sheet.panels;
         // On a narrow sheet, charts are below one another rather than too narrow.
@@ -141,15 +148,26 @@ impl Layout {
             panels: heights,
             columns: panels.len().div_ceil(rows.max(1)),
             caption,
+            stretch,
         }
     }
+}
+
+/// The width of a legend's entry without the swatch.
+fn entry_width(name: &str, stretch: f64) -> u32 {
+    (f64::from(text_width(name, LEGEND_SIZE)) * stretch).ceil() as u32
 }
 
 /// The narrowest chart beside others, in CSS pixels.
 const NARROWEST: u32 = 190;
 
 /// Draws the entries from left to right, in the rows that `break_legend` returned.
-fn draw_legend(area: &Area<'_>, names: &[(String, usize)], rows: &[Vec<usize>]) -> Drawn {
+fn draw_legend(
+    area: &Area<'_>,
+    names: &[(String, usize)],
+    rows: &[Vec<usize>],
+    stretch: f64,
+) -> Drawn {
     let style = plain(LEGEND_SIZE).color(&INK);
     for (row, variants) in rows.iter().enumerate() {
         let middle = fine(row as u32 * LEGEND_ROW + LEGEND_ROW / 2);
@@ -165,17 +183,17 @@ fn draw_legend(area: &Area<'_>, names: &[(String, usize)], rows: &[Vec<usize>]) 
             )?;
             let at = (x + fine(SWATCH + 6), middle - fine(8));
             area.draw_text(name, &style, at)?;
-            x += fine(SWATCH + 6 + text_width(name, LEGEND_SIZE) + LEGEND_GAP);
+            x += fine(SWATCH + 6 + entry_width(name, stretch) + LEGEND_GAP);
         }
     }
     Ok(())
 }
 
-fn break_legend(names: &[(String, usize)], width: u32) -> Vec<Vec<usize>> {
+fn break_legend(names: &[(String, usize)], width: u32, stretch: f64) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
     let mut used = LEFT;
     for (variant, (name, _)) in names.iter().enumerate() {
-        let needs = SWATCH + 6 + text_width(name, LEGEND_SIZE) + LEGEND_GAP;
+        let needs = SWATCH + 6 + entry_width(name, stretch) + LEGEND_GAP;
         if used + needs > width && rows.last().is_some_and(|row| !row.is_empty()) {
             rows.push(Vec::new());
             used = LEFT;
