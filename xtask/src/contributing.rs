@@ -17,12 +17,13 @@ use crate::tutorials;
 mod page;
 mod uses;
 
-use page::Example;
+use page::{Example, Piece};
 
 /// Each addition as the headings of the page name it ("Adding an AQM"), and the check of its
 /// example.
-const ADDITIONS: [(&str, Check); 7] = [
+const ADDITIONS: [(&str, Check); 8] = [
     ("an AQM", uses::aqm),
+    ("an AQM with draws and state", uses::aqm_with_state),
     ("a discipline", uses::discipline),
     ("a congestion control", uses::congestion_control),
     ("a flow type", uses::flow_type),
@@ -34,8 +35,9 @@ const ADDITIONS: [(&str, Check); 7] = [
 /// The addition whose example a tutorial creates.
 const IN_TUTORIAL: &str = "an AQM";
 
-/// The tests that cover a registry: a crate and its tests.
-const TESTS: [&[&str]; 5] = [
+/// The tests that cover a registry, and the examples' own tests of AQMs: a crate and its tests.
+const TESTS: [&[&str]; 6] = [
+    &["sluice-core", "--lib", "aqm::"],
     &[
         "sluice-core",
         "--test=conformance",
@@ -112,15 +114,19 @@ fn counts(copy: &Copy, examples: &[(Example<'_>, Check)]) -> Result<Vec<String>,
     for (example, _) in examples {
         let (mut created, mut inserted) = (0, 0);
         for piece in &example.pieces {
-            let change = changed.remove(piece.path);
+            let change = changed.get(piece.path);
             let (old, new) =
                 change.ok_or_else(|| format!("{}: the example does not change it", piece.path))?;
-            let new = String::from_utf8_lossy(&new);
+            let new = String::from_utf8_lossy(new);
             let is_as_printed = match (old, piece.below) {
                 (None, None) => new == piece.text,
                 (Some(old), Some(_)) => {
-                    let old = String::from_utf8_lossy(old);
-                    new.replacen(piece.text, "", 1) == old
+                    // Several examples may insert something into one file.
+                    let pieces = examples.iter().flat_map(|(example, _)| &example.pieces);
+                    let of_file = pieces.filter(|other| other.path == piece.path);
+                    let without =
+                        |text: String, other: &Piece<'_>| text.replacen(other.text, "", 1);
+                    of_file.fold(new.into_owned(), without) == String::from_utf8_lossy(old)
                 }
                 _ => false,
             };
@@ -137,6 +143,11 @@ fn counts(copy: &Copy, examples: &[(Example<'_>, Check)]) -> Result<Vec<String>,
             "| {} | `{}` | {created} | {inserted} |",
             example.addition, example.name
         ));
+    }
+    for (example, _) in examples {
+        for piece in &example.pieces {
+            changed.remove(piece.path);
+        }
     }
     if !changed.is_empty() {
         let files: Vec<String> = changed.into_keys().collect();

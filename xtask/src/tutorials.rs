@@ -1,10 +1,11 @@
-//! Checks that tutorials and how-to guides work as printed: `cargo xtask tutorials`.
+//! Checks that the commands of all pages work as printed: `cargo xtask tutorials`.
 //!
 //! A fenced block whose head has a second word (`toml dsl.toml`) is written to the file of that
 //! name. In a block with the head `console`, each line that begins with `$ ` is a command, and the
 //! lines below it are its expected output. `...` stands for any text within a line and, alone, for
 //! any number of lines. A command that fails is an error unless the next one prints its status
-//! (`echo $?`).
+//! (`echo $?`). In a block with the head `sh run`, each line is a command, whatever it prints. What
+//! a page needs first, but does not show, is in a comment (`<!--`) around such blocks.
 //!
 //! All commands of a page go to one shell, so that directories, variables and background processes
 //! persist. If a command starts another shell (`unshare ... bash`), the following ones go to that
@@ -24,19 +25,31 @@ use crate::contributing::{read, target_folder, write};
 /// The page whose commands need a copy of the source; `cargo xtask contributing` follows it.
 pub const IN_A_COPY: &str = "docs/tutorials/write-an-aqm.md";
 
+/// The folders with pages. The examples of the algorithms' pages are replayed by a test of `core`.
+const FOLDERS: [&str; 5] = [
+    "docs",
+    "docs/tutorials",
+    "docs/how-to",
+    "docs/explanation",
+    "scenarios/rfc7928",
+];
+
+/// Pages that are other files: the changelog and CONTRIBUTING.
+const ELSEWHERE: [&str; 2] = ["docs/changelog.md", "docs/contributing.md"];
+
 /// The page that needs the Python package: `python/tests/test_pages.py` follows it.
 const IN_PYTHON: &str = "docs/tutorials/aqm-in-python.md";
 
-/// Follows every tutorial and how-to guide, each in a folder of its own. Returns the number of
-/// commands.
+/// Follows every page, each in a folder of its own. Returns the number of commands.
 pub fn check() -> Result<usize, String> {
     let root = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .map_err(|error| format!("cannot find the source: {error}"))?;
     let target = target_folder(&root)?;
     let mut commands = 0;
     for page in pages(&root)? {
-        let name = page.file_stem().unwrap_or_default();
-        let folder = target.join("tutorials").join(name);
+        // Pages of several folders may have one name.
+        let folder = page.strip_prefix(&root).unwrap_or(&page).with_extension("");
+        let folder = target.join("tutorials").join(folder);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         symlink(root.join("scenarios"), folder.join("scenarios"))
@@ -57,14 +70,15 @@ pub fn check() -> Result<usize, String> {
 }
 
 fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut pages = Vec::new();
-    for folder in ["docs/tutorials", "docs/how-to"] {
+    let mut pages = vec![root.join("README.md")];
+    for folder in FOLDERS {
         let entries =
             fs::read_dir(root.join(folder)).map_err(|error| format!("{folder}: {error}"))?;
         for entry in entries {
             let path = entry.map_err(|error| format!("{folder}: {error}"))?.path();
             let is_left_out = [IN_A_COPY, IN_PYTHON]
                 .iter()
+                .chain(&ELSEWHERE)
                 .any(|page| path == root.join(page));
             if path.extension().is_some_and(|ending| ending == "md") && !is_left_out {
                 pages.push(path);
@@ -158,6 +172,7 @@ fn steps(page: &str) -> Result<Vec<Step>, String> {
             block.push((at + 1, line));
         }
         match head.split_once(' ') {
+            Some(("sh", "run")) => all_lines(&block, &mut steps),
             Some((_, name)) => steps.push(Step::File {
                 name: name.to_owned(),
                 text: block.iter().map(|(_, line)| format!("{line}\n")).collect(),
@@ -185,6 +200,26 @@ fn commands(block: &[(usize, &str)], steps: &mut Vec<Step>) -> Result<(), String
         }
     }
     Ok(())
+}
+
+/// Makes each line of a block a command that may print anything. A line that ends with a backslash
+/// continues on the next one.
+fn all_lines(block: &[(usize, &str)], steps: &mut Vec<Step>) {
+    let mut begun: Option<(usize, String)> = None;
+    for &(at, text) in block {
+        let (line, mut command) = begun.take().unwrap_or((at, String::new()));
+        command.push_str(text);
+        if command.ends_with('\\') {
+            command.push('\n');
+            begun = Some((line, command));
+        } else if !command.trim().is_empty() {
+            steps.push(Step::Command {
+                line,
+                command,
+                expected: "...\n".to_owned(),
+            });
+        }
+    }
 }
 
 /// Returns whether `printed` matches a page's text, in which `...` stands for omitted text.
@@ -312,6 +347,22 @@ const LONGEST: Duration = Duration::from_secs(1800);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_line_of_a_block_that_runs_is_a_command() {
+        let page = "```sh run\necho a \\\n  b   # said\n\ntrue\n```\n";
+        let command = |line, command: &str| Step::Command {
+            line,
+            command: command.to_owned(),
+            expected: "...\n".to_owned(),
+        };
+        assert_eq!(
+            steps(page).unwrap(),
+            [command(2, "echo a \\\n  b   # said"), command(5, "true")]
+        );
+        assert!(matches("...\n", "anything\nat all\n"));
+        assert!(matches("...\n", ""));
+    }
 
     #[test]
     fn files_and_commands_are_found_in_their_order() {

@@ -37,6 +37,62 @@ pub fn aqm(copy: &Copy, name: &str) -> Result<(), String> {
     )
 }
 
+/// Checks that it is listed, that contradicting parameters are refused, that its variable is
+/// recorded, and that its drops depend on the seed and on nothing else.
+pub fn aqm_with_state(copy: &Copy, name: &str) -> Result<(), String> {
+    let flow_queued = format!("fq_{name}");
+    copy.says(&["list"], &[name, &flow_queued])?;
+    copy.says(&["list", name], &["max_p", "0.1", "5ms", "50ms"])?;
+    in_reference(copy, name)?;
+
+    // 400 packets of 0.8 ms each at 10 Mbit/s, twice as fast as they leave: the average wait passes
+    // 10 ms, and half of all probabilities lie between 0 and 1.
+    let packets = (0..400).map(|n| format!("{},1,1000,0\n", n * 400_000));
+    let trace: String = std::iter::once("time_ns,flow,size_bytes,ecn\n".to_owned())
+        .chain(packets)
+        .collect();
+    copy.write("ramp.csv", trace)?;
+    let wrong = format!("{name} low 1s");
+    let refused = [
+        "replay", "ramp.csv", "--queue", &wrong, "--rate", "10Mbit/s",
+    ];
+    let refused = copy.sluice(&refused);
+    let message = refused.err().unwrap_or_default();
+    if !message.contains("`low 1s` must be below `high 50ms`") {
+        return Err(format!("`low 1s` is not refused: {message}"));
+    }
+    let queue = format!("{name} low 10ms high 100ms");
+    let verdicts = |seed: &str| -> Result<String, String> {
+        let replay = [
+            "replay", "ramp.csv", "--queue", &queue, "--rate", "10Mbit/s",
+        ];
+        let output = [
+            "--seed",
+            seed,
+            "--out",
+            "ramp-rows.csv",
+            "--state",
+            "ramp-state.csv",
+        ];
+        copy.sluice(&[&replay[..], &output].concat())?;
+        read(&copy.folder.join("ramp-rows.csv"))
+    };
+    let (first, again, other) = (verdicts("1")?, verdicts("1")?, verdicts("2")?);
+    if first != again || first == other || !first.contains("dropped") {
+        return Err("the drops do not follow from the seed".to_owned());
+    }
+    let state = read(&copy.folder.join("ramp-state.csv"))?;
+    if !state.contains("average") {
+        return Err(format!("the average is not recorded:\n{state}"));
+    }
+    simulates(
+        copy,
+        &format!("matrix.\"link.queue\" = [\"{name} low 2ms\", \"{flow_queued}\"]"),
+        "type = \"udp\"\nrate = \"12Mbit/s\"",
+        &[name, &flow_queued],
+    )
+}
+
 /// Checks that it is listed with its parameters, that it is the type of a scheduler, and that it
 /// runs in a scenario.
 pub fn discipline(copy: &Copy, name: &str) -> Result<(), String> {
