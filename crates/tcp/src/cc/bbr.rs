@@ -7,9 +7,7 @@
 //! 1. inflight targets are whole segments: the bandwidth-delay product is rounded up, three send
 //!    quanta are added, the sum is rounded up to an even number, and the probing phase adds two
 //!    segments (`bbr_bdp`, `bbr_quantization_budget`). At 10 Mbit/s and 20 ms, the draft's
-//!    formula gives 22.5 segments at which the drain of a probe ends, Linux 24. Each segment more
-//!    remains in the queue, above CoDel's target: a hundred times as many packets are
-//!    dropped;
+//!    formula gives 22.5 segments at which the drain of a probe ends, Linux 24;
 //! 2. the window grows by the aggregation of ACKs (`bbr_update_ack_aggregation`);
 //! 3. phases end by the bytes in flight at the next paced departure (`bbr_packets_in_net_at_edt`);
 //! 4. policers are recognised (`bbr_lt_bw_sampling`);
@@ -25,7 +23,7 @@
 //!
 //! Fixed point: gains in 1/256, as in Linux; rates in bytes per second.
 
-mod filters;
+pub(super) mod filters;
 
 use filters::{Aggregation, Policer, Sample, WindowedMax};
 

@@ -271,6 +271,7 @@ congestion_controls! {
     reno: RENO;
     cubic: CUBIC;
     bbr: BBR;
+    bbr3: BBR3;
     dctcp: DCTCP;
     prague: PRAGUE;
     ledbat: LEDBAT, LEDBAT_5MS;

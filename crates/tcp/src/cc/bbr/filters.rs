@@ -8,7 +8,7 @@ use sluice_core::Time;
 /// The maximum over the last ten rounds, from the maxima of three sub-windows (the filter of
 /// Kathleen Nichols that Linux uses): constant time and space.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WindowedMax {
+pub(in crate::cc) struct WindowedMax {
     best: [(u64, u64); 3],
 }
 
