@@ -77,7 +77,7 @@ const HEAD: &str = "
 ## Which programs made these runs
 
 A program is identified by the first digits of its SHA-256. `make reproduction-sim` repeats the simulations and
-keeps the live runs, which take most of an hour: a simulation shows the present algorithms, a live run those of
+keeps the live runs, which take about two hours: a simulation shows the present algorithms, a live run those of
 the program named here. A check ensures that both are of the same scenario.
 
 | runs | program | number | made |
