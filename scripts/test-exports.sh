@@ -66,4 +66,5 @@ expect "$out/fifo-h2.pcapng" dropped "$(count fifo dropped up)"
 expect "$out/fifo-h3.pcapng" dropped "$(count fifo dropped down)"
 marks=$(($(count fq_codel marked up) + $(count fq_codel marked down)))
 expect "$out/fq_codel-h3.pcapng" "marked CE" "$marks"
+scripts/test-captures.py "$sluice" "$out/captures"
 echo "flent renders all_scaled, totals, ping_cdf, box_totals, tcp_cwnd and the plots of its other tests; tshark shows every drop and mark"

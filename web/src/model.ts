@@ -390,6 +390,8 @@ export type Packets = {
    * meaningless for others.
    */
   reason: string;
+  /** The number of each packet, the same in every queue, plus 1; 0 if it is not known. */
+  number: string;
 };
 
 /** All runs of a folder. */

@@ -10,7 +10,7 @@ const MORE = 0x80;
 
 /** The unpacked columns of `Packets`. */
 export type Columns = Record<
-  "at_ns" | "sojourn_ns" | "size_bytes" | "flow" | "verdict" | "reason",
+  "at_ns" | "sojourn_ns" | "size_bytes" | "flow" | "verdict" | "reason" | "number",
   Float64Array
 >;
 
@@ -27,6 +27,7 @@ export function columnsOf(packets: Packets): Columns {
     flow: unpack(packets.flow),
     verdict: unpack(packets.verdict),
     reason: unpack(packets.reason),
+    number: unpack(packets.number),
   };
   unpacked.set(packets, columns);
   return columns;

@@ -34,6 +34,7 @@ test("packed columns of the fixture hold the values that were packed", () => {
   assert.deepEqual([...columns.flow], [0, 0, 1, 0, 0]);
   assert.deepEqual([...columns.verdict], [0, 1, 2, 0, 2]);
   assert.deepEqual([...columns.reason], [0, 1, 0, 0, 1]);
+  assert.deepEqual([...columns.number], [8, 9, 12, 13, 70001]);
   assert.equal(columnsOf(packets), columns, "unpacked once");
 });
 

@@ -98,6 +98,9 @@ macro_rules! packet_columns {
 pub struct PacketRecord {
     /// Number of the packet in the order of arrival.
     pub seq: u64,
+    /// Number of the packet, the same in every queue that it passes; `None` if the host gives its
+    /// packets none.
+    pub packet: Option<u64>,
     /// The arrival.
     pub arrival: Time,
     /// Flow hash.
@@ -179,6 +182,12 @@ impl Tracer {
 
     /// Records the arrival of a packet whose row shows `flow` instead of its hash.
     pub fn arrive_as(&mut self, packet: &Packet, flow: u32) {
+        self.arrive_numbered(packet, flow, None);
+    }
+
+    /// Records the arrival of a packet as [`Tracer::arrive_as`] does, and the number that its host
+    /// has given it.
+    pub fn arrive_numbered(&mut self, packet: &Packet, flow: u32, number: Option<u64>) {
         let seq = self.first + self.rows.len() as u64;
         let slot = packet.slot as usize;
         if self.of_slot.len() <= slot {
@@ -187,6 +196,7 @@ impl Tracer {
         self.of_slot[slot] = seq;
         let record = PacketRecord {
             seq,
+            packet: number,
             arrival: packet.arrival,
             flow,
             len: packet.len,

@@ -106,6 +106,7 @@ fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>) -> io::Result<()> {
             bytes: &frame.bytes,
             original_len: frame.bytes.len() as u32,
             is_inbound: frame.is_inbound,
+            number: None,
             comment: None,
         })?;
     }

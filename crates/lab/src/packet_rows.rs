@@ -12,26 +12,61 @@ use sluice_scenario::Direction;
 /// A keeper of rows, which is notified of the fate of packets.
 pub(crate) trait Rows {
     /// A queue reported an event.
-    fn on_event(&mut self, now: Time, event: &Event<'_>);
+    fn on_event(&mut self, now: Time, event: &Event<'_>, numbers: &Numbers);
 
     /// A queue, a link or a rule dropped a packet.
-    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason);
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason, numbers: &Numbers);
 }
+
+/// The numbers of the packets in flight, by slot. A packet keeps its slot, and so its number, over
+/// all queues that it passes.
+#[derive(Default)]
+pub(crate) struct Numbers(Vec<u64>);
+
+impl Numbers {
+    /// Gives the packet in `slot` a number.
+    pub fn set(&mut self, slot: u32, number: u64) {
+        let slot = slot as usize;
+        if self.0.len() <= slot {
+            self.0.resize(slot + 1, NONE);
+        }
+        self.0[slot] = number;
+    }
+
+    /// Returns the number of the packet in `slot`.
+    pub fn of(&self, slot: u32) -> Option<u64> {
+        let number = self.0.get(slot as usize).copied();
+        number.filter(|number| *number != NONE)
+    }
+
+    /// Gives a copy the number of its original.
+    pub fn copy(&mut self, slot: u32, copy: u32) {
+        if let Some(number) = self.of(slot) {
+            self.set(copy, number);
+        }
+    }
+}
+
+/// A slot that has had no packet with a number.
+const NONE: u64 = u64::MAX;
 
 /// Records the rows of an algorithm's events, and passes the events of the host on.
 pub(crate) struct Witness<'a, R> {
     pub rows: &'a mut R,
+    pub numbers: &'a mut Numbers,
     pub sink: &'a mut dyn Sink,
 }
 
 impl<R: Rows> Sink for Witness<'_, R> {
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        self.rows.on_discard(now, &packet, reason);
+        self.rows.on_discard(now, &packet, reason, self.numbers);
         self.sink.discard(now, packet, reason);
     }
 
     fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
-        self.sink.copy(now, packet)
+        let copy = self.sink.copy(now, packet)?;
+        self.numbers.copy(packet.slot, copy);
+        Some(copy)
     }
 
     fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
@@ -51,7 +86,7 @@ impl<R: Rows> Sink for Witness<'_, R> {
     }
 
     fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        self.rows.on_event(now, event);
+        self.rows.on_event(now, event, self.numbers);
     }
 }
 
@@ -61,36 +96,36 @@ pub(crate) struct LinkRows(pub PacketRows);
 
 impl LinkRows {
     /// A packet in an event may have no row yet: the link has just copied it.
-    fn find_copy(&mut self, now: Time, packet: &Packet) {
+    fn find_copy(&mut self, now: Time, packet: &Packet, numbers: &Numbers) {
         if !self.0.has_row(packet) {
             let mut row = copy(packet);
             row.arrival = now;
-            self.0.arrive(&row, packet.flow);
+            self.0.arrive(&row, packet.flow, numbers.of(packet.slot));
         }
     }
 }
 
 impl Rows for LinkRows {
-    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+    fn on_event(&mut self, now: Time, event: &Event<'_>, numbers: &Numbers) {
         if let Event::Enqueue { packet } | Event::Mark { packet } = event {
-            self.find_copy(now, packet);
+            self.find_copy(now, packet, numbers);
         }
         self.0.on_event(now, event);
     }
 
-    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
-        self.find_copy(now, packet);
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason, numbers: &Numbers) {
+        self.find_copy(now, packet, numbers);
         self.0.discard(now, packet, reason);
     }
 }
 
 impl Rows for RuleRows {
-    fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        RuleRows::on_event(self, now, event);
+    fn on_event(&mut self, now: Time, event: &Event<'_>, numbers: &Numbers) {
+        RuleRows::on_event(self, now, event, numbers);
     }
 
-    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
-        self.discard(now, packet, reason);
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason, numbers: &Numbers) {
+        self.discard(now, packet, reason, numbers);
     }
 }
 
@@ -103,14 +138,14 @@ pub(crate) struct PacketRows {
 }
 
 impl PacketRows {
-    /// Adds a packet that arrives.
-    pub fn arrive(&mut self, packet: &Packet, flow: u32) {
+    /// Adds a packet that arrives, with its number.
+    pub fn arrive(&mut self, packet: &Packet, flow: u32, number: Option<u64>) {
         let slot = packet.slot as usize;
         if self.is_open.len() <= slot {
             self.is_open.resize(slot + 1, false);
         }
         self.is_open[slot] = true;
-        self.tracer.arrive_as(packet, flow);
+        self.tracer.arrive_numbered(packet, flow, number);
     }
 
     /// Returns whether the row of `packet` is not settled.
@@ -173,9 +208,11 @@ impl RuleRows {
     }
 
     /// Records an event of a queue.
-    pub fn on_event(&mut self, now: Time, event: &Event<'_>) {
+    pub fn on_event(&mut self, now: Time, event: &Event<'_>, numbers: &Numbers) {
         match event {
-            Event::Enqueue { packet } | Event::Mark { packet } => self.find_row(now, packet),
+            Event::Enqueue { packet } | Event::Mark { packet } => {
+                self.find_row(now, packet, numbers);
+            }
             Event::Dequeue { .. } | Event::State { .. } => {}
         }
         // Only the direction that has a row of the packet records it.
@@ -184,8 +221,8 @@ impl RuleRows {
     }
 
     /// Records a drop by a queue or a rule.
-    pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
-        self.find_row(now, packet);
+    pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason, numbers: &Numbers) {
+        self.find_row(now, packet, numbers);
         self.up.discard(now, packet, reason);
         self.down.discard(now, packet, reason);
     }
@@ -198,7 +235,7 @@ impl RuleRows {
         }
     }
 
-    fn find_row(&mut self, now: Time, packet: &Packet) {
+    fn find_row(&mut self, now: Time, packet: &Packet, numbers: &Numbers) {
         if self.up.has_row(packet) || self.down.has_row(packet) {
             return;
         }
@@ -220,7 +257,8 @@ impl RuleRows {
             }
         };
         self.of_slot[slot] = Some((flow, direction));
-        self.rows_mut(direction).arrive(&row, flow);
+        let number = numbers.of(packet.slot);
+        self.rows_mut(direction).arrive(&row, flow, number);
     }
 }
 

@@ -93,6 +93,19 @@ macro_rules! whole_number {
 
 whole_number!(u16, u32, u64);
 
+impl CellType for i64 {
+    const KIND: ColumnKind = ColumnKind::Int;
+    fn to_cell(&self) -> Cell<'_> {
+        Cell::Int(*self)
+    }
+    fn from_cell(cell: Cell<'_>) -> Option<Self> {
+        match cell {
+            Cell::Int(n) => Some(n),
+            _ => None,
+        }
+    }
+}
+
 impl CellType for Time {
     const KIND: ColumnKind = ColumnKind::Int;
     fn to_cell(&self) -> Cell<'_> {

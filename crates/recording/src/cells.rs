@@ -282,7 +282,12 @@ fn properties(columns: &[ColumnDecl]) -> WriterProperties {
     // Times and sequence numbers are all different, and the other columns are nearly constant: a
     // dictionary would be a waste. Differences of neighbours are small and leave little to
     // compress.
-    let is_even = |name: &str| matches!(name, "seq" | "segments" | "ecn" | "class");
+    let is_even = |name: &str| {
+        matches!(
+            name,
+            "seq" | "segments" | "ecn" | "class" | "packet" | "probe"
+        )
+    };
     for decl in columns
         .iter()
         .filter(|d| d.kind == ColumnKind::Int && (is_even(d.name) || d.name.ends_with("_ns")))

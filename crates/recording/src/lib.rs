@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `run.json` | the resolved scenario, seed, versions, host, kernel, how it ended, checksums of the tables |
 //! | `packets.parquet` | one per packet and pipe: [`PacketRow`] |
+//! | `headers.parquet` | one per segment or echo message that a simulated host sent: [`Header`] |
 //! | `flows.parquet` | one per flow and interval: [`FlowSample`] |
 //! | `queues.parquet` | one per variable of a queue and interval or change: [`QueueSample`] |
 //! | `pings.parquet` | one per probe: [`PingSample`] |
@@ -23,6 +24,7 @@ mod error;
 pub mod expect;
 pub mod figures;
 mod folder;
+pub mod headers;
 pub mod metrics;
 mod pages;
 pub mod part;
@@ -49,7 +51,7 @@ pub use program::{ProgramEntry, ProgramRecord};
 pub use reader::Recording;
 pub use reference::reference;
 pub use rows::{
-    Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample,
+    Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Header, NO_FLOW, PacketRow, PingSample,
     QueueSample, Release, Transfer,
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};

@@ -14,7 +14,7 @@ use super::checksum::Checksum;
 use super::error::{ReadError, RecordError};
 use super::folder::{read_run_file, save};
 use super::rows::{
-    Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
+    Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };
 use super::run_file::{RunFile, Status, write_json};
 use super::table::{Rows, path_of};
@@ -118,6 +118,18 @@ impl Recording {
     /// # Errors
     /// The table cannot be read.
     pub fn packets(&self) -> Result<Rows<PacketRow>, ReadError> {
+        self.rows()
+    }
+
+    /// Reads the headers of the packets that simulated hosts sent, in the order in which they were
+    /// sent. A live run has none; older programs wrote none.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn headers(&self) -> Result<Rows<Header>, ReadError> {
+        if self.memory.is_none() && !self.run.tables.contains_key(Header::TABLE) {
+            return Ok(Rows::none(&self.dir));
+        }
         self.rows()
     }
 

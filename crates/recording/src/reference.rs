@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::cell::{ColumnKind, Row};
-use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
+use super::rows::{
+    Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, Transfer,
+};
 
 /// Returns the reference of the files in a run's folder, as Markdown.
 pub fn reference() -> String {
@@ -11,6 +13,10 @@ pub fn reference() -> String {
     table::<PacketRow>(
         &mut page,
         "one row per packet and pipe, in the order of arrival",
+    );
+    table::<Header>(
+        &mut page,
+        "one row per TCP segment and ICMP echo message that a simulated host sent, in that order",
     );
     table::<FlowSample>(
         &mut page,
@@ -68,7 +74,7 @@ const INTRODUCTION: &str = "\
 | file | content |
 |---|---|
 | `run.json` | the scenario with all values (as JSON, and as TOML for another run), seed, versions, host, kernel, the flows with their numbers, the programs with their exit status and figures, SHA-256 of the tables and of the program, and the status of the run: `running`, `complete`, or `partial` with the reason |
-| `packets.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet`, `arrivals.parquet` | the tables below |
+| `packets.parquet`, `headers.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet`, `arrivals.parquet` | the tables below |
 | `summary.json` | the figures of the run |
 | `report.html` | the charts of the run |
 | `programs/NAME.out`, `programs/NAME.err` | what the program of the flow `NAME` wrote to its standard output and standard error, if it wrote anything; at most 16 MiB each |

@@ -167,6 +167,42 @@ table! {
 }
 
 table! {
+    /// The transport header of a packet that a simulated host sent: a TCP segment or an echo
+    /// message. Sequence and acknowledgement numbers are stored as differences, which take less
+    /// space; [`crate::headers`] converts them.
+    pub struct Header = "headers" {
+        /// number of the packet, as in `packets`
+        packet: u64 = "packet",
+        /// number of the flow, as in run.json
+        flow: u32 = "flow",
+        /// whether the flow's client sent it: the end that opens connections or sends requests
+        is_from_client: bool = "from_client",
+        /// echo request or reply: number of the probe, from 0, as in `pings`
+        probe: Option<u64> = "probe",
+        /// number of the TCP connection within its flow, from 1
+        connection: Option<u32> = "connection",
+        /// control bits of the TCP header: 1 FIN, 2 SYN, 4 RST, 8 PSH, 16 ACK, 64 ECE, 128 CWR, 256 AE
+        flags: Option<u32> = "flags",
+        /// payload of the segment
+        payload: Option<u32> = "payload_bytes",
+        /// sequence number minus the first one that this end has not used yet: 0 for new data, negative for data sent again; of the first segment the number itself
+        jump: Option<i64> = "jump_bytes",
+        /// acknowledgement number minus that of this end's segment before; of the first segment the number itself
+        acked: Option<u32> = "acked_bytes",
+        /// receive window, not scaled
+        window: Option<u32> = "window",
+        /// age of the timestamp that the segment echoes, in ticks of 1 ms; empty if it echoes none
+        echo_age: Option<u32> = "echo_age_ms",
+        /// SACK blocks as START:END, both relative to the acknowledgement number, with spaces between blocks
+        sack: Option<Cow<'static, str>> = "sack",
+        /// maximum segment size, of a SYN
+        mss: Option<u32> = "mss_bytes",
+        /// window scale, of a SYN
+        window_scale: Option<u32> = "window_scale",
+    }
+}
+
+table! {
     /// A packet that a live router sent, with its due time and its lateness.
     pub struct Release = "releases" {
         /// due time at the far end of the pipe
@@ -222,7 +258,7 @@ pub struct PacketRow {
 impl Row for PacketRow {
     const TABLE: &'static str = "packets";
 
-    /// The columns of [`PacketRecord::COLUMNS`], and the pipe.
+    /// The columns of [`PacketRecord::COLUMNS`], the pipe, and the number of the packet.
     fn columns() -> Vec<ColumnDecl> {
         let of_record = |column: &record::Column| ColumnDecl {
             name: column.name,
@@ -240,8 +276,15 @@ impl Row for PacketRow {
             is_optional: false,
             doc: "the pipe: up or down, up2 or down2 of the second link",
         };
+        let packet = ColumnDecl {
+            name: "packet",
+            kind: ColumnKind::Int,
+            is_optional: true,
+            doc: "number of the packet, the same in every pipe that it passes; a duplicate that a \
+                  link makes has the number of its original; empty in recordings of older programs",
+        };
         let of_record = PacketRecord::COLUMNS.iter().map(of_record);
-        of_record.chain([pipe]).collect()
+        of_record.chain([pipe, packet]).collect()
     }
 
     fn write(&self, cell: &mut dyn FnMut(Cell<'_>)) {
@@ -253,9 +296,11 @@ impl Row for PacketRow {
             });
         }
         cell(self.pipe.to_cell());
+        cell(self.record.packet.to_cell());
     }
 
     fn read(cells: &[Cell<'_>]) -> Result<Self, usize> {
+        let (packet, cells) = cells.split_last().expect("a packet has a number");
         let (pipe, cells) = cells.split_last().expect("a packet has a pipe");
         let pipe_column = cells.len();
         let at = |name: &str| {
@@ -284,6 +329,7 @@ impl Row for PacketRow {
         let (ecn_column, ecn) = at("ecn");
         let record = PacketRecord {
             seq: get(at("seq"))?,
+            packet: get((pipe_column + 1, *packet))?,
             arrival,
             flow: get(at("flow"))?,
             len: get(at("size_bytes"))?,
@@ -310,8 +356,9 @@ impl Row for PacketRow {
 const OPTIONAL: &[&str] = &["at_ns", "sojourn_ns", "reason"];
 
 /// The tables of a recording.
-pub(crate) const TABLES: [&str; 7] = [
+pub(crate) const TABLES: [&str; 8] = [
     PacketRow::TABLE,
+    Header::TABLE,
     FlowSample::TABLE,
     QueueSample::TABLE,
     PingSample::TABLE,

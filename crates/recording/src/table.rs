@@ -110,8 +110,9 @@ pub struct Rows<R> {
     /// `None` if the table does not exist.
     file: Option<Box<dyn FileReader>>,
     decls: Vec<ColumnDecl>,
-    /// The position of each declared column in the file.
-    indices: Vec<usize>,
+    /// The position of each declared column in the file; `None` for one that older programs did not
+    /// write.
+    indices: Vec<Option<usize>>,
     next_group: usize,
     group: Vec<Loaded>,
     next_row: usize,
@@ -169,6 +170,10 @@ impl<R: Row> Rows<R> {
         for decl in &rows.decls {
             let found = schema.columns().iter().position(|c| c.name() == decl.name);
             let Some(index) = found else {
+                if decl.is_optional {
+                    rows.indices.push(None);
+                    continue;
+                }
                 return Err(ReadError::NoColumn {
                     path: rows.path,
                     column: decl.name,
@@ -182,7 +187,7 @@ impl<R: Row> Rows<R> {
                     found: column.physical_type().to_string(),
                 });
             }
-            rows.indices.push(index);
+            rows.indices.push(Some(index));
         }
         rows.file = Some(Box::new(file));
         Ok(rows)
@@ -203,6 +208,10 @@ impl<R: Row> Rows<R> {
             .map_err(|_| ParquetError::General("a negative number of rows".into()))?;
         self.group.clear();
         for index in &self.indices {
+            let Some(index) = index else {
+                self.group.push(Loaded::missing(self.rows));
+                continue;
+            };
             let loaded = match group.get_column_reader(*index)? {
                 ColumnReader::Int64ColumnReader(c) => load_column(c, self.rows, Values::Int),
                 ColumnReader::DoubleColumnReader(c) => load_column(c, self.rows, Values::Float),
@@ -262,6 +271,15 @@ fn load_column<T: DataType>(
 }
 
 impl Loaded {
+    /// A column without values.
+    fn missing(rows: usize) -> Loaded {
+        Loaded {
+            values: Values::Int(Vec::new()),
+            levels: Some(vec![0; rows]),
+            next_value: 0,
+        }
+    }
+
     /// Returns the cell of `row`; rows must be requested in order. `None` if the file has fewer
     /// values than it claims.
     fn cell(&mut self, row: usize) -> Option<Cell<'_>> {

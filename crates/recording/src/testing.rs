@@ -115,6 +115,7 @@ fn sample(ms: u64, flow: u32) -> FlowSample {
 fn record(arrival_ms: u64, at_ms: u64, fate: Fate) -> PacketRecord {
     PacketRecord {
         seq: 0,
+        packet: None,
         arrival: Time::from_ns(arrival_ms * MS),
         flow: 0,
         len: 3000,

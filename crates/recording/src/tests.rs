@@ -41,6 +41,7 @@ fn packet(seq: u64, fate: Fate) -> PacketRecord {
     let arrival = Time::from_ns(1_200_000 * seq);
     PacketRecord {
         seq,
+        packet: Some(10 + seq),
         arrival,
         flow: (seq % 3) as u32,
         len: 1500,
@@ -545,4 +546,74 @@ fn no_run_is_begun_on_a_disk_that_is_too_full() {
         .unwrap();
     assert!(matches!(error, RecordError::NoSpace { .. }), "{error}");
     assert!(!temp.path().join("run.json").exists());
+}
+
+table! {
+    /// Packets without the numbers of later programs.
+    pub struct OlderPacket = "packets" {
+        /// number
+        seq: u64 = "seq",
+        /// arrival
+        time: Time = "time_ns",
+        /// flow
+        flow: u32 = "flow",
+        /// length
+        len: u32 = "size_bytes",
+        /// segments
+        segments: u32 = "segments",
+        /// ECN
+        ecn: u32 = "ecn",
+        /// class
+        class: u32 = "class",
+        /// fate
+        verdict: std::borrow::Cow<'static, str> = "verdict",
+        /// fate's instant
+        at: Option<Time> = "at_ns",
+        /// sojourn
+        sojourn: Option<Span> = "sojourn_ns",
+        /// reason
+        reason: Option<std::borrow::Cow<'static, str>> = "reason",
+        /// pipe
+        pipe: std::borrow::Cow<'static, str> = "pipe",
+    }
+}
+
+#[test]
+fn a_recording_of_an_older_program_has_packets_without_numbers_and_no_headers() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap()
+        .without_checksums();
+    fs::remove_file(temp.path().join("headers.parquet")).unwrap();
+    let mut table = TableWriter::create(temp.path()).unwrap();
+    for seq in 0..3 {
+        let row = OlderPacket {
+            seq,
+            time: Time::from_ns(1_200_000 * seq),
+            flow: (seq % 3) as u32,
+            len: 1500,
+            segments: 1,
+            ecn: 2,
+            class: 7,
+            verdict: "sent".into(),
+            at: Some(Time::from_ns(1_200_000 * seq + 4_321_000)),
+            sojourn: Some(Span::from_us(4321)),
+            reason: None,
+            pipe: "up".into(),
+        };
+        table.push(&row).unwrap();
+    }
+    table.finish().unwrap();
+    let found: Vec<PacketRecord> = recording
+        .packets()
+        .unwrap()
+        .map(|row| row.unwrap().record)
+        .collect();
+    let expected = (0..3).map(|seq| PacketRecord {
+        packet: None,
+        ..packet(seq, Fate::Sent)
+    });
+    assert!(found.into_iter().eq(expected));
+    assert_eq!(recording.headers().unwrap().count(), 0);
 }

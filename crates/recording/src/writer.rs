@@ -16,7 +16,7 @@ use super::folder::{prepare, read_run_file};
 use super::program::{ProgramEntry, ProgramRecord};
 use super::reader::Recording;
 use super::rows::{
-    Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
+    Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };
 use super::run_file::{Environment, RUN_JSON, RunFile, Status};
 use super::table::{Finished, TableWriter};
@@ -70,6 +70,7 @@ pub struct RunWriter {
 
 struct Tables {
     packets: TableWriter<PacketRow>,
+    headers: TableWriter<Header>,
     flows: TableWriter<FlowSample>,
     queues: TableWriter<QueueSample>,
     pings: TableWriter<PingSample>,
@@ -99,6 +100,7 @@ impl RunWriter {
         Ok(RunWriter {
             tables: Some(Tables {
                 packets: create_table(dir)?,
+                headers: create_table(dir)?,
                 flows: create_table(dir)?,
                 queues: create_table(dir)?,
                 pings: create_table(dir)?,
@@ -123,6 +125,7 @@ impl RunWriter {
         Ok(RunWriter {
             tables: Some(Tables {
                 packets: table_in_memory()?,
+                headers: table_in_memory()?,
                 flows: table_in_memory()?,
                 queues: table_in_memory()?,
                 pings: table_in_memory()?,
@@ -167,6 +170,15 @@ impl RunWriter {
             record: record.clone(),
         };
         push(&mut self.tables().packets, &row)
+    }
+
+    /// Records the header of a packet that a host sent. Headers come in the order of the packets'
+    /// numbers.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn header(&mut self, header: &Header) -> Result<(), RecordError> {
+        push(&mut self.tables().headers, header)
     }
 
     /// Records a sample of a flow's state.
@@ -261,6 +273,7 @@ impl RunWriter {
         // All tables are closed, even if one fails, so that complete tables are kept.
         let results = [
             finish(tables.packets),
+            finish(tables.headers),
             finish(tables.flows),
             finish(tables.queues),
             finish(tables.pings),

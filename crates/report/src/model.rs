@@ -562,6 +562,8 @@ pub struct PacketRow {
     pub size_bytes: u32,
     /// Index into [`Packets::flows`].
     pub flow: u32,
+    /// Number of the packet, the same in every queue, plus 1; 0 if it is not known.
+    pub number: u64,
     /// Fate.
     pub verdict: Verdict,
     /// Index into [`Packets::reasons`]; meaningless for a packet that was sent unmarked.
@@ -604,6 +606,10 @@ pub struct Packets {
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
     pub reason: Vec<u16>,
+    /// The number of each packet, the same in every queue, plus 1; 0 if it is not known.
+    #[serde(with = "packed")]
+    #[cfg_attr(test, ts(type = "string"))]
+    pub number: Vec<u64>,
 }
 
 impl Packets {
@@ -625,6 +631,7 @@ impl Packets {
         self.flow.push(row.flow);
         self.verdict.push(row.verdict);
         self.reason.push(row.reason);
+        self.number.push(row.number);
     }
 
     /// The packet at an index.
@@ -636,6 +643,7 @@ impl Packets {
             flow: self.flow[at],
             verdict: self.verdict[at],
             reason: self.reason[at],
+            number: self.number[at],
         }
     }
 

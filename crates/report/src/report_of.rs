@@ -562,6 +562,7 @@ impl PacketColumns {
             sojourn_ns: record.sojourn().as_ns(),
             size_bytes: record.len,
             flow: record.flow.min(other),
+            number: record.packet.map_or(0, |number| number + 1),
             verdict,
             reason,
         });

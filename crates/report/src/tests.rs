@@ -48,6 +48,7 @@ fn packed_columns_of_the_fixture_hold_what_its_author_put_in() {
     use Verdict::{Dropped, Marked, Sent};
     assert_eq!(packets.verdict, [Sent, Marked, Dropped, Sent, Dropped]);
     assert_eq!(packets.reason, [0, 1, 0, 0, 1]);
+    assert_eq!(packets.number, [8, 9, 12, 13, 70_001]);
 }
 
 #[test]
@@ -114,6 +115,7 @@ fn row(at_ns: u64, sojourn_ns: u64, verdict: Verdict) -> PacketRow {
         sojourn_ns,
         size_bytes: 1514,
         flow: 0,
+        number: 0,
         verdict,
         reason: 0,
     }

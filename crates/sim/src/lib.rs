@@ -42,7 +42,9 @@ pub use config::{Config, Flow, Stalls};
 pub use error::ConfigError;
 pub use estimate::Estimate;
 pub use ids::{FlowId, LinkId, Side};
-pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};
+pub use observe::{
+    Completion, Content, Datagram, Echo, FlowTotals, LinkSample, Observer, Sent, TcpSample,
+};
 pub use simulation::Simulation;
 pub use topology::{Link, Route, Router, dumbbell, dumbbell_route, parking_lot, parking_lot_route};
 pub use traffic::*;

@@ -3,15 +3,26 @@
 use crate::ids::{FlowId, LinkId};
 use sluice_core::{Backlog, Discipline, DropReason, Event, Packet, Rate, Span, Time};
 use sluice_ipfw::{CommandError, Output};
-use sluice_tcp::{Counters, Snapshot};
+use sluice_tcp::{Counters, Segment, Snapshot};
 
 /// Called for what happens in a simulation. Every method has an empty default; `()` ignores
 /// everything.
 pub trait Observer {
-    /// Whether [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Called for every
+    /// Whether [`Observer::on_send`], [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Called for every
     /// packet, so that arguments are only prepared if they are used.
     fn hears_packets(&self) -> bool {
         false
+    }
+
+    /// A host sends a packet, which arrives at its first link at the same instant. The packet keeps
+    /// its slot until it arrives at its host or is dropped.
+    fn on_send(&mut self, now: Time, slot: u32, flow: FlowId, sent: &Sent) {
+        let _ = (now, slot, flow, sent);
+    }
+
+    /// A link has made a copy of the packet in `slot`.
+    fn on_copy(&mut self, slot: u32, copy: u32) {
+        let _ = (slot, copy);
     }
 
     /// A packet arrives at a link's queue, before the queue has seen it.
@@ -68,6 +79,32 @@ pub trait Observer {
 }
 
 impl Observer for () {}
+
+/// A packet that a host sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Whether the client of the flow sends it.
+    pub is_from_client: bool,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// The content of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A TCP segment.
+    Segment {
+        /// Number of the connection within its flow, from 1. It wraps.
+        connection: u16,
+        /// The segment.
+        segment: Segment,
+    },
+    /// A datagram, an echo request or its reply.
+    Datagram {
+        /// Its number, from 0.
+        sequence: u64,
+    },
+}
 
 /// State of a TCP flow at one instant.
 #[derive(Clone, Copy, Debug)]

@@ -295,6 +295,7 @@ export class PacketChart implements Member {
     const { label, packets, variant } = cloud;
     const reason = packets.reasons[columns.reason[at] ?? 0] ?? "";
     const verdict = columns.verdict[at];
+    const number = columns.number[at] ?? 0;
     const why = reason === "" ? "" : `: ${reason}`;
     const what =
       verdict === VERDICT.dropped ? `dropped${why}` : verdict === VERDICT.marked ? `CE-marked${why}` : "sent";
@@ -312,6 +313,8 @@ export class PacketChart implements Member {
       line("at", instant(time[at] as number, true)),
       line("flow", packets.flows[columns.flow[at] ?? 0] ?? "?"),
       line("size", `${whole(columns.size_bytes[at] ?? 0)} B`),
+      // The same in the charts of all queues of the path.
+      ...(number > 0 ? [line("packet", String(number - 1))] : []),
     ];
   }
 }

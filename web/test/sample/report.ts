@@ -312,6 +312,7 @@ function queueOf(
       flow: column((packet) => packet.flow),
       verdict: column((packet) => packet.verdict),
       reason: column((packet) => packet.reason),
+      number: column(() => 0),
     },
   };
 }

@@ -8,13 +8,16 @@ use sluice_router::process::Ruled;
 use sluice_wire::frame::View;
 
 use super::chain::{Recorded, Sample};
-use crate::packet_rows::{RuleRows, Witness};
+use crate::packet_rows::{Numbers, RuleRows, Witness};
 use sluice_scenario::{Direction, PipeId, Rules};
 
 /// The rule engine, and the records of its queues.
 pub(super) struct Bridge {
     ruled: Ruled,
     rows: RuleRows,
+    numbers: Numbers,
+    /// The packets that have arrived.
+    arrived: u64,
 }
 
 impl Bridge {
@@ -25,6 +28,8 @@ impl Bridge {
         Bridge {
             ruled: Ruled::new(firewall, vec![1, 0], split_below),
             rows: RuleRows::default(),
+            numbers: Numbers::default(),
+            arrived: 0,
         }
     }
 
@@ -34,6 +39,7 @@ impl Bridge {
         let (rng, sink) = cx.parts();
         let mut witness = Witness {
             rows: &mut self.rows,
+            numbers: &mut self.numbers,
             sink,
         };
         work(&mut self.ruled, &mut Cx::new(now, rng, &mut witness))
@@ -56,6 +62,8 @@ impl Queueing for Bridge {
             Some(InterfaceId(0)) => Direction::Up,
             _ => Direction::Down,
         };
+        self.numbers.set(packet.slot, self.arrived);
+        self.arrived += 1;
         self.rows.arrive(&packet, packet.flow, direction);
         self.with(cx, |ruled, cx| ruled.admit(packet, key, cx));
     }

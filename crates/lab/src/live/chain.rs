@@ -15,7 +15,7 @@ use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_wire::frame::{Addresses, View};
 
 use super::topology::PathEnds;
-use crate::packet_rows::{LinkRows, Witness};
+use crate::packet_rows::{LinkRows, Numbers, Witness};
 use sluice_scenario::{Direction, Pipe, PipeId, ScheduledLink};
 
 /// The path of a flow. The addresses of a packet determine its path.
@@ -117,6 +117,9 @@ pub(crate) struct Chain {
     finder: WayFinder,
     /// The path of the packet in each slot.
     way_of_slot: Vec<u8>,
+    /// The number of the packet in each slot, and the next one.
+    numbers: Numbers,
+    next_number: u64,
     to: PortNumber,
     split_below: Rate,
     /// Packets behind their last link, in additional delay, by due time and number.
@@ -207,6 +210,12 @@ impl Chain {
             finder: WayFinder::new(ways),
             stages,
             way_of_slot: Vec::new(),
+            numbers: Numbers::default(),
+            // Both directions count for themselves: even numbers go up, odd ones down.
+            next_number: match direction {
+                Direction::Up => 0,
+                Direction::Down => 1,
+            },
             to,
             split_below,
             under_way: BTreeMap::new(),
@@ -219,10 +228,12 @@ impl Chain {
     fn serve(&mut self, number: usize, at: Time, cx: &mut Cx<'_>) {
         let stage = &mut self.stages[number];
         while let Some((from, params)) = stage.scheduled.take_change(at) {
-            stage.with(from, cx, |link, cx| link.set_pipe(&params, cx));
+            stage.with(from, cx, &mut self.numbers, |link, cx| {
+                link.set_pipe(&params, cx);
+            });
         }
         loop {
-            let departure = self.stages[number].with(at, cx, Link::poll);
+            let departure = self.stages[number].with(at, cx, &mut self.numbers, Link::poll);
             let Some(departure) = departure else {
                 break;
             };
@@ -246,8 +257,11 @@ impl Chain {
 
     fn enter(&mut self, number: usize, packet: Packet, at: Time, cx: &mut Cx<'_>) {
         let stage = &mut self.stages[number];
-        stage.rows.0.arrive(&packet, packet.flow);
-        stage.with(at, cx, |link, cx| link.enqueue(packet, cx));
+        let packet_number = self.numbers.of(packet.slot);
+        stage.rows.0.arrive(&packet, packet.flow, packet_number);
+        stage.with(at, cx, &mut self.numbers, |link, cx| {
+            link.enqueue(packet, cx);
+        });
     }
 
     /// Returns the stage with the earliest event, and its instant.
@@ -263,11 +277,13 @@ impl Stage {
         &mut self,
         at: Time,
         cx: &mut Cx<'_>,
+        numbers: &mut Numbers,
         work: impl FnOnce(&mut Link, &mut Cx<'_>) -> T,
     ) -> T {
         let (rng, sink) = cx.parts();
         let mut witness = Witness {
             rows: &mut self.rows,
+            numbers,
             sink,
         };
         let mut cx = Cx::new(at, rng, &mut witness);
@@ -294,6 +310,8 @@ impl Queueing for Chain {
             self.way_of_slot.resize(slot + 1, 0);
         }
         self.way_of_slot[slot] = *key;
+        self.numbers.set(packet.slot, self.next_number);
+        self.next_number += 2;
         let way = &self.ways[usize::from(*key)];
         packet.class = way.class;
         let first = way.stages.start;

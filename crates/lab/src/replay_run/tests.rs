@@ -131,3 +131,42 @@ fn a_simulated_run_is_refused() {
     let error = replay_run(&recording).expect_err("nothing live");
     assert!(error.to_string().contains("was simulated"), "{error}");
 }
+
+/// Packets of both directions through two links of the live router, the second of which drops.
+#[test]
+fn a_packet_keeps_its_number_over_both_links_of_a_live_router() {
+    let text = "duration = \"2s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\n[[hop]]\nrate = \
+                \"5Mbit/s\"\nrtt = \"10ms\"\nqueue = \"fifo limit 5\"\n[[flow]]\ntype = \"tcp\"\n";
+    let variant = Scenario::parse("s.toml", text, &[]).unwrap().remove(0);
+    let temp = tempfile::tempdir().expect("a folder");
+    let recording = record(temp.path(), &variant, |_| {});
+    let mut paths = std::collections::BTreeMap::<u64, Vec<PacketRow>>::new();
+    for row in recording.packets().expect("a table") {
+        let row = row.expect("a row");
+        let number = row.record.packet.expect("a number");
+        paths.entry(number).or_default().push(row);
+    }
+    let mut dropped = 0;
+    for (number, mut rows) in paths {
+        rows.sort_by_key(|row| row.record.arrival);
+        let words: Vec<&str> = rows.iter().map(|row| row.pipe.word()).collect();
+        let is_up = number.is_multiple_of(2);
+        let whole = if is_up {
+            ["up", "up2"]
+        } else {
+            ["down2", "down"]
+        };
+        // A packet that was dropped first, or still on its way at the end, was in one queue.
+        assert!(words == whole || words == whole[..1], "{number}: {words:?}");
+        if let [first, second] = rows.as_slice() {
+            let record = |row: &PacketRow| (row.record.len, row.record.flow);
+            assert_eq!(record(first), record(second), "{number}");
+            // Half of the link's round trip, and the transmission.
+            let (ms, ns_per_byte) = if is_up { (10, 800) } else { (5, 1600) };
+            let took = Span::from_ns(u64::from(first.record.len) * ns_per_byte) + Span::from_ms(ms);
+            assert_eq!(second.record.arrival, first.record.at + took);
+            dropped += u64::from(matches!(second.record.fate, Fate::Dropped(_)));
+        }
+    }
+    assert!(dropped > 10, "{dropped}");
+}

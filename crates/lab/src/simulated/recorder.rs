@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use sluice_core::{DropReason, Event, Packet, Span, Time};
-use sluice_sim::{Completion, Datagram, Echo, FlowId, LinkId, LinkSample, Observer, TcpSample};
+use sluice_sim::{
+    Completion, Content, Datagram, Echo, FlowId, LinkId, LinkSample, Observer, Sent, TcpSample,
+};
+use sluice_tcp::{Flags, Segment};
 
 use super::network::pipe_of;
 use super::{shown, since_lead};
 use crate::flow::{self, Rows, Seen, SimulatedRecord};
-use crate::packet_rows::{PacketRows, RuleRows, copy};
-use sluice_recording::{NO_FLOW, QueueSample, RecordError, RunWriter};
-use sluice_scenario::{Direction, FlowInstance, PipeId, Scenario};
+use crate::packet_rows::{Numbers, PacketRows, RuleRows, copy};
+use sluice_recording::headers::{HeaderCoder, TcpHeader};
+use sluice_recording::{Header, NO_FLOW, QueueSample, RecordError, RunWriter};
+use sluice_scenario::{Direction, FlowInstance, FlowKind, PipeId, Protocol, Scenario};
 
 /// Writes the observations of a simulation; after the first failure it writes nothing.
 pub(super) struct Recorder<'a> {
@@ -18,6 +22,10 @@ pub(super) struct Recorder<'a> {
     failed: Option<RecordError>,
     stages: Vec<Stage>,
     flows: Vec<FlowTrack<'a>>,
+    /// The packets that hosts have sent: the next packet gets this number.
+    sent: u64,
+    numbers: Numbers,
+    headers: HeaderCoder,
     interval: Span,
     /// The instants of the simulation are later than those of the run by this.
     lead: Span,
@@ -43,18 +51,21 @@ struct FlowTrack<'a> {
     /// The hash of its client's address, from its first packet.
     client_hash: Option<u32>,
     record: Box<dyn SimulatedRecord>,
+    /// Whether its datagrams are ICMP echo messages.
+    is_echo: bool,
 }
 
 impl Stage {
     /// Adds a row for a packet in an event that has none yet: a duplicate.
-    fn find_copy(&mut self, now: Time, packet: &Packet) {
+    fn find_copy(&mut self, now: Time, packet: &Packet, numbers: &Numbers) {
         if let Stage::Link { rows, flows, .. } = self
             && !rows.has_row(packet)
         {
             let flow = flows.as_ref().and_then(|flows| flows.get(&packet.flow));
             let mut row = copy(packet);
             row.arrival = now;
-            rows.arrive(&row, flow.copied().unwrap_or(NO_FLOW));
+            let flow = flow.copied().unwrap_or(NO_FLOW);
+            rows.arrive(&row, flow, numbers.of(packet.slot));
         }
     }
 
@@ -99,6 +110,7 @@ impl<'a> Recorder<'a> {
                 client: flow.client(instance.flow.direction),
                 client_hash: None,
                 record: flow.record(&instance),
+                is_echo: matches!(&instance.flow.kind, FlowKind::Ping(ping) if ping.protocol == Protocol::Icmp),
                 instance,
             }
         };
@@ -107,6 +119,9 @@ impl<'a> Recorder<'a> {
             failed: None,
             stages,
             flows: scenario.instances().map(track).collect(),
+            sent: 0,
+            numbers: Numbers::default(),
+            headers: HeaderCoder::new(),
             interval,
             lead: scenario.lead,
         }
@@ -115,6 +130,29 @@ impl<'a> Recorder<'a> {
     /// Converts an instant of the simulation to one of the run.
     fn at(&self, instant: Time) -> Time {
         since_lead(instant, self.lead)
+    }
+
+    /// Returns the header of a segment that is sent at `now`. The timestamp that it echoes counts in
+    /// ticks of 1 ms, as Linux's do, since the start of the run.
+    fn header(&self, now: Time, connection: u16, segment: &Segment) -> TcpHeader {
+        let tick = |at: Time| self.at(at).as_ns() / TICK_NS;
+        let echo_age = (segment.ts_echo > Time::ZERO)
+            .then(|| tick(now).saturating_sub(tick(segment.ts_echo)) as u32);
+        TcpHeader {
+            connection: u32::from(connection),
+            flags: segment.flags.bits(),
+            payload: segment.len,
+            seq: segment.seq,
+            ack: segment.ack,
+            window: segment.window,
+            echo_age,
+            syn: segment
+                .flags
+                .has(Flags::SYN)
+                .then_some((segment.mss.saturating_add(TIMESTAMPS), segment.wscale)),
+            sack: segment.sack.map(|block| (block.start, block.end)),
+            sack_count: segment.sacks().len() as u8,
+        }
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -169,9 +207,42 @@ impl<'a> Recorder<'a> {
     }
 }
 
+/// Bytes of timestamps in each segment. The option for the maximum segment size does not take account
+/// of options (RFC 6691 section 2); the simulator's does.
+const TIMESTAMPS: u16 = 12;
+/// A tick of the timestamps in TCP headers.
+const TICK_NS: u64 = 1_000_000;
+
 impl Observer for Recorder<'_> {
     fn hears_packets(&self) -> bool {
         true
+    }
+
+    fn on_send(&mut self, now: Time, slot: u32, flow: FlowId, sent: &Sent) {
+        let packet = self.sent;
+        self.sent += 1;
+        self.numbers.set(slot, packet);
+        let (number, is_from_client) = (flow as u32, sent.is_from_client);
+        let row = match &sent.content {
+            Content::Segment {
+                connection,
+                segment,
+            } => {
+                let tcp = self.header(now, *connection, segment);
+                self.headers.encode(packet, number, is_from_client, &tcp)
+            }
+            Content::Datagram { sequence } if self.flows[flow].is_echo => Header {
+                probe: Some(*sequence),
+                ..Header::empty(packet, number, is_from_client)
+            },
+            // A UDP header has nothing that the flow does not say.
+            Content::Datagram { .. } => return,
+        };
+        self.write(|writer| writer.header(&row));
+    }
+
+    fn on_copy(&mut self, slot: u32, copy: u32) {
+        self.numbers.copy(slot, copy);
     }
 
     fn on_arrive(&mut self, link: LinkId, now: Time, packet: &Packet, flow: FlowId) {
@@ -186,7 +257,7 @@ impl Observer for Recorder<'_> {
                 if let Some(flows) = flows {
                     flows.insert(packet.flow, number);
                 }
-                rows.arrive(packet, number);
+                rows.arrive(packet, number, self.numbers.of(packet.slot));
             }
             Stage::Router(rows) => {
                 // The first packet of a flow comes from its client.
@@ -207,11 +278,11 @@ impl Observer for Recorder<'_> {
         let now = self.at(now);
         let stage = &mut self.stages[link];
         if let Event::Enqueue { packet } | Event::Mark { packet } = event {
-            stage.find_copy(now, packet);
+            stage.find_copy(now, packet, &self.numbers);
         }
         match stage {
             Stage::Link { rows, .. } => rows.on_event(now, event),
-            Stage::Router(rows) => rows.on_event(now, event),
+            Stage::Router(rows) => rows.on_event(now, event, &self.numbers),
         }
     }
 
@@ -225,10 +296,10 @@ impl Observer for Recorder<'_> {
     ) {
         let now = self.at(now);
         let stage = &mut self.stages[link];
-        stage.find_copy(now, packet);
+        stage.find_copy(now, packet, &self.numbers);
         match stage {
             Stage::Link { rows, .. } => rows.discard(now, packet, reason),
-            Stage::Router(rows) => rows.discard(now, packet, reason),
+            Stage::Router(rows) => rows.discard(now, packet, reason, &self.numbers),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Whole simulations, checked in their recordings.
 
+mod numbers;
 mod pcap;
 mod settings;
 

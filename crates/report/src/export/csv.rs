@@ -14,6 +14,7 @@ use sluice_recording::{Cell, ReadError, Recording, Row, Rows};
 pub fn write(recording: &Recording, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
     Ok(vec![
         table(recording.packets()?, dir)?,
+        table(recording.headers()?, dir)?,
         table(recording.flow_samples()?, dir)?,
         table(recording.queue_samples()?, dir)?,
         table(recording.pings()?, dir)?,

@@ -1,10 +1,14 @@
-//! A capture per port of the router, for Wireshark: the packets received and sent.
+//! A capture per port of the router, and one between each two links, for Wireshark: the packets
+//! received and sent.
 //!
-//! A recording keeps no bytes. So a packet in the capture is its IPv4 header and the two ports of
-//! its transport header: 24 captured bytes of its real length. Addresses are those of a live run
-//! (h2 is 10.0.23.2, h3 is 10.0.23.3); the port of a flow's far end is 5000 plus its number. A
-//! dropped packet is in the capture of the port where it arrived, a marked packet in both. Each has
-//! a comment with its fate, the instant and the reason.
+//! A recording keeps no payload. A simulated packet has its real headers, IPv4 and TCP, UDP or ICMP,
+//! as far as [`sluice_recording::Header`] holds them. A packet of a live TCP flow has its IPv4 header
+//! and two ports only. Addresses are those of a live run (h2 is 10.0.23.2, h3 is 10.0.23.3); the
+//! port of a flow's far end is 5000 plus its number.
+//!
+//! A dropped packet is in the capture of the place where it arrived, a marked packet also where it
+//! left. Each has a comment with its fate, the instant and the reason. Every packet has its number
+//! as `epb_packetid`, so that it is found in all captures.
 //!
 //! A packet leaves when it has been transmitted and the delay of its link has passed. Packets that
 //! were still queued at the end of the run appear where they arrived.
@@ -12,92 +16,117 @@
 //! The format is pcapng ([`AnnotatedWriter`]): one interface of link type 101 (raw IP), times in
 //! nanoseconds.
 
+mod header;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use sluice_core::link::LinkParams;
 use sluice_core::record::{Fate, PacketRecord};
-use sluice_core::{Ecn, Time};
+use sluice_core::{Ecn, Packet, Time};
 use sluice_wire::capture::{Annotated, AnnotatedWriter, link_type};
-use sluice_wire::frame::Sum;
 
 use super::{ExportError, write_whole};
-use sluice_recording::{NO_FLOW, PacketRow, Recording};
-use sluice_scenario::{Direction, FlowInstance, Pipe};
+use header::{Content, Sent};
+use sluice_recording::headers::HeaderCoder;
+use sluice_recording::{PacketRow, ReadError, Recording};
+use sluice_scenario::{Direction, FlowInstance, Pipe, Scenario};
 
-/// The ports, named after the hosts that they lead to.
-pub const PORTS: [&str; 2] = ["h2", "h3"];
-
-/// Writes the captures of both ports as `NAME-PORT.pcapng` into the folder `dir`, which must exist,
-/// and returns the files.
+/// Writes the captures `NAME-h2.pcapng`, `NAME-link1-link2.pcapng` and so on between links, and
+/// `NAME-h3.pcapng` into the folder `dir`, which must exist, and returns the files.
 ///
 /// # Errors
 /// [`ExportError`]; no incomplete file is left behind.
 pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBuf>, ExportError> {
     let scenario = &recording.run().scenario;
-    let flows: Vec<FlowInstance<'_>> = scenario.instances().collect();
-    let started = epoch_ns(&recording.run().environment.started_at);
-    let last = scenario.hops.len();
-    let mut captures = [Vec::new(), Vec::new()];
-    for row in recording.packets()? {
-        let row = row?;
-        let direction = row.pipe.direction();
-        let link = scenario.links().nth(row.pipe.hop());
-        let pipe = link
-            .expect("a packet is on a link of the path")
-            .pipe(direction);
-        // The ports are the ends of the path. The comments say at which queue of the path a packet
-        // was dropped.
-        let (near, far, enters, leaves) = match direction {
-            Direction::Up => (0, 1, row.pipe.hop() == 0, row.pipe.hop() == last),
-            Direction::Down => (1, 0, row.pipe.hop() == last, row.pipe.hop() == 0),
+    let run = Run {
+        rows: recording.packets()?.collect::<Result<_, _>>()?,
+        sent: sent(recording)?,
+        flows: scenario.instances().collect(),
+        started: epoch_ns(&recording.run().environment.started_at),
+    };
+    let run = run.with_instants();
+    let places = places(scenario);
+    let mut captures: Vec<Vec<Sight>> = places.iter().map(|_| Vec::new()).collect();
+    let ends = scenario.rules.is_some().then(|| run.ends());
+    let mut pipes: BTreeMap<_, _> = scenario.pipes().map(|(id, p)| (id, Way::of(p))).collect();
+    for (at, row) in run.rows.iter().enumerate() {
+        let way = pipes.get_mut(&row.pipe);
+        let way = way.expect("a packet is on a link of the path");
+        let hop = row.pipe.hop();
+        let hops = match run.flow(row) {
+            Some(flow) => scenario.hops_of(flow.flow),
+            None => 0..scenario.hops.len() + 1,
         };
-        let comment = comment(&row);
-        let header = header(&row, flows.get(row.record.flow as usize));
-        let sight = |time: Time, is_inbound, header| Sight {
-            time_ns: started + time.as_ns(),
-            header,
-            len: row.record.len,
+        let (near, far, is_last) = match row.pipe.direction() {
+            Direction::Up => (hop, hop + 1, hop + 1 == hops.end),
+            Direction::Down => (hop + 1, hop, hop == hops.start),
+        };
+        // Rules may send a packet through several pipes, between which it is still in the router.
+        let number = row.record.packet;
+        let span = ends.as_ref().zip(number).map(|(ends, n)| ends[&n]);
+        let (enters, leaves) = match span {
+            Some((first, last)) => (first == at, last == at),
+            None => (true, is_last),
+        };
+        // A duplicate was not received: the link made it.
+        let enters = enters && way.is_original(number);
+        let sight = |time: Time, is_inbound| Sight {
+            time_ns: run.started + time.as_ns(),
+            row: at,
             is_inbound,
-            comment: comment.clone(),
         };
         if enters || matches!(row.record.fate, Fate::Dropped(_)) {
-            captures[near].push(sight(row.record.arrival, true, header));
+            captures[near].push(sight(row.record.arrival, true));
         }
-        if leaves && let Some(at) = departure(&row.record, pipe) {
-            let header = match row.record.fate {
-                Fate::Marked => with_ecn(header, Ecn::Ce),
-                _ => header,
-            };
-            captures[far].push(sight(at, false, header));
+        if leaves && let Some(time) = way.departure(&row.record) {
+            captures[far].push(sight(time, false));
         }
     }
     let mut files = Vec::new();
-    for (port, mut capture) in PORTS.into_iter().zip(captures) {
-        // Stable: packets of one instant stay in the order in which the router had them.
-        capture.sort_by_key(|sight| sight.time_ns);
-        let path = dir.join(format!("{name}-{port}.pcapng"));
+    for (place, mut capture) in places.iter().zip(captures) {
+        // A host answers at the instant at which a packet reaches it, so what leaves comes first.
+        // Stable: other packets of one instant stay in the order in which the router had them.
+        capture.sort_by_key(|sight| (sight.time_ns, sight.is_inbound));
+        let path = dir.join(format!("{name}-{place}.pcapng"));
         write_whole(&path, |out| {
-            write_capture(out, port, &capture).map_err(|error| ExportError::Write {
-                path: path.clone(),
-                error,
-            })
+            run.write(out, place, &capture)
+                .map_err(|error| ExportError::Write {
+                    path: path.clone(),
+                    error,
+                })
         })?;
         files.push(path);
     }
     Ok(files)
 }
 
-/// A packet at a port.
-struct Sight {
-    time_ns: u64,
-    header: Header,
-    len: u32,
-    is_inbound: bool,
-    comment: Option<String>,
+/// Returns the names of the places along the path, from h2 to h3.
+fn places(scenario: &Scenario) -> Vec<String> {
+    let links = scenario.hops.len() + 1;
+    let between = (1..links).map(|n| format!("link{n}-link{}", n + 1));
+    let first = std::iter::once("h2".to_owned());
+    first.chain(between).chain(["h3".to_owned()]).collect()
 }
 
-/// The captured bytes of a packet: 20 of IPv4, 4 of its transport.
-type Header = [u8; 24];
+/// What the captures are made of.
+struct Run<'a> {
+    rows: Vec<PacketRow>,
+    /// The packets with a recorded header, in the order of their numbers.
+    sent: Vec<Sent>,
+    flows: Vec<FlowInstance<'a>>,
+    /// The start in nanoseconds since 1970.
+    started: u64,
+}
+
+/// A packet at a place.
+struct Sight {
+    time_ns: u64,
+    /// The index of its row.
+    row: usize,
+    is_inbound: bool,
+}
 
 /// Returns the start of a run in nanoseconds since 1970; 0 for a time that cannot be read.
 pub(super) fn epoch_ns(started_at: &str) -> u64 {
@@ -107,21 +136,127 @@ pub(super) fn epoch_ns(started_at: &str) -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Returns the instant at which a packet reached the far end of its pipe; `None` if it did not
-/// leave its queue.
-fn departure(record: &PacketRecord, pipe: &Pipe) -> Option<Time> {
-    if !matches!(record.fate, Fate::Sent | Fate::Marked) {
-        return None;
+/// Reads the headers.
+fn sent(recording: &Recording) -> Result<Vec<Sent>, ReadError> {
+    let mut coder = HeaderCoder::new();
+    let mut all = Vec::new();
+    for row in recording.headers()? {
+        let row = row?;
+        let content = match row.probe {
+            Some(probe) => Some(Content::Echo(probe)),
+            None => coder.decode(&row).map(Content::Tcp),
+        };
+        all.extend(content.map(|content| Sent {
+            packet: row.packet,
+            is_from_client: row.is_from_client,
+            content,
+            at: Time::MAX,
+        }));
     }
-    let left = record.at.since(Time::ZERO);
-    let rate = pipe.rate.at(left).unwrap_or(pipe.rate.highest());
-    let transmission = rate.transmission(u64::from(record.len));
-    Some(
-        record
-            .at
-            .saturating_add(transmission)
-            .saturating_add(pipe.delay.at(left)),
-    )
+    Ok(all)
+}
+
+impl<'a> Run<'a> {
+    /// Finds when each packet with a header was sent.
+    fn with_instants(mut self) -> Self {
+        for row in &self.rows {
+            if let Some(place) = self.place(row) {
+                let sent = &mut self.sent[place];
+                sent.at = sent.at.min(row.record.arrival);
+            }
+        }
+        self
+    }
+
+    /// Returns the index in `sent` of a row's packet.
+    fn place(&self, row: &PacketRow) -> Option<usize> {
+        let number = row.record.packet?;
+        let found = self.sent.binary_search_by_key(&number, |sent| sent.packet);
+        found.ok()
+    }
+
+    fn flow(&self, row: &PacketRow) -> Option<&FlowInstance<'a>> {
+        self.flows.get(row.record.flow as usize)
+    }
+
+    /// Returns the first and the last row of each packet.
+    fn ends(&self) -> BTreeMap<u64, (usize, usize)> {
+        let mut ends = BTreeMap::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            if let Some(number) = row.record.packet {
+                ends.entry(number).or_insert((at, at)).1 = at;
+            }
+        }
+        ends
+    }
+
+    fn write(&self, out: &mut impl Write, place: &str, sights: &[Sight]) -> io::Result<()> {
+        let program = concat!("sluice ", env!("CARGO_PKG_VERSION"));
+        let most = header::MOST as u32;
+        let mut writer = AnnotatedWriter::new(out, program, place, link_type::RAW, most)?;
+        let mut bytes = Vec::with_capacity(header::MOST);
+        for sight in sights {
+            let row = &self.rows[sight.row];
+            let is_marked = row.record.fate == Fate::Marked && !sight.is_inbound;
+            let ecn = if is_marked { Ecn::Ce } else { row.record.ecn };
+            let sent = self.place(row).map(|place| &self.sent[place]);
+            header::write(row, ecn, self.flow(row), sent, &mut bytes);
+            let captured = bytes.len().min(row.record.len as usize);
+            writer.packet(&Annotated {
+                time_ns: sight.time_ns,
+                bytes: &bytes[..captured],
+                original_len: row.record.len,
+                is_inbound: sight.is_inbound,
+                number: row.record.packet,
+                comment: comment(row).as_deref(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A pipe, and how packets pass it.
+struct Way<'a> {
+    pipe: &'a Pipe,
+    params: LinkParams,
+    /// The packets that have arrived, if the link makes duplicates of packets.
+    arrived: Option<BTreeSet<u64>>,
+}
+
+impl<'a> Way<'a> {
+    fn of(pipe: &'a Pipe) -> Self {
+        let params = pipe.params();
+        let copies = params.duplicate.duplicate.as_billionths() > 0;
+        Way {
+            pipe,
+            params,
+            arrived: copies.then(BTreeSet::new),
+        }
+    }
+
+    /// Whether the row of this packet is its first one on the link.
+    fn is_original(&mut self, number: Option<u64>) -> bool {
+        match (&mut self.arrived, number) {
+            (Some(arrived), Some(number)) => arrived.insert(number),
+            _ => true,
+        }
+    }
+
+    /// Returns the instant at which a packet reached the far end of the pipe; `None` if it did not
+    /// leave its queue.
+    fn departure(&self, record: &PacketRecord) -> Option<Time> {
+        if !matches!(record.fate, Fate::Sent | Fate::Marked) {
+            return None;
+        }
+        let left = record.at.since(Time::ZERO);
+        let rate = self.pipe.rate.at(left);
+        let rate = rate.unwrap_or(self.pipe.rate.highest());
+        let mut packet = Packet::new(0, record.len);
+        packet.segments = record.segments;
+        let transmission = rate.transmission(self.params.framing.wire_len(&packet));
+        let at = record.at.saturating_add(transmission);
+        Some(at.saturating_add(self.pipe.delay.at(left)))
+    }
 }
 
 fn comment(row: &PacketRow) -> Option<String> {
@@ -135,88 +270,11 @@ fn comment(row: &PacketRow) -> Option<String> {
         0 | 1 => String::new(),
         n => format!(", {n} segments"),
     };
+    let number = record.packet.map(|n| format!(", packet {n}"));
     Some(format!(
-        "{what} by queue {pipe} at {:.6} s after {:.3} ms there{segments}",
+        "{what} by queue {pipe} at {:.6} s after {:.3} ms there{segments}{}",
         record.at.as_ns() as f64 / 1e9,
         record.sojourn().as_ms_f64(),
+        number.unwrap_or_default(),
     ))
 }
-
-fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
-    let (h2, h3) = ([10, 0, 23, 2], [10, 0, 23, 3]);
-    let (source, destination) = match row.pipe.direction() {
-        Direction::Up => (h2, h3),
-        Direction::Down => (h3, h2),
-    };
-    let (protocol, dscp, near, far) = match flow {
-        Some(flow) => {
-            let dscp = flow.flow.kind.dscp();
-            let is_tcp = flow.flow.kind.tcp().is_some();
-            let protocol = if is_tcp { TCP } else { UDP };
-            // Both ends of 10 000 flows have ports of their own.
-            let number = flow.id as u16;
-            let (client, server) = (40_000 + number, 5000 + number);
-            let ports = if flow.flow.direction == row.pipe.direction() {
-                (client, server)
-            } else {
-                (server, client)
-            };
-            (protocol, dscp.value(), ports.0, ports.1)
-        }
-        None => {
-            debug_assert_eq!(row.record.flow, NO_FLOW, "a flow has its number");
-            (EXPERIMENT, 0, 0, 0)
-        }
-    };
-    let mut bytes = [0; 24];
-    bytes[0] = 0x45;
-    bytes[1] = dscp << 2 | row.record.ecn as u8;
-    // A super-packet may be longer than the field allows; Wireshark reads 0 as that (TSO).
-    let total = u16::try_from(row.record.len).unwrap_or(0);
-    bytes[2..4].copy_from_slice(&total.to_be_bytes());
-    bytes[4..6].copy_from_slice(&(row.record.seq as u16).to_be_bytes());
-    bytes[6] = 0x40;
-    bytes[8] = 64;
-    bytes[9] = protocol;
-    bytes[12..16].copy_from_slice(&source);
-    bytes[16..20].copy_from_slice(&destination);
-    bytes[20..22].copy_from_slice(&near.to_be_bytes());
-    bytes[22..24].copy_from_slice(&far.to_be_bytes());
-    with_checksum(bytes)
-}
-
-fn with_ecn(mut header: Header, ecn: Ecn) -> Header {
-    header[1] = header[1] & !3 | ecn as u8;
-    with_checksum(header)
-}
-
-fn with_checksum(mut header: Header) -> Header {
-    header[10..12].fill(0);
-    let mut sum = Sum::new();
-    sum.add(&header[..20]);
-    let sum = sum.finish();
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    header
-}
-
-fn write_capture(out: &mut impl Write, port: &str, sights: &[Sight]) -> io::Result<()> {
-    let program = concat!("sluice ", env!("CARGO_PKG_VERSION"));
-    let most = Header::default().len() as u32;
-    let mut writer = AnnotatedWriter::new(out, program, port, link_type::RAW, most)?;
-    for sight in sights {
-        let captured = sight.header.len().min(sight.len as usize);
-        writer.packet(&Annotated {
-            time_ns: sight.time_ns,
-            bytes: &sight.header[..captured],
-            original_len: sight.len,
-            is_inbound: sight.is_inbound,
-            comment: sight.comment.as_deref(),
-        })?;
-    }
-    Ok(())
-}
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-/// RFC 3692: for experiments.
-const EXPERIMENT: u8 = 253;

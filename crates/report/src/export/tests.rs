@@ -187,14 +187,14 @@ fn tables_are_written_as_csv() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(&temp.path().join("run"));
     let files = csv::write(&recording, temp.path()).unwrap();
-    assert_eq!(files.len(), 6);
+    assert_eq!(files.len(), 7);
     let text = fs::read_to_string(temp.path().join("packets.csv")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[..2],
         [
-            "seq,time_ns,flow,size_bytes,segments,ecn,class,verdict,at_ns,sojourn_ns,reason,pipe",
-            "0,500000000,0,3000,2,2,0,dropped,600000000,100000000,overflow,up",
+            "seq,time_ns,flow,size_bytes,segments,ecn,class,verdict,at_ns,sojourn_ns,reason,pipe,packet",
+            "0,500000000,0,3000,2,2,0,dropped,600000000,100000000,overflow,up,",
         ]
     );
     assert_eq!(lines.len(), 7);

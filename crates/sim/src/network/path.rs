@@ -2,7 +2,7 @@
 
 use super::{FlowState, Network, kind};
 use crate::ids::LinkId;
-use crate::observe::Observer;
+use crate::observe::{Content, Observer, Sent};
 use crate::packets::{DatagramBody, NOT_STARTED, NOT_TCP, Packets, Tag, Transit};
 use crate::stage::{Engine, Stage};
 use sluice_core::traffic::exponential;
@@ -64,7 +64,8 @@ impl Network {
         let path = &self.paths[tag.path as usize];
         let links = &path.links[usize::from(tag.to_server)];
         let transit = self.packets.transit_mut(slot);
-        if transit.links_left == NOT_STARTED {
+        let is_new = transit.links_left == NOT_STARTED;
+        if is_new {
             transit.links_left = links.len() as u8;
         }
         let Transit {
@@ -88,6 +89,10 @@ impl Network {
         packet.ecn = ecn;
         packet.dscp = path.dscp;
         if observer.hears_packets() {
+            if is_new {
+                let sent = self.sent(slot, &tag);
+                observer.on_send(self.now, slot, tag.flow as usize, &sent);
+            }
             observer.on_arrive(link, self.now, &packet, tag.flow as usize);
         }
         if self.stages[link].is_router() {
@@ -99,6 +104,24 @@ impl Network {
                 link.enqueue(packet, cx);
             }
         });
+    }
+
+    /// What a host has put into `slot`.
+    fn sent(&self, slot: u32, tag: &Tag) -> Sent {
+        let content = if tag.connection == NOT_TCP {
+            Content::Datagram {
+                sequence: self.packets.datagram(slot).sequence,
+            }
+        } else {
+            Content::Segment {
+                connection: tag.serial,
+                segment: self.packets.segment(slot),
+            }
+        };
+        Sent {
+            is_from_client: tag.to_server,
+            content,
+        }
     }
 
     /// Passes a packet through a router's rules, starting with one of the two passes.
@@ -311,7 +334,9 @@ impl<O: Observer> Sink for LinkSink<'_, O> {
     fn copy(&mut self, _now: Time, packet: &Packet) -> Option<u32> {
         let flow = self.packets.transit(packet.slot).flow as usize;
         self.flows[flow].totals.packets_duplicated += 1;
-        Some(self.packets.copy(packet.slot))
+        let copy = self.packets.copy(packet.slot);
+        self.observer.on_copy(packet.slot, copy);
+        Some(copy)
     }
 
     fn corrupt(&mut self, _now: Time, packet: &Packet, _bit: u64) {

@@ -22,6 +22,8 @@ pub struct Annotated<'a> {
     pub original_len: u32,
     /// Whether the interface received it rather than sent it.
     pub is_inbound: bool,
+    /// A number that the packet has in all captures (`epb_packetid`).
+    pub number: Option<u64>,
     /// A comment.
     pub comment: Option<&'a str>,
 }
@@ -68,6 +70,9 @@ impl<W: Write> AnnotatedWriter<W> {
         self.pad();
         let way: u32 = if packet.is_inbound { 1 } else { 2 };
         self.option(PACKET_FLAGS, &way.to_le_bytes());
+        if let Some(number) = packet.number {
+            self.option(PACKET_ID, &number.to_le_bytes());
+        }
         if let Some(comment) = packet.comment {
             self.option(COMMENT, comment.as_bytes());
         }
@@ -113,5 +118,6 @@ const USER_APPLICATION: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
 const TIME_RESOLUTION: u16 = 9;
 const PACKET_FLAGS: u16 = 2;
+const PACKET_ID: u16 = 5;
 /// Powers of ten of a second.
 const NANOSECONDS: u8 = 9;
