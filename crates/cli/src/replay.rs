@@ -5,13 +5,15 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use clap_complete::engine::ArgValueCandidates;
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_core::registry::Spec;
-use sluice_lab::replay::{self, Draws, Job, LinkRate, Outputs, ReplayError};
+use sluice_lab::replay::{self, Draws, Job, LinkRate, Outputs, ReplayError, Replayed};
 use sluice_lab::replay_run::{ReplayRunError, replay_run};
-use sluice_recording::{ReadError, Recording};
+use sluice_recording::{PAGE, ReadError, Recording};
+use sluice_report::pages::{PageError, write_page};
 use sluice_scenario::trace::Hash;
 
 use crate::completion;
@@ -49,6 +51,9 @@ pub struct Args {
     /// Write the packets that left, with CE marks (.pcap); only if the trace is a capture
     #[arg(long, value_name = "FILE")]
     pcap_out: Option<PathBuf>,
+    /// Record packets, flows and the algorithm's variables in this folder, with report.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -91,6 +96,9 @@ pub enum Error {
         /// The superfluous option.
         option: &'static str,
     },
+    /// The page of a recording cannot be written.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
@@ -129,6 +137,10 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
             state: args.state,
             capture: args.pcap_out,
         },
+        record: args.report.map(|dir| {
+            let now = humantime::format_rfc3339_millis(SystemTime::now());
+            (dir, now.to_string())
+        }),
     };
     let outputs = job.outputs.clone();
     ctrlc::set_handler(move || {
@@ -140,14 +152,19 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
         ProgressStyle::with_template("{bar:40} {percent:>3} % of {total_bytes}, {eta} left")
             .expect("the template is right"),
     );
-    let summary = replay::run(&job, &mut |read, size| {
+    let replayed = replay::run(&job, &mut |read, size| {
         bar.set_length(size);
         bar.set_position(read);
     });
     bar.finish_and_clear();
-    let summary = summary?;
+    let Replayed { summary, recording } = replayed?;
     for warning in &summary.warnings {
         eprintln!("sluice: {}: {warning}", job.trace.display());
+    }
+    if let Some(recording) = &recording {
+        let page = recording.dir().join(PAGE);
+        write_page(&page, &[recording])?;
+        eprintln!("sluice: report: {}", page.display());
     }
     let text = if args.json {
         format!("{:#}\n", summary.to_json())
@@ -166,6 +183,7 @@ fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
         ("--out", args.out.is_some()),
         ("--state", args.state.is_some()),
         ("--pcap-out", args.pcap_out.is_some()),
+        ("--report", args.report.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Error::OnlyTrace {

@@ -124,6 +124,7 @@ mod tests {
     fn packet(ms: u64, fate: Fate) -> PacketRecord {
         PacketRecord {
             seq: ms,
+            packet: None,
             arrival: Time::ZERO + Span::from_ms(ms),
             flow: 1,
             len: 128,

@@ -11,11 +11,13 @@ use sluice_core::link::{Link, LinkFiles, LinkParams, RateSource, Replay, Schedul
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng, Time};
 use sluice_loader::Ending;
+use sluice_recording::{ReadError, RecordError, Recording};
 use sluice_scenario::trace::{Hash, Trace, TraceError};
 
 mod clash;
 mod draws;
 mod output;
+mod record;
 mod sheet;
 mod summary;
 mod words;
@@ -61,6 +63,9 @@ pub struct Job {
     pub draws: Option<Draws>,
     /// The outputs.
     pub outputs: Outputs,
+    /// The folder of the recording, if there is to be one, and the time at which it starts (RFC
+    /// 3339).
+    pub record: Option<(PathBuf, String)>,
 }
 
 /// The reason why a replay failed.
@@ -130,6 +135,15 @@ pub enum ReplayError {
         /// The endings of the output formats.
         endings: &'static [&'static str],
     },
+    /// The recording cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The recording cannot be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The replay has no scenario that says what happened.
+    #[error("the replay cannot be recorded: {0}")]
+    Undrawable(String),
     /// The trace has no bytes that a capture could contain.
     #[error("`{}` is CSV and has no bytes that a capture could hold; replay a capture", trace.display())]
     NoBytes {
@@ -147,12 +161,21 @@ pub enum ReplayError {
     },
 }
 
+/// A replay that has ended.
+#[derive(Debug)]
+pub struct Replayed {
+    /// The outcome of all packets.
+    pub summary: Summary,
+    /// The recording, if the job asks for one.
+    pub recording: Option<Recording>,
+}
+
 /// Replays a trace. Calls `progress` from time to time with the number of bytes of the trace read
 /// so far and the total.
 ///
 /// # Errors
 /// [`ReplayError`]. Unfinished files are removed.
-pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, ReplayError> {
+pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Replayed, ReplayError> {
     let ending = Ending::new();
     ending.within(|| run_until(job, &ending, progress))
 }
@@ -161,7 +184,7 @@ fn run_until(
     job: &Job,
     ending: &Ending,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Summary, ReplayError> {
+) -> Result<Replayed, ReplayError> {
     clash::check(job)?;
     let mut trace = Trace::open(&job.trace, job.hash, job.seed)?;
     let mut writer = Writer::create(&job.outputs, job, trace.capture().is_some())?;
@@ -192,7 +215,7 @@ fn run_until(
     let end = replay.finish(&mut writer)?;
     check_draws(&replay, job)?;
     let warnings = job.queue.warnings().into_iter().chain(trace.warnings());
-    writer.finish(end, warnings.collect())
+    writer.finish(end, warnings.collect(), job)
 }
 
 fn check_draws(replay: &Replay, job: &Job) -> Result<(), ReplayError> {

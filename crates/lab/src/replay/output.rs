@@ -9,9 +9,10 @@ use sluice_core::record::{self, PacketRecord, REPLAY_COLUMNS};
 use sluice_core::{Ecn, Packet, Time};
 use sluice_wire::capture::{self, link_type};
 
+use super::record::Recorder;
 use super::sheet::Sheet;
-use super::summary::{Summary, Tally};
-use super::{Job, ReplayError};
+use super::summary::Tally;
+use super::{Job, ReplayError, Replayed};
 use sluice_recording::part::{Part, temporary};
 use sluice_recording::{Cell, ColumnDecl, ColumnKind};
 use sluice_scenario::trace::{Capture, Frame};
@@ -66,6 +67,7 @@ pub(super) struct Writer {
     order: Vec<usize>,
     state: Option<StateOut>,
     capture: Option<CaptureOut>,
+    recorder: Option<Recorder>,
     trace: PathBuf,
     tally: Tally,
     /// The first error of a write.
@@ -135,6 +137,10 @@ impl Writer {
                 Some(path) => Some(CaptureOut::new(path)?),
                 None => None,
             },
+            recorder: match &job.record {
+                Some((_, started_at)) => Some(Recorder::begin(job, started_at)?),
+                None => None,
+            },
             trace: job.trace.clone(),
             tally: Tally::new(),
             error: None,
@@ -171,8 +177,9 @@ impl Writer {
     pub(super) fn finish(
         mut self,
         end: Time,
-        warnings: Vec<String>,
-    ) -> Result<Summary, ReplayError> {
+        mut warnings: Vec<String>,
+        job: &Job,
+    ) -> Result<Replayed, ReplayError> {
         self.check()?;
         if let Some(rows) = self.rows {
             rows.finish()?;
@@ -183,7 +190,22 @@ impl Writer {
         if let Some(out) = self.capture {
             out.finish()?;
         }
-        Ok(self.tally.finish(end, warnings))
+        let mut recording = None;
+        if let (Some(recorder), Some((dir, _))) = (self.recorder, &job.record) {
+            let (recorded, others) = recorder.finish(end, dir)?;
+            recording = Some(recorded);
+            if others > 0 {
+                warnings.push(format!(
+                    "packets of flows beyond the first {}, which the recording has without their \
+                     flow: {others}",
+                    super::record::MOST_FLOWS
+                ));
+            }
+        }
+        Ok(Replayed {
+            summary: self.tally.finish(end, warnings),
+            recording,
+        })
     }
 
     fn note(&mut self, written: Result<(), ReplayError>) {
@@ -196,6 +218,10 @@ impl Writer {
 impl Outlet for Writer {
     fn row(&mut self, row: &PacketRecord) {
         self.tally.count(row);
+        if let Some(recorder) = &mut self.recorder {
+            let recorded = recorder.packet(row);
+            self.note(recorded);
+        }
         if let Some(rows) = &mut self.rows {
             let cells = row.cells();
             let written = rows.row(self.order.iter().map(|i| cell(cells[*i])));
@@ -211,6 +237,10 @@ impl Outlet for Writer {
     }
 
     fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
+        if let Some(recorder) = &mut self.recorder {
+            let recorded = recorder.state(now, queue, name, value);
+            self.note(recorded);
+        }
         if let Some(state) = &mut self.state {
             let written = state.report(now, (queue, name, value));
             self.note(written);

@@ -1,6 +1,7 @@
 //! Whole replays of small traces whose results are computed by hand.
 
 mod capture;
+mod record;
 
 use std::fs;
 use std::path::Path;
@@ -31,13 +32,14 @@ fn replay(trace: &str, queue: &str, rate: &str) -> (String, String, Summary) {
         hash: Hash::Flow,
         seed: 1,
         draws: None,
+        record: None,
         outputs: Outputs {
             rows: Some(at("rows.csv")),
             state: Some(at("state.csv")),
             capture: None,
         },
     };
-    let summary = run(&job, &mut |_, _| {}).unwrap();
+    let summary = run(&job, &mut |_, _| {}).unwrap().summary;
     let read = |name: &str| fs::read_to_string(at(name)).unwrap();
     (read("rows.csv"), read("state.csv"), summary)
 }
@@ -260,6 +262,7 @@ fn parquet_has_the_rows_of_csv() {
         hash: Hash::Flow,
         seed: 1,
         draws: None,
+        record: None,
         outputs: Outputs {
             rows: Some(at(rows)),
             state: Some(at(state)),
@@ -308,6 +311,7 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
             hash: Hash::Flow,
             seed: 1,
             draws: None,
+            record: None,
             outputs,
         };
         run(&job, &mut |_, _| {}).unwrap_err().to_string()
@@ -370,6 +374,7 @@ fn a_capture_is_written_as_pcap_only() {
         hash: Hash::Flow,
         seed: 1,
         draws: None,
+        record: None,
         outputs: Outputs {
             capture: Some(folder.path().join("x.pcapng")),
             ..Outputs::default()
@@ -402,6 +407,7 @@ fn failing(folder: &Path, trace: &str) -> String {
         hash: Hash::Flow,
         seed: 1,
         draws: None,
+        record: None,
         outputs: Outputs {
             rows: Some(folder.join("rows.csv")),
             state: Some(folder.join("state.parquet")),
@@ -448,6 +454,7 @@ fn no_output_is_written_over_another_file_of_the_job() {
             hash: Hash::Flow,
             seed: 1,
             draws: None,
+            record: None,
             outputs: Outputs {
                 rows: Some(at(rows)),
                 state: Some(at(state)),

@@ -88,6 +88,8 @@ pub struct Capture {
     packets: u64,
     frame: Frame,
     odd: Odd,
+    /// Whether the file ends within a packet.
+    is_cut: bool,
 }
 
 /// The counts that lead to warnings.
@@ -133,10 +135,16 @@ impl Capture {
             packets: 0,
             frame: Frame::empty(),
             odd: Odd::default(),
+            is_cut: false,
         })
     }
 
+    /// Returns the next packet. A file that ends within a packet ends before it; the reader warns
+    /// of that.
     pub fn read(&mut self) -> Result<Option<Arrival>, TraceError> {
+        if self.is_cut {
+            return Ok(None);
+        }
         match self.reader.read(&mut self.frame.bytes) {
             Ok(None) => Ok(None),
             Ok(Some(record)) => {
@@ -145,6 +153,11 @@ impl Capture {
                 self.arrival(record.time_ns, record.link)
                     .map(Some)
                     .map_err(|error| self.fail(self.packets, error))
+            }
+            // Without a packet before the cut there is nothing to read.
+            Err(ReadError::Truncated) if self.packets > 0 => {
+                self.is_cut = true;
+                Ok(None)
             }
             Err(error) => Err(self.fail(self.packets + 1, error.into())),
         }
@@ -163,6 +176,12 @@ impl Capture {
         }
     }
 
+    /// Returns the error of a file that ends within a packet.
+    pub(super) fn cut(&self) -> Option<TraceError> {
+        let error = CaptureError::Read(ReadError::Truncated);
+        self.is_cut.then(|| self.fail(self.packets + 1, error))
+    }
+
     /// Returns the absolute time of the first packet, ns since 1970.
     pub fn origin_ns(&self) -> i128 {
         self.origin.unwrap_or(0)
@@ -171,6 +190,14 @@ impl Capture {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let odd = &self.odd;
+        if self.is_cut {
+            warnings.push(format!(
+                "the file is cut within packet {}; it was read up to packet {}, {:.6} s after the first",
+                self.packets + 1,
+                self.packets,
+                self.before as f64 / 1e9
+            ));
+        }
         if odd.backwards > 0 {
             warnings.push(format!(
                 "timestamps earlier than the previous packet's: {}, by up to {} ns; such packets arrive \

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sluice_core::Span;
 
-use super::{Hash, Trace, TraceError};
+use super::{Capture, Hash, Trace, TraceError};
 
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,10 @@ impl Traffic {
                 bytes,
                 ecn: arrival.ecn as u8,
             });
+        }
+        // A flow has all packets of its capture.
+        if let Some(error) = trace.capture().and_then(Capture::cut) {
+            return Err(error.into());
         }
         if traffic.packets.is_empty() {
             return Err(TrafficError::Empty {

@@ -65,12 +65,13 @@ fn what_leaves_is_written_with_marks_and_right_checksums() {
         hash: Hash::Flow,
         seed: 1,
         draws: None,
+        record: None,
         outputs: Outputs {
             capture: Some(output.clone()),
             ..Outputs::default()
         },
     };
-    let summary = run(&job, &mut |_, _| {}).unwrap();
+    let summary = run(&job, &mut |_, _| {}).unwrap().summary;
     assert_eq!(summary.marked, 4);
     let written = fs::read(&output).unwrap();
     let path = PathBuf::from("out");

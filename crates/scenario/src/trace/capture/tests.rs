@@ -190,15 +190,60 @@ fn times_that_go_back_are_counted() {
     assert!(warnings[0].contains("30 ns"), "{warnings:?}");
 }
 
+/// Reads a file that is cut, and returns the packets before the cut and the warnings.
+fn read_cut(file: &[u8]) -> (usize, Vec<String>) {
+    let path = PathBuf::from("x");
+    let file = Cursor::new(file.to_vec());
+    let mut capture = Capture::new(file, &path, Hash::Flow, 1).unwrap();
+    let packets = std::iter::from_fn(|| capture.read().unwrap()).count();
+    assert_eq!(capture.read().unwrap(), None, "a cut stays a cut");
+    (packets, capture.warnings())
+}
+
+/// draft-ietf-opsawg-pcap: 24 bytes of file header; 16 bytes of record header and 52 of packet each.
+#[test]
+fn a_pcap_file_is_read_up_to_its_cut() {
+    let (first, second) = (udp(1, 1, 10), udp(1, 1, 10));
+    let file = pcap(1, &[(EPOCH, first), (EPOCH + 1_500_000_000, second)]);
+    assert_eq!(file.len(), 24 + 2 * (16 + 52));
+    // Within the second packet, after its header, and within that.
+    for len in [24 + 68 + 67, 24 + 68 + 16, 24 + 68 + 1] {
+        let (packets, warnings) = read_cut(&file[..len]);
+        let expected = "the file is cut within packet 2; it was read up to packet 1, 0.000000 s \
+                        after the first";
+        assert_eq!((packets, warnings), (1, vec![expected.to_owned()]), "{len}");
+    }
+    // At the end of a packet nothing shows that more was there.
+    assert_eq!(read_cut(&file[..24 + 68]), (1, Vec::new()));
+    let error = "x: packet 1: the file ends inside it; the capture is truncated";
+    assert_eq!(read(file[..24 + 67].to_vec()).unwrap_err(), error);
+}
+
+/// draft-ietf-opsawg-pcapng section 4.3: a block of 28 bytes around the packet, and the length again.
+#[test]
+fn a_pcapng_file_is_read_up_to_its_cut() {
+    let packets = [0, 1, 3].map(|second| enhanced(0, second, &udp(1, 1, 10)));
+    // A clock of seconds: 10^0 ticks.
+    let file = [section(), interface(1, 0), packets.concat()].concat();
+    let block = packets[0].len();
+    assert_eq!(block, 28 + 52 + 4);
+    for missing in [1, 4, 5, block - 1] {
+        let (packets, warnings) = read_cut(&file[..file.len() - missing]);
+        let expected = "the file is cut within packet 3; it was read up to packet 2, 1.000000 s \
+                        after the first";
+        assert_eq!(
+            (packets, warnings),
+            (2, vec![expected.to_owned()]),
+            "{missing}"
+        );
+    }
+    assert_eq!(read_cut(&file[..file.len() - block]), (2, Vec::new()));
+}
+
 #[test]
 fn broken_captures_are_refused_with_the_packet() {
     let good = pcap(1, &[(EPOCH, udp(1, 1, 10)), (EPOCH, udp(1, 1, 10))]);
     let error = |file: Vec<u8>| read(file).unwrap_err();
-    let cut = good[..good.len() - 1].to_vec();
-    assert_eq!(
-        error(cut),
-        "x: packet 2: the file ends inside it; the capture is truncated"
-    );
     assert_eq!(
         error(good[..20].to_vec()),
         "x: head: the file ends inside it; the capture is truncated"
