@@ -11,6 +11,8 @@ use super::*;
 use sluice_recording::testing::recording;
 use sluice_scenario::Scenario;
 
+mod captures;
+
 fn test_of(flows: &str) -> Test {
     let text = format!("duration = \"60s\"\n[link]\nrate = \"10Mbit/s\"\n{flows}");
     let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);

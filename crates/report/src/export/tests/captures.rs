@@ -1,0 +1,209 @@
+//! Captures with real headers, and of several links.
+
+use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{DropReason, Ecn, Time};
+use sluice_recording::headers::{ACK, HeaderCoder, SYN, TcpHeader};
+use sluice_recording::{End, Environment, Header, Recording, RunWriter};
+use sluice_scenario::{Backend, Direction, PipeId};
+
+use super::*;
+
+/// A run of `text`, with packets of one place each: pipe, number, flow, length, arrival and end in
+/// ms, fate.
+fn recorded(
+    text: &str,
+    headers: &[Header],
+    rows: &[(PipeId, u64, u32, u32, u64, u64, Fate)],
+) -> Recording {
+    let variant = Scenario::parse("x", text, &[]).unwrap().remove(0);
+    let environment = Environment::here(Backend::Sim, "1970-01-01T00:00:00Z".into());
+    let mut writer = RunWriter::in_memory(&variant, &environment).unwrap();
+    for header in headers {
+        writer.header(header).unwrap();
+    }
+    for &(pipe, packet, flow, len, arrival, at, fate) in rows {
+        let record = PacketRecord {
+            seq: 0,
+            packet: Some(packet),
+            arrival: Time::from_ns(arrival * 1_000_000),
+            flow,
+            len,
+            segments: 1,
+            ecn: Ecn::Ect0,
+            class: 0,
+            fate,
+            at: Time::from_ns(at * 1_000_000),
+        };
+        writer.packet(pipe, &record).unwrap();
+    }
+    let end = End::complete(Time::from_ns(10_000_000_000));
+    writer.finish(end).unwrap()
+}
+
+const LINK: &str = "duration = \"10s\"\n[link]\nrate = \"8Mbit/s\"\nrtt = \"20ms\"\n";
+const FLOWS: &str = "[[flow]]\ntype = \"tcp\"\n[[flow]]\ntype = \"ping\"\n";
+
+fn up() -> PipeId {
+    PipeId::new(Direction::Up, 0)
+}
+
+fn down() -> PipeId {
+    PipeId::new(Direction::Down, 0)
+}
+
+/// RFC 1071: the sum over bytes with a right checksum is 0xffff.
+fn sum(pieces: &[&[u8]]) -> u32 {
+    let bytes = pieces.concat();
+    let words = bytes.chunks(2).map(|word| {
+        let low = word.get(1).copied().unwrap_or(0);
+        u32::from(word[0]) << 8 | u32::from(low)
+    });
+    let sum: u32 = words.sum();
+    (sum & 0xffff) + (sum >> 16)
+}
+
+#[test]
+fn a_simulated_segment_has_its_header_and_a_right_checksum() {
+    let mut coder = HeaderCoder::new();
+    let syn = TcpHeader {
+        connection: 1,
+        flags: SYN | 0x40 | 0x80,
+        seq: 0x0102_0304,
+        window: 64_240,
+        syn: Some((1460, 7)),
+        ..TcpHeader::default()
+    };
+    let mut ack = TcpHeader {
+        connection: 1,
+        flags: ACK,
+        seq: 77,
+        ack: 0x0102_0305,
+        window: 500,
+        echo_age: Some(25),
+        sack_count: 2,
+        ..TcpHeader::default()
+    };
+    ack.sack[0] = (0x0102_1000, 0x0102_2000);
+    ack.sack[1] = (0x0102_0000, 0x0102_0100);
+    let headers = [
+        coder.encode(0, 0, true, &syn),
+        coder.encode(1, 0, false, &ack),
+    ];
+    let rows = [
+        (up(), 0, 0, 60, 500, 500, Fate::Sent),
+        (down(), 1, 0, 72, 525, 525, Fate::Sent),
+    ];
+    let recording = recorded(&format!("{LINK}{FLOWS}"), &headers, &rows);
+    let temp = tempfile::tempdir().unwrap();
+    let files = pcapng::write(&recording, temp.path(), "run").unwrap();
+    let h2 = packets(&files[0]);
+    let (time, bytes, length, _) = &h2[0];
+    assert_eq!((*time, bytes.len(), *length), (500_000_000, 60, 60));
+    // Port 49153 of the first connection to 5000; numbers; 40 bytes of header, ECE, CWR and SYN.
+    let expected = [
+        &[
+            0xc0, 0x01, 0x13, 0x88, 1, 2, 3, 4, 0, 0, 0, 0, 0xa0, 0xc2, 0xfa, 0xf0,
+        ][..],
+        // MSS 1460, SACK permitted, the time 500 ms after a start of 1000, no echo, NOP, scale 7.
+        &[
+            2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0x05, 0xdc, 0, 0, 0, 0, 1, 3, 3, 7,
+        ][..],
+    ];
+    assert_eq!([&bytes[20..36], &bytes[40..]], expected);
+    let pseudo = |bytes: &[u8]| {
+        let length = (bytes.len() as u16 - 20).to_be_bytes();
+        [&bytes[12..20], &[0, 6], &length].concat()
+    };
+    assert_eq!(sum(&[&pseudo(bytes), &bytes[20..]]), 0xffff);
+
+    // 10 ms of delay and 72 us of transmission later.
+    let (time, bytes, ..) = &h2[1];
+    assert_eq!((*time, bytes.len()), (535_072_000, 72));
+    assert_eq!(bytes[20..24], [0x13, 0x88, 0xc0, 0x01]);
+    assert_eq!(bytes[28..34], [1, 2, 3, 5, 0xd0, 0x10]);
+    // The echo is 25 ms older; then two blocks (RFC 2018 section 3).
+    let options = [
+        &[1, 1, 8, 10, 0, 0, 0x05, 0xf5, 0, 0, 0x05, 0xdc, 1, 1, 5, 18][..],
+        &[1, 2, 0x10, 0, 1, 2, 0x20, 0, 1, 2, 0, 0, 1, 2, 1, 0][..],
+    ];
+    assert_eq!(bytes[40..], options.concat());
+    assert_eq!(sum(&[&pseudo(bytes), &bytes[20..]]), 0xffff);
+}
+
+#[test]
+fn a_simulated_ping_is_an_echo_message() {
+    let headers = [true, false].map(|is_from_client| Header {
+        probe: Some(0x0123),
+        ..Header::empty(u64::from(!is_from_client), 1, is_from_client)
+    });
+    let rows = [
+        (up(), 0, 1, 84, 0, 0, Fate::Sent),
+        (down(), 1, 1, 84, 20, 20, Fate::Sent),
+    ];
+    let recording = recorded(&format!("{LINK}{FLOWS}"), &headers, &rows);
+    let temp = tempfile::tempdir().unwrap();
+    let files = pcapng::write(&recording, temp.path(), "run").unwrap();
+    let h2 = packets(&files[0]);
+    for ((_, bytes, length, _), kind) in h2.iter().zip([8, 0]) {
+        // RFC 792: type, code; identifier 1 for the second flow; number 0x123.
+        assert_eq!((bytes[9], bytes.len(), *length), (1, 28, 84));
+        assert_eq!(bytes[20..22], [kind, 0]);
+        assert_eq!(bytes[24..], [0, 1, 0x01, 0x23]);
+        assert_eq!(sum(&[&bytes[20..]]), 0xffff);
+    }
+}
+
+#[test]
+fn a_packet_is_found_by_its_number_at_every_place_of_a_path() {
+    let hop = "[[hop]]\nrate = \"8Mbit/s\"\nrtt = \"20ms\"\n";
+    let up2 = PipeId::new(Direction::Up, 1);
+    let dropped = Fate::Dropped(DropReason::Overflow);
+    let rows = [
+        (up(), 70_000, 0, 1000, 0, 5, Fate::Sent),
+        (up(), 70_001, 0, 1000, 1, 6, Fate::Sent),
+        (up2, 70_000, 0, 1000, 16, 20, Fate::Sent),
+        (up2, 70_001, 0, 1000, 17, 17, dropped),
+    ];
+    let recording = recorded(&format!("{LINK}{hop}{FLOWS}"), &[], &rows);
+    let temp = tempfile::tempdir().unwrap();
+    let files = pcapng::write(&recording, temp.path(), "run").unwrap();
+    let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["run-h2.pcapng", "run-link1-link2.pcapng", "run-h3.pcapng"]
+    );
+    let seen = |place: usize| numbers(&files[place]);
+    assert_eq!(seen(0), [(0, 70_000), (1, 70_001)]);
+    assert_eq!(seen(1), [(16, 70_000), (17, 70_001)]);
+    // 1 ms of transmission and 10 ms of delay.
+    assert_eq!(seen(2), [(31, 70_000)]);
+    let comment = packets(&files[1])[1].3.clone().unwrap();
+    assert!(
+        comment.ends_with("by queue up2 at 0.017000 s after 0.000 ms there, packet 70001"),
+        "{comment}"
+    );
+    // The identification of the IP header: 70 001 - 65 536.
+    assert_eq!(packets(&files[0])[1].1[4..6], 4465_u16.to_be_bytes());
+}
+
+/// The time in ms and `epb_packetid` (option 5 of an enhanced packet block) of each packet.
+fn numbers(path: &Path) -> Vec<(u64, u64)> {
+    let mut reader = PcapNGReader::new(1 << 16, File::open(path).unwrap()).unwrap();
+    let mut numbers = Vec::new();
+    loop {
+        match reader.next() {
+            Ok((length, block)) => {
+                if let PcapBlockOwned::NG(Block::EnhancedPacket(packet)) = &block {
+                    let number = packet.options.iter().find(|option| option.code.0 == 5);
+                    let number = number.unwrap().value[..8].try_into().unwrap();
+                    let time = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                    numbers.push((time / 1_000_000, u64::from_le_bytes(number)));
+                }
+                reader.consume(length);
+            }
+            Err(PcapError::Eof) => return numbers,
+            Err(PcapError::Incomplete(_)) => reader.refill().unwrap(),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
