@@ -33,8 +33,20 @@ pub enum State {
     SynReceived,
     /// Bytes can flow.
     Established,
-    /// The peer has reset the connection, or did not answer (RFC 9293 §3.8.3).
+    /// The peer did not answer (RFC 9293 §3.8.3).
     Failed,
+    /// This end or the peer has aborted the connection (RFC 9293 §3.10.5): nothing is sent any
+    /// more, except resets as answers to late segments.
+    Aborted,
+}
+
+/// A reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reset {
+    /// Of this end, which ends the connection.
+    Abort,
+    /// Of a closed connection, with this sequence number.
+    Answer(u32),
 }
 
 /// One end of a TCP connection.
@@ -79,7 +91,8 @@ pub struct Endpoint {
     is_sending: bool,
     /// Whether everything written and the FIN have been acknowledged.
     is_sent: bool,
-    owes_reset: bool,
+    /// A reset to be sent.
+    owes_reset: Option<Reset>,
     /// The window of the last ACK that the idle sender has not seen.
     peer_window: Option<u16>,
     received: u64,
@@ -92,6 +105,8 @@ pub struct Endpoint {
     ecn: EcnMode,
     peer_asks_accurate: bool,
     syn_due: bool,
+    /// When the first SYN and the last one were sent.
+    first_syn_at: Time,
     syn_sent_at: Time,
     syn_timer: Time,
     syn_retries: u32,
@@ -123,7 +138,7 @@ impl Endpoint {
             agreed_ecn: EcnMode::Off,
             is_sending: false,
             is_sent: false,
-            owes_reset: false,
+            owes_reset: None,
             peer_window: None,
             received: 0,
             receiver: Receiver::new(config),
@@ -133,6 +148,7 @@ impl Endpoint {
             ecn: config.ecn,
             peer_asks_accurate: false,
             syn_due: false,
+            first_syn_at: Time::MAX,
             syn_sent_at: Time::ZERO,
             syn_timer: Time::MAX,
             syn_retries: 0,
@@ -166,6 +182,15 @@ impl Endpoint {
     pub fn close(&mut self) {
         self.sender.close();
         self.wake_sender();
+    }
+
+    /// Aborts the connection (RFC 9293 §3.10.5): sends a reset and forgets all data. Segments that
+    /// still arrive are answered by resets, as from a closed port (§3.10.7.1).
+    pub fn abort(&mut self) {
+        if matches!(self.state, State::SynReceived | State::Established) {
+            self.owes_reset = Some(Reset::Abort);
+        }
+        self.end(State::Aborted);
     }
 
     /// Reads up to `bytes` bytes from the receive buffer. Returns the number of bytes read.
@@ -206,14 +231,14 @@ impl Endpoint {
     /// Processes a segment from the network.
     pub fn handle_segment(&mut self, now: Time, segment: &Segment) {
         if segment.flags.has(Flags::RST) {
-            if !matches!(self.state, State::Closed | State::Listen) {
-                self.state = State::Failed;
-            }
+            self.handle_reset(segment);
             return;
         }
         match self.state {
             State::Established => self.handle_established(now, segment),
             State::Closed | State::Failed => {}
+            // RFC 9293 §3.10.7.1: the reset has the sequence number that the peer expects.
+            State::Aborted => self.owes_reset = Some(Reset::Answer(segment.ack)),
             State::Listen => {
                 if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) {
                     self.state = State::SynReceived;
@@ -233,7 +258,7 @@ impl Endpoint {
                     self.peer_asks_accurate = is_accurate;
                     self.agree_on_ecn(is_accurate || segment.flags.has(Flags::ECE));
                     self.take_syn(segment);
-                    self.establish(now);
+                    self.establish(now, segment);
                     self.receiver.acknowledge();
                 }
             }
@@ -242,7 +267,7 @@ impl Endpoint {
                     self.syn_due = true;
                 } else if segment.flags.has(Flags::ACK) && expand(segment.ack, self.iss) > self.iss
                 {
-                    self.establish(now);
+                    self.establish(now, segment);
                     self.handle_established(now, segment);
                 }
             }
@@ -252,12 +277,17 @@ impl Endpoint {
     /// Returns the next segment to send, or `None` if nothing may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Segment> {
         let mut segment = Segment::default();
-        if self.owes_reset {
-            self.owes_reset = false;
-            segment.flags = Flags::RST.with(Flags::ACK);
-            segment.seq = self.sender.nxt() as u32;
-            segment.ack = self.receiver.nxt() as u32;
-            segment.ts = now;
+        if let Some(reset) = self.owes_reset.take() {
+            segment.flags = Flags::RST;
+            match reset {
+                Reset::Answer(seq) => segment.seq = seq,
+                Reset::Abort => {
+                    segment.flags = segment.flags.with(Flags::ACK);
+                    segment.seq = self.sender.nxt() as u32;
+                    segment.ack = self.receiver.nxt() as u32;
+                    segment.ts = now;
+                }
+            }
             return Some(segment);
         }
         if self.state != State::Established {
@@ -304,7 +334,7 @@ impl Endpoint {
         self.sender.handle_timeout(now);
         if self.sender.has_given_up {
             self.state = State::Failed;
-            self.owes_reset = true;
+            self.owes_reset = Some(Reset::Abort);
         }
     }
 
@@ -359,9 +389,10 @@ impl Endpoint {
         self.receiver.is_finished()
     }
 
-    /// Whether both directions have ended, or the connection has failed.
+    /// Whether both directions have ended, or the connection has failed or was aborted.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Failed || (self.is_sent() && self.is_received())
+        matches!(self.state, State::Failed | State::Aborted)
+            || (self.is_sent() && self.is_received())
     }
 
     /// The counters of the sending direction.
@@ -452,19 +483,47 @@ impl Endpoint {
         );
     }
 
-    fn establish(&mut self, now: Time) {
+    fn establish(&mut self, now: Time, segment: &Segment) {
         self.state = State::Established;
         self.syn_timer = Time::MAX;
         self.syn_due = false;
-        if self.syn_retries == 0 {
-            // RFC 6298 §3 (Karn's algorithm): only a SYN that was sent once is measured.
-            let rtt = now.since(self.syn_sent_at);
-            self.sender.rtt.on_sample(now, rtt);
-            self.sender.size_super_packet();
-            self.receiver.set_path_rtt(rtt);
-        } else {
+        // RFC 7323 §4.1: a SYN that was sent more than once is measured by its timestamp.
+        let rtt = now.since(segment.ts_echo);
+        let nxt = self.sender.nxt();
+        self.sender.rtt.on_sample(now, rtt, nxt..nxt);
+        self.sender.size_super_packet();
+        self.receiver.set_path_rtt(rtt);
+        // RFC 3522 §3.2, as in Linux (`tcp_try_undo_spurious_syn`): the answer is to the first SYN,
+        // so no SYN was lost.
+        if self.syn_retries > 0 && segment.ts_echo != self.first_syn_at {
             self.sender.on_handshake_loss(self.syn_retries);
         }
+    }
+
+    /// RFC 5961 §3.2: a reset counts if it has the next sequence number, or, as in Linux, that
+    /// after the last SACKed byte. Another one within the window is answered by an ACK, to which
+    /// the peer answers with the right one. The rest is ignored.
+    fn handle_reset(&mut self, segment: &Segment) {
+        match self.state {
+            State::Closed | State::Listen | State::Failed | State::Aborted => {}
+            State::SynSent => self.end(State::Aborted),
+            State::SynReceived | State::Established => {
+                let seq = expand(segment.seq, self.receiver.nxt());
+                if seq == self.receiver.nxt() || Some(seq) == self.receiver.highest() {
+                    self.end(State::Aborted);
+                } else if self.receiver.is_in_window(seq) {
+                    self.receiver.acknowledge();
+                }
+            }
+        }
+    }
+
+    /// Ends the connection without further segments, except a reset that is already due.
+    fn end(&mut self, state: State) {
+        self.state = state;
+        self.is_sending = false;
+        self.syn_due = false;
+        self.syn_timer = Time::MAX;
     }
 
     fn poll_syn(&mut self, now: Time) -> Option<Segment> {
@@ -499,8 +558,10 @@ impl Endpoint {
         }
         self.receiver.stamp_syn(&mut segment);
         self.syn_due = false;
+        self.first_syn_at = self.first_syn_at.min(now);
         self.syn_sent_at = now;
-        let shift = self.syn_retries.min(16);
+        let (linear, _) = self.syn_limits();
+        let shift = self.syn_retries.saturating_sub(linear).min(16);
         let timeout = Span::from_ns(self.sender.rtt.rto().as_ns() << shift);
         self.syn_timer = now.saturating_add(timeout);
         Some(segment)
@@ -512,10 +573,21 @@ impl Endpoint {
         }
         self.syn_timer = Time::MAX;
         self.syn_retries += 1;
-        if self.syn_retries > MAX_SYN_RETRIES {
+        let (_, most) = self.syn_limits();
+        if self.syn_retries > most {
             self.state = State::Failed;
         } else {
             self.syn_due = true;
+        }
+    }
+
+    /// How many timeouts pass before the timeout of the handshake is doubled, and how many
+    /// repetitions there are.
+    fn syn_limits(&self) -> (u32, u32) {
+        if self.state == State::SynSent {
+            (LINEAR_SYN_TIMEOUTS, LINEAR_SYN_TIMEOUTS + MAX_SYN_RETRIES)
+        } else {
+            (0, MAX_SYN_RETRIES)
         }
     }
 }
@@ -551,5 +623,7 @@ pub struct Snapshot {
     pub variable: (&'static str, u64),
 }
 
-/// Linux `tcp_syn_retries`: 127 s, where RFC 9293 §3.8.3 requires three minutes (MUST-23).
+/// Linux `tcp_syn_linear_timeouts`: a SYN is repeated after 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s.
+const LINEAR_SYN_TIMEOUTS: u32 = 4;
+/// Linux `tcp_syn_retries`: together 131 s, where RFC 9293 §3.8.3 requires three minutes (MUST-23).
 const MAX_SYN_RETRIES: u32 = 6;

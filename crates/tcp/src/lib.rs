@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | handshake, windows, small segments | RFC 9293, RFC 7323 | `endpoint`, `receiver` |
 //! | ACKs, SACK, D-SACK | RFC 5681, RFC 2018, RFC 2883 | `receiver`, `reassembly` |
-//! | loss detection and recovery | RFC 8985, RFC 6675, RFC 3042, RFC 3522, RFC 3708 | `sender`, `rack`, `scoreboard` |
+//! | loss detection and recovery | RFC 8985, RFC 6675, RFC 3042, RFC 3522, RFC 3708, RFC 5682 | `sender`, `rack`, `scoreboard` |
 //! | reduction of the window | RFC 6937, RFC 9937 | `prr` |
 //! | timeout | RFC 6298 | [`rtt`] |
 //! | delivery rate | draft-cheng-iccrg-delivery-rate-estimation | [`rate`] |
@@ -16,8 +16,8 @@
 //! | congestion control | see [`cc::REGISTRY`] | [`cc`] |
 //!
 //! Deviations, all taken from Linux:
-//! 1. the retransmission timeout has a floor of 200 ms on its variance term
-//!    ([`Config::rto_floor`]);
+//! 1. the retransmission timeout has a floor of 200 ms on its variance term, which is the largest
+//!    of a round trip ([`Config::rto_floor`], [`rtt`]);
 //! 2. an idle sender halves its window for each timeout that passes (RFC 2861 §3.1) instead of
 //!    falling back to the initial window at once (RFC 5681 §4.1); a sender that uses only a part
 //!    of its window keeps the window (RFC 7661 §4.4, where Linux follows RFC 2861);
@@ -43,16 +43,23 @@
 //!     §4, NextSeg, rules 3 and 4); tail loss probes do that;
 //! 12. a mark leaves a window of two segments, where RFC 3168 §6.1.2 goes down to one and then
 //!     waits for the timer;
-//! 13. the handshake is given up after 127 s (RFC 9293 §3.8.3: three minutes);
+//! 13. a SYN is repeated after 1, 2, 3, 4 and 5 s before its timeout doubles (RFC 6298 §5.5), and
+//!     given up after 131 s (RFC 9293 §3.8.3: three minutes). If the answer is to the first SYN,
+//!     the initial window remains; and the timestamp of the answer gives the first RTT, so the
+//!     timeout need not start with 3 s (RFC 6298 §5.7);
 //! 14. a lost retransmission is sent again within the same recovery, without a second reduction
-//!     (RFC 5681 §4.3 reduces the window twice).
+//!     (RFC 5681 §4.3 reduces the window twice);
+//! 15. the SACK of a segment that was sent before the last transmission of the first one restarts
+//!     the retransmission timer (RFC 6298 §5.3: only an ACK for new bytes);
+//! 16. F-RTO takes any segment that was sent once only as a sign of a spurious timeout, SACKed or
+//!     acknowledged (RFC 5682 §3.1), and RACK adds no reordering window after a timeout (RFC 8985
+//!     §6.3).
 //!
 //! And deviations of its own: SACK and timestamps are always used, but not against old duplicates
-//! (PAWS, RFC 7323 §5), which would have to outlive half of the sequence space. A reset is accepted
-//! without a check of its sequence number. The third segment of an accurate ECN handshake carries
-//! the plain counter, not the handshake's encoding (RFC 9768 §3.2.2.1). Marks on pure ACKs are not
-//! counted (§3.2), and a loss of eight marks together with their ACKs is not suspected
-//! (§3.2.2.5.2).
+//! (PAWS, RFC 7323 §5), which would have to outlive half of the sequence space. The third segment
+//! of an accurate ECN handshake carries the plain counter, not the handshake's encoding (RFC 9768
+//! §3.2.2.1). Marks on pure ACKs are not counted (§3.2), and a loss of eight marks together with
+//! their ACKs is not suspected (§3.2.2.5.2).
 #![no_std]
 #![deny(missing_docs)]
 

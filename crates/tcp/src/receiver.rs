@@ -188,6 +188,16 @@ impl Receiver {
         self.nxt
     }
 
+    /// The sequence number after the last byte that has arrived beyond a gap.
+    pub fn highest(&self) -> Option<u64> {
+        self.gaps.end()
+    }
+
+    /// Whether a sequence number lies in the window that was offered.
+    pub fn is_in_window(&self, seq: u64) -> bool {
+        (self.nxt..self.edge).contains(&seq)
+    }
+
     /// Bytes that the application has not read.
     pub fn unread(&self) -> u64 {
         self.nxt - self.read - u64::from(self.is_finished)

@@ -1,6 +1,13 @@
 //! Round-trip time: smoothed value, variation and retransmission timeout (RFC 6298), and the
 //! minimum over a window, which RACK and the congestion controls use.
+//!
+//! Deviations, with [`RtoFloor::Variance`] only, all taken from Linux (`tcp_rtt_estimator`):
+//! 1. the timeout is the smoothed RTT plus four times the largest mean deviation of a round trip.
+//!    A larger deviation counts at once. A round trip with a smaller one takes a quarter of the
+//!    difference off, so thousands of equal samples in a round trip do not shorten the timeout;
+//! 2. a sample below the smoothed RTT raises the deviation by an eighth as much as one above it.
 
+use core::ops::Range;
 use sluice_core::{Span, Time};
 
 /// Lower bound of the retransmission timeout.
@@ -9,7 +16,7 @@ pub enum RtoFloor {
     /// The timeout as a whole is at least this long. RFC 6298 §2.4 asks for one second.
     Total(Span),
     /// The variance term is at least this long, so the timeout is at least the smoothed RTT plus
-    /// this span. Linux has 200 ms.
+    /// this span. Linux has 200 ms, and its variance term is the largest of a round trip.
     Variance(Span),
 }
 
@@ -19,7 +26,14 @@ pub enum RtoFloor {
 #[repr(C)]
 pub struct RttEstimator {
     srtt_8: u64,
+    /// The mean deviation.
     rttvar_4: u64,
+    /// The variance term of the timeout, and the largest mean deviation of this round trip, neither
+    /// below the floor. Only with [`RtoFloor::Variance`].
+    term: u64,
+    largest: u64,
+    /// SND.NXT at the start of this round trip.
+    round_end: u64,
     latest: Span,
     min: Span,
     min_at: Time,
@@ -35,6 +49,9 @@ impl RttEstimator {
         RttEstimator {
             srtt_8: 0,
             rttvar_4: 0,
+            term: 0,
+            largest: 0,
+            round_end: 0,
             latest: Span::ZERO,
             min: Span::MAX,
             min_at: Time::ZERO,
@@ -45,23 +62,52 @@ impl RttEstimator {
         }
     }
 
-    /// Adds a sample. Retransmitted segments must not be measured (RFC 6298 §3).
-    pub fn on_sample(&mut self, now: Time, rtt: Span) {
+    /// Adds a sample. Retransmitted segments must not be measured (RFC 6298 §3). `flight` is
+    /// SND.UNA to SND.NXT, by which round trips are counted.
+    pub fn on_sample(&mut self, now: Time, rtt: Span, flight: Range<u64>) {
         let r = rtt.as_ns().max(1);
         self.latest = Span::from_ns(r);
         if self.latest <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
             self.min = self.latest;
             self.min_at = now;
         }
-        if self.srtt_8 == 0 {
+        let is_first = self.srtt_8 == 0;
+        let error = (self.srtt_8 / 8).abs_diff(r);
+        let is_shorter = r < self.srtt_8 / 8;
+        if is_first {
             // RFC 6298 §2.2: SRTT <- R, RTTVAR <- R/2
             self.srtt_8 = r * 8;
             self.rttvar_4 = r * 2;
         } else {
             // RFC 6298 §2.3: RTTVAR before SRTT
-            let error = (self.srtt_8 / 8).abs_diff(r);
-            self.rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + error;
+            let faded = self.rttvar_4 / 4;
+            self.rttvar_4 = match self.floor {
+                RtoFloor::Variance(_) if is_shorter && error > faded => {
+                    self.rttvar_4 + (error - faded) / 8
+                }
+                _ => self.rttvar_4 - faded + error,
+            };
             self.srtt_8 = self.srtt_8 - self.srtt_8 / 8 + r;
+        }
+        if let RtoFloor::Variance(floor) = self.floor {
+            self.note_deviation(floor.as_ns(), is_first, flight);
+        }
+    }
+
+    /// Updates the variance term of the timeout. Cost: O(1).
+    fn note_deviation(&mut self, floor: u64, is_first: bool, flight: Range<u64>) {
+        if is_first {
+            self.term = self.rttvar_4.max(floor);
+            self.largest = self.term;
+            self.round_end = flight.end;
+            return;
+        }
+        self.largest = self.largest.max(self.rttvar_4);
+        self.term = self.term.max(self.largest);
+        if flight.start > self.round_end {
+            self.term -= (self.term - self.largest) / 4;
+            self.largest = floor;
+            self.round_end = flight.end;
         }
     }
 
@@ -96,18 +142,11 @@ impl RttEstimator {
                     let rto = srtt.saturating_add(Span::from_ns(self.rttvar_4.max(1)));
                     rto.max(floor)
                 }
-                RtoFloor::Variance(floor) => {
-                    srtt.saturating_add(Span::from_ns(self.rttvar_4).max(floor))
-                }
+                RtoFloor::Variance(_) => srtt.saturating_add(Span::from_ns(self.term)),
             },
         };
         let doubled = u128::from(base.as_ns()) << self.backoff.min(32);
         Span::from_ns(u64::try_from(doubled).unwrap_or(u64::MAX)).min(self.max)
-    }
-
-    /// Number of expiries since new bytes were last acknowledged.
-    pub fn backoff(&self) -> u32 {
-        self.backoff
     }
 
     /// RFC 6298 §5.5: doubles the timeout.
@@ -115,14 +154,9 @@ impl RttEstimator {
         self.backoff += 1;
     }
 
-    /// Resets the timeout to its computed value, after new bytes were acknowledged.
+    /// Resets the timeout to its computed value, after an ACK for new bytes or a sample.
     pub fn end_backoff(&mut self) {
         self.backoff = 0;
-    }
-
-    /// RFC 6298 §5.7: after a retransmitted SYN the timeout for data starts with at least `floor`.
-    pub fn raise_initial(&mut self, floor: Span) {
-        self.initial = self.initial.max(floor);
     }
 }
 
@@ -141,15 +175,15 @@ mod tests {
         let mut rtt = RttEstimator::new(RtoFloor::Total(ms(1000)), ms(1000), ms(60_000));
         assert_eq!(rtt.srtt(), None);
         assert_eq!(rtt.rto(), ms(1000));
-        rtt.on_sample(Time::ZERO, ms(1000));
+        rtt.on_sample(Time::ZERO, ms(1000), 0..0);
         assert_eq!((rtt.srtt(), rtt.rttvar()), (Some(ms(1000)), ms(500)));
         // SRTT + 4 RTTVAR
         assert_eq!(rtt.rto(), ms(3000));
         // RTTVAR 3/4 * 500 + 1/4 * |1000 - 1200| = 425; SRTT 7/8 * 1000 + 1/8 * 1200 = 1025
-        rtt.on_sample(Time::ZERO, ms(1200));
+        rtt.on_sample(Time::ZERO, ms(1200), 0..0);
         assert_eq!((rtt.srtt(), rtt.rttvar()), (Some(ms(1025)), ms(425)));
         // 3/4 * 425 + 1/4 * |1025 - 900| = 350; 7/8 * 1025 + 1/8 * 900 = 1009.375
-        rtt.on_sample(Time::ZERO, ms(900));
+        rtt.on_sample(Time::ZERO, ms(900), 0..0);
         assert_eq!(rtt.srtt(), Some(Span::from_us(1_009_375)));
         assert_eq!(rtt.rttvar(), ms(350));
     }
@@ -158,14 +192,58 @@ mod tests {
     fn the_two_floors_differ_by_the_smoothed_rtt() {
         let constant = |floor| {
             let mut rtt = RttEstimator::new(floor, ms(1000), ms(60_000));
-            for _ in 0..200 {
-                rtt.on_sample(Time::ZERO, ms(20));
+            for round in 0..200 {
+                rtt.on_sample(Time::ZERO, ms(20), round..round);
             }
             rtt.rto()
         };
         assert_eq!(constant(RtoFloor::Total(ms(1000))), ms(1000));
         // A constant RTT leaves no variance: 20 ms + 200 ms.
         assert_eq!(constant(RtoFloor::Variance(ms(200))), ms(220));
+    }
+
+    #[test]
+    fn the_variance_term_is_the_largest_of_a_round_trip() {
+        let floor = RtoFloor::Variance(ms(200));
+        let mut rtt = RttEstimator::new(floor, ms(1000), ms(60_000));
+        // The round trip ends with the first sample for which 10 has been acknowledged.
+        rtt.on_sample(Time::ZERO, ms(800), 0..10);
+        // 4 RTTVAR = 2 * 800
+        assert_eq!(rtt.rto(), ms(800 + 1600));
+        // A hundred samples without any deviation leave the term as it is.
+        for una in 1..=10 {
+            for _ in 0..10 {
+                rtt.on_sample(Time::ZERO, ms(800), una..20);
+            }
+        }
+        assert_eq!(rtt.rto(), ms(800 + 1600));
+        assert!(rtt.rttvar() < Span::from_us(1));
+        // The largest deviation of the first round trip was 1600. The second one had none, so its
+        // largest is the floor: 1600 - (1600 - 200) / 4 = 1250, and 1250 - 1050 / 4 = 987.5.
+        rtt.on_sample(Time::ZERO, ms(800), 11..20);
+        assert_eq!(rtt.rto(), ms(800 + 1600));
+        rtt.on_sample(Time::ZERO, ms(800), 21..30);
+        assert_eq!(rtt.rto(), ms(800 + 1250));
+        rtt.on_sample(Time::ZERO, ms(800), 31..40);
+        assert_eq!(rtt.rto(), Span::from_us(800_000 + 987_500));
+    }
+
+    #[test]
+    fn a_shorter_sample_raises_the_deviation_by_an_eighth_only() {
+        for (floor, sample, expected) in [
+            // 4 RTTVAR = 1600, of which three quarters remain, and the error of 480 is added
+            (RtoFloor::Variance(ms(0)), 1280, 1600 - 400 + 480),
+            (RtoFloor::Total(ms(0)), 320, 1600 - 400 + 480),
+            // A shorter one: (480 - 400) / 8 is added
+            (RtoFloor::Variance(ms(0)), 320, 1600 + 10),
+            // The error is below a quarter of the deviation: as RFC 6298 has it
+            (RtoFloor::Variance(ms(0)), 480, 1600 - 400 + 320),
+        ] {
+            let mut rtt = RttEstimator::new(floor, ms(1000), ms(60_000));
+            rtt.on_sample(Time::ZERO, ms(800), 0..1);
+            rtt.on_sample(Time::ZERO, ms(sample), 0..1);
+            assert_eq!(rtt.rttvar() * 4, ms(expected));
+        }
     }
 
     #[test]
@@ -184,10 +262,10 @@ mod tests {
     #[test]
     fn the_minimum_forgets_after_five_minutes() {
         let mut rtt = RttEstimator::new(RtoFloor::Total(ms(1000)), ms(1000), ms(60_000));
-        rtt.on_sample(Time::ZERO, ms(10));
-        rtt.on_sample(Time::ZERO + Span::from_secs(300), ms(30));
+        rtt.on_sample(Time::ZERO, ms(10), 0..0);
+        rtt.on_sample(Time::ZERO + Span::from_secs(300), ms(30), 0..0);
         assert_eq!(rtt.min(), ms(10));
-        rtt.on_sample(Time::ZERO + Span::from_secs(301), ms(30));
+        rtt.on_sample(Time::ZERO + Span::from_secs(301), ms(30), 0..0);
         assert_eq!(rtt.min(), ms(30));
     }
 }

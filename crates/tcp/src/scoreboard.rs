@@ -399,7 +399,7 @@ impl Scoreboard {
         while self.cursor != self.tail {
             let id = self.cursor;
             let entry = *self.entry(id);
-            if !entry.has(SACKED | LOST | EVER_RETRANSMITTED) {
+            if !entry.has(SACKED | LOST | RETRANSMITTED) {
                 if !is_lost(&entry, self.end(id)) {
                     break;
                 }
@@ -430,7 +430,7 @@ impl Scoreboard {
         let mut id = self.next_unsacked(self.cursor);
         while id != self.tail {
             let entry = *self.entry(id);
-            if !entry.has(LOST | EVER_RETRANSMITTED) {
+            if !entry.has(LOST | RETRANSMITTED) {
                 if !is_overtaken(entry.sent_at, self.end(id)) {
                     break;
                 }
@@ -462,7 +462,7 @@ impl Scoreboard {
         let mut marked = 0;
         while self.is_before(self.cursor, limit) {
             let id = self.cursor;
-            if !self.entry(id).has(SACKED | LOST | EVER_RETRANSMITTED) {
+            if !self.entry(id).has(SACKED | LOST | RETRANSMITTED) {
                 marked += self.mark_lost(id);
             }
             self.cursor = id.wrapping_add(1);

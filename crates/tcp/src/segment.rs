@@ -119,6 +119,10 @@ impl Segment {
             // 20 + MSS (4) + SACK permitted (2) + timestamps (10) + NOP + window scale (3)
             return 40;
         }
+        if self.flags.has(Flags::RST) && !self.flags.has(Flags::ACK) {
+            // The answer of a closed port has no options.
+            return 20;
+        }
         // 20 + NOP NOP timestamps (12), and NOP NOP kind length + 8 a block with SACK
         32 + if self.sack_count > 0 {
             4 + 8 * self.sack_count as u32

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Dice, Fate, Line, Net, secs, transfer};
 use sluice_core::{Rate, Span, Time};
-use sluice_tcp::{Config, EcnMode, Flags, LossDetection, Reading, Segment, cc};
+use sluice_tcp::{Config, EcnMode, Flags, LossDetection, Reading, Segment, State, cc};
 
 fn config(name: &str) -> Config {
     Config {
@@ -152,9 +152,10 @@ fn a_timeout_halves_ssthresh_once_and_starts_from_one_segment() {
         net.client.snapshot().delivery_rate,
         Some(Rate::from_bps(8_000))
     );
-    // Slow start from one segment: 1, 2 and 4 in the next round trips.
-    net.run_until(at(1000 + 299));
-    assert_eq!(numbers(&net)[10..], [0, 0, 1, 2, 3, 4, 5, 6]);
+    // Slow start from one segment: 1, 2 and 4 in the next round trips. The second one has new
+    // segments (RFC 5682 §3.1, step 2 b), whose SACKs show that the losses are real.
+    net.run_until(at(1000 + 399));
+    assert_eq!(numbers(&net)[10..], [0, 0, 10, 11, 1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
@@ -336,9 +337,10 @@ fn acks_that_others_have_overtaken_say_nothing_about_marks() {
 
 #[test]
 fn a_lost_syn_is_repeated_after_a_second_and_the_second_one_costs_the_initial_window() {
-    // RFC 6298 §2.1, §5.5: after 1 s and another 2 s, and one round trip. RFC 6928 §2: an initial
-    // window of one segment after more than one retransmission.
-    for (lost, seconds, window) in [(0, 0, 10), (1, 1, 10), (2, 3, 1)] {
+    // RFC 6298 §2.1, and Linux's four linear timeouts before §5.5: after 1, 2, 3, 4, 5 and 7 s, and
+    // one round trip. RFC 6928 §2: an initial window of one segment after more than one
+    // retransmission.
+    for (lost, seconds, window) in [(0, 0, 10), (1, 1, 10), (2, 2, 1), (5, 5, 1), (6, 7, 1)] {
         let mut left = lost;
         let mut net = transfer(&config("reno"), 1448, Span::from_ms(10), |up, s| {
             if up && s.flags.has(Flags::SYN) && left > 0 {
@@ -355,9 +357,143 @@ fn a_lost_syn_is_repeated_after_a_second_and_the_second_one_costs_the_initial_wi
         assert_eq!(net.now, secs(seconds) + Span::from_ms(20));
         let snapshot = net.client.snapshot();
         assert_eq!(snapshot.window.cwnd, window * 1448);
-        // RFC 6298 §5.7: 3 s; otherwise 20 ms plus the floor of 200 ms
-        let rto = if lost > 0 { 3000 } else { 220 };
-        assert_eq!(snapshot.rto, Span::from_ms(rto));
+        // RFC 7323 §4.1: the timestamp shows that the last SYN took 20 ms. The floor is 200 ms.
+        assert_eq!(snapshot.rto, Span::from_ms(220));
+    }
+}
+
+#[test]
+fn a_slow_handshake_is_not_taken_for_a_lost_one() {
+    // The answer to the first SYN arrives after 3.4 s, after repetitions at 1, 2 and 3 s.
+    let mut net = transfer(&config("reno"), 1448, ms(1700), |_, _| Fate::Deliver);
+    net.flush();
+    while !net.client.is_established() {
+        assert!(net.step(secs(10)));
+    }
+    let snapshot = net.client.snapshot();
+    assert_eq!(snapshot.window.cwnd, 10 * 1448);
+    assert_eq!(snapshot.srtt, Some(ms(3400)));
+    // RFC 6298 §2.2: 3400 + 4 * 1700 ms
+    assert_eq!(snapshot.rto, ms(10_200));
+}
+
+#[test]
+fn a_sack_of_a_segment_that_never_was_repeated_undoes_a_timeout() {
+    // RFC 5682 §3.1, step 3 b, as in Linux. The first of ten segments is lost, the others are late.
+    // The timer expires at 20 + 220 ms; the SACKs of the others arrive from 265 ms on.
+    let config = Config {
+        loss_detection: LossDetection::DupAck,
+        ..reno()
+    };
+    let mut sent = 0;
+    let mut net = transfer(&config, 30_000, ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        match sent {
+            _ if !up || s.len == 0 => Fate::Deliver,
+            1 => Fate::Drop,
+            2..=10 => Fate::Late(ms(225)),
+            // The retransmission.
+            11 => Fate::Late(ms(100)),
+            _ => Fate::Deliver,
+        }
+    });
+    net.run_until(Time::ZERO + ms(264));
+    assert_eq!(net.client.counters().timeouts, 1);
+    assert_eq!(net.client.snapshot().window.cwnd, 1000);
+    net.run_until(Time::ZERO + ms(266));
+    let counters = net.client.counters();
+    assert_eq!((counters.undos, counters.retransmits), (1, 1));
+    let window = net.client.snapshot().window;
+    assert_eq!((window.cwnd, window.ssthresh), (10_000, u64::MAX));
+}
+
+#[test]
+fn sacks_of_segments_sent_before_a_retransmission_restart_the_timer() {
+    // Ten segments leave at 20 ms. The first one is lost, and so is its retransmission after the
+    // third SACK, at 320 ms. The others arrive every 100 ms, the SACK of the last one at 920 ms.
+    let config = Config {
+        loss_detection: LossDetection::DupAck,
+        sack_delay: Span::ZERO,
+        ..reno()
+    };
+    let mut sent = 0;
+    let mut net = transfer(&config, 10_000, ms(10), |up, s| {
+        sent += u64::from(up && s.len > 0);
+        match sent {
+            _ if !up || s.len == 0 => Fate::Deliver,
+            2..=10 => Fate::Late(ms(80 + 100 * (sent - 2))),
+            _ => Fate::Drop,
+        }
+    });
+    let at = |n| Time::ZERO + ms(n);
+    net.run_until(at(319));
+    assert_eq!(net.client.counters().retransmits, 0);
+    net.run_until(at(920));
+    let counters = net.client.counters();
+    assert_eq!((counters.retransmits, counters.timeouts), (1, 0));
+    // The timer runs from the last SACK on, with the timeout of that instant.
+    let rto = net.client.snapshot().rto;
+    net.run_until(at(920) + Span::from_ns(rto.as_ns() - 1));
+    assert_eq!(net.client.counters().timeouts, 0);
+    net.run_until(at(920) + rto);
+    assert_eq!(net.client.counters().timeouts, 1);
+}
+
+#[test]
+fn an_aborted_transfer_sends_a_reset_and_answers_late_acks_with_resets() {
+    let mut net = transfer(&reno(), 100_000, ms(10), |_, _| Fate::Deliver);
+    net.trace = Some(Vec::new());
+    // Ten segments left at 20 ms and arrive at 30 ms.
+    net.run_until(Time::ZERO + ms(25));
+    net.client.abort();
+    net.run_until(secs(10));
+    assert_eq!(net.client.state(), State::Aborted);
+    assert_eq!(net.server.state(), State::Aborted);
+    // What was in flight has arrived, and nothing was sent again.
+    assert_eq!(net.server.received(), 10_000);
+    assert_eq!(net.client.counters().retransmits, 0);
+    let resets: Vec<_> = net
+        .trace
+        .iter()
+        .flatten()
+        .filter(|line| line.segment.flags.has(Flags::RST))
+        .collect();
+    let acks = net
+        .trace
+        .iter()
+        .flatten()
+        .filter(|line| !line.to_server && line.at >= Time::ZERO + ms(30))
+        .count();
+    // The abort's has the number after the ten segments (RFC 9293 §3.10.5) and a timestamp: 52
+    // bytes. Each ACK is answered by one without options, of 40 bytes (§3.10.7.1).
+    assert_eq!(resets[0].segment.seq, 1 + 10_000);
+    assert_eq!(resets[0].segment.ip_len(), 52);
+    assert_eq!(resets.len(), 1 + acks);
+    assert!(resets[1..].iter().all(|line| line.segment.ip_len() == 40));
+}
+
+#[test]
+fn a_reset_with_another_number_is_answered_by_an_ack() {
+    // RFC 5961 §3.2: the exact number ends the connection, another one in the window is challenged,
+    // one outside of it is ignored. Ten segments and a FIN have arrived, so RCV.NXT is 10002.
+    for (seq, state, answers) in [
+        (10_002, State::Aborted, 0),
+        (10_003, State::Established, 1),
+        (10_001, State::Established, 0),
+    ] {
+        let mut net = transfer(&reno(), 10_000, ms(10), |_, _| Fate::Deliver);
+        net.run_until(Time::ZERO + ms(30));
+        let mut server = net.server;
+        let reset = Segment {
+            seq,
+            flags: Flags::RST,
+            ..Segment::default()
+        };
+        while server.poll_transmit(net.now).is_some() {}
+        server.handle_segment(net.now, &reset);
+        assert_eq!(server.state(), state, "{seq}");
+        let sent = core::iter::from_fn(|| server.poll_transmit(net.now)).count();
+        assert_eq!(sent, answers, "{seq}");
     }
 }
 

@@ -516,7 +516,7 @@ mod tests {
         for (text, said) in [
             (
                 "rate@c > rate@go",
-                "is not so (live): 400 (300 to 500) and 450 (440 to 700)",
+                "does not hold (live): 400 (300 to 500) and 450 (440 to 700)",
             ),
             (
                 "rate@zig > 1",

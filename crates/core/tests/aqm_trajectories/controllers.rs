@@ -36,13 +36,24 @@ fn pie_moves_by_hand_computed_steps() {
 
 /// Applies `delay` ms at each of `updates` updates and returns the probability.
 fn steady(bed: &mut Bed<Pie>, delay: u64, updates: usize) -> f64 {
+    update(bed, delay, updates);
+    bed.value("probability")
+}
+
+/// Like [`steady`], but returns the controller's variable, which may exceed 1.
+fn steady_base(bed: &mut Bed<Pie>, delay: u64, updates: usize) -> f64 {
+    update(bed, delay, updates);
+    bed.value("p_base")
+}
+
+/// Applies `delay` ms at each of `updates` updates.
+fn update(bed: &mut Bed<Pie>, delay: u64, updates: usize) {
     for _ in 0..updates {
         let due = bed.aqm.next_timer().expect("PIE has a timer");
         bed.now = Time::from_ns(due.as_ns() - 1);
         bed.leave(Span::from_ms(delay), Ecn::NotEct);
         bed.tick();
     }
-    bed.value("probability")
 }
 
 #[test]
@@ -122,35 +133,42 @@ fn docsis_pie_has_its_constants_and_extras() {
     // RFC 8034 appendix A: A 0.25, B 2.5, target 10 ms, 16 ms.
     let mut bed = Bed::<Pie>::new("pie preset docsis").warm();
     // 0.25 * (0.040 - 0.010) + 2.5 * 0.040 = 0.1075, / 2048.
-    let first = steady(&mut bed, 40, 1);
+    let first = steady_base(&mut bed, 40, 1);
     assert_near(first, 0.1075 / 2048.0, 1e-15, "first step");
     // At 0.1 and above the step counts twice, and 0.02 more above 200 ms: at 210 ms,
     // 0.25 * 0.2 * 2 = 0.1 is capped to 0.02.
-    steady(&mut bed, 40, 60);
-    while steady(&mut bed, 210, 1) < 0.2 {}
-    let before = bed.value("probability");
+    steady_base(&mut bed, 40, 60);
+    while steady_base(&mut bed, 210, 1) < 0.2 {}
+    let before = bed.value("p_base");
     assert_near(
-        steady(&mut bed, 210, 1),
+        steady_base(&mut bed, 210, 1),
         before + 0.04,
         1e-14,
         "above 200 ms",
     );
     // It may rise to 0.85 * 1024 / 64 = 13.6.
-    assert_near(steady(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
+    assert_near(steady_base(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
+    // That of a packet of mean size is at most 0.85 (RFC 8034 section 4.2).
+    assert_near(bed.value("probability"), 0.85, 1e-12, "limit of a packet");
     // Down again: from 10 on the step counts 32 times, 0.25 * -0.002 * 32 = -0.016. The change from
     // 900 ms to 8 ms before it would lead to 0 at once; a gain of 0 excludes it.
     let mut bed = Bed::<Pie>::new("pie preset docsis beta 0").warm();
-    assert_near(steady(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
-    assert_near(steady(&mut bed, 8, 1), 13.584, 1e-12, "from 10 on");
-    while steady(&mut bed, 8, 1) >= 10.0 {}
-    let before = bed.value("probability");
+    assert_near(steady_base(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
+    assert_near(steady_base(&mut bed, 8, 1), 13.584, 1e-12, "from 10 on");
+    while steady_base(&mut bed, 8, 1) >= 10.0 {}
+    let before = bed.value("p_base");
     // 0.25 * -0.002 * 8 = -0.004.
-    assert_near(steady(&mut bed, 8, 1), before - 0.004, 1e-12, "from 1 on");
+    assert_near(
+        steady_base(&mut bed, 8, 1),
+        before - 0.004,
+        1e-12,
+        "from 1 on",
+    );
     // Below 5 ms twice: (p + 0.25 * -0.007 * 8) * 0.98.
-    steady(&mut bed, 3, 1);
-    let before = bed.value("probability");
+    steady_base(&mut bed, 3, 1);
+    let before = bed.value("p_base");
     let expected = (before - 0.014) * 0.98;
-    assert_near(steady(&mut bed, 3, 1), expected, 1e-12, "decay");
+    assert_near(steady_base(&mut bed, 3, 1), expected, 1e-12, "decay");
 }
 
 /// Returns the number of arrivals until one is dropped, that one included.

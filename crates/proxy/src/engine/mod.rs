@@ -533,7 +533,7 @@ impl Engine {
         let end = &mut pair.ends[side.index()];
         let stage = match end.endpoint.state() {
             State::Established => Stage::Open,
-            State::Failed => Stage::Reset,
+            State::Failed | State::Aborted => Stage::Reset,
             _ => Stage::Opening,
         };
         let has_changed = end.stage != stage;

@@ -58,6 +58,12 @@ impl End {
         self.has_closed = true;
         self.tcp.close();
     }
+
+    /// Aborts the connection: segments in flight still arrive.
+    pub fn abort(&mut self) {
+        self.has_closed = true;
+        self.tcp.abort();
+    }
 }
 
 impl Connection {

@@ -141,9 +141,11 @@ impl Source for TcpSource {
         }
     }
 
+    /// Aborts the transfer, as the live backend does, so that only packets in flight remain in the
+    /// queues, and resets that answer ACKs.
     fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
         if let Some(id) = self.connection.filter(|id| host.is_open(*id)) {
-            host.connection(id).end(self.tcp.sender).close();
+            host.connection(id).end(self.tcp.sender).abort();
             host.pump(id, self.tcp.sender);
         }
     }

@@ -20,7 +20,8 @@
 //! 7. a reduction is counted in whole segments, rounded down, as in Linux: 0.7 of four is two, and
 //!    a window that is only some bytes below W_max does not release bandwidth (§4.7). A mark leaves
 //!    at least two segments, where §4.6 goes down to one;
-//! 8. an undone reduction restores W_max, but the curve starts again (§4.9.2 restores all of it).
+//! 8. an undone reduction restores the window only, as in Linux. With [`Growth::Bytes`] it also
+//!    restores W_max, but the curve starts again (§4.9.2 restores all of it).
 //!
 //! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5.1, §4.6), fast convergence on (§4.7). RFC 8312 has
 //! the same formulas under §4.1 to §4.6, but W_est by time and without the bounds of the target.
@@ -219,9 +220,13 @@ impl CongestionControl for Cubic {
     }
 
     fn on_undo(&mut self, _window: &mut Window) {
+        self.epoch = None;
+        if self.growth == Growth::Segments {
+            // Linux restores the window only (`tcp_reno_undo_cwnd`).
+            return;
+        }
         // RFC 9438 §4.9.2: restores the variables from before the reduction.
         (self.w_max, self.knows_w_max, self.cwnd_prior) = self.saved;
-        self.epoch = None;
     }
 
     fn on_resume(&mut self, _now: Time, idle: Span, _window: &mut Window) {

@@ -11,13 +11,24 @@ use sluice_core::{Span, Time};
 /// Facts about the segments that one ACK newly delivers.
 struct Gathered {
     delivered: u64,
-    /// Oldest and newest first transmission of these segments, for the RTT.
-    oldest: Option<Time>,
-    newest: Option<Time>,
-    /// Whether one of these segments is a retransmission.
-    has_retransmission: bool,
+    /// First transmissions of the segments acknowledged cumulatively and of those SACKed, for the
+    /// RTT.
+    acked: Transmissions,
+    sacked: Transmissions,
+    /// Whether one of these segments was sent once only, and before the present episode of
+    /// recovery.
+    has_original: bool,
     /// For the delivery rate.
     rate: Newest,
+}
+
+/// Oldest and newest transmission of segments that were sent once only.
+#[derive(Default)]
+struct Transmissions {
+    oldest: Option<Time>,
+    newest: Option<Time>,
+    /// Whether a segment was sent more than once.
+    has_retransmission: bool,
 }
 
 impl Sender {
@@ -28,6 +39,7 @@ impl Sender {
             return;
         }
         self.is_deferring = false;
+        self.prefers_new = false;
         let window_moved = self.update_window(ack, segment);
         let prior_una = self.board.una();
         let prior_in_flight = self.board.in_flight();
@@ -38,9 +50,9 @@ impl Sender {
         }
         let mut gathered = Gathered {
             delivered: 0,
-            oldest: None,
-            newest: None,
-            has_retransmission: false,
+            acked: Transmissions::default(),
+            sacked: Transmissions::default(),
+            has_original: false,
             rate: Newest::default(),
         };
         self.rack.start_ack();
@@ -56,6 +68,13 @@ impl Sender {
             // RFC 6298 §5.3: a new ACK restarts the timer, and ends the backoff.
             self.rto_base = now;
             self.rtt.end_backoff();
+            self.expiries = 0;
+        } else if let (Some(sacked), Some(head)) = (gathered.sacked.oldest, self.board.head())
+            && sacked < self.board.entry(head).sent_at
+        {
+            // Linux (`tcp_clean_rtx_queue`): the SACK of a segment that was sent before the last
+            // transmission of the first one also restarts the timer.
+            self.rto_base = now;
         }
         let rtt = self.sample_rtt(now, segment, advanced, &gathered);
         let sample = self.rate.finish(&gathered.rate, self.rtt.min());
@@ -72,13 +91,24 @@ impl Sender {
         if dsack {
             self.rack.on_dsack(self.board.una(), self.board.nxt());
         }
-        let lost = if self.board.has_sacked() || self.board.is_repairing() {
+        let mut lost = if self.board.has_sacked() || self.board.is_repairing() {
             self.detect_losses(now)
         } else {
             self.reordering_deadline = Time::MAX;
             0
         };
+        let undos = self.counters.undos;
         self.try_undo(segment, advanced);
+        let is_new_sacked = gathered.sacked.is_some();
+        self.check_timeout(
+            advanced,
+            gathered.has_original,
+            is_new_sacked || is_plain_duplicate,
+        );
+        if self.counters.undos > undos && self.board.has_sacked() {
+            // An undo forgets all losses; those with another sign are found again.
+            lost = self.detect_losses(now);
+        }
         // A loss beyond the end of a recovery starts another one (RFC 6582 §3.2, step 2), even if
         // it was found, and maybe repaired, before that end.
         let goes_on = self.end_episode() && self.board.has_lost();
@@ -186,10 +216,12 @@ impl Sender {
             }
             let (rack, rate) = (&mut self.rack, &mut self.rate);
             let (min_rtt, ts_echo) = (self.rtt.min(), segment.ts_echo);
+            let recovery_end = self.recovery_end;
             self.board.sack(start, end, |entry, end| {
                 rack.on_delivered(now, entry, end, ts_echo, min_rtt);
                 rate.on_delivered(now, entry, &mut gathered.rate);
-                gathered.note(entry);
+                gathered.note(entry, end <= recovery_end);
+                gathered.sacked.note(entry);
             });
         }
         dsack
@@ -206,12 +238,14 @@ impl Sender {
         self.rack
             .on_delivered(now, entry, end, ts_echo, self.rtt.min());
         self.rate.on_delivered(now, entry, &mut gathered.rate);
-        gathered.note(entry);
+        gathered.note(entry, end <= self.recovery_end);
+        gathered.acked.note(entry);
     }
 
-    /// RFC 6298 §3: measures the oldest segment of the ACK, if all were sent once only. A
-    /// retransmitted segment may have delayed the ACK of the others; then the echoed timestamp is
-    /// used (RFC 7323 §4.1). Returns the RTT of the newest segment, which no delayed ACK stretches.
+    /// RFC 6298 §3: measures the oldest segment acknowledged, if all were sent once only. A
+    /// retransmitted segment may have delayed the ACK of the others; then SACKed segments are
+    /// measured, or else the echoed timestamp (RFC 7323 §4.1). Returns the RTT of the newest
+    /// segment, which no delayed ACK stretches.
     fn sample_rtt(
         &mut self,
         now: Time,
@@ -219,16 +253,19 @@ impl Sender {
         advanced: bool,
         gathered: &Gathered,
     ) -> Option<Span> {
-        if gathered.has_retransmission {
-            if advanced && segment.ts_echo > Time::ZERO {
-                self.rtt.on_sample(now, now.since(segment.ts_echo));
-            }
-            return None;
+        let flight = self.board.una()..self.board.nxt();
+        let acked = &gathered.acked;
+        let oldest_acked = acked.oldest.filter(|_| !acked.has_retransmission);
+        if let Some(oldest) = oldest_acked.or(gathered.sacked.oldest) {
+            self.rtt.on_sample(now, now.since(oldest), flight);
+            // RFC 6298 §5.5, as in Linux: a valid sample replaces the timeout that was doubled.
+            self.rtt.end_backoff();
+        } else if advanced && segment.ts_echo > Time::ZERO {
+            self.rtt.on_sample(now, now.since(segment.ts_echo), flight);
         }
-        if let Some(oldest) = gathered.oldest {
-            self.rtt.on_sample(now, now.since(oldest));
-        }
-        gathered.newest.map(|newest| now.since(newest))
+        let newest_acked = acked.newest.filter(|_| !acked.has_retransmission);
+        let newest = newest_acked.max(gathered.sacked.newest)?;
+        Some(now.since(newest))
     }
 
     /// RFC 9768 §3.2.2.2: derives the number of segments marked since the last ACK from three bits.
@@ -271,14 +308,25 @@ impl Sender {
 }
 
 impl Gathered {
-    fn note(&mut self, entry: &Entry) {
+    /// Notes a segment; `is_before` if it was first sent before the present episode of recovery.
+    fn note(&mut self, entry: &Entry, is_before: bool) {
         self.delivered += entry.len();
+        self.has_original |= is_before && !entry.was_retransmitted();
+    }
+}
+
+impl Transmissions {
+    fn note(&mut self, entry: &Entry) {
         if entry.was_retransmitted() {
             self.has_retransmission = true;
         } else {
             let sent_at = entry.sent_at;
             self.oldest = Some(self.oldest.map_or(sent_at, |t| t.min(sent_at)));
-            self.newest = Some(self.newest.map_or(sent_at, |t| t.max(sent_at)));
+            self.newest = self.newest.max(Some(sent_at));
         }
+    }
+
+    fn is_some(&self) -> bool {
+        self.has_retransmission || self.oldest.is_some()
     }
 }

@@ -17,7 +17,7 @@ use crate::scoreboard::Scoreboard;
 use crate::segment::expand;
 use alloc::boxed::Box;
 use core::ops::Range;
-use sluice_core::{Rate, Span, Time, prefetch};
+use sluice_core::{Rate, Time, prefetch};
 
 /// The counters of a sender, since the connection opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +126,13 @@ pub(crate) struct Sender {
     /// The next poll must send a probe of a closed window.
     owes_window_probe: bool,
     owes_cwr: bool,
+    /// F-RTO (RFC 5682): the last timeout may turn out to be spurious.
+    may_be_spurious: bool,
+    /// F-RTO: until the next ACK, new segments are sent before lost ones.
+    prefers_new: bool,
     pub has_given_up: bool,
+    /// Expiries of the retransmission timer since the last new ACK (Linux `icsk_retransmits`).
+    expiries: u32,
     /// Low three bits: s.cep (RFC 9768 §3.2.1).
     ce_seen: u32,
     rate: RateEstimator,
@@ -210,7 +216,10 @@ impl Sender {
             owes_probe: false,
             owes_window_probe: false,
             owes_cwr: false,
+            may_be_spurious: false,
+            prefers_new: false,
             has_given_up: false,
+            expiries: 0,
             ce_seen: CE_COUNT_START,
             rate: RateEstimator::default(),
             rtt: RttEstimator::new(config.rto_floor, config.rto_initial, config.rto_max),
@@ -263,15 +272,13 @@ impl Sender {
         self.rate.on_app_limited(0);
     }
 
-    /// Notes that the SYN or its answer had to be sent again `retries` times.
+    /// Notes that the SYN or its answer was lost, and sent again `retries` times.
     pub fn on_handshake_loss(&mut self, retries: u32) {
         // RFC 5681 §3.1 starts with one segment then; RFC 6928 §2 recommends to do so only after
         // more than one repetition, since a timeout of one second may be spurious. Linux does that.
         if retries > 1 {
             self.window.cwnd = self.mss;
         }
-        // RFC 6298 §5.7
-        self.rtt.raise_initial(Span::from_secs(3));
     }
 
     /// Payload bytes of a full segment, as negotiated.

@@ -81,14 +81,17 @@ impl Sender {
             return;
         }
         self.counters.timeouts += 1;
-        if self.rtt.backoff() >= self.max_retries {
+        if self.expiries >= self.max_retries {
             self.has_given_up = true;
             return;
         }
         // RFC 5681 §3.1: ssthresh is reduced once per flight, not again for each backoff. A timeout
-        // during a recovery keeps the value of the recovery, as in Linux.
+        // during a recovery keeps the value of the recovery, and one after a partial ACK reduces
+        // again, as in Linux.
         let is_new = matches!(self.phase, Phase::Open | Phase::Reducing);
-        if is_new || self.board.una() >= self.recovery_end {
+        let is_repeated = self.expiries > 0;
+        let is_another = self.phase == Phase::Loss && !is_repeated;
+        if is_new || is_another || self.board.una() >= self.recovery_end {
             self.remember_for_undo();
             let episode = self.episode(now);
             self.cc
@@ -97,20 +100,24 @@ impl Sender {
         }
         self.phase = Phase::Loss;
         self.recovery_end = self.board.nxt();
+        // RFC 5682 §3.1, step 1. Linux: not for the first timeout during a recovery.
+        self.may_be_spurious = is_new || is_repeated;
         self.tail_probe = None;
         self.reordering_deadline = Time::MAX;
         // RFC 2018 §5.1 forgets all SACKs here. RFC 6675 §5.1 allows to keep them if reneging is
         // detected, as Linux does.
         self.board.forget_sacks_of_reneging_receiver();
-        // RFC 8985 §6.3: the first segment is lost, and so are all that are older than an RTT.
+        // RFC 8985 §6.3: the first segment is lost, and so are all that are older than an RTT. The
+        // RFC adds the reordering window to the RTT, Linux does not.
         self.board.mark_head_lost();
-        let window = self.reordering_window();
         let (rack, is_rack) = (&self.rack, self.detection == LossDetection::RackTlp);
-        self.board
-            .mark_lost_while(|entry, _| !is_rack || rack.deadline(entry.sent_at, window) <= now);
+        self.board.mark_lost_while(|entry, _| {
+            !is_rack || rack.deadline(entry.sent_at, Span::ZERO) <= now
+        });
         // RFC 5681 §3.1: the loss window is one segment, in addition to segments that may still be
         // in flight: the RFC considers them lost, RACK does not.
         self.window.cwnd = self.board.in_flight() + self.mss;
+        self.expiries += 1;
         self.rtt.back_off();
         self.rto_base = now;
         self.arm(now);
@@ -280,15 +287,46 @@ impl Sender {
             }
             return;
         }
-        self.undo = None;
+        self.undo_reduction();
+    }
+
+    /// Restores the state before the reduction, and forgets which segments are lost.
+    fn undo_reduction(&mut self) {
         self.counters.undos += 1;
         self.board.unmark_losses();
         self.reordering_deadline = Time::MAX;
-        self.window.cwnd = self.window.cwnd.max(undo.window.cwnd);
-        self.window.ssthresh = self.window.ssthresh.max(undo.window.ssthresh);
-        self.cc.on_undo(&mut self.window);
+        if let Some(undo) = self.undo.take() {
+            self.window.cwnd = self.window.cwnd.max(undo.window.cwnd);
+            self.window.ssthresh = self.window.ssthresh.max(undo.window.ssthresh);
+            self.cc.on_undo(&mut self.window);
+        }
         self.owes_cwr = false;
         self.phase = Phase::Open;
+    }
+
+    /// F-RTO (RFC 5682 §3.1, the version with SACK): the ACKs after a timeout show whether it was
+    /// spurious. As in Linux, a segment that was sent once only and is now acknowledged or SACKed
+    /// suffices.
+    ///
+    /// `has_original` says that the ACK delivers such a segment, `is_duplicate` that it is a
+    /// duplicate ACK or SACKs anything new.
+    pub(super) fn check_timeout(&mut self, advanced: bool, has_original: bool, is_duplicate: bool) {
+        if self.phase != Phase::Loss || !self.may_be_spurious {
+            return;
+        }
+        if has_original {
+            // Step 3 b: the timeout was spurious.
+            self.may_be_spurious = false;
+            self.undo_reduction();
+        } else if self.board.nxt() > self.recovery_end {
+            // Step 3 a: a duplicate ACK for the new segments; the losses are real.
+            self.may_be_spurious &= !is_duplicate;
+        } else if advanced && self.board.una() < self.recovery_end {
+            // Step 2 b: the ACK is for the retransmission, so new segments are sent before further
+            // retransmissions.
+            self.recovery_end = self.board.nxt();
+            self.prefers_new = true;
+        }
     }
 }
 

@@ -19,6 +19,17 @@ impl Sender {
             self.owes_probe = false;
             return self.send_probe(now, out);
         }
+        if self.prefers_new {
+            if self.poll_new(now, out) {
+                return true;
+            }
+            // RFC 5682 §3.1, step 2 b: without a new segment the timeout is taken as real.
+            if self.board.nxt() > self.recovery_end {
+                return false;
+            }
+            self.prefers_new = false;
+            self.may_be_spurious = false;
+        }
         if let Some(id) = self.board.next_lost() {
             let len = self.board.entry(id).len();
             if !self.has_room(len) {
@@ -31,6 +42,11 @@ impl Sender {
             self.retransmit(now, id, out);
             return true;
         }
+        self.poll_new(now, out)
+    }
+
+    /// Fills in the next new segment, if one may be sent.
+    fn poll_new(&mut self, now: Time, out: &mut Segment) -> bool {
         let Some((len, fin)) = self.next_new(now) else {
             return false;
         };
