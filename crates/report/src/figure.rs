@@ -247,6 +247,11 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
     sheet.svg(figure)
 }
 
+/// Draws the figure as PNG, with `scale` pixels per CSS pixel (2 is right for most screens and for print).
+pub fn png(report: &Report, figure: &Figure, scale: f32) -> Result<Vec<u8>, FigureError> {
+    crate::raster::rasterize(&svg(report, figure)?, scale).map_err(FigureError::Draw)
+}
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 

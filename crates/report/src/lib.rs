@@ -30,9 +30,8 @@ pub(crate) mod tests;
 mod typescript;
 
 pub use figure::curve::{Axes, CurveError, Form};
-pub use figure::{Figure, FigureError, FigureKind, FlowLines, svg};
+pub use figure::{Figure, FigureError, FigureKind, FlowLines, png, svg};
 pub use figure::{PALETTE, escape};
 pub use html::html;
 pub use model::Report;
-pub use raster::png;
 pub use raster::rasterize;

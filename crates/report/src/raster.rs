@@ -6,14 +6,6 @@ use std::sync::Arc;
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg;
 
-use super::figure::{Figure, FigureError, svg};
-use super::model::Report;
-
-/// Draws the figure as PNG, with `scale` pixels per CSS pixel (2 is right for most screens and for print).
-pub fn png(report: &Report, figure: &Figure, scale: f32) -> Result<Vec<u8>, FigureError> {
-    rasterize(&svg(report, figure)?, scale).map_err(FigureError::Draw)
-}
-
 /// Converts an SVG drawing to PNG.
 ///
 /// # Errors

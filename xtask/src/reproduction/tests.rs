@@ -204,7 +204,10 @@ fn live_runs_are_kept_as_summaries_and_take_the_place_of_missing_ones() {
     let claim = LIST.replace("value = 1Mbit/s within 0 %", "live: value > 2Mbit/s");
     fs::write(at("list.toml"), claim).unwrap();
     let error = check(&at("list.toml"), &at("runs")).unwrap_err();
-    assert!(error.to_string().contains("does not hold (live)"), "{error}");
+    assert!(
+        error.to_string().contains("does not hold (live)"),
+        "{error}"
+    );
 }
 
 #[test]
