@@ -143,7 +143,7 @@ def test_duckdb_and_polars_read_the_folder(alone: sluice.Sweep, tmp_path: Path) 
     assert sluice.dataset(tmp_path).count_rows() == rows
     # A sweep over other keys would have other columns.
     other = Counting()
-    with pytest.raises(sluice.SluiceError, match=r"a sweep over link\.queue, link\.rate, and this"):
+    with pytest.raises(sluice.SluiceError, match=r"a sweep over link\.queue, link\.rate, but this"):
         sluice.sweep(SCENARIO, {"link.rtt": ["1ms"]}, out=tmp_path, executor=other, progress=False)
     assert other.submitted == []
 
@@ -283,7 +283,7 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
         ({"link.queue": ["fifo", "codle"]}, "did you mean `codel`"),
         ({"link.queue": []}, "an empty list"),
         ({"link.queue": "fifo"}, "not a list of values"),
-        ({"seed": [1, 2]}, "give `seeds`"),
+        ({"seed": [1, 2]}, "use `seeds`"),
     ]
     for over, words in cases:
         with pytest.raises(sluice.SluiceError, match=words):
@@ -292,7 +292,7 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
         sluice.sweep(SCENARIO, OVER, seeds=0, executor=executor, progress=False)
     with pytest.raises(sluice.SluiceError, match="a batch of 0 runs"):
         sluice.sweep(SCENARIO, OVER, batch=0, executor=executor, progress=False)
-    with pytest.raises(sluice.SluiceError, match="a sweep in 0 processes"):
+    with pytest.raises(sluice.SluiceError, match="at least 1 process, not 0"):
         sluice.sweep(SCENARIO, OVER, jobs=0, progress=False)
     with pytest.raises(sluice.SluiceError, match="give at least 1"):
         sluice.sweep(SCENARIO, OVER, seeds=[], executor=executor, progress=False)

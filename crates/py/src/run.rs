@@ -119,6 +119,8 @@ fn carry_out(
         let writer = RunWriter::in_memory(variant, &environment)?;
         record(variant, backend, None, writer, &interrupt, &mut progress)
     });
+    // One that came after the last check.
+    let signal = signal.or_else(|| Python::attach(|py| py.check_signals()).err());
     (result, signal)
 }
 
