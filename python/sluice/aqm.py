@@ -132,7 +132,7 @@ class Aqm:
         return None
 
     def on_timer(self, queue: BacklogView, cx: Context) -> None:
-        """Handle the expiry of the timer. The next one must be later."""
+        """Handle the expiry of the timer. The next one must be later than now."""
 
     def state(self) -> dict[str, float]:
         """Return the variables that are recorded."""

@@ -410,6 +410,11 @@ class Dice(sluice.Aqm):
             "class Nothing(sluice.Aqm):\n    def on_dequeue(self, p, q, cx): pass\n",
             "it returned None, which is none of sluice.PASS, sluice.MARK and sluice.DROP",
         ),
+        # Nothing can be drawn of it; what was found is printed all the same.
+        (
+            "class All(sluice.Aqm):\n    def on_enqueue(self, p, q, cx): return sluice.DROP\n",
+            "  ok      conservation: ",
+        ),
         (
             "class Count(sluice.Aqm):\n    n = 0\n"
             "    def on_dequeue(self, p, q, cx): return sluice.DROP if self.n % 5 == 4 else 0\n"

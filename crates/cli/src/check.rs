@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use sluice_core::registry::SpecError;
 use sluice_lab::check::{CheckError, Checked, check};
+use sluice_recording::Recording;
 use sluice_recording::figures::figures_of;
 use sluice_report::report_of::report_of;
 use sluice_report::{Figure, FigureKind};
@@ -81,28 +82,31 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         };
     }
     describe(&checked, &mut text);
-    if let Some((recording, _)) = &checked.traffic {
-        let report = report_of(&[recording]).map_err(|error| Error::Draw(error.to_string()))?;
-        let figure = Figure::of(FigureKind::State);
-        let is_svg = args
-            .picture
-            .extension()
-            .is_some_and(|ending| ending == "svg");
-        let drawn = match is_svg {
-            true => sluice_report::svg(&report, &figure).map(String::into_bytes),
-            false => sluice_report::png(&report, &figure, 2.0),
-        };
-        let bytes = drawn.map_err(|error| Error::Draw(error.to_string()))?;
-        std::fs::write(&args.picture, bytes).map_err(|error| Error::Write {
-            path: args.picture.clone(),
-            error,
-        })?;
-        let _ = writeln!(text, "  picture {}", args.picture.display());
-    }
     crate::print(&text)?;
+    if let Some((recording, _)) = &checked.traffic {
+        draw(recording, &args.picture)?;
+        crate::print(&format!("  picture {}\n", args.picture.display()))?;
+    }
     Ok(match checked.has_failed() {
         false => ExitCode::SUCCESS,
         true => ExitCode::FAILURE,
+    })
+}
+
+/// Draws the delay of every packet of the standard traffic, and the variables of the queue. Nothing
+/// can be drawn where no packet left the queue.
+fn draw(recording: &Recording, picture: &Path) -> Result<(), Error> {
+    let report = report_of(&[recording]).map_err(|error| Error::Draw(error.to_string()))?;
+    let figure = Figure::of(FigureKind::State);
+    let is_svg = picture.extension().is_some_and(|ending| ending == "svg");
+    let drawn = match is_svg {
+        true => sluice_report::svg(&report, &figure).map(String::into_bytes),
+        false => sluice_report::png(&report, &figure, 2.0),
+    };
+    let bytes = drawn.map_err(|error| Error::Draw(error.to_string()))?;
+    std::fs::write(picture, bytes).map_err(|error| Error::Write {
+        path: picture.to_owned(),
+        error,
     })
 }
 

@@ -517,7 +517,7 @@ impl Aqm for InQueue {
         let args = (self.state, clamp(now), clamp(packets), clamp(bytes));
         self.call("on_timer", None, Some(queue), cx, |i| i.on_timer, args);
         if self.timer.is_some_and(|at| at <= cx.now) {
-            let why = "the next timer is not later than the one that expired";
+            let why = "the next timer is not later than now";
             self.fail("next_timer", None, why, cx);
         }
         debug_assert!(before.is_none_or(|at| at <= cx.now), "no timer fires early");

@@ -55,10 +55,11 @@ impl Terminal {
 fn a_shell_stops_continues_and_interrupts_the_program() {
     let mut terminal = Terminal::new();
     // The program says whether its input is a terminal. What it reads comes from there. The words
-    // are computed, so that the echo of the command does not have them.
+    // are computed, so that the echo of the command does not have them. It ends in `read`: a signal
+    // that comes just before an `exec` would be lost with the handler of the shell.
     terminal.press(
         "$SLUICE exec --rtt 10ms -- bash -c \
-         'test -t 0 && echo on-$((40+2)); read x; echo got-$x; exec sleep 600'\n",
+         'test -t 0 && echo on-$((40+2)); read x; echo got-$x; read y'\n",
     );
     terminal.expect("on-42");
     terminal.press("\x1a");

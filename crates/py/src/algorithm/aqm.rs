@@ -228,7 +228,7 @@ impl Aqm for InQueue {
         };
         self.call(cx, |hooks| hooks.on_timer.as_ref(), hook);
         if self.timer.is_some_and(|at| at <= cx.now) {
-            self.fail("`next_timer` is not later than the timer that expired", cx);
+            self.fail("`next_timer` is not later than now", cx);
         }
     }
 
