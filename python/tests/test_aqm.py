@@ -1,4 +1,5 @@
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -198,8 +199,13 @@ def test_every_flow_queue_is_stopped_for_itself(tmp_path: Path) -> None:
 
 def test_ctrl_c_in_a_hook_ends_the_run_and_stops_no_aqm(tmp_path: Path) -> None:
     before = stopped()
-    with pytest.raises(KeyboardInterrupt):
-        sluice.run(SCENARIO, {"link.queue": aqm(tmp_path, "raise KeyboardInterrupt")})
+    # A background job ignores Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sluice.run(SCENARIO, {"link.queue": aqm(tmp_path, "raise KeyboardInterrupt")})
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert stopped() == before
 
 
