@@ -28,6 +28,7 @@
 //! ```
 
 mod advice;
+mod checks;
 mod effects;
 mod error;
 mod expect;
@@ -421,7 +422,7 @@ impl Scenario {
                 "a `stall_share` of {} is more than all packets",
                 hosts.stall_share
             );
-            let at = place(root, "hosts", "stall_share");
+            let at = checks::place(root, "hosts", "stall_share");
             problems.push(
                 Problem::new(at, message).hint("write 0.01 or \"1%\" for one packet in a hundred"),
             );
@@ -433,7 +434,7 @@ impl Scenario {
             // Then no flow lasts longer than the run either.
             problems.push(
                 Problem::new(
-                    place(root, "measure", "warmup"),
+                    checks::place(root, "measure", "warmup"),
                     format!("nothing is left after a warm-up of {}", measure.warmup),
                 )
                 .hint(format!("the run lasts {}", keys.duration)),
@@ -443,15 +444,15 @@ impl Scenario {
             if span > keys.duration {
                 let message = format!("a `{key}` of {span} is longer than the run");
                 problems.push(
-                    Problem::new(place(root, "measure", key), message)
+                    Problem::new(checks::place(root, "measure", key), message)
                         .hint(format!("the run lasts {}", keys.duration)),
                 );
             }
         }
         if measure.warmup < keys.duration {
-            check_warmup(root, &flows, &measure, problems);
+            checks::check_warmup(root, &flows, &measure, problems);
         }
-        check_steps(root, &link, keys.duration, problems);
+        checks::check_steps(root, &link, keys.duration, problems);
         let stem = || Path::new(file).file_stem().unwrap_or_default();
         let scenario = Scenario {
             title: keys
@@ -470,7 +471,7 @@ impl Scenario {
             flows,
             expect,
         };
-        check_paths(root, &scenario, problems);
+        checks::check_paths(root, &scenario, problems);
         Some(scenario)
     }
 
@@ -508,116 +509,6 @@ impl Scenario {
         flow.rtt
             .map_or(Span::ZERO, |rtt| rtt.saturating_sub(self.links_rtt(flow)))
     }
-}
-
-/// Reports a step after the end of the run: one of the two is a mistake.
-fn check_steps(root: &Table, link: &Link, duration: Span, problems: &mut Problems) {
-    for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
-        let steps = [
-            ("rate", pipe.rate.last_written()),
-            ("delay", pipe.delay.last_written()),
-        ];
-        for (name, last) in steps {
-            let Some(last) = last.filter(|last| *last >= duration) else {
-                continue;
-            };
-            let own = root
-                .node("link")
-                .and_then(|link| link.as_table()?.node(key));
-            let own = own.and_then(|pipe| Some(pipe.as_table()?.node(name)?.at.clone()));
-            let message = format!("the {name}'s step at {last} comes after the run");
-            problems.push(
-                Problem::new(own.unwrap_or_else(|| place(root, "link", name)), message)
-                    .hint(format!("the run lasts {duration}")),
-            );
-        }
-    }
-}
-
-/// Checks that the links and hosts that a flow names exist, and that its round trip is not below
-/// that of its links.
-fn check_paths(root: &Table, scenario: &Scenario, problems: &mut Problems) {
-    let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
-        return;
-    };
-    for (flow, node) in scenario.flows.iter().zip(items) {
-        let at = |key| {
-            let own = node.as_table().and_then(|table| table.node(key));
-            own.unwrap_or(node).at.clone()
-        };
-        let links = scenario.hops.len() + 1;
-        if let Some(hops) = flow.hops
-            && hops.last > links as u64
-        {
-            let message = format!("flow `{}` passes link {}", flow.name, hops.last);
-            let hint = match links {
-                1 => "[link] is the only one; [[hop]] adds others".to_owned(),
-                n => format!("there are {n}: [link] and those of [[hop]]"),
-            };
-            problems.push(Problem::new(at("hops"), message).hint(hint));
-            continue;
-        }
-        for (key, side, number) in [
-            ("host_up", Direction::Up, flow.host_up),
-            ("host_down", Direction::Down, flow.host_down),
-        ] {
-            let hosts = scenario.hosts.on(side);
-            if number > hosts {
-                let message = format!("there is no host {number} for flow `{}`", flow.name);
-                let hint = match hosts {
-                    1 => format!("`{side}` in [hosts] is 1: set it to {number} or more"),
-                    n => format!("`{side}` in [hosts] is {n}: hosts 1 to {n}"),
-                };
-                problems.push(Problem::new(at(key), message).hint(hint));
-            } else if number > 1 && flow.kind.has_own_addresses() {
-                let message = format!("flow `{}` cannot be on host {number}", flow.name);
-                let hint = "a program has an address of its own, as another host has";
-                problems.push(Problem::new(at(key), message).hint(hint));
-            }
-        }
-        let least = scenario.links_rtt(flow);
-        if flow.rtt.is_some_and(|rtt| rtt < least) {
-            let message = format!(
-                "the `rtt` of flow `{}` is below that of its links",
-                flow.name
-            );
-            problems.push(Problem::new(at("rtt"), message).hint(format!("they take {least}")));
-        }
-    }
-}
-
-/// Checks that a flow that does not end by itself lasts longer than the warm-up; otherwise nothing
-/// of it is measured.
-fn check_warmup(root: &Table, flows: &[Flow], measure: &Measure, problems: &mut Problems) {
-    let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
-        return;
-    };
-    for (flow, node) in flows.iter().zip(items) {
-        if flow.kind.is_sized() || flow.life() > measure.warmup {
-            continue;
-        }
-        let message = format!(
-            "flow `{}` lasts {}, and its warm-up is {}",
-            flow.name,
-            flow.life(),
-            measure.warmup
-        );
-        let key = |key| node.as_table().and_then(|table| table.node(key));
-        let at = key("stop").or(key("start")).unwrap_or(node).at.clone();
-        problems.push(
-            Problem::new(at, message)
-                .hint("it must last longer, or `warmup` in [measure] be shorter"),
-        );
-    }
-}
-
-/// Returns the position of `[table] key`, or of the table without the key.
-fn place(root: &Table, table: &str, key: &str) -> Place {
-    let Some(node) = root.node(table) else {
-        return Place::File(0..0);
-    };
-    let key = node.as_table().and_then(|table| table.node(key));
-    key.unwrap_or(node).at.clone()
 }
 
 /// Reads the table `name`, which may be left out.

@@ -13,6 +13,10 @@
 //! The slots are one page-aligned area of chunks of equal size with headroom before each frame,
 //! which is also the layout that AF_XDP requires.
 
+mod slot;
+
+pub use slot::Slot;
+
 use super::Loss;
 use crate::sys::Area;
 use sluice_core::Time;
@@ -20,10 +24,6 @@ use sluice_wire::frame::{Checksums, Gather, SuperPacket, VnetHeader, complete_ch
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-/// The index of a frame in the [`Pool`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(u32);
 
 /// A port that is notified when slots that it watches are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Pool {
         frame.has_arrival = false;
         frame.is_held = true;
         frame.is_cut = false;
-        Some(Slot(index))
+        Some(Slot::from_number(index))
     }
 
     /// Frees a slot. The large slot attached to it is freed too unless other segments share it.
@@ -197,7 +197,7 @@ impl Pool {
             }
             frame.large = NONE;
         }
-        self.free.push(slot.0);
+        self.free.push(slot.number());
     }
 
     /// Returns the number of free slots.
@@ -665,24 +665,6 @@ fn areas(size: PoolSize, pools: usize, is_resident: bool) -> Result<(Area, Area)
         })
     };
     Ok((area(slots_len)?, area(large_len)?))
-}
-
-impl Slot {
-    /// Returns the slot with this number, as obtained from [`Slot::number`]. Any other number
-    /// refers to the slot of another frame or to no slot; the pool panics rather than access a slot
-    /// that is lent to the kernel.
-    pub const fn from_number(number: u32) -> Slot {
-        Slot(number)
-    }
-
-    /// Returns the slot's number, to be stored in a packet handle.
-    pub const fn number(self) -> u32 {
-        self.0
-    }
-
-    fn index(self) -> usize {
-        self.0 as usize
-    }
 }
 
 /// Largest number of bytes of a frame in its slot.
