@@ -528,25 +528,8 @@ const PROBE_RTT_TIME: Span = Span::from_ms(200);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cc::testing::{self, MSS};
+    use crate::cc::testing::{self, MSS, ack_of_round as ack};
     use crate::rate::RateSample;
-
-    /// An ACK of one segment at 1 MB/s and 20 ms.
-    fn ack(round: u64, rate: u64) -> Ack {
-        Ack {
-            now: Time::ZERO + Span::from_ms(20 * round),
-            total_delivered: 20_000 * round,
-            in_flight: 20_000,
-            prior_in_flight: 20_000,
-            rate: RateSample {
-                delivered: rate / 100,
-                interval: Span::from_ms(10),
-                prior_delivered: 20_000 * (round - 1),
-                is_app_limited: false,
-            },
-            ..testing::ack(MSS)
-        }
-    }
 
     #[test]
     fn startup_ends_after_three_rounds_without_growth() {

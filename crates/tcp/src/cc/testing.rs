@@ -55,3 +55,21 @@ pub fn episode(flight: u64) -> Episode {
         in_flight: flight,
     }
 }
+
+/// An ACK of one segment, 20 ms and 20 segments after that of the last round, for algorithms that
+/// measure `rate` in bytes per second.
+pub fn ack_of_round(round: u64, rate: u64) -> Ack {
+    Ack {
+        now: Time::ZERO + Span::from_ms(20 * round),
+        total_delivered: 20_000 * round,
+        in_flight: 20_000,
+        prior_in_flight: 20_000,
+        rate: RateSample {
+            delivered: rate / 100,
+            interval: Span::from_ms(10),
+            prior_delivered: 20_000 * (round - 1),
+            is_app_limited: false,
+        },
+        ..ack(MSS)
+    }
+}

@@ -1,25 +1,7 @@
 //! Expected values are those of the draft, or follow from them by the arithmetic shown.
 
 use super::*;
-use crate::cc::testing::{self, MSS};
-use crate::rate::RateSample;
-
-/// An ACK of one segment, 20 ms and 20 segments after that of the last round.
-fn ack(round: u64, rate: u64) -> Ack {
-    Ack {
-        now: Time::ZERO + Span::from_ms(20 * round),
-        total_delivered: 20_000 * round,
-        in_flight: 20_000,
-        prior_in_flight: 20_000,
-        rate: RateSample {
-            delivered: rate / 100,
-            interval: Span::from_ms(10),
-            prior_delivered: 20_000 * (round - 1),
-            is_app_limited: false,
-        },
-        ..testing::ack(MSS)
-    }
-}
+use crate::cc::testing::{self, MSS, ack_of_round as ack};
 
 /// A flow that has found 1 MB/s and 20 ms, a bandwidth-delay product of 20 segments, and is in
 /// `ProbeBW_CRUISE` after `rounds` rounds.
