@@ -1,7 +1,7 @@
 //! Ports around other ports.
 
-/// Defines the methods of [`Port`](sluice_net::port::Port) that a port around another, in field
-/// `$inner`, leaves to that one: all except `receive` and `transmit`.
+/// Defines the methods of [`Port`](sluice_net::port::Port) that a wrapper forwards to the port in
+/// its field `$inner`: all except `receive` and `transmit`.
 macro_rules! leave_to {
     ($inner:ident) => {
         fn name(&self) -> &str {

@@ -1,4 +1,4 @@
-//! A link in front of what runs already: a network namespace, or a container.
+//! A link in front of a network namespace or container that is already running.
 //!
 //! ```text
 //!  before   container eth0 ---------------------------- NAME  machine, bridge ...
@@ -6,10 +6,10 @@
 //!                             (a namespace between)
 //! ```
 //!
-//! The machine's end of the container's veth pair moves to a namespace of Sluice's. A new pair takes
-//! its place: name, Ethernet address, bridge, addresses and routes. The container's own end stays as
-//! it is. To detach, the old end moves back. A watchdog, a process of its own, does that when
-//! Sluice is killed.
+//! The machine's end of the container's veth pair moves to a namespace that Sluice creates. One end
+//! of a new pair replaces it, with the same name, Ethernet address, bridge, addresses and routes.
+//! The container's own end stays as it is. To detach, Sluice moves the old end back. If Sluice is
+//! killed, a watchdog process does so.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,25 +38,25 @@ use crate::pulse::Pulse;
 use crate::router::{self, Path, Shared};
 use crate::verdict::Verdict;
 
-/// What to put behind which link.
+/// The target and the links to put in front of it.
 #[derive(Clone, Debug)]
 pub struct AttachSettings {
     /// The namespace.
     pub target: Target,
-    /// Its interface; the only veth interface if it is not given.
+    /// The namespace's interface [default: its only veth interface].
     pub interface: Option<String>,
-    /// The links, in the order of the path up: from the namespace outside.
+    /// The links in the order of the path up, from the namespace to the outside.
     pub links: Vec<Link>,
-    /// How late packets may be.
+    /// The permitted lateness of packets.
     pub max_late: Option<Span>,
 }
 
 /// A network namespace.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// By its name in /run/netns, or the path of its file.
+    /// A namespace with a name in /run/netns, or the path of a namespace's file.
     Name(String),
-    /// That of a process.
+    /// The namespace of a process.
     Process(u32),
 }
 
@@ -73,23 +73,23 @@ pub enum AttachError {
         name: String,
         /// The system's answer.
         source: io::Error,
-        /// Those that exist, as part of the message.
+        /// The existing namespaces, as part of the message.
         known: String,
     },
-    /// No privilege.
+    /// The process lacks the privilege.
     #[error(
         "attaching changes the network of the namespace's owner: run it as root, or where the \
          namespace was created ({0})"
     )]
     Privilege(Privilege),
-    /// There is no veth interface, or several.
+    /// No veth interface was found, or several.
     #[error("{target} has {found}; {hint}")]
     Interface {
         /// The namespace.
         target: String,
-        /// What it has.
+        /// The interfaces that it has.
         found: String,
-        /// What helps.
+        /// Advice to the user.
         hint: String,
     },
     /// The other end of the pair was not found.
@@ -110,7 +110,7 @@ pub enum AttachError {
     /// The memory of packets.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The watchdog ended, so that `kill -9` would leave the container without its network.
+    /// The watchdog ended. Without it, `kill -9` would leave the container without its network.
     #[error("the watchdog was killed: the link is detached")]
     Watchdog,
     /// The kernel refused a step.
@@ -126,27 +126,27 @@ pub enum AttachError {
 /// How a link ended.
 #[derive(Debug)]
 pub struct Detached {
-    /// Whether the namespace ended first, with its end of the pair.
+    /// Whether the namespace ended before the link was detached. Its end of the pair ended with it.
     pub has_ended: bool,
-    /// Why an algorithm from a file has ended the link, if one has.
+    /// The reason, if an algorithm from a file has ended the link.
     pub ended: Option<String>,
     /// How exact the emulation was.
     pub verdict: Verdict,
 }
 
 /// Puts the link in place, calls `attached` with the namespace's interface and the machine's, and
-/// waits until a signal or the end of the namespace. Then puts everything back. Call it on the main
-/// thread, before there are others.
+/// waits for a signal or the end of the namespace. Then restores the old state. Call it on the main
+/// thread, before any other thread starts.
 ///
 /// # Errors
-/// [`AttachError`]; everything is as it was before.
+/// [`AttachError`]; nothing has changed then.
 pub fn attach(
     settings: &AttachSettings,
     attached: impl FnOnce(&str, &str),
 ) -> Result<Detached, AttachError> {
     let kernel = |step| move |source| AttachError::Kernel { step, source };
     let signals = Signals::catch().map_err(kernel("block signals"))?;
-    // Nothing of the namespace stays open: its end must be noticed.
+    // No descriptor of the namespace may stay open: otherwise its end would go unnoticed.
     let (inner, (machine, seat)) = {
         let target = open(&settings.target)?;
         let inner = choose(&target, settings.interface.as_deref())?;
@@ -175,7 +175,7 @@ pub fn attach(
     Ok(detached)
 }
 
-/// What is moved, and where to.
+/// The namespaces between which the machine's end moves.
 struct Plug {
     machine: Namespace,
     between: Namespace,
@@ -192,7 +192,7 @@ impl Plug {
         })
     }
 
-    /// Moves the machine's end between, and gives a new pair its place.
+    /// Moves the machine's end to the namespace between, and replaces it by a new pair.
     fn put_in(&self) -> Result<(), AttachError> {
         let name = &self.seat.name;
         self.machine.links()?.move_to(name, &self.between)?;
@@ -217,7 +217,7 @@ impl Plug {
         Ok(())
     }
 
-    /// Moves the old end back, as far as it exists and is not back yet.
+    /// Moves the old end back, unless it has vanished or is already back.
     fn pull_out(&self) -> Result<(), AttachError> {
         let mut between = self.between.links()?;
         if between.interface(OUTSIDE).is_ok() {
@@ -282,7 +282,7 @@ fn carry(
     })
 }
 
-/// Waits for a signal, for the end of the namespace, or for an algorithm that ends the link. Returns
+/// Waits for a signal, the end of the namespace, or an algorithm that ends the link. Returns
 /// whether the namespace has ended.
 fn wait(plug: &Plug, signals: &Signals, ending: &Ending) -> Result<bool, AttachError> {
     let mut links = plug.between.links()?;
@@ -296,8 +296,8 @@ fn wait(plug: &Plug, signals: &Signals, ending: &Ending) -> Result<bool, AttachE
             source,
         })?;
         match signal.map(|received| received.signal) {
-            // The watchdog is the only child. The signal of one that looked for privileges may be
-            // left.
+            // The watchdog is the only child. A signal from an earlier child, which checked the
+            // privileges, may still be pending.
             Some(Signal::CHILD) if !matches!(changed_child(), Ok(None)) => {
                 return Err(AttachError::Watchdog);
             }
@@ -310,7 +310,7 @@ fn wait(plug: &Plug, signals: &Signals, ending: &Ending) -> Result<bool, AttachE
     }
 }
 
-/// Opens the namespace, and enters the user namespace of its owner if that is needed and possible.
+/// Opens the namespace. Enters its owner's user namespace if that is necessary and possible.
 fn open(target: &Target) -> Result<Namespace, AttachError> {
     let namespace = match target {
         Target::Process(pid) => {
@@ -360,7 +360,7 @@ fn known_names() -> String {
     }
 }
 
-/// Returns the interface that `name` gives, or the only one that is an end of a veth pair.
+/// Returns the interface called `name`, or without a name the only end of a veth pair.
 fn choose(target: &Namespace, name: Option<&str>) -> Result<Interface, AttachError> {
     let all = target.links()?.interfaces()?;
     let is_veth = |interface: &&Interface| interface.kind.as_deref() == Some("veth");
@@ -401,8 +401,8 @@ fn choose(target: &Namespace, name: Option<&str>) -> Result<Interface, AttachErr
     }
 }
 
-/// Returns the namespace with the other end of a pair, and the place of that end: the calling
-/// thread's own, or else another one that this process may change.
+/// Returns the namespace with the other end of a pair, and the place of that end. Searches the
+/// calling thread's own namespace first, then all others that this process may change.
 fn machine_of(target: &Namespace, inner: &Interface) -> Result<(Namespace, Seat), AttachError> {
     let missing = || AttachError::Peer(inner.name.clone());
     let index = inner.peer.ok_or_else(missing)?;
@@ -438,8 +438,9 @@ fn machine_of(target: &Namespace, inner: &Interface) -> Result<(Namespace, Seat)
     Err(missing())
 }
 
-/// Returns whether two interfaces with the indexes of a pair are one: what one has sent, the other
-/// has received. Indexes are unique within a namespace only.
+/// Returns whether two interfaces whose indexes match are indeed a pair. Indexes are unique only
+/// within a namespace, so this compares the bytes that one has sent with those that the other has
+/// received.
 fn is_pair(target: &Namespace, inner: &Interface, outer: &Interface) -> Result<bool, LinkError> {
     let now = target.links()?.interface(&inner.name)?;
     let (before, after) = (inner.traffic, now.traffic);

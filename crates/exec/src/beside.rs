@@ -1,4 +1,5 @@
-//! A program without namespaces: it has the machine's network, and variables.
+//! Runs a program without namespaces: in the machine's network, with additional environment
+//! variables.
 
 use std::ffi::OsString;
 use std::process::{Child, Command};
@@ -12,13 +13,13 @@ use sluice_net::process::{Signals, SpawnError};
 use crate::program::attend;
 use crate::{ENDED, ExecError, ProgramError};
 
-/// Runs a program with more variables until it ends, and passes signals on to it. Returns its exit
-/// status as [`run`](crate::run()) does. `variables` is called before the program starts, on the
-/// main thread; threads that it starts receive no signals. If `ending` has a reason to end the
-/// program, the program is terminated, and the status is [`ENDED`].
+/// Runs a program with additional environment variables until it ends, and passes signals on to it.
+/// Returns its exit status as [`run`](crate::run()) does. `variables` is called on the main thread
+/// before the program starts; threads that `variables` starts receive no signals. If `ending` has a
+/// reason to end the program, the program is terminated, and the status is [`ENDED`].
 ///
 /// # Errors
-/// That of `variables`, or [`ExecError`].
+/// The error of `variables`, or [`ExecError`].
 pub fn run_beside<E: From<ExecError>>(
     program: &[OsString],
     ending: &Ending,

@@ -1,4 +1,4 @@
-//! A capture of what passes the program's interface, as pcapng.
+//! Captures the packets at the program's interface, as pcapng.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -13,7 +13,7 @@ use sluice_net::Clock;
 use sluice_net::port::{Pool, Port, Slot};
 use sluice_wire::capture::{Annotated, AnnotatedWriter, link_type};
 
-/// Why there is no capture.
+/// The reason why there is no capture.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the capture {}: {source}", .path.display())]
 pub struct CaptureError {
@@ -23,7 +23,7 @@ pub struct CaptureError {
     pub source: io::Error,
 }
 
-/// A capture that is being written, on a thread of its own.
+/// A capture in progress. A separate thread writes it.
 pub struct Capture {
     path: PathBuf,
     frames: Sender<Frame>,
@@ -74,7 +74,7 @@ impl Capture {
         }
     }
 
-    /// Writes what is left. The taps must be gone.
+    /// Writes the remaining frames. All taps must have been dropped before.
     ///
     /// # Errors
     /// [`CaptureError`].

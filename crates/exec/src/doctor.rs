@@ -7,7 +7,7 @@ use std::path::Path;
 use sluice_net::namespace::Privilege;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// A feature that the machine allows or not.
+/// A feature, and whether the machine allows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The feature.
@@ -21,7 +21,7 @@ pub struct Finding {
 /// Whether something is possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is possible; with details.
+    /// It is possible, with these details.
     Possible(String),
     /// It is not possible.
     Impossible {
@@ -158,7 +158,7 @@ fn low_ports() -> State {
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(1024);
-    // A port of the loopback that is rarely used; it is closed again at once.
+    // A loopback port that is rarely used. It is closed again at once.
     let address = SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
     let bound =
         Socket::new(Domain::IPV4, Type::STREAM, None).and_then(|socket| socket.bind(&address));

@@ -1,9 +1,10 @@
-//! The port towards the far side. It holds each packet that opens something until the relay
-//! releases it.
+//! The port towards the far side. It holds each packet that opens a connection or flow until the
+//! relay releases it.
 //!
-//! The kernel of the far side would answer the first packet of every connection at once, whether or
-//! not the host outside answers. So the gate passes these packets to the relay: SYNs, the datagrams
-//! of UDP flows that are not open yet, and echo requests. Everything else passes without a copy.
+//! Without the gate, the far side's kernel would answer the first packet of every connection at
+//! once, whether or not the host outside answers. So the gate hands three kinds of packets to the
+//! relay: SYNs, datagrams of UDP flows that are not open yet, and echo requests. All other packets
+//! pass without a copy.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +27,7 @@ pub struct Ends {
 /// A packet that waits for the relay.
 #[derive(Debug)]
 pub struct Held {
-    /// What it opens.
+    /// The kind of exchange that it opens.
     pub kind: Opening,
     /// The ends of the flow. For an echo request, the program's port is its identifier.
     pub ends: Ends,
@@ -34,7 +35,7 @@ pub struct Held {
     pub frame: Vec<u8>,
 }
 
-/// What a held packet opens.
+/// The kind of exchange that a held packet opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// A TCP connection.
@@ -45,7 +46,7 @@ pub enum Opening {
     Echo,
 }
 
-/// A change of the flows whose datagrams pass.
+/// A change of the set of flows whose datagrams pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowChange {
     /// The far side is ready for the flow.
@@ -81,7 +82,7 @@ impl Gate {
         }
     }
 
-    /// Returns what a frame opens, if it must wait.
+    /// Returns the exchange that a frame opens, if the frame must wait.
     fn opening(&mut self, head: &[u8], len: usize) -> Option<(Opening, Ends)> {
         let view = frame::parse_head(head, len, Link::Ethernet);
         let (source, destination) = view.addresses.pair()?;

@@ -3,8 +3,8 @@
 //! The program runs in a network namespace of its own, the near one. Its packets pass Sluice's
 //! router, one pipe for each direction, and reach the far namespace. The kernel there accepts
 //! packets for every address, so each connection of the program ends there, in kernel TCP. A relay
-//! passes the bytes on from the machine's own network. So both ends of the link are real TCP, and
-//! no interface, address or rule of the machine is changed.
+//! in the machine's own network passes the bytes on to the destination. So both ends of the link
+//! are real TCP, and no interface, address or rule of the machine changes.
 //!
 //! Namespaces, sockets and processes vanish with the calling process, however it ends.
 
@@ -54,7 +54,7 @@ use relay::{Relay, RelayError, Routes};
 pub use router::{Carrier, CarrierLoop, Counter, Path, SEED, WayReport, port_from, random_numbers};
 pub use verdict::Verdict;
 
-/// What to run behind which link.
+/// The program to run, and the link to run it behind.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The links between the program and everything outside, in the order of the path up.
@@ -63,34 +63,34 @@ pub struct Settings {
     pub congestion_control: Option<String>,
     /// Whether the machine's loopback is reachable, as `host.sluice`.
     pub has_host: bool,
-    /// Ports of the machine's loopback that lead to the program's, across the link.
+    /// Ports of the machine's loopback that lead across the link to the same ports of the program.
     pub forwards: Vec<u16>,
     /// A shell command that runs on the far side, as `server.sluice`.
     pub server: Option<OsString>,
     /// The program and its arguments.
     pub program: Vec<OsString>,
-    /// How late packets may be.
+    /// The permitted lateness of packets.
     pub max_late: Option<Span>,
-    /// The file for a capture of what passes the program's interface.
+    /// The file for a capture of the packets at the program's interface.
     pub capture: Option<PathBuf>,
 }
 
-/// What records a run.
+/// Records a run.
 pub trait Recorder {
-    /// Carries the packets.
+    /// The type that carries the packets.
     type Carrier: Carrier + Send + 'static;
 
-    /// Begins, when the network exists and the program does not.
+    /// Begins the recording. The network exists by then, but the program has not started.
     ///
     /// # Errors
-    /// The recording cannot be begun; the program is not started then.
+    /// The recording cannot begin; then the program is not started.
     fn begin(
         self,
         ground: Ground<'_>,
     ) -> Result<Self::Carrier, Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// What a recorder may look at.
+/// The parts of a run that a recorder can observe.
 pub struct Ground<'a> {
     /// The program's namespace.
     pub near: &'a Namespace,
@@ -98,9 +98,9 @@ pub struct Ground<'a> {
     pub far: &'a Namespace,
     /// The clock of the router.
     pub clock: &'a Clock,
-    /// The answers of resolvers, as they pass the relay.
+    /// The answers of resolvers that pass the relay.
     pub names: Receiver<Vec<u8>>,
-    /// Says whether an algorithm has ended the run.
+    /// Contains the reason when an algorithm has ended the run.
     pub ending: &'a Ending,
 }
 
@@ -120,7 +120,7 @@ pub fn program_addresses() -> [IpAddr; 2] {
     Place::Program.addresses()
 }
 
-/// Returns the name of an address that stands for something on the machine.
+/// Returns the name of an address that stands for a service of the machine.
 pub fn place_name(address: IpAddr) -> Option<&'static str> {
     Place::of(address).map(|place| match place {
         Place::Far => "far.sluice",
@@ -134,19 +134,19 @@ pub fn place_name(address: IpAddr) -> Option<&'static str> {
 /// The result of the program.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The exit status as shells have it: the program's own, or 128 and the number of the signal
-    /// that ended it. [`ENDED`] if `ended` has a reason.
+    /// The exit status as in a shell: the program's own, or 128 plus the number of the signal that
+    /// ended it. [`ENDED`] if `ended` has a reason.
     pub status: u8,
-    /// Why an algorithm from a file has ended the program, if one has.
+    /// The reason, if an algorithm from a file has ended the program.
     pub ended: Option<String>,
     /// How exact the emulation was.
     pub verdict: Verdict,
 }
 
-/// Why the program did not run.
+/// The reason why the program did not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// No user namespace.
+    /// The user may not create namespaces.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
     /// The network.
@@ -190,8 +190,8 @@ impl From<LinkError> for ExecError {
 }
 
 impl ExecError {
-    /// Returns the exit status that shells give: 127 if there is no such program, 126 if it cannot
-    /// be executed, and else 125, as `env` and `timeout` do.
+    /// Returns the exit status that a shell would set: 127 if there is no such program, 126 if it
+    /// cannot be executed, and otherwise 125, like `env` and `timeout`.
     pub fn status(&self) -> u8 {
         match self {
             ExecError::Program(error) => error.status(),
@@ -200,7 +200,7 @@ impl ExecError {
     }
 }
 
-/// Returns why this machine or user can have no namespaces, if that is so.
+/// Returns the reason why the user cannot create namespaces on this machine, if there is one.
 pub fn obstacle() -> Option<PrivilegeError> {
     match Privilege::probe() {
         Privilege::Missing { obstacle } => Some(PrivilegeError::Refused { obstacle }),
@@ -208,7 +208,7 @@ pub fn obstacle() -> Option<PrivilegeError> {
     }
 }
 
-/// Runs the program until it ends. Call it on the main thread, before there are others.
+/// Runs the program until it ends. Call it on the main thread, before any other thread starts.
 ///
 /// # Errors
 /// [`ExecError`]; nothing is left behind.
@@ -216,7 +216,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
     run_recorded(settings, Unrecorded(settings.links.clone()))
 }
 
-/// Runs the program like [`run()`], and records what passes.
+/// Runs the program like [`run()`], and records the packets that cross the link.
 ///
 /// # Errors
 /// [`ExecError`]; nothing is left behind.
@@ -365,8 +365,8 @@ fn join<T>(thread: thread::JoinHandle<T>) -> T {
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The exit status of a wrapper that cannot do its part, as that of `env` and `timeout`.
+/// The exit status of a wrapper that itself fails, as with `env` and `timeout`.
 pub const FAILED: u8 = 125;
 
-/// The exit status if an algorithm from a file has ended the program: EX_SOFTWARE of sysexits.h.
+/// The exit status when an algorithm from a file has ended the program: EX_SOFTWARE of sysexits.h.
 pub const ENDED: u8 = 70;

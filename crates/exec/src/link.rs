@@ -1,4 +1,5 @@
-//! The link between the program and everything outside: a name or a file, and what options change.
+//! The link between the program and everything outside: a name or a file, and options that change
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,18 +10,19 @@ use sluice_scenario::{Link, Scenario, ScenarioErrors};
 /// How the user describes a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkWords {
-    /// A link's name, or the path of a scenario, whose `[link]` and `[[hop]]` are used.
+    /// A link's name, or the path of a scenario. Of a scenario, only `[link]` and `[[hop]]` are
+    /// used.
     pub link: Option<String>,
     /// Options that set a key: the option, the key and the value. Later ones take precedence.
     pub options: Vec<(&'static str, &'static str, String)>,
-    /// Keys of the link: `down.rate`, or `rate` for both directions. Later ones take precedence, and
-    /// all of them over options.
+    /// Keys of the link, such as `down.rate`, or `rate` for both directions. Later ones take
+    /// precedence over earlier ones, and all of them over options.
     pub sets: Vec<(String, String)>,
     /// Mahimahi traces of the directions down and up.
     pub traces: [Option<PathBuf>; 2],
 }
 
-/// Why there is no link.
+/// The reason why a link cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The file cannot be read.
@@ -31,15 +33,15 @@ pub enum LinkError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// Something is wrong in the file, in an option or in a trace.
+    /// The file, an option or a trace contains errors.
     #[error(transparent)]
     Words(#[from] ScenarioErrors),
-    /// A scenario of several variants.
+    /// The scenario has several variants.
     #[error(
         "{0} has a [matrix] of {1} variants; choose one of each of its values with --set KEY=VALUE"
     )]
     Variants(String, usize),
-    /// Rules instead of links.
+    /// The scenario has rules instead of links.
     #[error("{0} has `rules`; a program is put behind [link] and [[hop]]")]
     Rules(String),
 }
@@ -48,7 +50,7 @@ impl LinkWords {
     /// Reads the links, in the order of the path up.
     ///
     /// # Errors
-    /// Everything that is wrong, with its place.
+    /// All errors, each with its place.
     pub fn links(&self) -> Result<Vec<Link>, LinkError> {
         Ok(self.scenario()?.links().cloned().collect())
     }
@@ -56,7 +58,7 @@ impl LinkWords {
     /// Reads the links as part of a scenario, whose traffic and duration have no meaning.
     ///
     /// # Errors
-    /// Everything that is wrong, with its place.
+    /// All errors, each with its place.
     pub fn scenario(&self) -> Result<Scenario, LinkError> {
         let (name, mut text) = match &self.link {
             Some(word) if is_path(word) => {
@@ -68,7 +70,7 @@ impl LinkWords {
             }
             _ => ("the command line".to_owned(), "[link]\n".to_owned()),
         };
-        // A scenario has traffic and an end. Here the program decides both.
+        // A scenario must have traffic and a duration, although here the program decides both.
         if !text.lines().any(|line| line.trim() == "[[flow]]") {
             text.push_str("\n[[flow]]\ntype = \"ping\"\n");
         }
@@ -131,8 +133,9 @@ fn keys_of(text: &str, key: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// Returns the keys that give both directions together a round-trip time: the file's own key, which
-/// would contradict others, or the delay of each direction, half of it.
+/// Returns the keys that set the round-trip time. If the file itself has such a key, this key is
+/// replaced, because a second one would contradict it. Otherwise the delay of each direction is set
+/// to half the time.
 fn of_rtt(text: &str, value: &str) -> Vec<String> {
     let has_own = text.lines().any(|line| {
         line.split('=')
@@ -152,12 +155,13 @@ fn of_rtt(text: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// A name contains no dot, and its slash stands behind a source's name.
+/// Returns whether a word is a path. A link's name contains no dot, and its only slash follows the
+/// name of a source.
 fn is_path(word: &str) -> bool {
     word.ends_with(".toml") || word.starts_with(['.', '/']) || Path::new(word).is_file()
 }
 
-/// How long schedules that repeat are followed. Rates stay as they are afterwards.
+/// The time for which repeating schedules are expanded. Afterwards rates stay constant.
 const SCHEDULED: &str = "2h";
 
 #[cfg(test)]
@@ -248,7 +252,7 @@ mod tests {
             ..LinkWords::default()
         };
         let error = words.links().unwrap_err().to_string();
-        // The option as it was written, with the caret below the name.
+        // The message quotes the option as the user wrote it, with the caret below the name.
         assert!(error.contains("| --link wpt/ltee\n"), "{error}");
         assert!(
             error.contains("|        ^^^^^^^^ did you mean `wpt/lte`?"),

@@ -28,7 +28,7 @@ fn resolvers(resolv_conf: &str) -> Vec<SocketAddr> {
     addresses.take(MOST_RESOLVERS).collect()
 }
 
-/// Returns the files that differ for the program.
+/// Returns the files that the program sees in place of the machine's.
 pub fn replacements(resolvers: usize, has_host: bool, has_server: bool) -> Vec<Replacement> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let files = [

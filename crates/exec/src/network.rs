@@ -5,9 +5,9 @@
 //!  192.0.0.2  eth0 -- near | pipes | far -- eth0  every address  relay -- sockets
 //! ```
 //!
-//! The addresses are those of 192.0.0.0/29, which RFC 7335 reserves for the inside of a host and
-//! its translator, and of a prefix of local IPv6 addresses (RFC 4193). No route leads to either
-//! outside, so they hide nothing that a program could reach.
+//! The IPv4 addresses are from 192.0.0.0/29, which RFC 7335 reserves for use between a host and its
+//! translator. The IPv6 addresses are from a prefix of local addresses (RFC 4193). Outside, no
+//! route leads to either, so they hide no destination that a program could reach.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ use sluice_net::namespace::{
 use sluice_net::port::packet::{PacketError, PacketOptions};
 use sluice_net::port::{Injector, PacketPort};
 
-/// Why the network could not be made.
+/// The reason why the network could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// A namespace.
@@ -41,10 +41,10 @@ pub enum NetworkError {
 
 /// The namespaces.
 pub struct Network {
-    /// Where the program runs.
+    /// The namespace in which the program runs.
     pub near: Namespace,
     router: Namespace,
-    /// Where its connections end.
+    /// The namespace in which the program's connections end.
     pub far: Namespace,
 }
 
@@ -57,7 +57,7 @@ pub enum Place {
     Program,
     /// The machine's loopback.
     Host,
-    /// The server started beside the program.
+    /// The server that was started with the program.
     Server,
     /// One of the machine's resolvers, counted from 0.
     Resolver(usize),
@@ -96,9 +96,9 @@ impl Network {
     /// link use `congestion_control`, or the machine's if it is `None`.
     ///
     /// # Errors
-    /// Says which step failed; nothing is left behind.
+    /// The step that failed; nothing is left behind.
     pub fn create(congestion_control: Option<&str>) -> Result<Network, NetworkError> {
-        // The kernel makes namespaces side by side.
+        // The kernel can create namespaces in parallel, which saves time.
         let host = |name: &'static str| {
             move || {
                 let host = Namespace::create(name)?;
@@ -128,7 +128,8 @@ impl Network {
         open_low_ports(&network.near)?;
         let group = rustix::process::getegid().as_raw();
         let groups = format!("{group} {group}");
-        // A group that is not mapped here cannot be written; its program cannot ping, then.
+        // This fails if the group is not mapped in the user namespace. Then the program cannot
+        // ping.
         let _ = network
             .near
             .set_sysctl("net.ipv4.ping_group_range", &groups);
@@ -156,15 +157,15 @@ impl Network {
     pub fn ports(&self, clock: &Clock) -> Result<(PacketPort, PacketPort), NetworkError> {
         let options = PacketOptions {
             timestamps: Some(*clock),
-            // The kernel takes some 10 ms to make a ring and as long to free it. Packets of fast
-            // links come as super-packets, which do not fit into one anyway.
+            // The kernel takes about 10 ms to create a ring and 10 ms to free it. Besides, the
+            // packets of fast links are super-packets, which do not fit into a ring.
             ring: 0,
             // A veth pair passes on every frame.
             promiscuous: false,
             ..PacketOptions::default()
         };
         let open = |host: &Namespace| PacketPort::open(&self.router, host.name(), options);
-        // Each takes some time, while the kernel waits for its other cores.
+        // Opening a port takes time because the kernel waits for its other cores.
         let (near, far) = thread::scope(|scope| {
             let near = scope.spawn(|| open(&self.near));
             let far = open(&self.far);
@@ -216,18 +217,18 @@ impl Network {
     }
 }
 
-/// Descriptors of packet sockets, the last ones to be closed.
+/// Descriptors of packet sockets, closed concurrently.
 ///
-/// The kernel waits for its other cores before it frees a packet socket, some 10 ms for each
-/// (`synchronize_net`). A process that just ends waits for one socket after the other; here the
-/// waiting is side by side.
+/// Before the kernel frees a packet socket, it waits about 10 ms for its other cores
+/// (`synchronize_net`). When a process ends, it waits for one socket after the other. Closing them
+/// on separate threads makes these waits concurrent.
 pub struct Closing(Vec<OwnedFd>);
 
 impl Closing {
     /// Duplicates the descriptors.
     ///
     /// # Errors
-    /// The process has too many.
+    /// The process has too many open descriptors.
     pub fn new<'a>(sockets: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::Result<Closing> {
         let sockets = sockets.into_iter();
         let kept: io::Result<_> = sockets.map(|socket| socket.try_clone_to_owned()).collect();
@@ -288,11 +289,11 @@ const fn any(address: IpAddr) -> IpAddr {
 /// The interface of a host.
 const INTERFACE: &str = "eth0";
 
-/// What differs from the kernel's defaults at both ends.
+/// The settings at both ends that differ from the kernel's defaults.
 const SETTINGS: &[(&str, &str)] = &[
-    // A connection must not inherit the congestion window of the one before.
+    // A connection must not inherit the congestion window of an earlier one.
     ("net.ipv4.tcp_no_metrics_save", "1"),
-    // As with a real link: 64 MB are 500 ms at 1 Gbit/s.
+    // Large enough not to limit TCP: 64 MB are 500 ms at 1 Gbit/s.
     ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
     ("net.ipv4.tcp_wmem", "4096 65536 67108864"),
 ];

@@ -1,4 +1,4 @@
-//! The program and the server beside it: from the start to the exit status.
+//! The program and its server, from the start to the exit status.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,7 +15,7 @@ use sluice_loader::Ending;
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::process::{Change, Signals, SpawnError, Surroundings, changed_child, stop_like};
 
-/// Why a program did not run or its end is not known.
+/// The reason why a program did not run or its exit status is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It could not be started.
@@ -41,7 +41,7 @@ pub enum ProgramError {
 }
 
 impl ProgramError {
-    /// Returns the exit status that shells give.
+    /// Returns the exit status that a shell would set.
     pub fn status(&self) -> u8 {
         match self {
             ProgramError::Spawn {
@@ -56,7 +56,7 @@ impl ProgramError {
     }
 }
 
-/// Starts a program. It belongs to the calling thread.
+/// Starts a program as a child of the calling thread.
 pub fn spawn(words: &[OsString], around: &Surroundings<'_>) -> Result<Pid, ProgramError> {
     let (program, arguments) = words.split_first().expect("there is a program to run");
     let mut command = Command::new(program);
@@ -90,8 +90,8 @@ pub fn serve(
     Ok(server)
 }
 
-/// Waits for the end of a program, and passes signals on to it. Returns its exit status; `None` if
-/// `ending` has a reason to end the program, which still runs then.
+/// Waits for the end of a program, and passes signals on to it. Returns the program's exit status,
+/// or `None` if `ending` has a reason to end the program, which is then still running.
 pub fn attend(
     program: Pid,
     signals: &Signals,
@@ -117,14 +117,14 @@ pub fn attend(
         };
         // The terminal has sent its signals to the program as well.
         if received.signal != Signal::CHILD && !received.is_from_terminal {
-            // It may have ended meanwhile; the next turn learns of it.
+            // This fails if the program has just ended. The next iteration handles that.
             let _ = kill_process(program, received.signal);
         }
     }
 }
 
-/// Waits until the data that the program has sent has crossed the link, for at most [`LINGER`].
-/// Without Sluice, the kernel would also send it after the end of the program.
+/// Waits at most [`LINGER`] until the data that the program has sent has crossed the link. Without
+/// Sluice, the kernel would send it even after the program's end.
 pub fn linger(near: &Namespace, sending: &[Arc<AtomicBool>], loops: &[&Pulse]) {
     let start = Instant::now();
     let is_busy = || {
@@ -147,7 +147,7 @@ fn listens() -> bool {
         || ["udp", "udp6"].iter().any(|file| has(file, CLOSE))
 }
 
-/// Returns whether a connection that its program has closed still has something to send.
+/// Returns whether a connection that the program has closed still has data to send.
 fn sends() -> bool {
     let states = [FIN_WAIT1, LAST_ACK, CLOSING];
     let mut tables = ["tcp", "tcp6"].iter();
@@ -172,9 +172,9 @@ const CLOSE: &str = "07";
 const LAST_ACK: &str = "09";
 const LISTEN: &str = "0A";
 const CLOSING: &str = "0B";
-/// How often to look whether an algorithm has ended the run.
+/// The interval between checks whether an algorithm has ended the run.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a server may take until it listens.
+/// The time within which a server must listen.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the program's last bytes may take.
+/// The time within which the program's last bytes must cross the link.
 const LINGER: Duration = Duration::from_secs(10);

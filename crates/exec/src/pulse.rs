@@ -1,4 +1,4 @@
-//! Waits until the loop of another thread has handled everything that happened before.
+//! Waits until another thread's loop has handled all earlier events.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A bell that ends a loop's wait, and the number of rounds that the loop has made.
+/// A bell that ends a loop's wait, and a count of the loop's rounds.
 #[derive(Clone)]
 pub struct Pulse {
     /// The loop's wait ends when this is readable.
@@ -39,8 +39,7 @@ impl Pulse {
         self.rounds.fetch_add(1, Ordering::Release);
     }
 
-    /// Waits for the number of rounds that the loop needs to notice a packet, to receive it and to
-    /// pass it on.
+    /// Waits for as many rounds as the loop needs to notice a packet, receive it and pass it on.
     pub fn settle(&self) {
         let deadline = Instant::now() + PATIENCE;
         for _ in 0..ROUNDS {
@@ -53,7 +52,7 @@ impl Pulse {
     }
 }
 
-/// One to notice, one to receive, one to pass on, and the round in progress.
+/// The round in progress, one to notice a packet, one to receive it, and one to pass it on.
 const ROUNDS: u32 = 4;
-/// A loop that is stuck must not delay the end for longer.
+/// The longest time for which a stuck loop can delay the end.
 const PATIENCE: Duration = Duration::from_secs(1);

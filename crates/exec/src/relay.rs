@@ -1,10 +1,10 @@
 //! The relay: accepts every connection of the program on the far side, and connects to its
 //! destination from the machine's own network.
 //!
-//! One thread in the machine's network namespace serves all sockets; a [`Resident`] opens the
-//! sockets of the far side there. The relay first does outside what a held packet requests, and
-//! then releases the packet ([`gate`](crate::gate)). So the program sees refusals, resets and
-//! delays as they are outside.
+//! One thread in the machine's network namespace serves all sockets. A [`Resident`] opens the
+//! sockets of the far side in that namespace. The relay first does outside what a held packet
+//! requests, and then releases the packet ([`gate`](crate::gate)). So the program sees the
+//! refusals, resets and delays of the hosts outside.
 //!
 //! Events are edge-triggered: each handler works until its sockets would block.
 
@@ -40,7 +40,7 @@ use route::{Refusal, Target};
 use tcp::Connections;
 use udp::Flows;
 
-/// Why the relay cannot start.
+/// The reason why the relay cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// A namespace cannot be entered.
@@ -74,13 +74,13 @@ pub struct Surroundings<'a> {
     pub server: Option<&'a Namespace>,
     /// Injectors of frames, towards the far side's kernel and towards the router.
     pub injectors: (Injector, Injector),
-    /// What the gate holds.
+    /// The packets that the gate holds.
     pub held: Receiver<Held>,
     /// Informs the gate of flows that open and close.
     pub changes: Sender<FlowChange>,
-    /// Takes the answers of resolvers.
+    /// Receives the answers of resolvers.
     pub names: Sender<Vec<u8>>,
-    /// Rings when something is held.
+    /// Rings when the gate holds a packet.
     pub pulse: Pulse,
 }
 
@@ -107,7 +107,7 @@ struct Outlets {
     routes: Routes,
 }
 
-/// A number of an entry, and which of its sockets an event is about.
+/// The number of an entry, and the index of the socket that had an event.
 type Token = (u64, usize);
 
 impl Relay {
@@ -165,7 +165,7 @@ impl Relay {
         self.is_sending.clone()
     }
 
-    /// Relays until `has_ended`. The pulse ends a wait.
+    /// Relays until `has_ended` is true. A ring of the pulse ends a wait.
     pub fn run(mut self, has_ended: &AtomicBool) {
         let mut events = Vec::with_capacity(256);
         let mut tick = Instant::now() + TICK;
@@ -235,14 +235,14 @@ impl Outlets {
         self.next
     }
 
-    /// Reports events of a socket under a token.
+    /// Starts to report events of a socket under a token.
     fn watch(&self, socket: &Socket, (number, side): Token) -> io::Result<()> {
         let data = EventData::new_u64(number << 1 | side as u64);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, socket.as_fd(), data, flags)?)
     }
 
-    /// Reports no more events of a socket.
+    /// Stops reporting events of a socket.
     fn unwatch(&self, socket: &Socket) {
         // A socket that was just accepted is not watched yet.
         let _ = epoll::delete(&self.epoll, socket.as_fd());
@@ -250,7 +250,7 @@ impl Outlets {
 
     /// Releases a held packet to the far side's kernel.
     fn release(&self, frame: &[u8]) {
-        // A full queue drops packets, as queues do.
+        // If the interface's queue is full, the packet is dropped, as on any link.
         let _ = self.inward.send(frame);
     }
 

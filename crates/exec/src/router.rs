@@ -18,11 +18,11 @@ use sluice_wire::frame::View;
 
 use crate::pulse::Pulse;
 
-/// The queues between the program and the far side, and what observes them.
+/// The queues between the program and the far side, and their observers.
 pub trait Carrier {
     /// One direction of the link.
     type Queue: Queueing;
-    /// What observes it.
+    /// The observer of a direction.
     type Observer: Observer;
 
     /// Creates the direction whose packets leave through port `to`.
@@ -41,7 +41,7 @@ pub trait Carrier {
         let _ = (forwarder, now);
     }
 
-    /// Takes what is left of a direction at the end, with its counts and those of the port at
+    /// Receives the remains of a direction at the end, with its counts and those of the port at
     /// which its packets arrived.
     fn finish(
         &mut self,
@@ -58,7 +58,7 @@ pub trait Carrier {
 pub type CarrierLoop<C> =
     Forwarder<Box<dyn Port>, <C as Carrier>::Queue, Counter<<C as Carrier>::Observer>>;
 
-/// The links of a path in succession.
+/// The consecutive links of a path.
 pub struct Path {
     links: Vec<Link>,
 }
@@ -106,7 +106,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Returns the link before the last one with the earliest event, and its instant.
+    /// Returns the earliest event of all links but the last: its instant, and the link's index.
     fn next_inner(&self) -> Option<(Time, usize)> {
         let inner = &self.stages[..self.stages.len() - 1];
         let due = |(number, stage): (usize, &ScheduledLink)| Some((stage.next_wake()?, number));
@@ -174,7 +174,8 @@ impl Queueing for Way {
     }
 }
 
-/// Counts packets and bytes of a direction, and those that left too late, before another observer.
+/// Counts the packets and bytes of a direction and the packets that left too late, and passes all
+/// events on to another observer.
 pub struct Counter<O> {
     most_late: Span,
     too_late: u64,
@@ -205,7 +206,7 @@ impl<O: Observer> Observer for Counter<O> {
     }
 }
 
-/// What one direction did.
+/// The counts of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WayReport {
     /// Packets that left the link.
@@ -216,13 +217,13 @@ pub struct WayReport {
     pub dropped: u64,
     /// Packets that left later than `--max-late`.
     pub too_late: u64,
-    /// Frames that the machine lost: to no part of the link.
+    /// Frames that the machine lost, which no part of the link dropped.
     pub lost: u64,
     /// How late packets left.
     pub lateness: Lateness,
 }
 
-/// What the router's thread shares with others.
+/// The state that the router's thread shares with other threads.
 #[derive(Clone)]
 pub struct Shared {
     /// Ends the router's wait.
@@ -233,8 +234,8 @@ pub struct Shared {
     pub is_sending: Arc<AtomicBool>,
 }
 
-/// Carries packets until the end. Returns what the directions down and up did; packets more than
-/// `most_late` late are counted.
+/// Carries packets until the end. Returns the counts of the directions down and up, which include
+/// packets that left more than `most_late` late.
 pub fn run<C: Carrier>(
     mut carrier: C,
     ports: Vec<Box<dyn Port>>,
@@ -292,7 +293,7 @@ pub fn run<C: Carrier>(
             bytes: counter.bytes,
             dropped: counts.dropped_total(),
             too_late: counter.too_late,
-            // A port counts frames of both directions; most are lost where they arrive.
+            // A port counts the frames of both directions. Most losses happen at arrival.
             lost: counts.lost_total() + port.lost_total(),
             lateness,
         };
@@ -309,7 +310,7 @@ pub const fn port_from(direction: Direction) -> PortNumber {
     }
 }
 
-/// Returns the memory for what the link may hold.
+/// Returns the size of the memory for all packets that the link can hold.
 pub fn pool_size(links: &[Link]) -> PoolSize {
     let (mut slots, mut large) = (2048, 64);
     for pipe in links.iter().flat_map(|link| [&link.down, &link.up]) {
@@ -340,9 +341,9 @@ pub fn pool_size(links: &[Link]) -> PoolSize {
 const MOST_QUEUED: u64 = 16_384;
 /// The number of the direction up among the lanes.
 const UP: usize = 1;
-/// How often the loop looks whether the link is empty.
+/// The interval between checks whether the link is empty.
 const LOOK: Span = Span::from_ms(10);
-/// Before all ordinary threads, after everything that asked for more.
+/// The lowest real-time priority: above all ordinary threads, below all other real-time threads.
 const REAL_TIME_PRIORITY: u8 = 1;
-/// Losses and hashes are those of every run.
+/// A fixed seed: losses and hashes are the same in every run.
 pub const SEED: u64 = 1;

@@ -59,7 +59,8 @@ impl fmt::Display for Verdict {
             }
             f.write_str("; ")?;
         }
-        // Packets that leave within a second were due within a second plus the largest lateness.
+        // Packets that leave within one second were due within a period of one second plus the
+        // largest lateness.
         let error = self.latest().as_secs_f64() * 100.0;
         write!(f, "rates over 1 s exact to {error:.3}%")
     }

@@ -1,7 +1,7 @@
 //! Moves bytes between two connected sockets in both directions, until both have ended.
 //!
 //! Bytes move through a kernel pipe per direction (splice(2)) and are never copied to this process.
-//! The end of one direction is passed on; a reset ends both.
+//! The end of one direction is passed on to its destination. A reset ends both directions.
 
 use std::io;
 use std::net::Shutdown;
@@ -34,9 +34,9 @@ struct Way {
 /// The result of [`Carry::pump`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing until the next event.
+    /// There is nothing to do until the next event.
     Waiting,
-    /// More could be moved at once; others should have their turn first.
+    /// More bytes could be moved at once, but other connections should have their turn first.
     More,
     /// Both directions have ended.
     Ended,
@@ -45,7 +45,8 @@ pub enum Progress {
 impl Carry {
     /// Joins two sockets, which do not block.
     ///
-    /// # Errors The process has no free descriptors.
+    /// # Errors
+    /// The process has no free descriptors.
     pub fn new(first: Socket, second: Socket) -> io::Result<Carry> {
         for socket in [&first, &second] {
             // The programs at both ends decide which bytes are sent together.
@@ -59,7 +60,8 @@ impl Carry {
 
     /// Moves as many bytes as possible without blocking.
     ///
-    /// # Errors Either connection has failed; then call [`Carry::reset`].
+    /// # Errors
+    /// Either connection has failed; then call [`Carry::reset`].
     pub fn pump(&mut self) -> io::Result<Progress> {
         let [first, second] = &self.sockets;
         let [there, back] = &mut self.ways;

@@ -1,5 +1,5 @@
-//! Echo requests, which are answered when the outside answers, if the system allows unprivileged
-//! pings.
+//! Echo requests. If the system allows unprivileged pings, a request is answered when the host
+//! outside answers.
 //!
 //! The gate holds the request while a copy goes out through a ping socket (icmp(7)). When the host
 //! outside has answered, the request is released, and the far side's kernel answers it. Without a
@@ -22,7 +22,7 @@ pub struct Pings {
     /// The ping sockets for IPv4 and IPv6, where the system allows them.
     sockets: [Option<Socket>; 2],
     numbers: [u64; 2],
-    /// The requests by version and our own sequence number.
+    /// The requests by IP version and the relay's own sequence number.
     waiting: BTreeMap<(usize, u16), (Vec<u8>, Instant)>,
     sequence: u16,
 }

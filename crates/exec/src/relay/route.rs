@@ -20,22 +20,22 @@ pub struct Routes {
 /// The destination of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// From the machine's own network, to the first of these that accepts.
+    /// The first of these addresses that accepts, from the machine's own network.
     Machine(Vec<SocketAddr>),
-    /// From the server's namespace, to the first of these that accepts.
+    /// The first of these addresses that accepts, from the server's namespace.
     Server(Vec<SocketAddr>),
-    /// Nowhere.
+    /// None: the connection is refused.
     None(Refusal),
 }
 
 /// The form in which a packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// As by a host without a socket at the port.
+    /// The answer of a host without a socket at the port.
     Closed,
-    /// As by a router.
+    /// The ICMP error of a router.
     Unreachable(Unreachable),
-    /// Without an answer.
+    /// No answer.
     Silence,
 }
 
@@ -65,7 +65,7 @@ impl Refusal {
             io::ErrorKind::ConnectionRefused => Refusal::Closed,
             io::ErrorKind::NetworkUnreachable => Refusal::Unreachable(Unreachable::Network),
             io::ErrorKind::PermissionDenied => Refusal::Unreachable(Unreachable::Prohibited),
-            // The program itself has waited for that time.
+            // By now the program itself has timed out.
             io::ErrorKind::TimedOut => Refusal::Silence,
             _ => Refusal::Unreachable(Unreachable::Host),
         }

@@ -48,9 +48,9 @@ enum Entry {
     Carry { ends: Option<Ends>, carry: Carry },
     /// Accepts connections on the machine's loopback for the program's port.
     Forward { socket: Socket, towards: SocketAddr },
-    /// Accepts them in the program's namespace, behind the link.
+    /// Accepts the forwarded connections in the program's namespace, behind the link.
     Arrival { socket: Socket, port: u16 },
-    /// Connects to the destination for a socket that was accepted.
+    /// Connects to the destination of an accepted socket.
     Joining {
         accepted: Socket,
         socket: Socket,
@@ -73,7 +73,7 @@ impl Connections {
         let Held { ends, frame, .. } = held;
         match self.opening.get_mut(&ends) {
             Some(Opening::Dialing { frame: waiting }) => {
-                // The program may have given up and tried again.
+                // The program may have given up and tried again from the same port.
                 *waiting = frame;
                 return;
             }
@@ -92,7 +92,7 @@ impl Connections {
         self.dial(ends, from, addresses, Refusal::Closed, outlets);
     }
 
-    /// Tries the first of `addresses`; if none is left, the SYN is refused with `last`.
+    /// Tries the first of `addresses`. If there is none, refuses the SYN with `last`.
     fn dial(
         &mut self,
         ends: Ends,
@@ -205,7 +205,8 @@ impl Connections {
         let outcome = match socket.take_error() {
             Ok(None) => match socket.peer_addr() {
                 Ok(_) => Ok(()),
-                // Not yet: the first event only reports that the socket is new.
+                // The connection is not established yet: the first event only reports that the
+                // socket is new.
                 Err(_) => return,
             },
             Ok(Some(error)) | Err(error) => Err(error),
@@ -243,8 +244,7 @@ impl Connections {
         }
     }
 
-    /// Accepts the connections of a listener on the far side, and joins each with its socket
-    /// outside.
+    /// Accepts the connections of a listener on the far side, and joins each to its outside socket.
     fn accept(&mut self, number: u64, outlets: &mut Outlets) {
         let Some(Entry::Listener {
             address, socket, ..
@@ -324,7 +324,7 @@ impl Connections {
     fn carry(&mut self, ends: Option<Ends>, first: Socket, second: Socket, outlets: &mut Outlets) {
         let number = outlets.number();
         let Ok(carry) = Carry::new(first, second) else {
-            // Both were dropped, because there are no free descriptors.
+            // Both sockets were dropped, because the process has no free descriptors.
             return;
         };
         let is_watched = carry
@@ -332,7 +332,7 @@ impl Connections {
             .iter()
             .enumerate()
             .try_for_each(|(side, socket)| {
-                // A socket that has connected is watched under the number of its dialing.
+                // A connected socket is still watched under the number of its entry `Dialing`.
                 outlets.unwatch(socket);
                 outlets.watch(socket, (number, side))
             });
@@ -377,7 +377,7 @@ impl Connections {
         !self.more.is_empty()
     }
 
-    /// Continues the entries whose turn was too short.
+    /// Continues the entries whose turn ended before all their bytes were moved.
     pub fn go_on(&mut self) {
         for number in std::mem::take(&mut self.more) {
             self.pump(number);

@@ -1,4 +1,4 @@
-//! UDP flows: a pair of sockets for each, until nothing has passed for a while.
+//! UDP flows. Each has a pair of sockets until it has been idle for some time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,7 @@ struct Flow {
     /// The socket towards the outside.
     outer: Socket,
     last: Instant,
-    /// The first datagram's frame, which errors cite.
+    /// The frame of the first datagram, quoted in ICMP errors.
     first: Vec<u8>,
     /// The time at which the gate was instructed to hold the flow's datagrams again.
     closing: Option<Instant>,
@@ -88,7 +88,7 @@ impl Flows {
                     }
                     let sent = to.send(&datagram[..length]);
                     if side == 0 && sent.is_err_and(|error| is_refusal(&error)) {
-                        // The error of an earlier datagram; this one was not sent.
+                        // The error belongs to an earlier datagram; this one was not sent.
                         outlets.refuse(&flow.first, Refusal::Closed);
                         let _ = to.send(&datagram[..length]);
                     }
@@ -97,15 +97,15 @@ impl Flows {
                     outlets.refuse(&flow.first, Refusal::Closed);
                 }
                 Err(rustix::io::Errno::AGAIN) => return true,
-                // Errors that sockets report once: the program's port is closed, or a host is
-                // unreachable for the moment.
+                // A socket reports such an error once: the program's port is closed, or a host is
+                // temporarily unreachable.
                 Err(_) => {}
             }
         }
     }
 
-    /// Closes flows without recent datagrams. The gate is informed first, so that no datagram
-    /// reaches a closed socket.
+    /// Closes flows without recent datagrams. Informs the gate first, so that no datagram reaches a
+    /// closed socket.
     pub fn on_tick(&mut self, now: Instant) {
         let mut ended = Vec::new();
         for (number, flow) in &mut self.entries {
@@ -161,13 +161,13 @@ fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// No datagram is longer.
+/// The length of the longest datagram.
 const LONGEST: usize = 65_536;
 /// The port of DNS.
 const DNS: u16 = 53;
 /// RFC 4787 section 4.3 (REQ-5): no less than two minutes.
 const IDLE: Duration = Duration::from_secs(120);
-/// A query without an answer by then is repeated from another port.
+/// The idle time of flows to port 53: later, a client repeats its query from another port.
 const IDLE_DNS: Duration = Duration::from_secs(30);
-/// Longer than a datagram takes from the gate to its socket.
+/// More time than a datagram takes from the gate to its socket.
 const GRACE: Duration = Duration::from_secs(2);
