@@ -1,4 +1,4 @@
-//! Wakes the proxy's thread from others.
+//! Wakes the proxy's thread up from other threads.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A bell; copies are the same bell.
+/// A bell. Clones of it ring the same bell.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<OwnedFd>);
 
@@ -14,7 +14,7 @@ impl Bell {
     /// Creates a bell.
     ///
     /// # Errors
-    /// When there can be no more descriptors.
+    /// The process has too many open descriptors.
     pub fn new() -> io::Result<Bell> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Bell(Arc::new(bell)))

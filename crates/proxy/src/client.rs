@@ -72,7 +72,7 @@ enum Progress {
 enum Turn {
     /// Nothing to do until the next event.
     Wait,
-    /// More could be done at once; others should have their turn first.
+    /// More could be done at once, but other connections should have their turn first.
     More,
     /// The connection has ended.
     Over,
@@ -158,7 +158,7 @@ impl Client {
             Ok(addresses) => {
                 let alternatives: Vec<Vec<SocketAddr>> =
                     match addresses.iter().all(|a| crate::names::is_loopback(a.ip())) {
-                        // Both addresses of the machine itself stand for one place.
+                        // Both loopback addresses stand for the machine itself.
                         true => vec![addresses],
                         false => addresses.into_iter().map(|address| vec![address]).collect(),
                     };
@@ -178,8 +178,8 @@ impl Client {
         }
     }
 
-    /// Continues as far as possible. Returns itself unless it has ended, and whether more could be
-    /// done at once.
+    /// Continues as far as possible. Returns the client unless it has ended, and whether more could
+    /// be done at once.
     pub fn pump(mut self, hub: &mut Hub, now: Time) -> Option<(Client, bool)> {
         match self.turn(hub, now) {
             Ok(Turn::Wait) => Some((self, false)),
@@ -256,8 +256,8 @@ impl Client {
                         return Ok(Turn::Reset);
                     }
                     self.stream.shut()?;
-                    // The rest of the program's bytes is read; otherwise closing would cause a
-                    // reset, which could lose the answer.
+                    // Read the rest of the program's bytes. Otherwise closing the socket would
+                    // cause a reset, which could destroy the answer.
                     while self.stream.can_read() {
                         self.stream.read(&mut hub.scratch)?;
                     }
@@ -271,8 +271,8 @@ impl Client {
         }
     }
 
-    /// Returns what to do while the connection is being made. A program that has closed its
-    /// connection ends it.
+    /// Returns what to do while the connection is being established. If the program has closed its
+    /// connection, the client ends.
     fn wait(&self) -> Turn {
         if self.is_gone {
             Turn::Reset
@@ -480,7 +480,7 @@ impl Client {
                     hub.engine.write(id, Side::Near, &head);
                 }
                 kind => {
-                    // Another server: the program would use another connection.
+                    // The next request is for another server, which needs another connection.
                     self.leave(id, hub);
                     self.protocol = match kind {
                         Kind::Tunnel => Protocol::Tunnel,

@@ -1,9 +1,9 @@
-//! The control API: requests of HTTP that change the link and its connections, answered in JSON.
+//! The control API: HTTP requests that change the link and its connections. The answers are JSON.
 //!
-//! A web page that the user visits must not control the link: the host that a request names must be
-//! the loopback, so that a foreign name that resolves to this machine is refused (DNS rebinding),
-//! as is a request from a page of another origin. If other machines can reach the API, it needs the
-//! token instead.
+//! A web page that the user visits must not control the link. So the host that a request names must
+//! be the loopback: a foreign name that resolves to this machine is refused (DNS rebinding). A
+//! request from a page of another origin is refused, too. If other machines can reach the API,
+//! requests need the token instead.
 
 use std::net::IpAddr;
 
@@ -19,11 +19,11 @@ pub enum Call {
     Link,
     /// Sets keys of the link.
     SetLink(Vec<(String, String)>),
-    /// Cuts directions of the link, or heals them.
+    /// Cuts directions of the link, or restores them.
     Cut {
         /// The directions, by the end to which they lead.
         to: Vec<Side>,
-        /// Whether to cut them.
+        /// Whether to cut the directions or to restore them.
         is_cut: bool,
     },
     /// The connections.

@@ -20,7 +20,7 @@ pub struct Hub {
     rules: Rules,
     lookups: Lookups,
     questions: BTreeMap<Id, Question>,
-    /// For each connection that is being made, the outside addresses to try, in order.
+    /// For each connection that is being established, the outside addresses to try, in order.
     pub targets: BTreeMap<Id, Vec<SocketAddr>>,
     /// The number of the last socket.
     last: u64,
@@ -40,7 +40,7 @@ pub struct Rules {
 struct Question {
     client: u64,
     destination: Destination,
-    /// Whether the machine knows the name, so that nothing crosses the link.
+    /// Whether the machine itself knows the name. Then no question crosses the link.
     is_local: bool,
     state: Asked,
     /// The time of the next attempt, and the number of attempts.
@@ -236,7 +236,7 @@ impl Hub {
         ready
     }
 
-    /// Returns when [`Hub::ask_again`] has something to do.
+    /// Returns the time at which [`Hub::ask_again`] must be called.
     pub fn next_question(&self) -> Option<Time> {
         let times = self
             .questions

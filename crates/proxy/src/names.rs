@@ -122,10 +122,10 @@ pub fn is_unusable(address: IpAddr) -> bool {
     }
 }
 
-/// Returns the bytes of a question for the addresses of a name, and of an answer with `addresses`
-/// of them (RFC 1035 section 4.1): IPv4 and UDP headers, the header, the name and its type and
-/// class, and for each address a name of two bytes, ten of type, class, age and length, and four
-/// or sixteen of the address.
+/// Returns the length of a DNS packet with a question for the addresses of a name and, in an
+/// answer, `addresses` (RFC 1035 section 4.1). It consists of the IPv4, UDP and DNS headers, the
+/// name with its type and class, and for each address a name of 2 bytes, 10 bytes of type, class,
+/// TTL and length, and the address of 4 or 16 bytes.
 pub fn datagram_len(name: &str, addresses: &[SocketAddr]) -> u32 {
     let question = 20 + 8 + 12 + (name.len() as u32 + 2) + 4;
     let answers = addresses.iter().map(|address| match address.ip() {

@@ -1,4 +1,5 @@
-//! The far end of a connection: connects to the outside, and moves bytes from and to it.
+//! The far end of a connection: connects to the destination outside, and moves bytes in both
+//! directions.
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,8 +52,8 @@ impl Outside {
         self.stream.note(flags);
     }
 
-    /// Continues as far as possible. Returns itself unless it has ended, and whether more could be
-    /// done at once.
+    /// Continues as far as possible. Returns the connection unless it has ended, and whether more
+    /// could be done at once.
     pub fn pump(mut self, number: u64, hub: &mut Hub) -> Option<(Outside, bool)> {
         if hub.engine.stage(self.id, Side::Far) == Stage::Reset {
             self.stream.reset();

@@ -1,4 +1,4 @@
-//! A program's request to the proxy: a host and a port, by SOCKS5 or by HTTP.
+//! A program's request to the proxy for a host and a port, in SOCKS5 or HTTP.
 //!
 //! The parsers take bytes and return how many of them they have used; they do not read sockets.
 

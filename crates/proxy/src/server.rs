@@ -1,4 +1,4 @@
-//! The proxy's thread: one loop over sockets, the link and what is due.
+//! The proxy's thread: one loop over sockets, the link and timers.
 
 mod api;
 mod listeners;
@@ -35,7 +35,7 @@ use crate::stream::Stream;
 use api::Control;
 use listeners::{Listener, Purpose};
 
-/// A proxy that listens. It may move to another thread until it runs.
+/// A proxy that listens. Before it runs, it can be moved to another thread.
 pub struct Proxy {
     settings: Settings,
     links: Vec<Link>,
@@ -46,16 +46,16 @@ pub struct Proxy {
     flags: Arc<Flags>,
 }
 
-/// A proxy that runs.
+/// A running proxy.
 struct Server {
     hub: Hub,
     settings: Settings,
     clock: Clock,
     timer: OwnedFd,
-    /// What the timer is set to.
+    /// The instant to which the timer is set.
     timer_at: Time,
     listeners: BTreeMap<u64, Listener>,
-    /// Listeners that cannot accept at present, and when they try again.
+    /// Listeners that cannot accept connections now, and the times at which they try again.
     resting: BTreeMap<u64, Time>,
     clients: BTreeMap<u64, Client>,
     /// The clients by their connections across the link.
@@ -63,18 +63,18 @@ struct Server {
     outsides: BTreeMap<u64, Outside>,
     fars: BTreeMap<Id, u64>,
     controls: BTreeMap<u64, Control>,
-    /// Sockets that could go on at once.
+    /// The numbers of sockets that could continue at once.
     more: Vec<u64>,
     lateness: [Lateness; 2],
     too_late: [u64; 2],
     flags: Arc<Flags>,
 }
 
-/// What other threads say to the proxy.
+/// Requests of other threads to the proxy.
 #[derive(Debug, Default)]
 struct Flags {
     has_ended: AtomicBool,
-    /// End when what programs have sent has crossed the link.
+    /// End once the data that programs have sent has crossed the link.
     is_draining: AtomicBool,
 }
 
@@ -92,26 +92,27 @@ impl Handle {
         self.bell.ring();
     }
 
-    /// Ends the proxy once what programs have sent has crossed the link, at most 10 s later.
+    /// Ends the proxy once the data that programs have sent has crossed the link, after 10 s at the
+    /// latest.
     pub fn drain(&self) {
         self.flags.is_draining.store(true, Ordering::Release);
         self.bell.ring();
     }
 }
 
-/// Where a proxy listens.
+/// The addresses on which a proxy listens.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
-    /// SOCKS5 and HTTP.
+    /// The addresses for SOCKS5 and HTTP.
     pub proxy: Vec<SocketAddr>,
-    /// Maps, each with where it leads.
+    /// The addresses of maps, each with its destination.
     pub maps: Vec<(SocketAddr, String)>,
-    /// The control API.
+    /// The addresses of the control API.
     pub control: Vec<SocketAddr>,
 }
 
 impl Proxy {
-    /// Opens the sockets of a proxy, which works once [`Proxy::run`] is called.
+    /// Opens the sockets of a proxy. [`Proxy::run`] then serves them.
     ///
     /// # Errors
     /// [`ProxyError`]; nothing is left behind.
@@ -119,7 +120,7 @@ impl Proxy {
         settings.check()?;
         let links = settings.links()?;
         for map in &settings.maps {
-            // A name that cannot be resolved would fail each connection.
+            // Check the name now: if it cannot be resolved, each connection would fail.
             if let Host::Name(name) = &map.destination.host
                 && name != "host.sluice"
             {
@@ -187,7 +188,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Returns what ends the proxy.
+    /// Returns a handle that ends the proxy.
     pub fn handle(&self) -> Handle {
         Handle {
             bell: self.bell.clone(),
@@ -195,7 +196,7 @@ impl Proxy {
         }
     }
 
-    /// Returns where the proxy listens.
+    /// Returns the addresses on which the proxy listens.
     pub fn addresses(&self) -> Addresses {
         let mut addresses = Addresses::default();
         for listener in self.listeners.values() {
@@ -209,7 +210,8 @@ impl Proxy {
         addresses
     }
 
-    /// Works until [`Handle::end`] is called, or an algorithm ends it. Returns how exact the emulation was.
+    /// Runs until [`Handle::end`] is called or an algorithm ends the proxy. Returns how exact the
+    /// emulation was.
     pub fn run(self) -> Verdict {
         let ending = self.settings.ending.clone();
         ending.within(|| Server::new(self).run())
@@ -247,7 +249,7 @@ impl Server {
         }
     }
 
-    /// Works until the end.
+    /// Runs the loop until the proxy ends.
     fn run(mut self) -> Verdict {
         precise_wakeups();
         let mut events = Vec::with_capacity(256);
@@ -258,7 +260,7 @@ impl Server {
             if self.flags.is_draining.load(Ordering::Acquire) {
                 let until: Time =
                     *drain_until.get_or_insert_with(|| self.clock.now().saturating_add(LINGER));
-                // What a program has left in its sockets arrives in the first rounds.
+                // The first rounds read what a program has left in its sockets.
                 quiet_rounds = if self.is_sending() {
                     0
                 } else {
@@ -300,7 +302,7 @@ impl Server {
         })
     }
 
-    /// Waits for sockets, or until something is due.
+    /// Waits for events of sockets, or until an event of the network is due.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, is_draining: bool) {
         let due = self.hub.engine.next_due();
         let others = self.hub.next_question().into_iter();
@@ -322,7 +324,7 @@ impl Server {
         });
         events.clear();
         let spare = rustix::buffer::spare_capacity(events);
-        // An error is a signal; there is no other.
+        // The only possible error is an interruption by a signal.
         let _ = epoll::wait(&self.hub.epoll, spare, timeout.as_ref());
     }
 
@@ -347,7 +349,7 @@ impl Server {
         }
     }
 
-    /// Brings the network to the present.
+    /// Advances the network to the current time.
     fn advance(&mut self) {
         let now = self.clock.now();
         let most = self.settings.max_late.unwrap_or(Span::MAX);
@@ -373,7 +375,7 @@ impl Server {
         });
     }
 
-    /// Passes on what has arrived, until nothing more does at this instant.
+    /// Passes on everything that has arrived, until nothing more arrives at this instant.
     fn settle(&mut self) {
         for _ in 0..ROUNDS {
             for (client, question, answer) in self.hub.answers() {
@@ -438,7 +440,7 @@ impl Server {
         self.pump(number);
     }
 
-    /// Lets a connection do what it can.
+    /// Continues a connection as far as possible.
     fn pump(&mut self, number: u64) {
         let now = self.clock.now();
         if let Some(client) = self.clients.remove(&number) {
@@ -510,18 +512,20 @@ fn kernel(step: &'static str) -> impl Fn(io::Error) -> ProxyError {
     move |source| ProxyError::Kernel { step, source }
 }
 
-/// How long a listener waits for descriptors.
+/// The time that a listener waits for free descriptors.
 const REST: Span = Span::from_ms(50);
 /// The numbers of the bell and the timer among the sockets.
 const BELL: u64 = 1;
 const TIMER: u64 = 2;
-/// That of the first listener.
+/// The number of the first listener.
 const FIRST: u64 = 3;
-/// Losses and hashes are those of every run.
+/// A fixed seed: losses and hashes are the same in every run.
 const SEED: u64 = 1;
-/// Rounds in which connections cause changes of others, before sockets have their turn.
+/// The most rounds in which connections may cause changes of other connections before sockets have
+/// their turn.
 const ROUNDS: usize = 64;
-/// Rounds without anything to send after which a proxy that drains ends; one takes up to 5 ms.
+/// A draining proxy ends after this number of rounds without data to send. A round takes up to 5
+/// ms.
 const QUIET_ROUNDS: u32 = 3;
-/// How long the program's last bytes may take.
+/// The time within which the last bytes of programs must cross the link.
 const LINGER: Span = Span::from_secs(10);

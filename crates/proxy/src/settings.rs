@@ -1,4 +1,4 @@
-//! What the proxy is to do, and what can be wrong with that.
+//! The settings of the proxy, and their errors.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,30 +13,30 @@ use sluice_tcp::{Config, EcnMode, cc};
 
 use crate::request::{Destination, Host};
 
-/// What to do.
+/// The settings of a proxy.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The link.
     pub link: LinkWords,
     /// The congestion control of both ends of the link.
     pub congestion_control: &'static cc::Descriptor,
-    /// Where SOCKS5 and HTTP are spoken.
+    /// The addresses for SOCKS5 and HTTP.
     pub listen: Vec<Listen>,
-    /// Ports that lead to one place.
+    /// The ports with a fixed destination.
     pub maps: Vec<Map>,
-    /// Where the control API listens.
+    /// The address of the control API.
     pub control: Option<Listen>,
-    /// What clients from other machines, and those of their control API, must know.
+    /// The token that clients on other machines must present, also to the control API.
     pub token: Option<String>,
     /// Whether the machine's loopback can be reached.
     pub has_host: bool,
-    /// How late packets may be.
+    /// The permitted lateness of packets.
     pub max_late: Option<Span>,
-    /// Where an algorithm that ends the proxy leaves its reason.
+    /// Receives the reason of an algorithm that ends the proxy.
     pub ending: Ending,
 }
 
-/// Why the proxy cannot start.
+/// The reason why the proxy cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// The link.
@@ -50,22 +50,22 @@ pub enum ProxyError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// Nowhere to listen.
+    /// There is no address to listen on.
     #[error("nothing to do: give --listen PORT, or --map PORT:HOST:PORT")]
     Idle,
-    /// An address that others can reach, without a token.
+    /// Other machines can reach the address, but there is no token.
     #[error("{0} can be reached from other machines: that needs --token, or the address 127.0.0.1")]
     NoToken(SocketAddr),
-    /// A map that others can reach.
+    /// Other machines could reach the map.
     #[error("--map {0} cannot ask for a token: it listens on loopback addresses only")]
     OpenMap(SocketAddr),
-    /// A token that can be guessed.
+    /// The token is so short that it can be guessed.
     #[error("the token has {0} characters; it needs at least {LEAST_TOKEN}")]
     ShortToken(usize),
     /// A host of a map has no address.
     #[error("cannot resolve `{name}` of --map: {source}")]
     Unresolved {
-        /// Its name.
+        /// The host's name.
         name: String,
         /// The resolver's answer.
         source: io::Error,
@@ -80,23 +80,23 @@ pub enum ProxyError {
     },
 }
 
-/// Why a word of the command line cannot be read.
+/// The reason why a word of the command line cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
-    /// No port or address.
+    /// The word is not a port or address.
     #[error("write it as PORT or ADDRESS:PORT, such as 1080 or 127.0.0.1:1080")]
     Listen,
-    /// No map.
+    /// The word is not a map.
     #[error("write it as PORT:HOST:PORT or ADDRESS:PORT:HOST:PORT, such as 5433:db:5432")]
     Map,
-    /// Not a congestion control of Sluice's TCP.
+    /// The word is not a congestion control of Sluice's TCP.
     #[error("no congestion control `{word}`{hint}; there are {known}", hint = hint(.near))]
     CongestionControl {
         /// The word.
         word: String,
-        /// What may have been meant.
+        /// Similar names.
         near: Vec<String>,
-        /// All there are.
+        /// All names.
         known: String,
     },
 }
@@ -108,17 +108,17 @@ fn hint(near: &[String]) -> String {
     }
 }
 
-/// Where to listen: a port of the loopback, or of an address.
+/// A port to listen on, of the loopback or of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// The address; both addresses of the loopback if there is none.
+    /// The address [default: both addresses of the loopback].
     pub address: Option<IpAddr>,
     /// The port; 0 for any that is free.
     pub port: u16,
 }
 
 impl Listen {
-    /// Returns the addresses. The first is needed, the second may be missing on the machine.
+    /// Returns the addresses. The first is required; the second may be missing on the machine.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         match self.address {
@@ -156,12 +156,12 @@ impl FromStr for Listen {
     }
 }
 
-/// A port that leads to one place, across the link.
+/// A port with a fixed destination across the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// Where to listen.
+    /// The address and port to listen on.
     pub listen: Listen,
-    /// Where it leads.
+    /// The destination of its connections.
     pub destination: Destination,
 }
 
@@ -205,8 +205,8 @@ fn parts(text: &str) -> Option<Vec<&str>> {
     (!is_inside).then_some(parts)
 }
 
-/// Returns a congestion control of Sluice's TCP. Without a name it is the machine's, or CUBIC if
-/// Sluice does not have that.
+/// Returns a congestion control of Sluice's TCP. Without a name, it is the machine's default, or
+/// CUBIC if Sluice does not implement the machine's default.
 ///
 /// # Errors
 /// [`WordError::CongestionControl`].
@@ -227,7 +227,7 @@ pub fn congestion_control(name: Option<&str>) -> Result<&'static cc::Descriptor,
 }
 
 impl Settings {
-    /// Checks what can be checked before anything is opened.
+    /// Checks the settings as far as possible without opening sockets.
     ///
     /// # Errors
     /// [`ProxyError`].
@@ -258,29 +258,32 @@ impl Settings {
         self.link.links()
     }
 
-    /// Returns how both ends of the link are configured: as the kernel's are under `sluice exec`.
+    /// Returns the configuration of both ends of the link, which matches that of the kernel under
+    /// `sluice exec`.
     pub(crate) fn tcp(&self) -> Config {
         let control = self.congestion_control;
         Config {
             congestion_control: control,
-            // Those that read marks as something else than losses do not work without them.
+            // Controls that interpret marks differently from losses do not work without ECN.
             ecn: match control.ecn {
                 mode @ (EcnMode::Dctcp | EcnMode::Accurate) => mode,
                 EcnMode::Off | EcnMode::Classic => EcnMode::Off,
             },
             receive_buffer: RECEIVE_BUFFER,
-            // What is written together is sent together, as by the relay of `sluice exec`.
+            // Bytes that are written together are sent together, as with the relay of `sluice
+            // exec`.
             nagle: false,
             ..Config::default()
         }
     }
 }
 
-/// 128 bits in hexadecimal digits are 32; 16 random characters have 80 or more.
+/// The least length of a token: 16 random letters and digits have 80 bits or more. (128 bits in
+/// hexadecimal digits are 32 characters.)
 const LEAST_TOKEN: usize = 16;
-/// 16 MiB are 134 ms at 1 Gbit/s.
+/// The receive buffer: 16 MiB are 134 ms at 1 Gbit/s.
 const RECEIVE_BUFFER: u64 = 16 << 20;
-/// What the machine uses.
+/// The file with the machine's default congestion control.
 const PRESENT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A socket that does not block, whose events are edge-triggered.
+//! A non-blocking socket whose events are edge-triggered.
 
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::Shutdown;
@@ -18,7 +18,7 @@ pub struct Stream {
     can_write: bool,
     /// Whether the peer has finished sending.
     has_ended: bool,
-    /// Whether the peer was informed that nothing more comes.
+    /// Whether the peer was informed that no more bytes follow.
     is_shut: bool,
 }
 

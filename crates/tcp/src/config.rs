@@ -19,17 +19,17 @@ pub enum LossDetection {
 /// Whether segments are paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pacing {
-    /// By the congestion control: BBR and Prague pace, the others do not.
+    /// The congestion control decides: BBR and Prague pace, the others do not.
     #[default]
     Auto,
     /// Never; only the window limits bursts.
     Off,
-    /// Always: at the rate of the congestion control, or else at Linux's multiple of
-    /// window / SRTT (2 in slow start below half of ssthresh, 1.2 otherwise).
+    /// Always, at the rate of the congestion control. If it has none, at Linux's multiple of window
+    /// / SRTT (2 in slow start below half of ssthresh, 1.2 otherwise).
     On,
 }
 
-/// The reader of delivered bytes in the receive buffer.
+/// The way in which the application reads delivered bytes from the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reading {
     /// The application reads at once; the window stays open.
@@ -37,8 +37,8 @@ pub enum Reading {
     Immediate,
     /// The application calls [`crate::Endpoint::read`].
     Explicit,
-    /// The application reads at once while it has room, which [`crate::Endpoint::allow_reading`]
-    /// adds.
+    /// The application reads at once, up to the number of bytes that
+    /// [`crate::Endpoint::allow_reading`] has allowed.
     Allowed,
 }
 
@@ -74,20 +74,20 @@ pub struct Config {
     pub max_retries: u32,
     /// Bytes that the receiver can hold at most (Linux `tcp_rmem` maximum: 6 MiB).
     pub receive_buffer: u64,
-    /// Bytes that the receiver offers at first. The offer grows as the sender uses it, up to
-    /// `receive_buffer`; with the same value the window is constant (Linux `tcp_rmem` default: 128
-    /// KiB, of which half counts as overhead).
+    /// Bytes that the receiver offers at first. As the sender uses the window, it grows up to
+    /// `receive_buffer`. If both values are the same, the window is constant (Linux `tcp_rmem`
+    /// default: 128 KiB, of which half counts as overhead).
     pub initial_receive_window: u64,
     /// Size of the send buffer: bytes that may be unacknowledged, whatever the windows allow.
     pub send_buffer: u64,
-    /// The reader of the receive buffer.
+    /// The way in which the application reads the receive buffer.
     pub reading: Reading,
     /// How long an ACK may wait for a second segment (RFC 9293 §3.8.6.3: under 0.5 s;
     /// Linux: 40 ms).
     pub ack_delay: Span,
-    /// How long an ACK for data beyond a gap may wait, after three that were sent at once. A
-    /// twentieth of the RTT applies if it is shorter. Zero sends each ACK at once, as RFC 5681 §4.2
-    /// requires (Linux `tcp_comp_sack_delay_ns`: 1 ms).
+    /// How long an ACK for data beyond a gap may wait. The first three are sent at once. If a
+    /// twentieth of the RTT is shorter, it is the limit. Zero sends each ACK at once, as RFC 5681
+    /// §4.2 requires (Linux `tcp_comp_sack_delay_ns`: 1 ms).
     pub sack_delay: Span,
     /// Full segments per ACK (RFC 5681 §4.2: at least every second one is acknowledged).
     pub ack_every: u32,
@@ -97,8 +97,8 @@ pub struct Config {
     pub nagle: bool,
     /// Initial send sequence number.
     pub isn: u32,
-    /// Chooses among otherwise equal phases (BBR's first gain phase). It should differ between the
-    /// flows of a run.
+    /// Chooses among equal alternatives, such as BBR's first gain phase. The seeds of a run's flows
+    /// should differ.
     pub seed: u64,
 }
 
@@ -171,7 +171,7 @@ impl Config {
     /// Checks the settings.
     ///
     /// # Errors
-    /// Names the first setting that is out of its range.
+    /// The first setting that is out of its range.
     ///
     /// ```
     /// use sluice_tcp::{Config, ConfigError};

@@ -15,7 +15,8 @@ pub enum Next {
     Payload,
     /// A segment without payload.
     Ack,
-    /// A timer of the host, which most often comes too early ([`Endpoint::next_timeout`]).
+    /// A timer of the host. In most cases the endpoint's own timer is not due yet
+    /// ([`Endpoint::next_timeout`]).
     Timer,
 }
 
@@ -35,17 +36,17 @@ pub enum State {
     Established,
     /// The peer did not answer (RFC 9293 §3.8.3).
     Failed,
-    /// This end or the peer has aborted the connection (RFC 9293 §3.10.5): nothing is sent any
-    /// more, except resets as answers to late segments.
+    /// This end or the peer has aborted the connection (RFC 9293 §3.10.5): nothing more is sent,
+    /// except resets as answers to late segments.
     Aborted,
 }
 
 /// A reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reset {
-    /// Of this end, which ends the connection.
+    /// This end ends the connection.
     Abort,
-    /// Of a closed connection, with this sequence number.
+    /// A closed connection answers a segment, with this sequence number.
     Answer(u32),
 }
 
@@ -93,19 +94,19 @@ pub struct Endpoint {
     is_sent: bool,
     /// A reset to be sent.
     owes_reset: Option<Reset>,
-    /// The window of the last ACK that the idle sender has not seen.
+    /// The window of the last ACK that the idle sender has not processed.
     peer_window: Option<u16>,
     received: u64,
     receiver: Receiver,
     sender: Sender,
-    /// Sequence number of our SYN.
+    /// Sequence number of this end's SYN.
     iss: u64,
-    /// The options that our SYN offers.
+    /// The options that this end's SYN offers.
     mss: u32,
     ecn: EcnMode,
     peer_asks_accurate: bool,
     syn_due: bool,
-    /// When the first SYN and the last one were sent.
+    /// The instants at which the first and the last SYN were sent.
     first_syn_at: Time,
     syn_sent_at: Time,
     syn_timer: Time,
@@ -171,7 +172,7 @@ impl Endpoint {
         self.wake_sender();
     }
 
-    /// Writes without end, until [`Endpoint::close`].
+    /// Writes an endless stream, until [`Endpoint::close`].
     pub fn write_forever(&mut self) {
         self.sender.write(u64::MAX);
         self.wake_sender();
@@ -198,7 +199,7 @@ impl Endpoint {
         self.receiver.read(bytes)
     }
 
-    /// Lets the application read `bytes` more bytes at once, now or when they arrive. Only
+    /// Allows the application to read `bytes` more bytes at once, now or when they arrive. Only
     /// [`Reading::Allowed`](crate::Reading::Allowed) needs this.
     pub fn allow_reading(&mut self, bytes: u64) {
         self.receiver.allow_reading(bytes);
@@ -219,9 +220,9 @@ impl Endpoint {
         self.sender.unacknowledged()
     }
 
-    /// Bytes that the application has written from the first byte of `segment` on, which this end
-    /// has sent. A scheduler for the shortest remaining work needs this number. `None` for an
-    /// endless source.
+    /// Bytes that the application has written from the first byte of `segment` on. This end has
+    /// sent the segment. A scheduler for the shortest remaining work needs this number. `None` for
+    /// an endless source.
     pub fn remaining(&self, segment: &Segment) -> Option<u64> {
         self.sender.remaining(segment.seq)
     }
@@ -310,7 +311,7 @@ impl Endpoint {
         Some(segment)
     }
 
-    /// The instant at which [`Endpoint::handle_timeout`] is to be called; [`Time::MAX`] for never.
+    /// The instant at which [`Endpoint::handle_timeout`] must be called; [`Time::MAX`] for never.
     /// An earlier or later call is harmless.
     pub fn next_timeout(&self) -> Time {
         match self.state {
@@ -338,8 +339,8 @@ impl Endpoint {
         }
     }
 
-    /// Prefetches the cache lines of this endpoint that `next` will need, without reading any. A
-    /// host with segments for thousands of endpoints then waits for none.
+    /// Prefetches the cache lines of this endpoint that `next` will need, without reading any of
+    /// them. So a host with segments for thousands of endpoints does not wait for memory.
     pub fn prefetch(&self, next: Next) {
         prefetch::line(&self.state);
         match next {
@@ -357,8 +358,8 @@ impl Endpoint {
         }
     }
 
-    /// Prefetches the cache lines elsewhere that `next` will need. They are found by reading those
-    /// of [`Endpoint::prefetch`].
+    /// Prefetches the other cache lines that `next` will need. Their addresses are in the lines
+    /// that [`Endpoint::prefetch`] has fetched.
     pub fn prefetch_elsewhere(&self, next: Next) {
         match next {
             Next::Payload => self.receiver.prefetch_elsewhere(),
@@ -405,7 +406,7 @@ impl Endpoint {
         self.receiver.duplicate_bytes()
     }
 
-    /// The variables of the sending direction.
+    /// The state of the sending direction.
     pub fn snapshot(&self) -> Snapshot {
         let sender = &self.sender;
         Snapshot {
@@ -465,7 +466,7 @@ impl Endpoint {
     fn agree_on_ecn(&mut self, peer_is_capable: bool) {
         self.agreed_ecn = match self.ecn {
             _ if !peer_is_capable => EcnMode::Off,
-            // RFC 9768 §3.1.2: with a peer that only knows classic ECN, this is used.
+            // RFC 9768 §3.1.2: with a peer that supports only classic ECN, classic ECN is used.
             EcnMode::Accurate if !self.peer_asks_accurate => EcnMode::Classic,
             mode => mode,
         };
@@ -487,7 +488,8 @@ impl Endpoint {
         self.state = State::Established;
         self.syn_timer = Time::MAX;
         self.syn_due = false;
-        // RFC 7323 §4.1: a SYN that was sent more than once is measured by its timestamp.
+        // RFC 7323 §4.1: the RTT of a SYN that was sent more than once is measured by its
+        // timestamp.
         let rtt = now.since(segment.ts_echo);
         let nxt = self.sender.nxt();
         self.sender.rtt.on_sample(now, rtt, nxt..nxt);
@@ -500,9 +502,10 @@ impl Endpoint {
         }
     }
 
-    /// RFC 5961 §3.2: a reset counts if it has the next sequence number, or, as in Linux, that
-    /// after the last SACKed byte. Another one within the window is answered by an ACK, to which
-    /// the peer answers with the right one. The rest is ignored.
+    /// RFC 5961 §3.2: a reset is accepted if it has the next sequence number or, as in Linux, the
+    /// number after the last SACKed byte. A reset with another number within the window is answered
+    /// by an ACK; a real peer then sends a reset with the right number. All other resets are
+    /// ignored.
     fn handle_reset(&mut self, segment: &Segment) {
         match self.state {
             State::Closed | State::Listen | State::Failed | State::Aborted => {}
@@ -581,8 +584,8 @@ impl Endpoint {
         }
     }
 
-    /// How many timeouts pass before the timeout of the handshake is doubled, and how many
-    /// repetitions there are.
+    /// The number of timeouts before the timeout of the handshake doubles, and the number of
+    /// repetitions.
     fn syn_limits(&self) -> (u32, u32) {
         if self.state == State::SynSent {
             (LINEAR_SYN_TIMEOUTS, LINEAR_SYN_TIMEOUTS + MAX_SYN_RETRIES)
@@ -592,7 +595,7 @@ impl Endpoint {
     }
 }
 
-/// The variables of a sender at one instant.
+/// The state of a sender at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
     /// Phase of the reaction to congestion.
@@ -625,5 +628,6 @@ pub struct Snapshot {
 
 /// Linux `tcp_syn_linear_timeouts`: a SYN is repeated after 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s.
 const LINEAR_SYN_TIMEOUTS: u32 = 4;
-/// Linux `tcp_syn_retries`: together 131 s, where RFC 9293 §3.8.3 requires three minutes (MUST-23).
+/// Linux `tcp_syn_retries`: 131 s in total, although RFC 9293 §3.8.3 requires three minutes
+/// (MUST-23).
 const MAX_SYN_RETRIES: u32 = 6;

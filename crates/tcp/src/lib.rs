@@ -1,4 +1,4 @@
-//! A TCP without I/O: an [`Endpoint`] takes segments and the time, and returns segments to send.
+//! A TCP without I/O: an [`Endpoint`] receives segments and the time, and returns segments to send.
 //!
 //! The crate serves simulation and tests. Sequence numbers, windows, timers and congestion control
 //! behave as specified, and as in Linux. Payload is only counted. There is no clock, no randomness
@@ -17,23 +17,23 @@
 //!
 //! Deviations, all taken from Linux:
 //! 1. the retransmission timeout has a floor of 200 ms on its variance term, which is the largest
-//!    of a round trip ([`Config::rto_floor`], [`rtt`]);
+//!    mean deviation of a round trip ([`Config::rto_floor`], [`rtt`]);
 //! 2. an idle sender halves its window for each timeout that passes (RFC 2861 §3.1) instead of
 //!    falling back to the initial window at once (RFC 5681 §4.1); a sender that uses only a part
 //!    of its window keeps the window (RFC 7661 §4.4, where Linux follows RFC 2861);
-//! 3. these segments are acknowledged one by one: the first 16 and 16 after a duplicate, the first
-//!    two marked ones, one with CWR, those that let the receive window grow, and the last one of
-//!    each write and of each super-packet (PSH);
-//! 4. with a gap, the ACKs after the third wait for up to a millisecond ([`Config::sack_delay`]);
-//! 5. the receive window starts at 64 KiB and grows by a quarter with the first segment; then it
-//!    is twice the bytes read in a round trip, plus twice the next growth
-//!    ([`Config::initial_receive_window`]); segments beyond a gap also open it, and take up room in
-//!    it;
-//! 6. segments leave in super-packets of at most half a window; a partial one waits for the next
-//!    ACK if that is expected within a millisecond (`tcp_tso_should_defer`);
-//! 7. a reduction starts from the window if that was full within the last round trip, where RFC
-//!    5681 §3.1 takes FlightSize after the ACK; its proportional part is rounded up to whole
-//!    segments;
+//! 3. these segments are acknowledged one by one: the first 16, another 16 after a duplicate, the
+//!    first two marked ones, one with CWR, those by which the receive window grows, and the last
+//!    one of each write and of each super-packet (PSH);
+//! 4. after a gap, the fourth and later ACKs wait for up to a millisecond ([`Config::sack_delay`]);
+//! 5. the receive window starts at 64 KiB and grows by a quarter with the first segment; later it
+//!    is twice the bytes read in a round trip, plus twice the expected growth
+//!    ([`Config::initial_receive_window`]); segments beyond a gap also open the window, and occupy
+//!    a part of it;
+//! 6. segments leave in super-packets of at most half a window; a partial super-packet waits for
+//!    the next ACK if the ACK is expected within a millisecond (`tcp_tso_should_defer`);
+//! 7. a reduction starts from the window if the window was full within the last round trip (RFC
+//!    5681 §3.1: from FlightSize after the ACK); the proportional part of a reduction is rounded up
+//!    to whole segments;
 //! 8. CUBIC grows by whole segments ([`Config::growth`]);
 //! 9. the initial window has ten segments of any size and survives one retransmission of the SYN
 //!    (RFC 6928 §2 limits the bytes; RFC 5681 §3.1 starts with one segment then);
@@ -41,25 +41,26 @@
 //!     a timeout during a recovery leaves ssthresh (RFC 5681 §3.1);
 //! 11. segments that are not known to be lost are not retransmitted to keep ACKs coming (RFC 6675
 //!     §4, NextSeg, rules 3 and 4); tail loss probes do that;
-//! 12. a mark leaves a window of two segments, where RFC 3168 §6.1.2 goes down to one and then
-//!     waits for the timer;
+//! 12. a mark leaves at least two segments (RFC 3168 §6.1.2 goes down to one, and then waits for
+//!     the timer);
 //! 13. a SYN is repeated after 1, 2, 3, 4 and 5 s before its timeout doubles (RFC 6298 §5.5), and
 //!     given up after 131 s (RFC 9293 §3.8.3: three minutes). If the answer is to the first SYN,
-//!     the initial window remains; and the timestamp of the answer gives the first RTT, so the
-//!     timeout need not start with 3 s (RFC 6298 §5.7);
+//!     the initial window stays as it is. The timestamp of the answer gives the first RTT, so the
+//!     timeout need not start at 3 s (RFC 6298 §5.7);
 //! 14. a lost retransmission is sent again within the same recovery, without a second reduction
 //!     (RFC 5681 §4.3 reduces the window twice);
 //! 15. the SACK of a segment that was sent before the last transmission of the first one restarts
 //!     the retransmission timer (RFC 6298 §5.3: only an ACK for new bytes);
-//! 16. F-RTO takes any segment that was sent once only as a sign of a spurious timeout, SACKed or
+//! 16. F-RTO regards a timeout as spurious when any segment that was sent once only is SACKed or
 //!     acknowledged (RFC 5682 §3.1), and RACK adds no reordering window after a timeout (RFC 8985
 //!     §6.3).
 //!
-//! And deviations of its own: SACK and timestamps are always used, but not against old duplicates
-//! (PAWS, RFC 7323 §5), which would have to outlive half of the sequence space. The third segment
-//! of an accurate ECN handshake carries the plain counter, not the handshake's encoding (RFC 9768
-//! §3.2.2.1). Marks on pure ACKs are not counted (§3.2), and a loss of eight marks together with
-//! their ACKs is not suspected (§3.2.2.5.2).
+//! Further deviations are not from Linux. SACK and timestamps are always used. Timestamps do not
+//! protect against old duplicates (PAWS, RFC 7323 §5), since a duplicate would have to outlive half
+//! of the sequence space. The third segment of an accurate ECN handshake carries the plain counter,
+//! not the handshake's encoding (RFC 9768 §3.2.2.1). Marks on pure ACKs are not counted (§3.2). The
+//! sender does not consider that eight marks may have been lost together with their ACKs
+//! (§3.2.2.5.2).
 #![no_std]
 #![deny(missing_docs)]
 

@@ -26,8 +26,8 @@ impl Prr {
 
     /// The window after an ACK that newly delivered `delivered` bytes.
     ///
-    /// `is_safe` says that the ACK advanced SND.UNA and that no further loss was found. Only then
-    /// the window may grow faster than one for one (RFC 9937 §6.2: SafeACK).
+    /// `is_safe` is true if the ACK advanced SND.UNA and no further loss was found. Only then may
+    /// the window grow by more than the bytes delivered (RFC 9937 §6.2: SafeACK).
     pub fn window(
         &mut self,
         in_flight: u64,
@@ -44,13 +44,13 @@ impl Prr {
             due.saturating_sub(self.out)
         } else {
             // RFC 9937 §6.2: the bytes delivered, and one segment more if the ACK is safe. RFC 6937
-            // §3 leaves a choice: its slow start bound always adds the segment, its conservative
+            // §3 has two variants: the slow start bound always adds the segment; the conservative
             // bound has neither the segment nor the maximum.
             let limit = self.delivered.saturating_sub(self.out).max(delivered);
             let limit = limit + if is_safe { mss } else { 0 };
             limit.min(ssthresh - in_flight)
         };
-        // RFC 9937 §6.2: the first retransmission always leaves.
+        // RFC 9937 §6.2: the first retransmission is always allowed.
         let allowed = if self.out == 0 {
             allowed.max(mss)
         } else {

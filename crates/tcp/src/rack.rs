@@ -1,5 +1,5 @@
-//! Loss detection by time: a segment is lost when one sent sufficiently later has arrived
-//! (RACK, RFC 8985 §6).
+//! Loss detection by time: a segment is lost when a segment that was sent sufficiently later has
+//! arrived (RACK, RFC 8985 §6).
 
 use crate::scoreboard::Entry;
 use sluice_core::{Span, Time};
@@ -57,7 +57,7 @@ impl Rack {
     ) {
         self.fack = self.fack.max(end);
         if end < self.prior_fack && !entry.was_retransmitted() {
-            // §6.2 step 3: an original that a later one has overtaken
+            // §6.2 step 3: a later segment has overtaken this original transmission.
             self.reordering_seen = true;
         }
         let rtt = now.since(entry.sent_at);
@@ -108,8 +108,8 @@ impl Rack {
         (sent_at, end) < (self.sent_at, self.end)
     }
 
-    /// §6.2 step 5: when an overtaken transmission counts as lost. The timer runs until the latest
-    /// of these instants.
+    /// §6.2 step 5: the instant from which an overtaken transmission counts as lost. The timer runs
+    /// until the latest of these instants.
     pub fn deadline(&self, sent_at: Time, window: Span) -> Time {
         sent_at.saturating_add(self.rtt).saturating_add(window)
     }

@@ -9,11 +9,11 @@ use sluice_core::{Rate, Span, Time};
 pub struct RateSample {
     /// Bytes delivered over [`RateSample::interval`]; zero when the ACK gives no sample.
     pub delivered: u64,
-    /// The time in which these bytes were sent or acknowledged, whichever is longer.
+    /// The longer of the times in which these bytes were sent and acknowledged.
     pub interval: Span,
     /// Connection-wide count of delivered bytes when the sampled segment left.
     pub prior_delivered: u64,
-    /// The application, not the network, may have limited the rate.
+    /// Whether the application, not the network, may have limited the rate.
     pub is_app_limited: bool,
 }
 
@@ -25,7 +25,7 @@ impl RateSample {
             return None;
         }
         let bps = u128::from(self.delivered) * 8_000_000_000 / u128::from(ns);
-        // Saturates far above any link: `u64::MAX` would mean "unlimited".
+        // The result saturates below `u64::MAX`, which would mean "unlimited".
         Some(Rate::from_bps(
             u64::try_from(bps).unwrap_or(u64::MAX - 1).max(1),
         ))
@@ -120,7 +120,7 @@ impl RateEstimator {
         sample.rate()
     }
 
-    /// §3.4: the sender had room in its window and nothing to send.
+    /// §3.4: records that the sender had room in its window and nothing to send.
     pub fn on_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }

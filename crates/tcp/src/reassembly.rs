@@ -87,7 +87,7 @@ impl Reassembly {
         segment.sack_count = count as u8;
     }
 
-    /// Notes that `start..end` has arrived twice.
+    /// Records that `start..end` has arrived twice.
     pub fn note_duplicate(&mut self, start: u64, end: u64) {
         if start < end {
             self.has_duplicate = true;
@@ -98,10 +98,11 @@ impl Reassembly {
 
     /// Stores `start..end` beyond the gap; its block becomes the first of the report.
     pub fn insert(&mut self, start: u64, end: u64) {
-        // Most often the last range is extended, or a new one starts after it.
+        // In most cases, the segment extends the last range, or starts a new one after it.
         let mut at = self.out_of_order.len();
         while at > 0 && self.out_of_order[at - 1].1 >= start {
-            // A short walk back covers mild reordering; for a distant hole a search is faster.
+            // A few steps back suffice for mild reordering. For a distant hole, a binary search is
+            // faster.
             if self.out_of_order.len() - at >= 8 {
                 at = self.out_of_order.partition_point(|&(_, e)| e < start);
                 break;
@@ -141,7 +142,7 @@ impl Reassembly {
     }
 
     /// Removes the ranges that `nxt` has reached and returns the sequence number after them.
-    /// `arrived` is the start of the segment that has moved `nxt`.
+    /// `arrived` is the start of the segment that has advanced `nxt`.
     pub fn drain(&mut self, mut nxt: u64, arrived: u64) -> u64 {
         while let Some(&(start, end)) = self.out_of_order.front() {
             if start > nxt {

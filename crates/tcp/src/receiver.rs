@@ -1,5 +1,5 @@
-//! The receiving half: the window it offers, when it acknowledges, and the echo of congestion
-//! marks. Data out of order are kept in [`crate::reassembly`].
+//! The receiving half: the offered window, the times of ACKs, and the echo of congestion marks.
+//! Data that arrived out of order are in [`crate::reassembly`].
 
 use crate::cc::scale;
 use crate::config::{Config, Reading};
@@ -28,13 +28,13 @@ pub(crate) struct Receiver {
     /// TS.Recent (RFC 7323 §4.3).
     ts_recent: Time,
     last_arrival: Time,
-    /// The window that is offered if bytes are read at once.
+    /// The window to offer if the application reads bytes at once.
     limit: u64,
-    /// The present size of the buffer; [`Receiver::limit`] grows towards it.
+    /// The current size of the buffer; [`Receiver::limit`] grows towards it.
     space: u64,
-    /// The start of the present measurement of the bytes per RTT.
+    /// The start of the current measurement of the bytes per RTT.
     measured_at: Time,
-    /// The receiver's own estimate of the RTT, by timestamps.
+    /// The receiver's own estimate of the RTT, from timestamps.
     rtt: Span,
     ack_delay: Span,
     mss: u32,
@@ -74,7 +74,7 @@ pub(crate) struct Receiver {
     max_space: u64,
     /// The timestamp of the last RTT sample.
     last_echo: Time,
-    /// The value of `read` when the present measurement began.
+    /// The value of `read` when the current measurement began.
     measured_from: u64,
     /// The most bytes that were read in an RTT.
     read_per_rtt: u64,
@@ -139,17 +139,17 @@ impl Receiver {
             rtt: Span::ZERO,
             last_echo: Time::ZERO,
             measured_from: 0,
-            // Linux: the initial window of the sender is expected.
+            // Linux starts with the initial window of the sender.
             read_per_rtt: 10 * u64::from(config.mss),
             read_limit: 0,
         }
     }
 
-    /// Notes the peer's SYN: its first byte has the number `start`.
+    /// Handles the peer's SYN. The peer's first byte has the number `start`.
     pub fn open(&mut self, start: u64, ts: Time) {
         self.nxt = start;
         self.read = start;
-        // What was allowed before the connection opened counts from its first byte.
+        // Bytes allowed before the connection opened count from the first byte.
         self.read_limit += start;
         self.measured_from = start;
         self.edge = start;
@@ -224,7 +224,7 @@ impl Receiver {
         taken
     }
 
-    /// Lets the application read `bytes` more bytes at once.
+    /// Allows the application to read `bytes` more bytes at once.
     pub fn allow_reading(&mut self, bytes: u64) {
         self.read_limit += bytes;
         if self.reading == Reading::Allowed && self.unread() > 0 {
@@ -278,8 +278,8 @@ impl Receiver {
             // ignored (RFC 3168 §6.1.5), by accurate ECN as well (RFC 9768 §3.2).
             self.gaps.note_duplicate(seq, end.min(self.nxt));
             self.ack_now = true;
-            // Linux: ACKs were lost, or the sender believes so; the next segments are acknowledged
-            // one by one.
+            // Linux: ACKs were lost, or the sender believes so. So the next segments are
+            // acknowledged one by one.
             self.quick_acks_left = self.quick_acks;
             return 0;
         }
@@ -311,7 +311,7 @@ impl Receiver {
                 }
             }
             // Linux: reading up to the end of a write sends an ACK at once, and a sender ends each
-            // super-packet like a write. With data beyond a gap this does not apply.
+            // super-packet like a write. This does not apply to data beyond a gap.
             if segment.flags.has(Flags::PSH) && self.gaps.is_empty() && self.is_read_at_once() {
                 self.ack_now = true;
             }
@@ -360,8 +360,8 @@ impl Receiver {
     /// window.
     pub fn handle_pure_ack(&mut self, segment: &Segment) -> bool {
         let seq = expand(segment.seq, self.nxt);
-        // RFC 7323 §4.3 (2): it updates TS.Recent like any other segment, so the next data segment
-        // echoes the time of a receiver that only acknowledges, which gives it the RTT.
+        // RFC 7323 §4.3 (2): a pure ACK updates TS.Recent like any other segment. So the next data
+        // segment echoes its timestamp, from which a peer that only acknowledges measures the RTT.
         if segment.ts >= self.ts_recent && seq <= self.acked {
             self.ts_recent = segment.ts;
         }
@@ -397,8 +397,8 @@ impl Receiver {
         let field = (free >> self.scale).min(65_535);
         let edge = self.nxt + (field << self.scale);
         // RFC 7323 §2.4: rounding up keeps an offered edge from moving back. RFC 9293 §3.8.6.2.2:
-        // the edge also stays while it could advance by less than a segment and half the buffer
-        // only.
+        // the edge also stays while it could advance only by less than a segment and less than half
+        // the buffer.
         let field = if edge < self.edge + self.least_gain() {
             self.edge
                 .saturating_sub(self.nxt)
@@ -440,8 +440,8 @@ impl Receiver {
         self.edge = self.edge.max(self.nxt + u64::from(segment.window));
     }
 
-    /// Bytes that may arrive beyond RCV.NXT. Data beyond a gap take up room, by which the window
-    /// opens less; the edge that was offered stays.
+    /// Bytes that may arrive beyond RCV.NXT. Data beyond a gap occupy a part of the buffer, so the
+    /// window opens by less. An edge that was offered does not move back.
     fn window(&self) -> u64 {
         let waiting = self.gaps.end().map_or(0, |end| end - self.nxt);
         (self.read + self.space)
@@ -449,9 +449,10 @@ impl Receiver {
             .min(self.limit)
     }
 
-    /// Linux `tcp_grow_window`: each segment that arrives, in order or not, opens the window by
-    /// two, up to the size of the buffer, and is acknowledged at once. For that the number of quick
-    /// ACKs left is made odd, so that it does not run out until the window has stopped growing.
+    /// Linux `tcp_grow_window`: each segment that arrives, in order or not, opens the window by two
+    /// segments, up to the size of the buffer, and is acknowledged at once. To this end, the number
+    /// of remaining quick ACKs is made odd. So quick ACKs do not end before the window has stopped
+    /// growing.
     fn grow_window(&mut self, len: u64) {
         if self.limit < self.space {
             self.limit = (self.limit + 2 * len).min(self.space);
@@ -460,13 +461,13 @@ impl Receiver {
     }
 
     /// The first segment shows which share of the buffer is payload (Linux `tcp_measure_rcv_mss`):
-    /// 1448 of 2304 bytes of memory, five eighths, where half was assumed.
+    /// 1448 of 2304 bytes of memory, or five eighths. Before, half is assumed.
     fn note_overhead(&mut self) {
         self.space = self.space.max((self.space / 4 * 5).min(self.max_space));
     }
 
-    /// Linux `tcp_rcv_rtt_update`: the RTT by timestamps. A smaller sample counts at once, a larger
-    /// one is smoothed.
+    /// Linux `tcp_rcv_rtt_update`: the RTT from timestamps. A smaller sample counts at once, a
+    /// larger one is smoothed.
     fn note_rtt(&mut self, now: Time, echo: Time) {
         self.last_echo = echo;
         let sample = now.since(echo);
@@ -478,9 +479,9 @@ impl Receiver {
     }
 
     /// Dynamic right-sizing (Fisk and Feng, 2001) as in Linux's `tcp_rcv_space_adjust`: once per
-    /// RTT the buffer is set to twice the bytes read in it, if these are the most so far, and twice
-    /// the bytes that another such growth would add. So a sender in slow start has room for the
-    /// next two rounds.
+    /// RTT, if more bytes than ever were read in it, the buffer is set to twice these bytes plus
+    /// twice the bytes that another such growth would add. So a sender in slow start has room for
+    /// the next two rounds.
     #[cold]
     fn measure(&mut self, now: Time) {
         let read = self.read - self.measured_from;
@@ -506,9 +507,9 @@ impl Receiver {
     }
 
     /// RFC 5681 §4.2 requires an ACK at once for each segment beyond a gap. Linux compresses these
-    /// ACKs (`tcp_comp_sack_delay_ns`, `_nr`, `_slack_ns`): after the three that make the sender
-    /// repair the loss, one waits for a twentieth of the RTT, a millisecond at most, and up to 44
-    /// segments.
+    /// ACKs (`tcp_comp_sack_delay_ns`, `_nr`, `_slack_ns`): the first three, which cause the sender
+    /// to repair the loss, are sent at once. Later ones wait for a twentieth of the RTT (a
+    /// millisecond at most) or for 44 segments.
     fn schedule_gap_ack(&mut self, now: Time) {
         let waiting = self.nxt - self.acked;
         let is_due = self.quick_acks_left > 0

@@ -2,10 +2,12 @@
 //! minimum over a window, which RACK and the congestion controls use.
 //!
 //! Deviations, with [`RtoFloor::Variance`] only, all taken from Linux (`tcp_rtt_estimator`):
-//! 1. the timeout is the smoothed RTT plus four times the largest mean deviation of a round trip.
-//!    A larger deviation counts at once. A round trip with a smaller one takes a quarter of the
-//!    difference off, so thousands of equal samples in a round trip do not shorten the timeout;
-//! 2. a sample below the smoothed RTT raises the deviation by an eighth as much as one above it.
+//! 1. the timeout is the smoothed RTT plus four times the largest mean deviation of a round trip. A
+//!    larger deviation counts at once. A round trip with a smaller deviation reduces the term by a
+//!    quarter of the difference, so thousands of equal samples in one round trip do not shorten the
+//!    timeout;
+//! 2. a sample below the smoothed RTT raises the deviation only an eighth as much as a sample above
+//!    it.
 
 use core::ops::Range;
 use sluice_core::{Span, Time};
@@ -13,10 +15,10 @@ use sluice_core::{Span, Time};
 /// Lower bound of the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoFloor {
-    /// The timeout as a whole is at least this long. RFC 6298 §2.4 asks for one second.
+    /// The timeout as a whole is at least this long. RFC 6298 §2.4 recommends one second.
     Total(Span),
     /// The variance term is at least this long, so the timeout is at least the smoothed RTT plus
-    /// this span. Linux has 200 ms, and its variance term is the largest of a round trip.
+    /// this span. In Linux, it is 200 ms, and the variance term is the largest of a round trip.
     Variance(Span),
 }
 
@@ -62,8 +64,8 @@ impl RttEstimator {
         }
     }
 
-    /// Adds a sample. Retransmitted segments must not be measured (RFC 6298 §3). `flight` is
-    /// SND.UNA to SND.NXT, by which round trips are counted.
+    /// Adds a sample. Retransmitted segments must not be measured (RFC 6298 §3). `flight` is the
+    /// range from SND.UNA to SND.NXT, from which round trips are counted.
     pub fn on_sample(&mut self, now: Time, rtt: Span, flight: Range<u64>) {
         let r = rtt.as_ns().max(1);
         self.latest = Span::from_ns(r);
@@ -132,7 +134,7 @@ impl RttEstimator {
         self.min
     }
 
-    /// The timeout with the present backoff.
+    /// The timeout with the current backoff.
     pub fn rto(&self) -> Span {
         let base = match self.srtt() {
             None => self.initial,
@@ -236,7 +238,7 @@ mod tests {
             (RtoFloor::Total(ms(0)), 320, 1600 - 400 + 480),
             // A shorter one: (480 - 400) / 8 is added
             (RtoFloor::Variance(ms(0)), 320, 1600 + 10),
-            // The error is below a quarter of the deviation: as RFC 6298 has it
+            // The error is below a quarter of the deviation, so RFC 6298 applies unchanged.
             (RtoFloor::Variance(ms(0)), 480, 1600 - 400 + 320),
         ] {
             let mut rtt = RttEstimator::new(floor, ms(1000), ms(60_000));

@@ -1,4 +1,4 @@
-//! The segments in flight, as the sender remembers them: one entry per transmitted segment.
+//! The sender's record of the segments in flight: one entry per transmitted segment.
 //!
 //! Entries are kept in a ring in sequence order. Acknowledging, SACKing and finding a segment take
 //! amortised constant time, whatever the window:
@@ -7,8 +7,8 @@
 //! - runs of SACKed entries are skipped by path-compressed links, so SACK blocks that are reported
 //!   repeatedly cost no more than new ones;
 //! - loss detection needs segments in the order of transmission (RFC 8985 §5.2). First
-//!   transmissions are in sequence order, so a cursor walks them once; retransmissions have a list
-//!   of their own.
+//!   transmissions are in sequence order, so a cursor passes each of them once. Retransmissions
+//!   have a separate list.
 //!
 //! `in_flight` is the pipe of RFC 6675 §4: bytes sent, less those SACKed or lost, plus
 //! retransmissions.
@@ -28,7 +28,7 @@ pub(crate) struct TxState {
     pub delivered_at: Time,
     /// Transmission time of the first segment of the sample.
     pub first_sent_at: Time,
-    /// Whether the sender had less to send than it was allowed to.
+    /// Whether the sender had less data to send than it was allowed to send.
     pub app_limited: bool,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct Entry {
     delivered: u32,
     /// The last transmission.
     pub sent_at: Time,
-    /// How long before it the other two instants of [`TxState`] were, in units of 16 ns: 68 s at
-    /// most. A rate sample over a longer time means nothing.
+    /// How long before `sent_at` the other two instants of [`TxState`] were, in units of 16 ns: 68
+    /// s at most. A rate sample over a longer time has no meaning.
     delivered_ago: u32,
     first_sent_ago: u32,
 }
@@ -88,7 +88,7 @@ impl Entry {
         self.has(SACKED)
     }
 
-    /// The delivery state when the segment left; `delivered` is the present count.
+    /// The delivery state when the segment left; `delivered` is the current count.
     pub fn tx(&self, delivered: u64) -> TxState {
         let before = |units: u32| {
             let ns = self.sent_at.as_ns();
@@ -113,7 +113,7 @@ impl Entry {
     }
 }
 
-/// Number of an entry; counts up and wraps.
+/// The number of an entry. Numbers increase and wrap.
 pub(crate) type Id = u32;
 
 #[derive(Clone, Debug)]
@@ -125,17 +125,17 @@ pub(crate) struct Scoreboard {
     ring: Box<[Entry]>,
     head: Id,
     tail: Id,
-    /// Loss detection is done with the first transmissions below this entry.
+    /// Loss detection has processed all first transmissions below this entry.
     cursor: Id,
     sacked_count: u32,
     mss: u64,
     sacked_bytes: u64,
     lost_bytes: u64,
     retransmitted_bytes: u64,
-    /// Needed for repairs only, and therefore allocated apart.
+    /// The state needed only for repairs, allocated separately.
     repair: Box<Repair>,
-    /// The three highest SACKed entries, highest first; everything below the third is lost by the
-    /// DupThresh rule (RFC 6675 §4).
+    /// The three highest SACKed entries, highest first. By the DupThresh rule, everything below the
+    /// third is lost (RFC 6675 §4).
     top: [Id; DUP_THRESH],
     top_len: u8,
     /// Whether `repair` has entries.
@@ -152,10 +152,11 @@ struct Repair {
     lost_again: VecDeque<Id>,
 }
 
-/// Entries that are allocated with the first segment; an end that only receives has none.
+/// The number of entries that are allocated with the first segment. An end that only receives
+/// allocates none.
 const FIRST_ROOM: usize = 16;
 
-/// Segments SACKed above a hole that make it a loss (RFC 6675 §2).
+/// A hole is a loss when this number of segments above it is SACKed (RFC 6675 §2).
 pub(crate) const DUP_THRESH: usize = 3;
 
 impl Scoreboard {
@@ -309,7 +310,8 @@ impl Scoreboard {
 
     /// Removes and returns the first entry if it ends at or before `ack`.
     ///
-    /// An ACK inside a segment acknowledges nothing of it: receivers accept segments as a whole.
+    /// An ACK inside a segment does not acknowledge a part of it: receivers accept only whole
+    /// segments.
     pub fn pop_acked(&mut self, ack: u64) -> Option<Entry> {
         if self.is_empty() {
             return None;
@@ -373,8 +375,8 @@ impl Scoreboard {
     }
 
     /// Forgets all SACKs if the receiver has reneged. RFC 2018 §8: a receiver may discard data that
-    /// it has SACKed. If the first entry is SACKed but not acknowledged at a timeout, it has done
-    /// so.
+    /// it has SACKed. It has done so if the first entry is SACKed but not acknowledged at a
+    /// timeout.
     pub fn forget_sacks_of_reneging_receiver(&mut self) {
         if self.is_empty() || !self.entry(self.head).is_sacked() {
             return;
@@ -423,8 +425,8 @@ impl Scoreboard {
         marked
     }
 
-    /// The latest transmission that may still become a loss: `is_overtaken` holds for it, and it is
-    /// neither SACKed nor lost.
+    /// The time of the latest transmission that may still become a loss: `is_overtaken` is true for
+    /// it, and it is neither SACKed nor lost.
     pub fn latest_overtaken(&mut self, is_overtaken: impl Fn(Time, u64) -> bool) -> Time {
         let mut latest = Time::ZERO;
         let mut id = self.next_unsacked(self.cursor);
@@ -480,7 +482,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes back all lost marks after a spurious recovery.
+    /// Removes all loss marks after a spurious recovery.
     pub fn unmark_losses(&mut self) {
         let mut id = self.head;
         while id != self.tail {
@@ -536,8 +538,8 @@ impl Scoreboard {
         self.repair.resent.push_back((id, now));
     }
 
-    /// Starts at the front of the ring again when nothing is outstanding, so that a small window
-    /// stays within a cache line or two.
+    /// Returns to the front of the ring when nothing is outstanding, so that a small window stays
+    /// within one or two cache lines.
     fn start_over(&mut self) {
         (self.head, self.tail, self.cursor) = (0, 0, 0);
         if core::mem::take(&mut self.has_repaired) {

@@ -19,7 +19,7 @@ impl Flags {
     pub const SYN: Flags = Flags(1 << 1);
     /// Aborts a connection.
     pub const RST: Flags = Flags(1 << 2);
-    /// The last byte that the application has written so far.
+    /// The segment ends with the last byte that the application has written so far.
     pub const PSH: Flags = Flags(1 << 3);
     /// The acknowledgement field is valid.
     pub const ACK: Flags = Flags(1 << 4);
@@ -108,7 +108,7 @@ impl Segment {
         &self.sack[..usize::from(self.sack_count).min(MAX_SACK_BLOCKS)]
     }
 
-    /// Whether it occupies no sequence space: a pure ACK.
+    /// Whether the segment is a pure ACK, which occupies no sequence space.
     pub const fn is_pure_ack(&self) -> bool {
         self.len == 0 && !self.flags.has(Flags::SYN) && !self.flags.has(Flags::FIN)
     }
@@ -120,7 +120,7 @@ impl Segment {
             return 40;
         }
         if self.flags.has(Flags::RST) && !self.flags.has(Flags::ACK) {
-            // The answer of a closed port has no options.
+            // A reset of a closed port has no options.
             return 20;
         }
         // 20 + NOP NOP timestamps (12), and NOP NOP kind length + 8 a block with SACK

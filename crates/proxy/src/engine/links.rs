@@ -7,7 +7,7 @@ use super::way::Way;
 use super::{Counts, Engine, Side};
 
 impl Engine {
-    /// Changes the links, but not their number.
+    /// Changes the links. Their number stays the same.
     pub fn set_links(&mut self, links: &[Link]) {
         let (clock, parcels) = (self.clock, &mut self.parcels);
         let [down, up] = &mut self.ways;
@@ -29,8 +29,8 @@ impl Engine {
         .expect("there is a link")
     }
 
-    /// Cuts a direction of the link next to the program, or heals it. A direction that is cut loses
-    /// its packets.
+    /// Cuts or restores a direction of the link next to the program. A direction that is cut loses
+    /// all packets.
     pub fn set_cut(&mut self, to: Side, is_cut: bool) {
         let ways = &mut self.ways[to.index()];
         let link = match to {

@@ -1,12 +1,11 @@
-//! The emulated network: TCP connections that share one link, in the time that the caller gives.
+//! The emulated network: TCP connections that share one link. The caller supplies the time.
 //!
-//! Each connection has an [`Endpoint`] at both ends. Their segments pass the two directions of the
-//! link as packets; payload is counted there, and the bytes wait in one buffer per direction until
-//! the receiving end has them in order.
+//! Each connection has an [`Endpoint`] at both ends. Their segments cross the two directions of the
+//! link as packets. A packet carries only the length of its payload. The bytes themselves wait in
+//! one buffer per direction until the receiving end has them in order.
 //!
-//! Everything happens at the instant at which it is due, however late [`Engine::advance`] is
-//! called, so that a busy machine delays bytes on their way to the program but does not change what
-//! the link and TCP do.
+//! Each event is handled at its due time, however late [`Engine::advance`] is called. So a busy
+//! machine delays bytes to the program, but does not change the behaviour of the link and of TCP.
 
 mod links;
 mod pair;
@@ -26,14 +25,14 @@ use way::Way;
 /// An end of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// The program's.
+    /// The program's end.
     Near,
-    /// Where connections go on outside.
+    /// The end from which connections continue to the outside.
     Far,
 }
 
 impl Side {
-    /// Both.
+    /// Both ends.
     pub const BOTH: [Side; 2] = [Side::Near, Side::Far];
 
     /// Returns the other end.
@@ -44,7 +43,7 @@ impl Side {
         }
     }
 
-    /// Returns its number.
+    /// Returns the end's index.
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -57,7 +56,7 @@ pub struct Id {
     generation: u32,
 }
 
-/// Why a connection was not made.
+/// The reason why a connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Nothing listens at the port.
@@ -68,11 +67,11 @@ pub enum Refusal {
     Host,
     /// Not allowed.
     Prohibited,
-    /// No answer. The near end has waited as long itself.
+    /// No answer. By then the near end itself has timed out.
     Silence,
 }
 
-/// What a connection looks like at one end.
+/// The state of a connection at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The handshake has not ended.
@@ -81,7 +80,7 @@ pub enum Stage {
     Open,
     /// The other end has refused the connection.
     Refused(Refusal),
-    /// A reset has ended the connection, or it was given up.
+    /// A reset has ended the connection, or an end has given up.
     Reset,
 }
 
@@ -96,9 +95,10 @@ pub struct Counts {
     pub dropped: u64,
 }
 
-/// What happens on the link and at its ends.
+/// The link and the connections that share it.
 pub struct Engine {
-    /// Towards the near and the far end, each in the order in which packets pass.
+    /// The links towards the near and towards the far end, each in the order in which packets pass
+    /// them.
     ways: [Vec<Way>; 2],
     parcels: Parcels,
     counts: [Counts; 2],
@@ -113,8 +113,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Creates a network behind `links`, in the order of the path up, whose endpoints are configured
-    /// by `config`.
+    /// Creates a network behind `links`, which are in the order of the path up. `config` configures
+    /// the endpoints.
     pub fn new(links: &[Link], config: Config, seed: u64) -> Engine {
         let rng = Rng::from_seed(seed);
         let ways = |direction| {
@@ -146,16 +146,16 @@ impl Engine {
 
     // ---- time --------------------------------------------------------------------------
 
-    /// Returns when [`Engine::advance`] next has something to do; `None` for not before something
-    /// else is called.
+    /// Returns the time of the next event, for which [`Engine::advance`] must be called. Returns
+    /// `None` if there is none until another method is called.
     pub fn next_due(&self) -> Option<Time> {
         let ways = self.ways.iter().flatten().filter_map(Way::next_wake);
         let timer = self.timers.first().map(|(at, ..)| *at);
         ways.chain(timer).min()
     }
 
-    /// Does everything that is due up to `now`. Calls `on_departure` with the due time of every
-    /// packet that has left the link.
+    /// Handles all events up to `now`. Calls `on_departure` with the due time of every packet that
+    /// has left the link.
     pub fn advance(&mut self, now: Time, mut on_departure: impl FnMut(Side, Time)) {
         while let Some(due) = self.next_due().filter(|due| *due <= now) {
             self.clock = self.clock.max(due);
@@ -164,7 +164,7 @@ impl Engine {
         self.clock = self.clock.max(now);
     }
 
-    /// Does what is due at the present instant.
+    /// Handles the events that are due at the current instant.
     fn step(&mut self, on_departure: &mut impl FnMut(Side, Time)) {
         for to in [Side::Far, Side::Near] {
             let hops = self.ways[to.index()].len();
@@ -209,8 +209,8 @@ impl Engine {
 
     // ---- connections -------------------------------------------------------------------
 
-    /// Opens a connection from the near end. `is_v6` adds the longer header of IPv6, `target` tells
-    /// hosts apart for queues that are fair to hosts.
+    /// Opens a connection from the near end. `is_v6` selects the longer header of IPv6. `target`
+    /// identifies the far host for queues that are fair among hosts.
     pub fn open(&mut self, is_v6: bool, target: u32) -> Id {
         self.opened += 1;
         let header = if is_v6 { IPV6_MORE } else { 0 };
@@ -262,8 +262,8 @@ impl Engine {
         self.send_refusal(id, refusal);
     }
 
-    /// Returns whether the first packet of a connection has arrived at the far end, which neither
-    /// accepts nor refuses it yet.
+    /// Returns whether the first packet of a connection has arrived at the far end, and the far end
+    /// has not answered it yet.
     pub fn is_asking(&self, id: Id) -> bool {
         self.pair(id)
             .is_some_and(|pair| matches!(pair.gate, Gate::Held(_)) && !pair.is_over(Side::Far))
@@ -275,8 +275,8 @@ impl Engine {
             .map_or(Stage::Reset, |pair| pair.ends[side.index()].stage)
     }
 
-    /// Returns how many bytes `side` should write at most: the send buffer of Linux, twice the
-    /// congestion window.
+    /// Returns the most bytes that `side` should write. Like Linux, this limits the send buffer to
+    /// twice the congestion window.
     pub fn room(&self, id: Id, side: Side) -> usize {
         let Some(pair) = self.pair(id) else {
             return 0;
@@ -287,7 +287,7 @@ impl Engine {
         buffer.saturating_sub(endpoint.unacknowledged()) as usize
     }
 
-    /// Writes at `side`.
+    /// Writes `bytes` at `side`.
     pub fn write(&mut self, id: Id, side: Side, bytes: &[u8]) {
         let Some(pair) = self.pair_mut(id) else {
             return;
@@ -297,7 +297,7 @@ impl Engine {
         self.transmit(id, side);
     }
 
-    /// Ends what `side` writes.
+    /// Ends the stream that `side` writes.
     pub fn close(&mut self, id: Id, side: Side) {
         if let Some(pair) = self.pair_mut(id) {
             pair.ends[side.index()].endpoint.close();
@@ -336,8 +336,8 @@ impl Engine {
         self.note_change(id);
     }
 
-    /// Notes that nobody uses `side` any more. A connection that both ends have left is forgotten
-    /// once everything has been acknowledged, or it was reset.
+    /// Records that `side` is no longer used. A connection that both ends have left is forgotten
+    /// once everything has been acknowledged or a reset has ended it.
     pub fn leave(&mut self, id: Id, side: Side) {
         if let Some(pair) = self.pair_mut(id) {
             pair.ends[side.index()].is_left = true;
@@ -345,7 +345,7 @@ impl Engine {
         }
     }
 
-    /// Returns the variables of the sending direction of `side`, and its retransmissions.
+    /// Returns the state of the sender at `side`, and the number of its retransmissions.
     pub fn snapshot(&self, id: Id, side: Side) -> Option<(Snapshot, u64)> {
         let endpoint = &self.pair(id)?.ends[side.index()].endpoint;
         Some((endpoint.snapshot(), endpoint.counters().retransmits))
@@ -362,7 +362,7 @@ impl Engine {
         changed
     }
 
-    /// Returns whether something that a near end has written is still on its way.
+    /// Returns whether bytes that a near end has written have not arrived yet.
     pub fn is_sending(&self) -> bool {
         let sends = |pair: &Pair| {
             let near = &pair.ends[Side::Near.index()];
@@ -377,7 +377,7 @@ impl Engine {
 
     // ---- datagrams ---------------------------------------------------------------------
 
-    /// Returns a number for a question about a name.
+    /// Returns a new number for a question about a name.
     pub fn question(&mut self) -> Id {
         self.opened += 1;
         Id {
@@ -469,7 +469,7 @@ impl Engine {
         if side == Side::Far && !is_reset {
             match &mut pair.gate {
                 Gate::Passed => {}
-                // The near end may have sent it again.
+                // The near end may have sent the SYN again.
                 Gate::Held(held) => {
                     *held = segment;
                     return;
@@ -631,19 +631,19 @@ fn flow_of(id: Id) -> u32 {
     pair::mix(u64::from(id.generation) << 32 | 53)
 }
 
-/// Bytes that the reader behind an end takes without being asked: those of a program that reads
-/// 64 KiB at a time.
+/// Bytes that the receiver reads ahead, like a program that reads 64 KiB at a time.
 const AHEAD: u64 = 64 << 10;
 /// Bytes that may wait in an end's send buffer. Linux: `tcp_wmem` starts at 16 KiB and grows with
 /// the window; the relay of `sluice exec` holds 256 KiB more.
 const LEAST_SEND_BUFFER: u64 = 256 << 10;
-/// The most that a send buffer holds: 16 MiB are 134 ms at 1 Gbit/s.
+/// The most bytes that a send buffer holds: 16 MiB are 134 ms at 1 Gbit/s.
 const LARGEST_SEND_BUFFER: u64 = 16 << 20;
 /// The header of IPv6 is longer by 20 bytes.
 const IPV6_MORE: u32 = 20;
 /// An IPv4 header and a TCP header without options.
 const RESET_LEN: u32 = 40;
-/// IPv4, ICMP, and the packet that it is about (RFC 1812 section 4.3.2.3): a SYN of 60 bytes.
+/// The length of an ICMP error: the IPv4 and ICMP headers, and the packet that caused the error
+/// (RFC 1812 section 4.3.2.3), a SYN of 60 bytes.
 const UNREACHABLE_LEN: u32 = 20 + 8 + 60;
 /// The program's host, for queues that are fair to hosts.
 const PROGRAM: u32 = 1;

@@ -15,7 +15,7 @@ pub struct Pair {
     /// The bytes that the near and the far end have written.
     pub streams: [Stream; 2],
     pub gate: Gate,
-    /// Bytes by which its headers are longer than those of IPv4.
+    /// Additional header bytes compared with IPv4.
     pub header: u32,
     /// Hashes of the flows from the near and from the far end.
     pub flows: [u32; 2],
@@ -28,7 +28,7 @@ pub struct Pair {
 pub struct End {
     pub endpoint: Endpoint,
     pub stage: Stage,
-    /// The instant at which its timer fires.
+    /// The instant at which the end's timer fires.
     pub timer: Option<Time>,
     /// Whether the end is no longer used.
     pub is_left: bool,
@@ -37,7 +37,7 @@ pub struct End {
 /// The bytes of one direction.
 #[derive(Default)]
 pub struct Stream {
-    /// Bytes that were written and that the other end has not read.
+    /// Bytes that one end has written and the other has not read.
     pub bytes: VecDeque<u8>,
     taken: u64,
 }
@@ -115,7 +115,7 @@ impl Pair {
     pub fn is_forgettable(&self) -> bool {
         let near = &self.ends[Side::Near.index()];
         if matches!(self.gate, Gate::Nothing) && near.is_left && self.is_over(Side::Near) {
-            // The far end has received no packet of it.
+            // The far end has received no packet of the connection.
             return true;
         }
         self.ends.iter().all(|end| end.is_left)
@@ -124,7 +124,7 @@ impl Pair {
                 .all(|side| self.is_over(side) || self.ends[side.index()].endpoint.is_closed())
     }
 
-    /// Returns the number of bytes that the reader at `side` could read and has not read.
+    /// Returns the number of bytes that have arrived in order at `side` and were not read.
     fn read_ahead(&self, side: Side) -> usize {
         let endpoint = &self.ends[side.index()].endpoint;
         let taken = self.streams[side.other().index()].taken;

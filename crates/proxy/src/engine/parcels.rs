@@ -29,7 +29,7 @@ pub struct Parcel {
     pub is_damaged: bool,
 }
 
-/// All packets on both directions. Slots are reused, the last one first.
+/// The packets on both directions. The slot that was freed last is reused first.
 #[derive(Debug, Default)]
 pub struct Parcels {
     stored: Vec<Parcel>,

@@ -27,7 +27,8 @@ const fn ms(ms: u64) -> Time {
     Time::from_ns(ms * 1_000_000)
 }
 
-/// Accepts what asks, and lets both ends exchange bytes until nothing is due or `until`.
+/// Accepts all connections, and lets both ends exchange bytes until no event is left or until
+/// `until`.
 struct World {
     engine: Engine,
     id: Id,
@@ -110,7 +111,8 @@ fn a_path_of_two_links_has_the_delay_of_both() {
     let path = [links(&[("rtt", "100ms")]), links(&[("rtt", "60ms")])].concat();
     let mut engine = Engine::new(&path, config(), 1);
     let id = engine.open(false, 7);
-    // The first packet arrives after half of 160 ms, and the answer after the other half.
+    // The round trip takes 160 ms: the first packet arrives after half of it, the answer after the
+    // other half.
     engine.advance(ms(79), |_, _| {});
     assert!(!engine.is_asking(id));
     engine.advance(ms(80), |_, _| {});
@@ -192,8 +194,8 @@ fn a_reader_that_stops_stops_the_writer_with_bounded_memory() {
     world.run_until(ms(5000));
     let pair = world.engine.pair(world.id).unwrap();
     let held = pair.streams[Side::Far.index()].bytes.len() as u64;
-    // What the reader takes ahead, the receive window, and the send buffer, which the window of
-    // congestion control lets grow to twice what was in flight.
+    // The bytes read ahead, the receive window, and the send buffer, which grows to twice the
+    // congestion window.
     assert!(held >= AHEAD, "{held}");
     assert!(held <= AHEAD + 3 * (1 << 20), "{held}");
     let written = sent.len() - world.unwritten[Side::Far.index()].len();
@@ -299,7 +301,7 @@ fn how_late_the_caller_is_changes_nothing_on_the_link() {
         engine.write(id, Side::Near, &pattern(30_000, 5));
         let mut departures = Vec::new();
         for at in (0..=60).map(|n| ms(n * 10)) {
-            // The far end is accepted at an instant that both runs have.
+            // Both runs accept the connection at the same instant.
             let mut now = Time::from_ns(at.as_ns().saturating_sub(10_000_000));
             while now < at {
                 now = (now + Span::from_ns(step)).min(at);

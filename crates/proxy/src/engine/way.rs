@@ -6,7 +6,7 @@ use sluice_scenario::{Pipe, ScheduledLink};
 
 use super::parcels::Parcels;
 
-/// A direction: its link, and what changes it.
+/// A direction: its link and the schedule of its changes.
 pub struct Way {
     scheduled: ScheduledLink,
     pipe: Pipe,
@@ -25,12 +25,12 @@ impl Way {
         }
     }
 
-    /// Returns what the direction is at present.
+    /// Returns the current parameters of the direction.
     pub fn pipe(&self) -> &Pipe {
         &self.pipe
     }
 
-    /// Returns what waits in the queue.
+    /// Returns the backlog of the queue.
     pub fn backlog(&self) -> Backlog {
         self.scheduled.link.backlog()
     }
@@ -41,8 +41,8 @@ impl Way {
         link.backlog().is_empty() && link.in_flight().is_empty()
     }
 
-    /// Turns the direction into `pipe`. Packets on the link stay where they are; the queue's move
-    /// to the new queue.
+    /// Changes the direction to `pipe`. Packets on the link keep their due times; packets in the
+    /// old queue move to the new queue.
     pub fn set(&mut self, pipe: &Pipe, now: Time, parcels: &mut Parcels) {
         if self.pipe == *pipe {
             return;
@@ -75,9 +75,9 @@ impl Way {
         }
     }
 
-    /// Returns when [`Way::poll`] next has something to do.
+    /// Returns the time of the next event, for which [`Way::poll`] must be called.
     pub fn next_wake(&self) -> Option<Time> {
-        // A change of the delay matters only to packets.
+        // Only packets are events: a change of the delay has no effect without one.
         self.scheduled.next_packet()
     }
 }

@@ -14,20 +14,20 @@ pub enum Body {
 /// The position in a body of chunks (RFC 9112 section 7.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunks {
-    /// In the line with a chunk's size. `digits` counts those read.
+    /// In the line with a chunk's size.
     Size {
-        /// The size so far.
+        /// The value of the digits read so far.
         size: u64,
-        /// Digits read.
+        /// The number of digits read.
         digits: u8,
         /// Whether the digits have ended, and an extension is skipped.
         is_past: bool,
     },
-    /// In a chunk, with this number of bytes left, including the end of the line behind it.
+    /// In a chunk. This number of bytes is left, including the line break after the chunk.
     Data(u64),
-    /// In the lines behind the last chunk. True at the start of a line.
+    /// In the lines after the last chunk. True at the start of a line.
     Trailer(bool),
-    /// Behind the body.
+    /// After the body.
     Ended,
 }
 

@@ -132,7 +132,7 @@ fn split(target: &str) -> Result<(&str, &str), Problem> {
     Ok((authority, path))
 }
 
-/// RFC 9112 section 6.3.
+/// Returns the form of a request's body (RFC 9112 section 6.3).
 fn body(headers: &[httparse::Header<'_>]) -> Result<Body, Problem> {
     let values = |name: &'static str| {
         let named = move |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name);
@@ -209,7 +209,7 @@ fn response(status: &str, headers: &str, text: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Headers that are for the proxy, or that it replaces.
+/// Headers that are meant for the proxy, or that the proxy replaces.
 const OWN_HEADERS: [&str; 3] = ["proxy-connection", "proxy-authorization", "host"];
 /// The longest head. Servers accept 8 to 64 KiB.
 pub const LONGEST_HEAD: usize = 64 << 10;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::{Destination, Host, is_same_secret};
 use crate::engine::Refusal;
 
-/// A conversation with a client, until it has asked for a connection.
+/// A conversation with a client up to its request for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socks {
     stage: Stage,
@@ -23,11 +23,11 @@ enum Stage {
 pub enum Step {
     /// More bytes are needed.
     Incomplete,
-    /// Send this, and continue.
+    /// Send these bytes, and continue.
     Answer(Vec<u8>),
-    /// Connect. The answer is `reply`.
+    /// Connect, and answer with `reply`.
     Connect(Destination),
-    /// Send this, and close.
+    /// Send these bytes, and close the connection.
     Refuse(Vec<u8>),
 }
 
@@ -72,7 +72,7 @@ impl Socks {
         (used, Step::Refuse(vec![VERSION, NO_METHOD]))
     }
 
-    /// RFC 1929 section 2: version 1, user, password.
+    /// Reads version 1, user and password (RFC 1929 section 2).
     fn password(&mut self, input: &[u8], token: Option<&str>) -> (usize, Step) {
         let Some((1, rest)) = input.split_first().map(|(version, rest)| (*version, rest)) else {
             return match input {
@@ -107,7 +107,7 @@ impl Default for Socks {
     }
 }
 
-/// RFC 1928 section 4.
+/// Reads a request (RFC 1928 section 4).
 fn request(input: &[u8]) -> (usize, Step) {
     let [version, command, _, kind, rest @ ..] = input else {
         return (0, Step::Incomplete);
@@ -165,12 +165,12 @@ pub fn reply(outcome: Result<(), Refusal>) -> Vec<u8> {
     })
 }
 
-/// The address from which the connection was made has no meaning for the client.
+/// Returns the reply with a code. Its address is 0, because the client has no use for the real one.
 fn answer(code: u8) -> Vec<u8> {
     vec![VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }
 
-/// The first byte of every message but that of a password.
+/// The version of SOCKS: the first byte of every message except that with the password.
 pub const VERSION: u8 = 5;
 const NONE: u8 = 0;
 const PASSWORD: u8 = 2;

@@ -41,7 +41,7 @@ impl Server {
             match control.stream.read(&mut self.hub.scratch) {
                 Ok(Some(count)) if control.output.is_none() => {
                     control.input.extend(&self.hub.scratch[..count]);
-                    // The head, the body, and some more bytes.
+                    // The limit covers the head, the body, and some more bytes.
                     if control.input.len() > MOST_INPUT {
                         break;
                     }
@@ -88,7 +88,8 @@ impl Server {
                 let before = self.settings.link.clone();
                 let words = &mut self.settings.link;
                 for (key, _) in keys {
-                    // The last value counts, and the list must not grow with each request.
+                    // Only the last value counts; without this, the list would grow with each
+                    // request.
                     words.sets.retain(|(old, _)| old != key);
                 }
                 words.sets.extend(keys.iter().cloned());
@@ -128,7 +129,8 @@ impl Server {
         }
     }
 
-    /// Resets both ends of a connection at once, unlike a fault between them.
+    /// Resets both ends of a connection at once. (A fault on the link would not reach both at the
+    /// same time.)
     fn reset(&mut self, client: crate::client::Client) {
         let id = client.id();
         if let Some(id) = id {

@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::request::Destination;
 
-/// What a connection to a listener is.
+/// The purpose of the connections to a listener.
 #[derive(Clone, Debug)]
 pub enum Purpose {
     /// SOCKS5 or HTTP.
@@ -45,7 +45,8 @@ impl Listener {
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        // What is accepted inherits these: bytes wait before the link or behind it, not here.
+        // Accepted sockets inherit these sizes. The buffers are small so that bytes wait in the
+        // emulated network, not here.
         socket.set_recv_buffer_size(BUFFER)?;
         socket.set_send_buffer_size(BUFFER)?;
         socket.bind(&SockAddr::from(address))?;
@@ -64,24 +65,24 @@ impl Listener {
         })
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns what its connections are.
+    /// Returns the purpose of its connections.
     pub fn purpose(&self) -> &Purpose {
         &self.purpose
     }
 
-    /// Returns the connections that wait to be accepted, and whether others wait that cannot be
-    /// accepted at present: the process has no descriptor left, or the system no memory.
+    /// Accepts the waiting connections. Also returns whether others wait that cannot be accepted
+    /// now, because the process has no free descriptor or the system no memory.
     pub fn accept_all(&self) -> (Vec<Socket>, bool) {
         let mut accepted = Vec::new();
         while accepted.len() < ACCEPTED {
             match self.socket.accept().map(|(socket, _)| socket) {
                 Ok(socket) if socket.set_nonblocking(true).is_ok() => {
-                    // The programs at both ends decide what is sent together.
+                    // The programs at both ends decide which bytes are sent together.
                     let _ = socket.set_tcp_nodelay(true);
                     accepted.push(socket);
                 }
@@ -94,13 +95,13 @@ impl Listener {
         (accepted, false)
     }
 
-    /// Stops or starts to report connections that wait.
+    /// Starts or stops reporting waiting connections.
     pub fn set_watched(&self, is_watched: bool, epoll: &OwnedFd, number: u64) {
         let flags = match is_watched {
             true => EventFlags::IN,
             false => EventFlags::empty(),
         };
-        // The descriptor is registered.
+        // This cannot fail: the descriptor is registered.
         let _ = epoll::modify(
             epoll,
             self.socket.as_fd(),
@@ -110,9 +111,9 @@ impl Listener {
     }
 }
 
-/// Connections that may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// Connections that are accepted at once.
+/// The most connections that are accepted in one turn.
 const ACCEPTED: usize = 64;
-/// Bytes of a socket's buffers towards a program.
+/// The size of each buffer of a program's socket, in bytes.
 const BUFFER: usize = 128 << 10;

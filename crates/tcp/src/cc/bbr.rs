@@ -3,16 +3,18 @@
 //! lowest recent RTT. A loss has an effect for one round trip only.
 //!
 //! Sections are those of draft-cardwell-iccrg-bbr-congestion-control-00. Linux has changed the
-//! following since; each is what a live run meets:
+//! following since then. A live run shows each of these changes:
 //! 1. inflight targets are whole segments: the bandwidth-delay product is rounded up, three send
 //!    quanta are added, the sum is rounded up to an even number, and the probing phase adds two
-//!    segments (`bbr_bdp`, `bbr_quantization_budget`). At 10 Mbit/s and 20 ms, the draft's
-//!    formula gives 22.5 segments at which the drain of a probe ends, Linux 24;
+//!    segments (`bbr_bdp`, `bbr_quantization_budget`). At 10 Mbit/s and 20 ms, the drain after a
+//!    probe ends at 22.5 segments by the draft's formula, and at 24 in Linux;
 //! 2. the window grows by the aggregation of ACKs (`bbr_update_ack_aggregation`);
-//! 3. phases end by the bytes in flight at the next paced departure (`bbr_packets_in_net_at_edt`);
+//! 3. the end of a phase depends on the bytes in flight at the next paced departure
+//!    (`bbr_packets_in_net_at_edt`);
 //! 4. policers are recognised (`bbr_lt_bw_sampling`);
 //! 5. the pacing rate is 1 % below the estimate, so that a queue drains;
-//! 6. an RTT that equals the minimum does not confirm it, so that it is probed every ten seconds;
+//! 6. an RTT that equals the minimum does not confirm the minimum, so BBR probes for it every ten
+//!    seconds;
 //! 7. samples taken while the RTT is being probed are flagged as application-limited.
 //!
 //! Deviations from Linux:
@@ -87,7 +89,7 @@ pub struct Bbr {
     probe_rtt_round_done: bool,
     prior_cwnd: u64,
     conserves_packets: bool,
-    /// Bytes delivered, as of the last ACK.
+    /// Bytes delivered up to the last ACK.
     delivered: u64,
     prior_phase: Phase,
     idle_restart: bool,
@@ -253,8 +255,8 @@ impl Bbr {
         }
     }
 
-    /// §4.3.4.2 and §4.3.4.3: any phase except the draining one may be the first; the seed chooses
-    /// it.
+    /// §4.3.4.2 and §4.3.4.3: the seed chooses the first phase, which may be any except the
+    /// draining one.
     fn enter_probe_bw(&mut self, now: Time) {
         self.mode = Mode::ProbeBw;
         self.seed = self
@@ -339,7 +341,8 @@ impl Bbr {
     /// §4.2.1.
     fn set_pacing_rate(&mut self, ack: &Ack) {
         if self.pacing_rate == 0 {
-            // Before the first sample: the initial window per RTT, or per millisecond.
+            // Before the first sample, the rate is the initial window per RTT, or per millisecond
+            // without an RTT.
             let rtt = if ack.srtt > Span::ZERO {
                 ack.srtt
             } else {
@@ -368,9 +371,10 @@ impl Bbr {
         scale(bdp, gain, UNIT).next_multiple_of(self.mss)
     }
 
-    /// Linux `bbr_quantization_budget`. Three bursts are in the sender's queue, its offload and the
-    /// receiver's offload; an even number has fewer delayed ACKs; two segments more make a probe
-    /// exceed a small bandwidth-delay product.
+    /// Linux `bbr_quantization_budget`. Adds three bursts: one each for the sender's queue, its
+    /// offload and the receiver's offload. Rounds up to an even number, which causes fewer delayed
+    /// ACKs. While probing, adds two segments, so that the probe exceeds even a small
+    /// bandwidth-delay product.
     fn with_budget(&self, bytes: u64) -> u64 {
         let segments = (bytes + 3 * self.quantum()).div_ceil(self.mss);
         let even = segments.next_multiple_of(2);
@@ -418,8 +422,8 @@ impl Bbr {
         window.cwnd = window.cwnd.max(self.min_cwnd());
     }
 
-    /// §4.2.3.4, as in Linux `bbr_set_cwnd_to_recover_or_restore`: in the first round of a recovery
-    /// only as much is sent as was delivered; afterwards the window is what it was.
+    /// §4.2.3.4, as in Linux `bbr_set_cwnd_to_recover_or_restore`: the first round of a recovery
+    /// sends only as many bytes as were delivered. Afterwards the window has its old size again.
     fn modulate_for_recovery(&mut self, ack: &Ack, window: &mut Window) {
         if ack.lost > 0 {
             window.cwnd = window.cwnd.saturating_sub(ack.lost).max(self.mss);

@@ -1,14 +1,15 @@
 //! BBR version 3 (draft-ietf-ccwg-bbr-06): a model of the path determines the pacing rate and the
-//! window. Version 1 ignores losses; version 3 bounds the bytes in flight by them, over the long
-//! term (the last probe) and the short term (the rounds since), and probes for bandwidth rarely.
+//! window. Version 1 ignores losses. In version 3, losses bound the bytes in flight, in the long
+//! term (since the last probe) and in the short term (in the rounds since then). It probes for
+//! bandwidth only rarely.
 //!
 //! Deviations from the draft:
-//! 1. the bytes in flight when a segment left are those after the burst to which it belongs: the
-//!    value before the next ACK;
-//! 2. a lost segment is taken to have left together with the one whose delivery revealed the loss
-//!    (§5.5.10.2 knows the lost segment itself). Since that was later, the bytes in flight are not
-//!    less, and those lost since are not more;
-//! 3. losses that a timer finds count from the next ACK on, and then only for the short term;
+//! 1. the bytes in flight when a segment left are taken after the burst to which it belongs, which
+//!    is the value before the next ACK;
+//! 2. a lost segment is assumed to have left together with the segment whose delivery revealed the
+//!    loss (§5.5.10.2 uses the lost segment itself). The second one left later, so the bytes in
+//!    flight are not fewer, and the bytes lost since then are not more;
+//! 3. losses that a timer finds count only from the next ACK on, and only for the short term;
 //! 4. each ACK that finds losses counts as one discontiguous range (§5.3.1.3).
 //!
 //! ECN: the draft specifies no response (§3.7), so the flow does not use it. Linux's BBR version 3,
@@ -57,7 +58,7 @@ enum State {
     ProbeRtt,
 }
 
-/// What the samples of the present ACKs are of (§5.3.3.9: BBR.ack_phase).
+/// The phase to which the samples of the current ACKs belong (§5.3.3.9: BBR.ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -91,7 +92,7 @@ pub struct Bbr3 {
     is_round_start: bool,
     rounds_since_probe_up: u64,
     // ---- bandwidth ----
-    /// The highest delivery rates of the present and the last cycle of ProbeBW (§5.5.6).
+    /// The highest delivery rates of the current and the last cycle of ProbeBW (§5.5.6).
     max_bw: [u64; 2],
     bw: u64,
     bw_shortterm: u64,
@@ -308,7 +309,7 @@ impl Bbr3 {
         self.extra_acked.update(self.round, extra);
     }
 
-    /// §5.5.10.2: whether the losses exceed 2 % of what was in flight.
+    /// §5.5.10.2: whether the losses exceed 2 % of the bytes in flight.
     fn is_inflight_too_high(sample: &Sample) -> bool {
         sample.lost_since * 100 > sample.sent.in_flight * LOSS_THRESHOLD
     }

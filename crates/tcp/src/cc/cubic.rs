@@ -7,24 +7,25 @@
 //! Deviations:
 //! 1. slow start is that of [`super::hystart`], with HyStart++ only on request (RFC 9438 §4.10
 //!    recommends it);
-//! 2. the base of a reduction is the smaller of the window and FlightSize (RFC 9438 §4.6 allows the
-//!    window when it was used up, which is done here, as in Linux);
+//! 2. the base of a reduction is the smaller of the window and FlightSize. If the window was full,
+//!    the base is the window, as in Linux (RFC 9438 §4.6 allows this);
 //! 3. idle periods of the application are excluded from the epoch (RFC 9438 §4.2 and §5.8), but not
 //!    periods in which it sends less than the window allows, as in Linux;
-//! 4. the target is the curve one *minimum* RTT ahead, as in Linux, where RFC 9438 §4.2 takes the
-//!    smoothed RTT: with a full buffer of one second the two differ by one second of growth;
+//! 4. the target is the value of the curve one *minimum* RTT ahead, as in Linux. RFC 9438 §4.2 uses
+//!    the smoothed RTT. With a full buffer of one second, the two differ by one second of growth;
 //! 5. until the first loss has determined W_max, a window grows by at least a twentieth per RTT, as
 //!    in Linux: a curve that starts flat at the end of slow start would probe for seconds;
-//! 6. growth is counted in whole segments and computed seldom, as in Linux (see `cubic/whole.rs`),
-//!    unless [`Growth::Bytes`] selects the formula;
+//! 6. growth is counted in whole segments and not computed for every ACK, as in Linux (see
+//!    `cubic/whole.rs`), unless [`Growth::Bytes`] selects the formula;
 //! 7. a reduction is counted in whole segments, rounded down, as in Linux: 0.7 of four is two, and
 //!    a window that is only some bytes below W_max does not release bandwidth (§4.7). A mark leaves
-//!    at least two segments, where §4.6 goes down to one;
+//!    at least two segments; §4.6 allows one;
 //! 8. an undone reduction restores the window only, as in Linux. With [`Growth::Bytes`] it also
 //!    restores W_max, but the curve starts again (§4.9.2 restores all of it).
 //!
 //! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5.1, §4.6), fast convergence on (§4.7). RFC 8312 has
-//! the same formulas under §4.1 to §4.6, but W_est by time and without the bounds of the target.
+//! the same formulas in §4.1 to §4.6, but its W_est is a function of time, and its target has no
+//! bounds.
 
 mod whole;
 
@@ -64,7 +65,7 @@ pub struct Cubic {
     knows_w_max: bool,
     /// Window before the last reduction (cwnd_prior).
     cwnd_prior: u64,
-    /// Start of the present congestion avoidance (t_epoch).
+    /// Start of the current congestion avoidance phase (t_epoch).
     epoch: Option<Time>,
     /// Time at which the curve reaches W_max, in 2^-20 s since the epoch (K).
     k: u64,
@@ -417,9 +418,9 @@ mod tests {
         cubic.knows_w_max = true;
         let mut window = testing::window(10);
         window.ssthresh = window.cwnd;
-        // An ACK every 40 ms, so that each one computes again. 10 * 15/8 = 18 acknowledged segments
-        // add one to Reno's window, and the 19th ACK finds it; the curve has grown by 0.4 * 0.8^3 =
-        // 0.2.
+        // There is an ACK every 40 ms, so each one computes the target again. 10 * 15/8 = 18
+        // acknowledged segments add one to Reno's window, and the 19th ACK finds it; the curve has
+        // grown by 0.4 * 0.8^3 = 0.2.
         for number in 1..=19_u64 {
             let ack = Ack {
                 now: Time::ZERO + Span::from_ms(40 * number),

@@ -1,8 +1,8 @@
 //! DCTCP (RFC 8257): the window is reduced in proportion to the fraction of marked bytes.
 //!
-//! The receiver echoes each CE (RFC 8257 §3.2), the sender estimates once per window which fraction
-//! of the bytes was marked, and a window with marks is reduced by half of that estimate. Growth
-//! (§3.4) and the reaction to loss (§3.5) are those of Reno.
+//! The receiver echoes each CE (RFC 8257 §3.2). Once per window, the sender estimates which
+//! fraction of the bytes was marked, and reduces a window with marks by half of that estimate.
+//! Growth (§3.4) and the reaction to loss (§3.5) are those of Reno.
 //!
 //! Deviations:
 //! 1. bytes count as acknowledged when they are delivered, cumulatively or by SACK, as in Linux
@@ -78,7 +78,7 @@ impl Alpha {
             let marked = self.bytes_marked.min(self.bytes_acked);
             let fraction = scale(Alpha::ONE, marked, self.bytes_acked);
             // RFC 8257 §4.2: a value whose sixteenth rounds to zero is set to zero, which it would
-            // never reach.
+            // otherwise never reach.
             let lost = if self.value < 16 {
                 self.value
             } else {
@@ -135,7 +135,7 @@ impl CongestionControl for Dctcp {
         let base = window.cwnd.min(episode.flight);
         let reduced = match signal {
             Signal::Ecn => self.alpha.reduce(base),
-            // RFC 8257 §3.5: the reaction to a loss is that of any other TCP.
+            // RFC 8257 §3.5: the reaction to a loss is that of standard TCP.
             Signal::Loss | Signal::Timeout => base / 2,
         };
         window.ssthresh = reduced.max(2 * self.mss);

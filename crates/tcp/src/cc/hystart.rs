@@ -1,9 +1,9 @@
 //! Slow start and its early end, shared by Reno and CUBIC.
 //!
-//! HyStart++ (RFC 9406) leaves slow start when the minimum RTT of a round has grown. A conservative
-//! slow start follows, which grows a quarter as fast, so that a false alarm costs little. The older
-//! HyStart of Linux's CUBIC (Ha and Rhee, "Taming the Elephants", 2011) enters congestion avoidance
-//! at once when the RTT has grown or a train of ACKs is longer than half the minimum RTT.
+//! HyStart++ (RFC 9406) leaves slow start when the minimum RTT of a round has grown. Then
+//! conservative slow start follows, which grows a quarter as fast. So a false alarm costs little.
+//! The older HyStart of Linux's CUBIC (Ha and Rhee, "Taming the Elephants", 2011) enters congestion
+//! avoidance at once when the RTT has grown or a train of ACKs is longer than half the minimum RTT.
 
 use super::{Ack, Params, SlowStart, Window};
 use sluice_core::{Span, Time};
@@ -21,7 +21,7 @@ pub struct SlowStartState {
     samples: u32,
     round_min: Span,
     last_round_min: Span,
-    /// Minimum RTT at the start of conservative slow start; none outside of it.
+    /// Minimum RTT at the start of conservative slow start; `None` in other phases.
     baseline: Option<Span>,
     conservative_rounds: u32,
     /// Remainder of a divided growth.
@@ -50,8 +50,8 @@ impl SlowStartState {
         }
     }
 
-    /// Resets the state after congestion. HyStart++ does not act again after the first loss (RFC
-    /// 9406 §4.3 recommends it for the initial slow start only).
+    /// Resets the state after congestion. HyStart++ is not used after the first loss (RFC 9406 §4.3
+    /// recommends it for the initial slow start only).
     pub fn on_congestion(&mut self) {
         self.baseline = None;
         self.remainder = 0;
@@ -151,8 +151,8 @@ impl SlowStartState {
         }
         if ack.now.since(self.last_ack) <= LINUX_ACK_DELTA {
             self.last_ack = ack.now;
-            // The minimum RTT and the time that four of the largest super-packets take to send, at
-            // most 1 ms; half of both, unless pacing spreads the ACKs.
+            // The sum of the minimum RTT and the time to send four of the largest super-packets,
+            // which counts as 1 ms at most. Half of the sum, unless pacing spreads the ACKs.
             let burst = super::scale(4 * 65_536, ack.srtt.as_ns(), (2 * window.cwnd).max(1));
             let threshold = self.delay_min.as_ns() + burst.min(1_000_000);
             let threshold = if self.is_paced {

@@ -1,4 +1,4 @@
-//! LEDBAT (RFC 6817): a scavenger, which keeps the delay that it adds to a path near a target and
+//! LEDBAT (RFC 6817): a scavenger. It keeps the delay that it adds to a path near a target, and
 //! yields to other flows.
 //!
 //! The window follows the one-way delay of the data: it grows below the target and shrinks above
@@ -7,14 +7,14 @@
 //!
 //! Units: bytes, nanoseconds. Fractions of a byte are carried from step to step.
 //!
-//! Choices where RFC 6817 leaves one, or where TCP differs from what it assumes:
+//! Choices that RFC 6817 leaves open, and differences between TCP and the protocol that it assumes:
 //! 1. the delay of a packet is the difference of the ACK's two timestamps: the receiver's clock
-//!    when the ACK left, and the sender's when the packet did (§4.1). It includes the time of a
-//!    delayed ACK, which FILTER() removes;
-//! 2. FILTER() is the least of the last four delays that are not older than a round trip (§2.4.2: a
-//!    MIN filter, against delayed ACKs in TCP; §2.5: at least 4 samples, none older than an RTT);
-//! 3. several minutes without a sample add as many empty minima (§2.4.2, the paragraph on idle
-//!    times; the pseudocode shifts the list once);
+//!    when the ACK left, and the sender's clock when the packet left (§4.1). It includes the time
+//!    of a delayed ACK, which FILTER() removes;
+//! 2. FILTER() is the minimum of the last four delays that are not older than a round trip (§2.4.2:
+//!    a MIN filter, against delayed ACKs in TCP; §2.5: at least 4 samples, none older than an RTT);
+//! 3. each minute without a sample adds an empty minimum (§2.4.2, the paragraph on idle times; the
+//!    pseudocode shifts the list only once);
 //! 4. proportional rate reduction halves the window, and timeouts are those of TCP (§2.4.2: if
 //!    implemented in TCP, RFC 6298). After a timeout the window grows from one segment by the same
 //!    rule.
@@ -78,9 +78,9 @@ pub struct Ledbat {
     settings: Settings,
     /// base_delays: the minimum delay of each of the last minutes, the current one last.
     base_delays: [Span; BASE_HISTORY],
-    /// The minute of the last of them; none before the first sample.
+    /// The minute of the last entry; `None` before the first sample.
     minute: Option<u64>,
-    /// current_delays, and when each was measured; the oldest is overwritten next.
+    /// current_delays, each with the instant of its measurement. The oldest is overwritten next.
     current_delays: [(Time, Span); CURRENT_FILTER],
     oldest: usize,
     queueing_delay: Span,
@@ -160,8 +160,8 @@ impl CongestionControl for Ledbat {
     }
 
     fn on_congestion(&mut self, _signal: Signal, _episode: &Episode, window: &mut Window) {
-        // RFC 6817 §2.4.2: cwnd = min(cwnd, max(cwnd / 2, MIN_CWND * MSS)); §1.3: the reaction to a
-        // mark is that to a loss.
+        // RFC 6817 §2.4.2: cwnd = min(cwnd, max(cwnd / 2, MIN_CWND * MSS)); §1.3: a mark has the
+        // same effect as a loss.
         let half = scale(window.cwnd, 1, 2).max(MIN_CWND * self.mss);
         window.ssthresh = half.min(window.cwnd);
         self.owed = 0;
@@ -292,7 +292,8 @@ mod tests {
             (0, 10, 0),
             // A delayed ACK does not count while a delay of the same round trip is smaller.
             (10, 50, 0),
-            // 50 ms later the first is older than a round trip: the least of 50 and 30 is left.
+            // Then the first is older than the round trip of 50 ms: the minimum of 50 and 30
+            // remains.
             (51, 30, 20),
             (52, 60, 20),
             (53, 60, 20),

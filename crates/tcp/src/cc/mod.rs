@@ -1,10 +1,10 @@
 //! Congestion control: a trait, one file per algorithm, and a table of all algorithms.
 //!
 //! The sender keeps the window and calls the algorithm: [`CongestionControl::on_ack`] for every
-//! ACK, [`CongestionControl::on_congestion`] once per episode of loss, mark or timeout. After the
-//! latter it reduces the window by proportional rate reduction, unless the algorithm owns its
-//! window. All arithmetic is in integers, so a run is the same on every machine; fractions of a
-//! byte are carried in remainders.
+//! ACK, [`CongestionControl::on_congestion`] once per episode of loss, mark or timeout. After a
+//! congestion signal, the sender reduces the window by proportional rate reduction, unless the
+//! algorithm owns its window. All arithmetic is in integers, so a run is the same on every machine;
+//! fractions of a byte are carried in remainders.
 //!
 //! A new algorithm is one file here, with its [`Descriptor`], and one line in
 //! `congestion_controls!` below.
@@ -24,7 +24,7 @@ use sluice_core::{Rate, Span, Time};
 pub struct Window {
     /// Congestion window: bytes that may be in flight.
     pub cwnd: u64,
-    /// Slow start ends here; `u64::MAX` until the first signal.
+    /// The slow start threshold; `u64::MAX` until the first signal.
     pub ssthresh: u64,
 }
 
@@ -69,8 +69,8 @@ pub struct Ack {
     pub phase: Phase,
     /// Whether SND.UNA advanced.
     pub has_progress: bool,
-    /// Whether everything outstanding at the last such ACK has been acknowledged, so that one round
-    /// trip has passed.
+    /// Whether a round trip has passed: everything outstanding at the last ACK with this flag has
+    /// been acknowledged.
     pub is_round_start: bool,
     /// Bytes newly delivered, cumulatively or selectively.
     pub delivered: u64,
@@ -87,13 +87,13 @@ pub struct Ack {
     pub delay: Option<Span>,
     /// Smoothed RTT; zero before the first sample.
     pub srtt: Span,
-    /// Least RTT of the last minutes; [`Span::MAX`] before the first sample.
+    /// Minimum RTT of the last minutes; [`Span::MAX`] before the first sample.
     pub min_rtt: Span,
     /// Bytes in flight before and after the ACK.
     pub prior_in_flight: u64,
     /// See [`Ack::prior_in_flight`].
     pub in_flight: u64,
-    /// The instant at which pacing allows the next departure; may have passed.
+    /// The instant at which pacing allows the next departure. It may be in the past.
     pub departure: Time,
     /// Whether the window, rather than the application or the peer, limited the sender.
     pub is_cwnd_limited: bool,
@@ -112,8 +112,8 @@ pub struct Ack {
 pub struct Episode {
     /// The instant at which the signal was detected.
     pub now: Time,
-    /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize), but at least the window if that
-    /// was full within the last round trip.
+    /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize). At least the window, if the
+    /// window was full within the last round trip.
     pub flight: u64,
     /// Bytes in the network.
     pub in_flight: u64,
@@ -137,15 +137,15 @@ pub trait CongestionControl: fmt::Debug + Send + Sync {
     /// Called for every ACK in every phase, after everything else has processed the ACK.
     fn on_ack(&mut self, ack: &Ack, window: &mut Window);
 
-    /// Called at the start of an episode of congestion; sets ssthresh. The sender reduces the
-    /// window to it.
+    /// Called at the start of an episode of congestion. Sets ssthresh, to which the sender reduces
+    /// the window.
     fn on_congestion(&mut self, signal: Signal, episode: &Episode, window: &mut Window);
 
     /// Called when the last reduction has turned out to be spurious; the sender has restored the
     /// window.
     fn on_undo(&mut self, _window: &mut Window) {}
 
-    /// Called when sending resumes after nothing was in flight for `idle`.
+    /// Called when sending resumes after a pause of `idle` with nothing in flight.
     fn on_resume(&mut self, _now: Time, _idle: Span, _window: &mut Window) {}
 
     /// The pacing rate; `None` leaves the choice to the sender.
@@ -164,8 +164,8 @@ pub trait CongestionControl: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether the algorithm keeps the window small on purpose, so that delivery rates measured now
-    /// say nothing about the path.
+    /// Whether the algorithm keeps the window small on purpose. Then the measured delivery rates
+    /// are not those of the path.
     fn limits_samples(&self) -> bool {
         false
     }

@@ -1,10 +1,10 @@
 //! Prague: scalable congestion control for L4S (draft-briscoe-iccrg-prague-congestion-control-04).
 //!
-//! Like DCTCP it reduces the window by half the marked fraction, once per round trip. Unlike DCTCP
-//! it keeps growing meanwhile, paces, needs accurate feedback (RFC 9768) and sends ECT(1). Flows
-//! with a round trip under 25 ms behave as if it were 25 ms, so that the shortest paths do not
-//! starve the others: growth is scaled by the square of the ratio, and alpha is updated and the
-//! window reduced once per virtual round trip.
+//! Like DCTCP, Prague reduces the window by half the marked fraction, once per round trip. Unlike
+//! DCTCP, it keeps growing meanwhile, paces, needs accurate feedback (RFC 9768) and sends ECT(1).
+//! Flows with an RTT under 25 ms behave as if their RTT were 25 ms, so that flows on short paths do
+//! not starve others: growth is scaled by the square of the ratio, and once per virtual round trip
+//! alpha is updated and the window is reduced.
 //!
 //! Deviations:
 //! 1. no fallback to classic behaviour if the bottleneck looks like an RFC 3168 queue (RFC 9331
@@ -49,7 +49,7 @@ pub struct Prague {
     reduced_at: Time,
     /// SND.NXT at the last reduction.
     reduced_end: u64,
-    /// Growth that is less than a byte.
+    /// Growth of less than a byte, carried to the next ACK.
     remainder: u128,
     pacing_rate: Option<Rate>,
 }

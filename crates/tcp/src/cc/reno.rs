@@ -1,14 +1,14 @@
 //! NewReno: additive increase, multiplicative decrease (RFC 5681, RFC 6582).
 //!
-//! Slow start adds the bytes acknowledged, congestion avoidance one segment per window of them (RFC
-//! 3465: by bytes, so delayed ACKs do not halve the growth). A loss halves the window; with `abe` a
-//! mark reduces it by a fifth only (RFC 8511).
+//! Slow start adds the bytes acknowledged. Congestion avoidance adds one segment for each window of
+//! bytes acknowledged (RFC 3465 counts bytes, so delayed ACKs do not halve the growth). A loss
+//! halves the window. With `abe`, a mark reduces it by a fifth only (RFC 8511).
 //!
 //! Deviations:
 //! 1. slow start has no limit of two segments per ACK (RFC 3465 §2.3), as in Linux;
 //! 2. the base of a reduction is the smaller of the window and FlightSize, so that neither segments
-//!    sent by limited transmit nor an unused part of the window count (RFC 5681 §3.2, step 2). A
-//!    window that was full in the last round trip counts as a whole, as in Linux
+//!    sent by limited transmit nor an unused part of the window count (RFC 5681 §3.2, step 2). If
+//!    the window was full in the last round trip, all of it counts, as in Linux
 //!    ([`Episode::flight`]);
 //! 3. ssthresh is rounded down to whole segments, as in Linux.
 

@@ -56,8 +56,8 @@ pub fn episode(flight: u64) -> Episode {
     }
 }
 
-/// An ACK of one segment, 20 ms and 20 segments after that of the last round, for algorithms that
-/// measure `rate` in bytes per second.
+/// An ACK of one segment, 20 ms and 20 segments after the ACK of the last round. The sampled
+/// delivery rate is `rate` in bytes per second.
 pub fn ack_of_round(round: u64, rate: u64) -> Ack {
     Ack {
         now: Time::ZERO + Span::from_ms(20 * round),

@@ -57,9 +57,9 @@ fn quick_acks_do_not_run_out_while_the_window_opens() {
     receiver.open(0, Time::ZERO);
     // The ACK of the handshake offers the window and is one of the five.
     ack(&mut receiver);
-    // The first segment makes the buffer 12 500 bytes; two segments open the window by 2000 and 500
-    // bytes. Twice the four quick ACKs left become five and then four again. Four more ACKs follow,
-    // and the ACK of the seventh segment waits.
+    // The first segment makes the buffer 12 500 bytes. Two segments open the window by 2000 and 500
+    // bytes. Each time, the four remaining quick ACKs become five and then four again. Four more
+    // ACKs follow, and the ACK of the seventh segment waits.
     for number in 0..7 {
         receiver.handle(NOW, &data(number * 1000, 1000), IDLE);
         assert_eq!(receiver.wants_ack(NOW), number < 6, "segment {number}");
@@ -131,7 +131,7 @@ fn the_window_becomes_twice_what_is_read_in_an_rtt_and_twice_the_next_growth() {
             assert_eq!(receiver.limit, 80 << 10);
         }
     }
-    // From then on the window opens by two bytes for each that arrives.
+    // From then on the window opens by two bytes for each byte that arrives.
     assert_eq!(ack(&mut receiver).window, (208_000 >> 7) as u16);
     assert_eq!(receiver.limit, 208_000);
 }

@@ -44,7 +44,7 @@ fn the_latest_overtaken_segment_is_neither_sacked_nor_later() {
     for i in 1..=5 {
         board.push(100, false, Time::from_ns(i), TxState::default());
     }
-    // The fourth has arrived: the first three are overtaken, the fifth is not.
+    // The fourth segment has arrived. It has overtaken the first three, but not the fifth.
     let is_overtaken = |sent_at: Time, end: u64| (sent_at, end) < (Time::from_ns(4), 400);
     board.sack(300, 400, |_, _| {});
     assert_eq!(board.latest_overtaken(is_overtaken), Time::from_ns(3));

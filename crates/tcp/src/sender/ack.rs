@@ -11,12 +11,11 @@ use sluice_core::{Span, Time};
 /// Facts about the segments that one ACK newly delivers.
 struct Gathered {
     delivered: u64,
-    /// First transmissions of the segments acknowledged cumulatively and of those SACKed, for the
-    /// RTT.
+    /// The transmissions of the segments acknowledged cumulatively and of the segments SACKed, for
+    /// the RTT.
     acked: Transmissions,
     sacked: Transmissions,
-    /// Whether one of these segments was sent once only, and before the present episode of
-    /// recovery.
+    /// Whether one of these segments was sent once only, and before the current recovery episode.
     has_original: bool,
     /// For the delivery rate.
     rate: Newest,
@@ -45,7 +44,7 @@ impl Sender {
         let prior_in_flight = self.board.in_flight();
         let is_quiet = ack == prior_una && segment.sack_count == 0;
         if is_quiet && self.board.is_empty() {
-            // A data segment while this side has nothing outstanding.
+            // The segment carries data, and this side has nothing outstanding.
             return;
         }
         let mut gathered = Gathered {
@@ -106,11 +105,11 @@ impl Sender {
             is_new_sacked || is_plain_duplicate,
         );
         if self.counters.undos > undos && self.board.has_sacked() {
-            // An undo forgets all losses; those with another sign are found again.
+            // An undo forgets all losses. Losses with other evidence are found again here.
             lost = self.detect_losses(now);
         }
-        // A loss beyond the end of a recovery starts another one (RFC 6582 §3.2, step 2), even if
-        // it was found, and maybe repaired, before that end.
+        // A loss beyond the end of a recovery starts another recovery (RFC 6582 §3.2, step 2), even
+        // if the loss was found, and perhaps repaired, before that end.
         let goes_on = self.end_episode() && self.board.has_lost();
         if lost > 0 || goes_on {
             self.on_loss_found(
@@ -167,8 +166,8 @@ impl Sender {
     }
 
     /// RFC 9293 §3.10.7.4: updates the peer's window; returns whether its right edge moved. SND.WL1
-    /// and SND.WL2, which keep an old segment from shrinking the window, are not needed: the edge
-    /// of a receiver here never moves back.
+    /// and SND.WL2, which prevent an old segment from shrinking the window, are not needed: a
+    /// receiver of this crate never moves its edge back.
     fn update_window(&mut self, ack: u64, segment: &Segment) -> bool {
         if ack < self.board.una() {
             return false;
@@ -242,10 +241,10 @@ impl Sender {
         gathered.acked.note(entry);
     }
 
-    /// RFC 6298 §3: measures the oldest segment acknowledged, if all were sent once only. A
-    /// retransmitted segment may have delayed the ACK of the others; then SACKed segments are
-    /// measured, or else the echoed timestamp (RFC 7323 §4.1). Returns the RTT of the newest
-    /// segment, which no delayed ACK stretches.
+    /// RFC 6298 §3: measures the RTT of the oldest acknowledged segment, if all were sent once
+    /// only. If one was retransmitted, it may have delayed the ACK of the others; then a SACKed
+    /// segment is measured, or otherwise the echoed timestamp (RFC 7323 §4.1). Returns the RTT of
+    /// the newest segment, which contains no delay of the ACK.
     fn sample_rtt(
         &mut self,
         now: Time,
@@ -270,8 +269,8 @@ impl Sender {
 
     /// RFC 9768 §3.2.2.2: derives the number of segments marked since the last ACK from three bits.
     /// An ACK that a later one has overtaken is ignored. A wrap of the counter is not considered
-    /// (§3.2.2.5.2): receivers here acknowledge every second mark. Returns the marked bytes, at
-    /// most the bytes newly delivered.
+    /// (§3.2.2.5.2), since receivers of this crate acknowledge every second mark. Returns the
+    /// marked bytes, at most the bytes newly delivered.
     fn take_ce(&mut self, segment: &Segment, delivered: u64) -> u64 {
         if self.ecn != EcnMode::Accurate {
             if segment.flags.has(Flags::ECE) && self.ecn != EcnMode::Off {
@@ -285,8 +284,9 @@ impl Sender {
         (u64::from(new) * self.mss).min(delivered)
     }
 
-    /// RFC 8985 §7.4: detects a loss that the probe has repaired and that has no other sign.
-    /// §7.4.2: after a reported duplicate or a plain duplicate ACK both copies have arrived.
+    /// RFC 8985 §7.4: detects a loss that the probe has repaired, for which there is no other
+    /// evidence. §7.4.2: after a reported duplicate or a plain duplicate ACK both copies have
+    /// arrived.
     fn end_tail_probe(&mut self, now: Time, ack: u64, both_arrived: bool) {
         let Some(probe) = self.tail_probe else {
             return;
@@ -308,7 +308,8 @@ impl Sender {
 }
 
 impl Gathered {
-    /// Notes a segment; `is_before` if it was first sent before the present episode of recovery.
+    /// Records a delivered segment. `is_before` is true if it was first sent before the current
+    /// recovery episode.
     fn note(&mut self, entry: &Entry, is_before: bool) {
         self.delivered += entry.len();
         self.has_original |= is_before && !entry.was_retransmitted();

@@ -47,7 +47,7 @@ pub struct Counters {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The timer that is running (RFC 8985 §5.4: there is one for all purposes).
+/// The purpose of the running timer (RFC 8985 §5.4: one timer serves all purposes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
     Off,
@@ -94,18 +94,19 @@ pub(crate) struct Sender {
     pub window: Window,
     mss: u64,
     timer_at: Time,
-    /// The instant at which `poll` is to be called although no timer runs; [`Time::MAX`] for never.
+    /// The instant at which `poll` must be called although no timer is running; [`Time::MAX`] for
+    /// never.
     wake_at: Time,
     /// The last start of the retransmission timer.
     rto_base: Time,
     last_sent: Time,
     usage_end: u64,
     largest_flight: u64,
-    /// SND.NXT at the start of the present round trip.
+    /// SND.NXT at the start of the current round trip.
     round_end: u64,
     send_buffer: u64,
-    /// Segments of the present super-packet that have been sent, the number that it will have, and
-    /// the largest number that a super-packet may have.
+    /// The number of segments of the current super-packet that have been sent, the number that it
+    /// will have, and the largest number that a super-packet may have.
     burst_len: u16,
     burst_goal: u16,
     super_packet: u16,
@@ -119,16 +120,16 @@ pub(crate) struct Sender {
     nagle: bool,
     is_paced: bool,
     is_cwnd_limited: bool,
-    /// A partial super-packet waits for the next ACK or write.
+    /// Whether a partial super-packet waits for the next ACK or write.
     is_deferring: bool,
-    /// The next poll must send a probe, whatever the window.
+    /// Whether the next poll must send a probe, whatever the window.
     owes_probe: bool,
-    /// The next poll must send a probe of a closed window.
+    /// Whether the next poll must probe a closed window.
     owes_window_probe: bool,
     owes_cwr: bool,
-    /// F-RTO (RFC 5682): the last timeout may turn out to be spurious.
+    /// F-RTO (RFC 5682): whether the last timeout may turn out to be spurious.
     may_be_spurious: bool,
-    /// F-RTO: until the next ACK, new segments are sent before lost ones.
+    /// F-RTO: whether new segments are sent before lost ones until the next ACK.
     prefers_new: bool,
     pub has_given_up: bool,
     /// Expiries of the retransmission timer since the last new ACK (Linux `icsk_retransmits`).
@@ -146,13 +147,13 @@ pub(crate) struct Sender {
     undo: Option<Undo>,
     pub counters: Counters,
     // ---- pacing, recovery, the beginning ----
-    /// When the next burst may be sent, and the bytes left of the present one.
+    /// The instant at which the next burst may be sent, and the bytes left of the current burst.
     pace_at: Time,
     burst_left: u64,
     prr: Prr,
     /// SND.NXT at the start of the episode (RFC 6675 §5, step 4.1: RecoveryPoint).
     recovery_end: u64,
-    /// When the first retransmission was sent that is in flight or belongs to this episode;
+    /// The instant of the first retransmission that is in flight or belongs to this episode;
     /// [`Time::MAX`] without one (Linux `retrans_stamp`).
     first_retransmit: Time,
     max_retries: u32,
@@ -266,16 +267,17 @@ impl Sender {
         self.edge = self.edge.max(self.board.una() + window);
     }
 
-    /// Notes a write after a pause: the application, not the network, limits the rate of the next
+    /// Records a write after a pause: the application, not the network, limits the rate of the next
     /// segments.
     pub fn on_wake(&mut self) {
         self.rate.on_app_limited(0);
     }
 
-    /// Notes that the SYN or its answer was lost, and sent again `retries` times.
+    /// Records that the SYN or its answer was lost, and was sent again `retries` times.
     pub fn on_handshake_loss(&mut self, retries: u32) {
-        // RFC 5681 §3.1 starts with one segment then; RFC 6928 §2 recommends to do so only after
-        // more than one repetition, since a timeout of one second may be spurious. Linux does that.
+        // In this case, RFC 5681 §3.1 starts with one segment. RFC 6928 §2 recommends this only
+        // after more than one repetition, since a timeout of one second may be spurious. Linux
+        // follows RFC 6928.
         if retries > 1 {
             self.window.cwnd = self.mss;
         }
@@ -321,7 +323,7 @@ impl Sender {
         self.board.in_flight()
     }
 
-    /// Whether nothing is outstanding and nothing is to be sent, so that ACKs and polls have no
+    /// Whether nothing is outstanding and there is nothing to send, so that ACKs and polls have no
     /// effect.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty()
@@ -375,7 +377,7 @@ impl Sender {
         self.fin_sent && self.board.is_empty()
     }
 
-    /// The instant at which `poll` or `handle_timeout` is to be called; [`Time::MAX`] for never.
+    /// The instant at which `poll` or `handle_timeout` must be called; [`Time::MAX`] for never.
     pub fn next_timeout(&self) -> Time {
         self.timer_at.min(self.wake_at)
     }
@@ -399,8 +401,9 @@ impl Sender {
         }
     }
 
-    /// The base of a reduction: the window if it was full within the last round trip, since the
-    /// bytes that an ACK has just acknowledged have not been replaced yet; otherwise the flight.
+    /// The base of a reduction. If the window was full within the last round trip, it is the
+    /// window, since the bytes that the ACK has just acknowledged have not been replaced yet.
+    /// Otherwise it is the flight.
     fn used_window(&self, flight: u64) -> u64 {
         if self.is_cwnd_limited {
             flight.max(self.window.cwnd)
@@ -410,7 +413,7 @@ impl Sender {
     }
 }
 
-/// Prefetches some of the lines behind `first`, by number.
+/// Prefetches the cache lines with the given numbers, counted from `first`.
 fn prefetch_lines(first: *const u8, lines: Range<usize>) {
     for line in lines {
         prefetch::address(first.wrapping_add(line * LINE));

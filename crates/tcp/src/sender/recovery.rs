@@ -30,7 +30,8 @@ impl Sender {
         self.set_timer(timer, at);
     }
 
-    /// RFC 8985 §7.2: one probe at a time, and none in recovery or with segments SACKed.
+    /// RFC 8985 §7.2: there is only one probe at a time, and none in recovery or while segments are
+    /// SACKed.
     fn may_probe(&self) -> bool {
         self.detection == LossDetection::RackTlp
             && self.tail_probe.is_none()
@@ -85,9 +86,9 @@ impl Sender {
             self.has_given_up = true;
             return;
         }
-        // RFC 5681 §3.1: ssthresh is reduced once per flight, not again for each backoff. A timeout
-        // during a recovery keeps the value of the recovery, and one after a partial ACK reduces
-        // again, as in Linux.
+        // RFC 5681 §3.1: ssthresh is reduced once per flight, not again for each backoff. As in
+        // Linux, a timeout during a recovery keeps the value of the recovery, and a timeout after a
+        // partial ACK reduces it again.
         let is_new = matches!(self.phase, Phase::Open | Phase::Reducing);
         let is_repeated = self.expiries > 0;
         let is_another = self.phase == Phase::Loss && !is_repeated;
@@ -100,12 +101,12 @@ impl Sender {
         }
         self.phase = Phase::Loss;
         self.recovery_end = self.board.nxt();
-        // RFC 5682 §3.1, step 1. Linux: not for the first timeout during a recovery.
+        // RFC 5682 §3.1, step 1. Linux omits this for the first timeout during a recovery.
         self.may_be_spurious = is_new || is_repeated;
         self.tail_probe = None;
         self.reordering_deadline = Time::MAX;
-        // RFC 2018 §5.1 forgets all SACKs here. RFC 6675 §5.1 allows to keep them if reneging is
-        // detected, as Linux does.
+        // RFC 2018 §5.1 forgets all SACKs here. RFC 6675 §5.1 allows a sender to keep them if it
+        // detects reneging, as Linux does.
         self.board.forget_sacks_of_reneging_receiver();
         // RFC 8985 §6.3: the first segment is lost, and so are all that are older than an RTT. The
         // RFC adds the reordering window to the RTT, Linux does not.
@@ -227,7 +228,7 @@ impl Sender {
     }
 
     /// RFC 9937 §6.2. The proportional part is rounded up to whole segments, as in Linux: a segment
-    /// is sent when its first byte is allowed.
+    /// may be sent as soon as its first byte may.
     pub(super) fn reduce(&mut self, delivered: u64, is_safe: bool) {
         let (in_flight, ssthresh) = (self.board.in_flight(), self.window.ssthresh);
         let cwnd = self
@@ -252,7 +253,7 @@ impl Sender {
                 return false;
             }
             Phase::Recovery | Phase::Loss => una >= self.recovery_end,
-            // One more segment, so that the receiver has seen CWR.
+            // The episode ends one segment later, so that the receiver has seen CWR.
             Phase::Reducing => una > self.recovery_end || self.board.is_empty(),
         };
         if !is_over {
@@ -308,8 +309,8 @@ impl Sender {
     /// spurious. As in Linux, a segment that was sent once only and is now acknowledged or SACKed
     /// suffices.
     ///
-    /// `has_original` says that the ACK delivers such a segment, `is_duplicate` that it is a
-    /// duplicate ACK or SACKs anything new.
+    /// `has_original` is true if the ACK delivers such a segment, `is_duplicate` if it is a
+    /// duplicate ACK or has new SACKs.
     pub(super) fn check_timeout(&mut self, advanced: bool, has_original: bool, is_duplicate: bool) {
         if self.phase != Phase::Loss || !self.may_be_spurious {
             return;
@@ -322,8 +323,8 @@ impl Sender {
             // Step 3 a: a duplicate ACK for the new segments; the losses are real.
             self.may_be_spurious &= !is_duplicate;
         } else if advanced && self.board.una() < self.recovery_end {
-            // Step 2 b: the ACK is for the retransmission, so new segments are sent before further
-            // retransmissions.
+            // Step 2 b: the ACK acknowledges the retransmission, so new segments are sent before
+            // further retransmissions.
             self.recovery_end = self.board.nxt();
             self.prefers_new = true;
         }

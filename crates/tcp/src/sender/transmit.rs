@@ -23,7 +23,7 @@ impl Sender {
             if self.poll_new(now, out) {
                 return true;
             }
-            // RFC 5682 §3.1, step 2 b: without a new segment the timeout is taken as real.
+            // RFC 5682 §3.1, step 2 b: without a new segment, the timeout is considered genuine.
             if self.board.nxt() > self.recovery_end {
                 return false;
             }
@@ -64,8 +64,7 @@ impl Sender {
         true
     }
 
-    /// Whether the window has room for one more segment; a FIN at the end of a full one does not
-    /// count.
+    /// Whether the window has room for one more segment. The FIN of a full segment needs no room.
     fn has_room(&self, len: u64) -> bool {
         self.board.in_flight() + len.min(self.mss) <= self.window.cwnd
     }
@@ -139,11 +138,11 @@ impl Sender {
     }
 
     /// Determines the number of segments of the next super-packet, as Linux does: up to half of the
-    /// window, so that two are in flight. Returns false if a partial one should wait for the next
-    /// ACK (`tcp_tso_should_defer`).
+    /// window, so that two super-packets are in flight. Returns false if a partial super-packet
+    /// should wait for the next ACK (`tcp_tso_should_defer`).
     fn starts_super_packet(&mut self, now: Time) -> bool {
         if self.is_paced {
-            // With pacing a burst is a super-packet.
+            // With pacing, each burst is one super-packet.
             self.burst_goal = self.super_packet;
             return true;
         }
@@ -190,9 +189,8 @@ impl Sender {
         true
     }
 
-    /// Whether the segment just sent is the last of several that Linux would pass to the device as
-    /// one. It carries PSH there. Receivers acknowledge it at once, so it determines when ACKs are
-    /// sent.
+    /// Whether the segment just sent is the last of a super-packet. In Linux, such a segment
+    /// carries PSH. Receivers acknowledge it at once, so it determines when ACKs are sent.
     fn ends_super_packet(&mut self) -> bool {
         self.burst_len += 1;
         let ends_burst = || {
@@ -208,9 +206,9 @@ impl Sender {
         is_last && is_several
     }
 
-    /// Chooses the size of super-packets, once per round trip as Linux does (`tcp_tso_autosize`):
-    /// what the pacing rate sends in 1 ms, more if the RTT is below some milliseconds, at least two
-    /// segments, at most 64 KiB.
+    /// Chooses the size of super-packets once per round trip, as Linux does (`tcp_tso_autosize`):
+    /// the bytes that the pacing rate sends in 1 ms, more if the RTT is only a few milliseconds, at
+    /// least two segments, at most 64 KiB.
     pub fn size_super_packet(&mut self) {
         let Some(rate) = self.pacing_rate() else {
             return;
@@ -251,8 +249,8 @@ impl Sender {
     }
 
     /// The transmission time to record. Several segments are sent at one instant of virtual time,
-    /// and loss detection orders transmissions by time (RFC 8985 §5.2), so each gets its own
-    /// nanosecond.
+    /// and loss detection orders transmissions by time (RFC 8985 §5.2), so each transmission has
+    /// its own nanosecond.
     fn stamp(&mut self, now: Time) -> Time {
         self.last_sent = now.max(self.last_sent + Span::from_ns(1));
         self.last_sent
@@ -371,7 +369,7 @@ impl Sender {
         self.pace_at += rate.transmission(len);
     }
 
-    /// The rate of the congestion control, or Linux's multiple of window / SRTT.
+    /// The rate of the congestion control, or without one Linux's multiple of window / SRTT.
     pub fn pacing_rate(&self) -> Option<Rate> {
         if let Some(rate) = self.cc.pacing_rate() {
             return Some(rate);
@@ -391,12 +389,13 @@ impl Sender {
     }
 }
 
-/// A partial super-packet waits only if the last one was sent, and the next ACK is expected, within
-/// this span.
+/// A partial super-packet waits only if the last super-packet was sent within this span, and the
+/// next ACK is expected within this span.
 const DEFER_LIMIT: Span = Span::from_ms(1);
 
-/// Bytes of a burst when pacing: those of `span`, between one segment and 64 KiB, but two segments
-/// from 1.2 Mbit/s on (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
+/// Bytes of a burst when pacing: as many as the rate sends in `span`, but at least one segment
+/// (from 1.2 Mbit/s on, two segments) and at most 64 KiB
+/// (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
 fn burst(rate: Rate, span: Span, mss: u64) -> u64 {
     let bps = rate.as_bps();
     if bps < 1_200_000 {

@@ -1,5 +1,5 @@
-//! What BBR remembers of past rounds: the highest bandwidth, the aggregation of ACKs, and the rate
-//! of a policer.
+//! BBR's memory of past rounds: the highest bandwidth, the aggregation of ACKs, and the rate of a
+//! policer.
 
 use super::super::scale;
 use super::UNIT;
@@ -31,7 +31,7 @@ impl WindowedMax {
         }
         let age = round - self.best[0].0;
         if age > BANDWIDTH_ROUNDS {
-            // The best has expired; the second best takes its place.
+            // The best has expired, so the second best becomes the best.
             self.best = [self.best[1], self.best[2], sample];
             if round - self.best[0].0 > BANDWIDTH_ROUNDS {
                 self.best = [self.best[1], self.best[2], sample];
@@ -46,12 +46,12 @@ impl WindowedMax {
     }
 }
 
-/// The largest excess of bytes acknowledged over those that the bandwidth explains, in the last
-/// five to ten rounds (Linux `bbr_update_ack_aggregation`). The window grows by it, so that the
-/// sender goes on while ACKs are held back.
+/// The largest excess of acknowledged bytes over those that the bandwidth explains, in the last
+/// five to ten rounds (Linux `bbr_update_ack_aggregation`). The window grows by this excess, so
+/// that the sender can continue while ACKs are held back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aggregation {
-    /// Maxima of the present and of the last window of five rounds.
+    /// Maxima of the current and of the last window of five rounds.
     extra: [u64; 2],
     index: usize,
     rounds: u32,
@@ -95,14 +95,14 @@ impl Aggregation {
         self.extra[self.index] = self.extra[self.index].max(extra);
     }
 
-    /// The bytes by which the window grows: the maximum, but at most what the bandwidth delivers in
-    /// 100 ms.
+    /// The bytes by which the window grows: the maximum, but at most the bytes that the bandwidth
+    /// delivers in 100 ms.
     pub fn extra(&self, bandwidth: u64) -> u64 {
         self.extra[0].max(self.extra[1]).min(bandwidth / 10)
     }
 }
 
-/// The counters of one ACK that a policer is recognised by.
+/// The counters of one ACK from which a policer is recognised.
 pub(super) struct Sample {
     pub now: Time,
     pub delivered: u64,
@@ -114,10 +114,11 @@ pub(super) struct Sample {
 }
 
 /// Detection of a token bucket policer (Linux `bbr_lt_bw_sampling`): two intervals of at least four
-/// rounds with 20 % of losses and nearly equal rates. Their mean is used for 48 rounds.
+/// rounds with 20 % losses and nearly equal rates. The mean of the rates is then used for 48
+/// rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policer {
-    /// Rate of the last interval with high loss, in bytes per second; zero for none.
+    /// The rate of the last interval with high loss, in bytes per second; zero if there was none.
     rate: u64,
     is_used: bool,
     is_sampling: bool,
@@ -146,7 +147,7 @@ impl Policer {
         self.rounds = 0;
     }
 
-    /// Takes one ACK; returns whether the rate has expired, so that probing starts again.
+    /// Processes one ACK. Returns whether the rate has expired, so that probing starts again.
     pub fn update(&mut self, sample: &Sample) -> bool {
         if self.is_used {
             self.rounds += u32::from(sample.probes_bandwidth && sample.is_round_start);
@@ -238,8 +239,9 @@ mod tests {
     #[test]
     fn the_excess_of_an_epoch_is_what_the_bandwidth_does_not_explain() {
         let mut aggregation = Aggregation::default();
-        // 1 MB/s explains 1000 bytes a millisecond. An ACK of 2000 bytes starts an epoch: 2000 in
-        // excess. 1 ms later 2000 more: 4000 - 1000. After 10 ms of silence the epoch is over.
+        // 1 MB/s explains 1000 bytes per millisecond. An ACK of 2000 bytes starts an epoch with an
+        // excess of 2000. Another 2000 bytes 1 ms later make it 4000 - 1000. After 10 ms of silence
+        // the epoch is over.
         aggregation.update(at_ms(100), 2000, false, 1_000_000, 90_000);
         assert_eq!(aggregation.extra(1_000_000), 2000);
         aggregation.update(at_ms(101), 2000, false, 1_000_000, 90_000);

@@ -1,12 +1,12 @@
-//! What the connection was like when the segments in flight left: one record per ACK, since all
-//! segments that leave between two ACKs see the same count of delivered bytes.
+//! The state of the connection when the segments in flight left. There is one record per ACK, since
+//! the count of delivered bytes does not change between two ACKs.
 
 use alloc::collections::VecDeque;
 
-/// The connection when a segment left.
+/// The state of the connection when a segment left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Bytes in flight, with the burst to which the segment belongs.
+    /// Bytes in flight, including the burst to which the segment belongs.
     pub in_flight: u64,
     /// Bytes that had been lost.
     pub lost: u64,
@@ -25,7 +25,7 @@ impl History {
         self.records.back().map_or(0, |record| record.0)
     }
 
-    /// Notes the bytes in flight before an ACK: what left since the last one is in them.
+    /// Records the bytes in flight before an ACK, which include those sent since the last ACK.
     pub fn end_burst(&mut self, in_flight: u64) {
         match self.records.back_mut() {
             Some((_, sent)) => sent.in_flight = sent.in_flight.max(in_flight),
@@ -33,7 +33,7 @@ impl History {
         }
     }
 
-    /// Notes the connection after an ACK.
+    /// Records the state of the connection after an ACK.
     pub fn start_burst(&mut self, delivered: u64, in_flight: u64, lost: u64) {
         if delivered > self.delivered() {
             self.records
@@ -41,8 +41,9 @@ impl History {
         }
     }
 
-    /// The connection when a segment left that saw `delivered` bytes delivered. Forgets older
-    /// records: such segments are acknowledged later only if they were overtaken.
+    /// Returns the state of the connection when a segment left with a count of `delivered` bytes.
+    /// Forgets older records: a segment to which one belongs is acknowledged later only if it was
+    /// overtaken.
     pub fn find(&mut self, delivered: u64) -> Sent {
         while self.records.get(1).is_some_and(|next| next.0 <= delivered) {
             self.records.pop_front();

@@ -22,8 +22,8 @@ impl Bbr3 {
         self.start_down_at(ack.now, ack.total_delivered);
     }
 
-    /// §5.3.3.9: StartProbeBW_DOWN, with PickProbeWait of §5.3.3.8.3: 2 to 3 s, and a round trip
-    /// more or less.
+    /// §5.3.3.9: StartProbeBW_DOWN, with PickProbeWait of §5.3.3.8.3: waits 2 to 3 s, and counts
+    /// the rounds from 0 or 1, at random.
     pub(super) fn start_down_at(&mut self, now: Time, delivered: u64) {
         self.is_loss_in_round = false;
         (self.bw_latest, self.inflight_latest) = (0, 0);
@@ -97,7 +97,7 @@ impl Bbr3 {
     }
 
     /// §5.3.3.8.3: IsTimeToProbeBW. A Reno flow with this window would have lost a packet after as
-    /// many rounds as the window has segments; at most 63 are waited for.
+    /// many rounds as the window has segments. The wait lasts 63 rounds at most.
     pub(super) fn check_probe_time(&mut self, ack: &Ack, window: &Window) -> bool {
         let rounds = (self.target_inflight(window) / self.mss).min(MOST_RENO_ROUNDS);
         let is_time = ack.now > self.cycle_at.saturating_add(self.probe_wait)

@@ -106,7 +106,7 @@ fn a_probe_that_loses_too_much_sets_the_long_term_bound_and_ends() {
             is_app_limited: false,
         };
         bbr.handle_inflight_too_high(&ack(round + 1, 1_000_000), &sample, &window);
-        // §5.5.10.2: what was in flight, but at least 0.7 of the bandwidth-delay product of 20000
+        // §5.5.10.2: the bytes in flight, but at least 0.7 of the bandwidth-delay product of 20000
         assert_eq!(bbr.inflight_longterm, expected);
         assert_eq!(bbr.state, State::ProbeDown);
         assert!(bbr.prev_probe_too_high && !bbr.is_probe_sample);
@@ -133,7 +133,7 @@ fn cruising_leaves_headroom_below_the_long_term_bound() {
 
 #[test]
 fn a_round_with_losses_lowers_the_short_term_bounds_to_seven_tenths_at_most() {
-    // §5.5.10.3, for what was delivered in the round: less than 0.7, and more
+    // §5.5.10.3: one case in which less than 0.7 was delivered in the round, and one with more
     for (delivered_rate, bandwidth) in [(500_000, 700_000), (900_000, 900_000)] {
         let (mut bbr, mut window, _) = cruising();
         window.cwnd = 40_000;
@@ -225,7 +225,7 @@ fn an_rtt_that_is_ten_seconds_old_is_probed_with_half_of_the_product() {
     };
     bbr.on_ack(&stale, &mut window);
     assert_eq!(bbr.state, State::ProbeRtt);
-    // §5.3.4.3: half of 20 segments, by the RTT before the queue raised it
+    // §5.3.4.3: half of 20 segments, computed from the RTT before the queue raised it
     assert_eq!((bbr.probe_rtt_cwnd, window.cwnd), (10_000, 10_000));
     assert!(bbr.limits_samples());
     // At most that much is in flight for 200 ms and a round; then the window returns.

@@ -4,7 +4,7 @@
 //! The target is a whole number of segments and the quotient is rounded down, which makes growth
 //! faster. It is computed again only when the window has changed or 1/32 s has passed. Reno's
 //! window always grows by 8/15 of a segment per window (RFC 8312 §4.2: 9/17; RFC 9438 §4.3: 1 from
-//! W_max on), and the window follows when Reno's is a whole segment ahead.
+//! W_max on). The window follows when Reno's window is a whole segment ahead.
 
 use super::{Cubic, ticks};
 use crate::cc::Ack;
@@ -13,11 +13,11 @@ use sluice_core::{Span, Time};
 /// State between two growth steps.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
-    /// Segments to be acknowledged for one more (`cnt`).
+    /// Segments that must be acknowledged for the window to grow by one (`cnt`).
     count: u64,
-    /// Bytes acknowledged towards it (`snd_cwnd_cnt`).
+    /// Bytes acknowledged towards this count (`snd_cwnd_cnt`).
     credit: u64,
-    /// The window in segments at the last computation, and when that was.
+    /// The window in segments at the last computation, and the instant of that computation.
     computed: (u64, Time),
     /// Bytes acknowledged towards the next segment of Reno's window, and that window in segments.
     reno_credit: u64,
