@@ -1,9 +1,9 @@
 //! Replays a live run in virtual time: the recorded arrivals pass the same queues with the same
-//! random numbers and get the same verdicts, packet for packet and nanosecond for nanosecond.
+//! random numbers. Each packet has the same verdict at the same nanosecond.
 //!
-//! A pipe acts at the instants at which something is due, not at those at which a live router runs.
-//! So the router's own delays can change only the instants at which packets are sent. A different
-//! verdict is a bug of the emulation.
+//! A pipe decides at due times, not at the instants at which a live router happens to run. So the
+//! router's own delays can change only the instants at which packets are sent. A different verdict
+//! is a bug of the emulation.
 
 #[cfg(test)]
 mod tests;
@@ -90,7 +90,7 @@ pub struct Difference {
     pub replayed: Option<What>,
 }
 
-/// The fate of a packet, and when it was decided.
+/// The fate of a packet, and the time of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct What {
     /// The time of arrival.
@@ -181,12 +181,12 @@ impl Replay<'_> {
             }
             self.admit(&arrival);
             arrived = arrived.wrapping_add(1);
-            // Often enough that few rows accumulate.
+            // Compare so often that few rows accumulate.
             if arrived.is_multiple_of(1024) {
                 self.compare_settled()?;
             }
         }
-        // The end of the recording: packets queued then were queued there too.
+        // Stop at the end of the recording: packets that were queued then stay queued.
         let latest = self.latest()?;
         self.drain(latest);
         self.compare_settled()?;
@@ -258,7 +258,7 @@ impl Replay<'_> {
 }
 
 impl Side {
-    /// Returns the comparison of `pipe`, which is opened at the first call.
+    /// Returns the comparison of `pipe`. The first call opens it.
     fn of<'s>(
         sides: &'s mut Vec<Side>,
         recording: &Recording,
@@ -376,7 +376,7 @@ impl RunReplay {
     /// Formats the result as JSON.
     ///
     /// # Panics
-    /// Never: it contains only numbers and words.
+    /// Never: the result contains only numbers and words.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a replay has only words for keys") + "\n"
     }

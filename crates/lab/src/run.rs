@@ -45,12 +45,12 @@ pub struct Finished {
     pub recording: Recording,
     /// The figures.
     pub summary: Summary,
-    /// Whether it is an earlier run of the same scenario by the same program.
+    /// Whether this is the result of an earlier run of the same scenario by the same program.
     pub is_reused: bool,
 }
 
 impl Finished {
-    /// Whether it was ended early by request.
+    /// Whether the run was ended early by request.
     pub fn is_interrupted(&self) -> bool {
         self.recording.run().status != Status::Complete
     }

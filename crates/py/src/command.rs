@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 /// Wrong words and `--help` end the process.
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, words: Vec<OsString>) -> u8 {
-    // Queues in Python attach to the interpreter on their own.
+    // Queues in Python attach to the interpreter themselves.
     let code = py.detach(|| sluice_cli::command(&words));
     let mut all = 0..=u8::MAX;
     let is_it = |status: &u8| ExitCode::from(*status) == code;

@@ -12,12 +12,12 @@ create_exception!(
     "An error with the words and the place that the command line prints."
 );
 
-/// Converts an error of a library; its message is that of the command line.
+/// Converts an error of a library. The message is the same as on the command line.
 pub(crate) fn of(error: impl std::fmt::Display) -> PyErr {
     SluiceError::new_err(error.to_string())
 }
 
-/// Converts an error in the words of a queue, with its place.
+/// Converts an error in the text of a queue, with its place.
 pub(crate) fn of_spec(words: &str, error: &SpecError) -> PyErr {
     let at = error.span.start + 1;
     let advice = error.advice().map(|advice| format!("; {advice}"));

@@ -163,7 +163,7 @@ impl Queue {
 }
 
 impl Queue {
-    /// Raises what ended the run.
+    /// Raises the error that ended the run, if there is one.
     fn check(&self) -> PyResult<()> {
         match self.ending.why() {
             Some(why) => Err(error::of(why)),
@@ -171,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// Advances to `time_ns` and calls the timers that are due on the way.
+    /// Advances to `time_ns` and runs the timers that are due by then.
     fn advance(&mut self, time_ns: u64) -> PyResult<()> {
         let now = Time::from_ns(time_ns);
         if now < self.now {

@@ -1,4 +1,4 @@
-//! Live routers: one that this process runs, and requests to any that listens on a socket.
+//! Live routers: a router in this process, and requests to routers that listen on a socket.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -82,7 +82,7 @@ impl Router {
 
     /// Stop the router; return its last status as JSON, or nothing if it was stopped before.
     fn stop(&self, py: Python<'_>) -> Option<String> {
-        // The loop may need the interpreter once more before it ends.
+        // Release the interpreter: the loop may need it once more before it ends.
         let router = py.detach(|| {
             self.running
                 .lock()

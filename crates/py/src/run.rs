@@ -97,7 +97,7 @@ fn carry_out(
     let interrupt = Stop::new();
     let (mut signal, mut checked) = (None, Instant::now());
     let mut progress = |done: Span| {
-        // Attaching to the interpreter waits for other Python threads.
+        // Check rarely, because attaching to the interpreter waits for other Python threads.
         if checked.elapsed() >= BETWEEN_CHECKS && signal.is_none() {
             checked = Instant::now();
             let look = |py: Python<'_>| {
@@ -119,7 +119,7 @@ fn carry_out(
         let writer = RunWriter::in_memory(variant, &environment)?;
         record(variant, backend, None, writer, &interrupt, &mut progress)
     });
-    // One that came after the last check.
+    // A signal may have arrived after the last check.
     let signal = signal.or_else(|| Python::attach(|py| py.check_signals()).err());
     (result, signal)
 }

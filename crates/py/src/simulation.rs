@@ -46,7 +46,7 @@ impl Simulation {
     fn step(&mut self, py: Python<'_>, until_ns: u64) -> PyResult<bool> {
         let until = Time::from_ns(until_ns);
         loop {
-            // Ctrl-C is noticed between two stretches.
+            // Advance in short stretches, and check for Ctrl-C between them.
             py.check_signals()?;
             let next = (self.stepped.now() + STRETCH).min(until);
             let is_over = self.ending.within(|| self.stepped.step(next));
@@ -59,7 +59,7 @@ impl Simulation {
         }
     }
 
-    /// The present rate of `pipe` in bits per second.
+    /// The current rate of `pipe` in bits per second.
     fn rate_bps(&mut self, pipe: &str) -> PyResult<u64> {
         let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
         Ok(self.stepped.rate(pipe).as_bps())
@@ -107,7 +107,7 @@ impl Simulation {
         Ok(state)
     }
 
-    /// What the queue of `pipe` has done since the start.
+    /// The counts of the queue of `pipe` since the start.
     fn passed<'py>(&self, py: Python<'py>, pipe: &str) -> PyResult<Bound<'py, PyDict>> {
         let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
         let passed = self.stepped.passed(pipe);

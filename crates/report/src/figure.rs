@@ -1,7 +1,8 @@
 //! Static pictures for papers and READMEs: the main charts of the page as one SVG.
 //!
-//! plotters does the layout and the drawing. It works in whole pixels, so figures are drawn several
-//! times larger and scaled by a view box. Text is measured with the font that [`super::png`] uses.
+//! The library plotters does the layout and the drawing. It rounds to whole pixels, so figures are
+//! drawn several times larger and scaled down by a view box. Text is measured with the font that
+//! [`super::png`] uses.
 
 mod compare;
 pub mod curve;
@@ -30,7 +31,7 @@ pub struct Figure {
     pub kind: FigureKind,
     /// Width in CSS pixels, [`Figure::WIDTHS`]; the height follows from the panels.
     pub width: u32,
-    /// Whether flows have lines of their own.
+    /// Whether each flow has its own line.
     pub flows: FlowLines,
     /// Whether title and caption are part of the picture. A paper sets its own.
     pub captioned: bool,
@@ -55,17 +56,18 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: [FigureKind; [$($word),+].len()] = [$(FigureKind::$kind),+];
 
-            /// Its name on the command line and in files.
+            /// The kind's name on the command line and in files.
             pub const fn word(self) -> &'static str {
                 match self { $(FigureKind::$kind => $word,)+ }
             }
 
-            /// What it shows, for the help.
+            /// The kind's description, for the help.
             pub const fn about(self) -> &'static str {
                 match self { $(FigureKind::$kind => $about,)+ }
             }
 
-            /// Whether its charts are stacked on one time axis; otherwise they are drawn side by side.
+            /// Whether the charts are stacked on one time axis; otherwise they are drawn side by
+            /// side.
             const fn is_over_time(self) -> bool {
                 match self { $(FigureKind::$kind => $is_over_time,)+ }
             }
@@ -126,10 +128,10 @@ impl TryFrom<String> for FigureKind {
     }
 }
 
-/// Whether flows have lines of their own.
+/// The lines of flows in a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowLines {
-    /// One line per flow for a single run; the sum of the flows if runs are compared.
+    /// One line per flow for a single run, the sum of the flows if runs are compared.
     Auto,
     /// One line per flow.
     Each,
@@ -174,7 +176,8 @@ impl Figure {
 
     /// The same figure at a width on paper, with text of `font_pt` points.
     pub fn on_paper(self, width_mm: f64, font_pt: f64) -> Self {
-        // The labels of axes are drawn with 12 pixels, 9 points; other sizes scale the picture.
+        // The labels of axes are drawn with 12 pixels, or 9 points. For other sizes, the picture is
+        // scaled.
         let pixels = width_mm / MM_PER_INCH * CSS_PER_INCH * USUAL_PT / font_pt;
         Figure {
             width: pixels.round() as u32,
@@ -210,7 +213,7 @@ impl Figure {
         }
     }
 
-    /// Leaves out title and caption, for a paper that sets its own.
+    /// Removes title and caption, for a paper that has its own.
     pub fn bare(self) -> Self {
         Figure {
             captioned: false,
@@ -255,9 +258,8 @@ pub fn png(report: &Report, figure: &Figure, scale: f32) -> Result<Vec<u8>, Figu
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Returns the names of the colours: those of the variants, or those of the flows of a single run
-/// with one line per flow, and of its pings. Flows of both directions that share a colour share an
-/// entry.
+/// Returns the names of the colours: the variants, or for a single run with one line per flow, its
+/// flows and pings. Flows of both directions that share a colour share an entry.
 fn legend(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
     let pings =
         select::pings_of_one(report, figure.flows).filter(|_| figure.kind == FigureKind::Time);
@@ -340,13 +342,14 @@ fn fine(pixels: u32) -> i32 {
     (pixels * FINE).cast_signed()
 }
 
-/// The palette of Okabe and Ito, which stays distinct under the common kinds of colour blindness. The
-/// page takes it from `web/src/model.ts`.
+/// Returns a colour of the palette of Okabe and Ito, whose colours remain distinct with the common
+/// kinds of colour blindness. The page reads the palette from `web/src/model.ts`.
 fn color(look: usize) -> RGBColor {
     PALETTE[look % COLOURS]
 }
 
-/// From the eighth look on, the colours repeat with dashes: lengths of line and gap in CSS pixels.
+/// Returns the lengths of line and gap in CSS pixels. From the eighth look on, the colours repeat
+/// with dashes.
 fn dash(look: usize) -> Option<(u32, u32)> {
     DASHES[look / COLOURS % DASHES.len()]
 }
@@ -398,5 +401,5 @@ pub(crate) const COLOURS: usize = 7;
 const INK: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
 const MUTED: RGBColor = RGBColor(0x50, 0x58, 0x60);
 const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
-/// The font that ships with the program, then those that viewers have.
+/// The font that is part of the program, then fonts that viewers usually have.
 const FAMILY: &str = "Noto Sans, DejaVu Sans, Helvetica, Arial, sans-serif";

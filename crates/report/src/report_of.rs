@@ -24,15 +24,16 @@ use sluice_recording::{
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
 use sluice_scenario::{self as scenario, FlowInstance, Measured, Pipe, PipeId};
 
-/// What [`report_with`] shows of several runs that differ only in their seed.
+/// The repetition that [`report_with`] shows among runs that differ only in their seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice {
     /// The seed of the run whose curves are drawn; `None` for the first of each variant.
     pub seed: Option<u64>,
 }
 
-/// Makes one report of all `recordings`, in their order. Recordings that differ only in their seed become
-/// one run: its figures are medians with their spread, its curves those of the first.
+/// Makes one report of all `recordings`, in their order. Recordings that differ only in their seed
+/// become one run. Its figures are medians with their spread; its curves are those of the first
+/// recording.
 ///
 /// # Errors
 /// A table of a recording cannot be read.
@@ -109,8 +110,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
     Ok(report)
 }
 
-/// Groups recordings that differ only in their seed, each group with the name of its variant, which
-/// is unique.
+/// Groups recordings that differ only in their seed. Each group has the unique name of its variant.
 pub fn repetitions<'a>(recordings: &[&'a Recording]) -> Vec<(String, Vec<&'a Recording>)> {
     let groups = repeats::group(recordings);
     let firsts: Vec<&Recording> = groups.iter().map(|group| group[0]).collect();
@@ -217,8 +217,8 @@ fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectatio
         .collect()
 }
 
-/// The figures of the run, of the directions of its links, and of the flows as the scenario names
-/// them: ten thousand flows of one kind are one line.
+/// The figures of the run, of the directions of its links, and of the flows of its scenario. A flow
+/// with a `count` of ten thousand is one line.
 fn figures(scenario: &scenario::Scenario, summary: &Summary) -> Vec<Figure> {
     let is_named = |flow: &FlowSummary| scenario.flows.iter().any(|named| named.name == flow.name);
     let mut named = summary.clone();
@@ -418,7 +418,7 @@ fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummar
     }
 }
 
-/// Counts the probes of all repetitions, where `shown` is the one whose series are in `pings`.
+/// Counts the probes of all repetitions. `shown` is the repetition whose series are in `pings`.
 fn count_probes(
     pings: &mut [Ping],
     shown: &Recording,
@@ -457,7 +457,7 @@ fn queues(
     let place = |id: PipeId| pipes.iter().position(|(pipe, _)| *pipe == id);
     let new = |_| PacketColumns::new(instances);
     let mut packets: Vec<PacketColumns> = pipes.iter().map(new).collect();
-    // After the end of the run, the queues only drain; the charts end with the run.
+    // The charts end with the run. Afterwards the queues only drain.
     let end = Time::from_ns(recording.run().end_ns);
     for row in recording.packets()? {
         let row = row?;
@@ -520,7 +520,7 @@ fn queue(
     }
 }
 
-/// The reason for marks. The recording knows no other.
+/// The reason for marks, the only one in recordings.
 const MARK_REASON: &str = "congestion";
 
 /// The packets of a queue, with reasons as indexes.
@@ -600,7 +600,7 @@ impl Variables {
         curve.map_or_else(Series::default, Curve::series)
     }
 
-    /// The variables of the queues; of many queues, only of those with the most samples.
+    /// The variables of the queues. If there are many queues, only those with the most samples.
     fn states(&self) -> Vec<State> {
         let mut samples: BTreeMap<u32, usize> = BTreeMap::new();
         for ((_, queue), curve) in &self.0 {

@@ -31,12 +31,13 @@ pub(crate) trait Kind {
     fn source(&self) -> Self::Source;
 }
 
-/// A running flow: the applications at both ends, and the clock of the one that sends.
+/// A running flow: the applications at both ends, and the clock of the sending one.
 pub(crate) trait Source {
     /// The flow starts.
     fn start(&mut self, host: &mut Host<'_, impl Observer>);
 
-    /// An instant given to [`Host::wake_at`] has come. Not called after the flow has stopped.
+    /// An instant given to [`Host::wake_at`] has been reached. This is not called after the flow
+    /// has stopped.
     fn wake(&mut self, host: &mut Host<'_, impl Observer>);
 
     /// The flow stops. Packets in flight still arrive.
@@ -108,8 +109,9 @@ impl<O: Observer> Host<'_, O> {
         tag.len - self.network.frame_overhead - DATAGRAM_HEADERS
     }
 
-    /// Opens a connection whose `sender` sends the data that count. `is_watching` says which ends
-    /// have [`Source::on_segment`] called for every segment: the client, the server.
+    /// Opens a connection whose `sender` sends the data that the flow measures. `is_watching`
+    /// selects the ends, client and server, for which [`Source::on_segment`] is called with every
+    /// segment.
     pub fn connect(
         &mut self,
         config: &sluice_tcp::Config,
@@ -128,7 +130,7 @@ impl<O: Observer> Host<'_, O> {
         self.network.flows[self.flow as usize].open.contains(&id)
     }
 
-    /// Lets an end of a connection send all that it may.
+    /// Sends all segments that an end of a connection may send.
     pub fn pump(&mut self, id: ConnectionId, side: Side) {
         self.network.pump(id, side == Side::Server, self.observer);
     }

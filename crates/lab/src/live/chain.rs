@@ -1,5 +1,5 @@
-//! The queues of one direction of a live run: the links of the path in succession, and behind them
-//! the additional delay of a flow's own path.
+//! The queues of one direction of a live run: the consecutive links of the path, and after them the
+//! additional delay of a flow's own path.
 //!
 //! Every link records the fate of its packets here, because only this module knows which packets an
 //! event belongs to.
@@ -29,7 +29,7 @@ pub(crate) struct Way {
     pub class: u32,
     /// The initial window of its connections in segments; `None` for the kernel's.
     pub initial_window: Option<u32>,
-    /// The flow that has the path, and no other flow: its index, and the number among those of its
+    /// If only one flow uses the path, the flow's index and its number among the flows of its
     /// `count`.
     pub owner: Option<(usize, u64)>,
     /// The hosts at its ends, up and down, counted from 1.
@@ -50,7 +50,7 @@ impl Way {
     }
 }
 
-/// Returns for each of `ways` how many before it are between the same hosts.
+/// Returns for each path the number of earlier paths between the same hosts.
 pub(super) fn nets(ways: &[Way]) -> Vec<u8> {
     let net = |(index, way): (usize, &Way)| {
         let same = ways[..index]
@@ -122,13 +122,13 @@ pub(crate) struct Chain {
     next_number: u64,
     to: PortNumber,
     split_below: Rate,
-    /// Packets behind their last link, in additional delay, by due time and number.
+    /// Packets in the additional delay after their last link, by due time and number.
     under_way: BTreeMap<(Time, u64), Packet>,
     sent: u64,
     out: VecDeque<Departure>,
 }
 
-/// A path in this direction: stages in the order of passing, and the delay behind them.
+/// A path in this direction: its stages in order, and the delay after them.
 struct OneWay {
     stages: std::ops::Range<usize>,
     delay: Span,
@@ -147,8 +147,8 @@ pub(crate) trait Recorded: Queueing {
     /// Returns the contents of the queues and delay lines.
     fn held(&self) -> Backlog;
 
-    /// Samples the state of every pipe, and takes the rows of packets settled since the last
-    /// sample.
+    /// Samples the state of every pipe, and removes the rows of packets whose fate was decided
+    /// since the last sample.
     fn sample(&mut self) -> Vec<Sample>;
 
     /// Returns all rows, including those of packets that are still queued.
@@ -211,7 +211,7 @@ impl Chain {
             stages,
             way_of_slot: Vec::new(),
             numbers: Numbers::default(),
-            // Both directions count for themselves: even numbers go up, odd ones down.
+            // Each direction counts separately: even numbers go up, odd numbers go down.
             next_number: match direction {
                 Direction::Up => 0,
                 Direction::Down => 1,
@@ -422,7 +422,7 @@ mod tests {
             hosts: (up, down),
             ..Way::whole(1)
         };
-        // Two hosts up, which share a server; the first one has another path to it.
+        // Two hosts share a server. The first host has a second path to the server.
         let ways = [between(1, 1), between(2, 1), between(1, 1)];
         assert_eq!(nets(&ways), [0, 0, 1]);
         let finder = WayFinder::new(&ways);

@@ -3,12 +3,11 @@
 //!
 //! [`sluice_router::forward`] moves the packets. Lengths are those of the IP packet (from the IP
 //! header), as in dummynet on layer 3. Frames that are not IP bypass the pipes. On links slower
-//! than `RouterSettings::split_below`, super-packets are split into wire packets before they are queued; on
-//! faster links they pass whole.
+//! than `RouterSettings::split_below`, super-packets are split into wire packets before they are
+//! queued. On faster links they pass whole.
 //!
 //! For every packet, the router reports its due time and its lateness. It counts every frame that
-//! was lost anywhere but in a queue, so that a user can distinguish the emulation from its
-//! artefacts.
+//! was lost outside the queues, so that a user can distinguish the emulation from its artefacts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -55,7 +54,7 @@ impl RouterSettings {
         )
     }
 
-    /// Returns what finds the path of a packet.
+    /// Returns the object that finds the path of a packet.
     pub(crate) fn finder(&self) -> WayFinder {
         WayFinder::new(&self.ways)
     }
@@ -136,7 +135,7 @@ pub struct LaneReport {
     pub bypassed: u64,
     /// Packets left in the pipe when the router stopped.
     pub left: Backlog,
-    /// Frames lost anywhere but in the queue, by cause.
+    /// Frames lost outside the queue, by cause.
     pub lost: BTreeMap<String, u64>,
 }
 
@@ -161,7 +160,8 @@ pub(super) fn route(
     stop: &Stop,
     observations: &Sender<Observation>,
 ) -> RouterReport {
-    // Before the forwarder is created, because the priority determines how it waits.
+    // This must precede the creation of the forwarder, because the priority determines how it
+    // waits.
     let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let scenario = &settings.scenario;
     let ports = vec![inner, outer];
@@ -226,8 +226,8 @@ fn run<P: Port, Q: Recorded>(
     // With rules there is one lane for both directions; its losses are counted for the first one.
     let mut next = || reports.next().unwrap_or_default();
     let (mut up, mut down) = (next(), next());
-    // A port counts frames that it could not receive or not send. The reader does not need the
-    // distinction, so these frames are counted for the direction that arrives at the port.
+    // A port counts frames that it could not receive or could not send. Users do not need this
+    // distinction, so all these frames count for the direction that arrives at the port.
     for (report, port) in [&mut up, &mut down].into_iter().zip(&ports) {
         let lost = Loss::ALL
             .iter()
@@ -260,13 +260,13 @@ pub(crate) struct LaneObserver {
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
     arrivals: Vec<Arrival>,
-    /// The number of paths.
+    /// Finds the path of a packet.
     ways: WayFinder,
     observations: Sender<Observation>,
 }
 
 impl LaneObserver {
-    /// Creates the observer of a direction with this number of paths.
+    /// Creates the observer of a direction.
     pub(crate) fn new(
         direction: Direction,
         ways: WayFinder,

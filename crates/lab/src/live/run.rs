@@ -1,5 +1,5 @@
 //! One live run: creates the network, starts the router and the traffic, waits, and removes
-//! everything again, whether the run ends by itself, by an error or by request.
+//! everything, no matter whether the run ends normally, with an error or by request.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub enum LiveError {
         /// The error.
         error: TrafficError,
     },
-    /// A flow went wrong; its measurements are recorded.
+    /// A flow failed; its measurements are recorded.
     #[error("{}flow `{flow}`: {reason}", .place.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
     Failed {
         /// The place in the scenario, if the flow has one.
@@ -87,9 +87,9 @@ pub struct LiveRun {
     pub router: RouterReport,
     /// The instant at which everything had ended.
     pub end: Time,
-    /// Whether it was ended early by request.
+    /// Whether the run was ended early by request.
     pub is_interrupted: bool,
-    /// Why an algorithm ended it, if one did.
+    /// The reason, if an algorithm ended the run.
     pub failure: Option<String>,
     /// The failures of its flows, the first cause first.
     pub failed: Option<LiveError>,
@@ -97,15 +97,15 @@ pub struct LiveRun {
 
 /// A report of a run in progress.
 pub trait Listener {
-    /// An observation of the router. Packets have the number of their flow in the scenario, or
-    /// [`NO_FLOW`].
+    /// Receives an observation of the router. Packets have the number of their flow in the
+    /// scenario, or [`NO_FLOW`].
     fn observe(&mut self, observation: Observation);
-    /// The part of the run that is over.
+    /// Receives the elapsed part of the run.
     fn progress(&mut self, elapsed: Span);
 }
 
-/// Checks before the start what can be known: that the process has the privileges, and the kernel
-/// the congestion controls that `scenario` names.
+/// Checks before the start that the process has the privileges, and that the kernel has the
+/// congestion controls that `scenario` names.
 ///
 /// # Errors
 /// The missing privilege or congestion control, and how to get it.
@@ -158,7 +158,7 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
             return refuse(format!("`{setting}` of flow `{}` ({reason})", flow.name));
         }
     }
-    // Such flows have addresses of their own, which the rules do not know.
+    // Such flows have their own addresses, for which the rules have no entries.
     let mut flows = scenario.flows.iter();
     let has_window = flows.find(|flow| flow.kind.initial_window().is_some());
     if let (Some(_), Some(flow)) = (&scenario.rules, has_window) {
@@ -176,7 +176,7 @@ fn check_hosts(scenario: &Scenario, nets: &[u8], way_of_flow: &[usize]) -> Resul
         let what = if flow.kind.has_own_addresses() {
             continue;
         } else if flow.kind.initial_window().is_some() {
-            // It belongs to the route to an address, which other hosts use, too.
+            // The window belongs to the route to an address, which other hosts use, too.
             format!(
                 "the `initial_window` of flow `{}` with several hosts",
                 flow.name
@@ -208,7 +208,7 @@ pub(crate) fn router_settings(scenario: &Scenario) -> RouterSettings {
 /// Returns the different paths of flows, the common one first, and the index of each flow's path.
 fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
     let mut ways = vec![Way::whole(scenario.hops.len() + 1)];
-    // Rules know the addresses of the common path only.
+    // Rules refer only to the addresses of the common path.
     let is_ruled = scenario.rules.is_some();
     let number = |(index, flow): (usize, &Flow)| {
         let mut way = Way {
@@ -257,10 +257,10 @@ pub fn run(
             topology.set_initial_window(*ends, segments)?;
         }
     }
-    // While this exists, new threads inherit the core. Of them only the router's thread survives,
-    // so it stays on that core, with its memory near it.
+    // While this exists, new threads inherit the core. Of the threads started meanwhile, only the
+    // router's keeps running. So it stays on the core, with its memory near it.
     let stay = core.map(|core| Stay::on(&[core])).transpose()?;
-    // The memory is made resident first, which may take a while.
+    // Make the memory resident first, since this may take a while.
     let pool = Pool::new(pool_size(scenario))?;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let paths: Vec<Path<'_>> = instances
@@ -440,7 +440,7 @@ impl Router {
         })
     }
 
-    /// Passes on what the router reports within `time`.
+    /// Passes on the observations of the router for `time`.
     fn listen(&mut self, listener: &mut dyn Listener, time: Duration) {
         if let Ok(first) = self.observations.recv_timeout(time) {
             self.pass_on(first, listener);
@@ -459,7 +459,7 @@ impl Router {
                             && identity.matches(key.protocol, key.source, key.destination)
                     })
                 };
-                // The packets of a program are those on its path that no other flow has.
+                // The packets of a program are those on its path that belong to no other flow.
                 if let Some(number) = find(true).or_else(|| find(false)) {
                     self.numbers.insert(*hash, number as u32);
                 }
@@ -558,7 +558,7 @@ mod tests {
         };
         let tail = " is not possible with the live backend; the simulator (`--backend sim`) has it";
         assert_eq!(check("host_up = 2"), Ok(()));
-        // Another pair of hosts has a path of its own.
+        // A different pair of hosts has its own path.
         assert_eq!(check("host_up = 2\nrtt = \"50ms\""), Ok(()));
         assert_eq!(
             check("rtt = \"50ms\""),

@@ -1,9 +1,10 @@
 //! The network of a live run: `h2 -- router -- h3`, in namespaces that the process owns.
 //!
-//! The hosts share their subnets, and the router bridges, so that no address is rewritten. Flows
-//! whose path differs from that of others have addresses of their own, by which the router
-//! identifies their path, and so have several hosts on one side, which are one namespace. Neighbour entries are static, so that no address resolution disturbs a
-//! measurement. The network disappears with the process, however the process ends.
+//! The hosts share their subnets, and the router bridges, so that no address is rewritten. A flow
+//! whose path differs from that of others has its own addresses, from which the router identifies
+//! the path. Several hosts on one side have their own addresses, too, but are one namespace.
+//! Neighbour entries are static, so that no address resolution disturbs a measurement. The network
+//! disappears with the process, however the process ends.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -36,7 +37,7 @@ pub enum TopologyError {
 pub struct Host {
     /// Namespace.
     pub namespace: Namespace,
-    /// The side: where flows in this direction start.
+    /// The direction of the flows that start at this side.
     side: Direction,
 }
 
@@ -53,7 +54,7 @@ impl Topology {
     /// Creates namespaces, interfaces, and the addresses of every path.
     ///
     /// # Errors
-    /// The step that failed, and what would allow it; nothing is left behind.
+    /// The step that failed, and how to allow it; nothing is left behind.
     pub fn create(ends: &[PathEnds]) -> Result<Topology, TopologyError> {
         let topology = Topology {
             h2: Host::create("h2", Direction::Up)?,
@@ -62,7 +63,7 @@ impl Topology {
         };
         topology.connect(&topology.h2, ends)?;
         topology.connect(&topology.h3, ends)?;
-        // The interfaces are up only now, and routes and neighbour entries need them up.
+        // Routes and neighbour entries require interfaces that are up, as they are only now.
         topology.h2.add_neighbours(&topology.h3, ends)?;
         topology.h3.add_neighbours(&topology.h2, ends)?;
         Ok(topology)
@@ -193,7 +194,7 @@ impl PathEnds {
 }
 
 fn mac(number: u8) -> Mac {
-    // Locally administered.
+    // The address is locally administered.
     Mac([0x02, 0x00, 0x00, 0x00, 0x00, number])
 }
 

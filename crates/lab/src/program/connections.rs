@@ -1,4 +1,4 @@
-//! The flows of a recorded program: TCP connections, with what the kernel says of both ends, UDP
+//! The flows of a recorded program: TCP connections with the kernel's samples of both ends, UDP
 //! flows and pings.
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use super::names::Names;
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     list: Vec<Connection>,
-    /// By protocol, the program's end and the other.
+    /// The index of each flow, by protocol, the program's end and the other end.
     numbers: BTreeMap<(Protocol, SocketAddr, SocketAddr), usize>,
-    /// By the hash of their packets, which differs between the directions.
+    /// The index of each flow, by the hash of its packets, which differs between the directions.
     hashes: BTreeMap<u32, usize>,
 }
 
@@ -29,25 +29,25 @@ struct Connection {
     remote: SocketAddr,
     first: Time,
     last: Time,
-    /// The program's end and the far end, of a TCP connection.
+    /// The program's end and the far end of a TCP connection.
     ends: [End; 2],
     has_ecn: bool,
-    /// The packets up and down, of other flows.
+    /// The packets up and down, for flows other than TCP.
     counts: [Counts; 2],
 }
 
 /// One end of a connection.
 #[derive(Debug, Default)]
 struct End {
-    /// Changes only.
+    /// The samples that differ from their predecessors.
     samples: Vec<State>,
-    /// The socket that the samples are of, and what earlier ones with the same addresses have
+    /// The socket of the samples, and the bytes that earlier sockets with the same addresses have
     /// carried.
     cookie: Option<u64>,
     before: State,
 }
 
-/// What the kernel says of one end.
+/// A sample of one end, as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     time: Time,
@@ -69,17 +69,17 @@ pub(super) struct Flow {
     pub direction: Direction,
     pub start: Time,
     pub stop: Time,
-    /// Payload that has arrived; 0 of a connection that carried none.
+    /// Payload that has arrived; 0 for a connection that carried none.
     pub bytes: u64,
     pub has_ecn: bool,
     pub protocol: Protocol,
-    /// The keys of the flow's type that describe its packets, as TOML; none of TCP.
+    /// The keys of the flow's type that describe its packets, as TOML. TCP has none.
     pub keys: String,
     /// Rows, whose flow number is not set yet.
     pub samples: Vec<FlowSample>,
 }
 
-/// Which end a list of connections is of.
+/// The end to which a list of connections belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Near,
@@ -87,7 +87,7 @@ pub(super) enum Side {
 }
 
 impl Connections {
-    /// Notes that packets with `hash` belong to a flow between `program` and `remote`.
+    /// Records that packets with `hash` belong to a flow between `program` and `remote`.
     pub fn saw(&mut self, hash: u32, protocol: Protocol, program: SocketAddr, remote: SocketAddr) {
         let next = self.list.len();
         let ends = (protocol, program, remote);
@@ -106,7 +106,7 @@ impl Connections {
         self.hashes.insert(hash, number);
     }
 
-    /// Notes a packet at its arrival at the link.
+    /// Records the arrival of a packet at the link.
     pub fn passed(&mut self, hash: u32, at: Time) {
         if let Some(connection) = self.hashes.get(&hash).map(|n| &mut self.list[*n]) {
             connection.first = connection.first.min(at);
@@ -114,7 +114,7 @@ impl Connections {
         }
     }
 
-    /// Notes the fate of a packet at one of the path's `hops` links.
+    /// Records the fate of a packet at one of the path's `hops` links.
     pub fn settled(&mut self, pipe: PipeId, hops: usize, packet: &PacketRecord, interval: Span) {
         let flow = self.hashes.get(&packet.flow).map(|n| &mut self.list[*n]);
         if let Some(flow) = flow.filter(|flow| flow.protocol != Protocol::Tcp) {
@@ -129,7 +129,7 @@ impl Connections {
         self.hashes.get(&hash).map_or(NO_FLOW, |n| *n as u32)
     }
 
-    /// Notes what the kernel says of one end at `time`.
+    /// Records the kernel's report about one end at `time`.
     pub fn sample(&mut self, side: Side, connection: &TcpConnection, time: Time) {
         let ends = match side {
             Side::Near => (connection.local, connection.remote),
@@ -162,9 +162,9 @@ impl Connections {
         known.ends[side as usize].push(cookie, state);
     }
 
-    /// Returns the flows: first one for each connection, UDP flow or ping, in the direction that
-    /// carried more, which the packets belong to; then one for each other direction of a connection
-    /// that carried more than [`SMALL`].
+    /// Returns the flows. The first ones are one per connection, UDP flow or ping, in the direction
+    /// that carried more; all packets belong to them. Then there is one for the other direction of
+    /// each connection, if this direction carried more than [`SMALL`].
     pub fn into_flows(self, names: &Names) -> Vec<Flow> {
         let named = |flow: &Connection| match flow.protocol {
             Protocol::Tcp => names.of(flow.remote),
@@ -215,8 +215,8 @@ impl Connection {
         }
     }
 
-    /// Returns the payload of a direction. The receiver's count may include the FIN, so that it is
-    /// no larger than what was sent. Of packets without a connection, returns the bytes sent.
+    /// Returns the payload of a direction. The receiver's count may include the FIN, so the result
+    /// is limited to the bytes sent. Without a connection, returns the bytes sent.
     fn arrived(&self, direction: Direction) -> u64 {
         if self.protocol != Protocol::Tcp {
             return self.counts[side_of(direction) as usize].bytes();
@@ -261,7 +261,7 @@ impl Connection {
         }
     }
 
-    /// Returns the bytes of an IP header and of one of UDP or ICMP.
+    /// Returns the length of the IP header and the UDP or ICMP header.
     fn headers(&self) -> u64 {
         match self.remote.is_ipv4() {
             true => 20 + 8,
@@ -339,8 +339,8 @@ impl State {
     }
 }
 
-/// A direction that carries no more than an initial window (RFC 6928: 10 segments of 1448 bytes)
-/// has no flow of its own beside the other.
+/// A direction that carries at most an initial window (RFC 6928: 10 segments of 1448 bytes) is not
+/// a separate flow if the other direction is one.
 const SMALL: u64 = 14_480;
 
 #[cfg(test)]
@@ -415,7 +415,7 @@ mod tests {
             ]
         );
         assert_eq!((flows[0].start, flows[0].stop), (at(10), at(30)));
-        // One row of each end: the second samples say nothing new.
+        // There is one row for each end, because the second samples are the same.
         assert_eq!(flows[0].samples.len(), 2);
         assert_eq!(flows[0].samples[1].received_bytes, Some(90_000));
     }

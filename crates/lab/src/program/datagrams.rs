@@ -1,11 +1,11 @@
-//! What a recorded program has sent and received without connections: UDP flows and pings.
+//! The packets of a recorded program that belong to no connection: UDP flows and pings.
 
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Rate, Span, Time};
 use sluice_recording::{FlowSample, NO_FLOW};
 use sluice_scenario::{Direction, PipeId};
 
-/// What a flow's packets are.
+/// The protocol of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Protocol {
     Tcp,
@@ -14,8 +14,8 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the protocol of a number (IANA) and a port. ICMP messages other than echoes have no
-    /// identifier, which is given in place of the port.
+    /// Returns the protocol of a number (IANA) and a port. For echo messages, the identifier
+    /// replaces the port. Other ICMP messages have none.
     pub fn of(number: u8, port: u16) -> Option<Protocol> {
         match number {
             6 => Some(Protocol::Tcp),
@@ -110,7 +110,7 @@ impl Counts {
     }
 }
 
-/// What the keys of flows accept.
+/// The smallest payload that the key of a flow accepts.
 const LEAST_PAYLOAD: u64 = 24;
 const MOST_PAYLOAD: u64 = 1472;
 const LEAST_INTERVAL: Span = Span::from_us(100);

@@ -1,10 +1,10 @@
-//! Runs a program behind a link (`sluice_exec`) and records it like a live run: packets, queues,
-//! arrivals and releases of both directions, and of every TCP connection of the program what the
-//! kernel says of its two ends.
+//! Runs a program behind a link (`sluice_exec`) and records it like a live run: the packets,
+//! queues, arrivals and releases of both directions, and the kernel's samples of both ends of every
+//! TCP connection.
 //!
-//! The scenario of the recording says what has happened. Each connection is a flow of type `tcp`
-//! with the payload that it carried, named after its far end; UDP flows and pings are flows of type
-//! `udp` and `ping`, of which the packets are known, but not what the program measured with them.
+//! The scenario of the recording describes the run. Each connection is a flow of type `tcp` with
+//! the payload that it carried, named after its far end. UDP flows and pings are flows of type
+//! `udp` and `ping`. Their packets are known, but the program's own measurements are not.
 
 mod connections;
 mod datagrams;
@@ -38,7 +38,7 @@ use connections::{Connections, Flow, Side};
 use datagrams::Protocol;
 use names::Names;
 
-/// Why a recorded program has no recording.
+/// The reason why a program has no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// The program did not run.
@@ -66,13 +66,13 @@ pub struct Recorded {
     pub recording: Recording,
     /// The figures.
     pub summary: Summary,
-    /// Why the recording has no data of connections, if it has none.
+    /// The reason, if the recording has no data of connections.
     pub warning: Option<String>,
 }
 
 /// Runs the program of `settings` and records it in the folder `dir`. `scenario` has the links of
-/// `settings`, and a title; its traffic does not count. Call it on the main thread, before there are
-/// others.
+/// `settings`, and a title; its traffic is ignored. Call it on the main thread, before any other
+/// thread starts.
 ///
 /// # Errors
 /// [`ProgramError`].
@@ -89,7 +89,8 @@ pub fn run(
     base.seed = sluice_exec::SEED;
     base.backend = Some(Backend::Live);
     base.measure.warmup = Span::ZERO;
-    // For the estimate of the recording's size only: how long the program runs is not known.
+    // The duration of the program is not known. This value is used only for the estimate of the
+    // recording's size.
     base.duration = Span::from_secs(1);
     let environment = Environment::here(Backend::Live, started_at);
     let variant = Variant {
@@ -255,13 +256,13 @@ impl Carrier for Observed {
             .iter()
             .map(|loss| (format!("port_{}", loss.name()), port.lost(*loss)));
         for loss in own.chain(of_port).filter(|(_, frames)| *frames > 0) {
-            // The receiver has given up; its error is reported.
+            // If the receiver has given up, its error is reported elsewhere.
             let _ = self.losses.send(loss);
         }
     }
 }
 
-/// Writes the recording, on a thread of its own, until the router has ended.
+/// Writes the recording on a separate thread until the router has ended.
 struct Writing {
     writer: RunWriter,
     scenario: Scenario,
@@ -302,7 +303,8 @@ impl Writing {
         self.finish()
     }
 
-    /// Takes what the kernel says of connections that have ended and, if `all`, of all others.
+    /// Records the kernel's samples of connections that have ended and, if `all` is true, of all
+    /// others.
     fn look(&mut self, all: bool) {
         for answer in self.answers.try_iter() {
             self.names.learn(&answer);
@@ -311,8 +313,8 @@ impl Writing {
         let connections = &mut self.connections;
         for (diag, side) in self.ends.iter_mut().flatten().zip([Side::Near, Side::Far]) {
             diag.ended(|connection| connections.sample(side, &connection, now));
-            // The kernel listed them when the recording began. A failure would be of memory, and
-            // costs one sample.
+            // The kernel could list connections when the recording began. So a failure now is lack
+            // of memory, and costs only one sample.
             if all {
                 let _ = diag.connections(|connection| connections.sample(side, &connection, now));
             }
@@ -376,11 +378,11 @@ impl Writing {
     }
 }
 
-/// Returns the scenario that says what has happened until `end`.
+/// Returns the scenario that describes the run until `end`.
 fn describe(base: &Scenario, flows: &[Flow], congestion_control: &str, end: Time) -> Scenario {
     let mut scenario = base.clone();
     let ran = end.since(Time::ZERO).max(SHORTEST) + Span::from_ms(1);
-    // A scenario ends after its last change.
+    // A scenario must end after its last change.
     let changes = scenario.last_step().map(|at| at + Span::from_ms(1));
     scenario.duration = ran.max(changes.unwrap_or_default());
     // Connections of programs are short.
@@ -418,9 +420,9 @@ fn describe(base: &Scenario, flows: &[Flow], congestion_control: &str, end: Time
     }
 }
 
-/// How often the thread looks for connections that have ended.
+/// The interval between checks for connections that have ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// A scenario takes at least as long.
+/// The shortest duration of the scenario.
 const SHORTEST: Span = Span::from_ms(10);
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;

@@ -6,12 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use simple_dns::Packet;
 use simple_dns::rdata::RData;
 
-/// Names by address. The name in the question counts, not those that it leads to.
+/// Names by address: always the name in the question, not an alias to which it leads.
 #[derive(Debug, Default)]
 pub(super) struct Names(BTreeMap<IpAddr, String>);
 
 impl Names {
-    /// Learns from the answer of a resolver. Later answers take precedence.
+    /// Adds the names in the answer of a resolver. Later answers take precedence.
     pub fn learn(&mut self, answer: &[u8]) {
         let Ok(packet) = Packet::parse(answer) else {
             return;
@@ -30,7 +30,7 @@ impl Names {
         }
     }
 
-    /// Returns the name of the far end of a connection, as flows can have it.
+    /// Returns the name of a connection's far end, in a form that is valid for flows.
     pub fn of(&self, remote: SocketAddr) -> String {
         match self.known(remote.ip()) {
             Some(name) => format!("{name}:{}", remote.port()),
@@ -51,7 +51,8 @@ impl Names {
     }
 }
 
-/// Replaces what the name of a flow cannot have. `more` are marks that it can.
+/// Replaces characters that a flow's name cannot contain. `more` are further characters that it can
+/// contain.
 fn accepted(name: &str, more: &str) -> String {
     let is_accepted = |c: char| c.is_alphanumeric() || "_-.".contains(c) || more.contains(c);
     name.replace(|c| !is_accepted(c), "_")

@@ -1,5 +1,5 @@
-//! The numbers that a queue draws, from a file: with those of another implementation, decisions by
-//! chance are comparable packet for packet.
+//! The numbers that a queue draws, from a file. With the numbers of another implementation, random
+//! decisions are comparable packet by packet.
 
 use std::fs;
 use std::io;
@@ -41,8 +41,8 @@ pub enum DrawsError {
     },
 }
 
-/// Reads the file `text`: a number of 64 bits per line; blank lines and those that start with `#`
-/// do not count.
+/// Reads the file `text`: one 64-bit number per line. Blank lines and lines that start with `#` are
+/// ignored.
 ///
 /// # Errors
 /// [`DrawsError`].

@@ -2,8 +2,8 @@
 //!
 //! A trace is CSV or a capture ([`Trace`]). The output is a row per packet, the algorithm's
 //! variables over time, and a capture of the packets that left. [`sluice_core::link::Replay`]
-//! defines the rules of the replay, `docs/replay.md` the formats. Memory does not grow with the
-//! length of a trace, except by one entry per flow of a capture.
+//! defines the rules of the replay; `docs/replay.md` defines the formats. Memory does not grow with
+//! the length of a trace, except by one entry per flow of a capture.
 
 use std::path::PathBuf;
 
@@ -59,12 +59,11 @@ pub struct Job {
     pub hash: Hash,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// The numbers that the queue draws, instead of those of the seed.
+    /// The numbers that the queue draws instead of those derived from the seed.
     pub draws: Option<Draws>,
     /// The outputs.
     pub outputs: Outputs,
-    /// The folder of the recording, if there is to be one, and the time at which it starts (RFC
-    /// 3339).
+    /// The folder and the start time (RFC 3339) of the recording, if one is requested.
     pub record: Option<(PathBuf, String)>,
 }
 
@@ -141,7 +140,7 @@ pub enum ReplayError {
     /// The recording cannot be read back.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The replay has no scenario that says what happened.
+    /// There is no scenario that describes the replay.
     #[error("the replay cannot be recorded: {0}")]
     Undrawable(String),
     /// The trace has no bytes that a capture could contain.

@@ -74,9 +74,9 @@ pub(super) struct Writer {
     error: Option<ReplayError>,
 }
 
-/// The variables that are being written. An algorithm may report a variable several times at an
-/// instant, while it counts a signal and schedules the next. Only the last value was a state of the
-/// algorithm.
+/// The variables that are being written. An algorithm may report a variable several times at one
+/// instant, for example while it counts a signal and schedules the next. Only the last value was a
+/// state of the algorithm.
 struct StateOut {
     sheet: Sheet,
     /// The values reported at the instant `now`, in order.
@@ -270,7 +270,8 @@ impl StateOut {
         Ok(())
     }
 
-    /// Sorts by queue, and keeps the last value of each variable at the position of its first.
+    /// Sorts by queue, and keeps only the last value of each variable, at the position of its first
+    /// value.
     fn settle(&mut self) {
         self.reported.sort_by_key(|(queue, ..)| *queue);
         let mut kept: usize = 0;

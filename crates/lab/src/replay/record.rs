@@ -1,8 +1,8 @@
 //! Records a replay like a run, so that it can be drawn.
 //!
-//! The recording is collected in memory and saved when the replay has ended: an error leaves
-//! nothing. Its scenario says what has happened. Each flow of the trace is a flow of type `udp` with
-//! the mean rate at which it arrived. The link is the direction `up`; nothing goes down.
+//! The recording is collected in memory and saved when the replay has ended, so an error leaves no
+//! files. Its scenario describes the replay: each flow of the trace is a flow of type `udp` with
+//! its mean arrival rate. The link is the direction `up`; the direction `down` has no traffic.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -38,12 +38,12 @@ struct Flow {
     packets: u64,
 }
 
-/// What happened in each step of time. A step becomes longer when there are many, so that memory
+/// The counts of each step of time. When there are many steps, they become longer, so that memory
 /// does not grow with the length of the trace.
 struct Steps {
     step: Span,
     /// Packets and bytes that entered and left the queue, by the number of the step at whose end
-    /// they show.
+    /// they become visible.
     queued: BTreeMap<u64, [u64; 4]>,
     /// Bytes that left, by step and flow.
     left: BTreeMap<(u64, u32), u64>,
@@ -52,7 +52,7 @@ struct Steps {
 impl Recorder {
     /// Begins the recording of `job` at the time `started_at`.
     pub(super) fn begin(job: &Job, started_at: &str) -> Result<Self, ReplayError> {
-        // The end is not known yet, nor are the flows.
+        // Neither the end nor the flows are known yet.
         let last = match &job.rate {
             LinkRate::Schedule { schedule, .. } => schedule.steps().last().map(|(at, _)| *at),
             LinkRate::Constant(_) => None,
@@ -199,7 +199,7 @@ impl Steps {
         }
     }
 
-    /// The step at whose end `at` shows.
+    /// Returns the step at whose end a change at `at` becomes visible.
     fn of(&self, at: Time) -> u64 {
         at.as_ns().div_ceil(self.step.as_ns())
     }
@@ -207,7 +207,7 @@ impl Steps {
     fn queue(&mut self, row: &PacketRecord) {
         let (packets, bytes) = (u64::from(row.segments), u64::from(row.len));
         let (arrival, end) = (self.of(row.arrival), self.of(row.at));
-        // What enters and leaves within a step does not show.
+        // A packet that enters and leaves within one step is not visible.
         if arrival == end && row.fate != Fate::Queued {
             return;
         }
@@ -280,7 +280,7 @@ fn scenario(job: &Job, end: Time, flows: &str) -> Result<Scenario, ReplayError> 
     Ok(variants.map_err(invalid)?.swap_remove(0).scenario)
 }
 
-/// The flows that have a number of their own; more have no room in a chart.
+/// The most flows that have their own numbers; a chart has no room for more.
 pub(super) const MOST_FLOWS: usize = 200;
 /// Entries of a table of steps: more than any screen has pixels.
 const MOST_STEPS: usize = 20_000;

@@ -1,4 +1,4 @@
-//! Writes rows to a file whose ending gives the format: `.csv` or `.parquet`.
+//! Writes rows to a file. Its ending determines the format: `.csv` or `.parquet`.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -33,7 +33,8 @@ pub struct Summary {
     pub warnings: Vec<String>,
 }
 
-/// Sojourn times, each handle counted once. Mean and extremes are exact, the others to 0.1 %.
+/// Sojourn times, each handle counted once. The mean and the extremes are exact; the percentiles
+/// are exact to 0.1 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sojourns {
     /// The shortest.

@@ -1,4 +1,4 @@
-//! The words for queue and rate, and the answers to wrong ones.
+//! Reads the queue and the rate of a replay, and explains errors in them.
 
 use std::fmt;
 use std::fs;
@@ -47,7 +47,7 @@ impl std::error::Error for QueueError {}
 /// [`QueueError`].
 pub fn parse_queue(text: &str) -> Result<Spec, QueueError> {
     sluice_loader::parse_queue(text, Path::new("")).map_err(|error| QueueError {
-        // On one line, so that the marks are under the words that they mark.
+        // Put the text on one line, so that the carets are below the words that they mark.
         text: text.replace(|c: char| c.is_whitespace(), " "),
         error: Box::new(error),
     })
@@ -88,7 +88,7 @@ pub enum RateError {
     },
 }
 
-/// Reads a rate, where a bare number is in bits per second, or the file that the text names.
+/// Reads a rate, or the file that the text names. A number without a unit is in bits per second.
 ///
 /// # Errors
 /// [`RateError`].

@@ -47,10 +47,10 @@ impl Started for Instances {
     }
 }
 
-/// What happens to the packets when an AQM is stopped.
+/// The fate of the packets after an AQM was stopped, for messages.
 const CONSEQUENCE: &str = "its queue passes every packet from now on";
 
-/// The methods of an instance, and the objects that they get.
+/// The methods of an instance, and the objects that they receive.
 struct Hooks {
     on_enqueue: Option<Py<PyAny>>,
     on_dequeue: Option<Py<PyAny>>,
@@ -80,7 +80,7 @@ impl Hooks {
         })
     }
 
-    /// Asks for the next timer.
+    /// Calls the method that returns the next timer.
     fn timer(&self, py: Python<'_>) -> PyResult<Option<Time>> {
         let Some(next) = &self.next_timer else {
             return Ok(None);
@@ -90,31 +90,31 @@ impl Hooks {
     }
 }
 
-/// What a hook about a packet returns.
+/// The values that a hook about a packet may return.
 const VERDICTS: &str = "sluice.PASS, sluice.MARK and sluice.DROP";
 
-/// Returns an object as a message shows it.
+/// Formats an object for a message.
 fn shown(object: &Bound<'_, PyAny>) -> String {
     object
         .repr()
         .map_or_else(|_| "an object".to_owned(), |text| text.to_string())
 }
 
-/// Calls a hook that gets the context alone.
+/// Calls a hook whose only argument is the context.
 fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>) -> PyResult<()> {
     hook.call1(py, (&hooks.views.context,)).map(drop)
 }
 
 /// The AQM of one queue.
 struct InQueue {
-    /// `None` if no instance could be made.
+    /// `None` if no instance could be created.
     hooks: Option<Hooks>,
     account: Account,
     timer: Option<Time>,
 }
 
 impl InQueue {
-    /// Calls a hook, if the class has it, and asks for the next timer.
+    /// Calls a hook, if the class defines it, and then asks the instance for its next timer.
     fn call<R>(
         &mut self,
         cx: &mut Cx<'_>,

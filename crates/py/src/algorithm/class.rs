@@ -1,4 +1,4 @@
-//! Classes of files, and their instances.
+//! Classes loaded from files, and their instances.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
 use sluice_loader::{Failures, OnError, moment};
 
-/// A class that was loaded.
+/// A class loaded from a file.
 pub(super) struct Class {
     /// Its name in messages: `py:FILE:CLASS`.
     pub name: String,
@@ -25,8 +25,8 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// Prepares instances with the values of a queue, and makes one, to find a class that cannot
-    /// make any.
+    /// Prepares the creation of instances with the values of a queue. Creates one, so that a class
+    /// without a working constructor is found at once.
     pub fn factory(&self, values: &Values) -> Result<Factory, ParamError> {
         Python::attach(|py| {
             let made = || -> PyResult<Factory> {
@@ -57,7 +57,7 @@ impl Class {
     }
 }
 
-/// Makes instances with the values of a queue.
+/// Creates instances with the values of a queue.
 pub(super) struct Factory {
     name: String,
     class: Py<PyType>,
@@ -67,7 +67,7 @@ pub(super) struct Factory {
 }
 
 impl Factory {
-    /// Makes an instance with its parameters set.
+    /// Creates an instance with its parameters set.
     pub fn instance(&self, py: Python<'_>) -> PyResult<Instance> {
         let instance = self.class.bind(py).call0()?;
         for (name, value) in self.values.bind(py) {
@@ -83,8 +83,8 @@ impl Factory {
         })
     }
 
-    /// Makes the instance of a queue, with the methods that `hooks` looks up. `consequence` says
-    /// what happens to the packets once it is stopped.
+    /// Creates the instance of a queue, with the methods that `hooks` looks up. `consequence`
+    /// states the fate of the packets after the instance was stopped.
     pub fn begin<H>(
         &self,
         consequence: &'static str,
@@ -100,7 +100,7 @@ impl Factory {
         })
     }
 
-    /// Returns the account of an instance, which has the method `state` or not.
+    /// Returns the account of an instance. `state` is its method of that name, if it has one.
     pub fn account(&self, consequence: &'static str, state: Option<Py<PyAny>>) -> Account {
         Account {
             failures: RefCell::new(Failures::new(self.name.clone(), consequence, self.on_error)),
@@ -110,7 +110,7 @@ impl Factory {
     }
 }
 
-/// An instance whose methods are looked up.
+/// An instance whose methods can be looked up.
 pub(super) struct Instance {
     class: Py<PyType>,
     base: Py<PyAny>,
@@ -118,7 +118,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Returns a method that the class defines itself. Another one costs no call.
+    /// Returns a method unless it is that of the package's own class, which need not be called.
     pub fn own(&self, py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
         let of_base = self.base.bind(py).getattr(name)?;
         let is_own = !self.class.bind(py).getattr(name)?.is(&of_base);
@@ -139,7 +139,7 @@ pub(super) struct Account {
 
 impl Account {
     /// Calls the instance, unless it is stopped, while `context` has the time and the randomness of
-    /// `cx`. Returns `None` if it raises, or returns what is wrong.
+    /// `cx`. Returns `None` if the call raises an exception or returns a wrong value.
     pub fn call<R>(
         &mut self,
         cx: &mut Cx<'_>,
@@ -170,7 +170,7 @@ impl Account {
         cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
     }
 
-    /// Counts an error while the instance was made.
+    /// Counts an error during the creation of the instance.
     #[cold]
     pub fn fail_at_start(&mut self, why: &str) {
         self.failures
@@ -178,12 +178,12 @@ impl Account {
             .fail(" before its first packet", why);
     }
 
-    /// Returns whether the instance is called no more.
+    /// Returns whether the instance is no longer called.
     pub fn is_stopped(&self) -> bool {
         self.failures.borrow().is_stopped()
     }
 
-    /// Visits the variables. An error in the method is one of the algorithm.
+    /// Visits the variables. An exception in the method counts as an error of the algorithm.
     pub fn visit(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         if let Some(hook) = &self.state
             && !self.is_stopped()
@@ -205,7 +205,7 @@ impl Account {
         }
     }
 
-    /// Returns the name of a variable as one that lasts as long as recordings.
+    /// Returns the name of a variable with a static lifetime, which recordings require.
     fn lasting(&self, name: String) -> &'static str {
         let mut names = self.names.borrow_mut();
         match names.iter().find(|known| **known == name) {
@@ -227,7 +227,7 @@ fn read(py: Python<'_>, hook: &Py<PyAny>) -> PyResult<Vec<(String, f64)>> {
         .collect()
 }
 
-/// Returns why a hook failed; `None` for Ctrl-C, which is noticed again outside the hook.
+/// Returns the reason why a hook failed, or `None` for Ctrl-C, which is handled outside the hook.
 fn why(py: Python<'_>, error: &PyErr) -> Option<String> {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
         let interrupt = py

@@ -1,8 +1,9 @@
 //! Disciplines: subclasses of `sluice.Discipline`, which hold packets themselves.
 //!
-//! The packets stay here; the instance gets an object for each and returns it. So none can be lost,
-//! whatever the class does: an object that is collected before its packet has left is an error of
-//! the class, and after an error the packets leave in the order of their arrival.
+//! The packets stay in Rust. The instance receives an object for each packet and returns it. So no
+//! packet can be lost, whatever the class does. If an object is collected before its packet has
+//! left, this is an error of the class. After an error, the packets leave in the order of their
+//! arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +50,7 @@ impl OutsideDiscipline for DisciplineClass {
     }
 }
 
-/// What happens to the packets when a discipline is stopped.
+/// The fate of the packets after a discipline was stopped, for messages.
 const CONSEQUENCE: &str = "its packets leave in the order of their arrival from now on";
 
 /// Numbers of the packets whose objects were collected.
@@ -58,9 +59,9 @@ type Collected = Arc<Mutex<Vec<u64>>>;
 /// A packet in a discipline.
 #[pyclass(extends = PacketFields, name = "Packet")]
 pub struct HeldPacket {
-    /// Its number in the order of arrival.
+    /// The packet's number in the order of arrival.
     number: u64,
-    /// The queue that it is in.
+    /// The queue that holds the packet.
     queue: Collected,
 }
 
@@ -74,13 +75,13 @@ fn lock(collected: &Collected) -> std::sync::MutexGuard<'_, Vec<u64>> {
     collected.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a discipline wants to be done with a packet.
+/// A request of a discipline about a packet.
 enum Order {
     Drop(u64, DropReason),
     Mark(u64),
 }
 
-/// The time, the randomness of the run, and what can be done with packets.
+/// The time, the randomness of the run, and operations on packets.
 #[pyclass(extends = Context)]
 #[derive(Default)]
 pub struct QueueContext {
@@ -141,11 +142,12 @@ struct Held {
     limit: u64,
     /// The packets, by their numbers.
     packets: BTreeMap<u64, Packet>,
-    /// Packets that the host took without asking the instance, which still holds their objects.
+    /// Packets that the host removed without a call of the instance. The instance still holds their
+    /// objects.
     pulled: BTreeSet<u64>,
     arrivals: u64,
     backlog: Backlog,
-    /// What the instance last said about the next packet.
+    /// The instant at which the next packet may leave, as the instance last returned it.
     wake: Option<Time>,
     collected: Collected,
 }
@@ -154,8 +156,8 @@ struct Held {
 type Returned = Result<Option<u64>, String>;
 
 impl Held {
-    /// Calls the instance and carries out its orders. Returns the packet that it returned; an error
-    /// stops it.
+    /// Calls the instance and executes its orders. Returns the packet that the instance returned.
+    /// An error stops the instance.
     fn call(
         &mut self,
         cx: &mut Cx<'_>,
@@ -230,7 +232,7 @@ impl Held {
     }
 }
 
-/// Returns the error of an order about a packet that has left.
+/// Returns the message for an order about a packet that has left.
 fn left(number: u64, what: &str) -> String {
     format!("packet {number} was {what} after it had left")
 }

@@ -1,9 +1,9 @@
 //! Algorithms in Python: the loader of `py:FILE:CLASS`.
 //!
 //! A subclass of `sluice.Aqm` is an AQM, one of `sluice.Rank` ranks the packets of a push-in queue,
-//! and one of `sluice.Discipline` holds packets itself. Every queue has an instance of the class. A
-//! hook that raises or returns nonsense is an error of the algorithm, which its parameter
-//! `on_error` decides about (see [`sluice_loader::Failures`]).
+//! and one of `sluice.Discipline` holds packets itself. Every queue has an instance of the class.
+//! If a hook raises an exception or returns a wrong value, this is an error of the algorithm. Its
+//! parameter `on_error` determines the consequence (see [`sluice_loader::Failures`]).
 
 mod aqm;
 mod class;
@@ -63,7 +63,7 @@ pub(crate) fn time_decisions(py: Python<'_>, words: &str, decisions: u32) -> PyR
             let start = Instant::now();
             for number in 0..u64::from(decisions) {
                 packet.arrival = Time::from_ns(1_200_000 * number);
-                // The delay swings around 5 ms, as with a controlled queue.
+                // The delay varies around 5 ms, as in a controlled queue.
                 cx.now = packet.arrival + Span::from_ns(2_000_000 + 3_000 * (number % 2_000));
                 std::hint::black_box(aqm.on_dequeue(&packet, &queue, &mut cx));
             }

@@ -11,7 +11,7 @@ use sluice_core::sched::rank::Place;
 use sluice_core::{Cx, Discipline, Packet, Time};
 use sluice_loader::{CONSEQUENCE_FOR_RANKS, Ranked, Ranks, limit_of};
 
-/// A class that ranks packets.
+/// A class that defines a rank function.
 pub(super) struct RankClass(pub Class);
 
 impl OutsideDiscipline for RankClass {

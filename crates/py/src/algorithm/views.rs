@@ -1,11 +1,11 @@
-//! The objects that hooks get.
+//! The objects that hooks receive.
 
 use pyo3::prelude::*;
 
 use sluice_core::aqm::QueueView;
 use sluice_core::{Cx, Packet, Rng, Time};
 
-/// What is known of a packet.
+/// The fields of a packet.
 #[pyclass(subclass)]
 #[derive(Default)]
 pub struct PacketFields {
@@ -105,7 +105,7 @@ impl Context {
     }
 }
 
-/// The objects of one queue. They are made once and filled before each call.
+/// The objects of one queue. They are created once and filled before each call.
 pub(super) struct Views {
     pub packet: Py<PacketView>,
     pub queue: Py<BacklogView>,

@@ -57,8 +57,8 @@ fn write_rows<R: Row>(
             if !line.is_empty() {
                 line.push(',');
             }
-            // Writing into a string does not fail. The first cell of every table is a number, so that
-            // an empty line means none yet.
+            // Writing into a string does not fail. The first cell of every table is a number, so an
+            // empty line has no cell yet.
             let _ = match cell {
                 Cell::Int(n) => write!(line, "{n}"),
                 Cell::Float(x) => write!(line, "{x}"),

@@ -32,7 +32,7 @@ pub enum ExportError {
         /// The error of the system.
         error: io::Error,
     },
-    /// A test of flent that the run cannot be shown as.
+    /// The run cannot be exported as this test of flent.
     #[error(transparent)]
     Test(#[from] flent::TestError),
 }

@@ -1,17 +1,18 @@
-//! A capture per port of the router, and one between each two links, for Wireshark: the packets
-//! received and sent.
+//! Captures of the packets received and sent, for Wireshark: one per port of the router, and one
+//! between each two consecutive links.
 //!
-//! A recording keeps no payload. A simulated packet has its real headers, IPv4 and TCP, UDP or ICMP,
-//! as far as [`sluice_recording::Header`] holds them. A packet of a live TCP flow has its IPv4 header
-//! and two ports only. Addresses are those of a live run (h2 is 10.0.23.2, h3 is 10.0.23.3); the
-//! port of a flow's far end is 5000 plus its number.
+//! A recording keeps no payload. A simulated packet has its real headers (IPv4, and TCP, UDP or
+//! ICMP), as far as [`sluice_recording::Header`] contains them. A packet of a live TCP flow has
+//! only its IPv4 header and two ports. Addresses are those of a live run (h2 is 10.0.23.2, h3 is
+//! 10.0.23.3); the port of a flow's far end is 5000 plus its number.
 //!
-//! A dropped packet is in the capture of the place where it arrived, a marked packet also where it
-//! left. Each has a comment with its fate, the instant and the reason. Every packet has its number
-//! as `epb_packetid`, so that it is found in all captures.
+//! A dropped packet is in the capture of the place at which it arrived. A marked packet is also in
+//! the capture of the place at which it left. Each of them has a comment with its fate, the instant
+//! and the reason. Every packet has its number as `epb_packetid`, so it can be found in all
+//! captures.
 //!
-//! A packet leaves when it has been transmitted and the delay of its link has passed. Packets that
-//! were still queued at the end of the run appear where they arrived.
+//! A packet leaves when it has been transmitted and the delay of its link has passed. A packet that
+//! was still queued at the end of the run appears only at the place at which it arrived.
 //!
 //! The format is pcapng ([`AnnotatedWriter`]): one interface of link type 101 (raw IP), times in
 //! nanoseconds.
@@ -63,14 +64,15 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
             Direction::Up => (hop, hop + 1, hop + 1 == hops.end),
             Direction::Down => (hop + 1, hop, hop == hops.start),
         };
-        // Rules may send a packet through several pipes, between which it is still in the router.
+        // Rules may send a packet through several pipes. Between them, the packet is still in the
+        // router.
         let number = row.record.packet;
         let span = ends.as_ref().zip(number).map(|(ends, n)| ends[&n]);
         let (enters, leaves) = match span {
             Some((first, last)) => (first == at, last == at),
             None => (true, is_last),
         };
-        // A duplicate was not received: the link made it.
+        // A duplicate was not received, because the link created it.
         let enters = enters && way.is_original(number);
         let sight = |time: Time, is_inbound| Sight {
             time_ns: run.started + time.as_ns(),
@@ -86,8 +88,9 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     }
     let mut files = Vec::new();
     for (place, mut capture) in places.iter().zip(captures) {
-        // A host answers at the instant at which a packet reaches it, so what leaves comes first.
-        // Stable: other packets of one instant stay in the order in which the router had them.
+        // A host answers at the instant at which a packet reaches it, so packets that leave the
+        // router come first. The sort is stable: other packets of one instant keep the order that
+        // they had in the router.
         capture.sort_by_key(|sight| (sight.time_ns, sight.is_inbound));
         let path = dir.join(format!("{name}-{place}.pcapng"));
         write_whole(&path, |out| {
@@ -110,7 +113,7 @@ fn places(scenario: &Scenario) -> Vec<String> {
     first.chain(between).chain(["h3".to_owned()]).collect()
 }
 
-/// What the captures are made of.
+/// The sources of the captures.
 struct Run<'a> {
     rows: Vec<PacketRow>,
     /// The packets with a recorded header, in the order of their numbers.
@@ -157,7 +160,7 @@ fn sent(recording: &Recording) -> Result<Vec<Sent>, ReadError> {
 }
 
 impl<'a> Run<'a> {
-    /// Finds when each packet with a header was sent.
+    /// Determines the instant at which each packet with a header was sent.
     fn with_instants(mut self) -> Self {
         for row in &self.rows {
             if let Some(place) = self.place(row) {
@@ -215,7 +218,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A pipe, and how packets pass it.
+/// A pipe, and the path of packets through it.
 struct Way<'a> {
     pipe: &'a Pipe,
     params: LinkParams,
@@ -234,7 +237,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Whether the row of this packet is its first one on the link.
+    /// Whether this is the packet's first row on the link.
     fn is_original(&mut self, number: Option<u64>) -> bool {
         match (&mut self.arrived, number) {
             (Some(arrived), Some(number)) => arrived.insert(number),

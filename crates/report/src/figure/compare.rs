@@ -87,7 +87,7 @@ fn each_flow(
         let variant = run.look as usize;
         let flows = run.flows.iter().filter(|flow| flow.direction == direction);
         for (place, flow) in flows.enumerate() {
-            // In a single run, the flows are compared.
+            // In a single run, each flow has its own colour.
             let hue = if report.runs.len() == 1 {
                 place
             } else {
@@ -150,7 +150,8 @@ fn variable(name: &str) -> &str {
 fn rank(variable: &str) -> usize {
     const FIRST: [&str; 4] = ["prob", "delay", "count", "average"];
     let place = FIRST.iter().position(|first| variable.starts_with(first));
-    // An instant, such as that of the next drop, is a straight line and says the least.
+    // A variable that is an instant, such as that of the next drop, is a straight line, so it comes
+    // last.
     let last = usize::from(variable.ends_with("_next"));
     place.unwrap_or(FIRST.len()) + last
 }

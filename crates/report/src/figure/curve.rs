@@ -28,7 +28,8 @@ pub struct Axes {
     pub by: Option<String>,
     /// The axis of the charts.
     pub each: Option<String>,
-    /// Whether a confidence band must be drawn, and not only where there are repetitions.
+    /// Whether every point must have a confidence band. Otherwise only points with repetitions have
+    /// one.
     pub needs_band: bool,
 }
 
@@ -83,7 +84,7 @@ pub enum CurveError {
     /// A heat map without a second axis.
     #[error("a heat map needs a second axis (--by){}", list(known))]
     SecondAxis {
-        /// The axes that there are.
+        /// The available axes.
         known: Vec<String>,
     },
 }
@@ -108,7 +109,7 @@ fn list(known: &[String]) -> String {
     }
 }
 
-/// The axis that tells simulated runs from live ones.
+/// The axis that distinguishes simulated runs from live ones.
 const BACKEND: &str = "backend";
 
 /// Returns the place of a result on every axis.
@@ -124,7 +125,7 @@ pub fn coordinates(result: &VariantResult) -> Vec<Coordinate> {
 }
 
 /// Returns the axes of several results, each with its values in the order of the results. Axes with
-/// one value are left out, except those that the scenario has.
+/// one value are left out, except those of the scenario's matrix.
 pub fn axes(results: &[VariantResult]) -> Vec<(String, Vec<Coordinate>)> {
     let mut axes: Vec<(String, Vec<Coordinate>)> = Vec::new();
     for coordinate in results.iter().flat_map(coordinates) {
@@ -251,7 +252,7 @@ impl Sweep {
         })
     }
 
-    /// The factor and the name of the unit that values are shown in.
+    /// The factor and the name of the unit in which values are shown.
     const fn scale(&self) -> (f64, &'static str) {
         match self.unit {
             Unit::Time => (1e-6, "ms"),
@@ -274,7 +275,7 @@ impl Sweep {
 /// Draws a sweep as an SVG document.
 ///
 /// # Errors
-/// [`FigureError`]; the axes and the figure are named with those that there are.
+/// [`FigureError`], which names the available axes and figures.
 pub fn svg(
     title: &str,
     results: &[VariantResult],
@@ -323,7 +324,7 @@ fn caption(sweep: &Sweep, asked: &Axes, form: Form, is_live: bool) -> String {
     figure + band
 }
 
-/// The numbers of an axis and their unit; `None` if one of its values is no number.
+/// The numbers of an axis and their unit; `None` if one of its values is not a number.
 fn numbers(values: &[Coordinate]) -> Option<(Vec<f64>, &'static str)> {
     let all = |read: &dyn Fn(&str) -> Option<f64>| -> Option<Vec<f64>> {
         values.iter().map(|at| read(&at.value)).collect()
@@ -453,7 +454,7 @@ fn heat_maps(
         true => (value / least).ln() / (most / least).ln(),
         false => (value - least) / (most - least),
     };
-    // From low to high, so that axes read as usual.
+    // Sort from low to high, so that axes have the usual direction.
     let order = |values: &[Coordinate]| -> Vec<usize> {
         let mut order: Vec<usize> = (0..values.len()).collect();
         if let Some((numbers, _)) = numbers(values) {
@@ -527,8 +528,8 @@ fn digits(x: f64) -> String {
     }
 }
 
-/// The colour of a share of the range: the palette cividis (Nuñez, Anderton and Renslow 2018), which
-/// looks alike with and without colour blindness, at five places.
+/// The colour of a share of the range, interpolated between five colours of the palette cividis
+/// (Nuñez, Anderton and Renslow 2018), which looks alike with and without colour blindness.
 fn shade(share: f64) -> RGBColor {
     const PLACES: [(f64, f64, f64); 5] = [
         (0.0, 34.0, 78.0),

@@ -12,21 +12,21 @@ use super::{
     Area, Drawn, FINE, GRID, INK, LEFT, MUTED, X_AXIS, bold, color, dash, fine, plain, text_width,
 };
 
-/// One chart: lines, points, or both over common axes.
+/// One chart with lines, points, or both on common axes.
 pub struct Panel {
-    /// In CSS pixels, without the numbers below the plot.
+    /// The height in CSS pixels, without the numbers below the plot.
     pub height: u32,
-    /// Written above the plot.
+    /// The title above the plot.
     pub title: String,
     pub x: Scale,
     pub x_label: Cow<'static, str>,
     pub y: Scale,
     pub y_label: Cow<'static, str>,
-    /// Drawn first, pale, with an outline.
+    /// The shapes, drawn before everything else.
     pub fills: Vec<Fill>,
     pub lines: Vec<Line>,
     pub clouds: Vec<Cloud>,
-    /// Short texts, centred on a place.
+    /// Short texts at places in the plot.
     pub texts: Vec<Note>,
 }
 
@@ -35,7 +35,7 @@ pub struct Note {
     pub at: (f64, f64),
     pub text: String,
     pub tint: RGBColor,
-    /// Whether it stands to the right of the place, and not on it.
+    /// Whether the text is to the right of its place; otherwise it is centred on the place.
     pub is_beside: bool,
 }
 
@@ -63,7 +63,7 @@ pub enum FillStyle {
 pub struct Line {
     pub look: Look,
     pub pieces: Vec<Vec<(f64, f64)>>,
-    /// Whether the samples are drawn too, for sparse ones.
+    /// Whether the samples are drawn as dots, too, because they are sparse.
     pub has_dots: bool,
 }
 
@@ -148,7 +148,7 @@ impl Panel {
                 line.draw(&flat, &places(piece))?;
             }
         }
-        // The dots of all variants come first, so that they hide no drop or mark.
+        // Draw the dots of all variants first, so that they hide no drop or mark.
         for cloud in &self.clouds {
             let style = color(cloud.variant).mix(0.7).filled();
             for corners in columns_of_dots(&places(&cloud.sent)) {
@@ -178,7 +178,7 @@ impl Panel {
             let middle = (text.left + text.right) / 2;
             let at = (middle, (text.top + text.bottom) / 2);
             if text.distance(*dot) > fine(8) {
-                // A text that had to go farther away is tied to its dot.
+                // A line connects a text that is farther away with its dot.
                 let end = (
                     dot.0.clamp(text.left, text.right),
                     dot.1.clamp(text.top, text.bottom),
@@ -224,8 +224,8 @@ impl TextBox {
     }
 }
 
-/// Returns a place for a text beside each dot, where it covers neither a dot nor another text: as near
-/// as possible, and to the right if there is a choice.
+/// Returns a place for a text beside each dot. The text covers neither a dot nor another text, is
+/// as close as possible, and is to the right of its dot if there is a choice.
 fn beside_dots(dots: &[Place], sizes: &[(i32, i32)], (width, height): (i32, i32)) -> Vec<TextBox> {
     const WAYS: [(i32, i32); 8] = [
         (1, 0),
@@ -266,7 +266,7 @@ impl Line {
             Look::Reference => (MUTED, Some((3, 3)), 1.0),
         };
         stroke(plot, places, tint, pattern, width)?;
-        // No line shows a sample between two gaps.
+        // A sample between two gaps has no line, so it needs a dot.
         if self.has_dots || places.len() == 1 {
             for &at in places {
                 plot.draw(&Circle::new(at, fine(2), tint.filled()))?;
@@ -297,7 +297,7 @@ impl Cloud {
 
     fn draw_drops(&self, plot: &Area<'_>, places: &[Place]) -> Drawn {
         let drops = apart(places.to_vec(), SIGNAL_GRID);
-        // A white edge sets the crosses off from the dots of the same colour.
+        // A white edge makes the crosses visible on dots of the same colour.
         for (tint, width) in [
             (WHITE, FINE * 35 / 10),
             (color(self.variant), FINE * 15 / 10),
@@ -331,7 +331,7 @@ pub fn stroke(
     Ok(())
 }
 
-/// Keeps one of the points in each cell of a grid; the others would be hidden by it.
+/// Keeps one point in each cell of a grid, which hides the others.
 fn apart(places: Vec<Place>, grid: i32) -> Vec<Place> {
     let mut seen = BTreeSet::new();
     places
@@ -340,8 +340,8 @@ fn apart(places: Vec<Place>, grid: i32) -> Vec<Place> {
         .collect()
 }
 
-/// Draws dots on a grid of one CSS pixel, and dots that touch vertically as one: a picture of a million
-/// packets is hardly larger than one of ten thousand.
+/// Rounds dots to a grid of one CSS pixel, and joins dots that touch vertically. So a picture of a
+/// million packets is hardly larger than one of ten thousand.
 fn columns_of_dots(places: &[Place]) -> Vec<[Place; 2]> {
     let grid = fine(1);
     let cells: BTreeSet<Place> = places
@@ -390,7 +390,7 @@ mod tests {
             assert!(others.all(|(_, other)| !text.overlaps(other)), "{at}");
             assert!(text.left >= 0 && text.bottom <= fine(200), "{at}");
         }
-        // A lonely dot has its text to the right.
+        // A dot without neighbours has its text to the right.
         let alone = beside_dots(&dots[..1], &sizes[..1], (fine(400), fine(200)));
         assert_eq!(alone[0].left, dots[0].0 + fine(4));
     }

@@ -48,8 +48,8 @@ impl Scale {
         self
     }
 
-    /// An axis of measured settings: exactly those values have ticks, if they are few. Logarithmic if
-    /// they are positive and spread over more than a factor of ten.
+    /// An axis of settings. If they are few, exactly these values have ticks. The axis is
+    /// logarithmic if all values are positive and their range exceeds a factor of ten.
     pub fn settings(values: &[f64]) -> Self {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -117,7 +117,7 @@ impl Scale {
     pub fn thinned(mut self, most: usize) -> Self {
         let most = most.max(2);
         if self.labels.is_empty() && !self.is_log {
-            // Fewer ticks are round numbers, too: not every third of 0.5, 1.0 and so on.
+            // The remaining ticks are round numbers again, not every third of 0.5, 1.0 and so on.
             let mut aim = most;
             while self.ticks.len() > most && aim > 0 {
                 self.ticks = Scale::between(self.min, self.max, aim).ticks;
@@ -127,8 +127,9 @@ impl Scale {
         self
     }
 
-    /// The same axis, over `room`, without the labels that would touch one before them. `width` is
-    /// the width of a label in the same unit. Of two neighbours at the end, the last one stays.
+    /// The same axis with the length `room`, without labels that would touch their predecessors.
+    /// `width` returns the width of a label in the same unit. If the last two labels would touch,
+    /// the last one stays.
     pub fn without_overlaps(mut self, room: f64, width: impl Fn(&str) -> f64) -> Self {
         let middle = |scale: &Scale, at: usize| scale.share(scale.ticks[at]) * room;
         let touches = |scale: &Scale, a: usize, b: usize| {
@@ -168,8 +169,8 @@ impl Scale {
         }
     }
 
-    /// The label of a tick. On a linear axis it has as many decimals as the ticks need, on a
-    /// logarithmic one as many as the value has.
+    /// The label of a tick. On a linear axis, the label has as many decimals as the ticks need. On
+    /// a logarithmic axis, it has as many as the value.
     fn label(&self, value: f64) -> String {
         let near = |tick: &f64| (tick - value).abs() <= 1e-9 * value.abs().max(1.0);
         if let Some(label) = self

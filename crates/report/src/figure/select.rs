@@ -11,7 +11,7 @@ use crate::thin::thin_series;
 
 /// Delays get a logarithmic axis if the medians of the variants differ by more than this factor.
 pub const LOG_BEYOND: f64 = 8.0;
-/// Values of a line: more than a figure of ordinary width can show.
+/// The most values of a line, which are more than a figure of ordinary width can show.
 const MOST_VALUES: usize = 4000;
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
@@ -64,7 +64,7 @@ pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     panels
 }
 
-/// The caption: what the picture alone does not say.
+/// The caption: the information that the picture itself does not contain.
 pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     let mut sentences: Vec<String> = Vec::new();
     for run in report.runs.iter().filter(|run| run.partial.is_some()) {
@@ -152,7 +152,7 @@ fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool
         let points = lines.flat_map(|line| line.pieces.iter().flatten());
         points.map(|(_, value)| *value).fold(f64::NAN, f64::max)
     };
-    // Without a common rate there is nothing to exceed: a comparison with NaN is false.
+    // Without a common rate, the comparison with NaN is false.
     of(false) > of(true) * 1.005
 }
 
@@ -190,7 +190,7 @@ pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLi
             lines.push(Line::of(Look::Variant(variant), &sum));
         } else {
             for (place, flow) in of_direction.iter().enumerate() {
-                // In a single run, the flows are compared.
+                // In a single run, each flow has its own colour.
                 let hue = if report.runs.len() == 1 {
                     place
                 } else {
@@ -473,8 +473,8 @@ fn each_ping(
         .filter_map(move |run| Some((run.look as usize, pick(main_ping(run)?)?)))
 }
 
-/// The pings of a single run that has several, and the colour of the first of them: those of the
-/// flows come before.
+/// The pings of a single run that has several, and the number of the first ping's colour, which
+/// follows those of the flows.
 pub(super) fn pings_of_one(report: &Report, flows: FlowLines) -> Option<(usize, &[Ping])> {
     let [run] = report.runs.as_slice() else {
         return None;
@@ -495,14 +495,14 @@ pub(super) fn main_ping(run: &Run) -> Option<&Ping> {
     run.pings.iter().find(|ping| ping.two_way.is_some())
 }
 
-/// The queue with the longest waits over all runs, as it is in each run.
+/// In each run, the queue that has the longest waits over all runs.
 pub(super) fn chosen_queues(report: &Report) -> impl Iterator<Item = (usize, &Queue)> {
     let mut waits: BTreeMap<(Direction, &str), f64> = BTreeMap::new();
     for queue in report.runs.iter().flat_map(|run| &run.queues) {
         let median = queue.sojourn_ms.map_or(0.0, |quantiles| quantiles.p50);
         *waits.entry((queue.direction, &queue.name)).or_default() += median;
     }
-    // The first of equals: the upward one if no packet waits.
+    // Among equal queues, take the first, which is the upward one if no packet waits.
     let busiest = waits
         .iter()
         .fold(

@@ -16,7 +16,7 @@ pub struct Sheet {
     /// Names, each with its look.
     pub legend: Vec<(String, usize)>,
     pub panels: Vec<Panel>,
-    /// Empty for none.
+    /// The caption; empty for none.
     pub caption: String,
     /// Whether the charts are stacked on one time axis; otherwise they are side by side.
     pub is_over_time: bool,
@@ -106,7 +106,8 @@ struct Layout {
     columns: usize,
     caption: Vec<String>,
     height: u32,
-    /// How much wider texts are in the figure's own font than in the font that is measured.
+    /// The factor by which the figure's own font is wider than the font in which texts are
+    /// measured.
     stretch: f64,
 }
 
@@ -119,7 +120,8 @@ impl Layout {
             false => break_lines(&sheet.caption, caption_width, CAPTION_SIZE),
         };
         let panels = &sheet.panels;
-        // On a narrow sheet, charts are below one another rather than too narrow.
+        // On a narrow sheet, charts are placed below one another, so that they do not become too
+        // narrow.
         let most = (figure.width / NARROWEST).clamp(1, MOST_BESIDE as u32) as usize;
         let rows = panels.len().div_ceil(most);
         let heights: Vec<u32> = if sheet.is_over_time {
@@ -158,7 +160,7 @@ fn entry_width(name: &str, stretch: f64) -> u32 {
     (f64::from(text_width(name, LEGEND_SIZE)) * stretch).ceil() as u32
 }
 
-/// The narrowest chart beside others, in CSS pixels.
+/// The smallest width of a chart beside others, in CSS pixels.
 const NARROWEST: u32 = 190;
 
 /// Draws the entries from left to right, in the rows that `break_legend` returned.

@@ -21,7 +21,7 @@ struct Payload<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Takes the samples of each flow, by its index.
+    /// Creates the comparison from the samples of each flow, by its index.
     pub fn new(
         instances: &'a [FlowInstance<'a>],
         samples: &[Vec<FlowSample>],

@@ -6,13 +6,13 @@ use sluice_recording::{ReadError, Recording};
 use sluice_scenario::Direction;
 use sluice_scenario::metric::Summary;
 
-/// Groups the repetitions of each run, in the order of the first of each.
+/// Groups the repetitions of each run. The groups are in the order of their first recordings.
 pub fn group<'a>(recordings: &[&'a Recording]) -> Vec<Vec<&'a Recording>> {
     let mut groups: Vec<Vec<&Recording>> = Vec::new();
     for recording in recordings {
         let is_same = |group: &&mut Vec<&Recording>| is_repeat(group[0], recording);
         match groups.iter_mut().find(is_same) {
-            // A second run with the same seed is the same run, and not a repetition.
+            // A second run with the same seed would be the same run, not a repetition.
             Some(group) if group.iter().all(|other| seed(other) != seed(recording)) => {
                 group.push(recording);
             }

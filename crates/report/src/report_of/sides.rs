@@ -40,7 +40,7 @@ pub fn condition_words(firsts: &[&Recording]) -> Vec<String> {
 }
 
 /// Returns the look of each run: the number of its colour and line. The same variant has the same
-/// colour on both backends, and a dashed line where it is live.
+/// colour on both backends; the line of the live run is dashed.
 pub fn looks(firsts: &[&Recording]) -> Vec<u32> {
     let backend = |one: &Recording| one.run().environment.backend;
     let is_mixed = firsts.iter().any(|one| backend(one) != backend(firsts[0]));
@@ -59,7 +59,7 @@ pub fn looks(firsts: &[&Recording]) -> Vec<u32> {
         }) as u32;
         let is_live = u32::from(backend(one) == Backend::Live);
         let mut look = number % COLOURS + COLOURS * (number / COLOURS * 2 + is_live);
-        // The same variant twice on one backend, from different folders.
+        // This happens if the same variant ran twice on one backend, into different folders.
         while taken.contains(&look) {
             look += 2 * COLOURS;
         }

@@ -10,23 +10,23 @@ use sluice_tcp::{Endpoint, Segment, State};
 /// The index of a connection in [`Network::connections`]. Indices are reused.
 pub(crate) type ConnectionId = u32;
 
-/// Two ends of a connection.
+/// A connection: its two ends.
 #[repr(C)]
 pub(crate) struct Connection {
     client: End,
     server: End,
-    /// The end whose data count.
+    /// The end whose data the flow measures.
     sender: Side,
     pub flow: u32,
     pub is_open: bool,
 }
 
-/// One end. Everything that a segment needs is here, the most frequently used fields first; the
-/// rest of the connection is needed at its start and end only.
+/// One end. It holds everything that a segment needs, the most frequently used fields first. The
+/// other fields of the connection are needed only when it starts and ends.
 #[repr(C, align(64))]
 pub(crate) struct End {
-    /// When a timer event is scheduled; [`Time::MAX`] for none. TCP moves its timers with every
-    /// ACK. An event that comes too early is scheduled again, so that none is ever cancelled.
+    /// The instant of the scheduled timer event; [`Time::MAX`] for none. TCP moves its timers with
+    /// every ACK. No event is ever cancelled: one that fires too early is scheduled again.
     timer_at: Time,
     /// Packets sent, received and received with a mark.
     sent: u64,
@@ -59,7 +59,7 @@ impl End {
         self.tcp.close();
     }
 
-    /// Aborts the connection: segments in flight still arrive.
+    /// Aborts the connection. Segments in flight still arrive.
     pub fn abort(&mut self) {
         self.has_closed = true;
         self.tcp.abort();
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Data sender and data receiver.
+    /// Returns the data sender and the data receiver.
     fn roles(&self) -> (&Endpoint, &Endpoint) {
         match self.sender {
             Side::Client => (&self.client.tcp, &self.server.tcp),
@@ -203,9 +203,10 @@ impl Network {
         id
     }
 
-    /// Passes a segment to its end of its connection, and returns whether the application must be
-    /// notified. `None` for a late segment of a connection that has ended.
-    // It is not generic as its caller is; without the attribute a simulation is 2 % slower.
+    /// Passes a segment to the end of the connection to which it belongs. Returns whether the
+    /// application must be notified, or `None` for a late segment of a connection that has ended.
+    // Unlike its caller, this function is not generic, so it is not inlined by itself. Without the
+    // attribute, a simulation is 2 % slower.
     #[inline]
     pub fn handle_segment(&mut self, tag: &Tag, segment: &Segment) -> Option<bool> {
         let now = self.now;
@@ -227,7 +228,7 @@ impl Network {
         if end.timer_at != now {
             return;
         }
-        // Most timer events come too early, since ACKs have moved the timer meanwhile. The end has
+        // Most timer events fire too early, since ACKs have moved the timer meanwhile. The end has
         // been polled after its last change, so it has no segments to send either.
         let due = end.tcp.next_timeout();
         if due > now && due < Time::MAX && end.is_open {
@@ -242,8 +243,8 @@ impl Network {
         }
     }
 
-    /// Lets an end send what it can, schedules its timer, and releases the connection when both
-    /// ends are closed.
+    /// Sends all segments that an end may send, schedules its timer, and releases the connection
+    /// when both ends are closed.
     pub fn pump(&mut self, id: ConnectionId, is_server: bool, observer: &mut impl Observer) {
         let now = self.now;
         loop {

@@ -52,7 +52,7 @@ impl Network {
         self.dispatch(slot, observer);
     }
 
-    /// A hash in place of that of a real packet's 5-tuple.
+    /// Returns a hash that replaces the hash of a real packet's 5-tuple.
     pub(crate) fn hash_of(&self, flow: u32, connection: u32, to_server: bool) -> u32 {
         let tuple = u64::from(flow) << 33 | u64::from(connection) << 1 | u64::from(to_server);
         mix(tuple.wrapping_add(self.hash_key)) as u32
@@ -106,7 +106,7 @@ impl Network {
         });
     }
 
-    /// What a host has put into `slot`.
+    /// Returns the packet that a host has put into `slot`.
     fn sent(&self, slot: u32, tag: &Tag) -> Sent {
         let content = if tag.connection == NOT_TCP {
             Content::Datagram {
@@ -218,7 +218,7 @@ impl Network {
         let (stalled, mean) = self.stalls;
         if self.jitter > Span::ZERO || stalled > 0 {
             at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
-            // Without stalls nothing may be drawn for them.
+            // If there are no stalls, no random number may be drawn for them.
             if stalled > 0 && self.jitter_rng.chance(stalled) {
                 at += exponential(&mut self.jitter_rng, mean);
             }
@@ -236,8 +236,8 @@ impl Network {
         totals.packets_marked += u64::from(tag.ecn == Ecn::Ce);
     }
 
-    /// Calls `act` with a link or router, its randomness and its sink; then updates when it wants
-    /// to be polled next.
+    /// Calls `act` with a link or router, its randomness and its sink. Then updates the instant of
+    /// its next poll.
     pub(crate) fn with_stage<R>(
         &mut self,
         link: LinkId,

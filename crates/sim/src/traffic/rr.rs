@@ -1,4 +1,4 @@
-//! Requests and responses over one connection, each request after the response before.
+//! Requests and responses over one connection. Each request waits for the previous response.
 
 use super::{Host, Kind, Source, check_tcp};
 use crate::demand::{Demand, Outlook};
@@ -10,7 +10,7 @@ use sluice_core::{Span, Time};
 use sluice_ipfw::headers;
 use sluice_tcp as tcp;
 
-/// Requests and responses over one TCP connection, each request after the response before.
+/// Requests and responses over one TCP connection. Each request waits for the previous response.
 #[derive(Clone, Debug)]
 pub struct Rr {
     /// Settings of both ends.

@@ -1,4 +1,4 @@
-//! A TCP transfer: endless, or a number of bytes, once or again and again.
+//! A TCP transfer, endless or of a number of bytes, which may be repeated.
 
 use super::{Host, Kind, Source, check_tcp};
 use crate::demand::{Demand, Outlook};
@@ -17,17 +17,18 @@ pub struct Tcp {
     pub config: tcp::Config,
     /// The end that sends the data.
     pub sender: Side,
-    /// The bytes to send; without a number, as many as fit between start and stop.
+    /// The bytes to send; if `None`, as many as possible between start and stop.
     pub bytes: Option<u64>,
-    /// An application that writes this many bytes at this interval, instead of everything at
-    /// once.
+    /// The bytes of a write and the interval between writes, for an application that does not write
+    /// everything at once.
     pub writes: Option<(u64, Span)>,
-    /// When all `bytes` have arrived, wait so long and send as many over a new connection.
+    /// The pause after which a transfer that is complete is repeated over a new connection.
     pub repeat: Option<Span>,
 }
 
 impl Tcp {
-    /// An endless transfer with the named congestion control, without ECN unless it needs it.
+    /// An endless transfer with this congestion control. ECN is off unless the congestion control
+    /// needs it.
     pub fn bulk(congestion_control: &'static tcp::cc::Descriptor) -> Self {
         let ecn = match congestion_control.ecn {
             tcp::EcnMode::Classic => tcp::EcnMode::Off,
@@ -70,7 +71,7 @@ impl Kind for Tcp {
             connections: 1,
             ..Demand::default()
         };
-        // Without a rate the receive buffer limits what passes in a round trip.
+        // Without a rate, the receive buffer limits the bytes per round trip.
         let round_trip = outlook.round_trip().as_ns().max(1);
         let by_window = u128::from(self.config.receive_buffer)
             * u128::from(outlook.duration.as_ns())
@@ -100,12 +101,12 @@ impl Kind for Tcp {
     }
 }
 
-/// The present transfer of a flow.
+/// The current transfer of a flow.
 pub(crate) struct TcpSource {
     tcp: Box<Tcp>,
     connection: Option<ConnectionId>,
     start: Time,
-    /// Bytes that an application with a clock has written.
+    /// Bytes that an application with a schedule of writes has written.
     written: u64,
     is_complete: bool,
 }
@@ -141,7 +142,7 @@ impl Source for TcpSource {
         }
     }
 
-    /// Aborts the transfer, as the live backend does, so that only packets in flight remain in the
+    /// Aborts the transfer, as the live backend does. Then only packets in flight remain in the
     /// queues, and resets that answer ACKs.
     fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
         if let Some(id) = self.connection.filter(|id| host.is_open(*id)) {
@@ -174,13 +175,13 @@ impl Source for TcpSource {
     }
 
     fn is_reported(&self, connection: &Connection) -> bool {
-        // A connection of a repeated transfer that is only closing is not the present one.
+        // If the transfer is repeated, a connection that is closing belongs to an earlier transfer.
         self.tcp.repeat.is_none() || !connection.has_closed(self.tcp.sender.other())
     }
 }
 
 impl TcpSource {
-    /// The application with a clock writes its next bytes.
+    /// Makes the next write of an application with a schedule of writes.
     fn write_more(&mut self, host: &mut Host<'_, impl Observer>) {
         let Some((bytes, interval)) = self.tcp.writes else {
             return;

@@ -79,7 +79,7 @@ impl Kind for Udp {
 /// A running flow.
 pub(crate) struct UdpSource {
     udp: Udp,
-    /// None before the start.
+    /// `None` before the start.
     departures: Option<Departures>,
     sent: u64,
 }

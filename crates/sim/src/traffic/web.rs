@@ -64,10 +64,10 @@ impl Kind for Web {
 
     fn demand(&self, outlook: &Outlook<'_>) -> Demand {
         let objects = u64::from(self.objects);
-        // As many as are open at once when a page takes a second or so
+        // The connections that are open at once if a page takes about a second.
         let open = Span::from_secs(1).as_ns() / self.interval.as_ns().max(1) + 1;
         Demand {
-            // A handshake, a request, an end, and the object: 20 packets at least
+            // A handshake, a request, the close and the object are at least 20 packets.
             packets: outlook.count(self.interval).saturating_mul(objects * 20),
             connections: open.saturating_mul(objects),
             filled: None,

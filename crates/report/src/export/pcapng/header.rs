@@ -1,7 +1,7 @@
 //! The headers of the packets in a capture: IPv4, and TCP, UDP or ICMP.
 //!
-//! Checksums are those of a payload of zeros, which add nothing to the sum: they are right for
-//! packets without payload, and a payload was never captured.
+//! Checksums are computed as if the payload were zeros, which add nothing to the sum. So they are
+//! correct for packets without payload. Payload is never part of a capture.
 
 use sluice_core::{Ecn, Time};
 use sluice_recording::headers::{SYN, TcpHeader};
@@ -60,8 +60,7 @@ pub(super) fn write(
         Some(Content::Tcp(tcp)) => tcp.connection,
         _ => 0,
     };
-    // Both ends of 10 000 flows have ports of their own. Dynamic ports start at 49152 (RFC 6335
-    // section 6).
+    // Each end of 10 000 flows has its own port. Dynamic ports start at 49152 (RFC 6335 section 6).
     let client = 49_152 + (connection % 16_384) as u16;
     let ports = match is_from_client {
         true => [client, SERVER_PORT + number],
@@ -103,14 +102,15 @@ fn ip(row: &PacketRow, ecn: Ecn, dscp: u8, protocol: u8, bytes: &mut Vec<u8>) {
         Direction::Up => (h2, h3),
         Direction::Down => (h3, h2),
     };
-    // The low bits of the packet's number, which it keeps over all queues.
+    // The identification is the low bits of the packet's number, which is the same in all queues.
     let identification = row.record.packet.unwrap_or(row.record.seq) as u16;
-    // A super-packet may be longer than the field allows; Wireshark reads 0 as that (TSO).
+    // A super-packet may be longer than the field allows. Wireshark interprets 0 as such a packet
+    // (TSO).
     let total = u16::try_from(row.record.len).unwrap_or(0);
     bytes.extend([0x45, dscp << 2 | ecn as u8]);
     bytes.extend(total.to_be_bytes());
     bytes.extend(identification.to_be_bytes());
-    // Don't fragment; time to live; the checksum's field.
+    // Don't fragment, time to live 64, protocol, and space for the checksum.
     bytes.extend([0x40, 0, 64, protocol, 0, 0]);
     bytes.extend(source);
     bytes.extend(destination);
@@ -119,7 +119,7 @@ fn ip(row: &PacketRow, ecn: Ecn, dscp: u8, protocol: u8, bytes: &mut Vec<u8>) {
     bytes[10..12].copy_from_slice(&sum.finish().to_be_bytes());
 }
 
-/// The header after both ports. The checksum is still missing.
+/// Writes the TCP header after both ports, still without the checksum.
 fn tcp(header: &TcpHeader, sent: Time, bytes: &mut Vec<u8>) {
     let sacks = header.sacks();
     let options = match (header.flags & SYN != 0, sacks.len()) {
@@ -133,7 +133,7 @@ fn tcp(header: &TcpHeader, sent: Time, bytes: &mut Vec<u8>) {
     bytes.extend((words << 12 | header.flags).to_be_bytes());
     bytes.extend(header.window.to_be_bytes());
     bytes.extend([0; 4]);
-    // A clock that starts at 1000 never sends the value that means none.
+    // The clock starts at 1000, so that no timestamp is 0, which means "none".
     let value = (sent.as_ns() / TICK_NS) as u32 + 1000;
     let echo = header.echo_age.map_or(0, |age| value.wrapping_sub(age));
     let mut timestamps = [8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -170,7 +170,8 @@ fn echo(is_request: bool, bytes: &mut Vec<u8>) {
 /// Writes the checksum of the transport header, whose field is at `field`.
 fn finish(row: &PacketRow, protocol: u8, field: usize, bytes: &mut [u8]) {
     let Ok(total) = u16::try_from(row.record.len) else {
-        // The length of a super-packet has no place in the pseudo-header. 0 is no checksum.
+        // The length of a super-packet does not fit into the pseudo-header. A checksum of 0 means
+        // none.
         return;
     };
     let mut sum = Sum::new();
