@@ -270,8 +270,8 @@ impl Settings {
                 EcnMode::Off | EcnMode::Classic => EcnMode::Off,
             },
             receive_buffer: RECEIVE_BUFFER,
-            // Bytes that are written together are sent together, as with the relay of `sluice
-            // exec`.
+            // Bytes that are written together are sent together, as with the relay of
+            // `sluice exec`.
             nagle: false,
             ..Config::default()
         }
