@@ -37,7 +37,7 @@ LINKS = [
 RATE_ERROR = 0.01
 RTT_ERROR_MS = 0.5
 TRIES = 4
-# A tenth of what the round trip may be wrong by.
+# A tenth of the permitted error of the round trip.
 MAX_LATE = "50us"
 TOO_LATE = 75  # exit status of sluice exec
 HEADERS = 28  # IPv4 and UDP, or IPv4 and ICMP
@@ -113,7 +113,7 @@ def is_exact(errors: dict[str, float]) -> bool:
 
 
 def judge(sluice: str, name: str, link: dict[str, Any], seconds: int) -> bool | None:
-    """Return whether a link is exact; `None` if the machine was too busy to say."""
+    """Return whether a link is exact, or `None` if the machine was too busy for a result."""
     was_in_time = False
     for _ in range(TRIES):
         errors, is_in_time = measure(sluice, name, link, seconds)

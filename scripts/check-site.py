@@ -16,7 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 # Attributes that load a resource.
 LOADS = {("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
-# Not pages for readers: the error page, and the contents that every page has in its sidebar.
+# These are not pages for readers: the error page, and the contents that every page shows in its
+# sidebar.
 NO_PAGES = {"404.html", "toc.html"}
 MOST_CLICKS = 2
 # Paths of the source in inline code. Words in capitals stand for names. Pages about the past are

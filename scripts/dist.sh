@@ -39,7 +39,7 @@ install -D -m 644 packaging/apparmor "$tree/share/doc/sluice/apparmor"
 install -m 644 packaging/sluice-router@.service "$tree/share/doc/sluice/"
 install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-BSD "$tree/share/doc/sluice"
 
-# Owner, order and time are the same for every builder.
+# Owner, order and time do not depend on the builder.
 stamp=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$stamp" \
     -C target/dist -cJf "target/dist/$name.tar.xz" "$name"

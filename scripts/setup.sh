@@ -87,7 +87,7 @@ tshark() {
     type -P tshark >/dev/null || system_packages "tshark (for the tests of exported captures)" tshark
 }
 
-# In a separate environment: no part of Sluice needs flent.
+# flent is in a separate environment: no part of Sluice needs it.
 flent() {
     python
     if [ ! -f .venv-flent/.installed ]; then
@@ -97,7 +97,7 @@ flent() {
     fi
 }
 
-# In a separate environment: Zig's linker, which makes a command that runs with an old glibc.
+# Zig's linker is in a separate environment. It builds a command that runs with an old glibc.
 dist() {
     need_python
     if [ ! -f .venv-dist/.installed ] || [ scripts/setup.sh -nt .venv-dist/.installed ]; then
@@ -110,7 +110,7 @@ dist() {
     type -P xz >/dev/null || system_packages "xz (for the tarball)" xz-utils
 }
 
-# In a separate environment: only the benchmark that compares with ns-3 needs it.
+# ns-3 is in a separate environment: only the benchmark that compares with it needs it.
 ns3() {
     need_python
     if [ ! -f .venv-ns3/.installed ]; then
@@ -141,7 +141,7 @@ wasm() {
         system_packages "Rust for WebAssembly (for the tests of modules)" rustc libstd-rust-dev-wasm32
 }
 
-# rust_for_wasm RUSTC: whether this compiler makes modules.
+# rust_for_wasm RUSTC: whether this compiler can build modules.
 rust_for_wasm() {
     [ -d "$("$1" --print target-libdir --target wasm32-unknown-unknown 2>/dev/null || echo none)" ]
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what tshark finds in exported captures with what the recording says.
+"""Compares the findings of tshark in exported captures with the recording.
 
 ``scripts/test-captures.py SLUICE FOLDER``; tshark must be installed.
 """
@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-# What tshark calls a segment whose numbers it has seen before; the names depend on the time.
+# tshark's names for a segment whose numbers it has seen before; they depend on the time.
 AGAIN = (
     "tcp.analysis.retransmission || tcp.analysis.fast_retransmission"
     " || tcp.analysis.spurious_retransmission || tcp.analysis.out_of_order"
@@ -26,7 +26,8 @@ SYN = (
     "tcp.flags.syn == 1 && tcp.options.mss_val == 1460 && tcp.options.sack_perm"
     " && tcp.options.wscale.shift && tcp.options.timestamp.tsval"
 )
-# Two uploads are sent at h2, a download at h3: there each segment is seen before it can be lost.
+# Two uploads are sent at h2, a download at h3. In the capture of the sender's port, each segment
+# appears before it can be lost.
 SENDERS = {0: "h2", 1: "h2", 2: "h3"}
 
 
@@ -74,7 +75,7 @@ class Run:
 
 
 def check_segments(run: Run, loses: bool, marks: bool) -> int:
-    """Check the segments of all flows. Return how many were sent again."""
+    """Check the segments of all flows. Return the number of retransmissions."""
     again: Counter[int] = Counter()
     for row in run.table("headers"):
         if row["jump_bytes"] and int(row["jump_bytes"]) < 0 < int(row["payload_bytes"]):
@@ -101,8 +102,9 @@ def check_segments(run: Run, loses: bool, marks: bool) -> int:
 
 
 def check_marks(run: Run, packets: list[dict[str, str]]) -> int:
-    """Check the ECN bits. Return how many packets were marked."""
-    # A mark of the first link shows at the second one and at h3; one on the way down at h2.
+    """Check the ECN bits. Return the number of marked packets."""
+    # A mark of the first link is visible at the second link and at h3; a mark on the path down is
+    # visible at h2.
     for end, pipe in [("h3", "up2"), ("h2", "down")]:
         passed = [p for p in packets if p["pipe"] == pipe and p["verdict"] in ("sent", "marked")]
         expected = sum(p["ecn"] == "3" or p["verdict"] == "marked" for p in passed)
@@ -116,7 +118,7 @@ def check_marks(run: Run, packets: list[dict[str, str]]) -> int:
 
 
 def check(run: Run, loses: bool, marks: bool) -> str:
-    """Check a run. Return a line that says what was seen."""
+    """Check a run. Return a line that summarises it."""
     places = ["h2", "link1-link2", "h3"]
     for place in places:
         expect(f"malformed packets or wrong checksums at {place}", run.capture(place, WRONG), [])

@@ -56,8 +56,8 @@ command_kib=$(($(stat -c %s "$work/deb/usr/bin/sluice") / 1024))
 kib=$(du -sk --exclude=DEBIAN "$work/deb/usr/bin/sluice" "$work/deb/usr/share/man" "$work/deb/usr/share/doc/sluice" | awk '{ sum += $1 } END { print sum }')
 [ "$kib" -lt 25000 ] || fail "the package takes $kib KiB unpacked; at most 25 MB are wanted"
 
-# The start of the command, as a user's shell waits for it: the fastest of twenty, because other
-# programs may occupy the processor during the others.
+# The time until the command has started and ended: the fastest of twenty, because other programs
+# may occupy the processor.
 fastest=$(python3 - "$work/deb/usr/bin/sluice" <<'END'
 import subprocess, sys, time
 def start():

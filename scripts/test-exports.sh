@@ -57,7 +57,8 @@ expect() { # FILE WORD COUNT
     seen=$(comments "$1" | grep -c "^$2" || true)
     [ "$seen" -gt 0 ] && [ "$seen" = "$3" ] || die "tshark shows $seen comments '$2' in $1, not $3"
 }
-# The packets that were dropped after arriving at either port, or left through either with a mark.
+# The packets that were dropped after their arrival at either port, or that left through either port
+# with a mark.
 count() { # VARIANT VERDICT PIPE
     "$sluice" export "$out/runs/$1" --csv "$out/csv" >/dev/null
     awk -F, -v verdict="$2" -v pipe="$3" '$8 == verdict && $12 == pipe' "$out/csv/packets.csv" | wc -l

@@ -104,7 +104,7 @@ def node_servers() -> Iterator[dict[str, int]]:
 
 
 def check(is_true: bool, what: str) -> None:
-    """Fail with a sentence unless it is true."""
+    """Fail with a message unless the condition is true."""
     if not is_true:
         raise SystemExit(f"test-programs: {what}")
 
@@ -119,7 +119,7 @@ def capabilities(site: Site) -> None:
 
 
 def attach(site: Site) -> None:
-    """Attach a link to a namespace of the user's own, and detach it."""
+    """Attach a link to a namespace that the user owns, and detach it."""
     script = str(shutil.copy(ROOT / "programs/container.sh", site.folder))
     user: dict[str, Any] = {}
     if os.getuid() == 0:

@@ -10,7 +10,7 @@ collect_ignore = ["mininet_net.py"]
 
 @pytest.fixture(scope="session")
 def noted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return a folder that all workers know, those that replace lost ones too."""
+    """Return a folder that all workers share, including those that replace lost ones."""
     folder = tmp_path_factory.mktemp("tries")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_TEST_TRIES", str(folder))

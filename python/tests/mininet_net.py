@@ -55,7 +55,7 @@ def link_of(net: Any, a: str, b: str) -> SluiceLink:  # noqa: ANN401
 
 
 def main() -> None:
-    """Make the net, and print what was seen."""
+    """Create the net, and print the measurements."""
     seen: dict[str, Any] = {}
     net = Mininet(
         topo=Three(), switch=LinuxBridge, link=SluiceLink, controller=None, waitConnected=False

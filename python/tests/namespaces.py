@@ -11,7 +11,7 @@ ENTER = 'mount -t tmpfs none /run && mount -t tmpfs none /tmp && ip link set lo 
 def run_in_namespaces(
     words: Sequence[str], *, script: str = "", environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run `words` with `script` as input; return what it prints, of which an error is a part."""
+    """Run `words` with `script` as input; return the output, including errors."""
     own = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if os.geteuid() != 0:
         own += ["--user", "--map-root-user"]

@@ -23,13 +23,13 @@ STEPS = [0, RATE_NS // 2, RATE_NS // 2, RATE_NS, RATE_NS]
 
 
 def fates(words: str, *, seed: int) -> list[Fate]:
-    """Return what happens to every packet of a random overload of a link of 10 Mbit/s."""
+    """Return the fate of every packet of a random overload of a link of 10 Mbit/s."""
     queue = sluice.Queue(words, seed=seed)
     rng = random.Random(seed)
     found: list[Fate] = []
     arrival = departure = 0
     for _ in range(4000):
-        # An overload by two thirds, with a pause now and then in which the queue empties.
+        # An overload by two thirds, with occasional pauses in which the queue drains.
         is_pause = rng.random() < 0.002
         arrival += 200 * RATE_NS if is_pause else rng.choice(STEPS)
         while departure <= arrival:
@@ -165,7 +165,7 @@ class Paced(sluice.Rank):
     queue = sluice.Queue(f"{file(tmp_path, text)} limit 2")
     for number in range(3):
         queue.enqueue(0, 100, class_=number)
-    # Ranks 9, 8 and 7, none of which may leave yet: the third finds no room.
+    # Ranks 9, 8 and 7. None may leave yet, so the third finds no room.
     assert queue.take_drops() == [(2, 0, "overflow")]
     assert queue.dequeue(9) is None
     assert [queue.dequeue(10), queue.dequeue(10)] == [(1, 10, 0), (0, 10, 0)]
@@ -223,9 +223,9 @@ def test_the_errors_of_an_aqm_stop_it_pass_or_end_the_run(
         return numbers, dict(queue.variables())
 
     before = errors()
-    # Stopped by the second packet: that one and all later ones pass.
+    # The second packet stops the algorithm: this packet and all later ones pass.
     assert left("stop") == ([1, 2, 3], {"errors": 1, "stopped": 1})
-    # Only the packets that it fails on pass.
+    # Only the packets for which it fails pass.
     assert left("pass") == ([1, 3], {"errors": 2, "stopped": 0})
     assert errors() == before + 3
     assert capfd.readouterr().err.count("KeyError: 100") == 2, "one traceback per queue"
@@ -243,7 +243,7 @@ SCENARIO: dict[str, Any] = {
 
 
 def test_a_run_that_an_error_ends_raises_the_traceback(tmp_path: Path) -> None:
-    # Queues exist 1.2 s before the run, so this is 1 s of the run, and so says the message.
+    # Queues exist 1.2 s before the run, so this is 1 s of the run, as in the message.
     text = FAILS.replace("packet.flow == 1", "cx.now_ns > 22 * 10**8").replace("DROP", "PASS")
     words = file(tmp_path, text)
     with pytest.raises(
@@ -277,7 +277,7 @@ class A(sluice.Aqm):
 
 
 def command(*words: str, fails: bool = False, folder: Path | None = None) -> str:
-    """Carry out the command of the package in a process of its own."""
+    """Run the command of the package in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", "sluice", *words], capture_output=True, text=True, cwd=folder
     )
@@ -410,7 +410,7 @@ class Dice(sluice.Aqm):
             "class Nothing(sluice.Aqm):\n    def on_dequeue(self, p, q, cx): pass\n",
             "it returned None, which is none of sluice.PASS, sluice.MARK and sluice.DROP",
         ),
-        # Nothing can be drawn of it; what was found is printed all the same.
+        # Nothing can be drawn, but the findings are printed.
         (
             "class All(sluice.Aqm):\n    def on_enqueue(self, p, q, cx): return sluice.DROP\n",
             "  ok      conservation: ",

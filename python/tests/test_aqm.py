@@ -14,7 +14,7 @@ Fate = tuple[int, int, str]
 
 
 def fates(words: str, *, seed: int, rate_ns: int) -> list[Fate]:
-    """Return what happens to every packet of a random overload at one packet per `rate_ns`."""
+    """Return the fate of every packet of a random overload at one packet per `rate_ns`."""
     queue = sluice.Queue(words)
     rng = random.Random(seed)
     found: list[Fate] = []

@@ -12,7 +12,7 @@ import pytest
 from namespaces import run_in_namespaces
 
 ROOT = Path(__file__).parents[2]
-# Nothing but the extension and the standard library is needed, so the interpreters are other ones.
+# Only the extension and the standard library are needed, so other interpreters can be used.
 ENVIRONMENT = {"PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
 PYPI = ROOT / ".venv-mininet" / "bin"
 PYTHONS = {"debian": Path("/usr/bin/python3"), "pypi": PYPI / "python"}
@@ -71,7 +71,7 @@ def test_mn_c_removes_what_a_net_left() -> None:
     routers, interfaces = seen["before"]
     assert routers == 1
     assert interfaces > 5
-    # A bridge of `lxbr` is none of the links that Mininet removes.
+    # A bridge of `lxbr` is not among the links that Mininet removes.
     processes, left = seen["after"]
     assert processes == []
     assert [name for name in left if "-eth" in name or name.startswith("link")] == []

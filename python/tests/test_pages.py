@@ -28,7 +28,7 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
 
 
 def follow(page: str, folder: Path) -> int:
-    """Do what a page says; return how many commands and blocks there were."""
+    """Follow the instructions of a page; return the number of commands and blocks."""
     variables: dict[str, Any] = {}
     count = 0
     for language, name, text in blocks(page):

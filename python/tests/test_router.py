@@ -62,7 +62,7 @@ def test_files_pass_a_pipe_in_their_own_time(tmp_path: Path) -> None:
 
 @pytest.fixture
 def idle(tmp_path: Path) -> sluice.Router:
-    """Return a router that has nothing to route, and no privileges."""
+    """Return a router that has no packets and needs no privileges."""
     capture(tmp_path / "in.pcap", [])
     return sluice.Router(f"pcap:{tmp_path}/in.pcap:", f"pcap::{tmp_path}/out.pcap")
 

@@ -151,7 +151,7 @@ def test_the_report_is_a_page_and_shows_itself(done: sluice.Run, tmp_path: Path)
 
 
 def test_other_threads_run_during_a_simulation() -> None:
-    # With the interpreter held, no thread could count while the simulation runs.
+    # If the simulation held the interpreter, no other thread could count meanwhile.
     ended, counted = threading.Event(), []
 
     def count() -> None:
@@ -170,8 +170,8 @@ def test_other_threads_run_during_a_simulation() -> None:
 
 
 def test_two_simulations_run_at_one_time() -> None:
-    # Linux reports whether each thread could run. One that waits for the interpreter sleeps, so
-    # both can run only if neither holds it; how busy the machine is does not matter.
+    # Linux reports whether each thread could run. A thread that waits for the interpreter sleeps.
+    # So both can run only if neither holds it, however busy the machine is.
     both = 0
     ready = threading.Barrier(3)
     ids: list[int] = []

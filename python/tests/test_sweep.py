@@ -31,7 +31,7 @@ def alone() -> sluice.Sweep:
 
 
 class Counting:
-    """Counts the runs, and carries each out in a thread."""
+    """Counts the runs, and executes each in a thread."""
 
     def __init__(self, fail: Callable[[sweeps.Task], None] = lambda task: None) -> None:
         self.submitted: list[sweeps.Task] = []
@@ -138,7 +138,7 @@ def test_duckdb_and_polars_read_the_folder(alone: sluice.Sweep, tmp_path: Path) 
     assert sluice.dataset(tmp_path).count_rows() == rows
     with pytest.raises(sluice.SluiceError, match="contains no results of a sweep"):
         sluice.dataset(tmp_path / "figures")
-    # What a killed process leaves behind is skipped.
+    # Incomplete files of a killed process are skipped.
     (next((tmp_path / "figures").iterdir()) / ".x.parquet.1.part").write_bytes(b"PAR1")
     assert sluice.dataset(tmp_path).count_rows() == rows
     # A sweep over other keys would have other columns.
@@ -165,7 +165,7 @@ def test_a_failed_run_is_a_row_with_its_error_and_is_repeated(tmp_path: Path) ->
 
 
 def kill_once(task: sweeps.Task) -> bytes:
-    """End this process on the first try of one run; note every try of each process."""
+    """End this process on the first try of one run; record every try of each process."""
     folder = Path(os.environ["SLUICE_TEST_TRIES"])
     (folder / f"{task.key}.{os.getpid()}").touch()
     if dict(task.point)["link.queue"] == "codel" and task.seed == 2:
@@ -199,8 +199,8 @@ def test_a_killed_process_costs_only_the_runs_that_had_not_ended(
     done = sweep(jobs=1)
     assert done.figures == alone.figures
     by_key, killed = tries(tmp_path)
-    # The only process carries the runs out in order: those before the killed one had ended, and
-    # were not repeated.
+    # The only process executes the runs in order. Those before the killed one had ended, and were
+    # not repeated.
     keys = done.runs["key"]
     assert [by_key[key] for key in keys[:7]] == [[killed]] * 7
     assert killed in by_key[keys[7]]

@@ -73,7 +73,7 @@ sluice.no_such_thing
 
 
 def check(folder: Path, text: str) -> list[str]:
-    """Return what mypy finds in a program, a line each."""
+    """Return the findings of mypy in a program, one line each."""
     program = folder / "program.py"
     program.write_text(text)
     cache = f"--cache-dir={ROOT / '.mypy_cache'}"

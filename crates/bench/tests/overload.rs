@@ -15,7 +15,7 @@ fn an_overload_is_bounded_and_every_packet_explained() {
     assert!(accounts.sent >= 90_000, "{accounts:?}");
     assert!(accounts.received >= 2 * accounts.sent, "{accounts:?}");
     assert_eq!(accounts.unexplained, 0, "{accounts:?}");
-    // The queue dropped what it could not hold; nothing else inside lost a packet.
+    // The queue dropped the packets that it could not hold; no other part lost a packet.
     let by_queue: u64 = ["overflow", "evicted", "congestion"]
         .iter()
         .filter_map(|reason| accounts.lost.get(*reason))
@@ -28,7 +28,7 @@ fn an_overload_is_bounded_and_every_packet_explained() {
     // pages.
     assert!(accounts.grown_bytes < 4 << 20, "{accounts:?}");
     // The ping has a flow queue of its own. The kernel's receive queue before the loop is shared:
-    // packets lost there while another process has the core may include a ping.
+    // while another process uses the core, packets are lost there, perhaps also a ping.
     let (sent, answered) = accounts.pings;
     assert!(sent >= 400 && answered * 10 >= sent * 9, "{accounts:?}");
 }

@@ -1,7 +1,7 @@
-//! `sluice exec` with real programs, on a machine that the tests build: a namespace with a veth
-//! pair to another one, in which servers listen.
+//! `sluice exec` with real programs, on a machine that the tests create: a namespace with a veth
+//! pair to a second namespace, in which servers listen.
 //!
-//! These tests need root, and drop it where a test is about ordinary users (`make test-live`).
+//! These tests need root. Tests about ordinary users drop the privileges (`make test-live`).
 
 #[path = "exec/attach.rs"]
 mod attach;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
 
-/// A machine, and the internet that it sees.
+/// A machine, and the Internet outside of it.
 struct World {
     machine: Namespace,
     internet: Namespace,
@@ -83,7 +83,7 @@ impl World {
         child.wait_with_output().unwrap()
     }
 
-    /// Runs a script of bash, whose /dev/tcp and /dev/udp are the client.
+    /// Runs a bash script, whose client is /dev/tcp and /dev/udp.
     fn bash(&self, options: &[&str], script: &str) -> Output {
         self.run(options, &["timeout", "20", "bash", "-c", script])
     }
@@ -109,7 +109,7 @@ fn greet(mut stream: TcpStream) {
     let _ = stream.write_all(b"hello\n");
 }
 
-/// Reads to the end, which the client must be able to say while it still reads.
+/// Reads to the end. The client must be able to end its direction while it still reads.
 fn count(mut stream: TcpStream) {
     let mut bytes = Vec::new();
     let read = stream.read_to_end(&mut bytes);
@@ -145,8 +145,8 @@ fn a_bulk_transfer_has_the_rate_of_the_link() {
     world.serve(80, send_much);
     // A packet of 1500 bytes carries 1448 of them: 2 MB at 4 Mbit/s take 4.1436 s.
     let expected = 2e6 * 8.0 * 1500.0 / 1448.0 / 4e6;
-    // Departures are due by the link's clock, so that a busy machine delays the first and the last
-    // byte only. One undisturbed transfer of three shows the rate; none may be faster.
+    // Departures follow the link's clock, so a busy machine delays only the first and the last
+    // byte. One undisturbed transfer of three shows the rate. None may be faster.
     let took: Vec<f64> = (0..3)
         .map(|_| {
             let output = world.run(&["--rate", "4Mbit/s"], &own("bulk"));
@@ -165,7 +165,7 @@ fn a_bulk_transfer_has_the_rate_of_the_link() {
 #[ignore = "a client that other tests run"]
 fn bulk() {
     let mut stream = TcpStream::connect((SERVER[0], 80)).unwrap();
-    // Slow start is over when these have arrived.
+    // Slow start has ended when these bytes have arrived.
     stream.read_exact(&mut vec![0; 400_000]).unwrap();
     let start = Instant::now();
     stream.read_exact(&mut vec![0; 2_000_000]).unwrap();
@@ -224,7 +224,7 @@ fn half_closed_and_reset_connections_are_passed_on() {
     assert!(text.contains("Connection reset by peer"), "{text}");
 }
 
-/// The words that run a client of this file.
+/// Returns the words that run a client of this file.
 fn own(name: &'static str) -> [&'static str; 5] {
     let exe = std::env::current_exe().unwrap();
     let exe: &'static str = exe.display().to_string().leak();
@@ -264,7 +264,7 @@ fn the_exit_status_is_that_of_a_shell() {
 fn an_ordinary_user_keeps_the_user_and_has_no_capability() {
     let world = World::new();
     world.serve(80, greet);
-    // The folder of the binary may be closed to that user; a copy of the program is not.
+    // The user may have no access to the binary's folder, so the program is copied.
     let folder = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
@@ -332,7 +332,7 @@ fn datagrams() {
         .set_read_timeout(Some(Duration::from_secs(5)))
         .unwrap();
     let mut bytes = [0; 65_536];
-    // The second is fragmented on its way.
+    // The second datagram is fragmented on its path.
     for length in [100, 20_000] {
         socket.send_to(&vec![7; length], (SERVER[0], 5000)).unwrap();
         let (count, from) = socket.recv_from(&mut bytes).unwrap();
@@ -423,7 +423,7 @@ fn names_are_asked_of_a_resolver_on_the_machine_s_loopback() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("resolv.conf");
     std::fs::write(&file, "nameserver 127.0.0.53\n").unwrap();
-    // The machine's file is another one for the command, in a mount namespace.
+    // The command sees a different file in its mount namespace.
     let script = format!(
         "mount --bind {} /etc/resolv.conf && exec {} exec --rtt 20ms -- getent ahostsv4 name.test",
         file.display(),
@@ -440,7 +440,8 @@ fn names_are_asked_of_a_resolver_on_the_machine_s_loopback() {
     );
 }
 
-/// Returns an answer of one address to a question (RFC 1035 section 4.1); of none to other types.
+/// Returns the answer to a question (RFC 1035 section 4.1): one address, or none for types other
+/// than A.
 fn answer(query: &[u8]) -> Vec<u8> {
     // The question is a name, which ends with a zero byte, and its type and class.
     let name_end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 1;

@@ -1,7 +1,7 @@
 //! The `sluice` command with real packets, in namespaces that the tests create.
 //!
-//! These tests need root or unprivileged user namespaces and fail without them. They measure, and
-//! so they run one at a time (`make test-live`).
+//! These tests need root or unprivileged user namespaces and fail without them. They run one at a
+//! time because they measure (`make test-live`).
 
 #[path = "live/seeds.rs"]
 mod seeds;
@@ -86,7 +86,7 @@ fn interfaces() -> Vec<String> {
 #[test]
 fn first_light_meets_its_expectations() {
     let before = interfaces();
-    // Kept: `make test-report` looks at this report in a browser.
+    // The report is kept, because `make test-report` opens it in a browser.
     let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../artifacts/first-light");
     let figures = run_until_undisturbed(&first_light(), &out);
     assert_eq!(figures.as_array().map(Vec::len), Some(3), "{figures}");
@@ -172,9 +172,9 @@ fn a_live_run_gets_the_same_verdicts_in_virtual_time() {
     }
 }
 
-/// Runs the scenario, up to three times. It runs again only if an expectation was missed and the
-/// run's own counters show that something else held the machine up. The behaviour of the queues is
-/// never excused by that.
+/// Runs the scenario, up to three times. Runs it again only if an expectation was not met and the
+/// run's own counters show that the machine was busy. A wrong behaviour of the queues is never
+/// excused.
 fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     for attempt in 1.. {
         let output = sluice()
@@ -189,8 +189,8 @@ fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
         if output.status.success() {
             return figures;
         }
-        // A slot of the link lasts 1.2 ms: a packet that is later was held up for longer than by a
-        // real link.
+        // A slot of the link lasts 1.2 ms. A packet that is later was delayed for longer than a
+        // real link would delay it.
         let was_disturbed = figures.as_array().into_iter().flatten().any(|result| {
             let late = &result["summary"]["accuracy"]["lateness"];
             late["p99_ns"].as_u64() > Some(1_200_000) || late["max_ns"].as_u64() > Some(12_000_000)
@@ -201,9 +201,9 @@ fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     unreachable!("the third attempt passes or fails")
 }
 
-/// The scenario's upper bounds on the ping include the time in which the machine wakes a host. The
-/// emulation alone guarantees on any machine that no packet is early or lost and that the rate is
-/// kept.
+/// The scenario's upper bounds on the ping include the time in which the machine wakes a host. On
+/// any machine, the emulation itself guarantees only that no packet is early or lost, and that the
+/// rate is correct.
 #[test]
 fn delay_and_rate_agree_with_the_scenario() {
     let temp = tempfile::tempdir().expect("a folder");
@@ -383,7 +383,7 @@ fn run_text(text: &str) -> (Value, String) {
 }
 
 /// Every kind of traffic over two links with effects. The bounds are wide, since the machine may be
-/// busy: they show that each kind works and meets the path that the scenario describes.
+/// busy. They show that each kind works and has the path that the scenario describes.
 #[test]
 fn every_kind_of_traffic_crosses_a_path_of_two_links() {
     run_text(
@@ -520,7 +520,7 @@ max = "40ms"
     );
 }
 
-/// An expectation as in a scenario: a figure, the variant or none, and the bounds.
+/// An expectation as in a scenario: a figure, optionally a variant, and the bounds.
 fn expect(metric: &str, variant: &str, bounds: &str) -> String {
     let of_it = match variant {
         "" => String::new(),

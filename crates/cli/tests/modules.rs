@@ -1,5 +1,5 @@
-//! Modules where the words of a queue stand: `list`, `replay`, a scenario with `--set` and a matrix,
-//! and the files that they leave.
+//! Modules as queues in `list`, in `replay`, and in a scenario with `--set` and a matrix; and the
+//! files that they leave.
 
 use std::fs;
 use std::path::Path;
@@ -154,7 +154,8 @@ fn what_is_wrong_is_shown_at_its_place() {
     );
 }
 
-/// Writes a stand-in for the interpreter that knows the package or does not, and prints its words.
+/// Writes a replacement for the interpreter, which has the package or not, and prints its
+/// arguments.
 fn interpreter(folder: &Path, has_package: bool) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let path = folder.join("python");

@@ -125,7 +125,7 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
         let links = run["links"].as_array().expect("links");
         assert_eq!(links.len(), 3, "each repetition can be chosen");
     }
-    // The count of unanswered pings is that of all repetitions.
+    // The unanswered pings of all repetitions are counted.
     let whole = runs.iter().find(|run| run["name"] == "red").expect("red");
     let alone = |seed: &str| {
         let folder = place.path("out").join(seed);
@@ -189,7 +189,7 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
     let drawn = place.read("r.svg");
     assert!(drawn.contains("Ping, median") && drawn.contains("confidence interval"));
 
-    // Two queues of one scenario, each with its repetitions, and the answer first.
+    // Two queues of one scenario are compared, each with its repetitions. The answer comes first.
     let compared = place.ok(&["compare", "out/fifo", "out/red"]);
     let lines: Vec<&str> = compared.lines().collect();
     assert_eq!(lines[0], "fifo against red: 3 runs against 3", "{compared}");
@@ -326,7 +326,7 @@ bare = true
         "{svg}"
     );
     fs::remove_file(place.path("x.svg")).expect("it is there");
-    // What cannot be drawn is named, and no file is left.
+    // The message names what cannot be drawn, and no file is left behind.
     let wrong = [
         (
             vec!["--x", "link.rt", "--y", "ping.p50"],

@@ -86,7 +86,7 @@ fn the_tools_of_the_scenarios_report_what_the_link_does() {
             .join("../../scenarios/programs")
             .join(name)
             .with_extension("toml");
-        // A neighbour on the machine may have taken the processor for half a second.
+        // Another virtual machine may have used the processor for half a second.
         let met = (0..3).any(|_| {
             let output = sluice(folder.path()).arg(&path).output().expect("runs");
             eprintln!(
@@ -134,7 +134,7 @@ fn packets_of_a_program_are_its_own() {
         let received = flow["reported"]["received"]["value"]
             .as_f64()
             .expect("a number");
-        // What is lost on its way up has no answer; answers may be lost, too.
+        // A request that is lost on the path up has no answer. Answers may be lost, too.
         assert!(received as u64 <= sent - lost_up, "{flow}");
         let passed = flow["sojourn"]["count"].as_u64().unwrap_or(0);
         assert_eq!(passed + lost_up, sent, "{flow}");
@@ -224,7 +224,7 @@ fn what_cannot_start_is_reported_before_the_run() {
 fn programs_and_their_children_end_with_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out");
-    // Words that no other process has. A child in a session of its own outlives its parent.
+    // Words that no other process has. A child in its own session outlives its parent.
     let ended = "[[flow]]\ntype = \"command\"\nname = \"tool\"\nrun = \"sh -c 'setsid sleep 7.654321 & sleep 7.654322'\"";
     let path = scenario(folder.path(), ended);
     let output = sluice(&out).arg(&path).output().expect("runs");

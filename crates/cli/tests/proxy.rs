@@ -22,7 +22,8 @@ fn stdout(output: &Output) -> String {
 fn wrong_words_get_clear_messages() {
     let busy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = busy.local_addr().unwrap().port().to_string();
-    // A label has at most 63 characters (RFC 1035 section 2.3.4), so nobody is asked.
+    // A label has at most 63 characters (RFC 1035 section 2.3.4), so no resolver receives the
+    // question.
     let unresolvable = format!("0:{}.invalid:1", "a".repeat(64));
     for (args, status, expected) in [
         (&["--listen", port.as_str()][..], 125, "in use"),
@@ -141,7 +142,7 @@ fn a_proxy_without_descriptors_waits_for_them_and_goes_on() {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
     let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-    // More than there are descriptors; the kernel accepts the others by itself.
+    // More connections than descriptors. The kernel itself accepts the others.
     let clients: Vec<TcpStream> = (0..30)
         .map(|_| TcpStream::connect(&address).unwrap())
         .collect();

@@ -39,7 +39,8 @@ fn setting(param: &Json) -> String {
     }
 }
 
-/// Formats a parameter with its default; of a switch its plain word, whose meaning the row gives.
+/// Formats a parameter with its default. For a switch, this is the plain word; the row explains its
+/// meaning.
 fn heading(param: &Json) -> String {
     match (text(param, "kind"), text(param, "default")) {
         ("switch", "on") => format!("`{}`, on", text(param, "name")),

@@ -1,5 +1,5 @@
-//! A module that is replaced while a router runs: the queued packets stay, and the new version
-//! decides about them. In virtual time, with the engine of the router.
+//! A module is replaced while a router runs: the queued packets stay, and the new version decides
+//! about them. The test uses the engine of the router in virtual time.
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +71,7 @@ fn a_router_keeps_its_packets_when_a_module_is_replaced() {
         leave_until(&mut firewall, &mut cx, 6_500_000),
         [0, 1, 2, 3, 4, 5]
     );
-    // A version that drops: the packet on the link leaves, the queued ones meet the new verdict.
+    // The new version drops: the packet on the link leaves, and the queued packets are dropped.
     write_module(&module, DROP);
     firewall.command(&config, &mut NoFiles, &mut cx).unwrap();
     assert_eq!(

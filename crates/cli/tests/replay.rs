@@ -1,5 +1,5 @@
-//! `sluice replay` as its users see it: the example of its page, stored traces with explained
-//! results, the files that it leaves behind, and its answers to wrong input.
+//! `sluice replay` from the outside: the example of its page, stored traces with explained results,
+//! the files that it writes, and its messages about wrong input.
 
 use std::fs;
 use std::io::Write as _;
@@ -86,8 +86,8 @@ fn the_examples_of_the_algorithms_print_what_their_pages_say() {
     assert!(seen >= 21, "only {seen} examples");
 }
 
-/// The first line of each trace says how it is replayed. Its other comments say why that gives the
-/// rows in the file beside it.
+/// The first line of each trace has the options of the replay. The other comments of the trace
+/// explain the rows in the file beside it.
 #[test]
 fn stored_traces_give_the_rows_that_they_explain() {
     let folder = tempfile::tempdir().unwrap();

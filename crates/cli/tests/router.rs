@@ -248,8 +248,8 @@ impl Manager {
         }
     }
 
-    /// Returns the next message that is no sign of life, or `None` after `patience`; and the number
-    /// of signs of life before it.
+    /// Returns the next message other than a watchdog message, or `None` after `patience`; and the
+    /// number of watchdog messages before it.
     fn next(&self, patience: Duration) -> (Option<String>, u32) {
         let (end, mut alive) = (Instant::now() + patience, 0);
         loop {
@@ -284,7 +284,7 @@ fn a_service_manager_learns_of_start_reload_life_and_end() {
     ];
     let running = Running::start_in(Some("pipe 1 config bw 1Mbit/s\n"), &[], &environment);
     manager.expect("READY=1");
-    // Signs of life come every 0.2 s, and later on a busy machine.
+    // Watchdog messages arrive every 0.2 s, on a busy machine later.
     let (message, alive) = manager.next(Duration::from_secs(3));
     assert_eq!(message, None);
     assert!(alive >= 3, "{alive}");
@@ -305,7 +305,7 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     ];
     let mut running = Running::start_in(None, &["--accept"], &environment);
     manager.expect("READY=1");
-    // As one change, this holds the loop for about a minute: with each queue, the scheduler is
+    // As one change, this occupies the loop for about a minute: for each queue, the scheduler is
     // tried with all queues.
     let mut lines = String::from("pipe 1 config bw 1Mbit/s\n");
     for number in 1..=30_000 {
@@ -320,7 +320,7 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Until the loop is busy.
+    // Waits until the loop is busy.
     std::thread::sleep(Duration::from_secs(2));
     manager.next(Duration::from_millis(1));
     let (message, alive) = manager.next(Duration::from_secs(2));

@@ -1,5 +1,5 @@
-//! `sluice new aqm` in every language: what it writes compiles, passes `sluice check`, and keeps its
-//! promise in its scenario. `make test-modules` runs this, since it needs clang, lld, Zig and
+//! `sluice new aqm` in every language: the result compiles, passes `sluice check`, and meets the
+//! expectation of its scenario. `make test-modules` runs this, since it needs clang, lld, Zig and
 //! rustc with the target of modules.
 
 #[path = "../../wasm/tests/common/rustc.rs"]
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use rustc::rustc_for_wasm;
 
-/// Runs a program that finds the `sluice` of this build.
+/// Runs a program with the `sluice` of this build in its path.
 fn run(folder: &Path, program: &str, args: &[&str]) -> Output {
     let own = Path::new(env!("CARGO_BIN_EXE_sluice")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -26,7 +26,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// Makes an AQM and runs its test with the variables `set` of make.
+/// Creates an AQM and runs its test with the variables `set` of make.
 fn make(lang: &str, set: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let made = run(

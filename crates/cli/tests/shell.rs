@@ -1,4 +1,4 @@
-//! What shells and `man` read: completion scripts, candidates, manual pages.
+//! The output for shells and `man`: completion scripts, candidates, manual pages.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use sluice_core::registry;
 use sluice_scenario::Preset;
 
-/// Returns what bash is offered for the last of `words`.
+/// Returns the candidates that bash receives for the last of `words`.
 fn candidates(words: &[&str]) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
         .env("SLUICE_COMPLETE", "bash")

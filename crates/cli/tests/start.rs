@@ -21,8 +21,8 @@ fn output(command: &mut Command) -> (bool, String, String) {
     (status.success(), text(stdout), text(stderr))
 }
 
-/// Writes a program in place of Python, which answers the search for the package with `found`
-/// and prints its arguments otherwise.
+/// Writes a replacement for Python, which answers the search for the package with `found` and
+/// otherwise prints its arguments.
 fn python(folder: &Path, found: i32) -> String {
     let path = folder.join("python");
     let text = format!("#!/bin/sh\n[ \"$1\" = -c ] && exit {found}\nprintf '<%s>' \"$@\"\n");

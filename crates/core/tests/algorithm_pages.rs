@@ -64,7 +64,7 @@ fn the_pages_of_algorithms_have_their_parameters() {
     assert!(pages >= 20, "only {pages} pages are found");
 }
 
-/// `droptail` has no parameters of its own: those of its flow-queued form are flow queueing's.
+/// `droptail` has no parameters. Its flow-queued form has those of flow queueing.
 #[test]
 fn flow_queueing_has_a_page_with_its_parameters() {
     let algorithm = registry::find("fq_droptail").expect("it is registered");

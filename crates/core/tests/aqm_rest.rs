@@ -6,7 +6,7 @@ use sluice_core::event::{Event, StateValue};
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
 
-/// All queues with a timer of their own.
+/// All queues that have a timer.
 const QUEUES: [&str; 17] = [
     "pie",
     "pie dre ecn",
@@ -187,7 +187,7 @@ fn run(spec: &str, manner: Manner, is_listening: bool, seed: u64) -> (Story, u64
 fn a_timer_that_is_not_asked_for_would_have_changed_nothing() {
     for spec in QUEUES {
         for seed in 0..3 {
-            // A listener must not make a difference.
+            // A listener must not change anything.
             let (stepped, all) = run(spec, Manner::Always, true, seed);
             let (asked, some) = run(spec, Manner::WhenAsked, true, seed);
             let (unheard, few) = run(spec, Manner::WhenAsked, false, seed);

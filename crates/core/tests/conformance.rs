@@ -210,9 +210,9 @@ fn every_declaration_is_complete() {
 /// The instants at which a pipe is polled.
 #[derive(Clone, Copy, Debug)]
 enum Polls {
-    /// At the instants that it requests.
+    /// At the instants that the pipe requests.
     OnTime,
-    /// At the instants that it requests, and at others.
+    /// At the instants that the pipe requests, and at others.
     Often,
     /// At some arrivals only, and at the end.
     Late,
@@ -289,7 +289,7 @@ fn deliver(spec: &Spec, ops: &[Op], seed: u64, polls: Polls) -> (Vec<Step>, Vec<
             _ => {}
         }
     }
-    // What a slow pipe still holds at that time is not compared.
+    // Packets that a slow pipe still holds at that time are not compared.
     let end = now.saturating_add(Span::from_ms(50));
     poll(&mut pipe, &mut drops, &mut rng, end);
     (out, drops.0)
@@ -298,7 +298,7 @@ fn deliver(spec: &Spec, ops: &[Op], seed: u64, polls: Polls) -> (Vec<Step>, Vec<
 #[test]
 fn polls_of_a_pipe_change_no_verdict_and_no_instant() {
     for_every_algorithm(|spec, ops, seed| {
-        // A timer of microseconds over seconds would only take long.
+        // Thousands of timers per second would only make the test slow.
         if spec.build().map_or(true, |queue| {
             queue
                 .next_timer()

@@ -1,4 +1,4 @@
-//! Links as a whole: conservation, polls that change nothing, and each effect in its place.
+//! Complete links: conservation, polls that change nothing, and the order of the effects.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn receive(link: &mut Link, host: &mut Host, rng: &mut Rng, at: Time, out: &mut 
     out.extend(gone);
 }
 
-/// Sends packets of `(time, bytes)` and polls when the link asks for it. Returns the arrivals and
+/// Sends packets of `(time, bytes)` and polls when the link requests it. Returns the arrivals and
 /// the host.
 fn send(link: &mut Link, packets: &[(u64, u32)]) -> (Arrivals, Host) {
     let (mut host, mut rng, mut out) = (Host::default(), Rng::from_seed(1), Arrivals::new());

@@ -329,7 +329,8 @@ fn timers_of_aqms_run_when_due_and_stop_when_idle() {
         assert_eq!(ticks(&mut bench, 0), Some(StateValue::Count(1)));
         assert_eq!(ticks(&mut bench, 2), Some(StateValue::Count(0)));
         bench.with_cx(|d, cx| d.close(2, cx));
-        // Once the others are empty, their timers expire once more, call no AQM, and are gone.
+        // Once the other classes are empty, their timers expire one more time without a call of an
+        // AQM.
         bench.drain();
         bench.now = bench.discipline.next_timer().expect("two are left");
         let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.sink);

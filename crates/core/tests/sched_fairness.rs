@@ -3,8 +3,8 @@
 //!
 //! The link sends one byte per unit of time, so that bytes sent are time, and a class with weight w
 //! of W is entitled to w/W bytes per unit of time. A scheduler without a clock notices arrivals at
-//! its next call. A packet that arrives while another is on the link therefore counts as arrived
-//! when that one has left: the bounds hold from there.
+//! its next call. So if a packet arrives while another is on the link, the bounds apply from the
+//! instant at which that other packet has left.
 
 use std::collections::VecDeque;
 
@@ -134,7 +134,7 @@ fn longest(shares: &[Share]) -> i128 {
     shares.iter().map(|s| i128::from(s.max_len)).max().unwrap()
 }
 
-/// Returns, for each time the link was free, in which of its backlogged periods the class was.
+/// Returns the backlogged period of the class at each time at which the link was free.
 fn periods(departures: &[Departure], class: usize) -> Vec<Option<usize>> {
     let mut periods = vec![None; departures.len()];
     let (mut from, mut period, mut left) = (0, 0, -1);
@@ -193,7 +193,7 @@ fn check_pairs(
 
 proptest! {
     /// Bennett and Zhang 1996: WF2Q+ has the worst-case fair index a_i = L_i + (L - L_i) w_i / W. A
-    /// packet that finds q bytes of its class, its own included, has left after (q + a_i) W / w_i.
+    /// packet that finds q bytes of its class, including its own, has left after (q + a_i) W / w_i.
     #[test]
     fn wf2q_keeps_its_worst_case_fair_index((shares, arrivals) in scenes()) {
         let (sum, longest) = (weight_sum(&shares), longest(&shares));
@@ -209,8 +209,9 @@ proptest! {
     }
 
     /// Bennett and Zhang 1996: a class that keeps to a token bucket (b, r), r being its share of
-    /// the link, waits at most b / r + L, if virtual time is a clock. Ours advances when a packet
-    /// starts, so that one that arrives meanwhile can start at most L later.
+    /// the link, waits at most b / r + L, if virtual time advances continuously. Here virtual time
+    /// advances only when a packet starts, so a packet that arrives meanwhile can start up to L
+    /// later.
     #[test]
     fn wf2q_keeps_the_delay_bound_of_a_token_bucket(
         (shares, others) in scenes(),

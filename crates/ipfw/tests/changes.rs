@@ -242,7 +242,7 @@ fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever is configured in between, every packet leaves exactly once.
+    /// Every packet leaves exactly once, whatever is configured in between.
     #[test]
     fn no_packet_is_lost_or_duplicated(steps in steps()) {
         let (out, dropped, sent) = carry_out(&steps, false);
@@ -253,7 +253,7 @@ proptest! {
         prop_assert_eq!(slots, expected);
     }
 
-    /// Polls at other instants change neither what happens to packets nor when.
+    /// Polls at other instants change neither the fate of packets nor its time.
     #[test]
     fn polls_change_nothing(steps in steps()) {
         let sort = |(mut out, mut dropped, _): (Vec<_>, Vec<_>, usize)| {

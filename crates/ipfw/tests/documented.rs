@@ -216,7 +216,7 @@ fn fits(template: &str, text: &str) -> bool {
     rest.is_empty() || parts.last().is_some_and(|last| last.is_empty())
 }
 
-/// Texts that the page describes in prose, and strings that the scan mistakes for warnings.
+/// Texts that the page only describes, and strings that the scan mistakes for warnings.
 const ELSEWHERE: &[&str] = &[
     // The page describes in prose that dummynet's bounds apply under compat.
     "`\0 \0` is outside dummynet's bounds: \0 is used",

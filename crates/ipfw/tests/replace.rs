@@ -32,7 +32,7 @@ fn packets_inside_continue_behind_the_rule_that_sent_them() {
     bench.now = 10 * MS;
     replace(&mut bench, TWO_PIPES).1.unwrap();
     bench.drain();
-    // 1 ms on the link of pipe 1, 20 ms of its delay, then 5 ms of pipe 2: none of it twice.
+    // 1 ms on the link of pipe 1, 20 ms of its delay, then 5 ms of pipe 2, each only once.
     assert_eq!(bench.out, [(26 * MS, 0, 1250)]);
     let shown = bench.ok("show");
     let rows: Vec<Vec<&str>> = shown

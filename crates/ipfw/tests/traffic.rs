@@ -357,7 +357,7 @@ fn connected_interfaces_make_both_passes_at_their_own_instants() {
         xmit: None,
         ..udp(1)
     };
-    // 5 ms on the way in, 9 on the way out; with one rule for both passes, 5 ms twice.
+    // 5 ms on the pass in, 9 ms on the pass out. With one rule for both passes, 5 ms twice.
     for (rules, due) in [
         (
             "add pipe 1 ip from any to any in recv em0\nadd pipe 2 ip from any to any out recv em0 xmit em1",

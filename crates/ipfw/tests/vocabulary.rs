@@ -239,7 +239,7 @@ fn every_part_of_a_rule_is_echoed_in_its_canonical_form() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Words for other parts of the kernel: refused by name, with the status for things not there (69).
+/// Words for other parts of the kernel. The message names them, and the status is 69 (unavailable).
 const FOREIGN_ACTIONS: &[&str] = &[
     "reject",
     "reset",

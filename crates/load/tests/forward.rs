@@ -176,9 +176,8 @@ fn tcp_crosses_xdp_ports_although_the_hosts_leave_their_checksums_open() {
                 ..TcpFlow::new(from, to, start)
             };
             let (h2, h3) = (&topology.h2, &topology.h3);
-            // One after the other: a flow without a limit fills the 256 places of a virtual
-            // interface's ring now and then, and frames that find no place are lost before the
-            // port.
+            // The flows run one after the other: a flow without a limit sometimes fills the 256
+            // places of a virtual interface's ring, and further frames are lost before the port.
             let ping = ping.start(h2, h3, &clock, &stop).unwrap().join().unwrap();
             let tcp = tcp.start(h2, h3, &clock, &stop).unwrap().join().unwrap();
             let outcome = forwarder.finish();

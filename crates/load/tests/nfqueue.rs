@@ -63,8 +63,8 @@ fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
 }
 
 /// Returns the packets that a namespace has discarded because of a wrong checksum of TCP or of the
-/// IPv4 header. Retransmissions prove nothing: the sender also retransmits when the queue is not
-/// served for some milliseconds.
+/// IPv4 header. Retransmissions are no evidence: the sender also retransmits when the queue is not
+/// served for a few milliseconds.
 fn wrong_checksums(namespace: &Namespace) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let text = namespace.enter(read).unwrap();

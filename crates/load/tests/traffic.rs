@@ -67,7 +67,7 @@ fn ping_measures_both_ways_in_both_families() {
     });
 }
 
-/// Each observer reads only now and then, and its socket receives the requests of all series.
+/// Each observer reads only rarely, and its socket receives the requests of all series.
 #[test]
 fn series_to_one_host_do_not_count_each_others_requests() {
     with_forwarder(|topology| {

@@ -1,7 +1,7 @@
-//! Runs everything again without privileges, in a user namespace, and checks that a killed process
-//! leaves nothing behind.
+//! Runs the tests of ports without privileges, in a user namespace, and checks that a killed
+//! process leaves nothing behind.
 //!
-//! Only a process with one thread can enter a user namespace, so this file is a program of its own.
+//! Only a process with one thread can enter a user namespace, so this file is a separate program.
 //! It executes itself again, as an unprivileged user if it was started by root.
 
 #[path = "../../net/tests/common/mod.rs"]
@@ -68,7 +68,7 @@ fn remove_copy(command: &Command) {
     std::fs::remove_file(command.get_program()).unwrap();
 }
 
-/// Runs a part of this program without privileges; it must pass.
+/// Runs a part of this program without privileges. The part must pass.
 fn pass_as_nobody(word: &str) {
     let mut command = as_nobody(again(word));
     let output = command.output().unwrap();
@@ -219,7 +219,8 @@ fn late() {
 
 fn killed() {
     common::require_privilege();
-    // The victim starts inside this namespace and ties an interface of it to its own.
+    // The victim starts inside this namespace and connects one of its interfaces with an interface
+    // in its own namespace.
     let witness = Namespace::create("witness").unwrap();
     let mut command = again("doomed");
     command.stdout(Stdio::piped());

@@ -119,7 +119,8 @@ fn closing_the_last_descriptor_removes_everything() {
     let topology = Topology::new(Offloads::ON);
     let Topology { h2, router, h3 } = topology;
     drop(h2);
-    // The kernel removes namespaces in the background; the veth's peer vanishes with its namespace.
+    // The kernel removes namespaces in the background. The veth's peer disappears with its
+    // namespace.
     let mut links = router.links().unwrap();
     let mut gone = false;
     for _ in 0..500 {

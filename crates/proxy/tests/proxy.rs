@@ -9,7 +9,7 @@ use sluice_exec::Verdict;
 use sluice_exec::link::LinkWords;
 use sluice_proxy::{Addresses, Handle, Listen, Proxy, Settings, congestion_control};
 
-/// A proxy that runs until it is dropped.
+/// A running proxy, which ends when this is dropped.
 struct Running {
     addresses: Addresses,
     handle: Handle,
@@ -60,7 +60,7 @@ impl Running {
         stream
     }
 
-    /// Asks for a connection by SOCKS5. Returns the code of the answer.
+    /// Requests a connection with SOCKS5. Returns the code of the answer.
     fn socks(&self, to: SocketAddr) -> (TcpStream, u8) {
         let mut stream = self.connect();
         let mut bytes = vec![5, 1, 0, 5, 1, 0];

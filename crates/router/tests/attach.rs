@@ -1,7 +1,7 @@
 //! The kind of port by which a router attaches to an interface, and the addresses that count as its
 //! own.
 //!
-//! These tests need root or its capabilities, and fail without.
+//! These tests need root or its capabilities, and fail without them.
 
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -202,7 +202,8 @@ fn a_bridge_gets_the_frames_for_others_past_a_filter_of_addresses() {
         assert_eq!(promiscuous.collect::<Vec<_>>(), [Some(true); 2], "{left}");
         assert_eq!(site.arrived(), 5, "{left}");
 
-        // Created again, it is a different interface without any request for promiscuous mode.
+        // After it is created again, it is a different interface, for which promiscuous mode is not
+        // set.
         site.middle.links().unwrap().remove("br0").unwrap();
         sleep(Duration::from_millis(300));
         site.make_bridge();

@@ -2,8 +2,8 @@
 //! load.
 //!
 //! `client -- router -- server`, each in its own namespace, created by the test. The tests need
-//! root or its capabilities, fail without, and run one at a time (`make test-live`), since they
-//! measure.
+//! root or its capabilities and fail without them. They run one at a time because they measure
+//! (`make test-live`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -343,8 +343,8 @@ fn one_pass_decides_whether_the_rules_behind_a_pipe_are_asked() {
 #[test]
 fn a_pipe_that_is_changed_every_100_ms_for_10_s_loses_nothing() {
     let network = Network::new("add pipe 1 ip from 10.0.1.0/24 to any out");
-    // Never slower than the load for longer than one round, and never shorter than what is queued
-    // then: 100 ms at 6 Mbit/s minus 4 are 25 packets.
+    // The rate is below the load for at most one round, and the queue has room for the packets that
+    // accumulate then: 100 ms at 6 Mbit/s minus 4 Mbit/s are 25 packets.
     let changes = [
         "pipe 1 config bw 20Mbit/s delay 5 queue 500",
         "pipe 1 config bw 4Mbit/s delay 1 queue 400",

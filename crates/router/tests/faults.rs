@@ -1,8 +1,8 @@
 //! Faults of networks, live: odd frames, and interfaces that are removed and return under load.
 //!
 //! `h2 -- router -- h3`, each in a namespace of its own, for each kind of port. In every case,
-//! pings in parallel are answered, all slots of packet memory are freed, and counters show every
-//! loss. Needs root or its capabilities, and fails without (`make test-live`).
+//! concurrent pings are answered, all slots of packet memory are freed, and counters show every
+//! loss. The tests need root or its capabilities, and fail without them (`make test-live`).
 
 mod rules;
 mod zoo;
@@ -436,7 +436,7 @@ fn an_interface_may_go_down_change_its_mtu_and_come_back_under_load() {
         let (stop, thread) = flood(&site);
         assert_flows(&site, &what);
 
-        // The far interface: the router's own end, or the device itself where the port is a device.
+        // The far interface: the router's own end, or the device itself if the port is a device.
         let (namespace, far) = match kind {
             Kind::Tap => (&site.h3, "eth0"),
             _ => (&site.middle, "right"),

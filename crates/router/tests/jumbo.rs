@@ -1,8 +1,8 @@
 //! Jumbo packets in super-packets through a pipe that splits them, live.
 //!
 //! `client -- router -- server`, each in its own namespace, over veth pairs with segmentation
-//! offload. The test needs root or its capabilities, fails without, and runs alone (`make
-//! test-live`), since it measures.
+//! offload. The test needs root or its capabilities and fails without them. It runs alone because
+//! it measures (`make test-live`).
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

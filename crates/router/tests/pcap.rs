@@ -216,9 +216,9 @@ fn the_output_is_the_same_every_time() {
     assert_eq!(outputs[0], outputs[1]);
 }
 
-/// In real time the same packets leave in the same order, none before its time, and arrivals are
-/// those of the file: the link is busy 20 times 1 ms, so the last is written 20 ms after the first
-/// arrival or later.
+/// In real time, the same packets leave in the same order, none before its due time. Arrivals have
+/// the times of the file: the link is busy for 20 times 1 ms, so the last packet is written at
+/// least 20 ms after the first arrival.
 #[test]
 fn a_file_is_played_in_real_time_too() {
     let packets: Vec<_> = (0..20).map(|n| (0, udp(1000, n))).collect();

@@ -131,10 +131,10 @@ fn cubic_on_a_short_path_is_reno() {
 
 #[test]
 fn whole_segments_lie_outside_in_two_points() {
-    // Keeps the deviation as docs/explanation/validation.md states it. At 1e-3 and 100 ms a target that is a
-    // fraction of a segment ahead counts as one segment, which has an effect where the curve grows
-    // by less than one per RTT. At 1e-2 and 10 ms, 0.7 of 11 is 7, and the window follows that of
-    // Reno with a delay of up to 1/32 s, three RTTs.
+    // Checks the deviation that docs/explanation/validation.md states. At 1e-3 and 100 ms a target
+    // that is a fraction of a segment ahead counts as one segment, which has an effect where the
+    // curve grows by less than one per RTT. At 1e-2 and 10 ms, 0.7 of 11 is 7, and the window
+    // follows that of Reno with a delay of up to 1/32 s, three RTTs.
     let seen = measure("cubic", Growth::Segments, 100, 1000, 38.0);
     assert!((45.0..47.0).contains(&seen), "{seen:.1}");
     let seen = measure("cubic", Growth::Segments, 10, 100, 12.0);

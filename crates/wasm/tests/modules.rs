@@ -232,7 +232,8 @@ fn a_module_that_ranks_is_a_scheduler() {
     let by_class = ranked("call $class");
     let (left, _, stopped) = order(&by_class, 10, &[5, 2, 7, 2]);
     assert_eq!((left, stopped), (vec![1, 3, 0, 2], false));
-    // Ranks are unsigned: all ones is the last. The full queue drops it.
+    // Ranks are unsigned, so the packet whose rank is all ones is the last. The full queue drops
+    // this packet.
     let last = ranked("(i64.sub (call $class) (i64.const 1))");
     assert_eq!(order(&last, 2, &[0, 3, 1]).0, [2, 1]);
     // A packet of class 1 is held until 9 ns.

@@ -111,7 +111,7 @@ fn compare_edf(folder: &Path) {
         let module = order(&queue(&format!("wasm:edf.wasm{setting}"), folder));
         assert!(ours == module, "edf{setting}");
         let (left, evicted) = ours;
-        // It is no FIFO queue, and a full one drops the packet whose deadline is last.
+        // The queue is not a FIFO, and when full it drops the packet with the latest deadline.
         assert!(!left.is_sorted());
         assert!(evicted > 100, "{evicted} evicted");
     }

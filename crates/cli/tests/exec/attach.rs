@@ -15,7 +15,7 @@ use super::{accept, greet, stderr, wait_for};
 struct Site {
     machine: Namespace,
     container: Namespace,
-    /// Where the machine has its address: `vm0`, or a bridge with `vm0` in it.
+    /// The interface that has the machine's address: `vm0`, or a bridge that contains `vm0`.
     holder: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl Site {
         self.machine.enter(|| command.spawn()).unwrap().unwrap()
     }
 
-    /// Connects from the container to the machine. Returns how long that took.
+    /// Connects from the container to the machine. Returns the time that this took.
     fn connect(&self) -> Duration {
         let connect = || {
             let start = Instant::now();
@@ -177,7 +177,7 @@ fn the_end_of_the_container_ends_the_link() {
 
 #[test]
 fn a_container_that_ends_at_any_instant_leaves_nothing_behind() {
-    // From before the link is in place until after it.
+    // The test starts before the link is in place and ends after it was removed.
     for delay_ms in [0, 3, 6, 10, 15, 20, 30, 50, 200] {
         let site = Site::new("vm0");
         let mut sleep = Command::new("sleep");
@@ -196,7 +196,7 @@ fn a_container_that_ends_at_any_instant_leaves_nothing_behind() {
             machine, container, ..
         } = site;
         let child = machine.enter(|| command.spawn()).unwrap().unwrap();
-        // The process alone keeps the namespace.
+        // Only the process keeps the namespace in existence.
         drop(container);
         std::thread::sleep(Duration::from_millis(delay_ms));
         process.kill().unwrap();

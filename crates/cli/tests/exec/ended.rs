@@ -1,4 +1,4 @@
-//! A queue from a file that fails with `on_error end`: the program ends, with a status of its own.
+//! A queue from a file that fails with `on_error end`: the program ends with a specific status.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn an_algorithm_that_fails_ends_the_program_with_a_status_of_its_own() {
         let module = module.display();
         format!("--set=down.queue=wasm:{module} on_error {on_error}")
     };
-    // The program would run for a minute.
+    // Without the error, the program would run for a minute.
     let script = format!("cat </dev/tcp/{}/80; sleep 60", SERVER[0]);
     let report = format!("--report={}", run.display());
     let output = world.bash(&[&queue("end"), &report], &script);
@@ -31,7 +31,7 @@ fn an_algorithm_that_fails_ends_the_program_with_a_status_of_its_own() {
     assert_eq!(output.status.code(), Some(70), "{said}");
     assert!(said.contains("sluice: the program was ended: `"), "{said}");
     assert!(said.contains("`on_dequeue` of packet"), "{said}");
-    // What was measured is kept.
+    // The measurements until then are kept.
     let recording = Recording::open(&run).unwrap();
     assert!(
         matches!(&recording.run().status, Status::Partial { reason, .. } if reason.contains("on_dequeue")),

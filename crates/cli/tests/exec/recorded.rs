@@ -1,4 +1,4 @@
-//! What `--report` and `--pcapng` record.
+//! The recordings of `--report` and `--pcapng`.
 
 use std::net::UdpSocket;
 
@@ -62,7 +62,7 @@ fn a_connection_is_recorded_with_what_the_kernel_says() {
     let retransmits = samples.iter().filter_map(|sample| sample.retransmits).max();
     assert!(retransmits > Some(0));
 
-    // The queue overflows, and every packet of the connection is known as such.
+    // The queue overflows, and every packet is assigned to the connection.
     let summary = sluice_recording::metrics::measure(&recording).unwrap();
     let down = &summary.pipes[1];
     assert!(

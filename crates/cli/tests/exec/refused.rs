@@ -1,4 +1,4 @@
-//! What cannot be done: a clear line, an exit status, and nothing left behind.
+//! Impossible requests: a clear message, an exit status, and nothing is left behind.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -53,8 +53,8 @@ fn a_port_of_forward_that_is_in_use_is_named() {
     assert_eq!(stdout(&output), "");
 }
 
-/// A user namespace that allows no further ones, and a process in it without capabilities: what a
-/// container without privileges has.
+/// A user namespace that allows no further ones, with a process without capabilities in it, as in a
+/// container without privileges.
 #[test]
 fn where_namespaces_are_refused_a_proxy_carries_the_program() {
     let world = World::new();
@@ -81,7 +81,7 @@ fn where_namespaces_are_refused_a_proxy_carries_the_program() {
     let answer = stdout(&output);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer} {text}");
     assert!(answer.contains("hello"), "{answer}");
-    // The machine's own setting is what it was: another namespace can be made.
+    // The machine's own setting has not changed: another namespace can be created.
     let again = Command::new("unshare").args(["-Ur", "true"]).status();
     assert!(again.unwrap().success());
 }

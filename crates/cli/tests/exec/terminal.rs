@@ -7,7 +7,7 @@ use std::thread;
 
 use super::wait_for;
 
-/// An interactive bash on a terminal of its own, which script(1) opens.
+/// An interactive bash on its own terminal, which script(1) opens.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
@@ -57,8 +57,8 @@ impl Terminal {
 #[test]
 fn a_shell_stops_continues_and_interrupts_the_program() {
     let mut terminal = Terminal::new();
-    // The program says whether its input is a terminal. What it reads comes from there. The words
-    // are computed, so that the echo of the command does not have them.
+    // The program reports whether its input is a terminal, and reads from it. The words are
+    // computed, so that the echo of the command does not contain them.
     terminal.press(
         "$SLUICE exec --rtt 10ms -- bash -c \
          'test -t 0 && echo on-$((40+2)); read x; echo got-$x; exec sleep 600'\n",

@@ -1,5 +1,5 @@
-//! The seeds in a shorter form: seconds instead of minutes, with bounds as wide as that requires.
-//! The scenarios themselves say what the full length must show.
+//! The seeds with durations of seconds instead of minutes, and accordingly wider bounds. The
+//! scenarios themselves have the bounds for the full duration.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{expect, run_until_undisturbed, scenario};
 /// A scenario of `scenarios/seeds` without its expectations, and the changes to it.
 struct Short<'a> {
     name: &'a str,
-    /// Texts, and the replacement of each.
+    /// Texts, each with its replacement.
     changes: &'a [(&'a str, &'a str)],
     /// Lines that replace the lines with the same key.
     lines: &'a [&'a str],
@@ -53,7 +53,7 @@ impl Short<'_> {
 fn the_codel_seeds_hold_live_in_a_shortened_form() {
     let changes = [("duration = \"60s\"", "duration = \"7s\"")];
     // RFC 8289 section 3.2 gives Reno 0.83 of 9.65 Mbit/s over 40 ms in the long run; slow start
-    // and one loss weigh more in 6 s.
+    // and one loss have a larger effect in 6 s.
     let drops = [
         ("newreno.goodput", "", "min = \"6Mbit/s\""),
         ("up.sojourn.p50", "", "max = \"10ms\""),

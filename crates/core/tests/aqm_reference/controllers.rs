@@ -34,7 +34,7 @@ fn pie_controller(variant: &str, is_flow: bool, s: pie::Settings) -> Box<dyn pie
     }
 }
 
-/// Returns every switch by itself, and some together, as far as the variant has them.
+/// Returns each switch of the variant alone, and some combinations.
 fn pie_settings(variant: &str) -> Vec<pie::Settings> {
     let d = pie::Settings::DEFAULTS;
     let all = vec![
@@ -98,8 +98,8 @@ fn compare_pie(variant: &'static str) {
     );
 }
 
-/// Checks that every update of the model is reported at its instant. Only updates after a thousand
-/// that changed nothing may be missing; they change nothing either.
+/// Checks that every update of the model is reported at its instant. After a thousand updates that
+/// changed nothing, further updates without a change may be missing.
 fn same_updates(ours: &[(u64, f64)], model: &[(u64, f64)], what: &str) {
     let mut ours = ours.iter().peekable();
     let (mut last, mut repetitions) = (f64::NAN, 0);

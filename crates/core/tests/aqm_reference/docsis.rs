@@ -1,6 +1,6 @@
-//! DOCSIS-PIE: RFC 8034 appendix A in floating point, written from its pseudo-code alone, with
-//! seconds and bytes per second as there. Delays are truncated to whole nanoseconds, as a clock has
-//! them.
+//! DOCSIS-PIE: RFC 8034 appendix A in floating point, written only from its pseudo-code, with its
+//! units (seconds and bytes per second). Delays are truncated to whole nanoseconds, the resolution
+//! of the clock.
 
 use sluice_core::Rng;
 
@@ -13,7 +13,7 @@ pub struct Modem {
     pub limit: usize,
     /// MSR and PEAK_RATE in bits per second, and the largest number of tokens in bytes.
     pub shaper: Option<(u64, u64, u64)>,
-    /// Whether it starts `INACTIVE` and may become so again.
+    /// Whether the controller starts `INACTIVE` and may become inactive again.
     pub has_inactive: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Docsis {
     next: u64,
     /// The time that the last packet waited.
     waited: f64,
-    /// Tokens in bits times 10^9, as of an instant.
+    /// Tokens in bits times 10^9 at an instant.
     tokens: (i128, u64),
 }
 

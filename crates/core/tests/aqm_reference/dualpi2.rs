@@ -1,6 +1,7 @@
 //! DualPI2: RFC 9332 figures 2, 3, 5, 7 and 8 in floating point, line by line, with the scheduler
-//! of figure 10 and, for the one that the RFC omits, a round robin by bytes as its appendix A.1
-//! reports of Linux. `p'` and `p_CL` are limited to 0 to 1, as the text around the figures says.
+//! of figure 10. For the scheduler that the RFC omits, it uses a round robin by bytes, which
+//! according to appendix A.1 Linux uses. `p'` and `p_CL` are limited to 0 to 1, as the text around
+//! the figures requires.
 
 use std::collections::VecDeque;
 

@@ -26,7 +26,7 @@ impl Ticks {
         Ticks(((u64::from(self.0) + u64::from(more)) % (1 << 32)) as u32)
     }
 
-    /// Returns the signed distance from `other`, as far as 32 bits show it.
+    /// Returns the signed distance from `other` in 32-bit arithmetic.
     fn distance(self, other: Ticks) -> i64 {
         let d = (i64::from(self.0) - i64::from(other.0)).rem_euclid(1 << 32);
         if d < 1 << 31 { d } else { d - (1 << 32) }
@@ -40,7 +40,8 @@ pub struct Settings {
     pub mtu: u64,
     pub ecn: bool,
     pub ce_threshold_ns: Option<u64>,
-    /// Whether a dequeue that finds the queue empty resets `first_above`: the kernel from 2026 on.
+    /// Whether a dequeue that finds the queue empty resets `first_above`, as the kernel does from
+    /// 2026 on.
     pub resets_when_empty: bool,
 }
 

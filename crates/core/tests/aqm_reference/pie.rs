@@ -188,7 +188,7 @@ impl Controller for Rfc {
         if self.in_measurement {
             self.dq_count += u64::from(size);
             if self.dq_count >= 16384 {
-                // Whole nanoseconds, as a clock has them.
+                // Whole nanoseconds, the resolution of the clock.
                 let dq_time = (now - self.measurement_start) as f64;
                 self.avg_dq_time = if self.avg_dq_time == 0.0 {
                     dq_time

@@ -1,5 +1,5 @@
 //! RFC 8289 sections 5.2 to 5.6 and RFC 8290 section 4, transcribed line by line into the simplest
-//! Rust. Where the RFCs are silent, the module docs of `codel` and `fq` decide.
+//! Rust. Where the RFCs leave a choice open, the module docs of `codel` and `fq` decide.
 
 use std::collections::VecDeque;
 

@@ -222,7 +222,7 @@ fn docsis_pie_drops_once_before_the_burst_and_forgets_it_after_a_second() {
     assert_eq!(bed.value("activity"), quiescent);
     steady(&mut bed, 4, 1);
     assert_eq!(bed.value("activity"), inactive);
-    // Within that second a drop starts the next protection at once, however short the queue.
+    // Within this second, a drop starts the next protection at once, even with a short queue.
     let mut bed = Bed::<Pie>::new("pie preset docsis noonoff max_burst 20ms").warm();
     bed.hold(3);
     assert!(steady(&mut bed, 40, 60) > 0.01);

@@ -176,5 +176,5 @@ fn fnv1a(name: &str, key: [u8; 2]) -> u64 {
     Rng::from_seed(hash).next_u64()
 }
 
-/// Longer sequences find nothing that shorter ones do not, and are slower.
+/// The limit of operations. Longer sequences are slower and find no further problems.
 const MAX_OPS: usize = 1000;

@@ -138,7 +138,8 @@ fn exhaust_pool(length: usize, ring: usize) {
     let [_, right] = &mut wire.ports;
     let mut held = receive(right, &mut small, 6);
     assert_eq!(held.len(), 6);
-    // 30 are waiting, and no slot is left: they are dropped in batches, so that none of them ages.
+    // 30 frames are waiting, and no slot is left. They are dropped in batches, so that none becomes
+    // old.
     for _ in 0..8 {
         assert_eq!(right.receive(&mut small, &mut held), 0);
     }

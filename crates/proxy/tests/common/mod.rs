@@ -78,7 +78,7 @@ fn http(input: &[u8], cut: usize, token: Option<&str>) {
     assert_eq!(pass(&mut body, rest, cut.max(1)), at_once);
 }
 
-/// Returns where a body ends, if it is well formed, and whether it does.
+/// Returns the end of a body, if it is well formed, and whether the body is complete.
 fn pass(body: &mut Body, input: &[u8], step: usize) -> Option<(usize, bool)> {
     let mut at = 0;
     while at < input.len() && !body.has_ended() {

@@ -4,7 +4,7 @@
 
 #![allow(dead_code)] // Each test file uses its part.
 
-/// The treatment of a frame by a bridge with queues.
+/// What a bridge with queues does with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is forwarded.

@@ -313,7 +313,7 @@ fn every_kind() -> Config {
     }
 }
 
-/// The algorithms of the flows behind [`DIGEST`]: a list of its own, so that adding one to the
+/// The algorithms of the flows behind [`DIGEST`]: a separate list, so that a new algorithm in the
 /// registry does not change the digest.
 const CONGESTION_CONTROLS: [&str; 7] = [
     "reno",
@@ -570,7 +570,7 @@ fn the_estimate_is_an_upper_bound_within_a_small_factor() {
         assert!(estimate.packets <= sent * 2, "{estimate:?} {sent}");
         assert!(estimate.memory_bytes < 100 << 20);
     }
-    // An impossible run is recognised before it starts.
+    // An impossible run is refused before it starts.
     let mut wish = exact(links(), vec![bulk("cubic"); 2], 1_000_000);
     wish.links[0].params.pipe.rate = mbit(1_000_000);
     // Two windows of 6 MiB per 20 ms for 10^6 s are 4.3e11 segments.

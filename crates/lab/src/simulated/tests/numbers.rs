@@ -146,7 +146,7 @@ fn the_headers_of_a_transfer_are_those_of_a_connection() {
             .iter()
             .any(|(client, tcp)| !client && tcp.sack_count > 0)
     );
-    // The receiver acknowledges everything, and the FIN.
+    // The receiver acknowledges all bytes and the FIN.
     let last = segments.iter().rfind(|(client, _)| !client).unwrap();
     assert_eq!(last.1.ack, start.wrapping_add(500_001));
     // A header per packet, and no packet without one.

@@ -1,5 +1,5 @@
-//! Super-packets: their size, which cannot be split, and that their segments join to the same
-//! packet.
+//! Super-packets: their sizes, those that cannot be split, and the segments, which join to the same
+//! packet again.
 
 use super::*;
 
