@@ -1,8 +1,8 @@
 //! Compares the simulator with real packets: the same variant on both backends, figure by figure.
 //!
-//! A live figure is the median of the live runs, a simulated one that of the simulated runs. The
-//! bounds are the differences up to which the simulator is considered accurate; a larger one needs
-//! an investigation.
+//! A live figure is the median of the live runs, a simulated figure the median of the simulated
+//! runs. The bounds are the largest differences at which the simulator is considered accurate. A
+//! larger difference needs an investigation.
 
 use std::fmt::Write as _;
 
@@ -121,8 +121,8 @@ fn agreed(sim: &[&Summary], live: &[&Summary]) -> Vec<Agreed> {
             bound::P95,
             Box::new(move |s| pipe(s, &|p| Some(p.sojourn?.p95_ns))),
         );
-        // Where packets of one size wait for whole packets, percentiles jump from one such wait to
-        // the next.
+        // If all packets have the same size, waiting times are multiples of one transmission, and
+        // percentiles jump between these multiples.
         add(
             format!("{name}.sojourn.mean"),
             time,
@@ -283,10 +283,10 @@ mod tests {
             let f = found.expect("the figure");
             (f.sim, f.live, f.is_within)
         };
-        // 1 % of 2 %, and exactly the 15 %.
+        // The difference is 1 % with a bound of 2 %, and exactly 15 % with a bound of 15 %.
         assert_eq!(figure("total.goodput"), (9.9e6, 10.0e6, true));
         assert_eq!(figure("up.sojourn.p50"), (23e6, 20e6, true));
-        // 13 and 10 drops per minute: exactly the 30 %.
+        // 13 and 10 drops per minute differ by exactly the bound of 30 %.
         assert_eq!(figure("up.drops per minute"), (13.0, 10.0, true));
         // Zero equals zero.
         assert_eq!(figure("up.marks per minute"), (0.0, 0.0, true));

@@ -1,9 +1,9 @@
-//! Compares two sets of runs: what differs, and whether the difference exceeds the runs' own
+//! Compares two sets of runs: finds the differences, and whether they exceed the runs' own
 //! variation.
 //!
 //! Variants are compared with variants of the same name, figure by figure. With several runs on
 //! both sides, Welch's t test ([`Spread::differs`](sluice_recording::metrics::Spread::differs))
-//! decides. With a single run on one side, the variation is unknown, and the verdict says so.
+//! decides. With a single run on one side, the variation is unknown, which is a separate verdict.
 
 mod answer;
 #[cfg(test)]
@@ -36,9 +36,10 @@ pub struct Comparison {
 /// A variant in both sets.
 #[derive(Debug, Serialize)]
 pub struct Pair {
-    /// Scenario, variant and backend; both names where they differ.
+    /// Scenario, variant and backend. If the names differ, both.
     pub name: String,
-    /// The name of each side: the variant, or "the first" and "the second" if they have the same.
+    /// The name of each side: the variant, or "the first" and "the second" if the variants have the
+    /// same name.
     pub sides: [String; 2],
     /// The number of its runs in each set.
     pub runs: [usize; 2],
@@ -69,7 +70,7 @@ pub struct Turned {
     pub metric: String,
     /// The bounds in words.
     pub bounds: String,
-    /// Whether it is the second side that meets it.
+    /// Whether the second side meets it.
     pub is_met: bool,
 }
 
@@ -268,7 +269,7 @@ fn compared(
             };
             (change, verdict)
         }
-        // Drops for a reason that the other side never had, or a figure of another program.
+        // The other side has no such figure, for example because it had no drops for this reason.
         _ => (None, Verdict::Differs),
     };
     Compared {

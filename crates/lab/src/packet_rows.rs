@@ -1,15 +1,15 @@
 //! Converts the events of queues into the rows of `packets.parquet`, for both backends.
 //!
-//! A [`Tracer`] assumes that every packet that it is notified of has arrived before. Links make
-//! copies, and rules put some packets into a queue, some into several, and others into none. So
-//! this module keeps track of the packets that have a row.
+//! A [`Tracer`] assumes that every packet that it is notified of has arrived before. But links make
+//! copies, and rules put some packets into one queue, some into several, and others into none. So
+//! this module records which packets have a row.
 
 use sluice_core::record::{PacketRecord, Tracer};
 use sluice_core::{DropReason, Event, Packet, Sink, Time};
 
 use sluice_scenario::Direction;
 
-/// A keeper of rows, which is notified of the fate of packets.
+/// Receives the fate of packets and keeps their rows.
 pub(crate) trait Rows {
     /// A queue reported an event.
     fn on_event(&mut self, now: Time, event: &Event<'_>, numbers: &Numbers);
@@ -24,7 +24,7 @@ pub(crate) trait Rows {
 pub(crate) struct Numbers(Vec<u64>);
 
 impl Numbers {
-    /// Gives the packet in `slot` a number.
+    /// Sets the number of the packet in `slot`.
     pub fn set(&mut self, slot: u32, number: u64) {
         let slot = slot as usize;
         if self.0.len() <= slot {
@@ -39,7 +39,7 @@ impl Numbers {
         number.filter(|number| *number != NONE)
     }
 
-    /// Gives a copy the number of its original.
+    /// Sets the number of a copy to that of its original.
     pub fn copy(&mut self, slot: u32, copy: u32) {
         if let Some(number) = self.of(slot) {
             self.set(copy, number);
@@ -95,7 +95,8 @@ impl<R: Rows> Sink for Witness<'_, R> {
 pub(crate) struct LinkRows(pub PacketRows);
 
 impl LinkRows {
-    /// A packet in an event may have no row yet: the link has just copied it.
+    /// Adds a row if the packet of an event has none because the link has just created it as a
+    /// copy.
     fn find_copy(&mut self, now: Time, packet: &Packet, numbers: &Numbers) {
         if !self.0.has_row(packet) {
             let mut row = copy(packet);
@@ -173,7 +174,7 @@ impl PacketRows {
         }
     }
 
-    /// Takes the rows before the oldest packet that is still queued.
+    /// Removes the rows before the oldest packet that is still queued, and returns them.
     pub fn take_settled(&mut self) -> impl Iterator<Item = PacketRecord> + '_ {
         self.tracer.take_settled()
     }
@@ -189,8 +190,8 @@ impl PacketRows {
     }
 }
 
-/// The rows of a router with rules. A packet that no rule puts into a queue has no row; a packet
-/// that leaves a pipe and enters the next has one for each.
+/// The rows of a router with rules. A packet that no rule puts into a queue has no row. A packet
+/// that passes several pipes has a row for each.
 #[derive(Default)]
 pub(crate) struct RuleRows {
     up: PacketRows,

@@ -25,7 +25,7 @@ pub enum Stale {
     /// The scenario or its seed differs.
     #[error("the scenario has changed")]
     Scenario,
-    /// Another program made it.
+    /// Another program made the earlier run.
     #[error("the program has changed")]
     Program,
     /// The run was made on another machine or kernel, which matters to a live run.
@@ -39,7 +39,7 @@ pub enum Stale {
 /// Returns the run of `variant` on `backend` in the folder `dir`.
 ///
 /// # Errors
-/// Why the run must be made again.
+/// The reason why the variant must be run again.
 pub fn earlier(variant: &Variant, backend: Backend, dir: &Path) -> Result<Finished, Stale> {
     if !dir.join("run.json").is_file() {
         return Err(Stale::None);

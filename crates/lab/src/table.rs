@@ -85,7 +85,8 @@ fn disturbance(delay: u64) -> String {
     )
 }
 
-/// A packet of 1500 bytes takes as long at 12 Mbit/s; an idle machine is below a quarter of it.
+/// The lateness from which on it is reported: 1 ms is the transmission time of 1500 bytes at 12
+/// Mbit/s. On an idle machine, the lateness is below a quarter of this.
 const NOTABLE_DELAY_NS: u64 = 1_000_000;
 
 /// A variant and its runs, at least one.
@@ -138,7 +139,7 @@ fn column<'a, T>(
     }
 }
 
-/// The statistic that a line shows of several runs.
+/// The statistic of several runs that a line shows.
 type Pick = fn(&[f64]) -> Option<f64>;
 
 /// A line: its first words, and the runs that it shows.
@@ -176,7 +177,7 @@ fn write_table<T>(
         let mut text = String::new();
         for (i, (word, (_, width))) in line.words.iter().zip(heads).enumerate() {
             if i == 0 && word.width() >= *width {
-                // A long name takes a line of its own, and the rest follows below.
+                // A long name has its own line, and the numbers follow below.
                 out.push_str(fit(word, WIDTH + 1).trim_end());
                 out.push('\n');
                 text.push_str(&fit("", *width));
@@ -196,8 +197,8 @@ fn write_table<T>(
 }
 
 fn variants(rows: &[Row<'_>]) -> String {
-    // All lines show the same queue, and the heading names it: those of different directions have
-    // nothing in common.
+    // All lines show the same queue, which the heading names: queues of different directions are
+    // not comparable.
     let all: Vec<&Summary> = rows
         .iter()
         .flat_map(|row| row.runs.iter().copied())
@@ -310,7 +311,7 @@ fn busy_queues<'a>(rows: &[Row<'a>]) -> Vec<&'a str> {
     names
 }
 
-/// The utilisation from which on a queue has a line of its own.
+/// The utilisation from which on a queue has its own line.
 const BUSY: f64 = 0.5;
 
 /// Each busy queue by itself, if there are several.
@@ -450,7 +451,8 @@ fn reported(rows: &[Row<'_>]) -> String {
     format!("{}reported by programs\n{out}", fit("variant", 30))
 }
 
-/// Returns whether a flow has a score and is no probe, whose round trips the first table shows.
+/// Returns whether a flow has a score and is not a probe. (The first table shows the round trips of
+/// probes.)
 fn is_call(flow: &FlowSummary) -> bool {
     flow.mos.is_some() && flow.rtt.is_none()
 }

@@ -3,8 +3,8 @@
 use super::model::{Cdf, Packets, Verdict};
 
 impl Cdf {
-    /// Returns the distribution of samples. Up to 1000 different values are one point each. Of more,
-    /// 500 points at equal shares are kept, and ten per decade towards the tail.
+    /// Returns the distribution of samples. Up to 1000 different values are one point each. If
+    /// there are more, 500 points at equal shares are kept, and ten per decade towards the tail.
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.retain(|sample| sample.is_finite());
         samples.sort_by(f64::total_cmp);
@@ -13,7 +13,7 @@ impl Cdf {
             count: count as u64,
             ..Cdf::default()
         };
-        // The last index of each value: the samples up to there do not exceed it.
+        // The last index of each value: no sample up to this index exceeds the value.
         let mut last: Vec<usize> = (0..count)
             .filter(|&at| samples.get(at + 1) != Some(&samples[at]))
             .collect();

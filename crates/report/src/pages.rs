@@ -1,4 +1,4 @@
-//! Writing files for people: pages and pictures, whole or not at all.
+//! Writes pages and pictures completely or not at all.
 
 use std::fs;
 use std::io;
@@ -41,7 +41,8 @@ impl Pages for HtmlPages {
     }
 }
 
-/// Writes the page that draws `recordings` over each other, repetitions of one run together.
+/// Writes the page that draws `recordings` over each other. Repetitions of one run are drawn
+/// together.
 ///
 /// # Errors
 /// [`PageError`]; no incomplete page is left behind.
@@ -86,7 +87,7 @@ pub(crate) fn relative(folder: &Path, path: &Path) -> String {
     link
 }
 
-/// Writes `content` to the file at `path`, whole or not at all. Creates its folder.
+/// Writes `content` to the file at `path`, completely or not at all. Creates the file's folder.
 ///
 /// # Errors
 /// [`PageError::Write`].

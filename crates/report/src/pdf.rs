@@ -67,8 +67,8 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// Draws what is in a group. Its opacity is that of each of its parts, which do not overlap in
-    /// figures.
+    /// Draws the content of a group. The group's opacity applies to each of its parts, because
+    /// parts do not overlap in figures.
     fn group(&mut self, group: &Group, page: Transform, opacity: f32) {
         let opacity = opacity * group.opacity().get();
         for node in group.children() {

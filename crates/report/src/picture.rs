@@ -1,4 +1,4 @@
-//! Pictures of recorded runs: what `sluice report` and `[[picture]]` can ask for, and the formats.
+//! Pictures of recorded runs: the options of `sluice report` and `[[picture]]`, and the formats.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// All subjects, by the word of `--figure`, with what they show.
+    /// All subjects: the word for `--figure`, and the content.
     pub fn all() -> impl Iterator<Item = (&'static str, Subject, &'static str)> {
         let charts = FigureKind::ALL.map(|kind| (kind.word(), Subject::Charts(kind), kind.about()));
         charts.into_iter().chain([
@@ -44,7 +44,7 @@ impl Subject {
     /// Returns the subject that a word names.
     ///
     /// # Errors
-    /// There is none; the nearest is named.
+    /// There is no such subject. The message names the nearest one.
     pub fn from_word(word: &str) -> Result<Subject, PictureError> {
         let found = Subject::all().find(|(known, ..)| *known == word);
         found
@@ -91,7 +91,7 @@ pub enum PictureError {
     Subject {
         /// The word.
         word: String,
-        /// The words that there are.
+        /// The known words.
         known: Vec<String>,
     },
     /// A sweep without an axis or a figure.
@@ -128,7 +128,7 @@ pub enum PictureError {
         condition: String,
         /// The axis in it.
         axis: String,
-        /// The axes that there are.
+        /// The known axes.
         known: Vec<String>,
     },
     /// No run meets the conditions.
@@ -159,7 +159,7 @@ pub enum PictureError {
         /// The end.
         to_s: f64,
     },
-    /// Nothing goes in the requested direction.
+    /// There is no traffic in the requested direction.
     #[error("no run has a queue or flow {0}")]
     Direction(Direction),
     /// A table of a recording cannot be read.
@@ -494,7 +494,7 @@ impl Picture {
                     .collect();
                 let backend = run.environment.backend.word().to_owned();
                 all.push(("backend".to_owned(), [backend.clone(), backend]));
-                // Without rows of [[variant]], a variant is known by its name.
+                // Without rows of [[variant]], the condition is the name of a variant.
                 if !all
                     .iter()
                     .any(|(key, _)| key == scenario::Coordinate::VARIANT)
@@ -539,7 +539,7 @@ impl Picture {
         Ok(left)
     }
 
-    /// Leaves out of a report what the picture does not show.
+    /// Removes from a report everything that the picture does not show.
     fn narrow(&self, report: &mut Report) -> Result<(), PictureError> {
         if let Some(way) = self.direction {
             for run in &mut report.runs {

@@ -74,7 +74,8 @@ pub(crate) fn options(font: Option<&str>) -> Result<usvg::Options<'static>, Font
     })
 }
 
-/// Returns how much wider the installed font `name` is than `usual`; 1 if it cannot be measured.
+/// Returns the ratio of the widths of the installed font `name` and of `usual`; 1 if it cannot be
+/// measured.
 pub(crate) fn width_ratio(name: &str, usual: &str) -> f64 {
     let Ok(options) = options(Some(name)) else {
         return 1.0;

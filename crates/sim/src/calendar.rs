@@ -35,8 +35,8 @@ struct Chunk {
 const CHUNK: usize = 5;
 const _: () = assert!(size_of::<Chunk>() == 64);
 
-/// The events of a slot: its first chunk, and how many places of that are used. The other chunks
-/// are full.
+/// The events of a slot: its first chunk, and the number of used places in this chunk. The other
+/// chunks are full.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     chunk: u32,
@@ -146,8 +146,8 @@ impl Calendar {
 
     /// Returns the due time of the next event, if that is not after `limit`.
     ///
-    /// The calendar advances at most to the slot of `limit`, so that events that the host still
-    /// adds up to there go to unsorted slots.
+    /// The calendar advances at most to the slot of `limit`. So events that the host adds up to
+    /// `limit` are added to unsorted slots.
     pub fn next_until(&mut self, limit: Time) -> Option<Time> {
         if self.current.is_empty() {
             if self.upcoming > slot_of(limit.as_ns()) {
@@ -176,8 +176,8 @@ impl Calendar {
         })
     }
 
-    /// Returns an event of the slots ahead: each event once, in no particular order. None if the
-    /// last one returned is far enough ahead.
+    /// Returns an event of the slots ahead, each event once and in no particular order. Returns
+    /// `None` if the last returned event is far enough ahead.
     pub fn preview(&mut self) -> Option<CalendarEvent> {
         let ahead = &mut self.preview;
         if ahead.left == 0 {
@@ -189,8 +189,8 @@ impl Calendar {
                 if ahead.lead >= LEAD {
                     return None;
                 }
-                // Nearly always among the first 64 slots, or so far ahead that a search is not
-                // worthwhile.
+                // The slot is nearly always among the first 64, or so far ahead that a search is
+                // not worthwhile.
                 ahead.slot = next_occupied(&self.occupied, ahead.slot.max(self.base), 1)?;
                 let slot = self.slots[(ahead.slot % SLOTS) as usize];
                 (ahead.chunk, ahead.left) = (slot.chunk, slot.used as usize);
@@ -389,7 +389,7 @@ mod tests {
                 shown.extend(calendar.preview().map(|event| event.index));
             }
             taken.extend(calendar.pop().map(|event| event.index));
-            // Not further than a slot beyond the lead.
+            // At most one slot beyond the lead.
             assert!(shown.len() < taken.len() + 12 + LEAD + 12);
         }
         assert_eq!(taken, expected);

@@ -11,7 +11,7 @@ impl Config {
     /// Checks whether the configuration can be simulated.
     ///
     /// # Errors
-    /// Names the first thing that is wrong.
+    /// The first error that is found.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.duration == Span::ZERO {
             return Err(ConfigError::NoDuration);

@@ -24,9 +24,9 @@ pub struct Config {
     /// packets do not overtake each other. Real hosts have such a jitter. Without it, flows with
     /// the same RTT lock into phase with the departures of the bottleneck and see unrealistic loss
     /// patterns (Floyd and Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways", 1992).
-    /// To break the phases of a slow tail-drop queue reliably it must reach the transmission time
-    /// of a packet there. The default is that of real hosts and lengthens an RTT by 50 us on
-    /// average.
+    /// To break the phases of a slow tail-drop queue reliably, the jitter must reach the
+    /// transmission time of a packet on its link. The default is typical of real hosts and
+    /// lengthens an RTT by 50 us on average.
     pub jitter: Span,
     /// The stalls of a receiving host.
     pub stalls: Stalls,
@@ -38,9 +38,9 @@ pub struct Config {
     pub frame_overhead: u32,
 }
 
-/// Stalls of a host that is busy with something else when a packet arrives: an interrupt, another
-/// program or, on a virtual machine, other machines of the same computer. The packet and those of
-/// its flow behind it then wait longer than [`Config::jitter`]. There are none by default.
+/// Stalls of a host that is busy when a packet arrives, for example with an interrupt, another
+/// program or, on a virtual machine, other machines on the same computer. The packet and later
+/// packets of its flow then wait longer than [`Config::jitter`]. There are none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
     /// The share of packets that are stalled.

@@ -1,4 +1,4 @@
-//! What a flow will send at most, by the limits that its path sets.
+//! The most that a flow will send within the limits of its path.
 
 use crate::ids::{LinkId, Side};
 use crate::topology::{Link, Route};

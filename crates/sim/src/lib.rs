@@ -3,8 +3,8 @@
 //! The queues and pipes are those of [`sluice_core`], the same compiled code as on live packets.
 //! The traffic comes from [`sluice_tcp`] and from simple sources, one file for each kind
 //! ([`traffic`]). A [`Config`] describes links and flows, a [`Simulation`] runs it, and an
-//! [`Observer`] is called for what happens. There are no files, sockets, clocks or threads here,
-//! and only ordered containers: the same configuration and seed give the same run, bit for bit, on
+//! [`Observer`] is called for each event. There are no files, sockets, clocks or threads here, and
+//! only ordered containers: the same configuration and seed give the same run, bit for bit, on
 //! every machine.
 //!
 //! # Model

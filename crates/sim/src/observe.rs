@@ -5,7 +5,7 @@ use sluice_core::{Backlog, Discipline, DropReason, Event, Packet, Rate, Span, Ti
 use sluice_ipfw::{CommandError, Output};
 use sluice_tcp::{Counters, Segment, Snapshot};
 
-/// Called for what happens in a simulation. Every method has an empty default; `()` ignores
+/// Called for the events of a simulation. Every method has an empty default; `()` ignores
 /// everything.
 pub trait Observer {
     /// Whether [`Observer::on_send`], [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Called for every
@@ -85,7 +85,7 @@ impl Observer for () {}
 pub struct Sent {
     /// Whether the client of the flow sends it.
     pub is_from_client: bool,
-    /// What is in it.
+    /// The packet's content.
     pub content: Content,
 }
 

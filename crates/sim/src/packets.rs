@@ -25,9 +25,9 @@ pub(crate) struct Tag {
     pub ecn: Ecn,
 }
 
-/// The part of a packet that a link needs when the packet leaves or is dropped. A cache line has
-/// eight of them, so those of all packets in flight stay in the caches, where the packets
-/// themselves do not.
+/// The part of a packet that a link needs when the packet leaves or is dropped. Eight of them fit
+/// into a cache line, so those of all packets in flight stay in the caches. The packets themselves
+/// do not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transit {
     pub flow: u32,
@@ -88,7 +88,7 @@ struct Head {
     wscale: u8,
 }
 
-/// The fields that other segments have besides.
+/// The additional fields of other segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     sack: [SackBlock; sluice_tcp::MAX_SACK_BLOCKS],
@@ -170,8 +170,8 @@ impl Packets {
         prefetch::index(&self.transits, slot as usize);
     }
 
-    /// Prefetches what else the receiving host will need of the packet. Returns the end of the
-    /// connection that it is for; none for a datagram.
+    /// Prefetches the other parts of the packet that the receiving host will need. Returns the
+    /// receiving end of the connection, or `None` for a datagram.
     pub fn expected(&self, slot: u32) -> Option<Expected> {
         let StoredPacket { tag, head } = &self.stored[slot as usize];
         if tag.connection == NOT_TCP {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// A link or a router, with its delay and its later changes.
 pub(crate) struct Stage {
     pub engine: Engine,
-    /// The delay behind the engine. The delay of a link is removed from its pipe and added here,
+    /// The delay after the engine. The delay of a link is removed from its pipe and added here,
     /// together with the delay of the access network and the jitter of the host, so that a delivery
     /// takes one event instead of three. This is not possible with jitter or reordering on the
     /// link.

@@ -1,4 +1,4 @@
-//! The conformance of one algorithm, its cost, and what it does to the standard traffic.
+//! The conformance of one algorithm, its cost, and its effect on the standard traffic.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::time::Instant;
@@ -57,7 +57,7 @@ pub enum CheckError {
     Read(#[from] ReadError),
 }
 
-/// Checks the queue that `words` name, which `spec` is. `seed` selects the operations.
+/// Checks a queue, given both as text (`words`) and parsed (`spec`). `seed` selects the operations.
 ///
 /// # Errors
 /// [`CheckError`]. A violated property is a finding and not an error.
@@ -129,7 +129,7 @@ pub fn check(words: &str, spec: &Spec, seed: u64) -> Result<Checked, CheckError>
     })
 }
 
-/// Returns the queue such that an error of its code is found: it ends the run.
+/// Returns the queue with `on_error end`, so that an error in its code ends the run and is found.
 fn strict(spec: &Spec) -> Spec {
     let mut strict = spec.clone();
     let on_error = spec.algorithm.params().find(|decl| decl.name == ON_ERROR);

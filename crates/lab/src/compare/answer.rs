@@ -1,8 +1,9 @@
 //! The answer to "which is better, and is it more than chance?".
 //!
-//! Only key figures decide: goodput and fairness (higher is better), the delay of probes and calls,
-//! or else of the queue, and completion times (lower is better). A figure counts for a side if the
-//! medians differ by at least [`MATTERS`] and the difference is more than the runs' own variation.
+//! Only key figures decide. For goodput and fairness, higher is better. For completion times and
+//! for the delay of probes and calls (without them, of the queue), lower is better. A figure counts
+//! for a side if the medians differ by at least [`MATTERS`] and the difference is more than the
+//! runs' own variation.
 
 use std::fmt::Write as _;
 
@@ -19,8 +20,8 @@ enum Good {
 /// A smaller difference of the medians, as a part of the first, does not count.
 const MATTERS: f64 = 0.01;
 
-/// The figures that decide, by the end of their names, in order of their weight. The first that was
-/// measured of each row is taken.
+/// The ends of the names of figures that decide, in order of their weight. In each row, the first
+/// measured figure decides.
 const DECIDING: [(Good, &[&str]); 5] = [
     (Good::Low, &[".p95", "up.sojourn.p95", "down.sojourn.p95"]),
     (Good::High, &["total.goodput"]),

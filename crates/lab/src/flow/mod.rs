@@ -44,7 +44,7 @@ pub(crate) trait SimulatedFlow {
     fn record(&self, flow: &FlowInstance<'_>) -> Self::Record;
 }
 
-/// Turns what the simulator reports about one flow into rows.
+/// Converts the simulator's reports about one flow into rows.
 pub(crate) trait SimulatedRecord {
     /// Records an observation of the simulator.
     fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError>;
@@ -80,7 +80,8 @@ pub(crate) trait LiveFlow: Clone + 'static {
         Ok(())
     }
 
-    /// Starts what must be ready before the run, on the host `from`. By default there is nothing.
+    /// Starts the services that must be ready before the run, on the host `from`. By default there
+    /// are none.
     fn prepare(
         &self,
         from: &Namespace,
@@ -91,7 +92,7 @@ pub(crate) trait LiveFlow: Clone + 'static {
         Ok(None)
     }
 
-    /// Returns what went wrong in a flow that has measurements nevertheless.
+    /// Returns the error of a flow that failed but has measurements.
     fn failure(&self, report: &Self::Report) -> Option<String> {
         let _ = report;
         None

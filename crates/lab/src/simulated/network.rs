@@ -61,7 +61,7 @@ pub(super) fn config(scenario: &Scenario) -> Result<Config, SimError> {
     })
 }
 
-/// Returns the link for a pipe. What happens to it happens later by `lead`.
+/// Returns the link for a pipe. All its changes are later by `lead`.
 fn link(pipe: &Pipe, lead: Span) -> Result<Link, ConfigError> {
     let later = pipe.delay.steps().iter().skip(1);
     let mut files = pipe.files();
@@ -124,7 +124,7 @@ fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_si
     let client = form.client(flow.direction);
     let up = IpAddr::V4(Hosts::address(Direction::Up, flow.host_up));
     let down = IpAddr::V4(Hosts::address(Direction::Down, flow.host_down));
-    // Those of live hosts, for rules and for fairness between hosts.
+    // The addresses of live hosts, for rules and for fairness between hosts.
     let addresses = match client {
         Direction::Up => (up, down),
         Direction::Down => (down, up),

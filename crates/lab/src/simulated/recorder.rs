@@ -22,12 +22,12 @@ pub(super) struct Recorder<'a> {
     failed: Option<RecordError>,
     stages: Vec<Stage>,
     flows: Vec<FlowTrack<'a>>,
-    /// The packets that hosts have sent: the next packet gets this number.
+    /// The number of packets that hosts have sent, which is the number of the next packet.
     sent: u64,
     numbers: Numbers,
     headers: HeaderCoder,
     interval: Span,
-    /// The instants of the simulation are later than those of the run by this.
+    /// The difference between an instant of the simulation and the instant of the run.
     lead: Span,
 }
 
@@ -207,8 +207,8 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Bytes of timestamps in each segment. The option for the maximum segment size does not take account
-/// of options (RFC 6691 section 2); the simulator's does.
+/// Bytes of timestamps in each segment. The MSS option does not account for other options (RFC 6691
+/// section 2), but the simulator's MSS does.
 const TIMESTAMPS: u16 = 12;
 /// A tick of the timestamps in TCP headers.
 const TICK_NS: u64 = 1_000_000;
@@ -235,7 +235,7 @@ impl Observer for Recorder<'_> {
                 probe: Some(*sequence),
                 ..Header::empty(packet, number, is_from_client)
             },
-            // A UDP header has nothing that the flow does not say.
+            // A UDP header contains nothing beyond the properties of the flow.
             Content::Datagram { .. } => return,
         };
         self.write(|writer| writer.header(&row));

@@ -13,7 +13,7 @@ use sluice_scenario::{PipeId, Scenario};
 /// The reason why a simulation cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// The path has no such pipe, or a router with rules in its place.
+    /// The path has no such pipe, or has a router with rules instead of pipes.
     #[error("there is no pipe `{pipe}`; one of: {known}")]
     NoPipe {
         /// The pipe.
@@ -128,7 +128,7 @@ impl Stepped {
         }
     }
 
-    /// Replaces the queue of `pipe` from now on. The new one gets the backlog of the old one.
+    /// Replaces the queue of `pipe` from now on. The backlog of the old queue moves to the new one.
     ///
     /// # Errors
     /// The queue cannot be built.
@@ -179,7 +179,7 @@ impl Observer for Counters {
     }
 
     fn on_event(&mut self, link: LinkId, now: Time, event: &Event<'_>) {
-        // A router, which comes after the links, has no counters.
+        // The number belongs to a router, which has no counters.
         let Some(passed) = self.0.get_mut(link) else {
             return;
         };

@@ -55,8 +55,7 @@ const PLAIN: &str = "duration = \"5s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20m
 #[test]
 fn rules_put_packets_into_queues_of_their_weights() {
     // 3 Mbit/s of UDP in each of two queues with weights 69 and 30 at 4 Mbit/s. The second queue
-    // gets what the first leaves, more than 1 Mbit/s, since 69 % of 4 Mbit/s is 2.76 and 30 % is
-    // 1.2.
+    // has the rest of the rate, more than 1 Mbit/s, since 69 % of 4 Mbit/s is 2.76 and 30 % is 1.2.
     let (_folder, recording) = simulate(
         r#"
 duration = "5s"
@@ -293,7 +292,8 @@ fn a_recording_in_memory_has_the_bytes_of_one_in_a_folder() {
         assert_eq!(bytes, on_disk.parquet(table).unwrap(), "{table}");
         assert_eq!(bytes, saved.parquet(table).unwrap(), "{table}");
     }
-    // From one folder to another, too; but not over what is no run.
+    // A recording can also be saved from one folder to another, but not over a folder that is not a
+    // run.
     on_disk
         .save(&folder.path().join("copied"))
         .unwrap()

@@ -151,7 +151,7 @@ impl Job<'_> {
             }
             return Ok(finished);
         }
-        // Fine enough to give the order in which runs began.
+        // Microseconds are precise enough to show the order in which runs began.
         let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
         let finished = run::run(
@@ -235,7 +235,7 @@ fn write_overview(
         experiment.output.join("summary.json"),
         experiment.output.join(PAGE),
     );
-    // Which runs were reused is not recorded.
+    // The files do not record which runs were reused.
     let mut stored = results.to_vec();
     let mut runs = stored.iter_mut().flat_map(|result| &mut result.runs);
     let is_old = runs.all(|run| std::mem::take(&mut run.reused));

@@ -19,9 +19,10 @@ pub struct Request {
     pub paths: Vec<PathBuf>,
     /// Overrides `KEY=VALUE`, for every scenario.
     pub sets: Vec<String>,
-    /// The backend; `None` for the scenario's own choice, else the simulator.
+    /// The backends; `None` for the scenario's own choice or, without one, the simulator.
     pub backends: Option<Backends>,
-    /// The number of runs of each variant, with the seeds from the scenario's on; at least one.
+    /// The number of runs of each variant, at least one. Their seeds count up from the scenario's
+    /// seed.
     pub repeat: u32,
     /// The folder for the recordings; `None` for `runs/NAME`.
     pub output: Option<PathBuf>,
@@ -260,8 +261,8 @@ impl Request {
 }
 
 impl Suite {
-    /// Returns warnings about settings of its scenarios that are valid but unusual, or not followed
-    /// exactly, each once, with the scenario.
+    /// Returns warnings about settings that are valid but unusual, or that cannot be followed
+    /// exactly. Each warning appears once, with its scenario.
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         for experiment in &self.experiments {
@@ -304,8 +305,8 @@ impl Suite {
         if !self.is_live() {
             return Ok(None);
         }
-        // Opened before the user namespace is entered, in which no user has more rights to the
-        // machine than outside.
+        // Open the device before entering the user namespace, in which the process cannot have more
+        // rights to the machine.
         let limit = cpu_latency.map(IdleLimit::hold).transpose()?;
         acquire_privilege()?;
         Ok(limit)
@@ -372,7 +373,7 @@ fn stem(path: &Path) -> String {
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let word = match path.is_dir() {
         true => whole.file_name(),
-        // A link to a file is known by its own name.
+        // A symbolic link to a file is identified by its own name.
         false => path.file_stem(),
     };
     word.unwrap_or(path.as_os_str())

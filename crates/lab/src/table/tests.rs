@@ -126,7 +126,7 @@ fn a_comparison_never_mixes_directions() {
             .for_each(|pipe| pipe.drops = BTreeMap::new());
         result
     };
-    // The downlink of cake is its busier one, those of the others are not.
+    // For cake, the downlink is the busier link; for the others, it is not.
     let results = [
         of("fifo", 0.99, 0.60, [631, 1]),
         of("pie", 0.98, 0.60, [15, 1]),

@@ -70,7 +70,7 @@ impl Format {
 pub struct NoFigure {
     /// The figure.
     pub name: String,
-    /// The figures that there are.
+    /// The available figures.
     pub known: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ pub fn table(
 struct Column {
     name: String,
     unit: Unit,
-    /// One per variant.
+    /// One entry per variant.
     cells: Vec<Option<Repeated>>,
 }
 

@@ -57,7 +57,8 @@ pub fn overall(entries: &[Entry]) -> Vec<Overall> {
                         .extend(ratio(figures.goodput, best.goodput));
                     sum.jains.extend(figures.jain);
                 }
-                // The backends are two measurements of one comparison: a merit shows on both.
+                // The backends are two measurements of one comparison, so a merit must be present
+                // in both.
                 purposes = Some(match purposes {
                     Some(so_far) => so_far.intersection(&here).copied().collect(),
                     None => here,

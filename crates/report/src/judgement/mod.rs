@@ -151,7 +151,7 @@ impl Best {
         for step in 1..ENOUGH.len() {
             let so_far = all().filter(|f| is_enough(f, goodput, &bounds[..step]));
             let shortest = least(&mut so_far.filter_map(|f| f.p95));
-            // Without a delay to compare with, none is short enough.
+            // Without a delay to compare with, no delay is short enough.
             bounds[step] = Some(shortest.map_or(0.0, |p95| p95 / ENOUGH[step].1));
         }
         let is_enough = |f: &&Figures| is_enough(f, goodput, &bounds);
@@ -217,7 +217,8 @@ pub(crate) fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
     if let (Some(jain), Some(most)) = (figures.jain, best.most_jain) {
         let others = match has_won {
             true => 0.0,
-            // Another queue must beat the one with the low delay to be recommended beside it.
+            // Another queue is recommended, too, only if it is better than the queue with the low
+            // delay in this respect.
             false => best.winners_jain.unwrap_or(0.0) + 0.03,
         };
         let is_draw = best.least_jain.is_some_and(|least| least >= most - 0.01);

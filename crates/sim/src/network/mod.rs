@@ -1,5 +1,5 @@
-//! The network and its hosts: links, routers, connections and the packets in flight. What sends
-//! them is in [`crate::traffic`].
+//! The network and its hosts: links, routers, connections and the packets in flight. The sources of
+//! packets are in [`crate::traffic`].
 //!
 //! [`Network`] holds the state. The files of this module implement what happens to it: a packet
 //! moves along its path (`path`), the ends of a connection exchange segments (`connection`), and
@@ -28,11 +28,12 @@ pub(crate) struct Network {
     pub stages: Vec<Stage>,
     /// The randomness of each.
     pub draws: Vec<Rng>,
-    /// When each link wants to be polled. Links are few; their minimum is searched for.
+    /// The next poll of each link. There are few links, so the minimum is found by a linear search.
     pub wakes: Vec<Time>,
     pub flows: Vec<FlowState>,
-    /// When the client and the server of each flow have processed their last packet. Each packet
-    /// touches it, so it is apart from the rest: thousands of flows fit the caches.
+    /// The instants at which the client and the server of each flow have processed their last
+    /// packet. Each packet accesses these, so they are separate from the rest of a flow: those of
+    /// thousands of flows fit the caches.
     pub ready_at: Vec<[Time; 2]>,
     /// Delays of each flow's access network, to the client and to the server; empty if all are
     /// zero.
@@ -114,7 +115,7 @@ impl Network {
         self.schedule(at, kind::SOURCE, flow);
     }
 
-    /// When a link wants to be polled next, and which.
+    /// Returns the next poll of a link: its instant, and the link.
     pub fn next_wake(&self) -> (Time, LinkId) {
         let mut first = (Time::MAX, 0);
         for (link, at) in self.wakes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Prefetching of what the next events need.
+//! Prefetching of the memory that the next events need.
 //!
 //! Among thousands of flows, the packet, the connection and the queue of an event are not in the
 //! caches, and the event would wait for one after the other. So they are prefetched: the packets of
@@ -19,11 +19,11 @@ const FEW_FLOWS: usize = 256;
 /// The number of events by which the connection of an event is prefetched in advance: early enough
 /// for the memory, and late enough to be still in the first-level cache when it is needed.
 const FAR: usize = 10;
-/// The same for what the connection points to.
+/// The same for the memory to which the connection points.
 const NEAR: usize = 4;
 
 impl Network {
-    /// Prefetches what later events need, before the next one is taken.
+    /// Prefetches the memory that later events need, before the next event is taken.
     pub(crate) fn prefetch(&mut self) {
         if self.ready_at.len() <= FEW_FLOWS {
             return;

@@ -117,7 +117,7 @@ mod tests {
         let column = |name: &str| &all.iter().find(|s| s.name == name).unwrap().column;
         assert_eq!(*column("VoIP::delay"), json!([null, 22.0, 22.0]));
         assert_eq!(*column("VoIP::induced_delay"), json!([null, 2.0, 2.0]));
-        // |24 - 20|, and |22 - 24| over the lost one.
+        // |24 - 20|, and |22 - 24| across the lost packet.
         assert_eq!(*column("VoIP::jitter"), json!([null, 4.0, 2.0]));
         assert_eq!(*column("VoIP::loss"), json!([null, 1.0, 0.0]));
         // Two packets of 200 bytes in 0.1 s are 32 kbit/s.

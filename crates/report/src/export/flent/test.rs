@@ -78,8 +78,9 @@ const fn test(word: &'static str, streams: Streams, needs: Needs) -> Test {
     }
 }
 
-/// In the order in which a run is compared with the tests: the first test that the run resembles is
-/// the default. Tests after `ping` have fewer plots than one before, and must be requested.
+/// The tests, in the order in which a run is compared with them: the first test that the run
+/// resembles is the default. Each test after `ping` has fewer plots than an earlier one, and must
+/// be requested.
 const TESTS: [Test; 18] = [
     test("rrul", Streams::Classes, Needs::Classes),
     test("rtt_fair_var", Streams::Hosts, Needs::OwnRtts),
@@ -171,7 +172,7 @@ impl Test {
     }
 }
 
-/// Returns the number of different round trips that TCP flows have of their own.
+/// Returns the number of different round-trip times that TCP flows set.
 fn own_rtts(flows: &[Flow]) -> usize {
     let tcp = flows.iter().filter(|f| f.kind.flent() == FlentSeries::Tcp);
     let rtts: BTreeSet<_> = tcp.filter_map(|flow| flow.rtt).collect();
