@@ -33,7 +33,7 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 dist: $(WEB) ## build the packages in target/dist: a tarball, a Debian package and a wheel
 	scripts/dist.sh
 
-test-dist: dist ## run the packages in bare root file systems and in a new environment of Python
+test-dist: dist ## run the packages in bare root file systems and in a new Python environment
 	scripts/test-dist.sh
 
 test: lint test-rust test-golden test-claims test-contributing test-modules test-live test-links test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, claims, live, links, web, Python, report, exports, docs, action
@@ -45,10 +45,10 @@ test-all: test test-dist test-agreement test-accuracy test-programs test-kernels
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
-test-contributing: $(WEB) ## the examples of CONTRIBUTING.md, all in one copy of the source
+test-contributing: $(WEB) ## build and check all examples of CONTRIBUTING.md in one copy of the source
 	$(CARGO) xtask contributing
 
-test-modules: ## the crate and the modules of sdk/, compiled with clang, rustc and Zig, beside the algorithms of core
+test-modules: ## compile the modules of sdk/ with clang, rustc and Zig, and compare them with the algorithms of core
 	@scripts/setup.sh wasm
 	$(CARGO) test --locked -q --manifest-path sdk/rust/Cargo.toml --target-dir target/sdk
 	$(CARGO) test --locked -p sluice-wasm --test sdk -q
@@ -107,7 +107,7 @@ sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over 
 MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:: port::nfqueue::message:: \
 	--skip ce_matches_recomputation_for_every_word_and_checksum --skip any_bytes_end_the_reading
 
-test-action: $(WEB) ## the action for CI services and its example workflow, step by step on this machine
+test-action: $(WEB) ## execute the action for CI services and its example workflow on this machine
 	@scripts/setup.sh python programs
 	$(CARGO) build --locked -q -p sluice-cli
 	$(VENV)/python scripts/test-action.py target/debug/sluice

@@ -393,12 +393,12 @@ impl InQueue {
     }
 }
 
-/// What a scheduler hears about a packet.
+/// A call that informs a scheduler about a packet.
 #[derive(Clone, Copy)]
 pub(crate) enum Note {
-    /// It was accepted.
+    /// The packet was accepted.
     Accepted,
-    /// It leaves.
+    /// The packet leaves.
     Left,
 }
 

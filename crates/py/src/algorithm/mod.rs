@@ -70,7 +70,7 @@ pub(crate) fn time_decisions(py: Python<'_>, words: &str, decisions: u32) -> PyR
             took = start.elapsed().as_nanos() as u64;
         });
     });
-    // The same thread carries it out.
+    // `detach` calls the closure on this thread, so the wrapper can be opened there.
     py.detach(move || (work.take())());
     Ok(took)
 }
@@ -100,7 +100,7 @@ impl Loader for PyLoader {
     /// Rust would otherwise create and destroy one, which costs more than the call.
     fn within(&self, work: &mut dyn FnMut()) {
         Python::attach(|py| {
-            // The same thread carries it out.
+            // `detach` calls the closure on this thread, so the wrapper can be opened there.
             let work = SendWrapper::new(work);
             py.detach(move || (work.take())());
         });

@@ -199,8 +199,9 @@ impl Router {
         Ok(output.warnings.iter().map(Remark::from).collect())
     }
 
-    /// Returns the entries of `log` rules, as they are made; `None` from the second call on. Those
-    /// that find no room are counted in [`Status::log_lost`], as all are if nobody reads.
+    /// Returns a receiver of the entries of `log` rules; `None` from the second call on. Entries
+    /// that find no room are counted in [`Status::log_lost`]. If the receiver is not read, these
+    /// are soon all entries.
     pub fn take_log(&self) -> Option<Receiver<LogEntry>> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.take()

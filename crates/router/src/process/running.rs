@@ -216,7 +216,7 @@ impl Loop {
         None
     }
 
-    /// Executes the next piece, and returns what is left.
+    /// Executes the next piece, and returns the remaining pieces.
     fn next_piece(&mut self, pieces: Pieces) -> Option<Pieces> {
         match pieces {
             Pieces::Survey { mut survey, answer } => {
