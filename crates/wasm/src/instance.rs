@@ -118,6 +118,8 @@ impl Shared {
             .memory_size(MEMORY)
             .table_elements(1024)
             .instances(1)
+            // Not every allocator checks whether memory has grown.
+            .trap_on_grow_failure(true)
             .build();
         let host = Host {
             rng: Rng::from_seed(0),
@@ -224,6 +226,9 @@ impl Instance {
 fn why(error: &wasmi::Error) -> String {
     match error.as_trap_code() {
         Some(TrapCode::OutOfFuel) => format!("did not end within {FUEL} units of work"),
+        Some(TrapCode::GrowthOperationLimited) => {
+            format!("asked for more memory than the {MEMORY} bytes that a module may have")
+        }
         _ => format!("failed: {error}"),
     }
 }

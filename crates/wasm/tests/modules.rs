@@ -73,6 +73,30 @@ fn an_endless_loop_stops_the_module_and_its_packets_pass() {
 }
 
 #[test]
+fn a_module_that_asks_for_too_much_memory_is_stopped() {
+    // One page and 31 more are 2 MiB; the result of `memory.grow` would be -1 for one more.
+    let grow = |pages: u32| {
+        let body = format!(
+            "(memory 1) (func (export \"on_dequeue\") {HOOK}
+                (drop (memory.grow (i32.const {pages}))) i32.const 0)"
+        );
+        module("abi 1", &body)
+    };
+    assert_eq!(pass(&grow(31), 1), (vec![0], false));
+    assert_eq!(pass(&grow(32), 3), (vec![0, 1, 2], true));
+    // An error of `create` is one of the module itself, so its message is seen before any packet.
+    let create = "(memory 1) (func (export \"create\") (result i32) (memory.grow (i32.const 32)))";
+    let hook = format!("(func (export \"on_dequeue\") {HOOK} i32.const 0)");
+    let error = load(&module("abi 1", &format!("{create} {hook}"))).unwrap_err();
+    assert!(
+        error.ends_with(
+            "`create` asked for more memory than the 2097152 bytes that a module may have"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_trap_a_wrong_verdict_and_a_mark_on_an_incapable_packet_stop_the_module() {
     for code in ["unreachable", "i32.const 3", "i32.const -1", "i32.const 1"] {
         assert_eq!(pass(&hook(code), 2), (vec![0, 1], true), "{code}");
