@@ -73,11 +73,12 @@ END
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$wheel"
 [ "$("$work/venv/bin/sluice" --version)" = "sluice $version" ] || fail "the wheel's command prints another version"
-for file in "$work"/venv/bin/sluice "$work"/venv/lib/python3*/site-packages/sluice/_sluice*.so; do
-    newest=$(objdump -T "$file" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
-    [ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ] || fail "$file needs $newest"
-done
+# The wheel's command is a script; its code is in the extension.
+extension=$(ls "$work"/venv/lib/python3*/site-packages/sluice/_sluice*.so)
+newest_of_wheel=$(objdump -T "$extension" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+[ "$(printf '%s\n' "$newest_of_wheel" GLIBC_2.28 | sort -V | tail -n 1)" = GLIBC_2.28 ] || fail "the wheel needs $newest_of_wheel"
 wheel_kib=$(unzip -l "$wheel" | awk 'END { print int($1 / 1024) }')
+[ "$wheel_kib" -lt 25000 ] || fail "the wheel takes $wheel_kib KiB unpacked; at most 25 MB are wanted"
 (cd "$work" && venv/bin/python -c 'import sluice; run = sluice.run(sluice.Scenario("'"$root"'/scenarios/first-light.toml", {"link.queue": "codel", "duration": "3s"})); assert run.figures') ||
     fail "the wheel's package does not run a scenario"
 # `sluice sweep` finds the package of its own environment.
