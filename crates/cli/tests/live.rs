@@ -3,6 +3,8 @@
 //! These tests need root or unprivileged user namespaces and fail without them. They run one at a
 //! time because they measure (`make test-live`).
 
+#[path = "live/module.rs"]
+mod module;
 #[path = "live/seeds.rs"]
 mod seeds;
 

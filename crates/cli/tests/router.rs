@@ -3,6 +3,9 @@
 //! These tests need root or its capabilities and fail without them. They run one at a time (`make
 //! test-live`).
 
+#[path = "router/reload.rs"]
+mod reload;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;

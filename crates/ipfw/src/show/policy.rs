@@ -100,7 +100,16 @@ pub(crate) fn scheduler(spec: &Spec, is_compat: bool) -> String {
         ),
         "fq_pie" => format!("  FQ_PIE {}", words.pie(&queueing())),
         name if crate::grammar::is_bare(name) => String::new(),
-        name => format!(" {}{}", name.to_ascii_uppercase(), words.all()),
+        name => format!(" {}{}", capital(name), words.all()),
+    }
+}
+
+/// Returns the name of an algorithm as dummynet prints it, in capitals. The name of a file stays as
+/// it is.
+pub(super) fn capital(name: &str) -> String {
+    match name.contains(':') {
+        true => name.to_owned(),
+        false => name.to_ascii_uppercase(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
+use super::policy::capital;
 use super::{
     FlowState, FlowsetState, LinkState, PipeState, QueueState, SchedulerLine, SchedulerState,
     Snapshot,
@@ -124,7 +125,7 @@ impl Writer {
         self.put(format_args!(
             " sched {} type {} flags 0x{:x} {} buckets {} active\n",
             scheduler.number,
-            scheduler.kind.to_ascii_uppercase(),
+            capital(scheduler.kind),
             u8::from(has_mask),
             scheduler.buckets,
             scheduler.active,

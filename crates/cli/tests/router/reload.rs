@@ -1,0 +1,97 @@
+//! A router that runs reads a changed module of a flow-queued AQM, and keeps its packets.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+
+use sluice_net::namespace::Mac;
+
+use super::Running;
+
+/// Writes a module whose verdict about every packet at the head is `verdict`.
+fn write_module(path: &Path, verdict: i32) {
+    let text = format!(
+        "(module (@custom \"sluice\" \"abi 1\")
+            (func (export \"create\") (result i32) i32.const 0)
+            (func (export \"on_dequeue\") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i32)
+                i32.const {verdict}))"
+    );
+    fs::write(path, wat::parse_str(text).unwrap()).unwrap();
+}
+
+const PASS: i32 = 0;
+const DROP: i32 = 2;
+
+#[test]
+fn a_changed_module_of_flow_queues_decides_about_the_packets_that_wait() {
+    let router = Running::start(None, &["--accept"]);
+    let module = router.path("m.wasm");
+    let queue = format!("sched 1 config pipe 1 type fq_wasm:{}", module.display());
+    write_module(&module, PASS);
+    // A packet of 128 bytes takes half a second.
+    for command in [
+        "pipe 1 config bw 2048bit/s",
+        &queue,
+        "queue 1 config sched 1",
+        "add 100 queue 1 udp from any to any out",
+    ] {
+        router.ok(command);
+    }
+    let (here, there) = ("10.0.0.1", "10.0.0.2");
+    {
+        let mut links = router.namespace.links().unwrap();
+        for name in ["em0", "far0", "em1", "far1"] {
+            links.set_up(name, true).unwrap();
+        }
+        let (own, peer) = (here.parse().unwrap(), there.parse().unwrap());
+        links.add_address("far0", own, 24).unwrap();
+        let mac = Mac([2, 0, 0, 0, 0, 4]);
+        links.add_neighbour("far0", peer, mac).unwrap();
+    }
+    // A flow each.
+    let send = move || {
+        for port in 1000..1010 {
+            let socket = UdpSocket::bind((here, port)).unwrap();
+            socket.send_to(&[0; 100], (there, 9)).unwrap();
+        }
+    };
+    router.namespace.enter(send).unwrap();
+    // The same module again changes nothing. The other one drops what waits as soon as the packet
+    // on the link has left.
+    router.ok(&queue);
+    write_module(&module, DROP);
+    router.ok(&queue);
+    // The name of the file is shown as it is, beside names in capitals.
+    let shown = router.ok("sched show");
+    let name = format!(" sched 1 type fq_wasm:{} flags", module.display());
+    assert!(shown.contains(&name), "{shown}");
+    let counters = || {
+        let shown = router.ok("--json sched show");
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let flow = &shown["schedulers"][0]["flows"][0];
+        let of = |name: &str| flow["counters"][name].as_u64().unwrap();
+        let waiting = flow["queued_packets"].as_u64();
+        let reasons = flow["counters"]["dropped_for"].to_string();
+        (
+            waiting,
+            of("packets"),
+            of("departed"),
+            of("dropped"),
+            reasons,
+        )
+    };
+    let mut seen = counters();
+    while (seen.0, seen.1) != (Some(0), 10) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        seen = counters();
+    }
+    let (_, _, departed, dropped, reasons) = seen;
+    // All ten would take five seconds, and the module is changed at once.
+    assert_eq!(
+        (departed + dropped, dropped >= 5),
+        (10, true),
+        "{dropped} dropped"
+    );
+    assert_eq!(reasons, format!("[[\"congestion\",{dropped}]]"));
+    router.end();
+}
