@@ -118,6 +118,7 @@ test-web: $(WEB) ## the report's own tests
 test-python: $(WEB) ## the Python package and its examples
 	@scripts/setup.sh python mininet
 	$(VENV)/maturin develop -q
+	$(VENV)/stubtest sluice._sluice --concise --ignore-disjoint-bases --mypy-config-file pyproject.toml
 	$(VENV)/pytest -q --doctest-modules python
 
 test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png

@@ -15,10 +15,10 @@ from sluice._sluice import Queue, SluiceError, __version__, algorithms
 
 if TYPE_CHECKING:
     from sluice.aqm import DROP, MARK, PASS, Aqm, Bytes, Discipline, Rank, Rate, Span
-    from sluice.plot import Plots
+    from sluice.plot import Plots, SweepPlots
     from sluice.recording import Recording
     from sluice.router import PortStatus, Router, RouterStatus
-    from sluice.runs import Report, Run, run
+    from sluice.runs import Report, Run, RunFailed, run
     from sluice.scenario import Scenario
     from sluice.simulation import QueueView, Simulation
     from sluice.sweeps import Sweep, dataset, sweep
@@ -45,10 +45,10 @@ _HOMES = {
     name: home
     for home, names in {
         "aqm": ["DROP", "MARK", "PASS", "Aqm", "Bytes", "Discipline", "Rank", "Rate", "Span"],
-        "plot": ["Plots"],
+        "plot": ["Plots", "SweepPlots"],
         "recording": ["Recording"],
         "router": ["PortStatus", "Router", "RouterStatus"],
-        "runs": ["Report", "Run", "run"],
+        "runs": ["Report", "Run", "RunFailed", "run"],
         "scenario": ["Scenario"],
         "simulation": ["QueueView", "Simulation"],
         "sweeps": ["Sweep", "dataset", "sweep"],
@@ -75,11 +75,13 @@ __all__ = [
     "Router",
     "RouterStatus",
     "Run",
+    "RunFailed",
     "Scenario",
     "Simulation",
     "SluiceError",
     "Span",
     "Sweep",
+    "SweepPlots",
     "Table",
     "__version__",
     "algorithms",

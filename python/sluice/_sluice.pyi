@@ -1,8 +1,36 @@
 from collections.abc import Callable, Sequence
-from typing import TypedDict
+from typing import Self, TypedDict, final, type_check_only
+
+__all__ = [
+    "BacklogView",
+    "Context",
+    "Packet",
+    "PacketFields",
+    "PacketView",
+    "Queue",
+    "QueueContext",
+    "Router",
+    "Run",
+    "Simulation",
+    "SluiceError",
+    "__version__",
+    "algorithms",
+    "command",
+    "default_socket",
+    "errors",
+    "parse_span",
+    "program",
+    "router_command",
+    "router_status",
+    "run",
+    "stopped",
+    "time_decisions",
+    "variants",
+]
 
 __version__: str
 
+@type_check_only
 class Param(TypedDict):
     name: str
     unit: str
@@ -11,6 +39,7 @@ class Param(TypedDict):
     doc: str
     source: str
 
+@type_check_only
 class Algorithm(TypedDict):
     name: str
     form: str
@@ -19,8 +48,9 @@ class Algorithm(TypedDict):
 
 def algorithms() -> list[Algorithm]: ...
 
+@final
 class Queue:
-    def __init__(self, spec: str, seed: int = 1) -> None: ...
+    def __new__(cls, spec: str, seed: int = 1) -> Self: ...
     def enqueue(
         self,
         time_ns: int,
@@ -62,12 +92,15 @@ class PacketFields:
     @property
     def dscp(self) -> int: ...
 
+@final
 class PacketView(PacketFields):
     @property
     def sojourn_ns(self) -> int: ...
 
+@final
 class Packet(PacketFields): ...
 
+@final
 class BacklogView:
     @property
     def packets(self) -> int: ...
@@ -86,6 +119,7 @@ class Context:
     def random(self) -> float: ...
     def random_bits(self) -> int: ...
 
+@final
 class QueueContext(Context):
     def drop(self, packet: Packet, reason: str = "congestion") -> None: ...
     def mark(self, packet: Packet) -> None: ...
@@ -105,9 +139,10 @@ def run(
     backend: str,
     program: str,
     progress: Callable[[int], None] | None = None,
-) -> Run: ...
+) -> tuple[Run, str | None]: ...
 def command(words: Sequence[str]) -> int: ...
 
+@final
 class Run:
     @staticmethod
     def open(folder: str) -> Run: ...
@@ -127,8 +162,9 @@ class Run:
 
 def parse_span(text: str) -> int: ...
 
+@final
 class Simulation:
-    def __init__(self, source: str, text: str) -> None: ...
+    def __new__(cls, source: str, text: str) -> Self: ...
     @property
     def now_ns(self) -> int: ...
     @property
@@ -142,6 +178,7 @@ class Simulation:
     def passed(self, pipe: str) -> dict[str, int]: ...
     def received(self) -> list[tuple[str, int]]: ...
 
+@type_check_only
 class RouterOptions(TypedDict):
     ports: list[str]
     port: str
@@ -157,8 +194,9 @@ class RouterOptions(TypedDict):
     room: int | None
     seed: int | None
 
+@final
 class Router:
-    def __init__(self, options: RouterOptions) -> None: ...
+    def __new__(cls, options: RouterOptions) -> Self: ...
     @property
     def remarks(self) -> list[str]: ...
     def has_ended(self) -> bool: ...

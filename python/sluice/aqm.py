@@ -25,8 +25,12 @@ True
 from __future__ import annotations
 
 import ast
+import importlib
+import os
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -218,7 +222,8 @@ def _load(path: str, source: bytes, name: str | None) -> tuple[type, str, str, l
     module.__file__ = path
     # Annotations and tracebacks look modules up by name.
     sys.modules[module.__name__] = module
-    exec(compile(source, path, "exec"), module.__dict__)
+    with _beside(path):
+        exec(compile(source, path, "exec"), module.__dict__)
     found = [
         value
         for value in vars(module).values()
@@ -246,6 +251,41 @@ def _load(path: str, source: bytes, name: str | None) -> tuple[type, str, str, l
     text = (cls.__doc__ or "").strip()
     about = text.splitlines()[0].rstrip(".") if text else cls.__name__
     return cls, base.__name__, about, parameters
+
+
+@contextmanager
+def _beside(path: str) -> Iterator[None]:
+    """Let imports find the modules beside a file, as in a script, each time in their last state."""
+    folder = os.path.dirname(os.path.realpath(path))
+    kept = _modules_in(folder)
+    for name in kept:
+        del sys.modules[name]
+    writes = sys.dont_write_bytecode
+    # A compiled module does not notice a change within a second.
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        sys.dont_write_bytecode = writes
+        for name in _modules_in(folder):
+            del sys.modules[name]
+        sys.modules.update(kept)
+
+
+def _modules_in(folder: str) -> dict[str, types.ModuleType]:
+    """Return the modules and packages of a folder that are imported, with their submodules."""
+    tops = set()
+    for name, module in sys.modules.items():
+        file = getattr(module, "__dict__", {}).get("__file__") or ""
+        if "." in name or name in ("__main__", "sluice") or name.startswith("sluice_aqm_"):
+            continue
+        home, base = os.path.split(os.path.realpath(file)) if file else ("", "")
+        if folder == (os.path.dirname(home) if base == "__init__.py" else home):
+            tops.add(name)
+    return {name: m for name, m in sys.modules.items() if name.partition(".")[0] in tops}
 
 
 _NEEDED: dict[type, tuple[str, ...]] = {Rank: ("rank",), Discipline: ("enqueue", "dequeue")}

@@ -1,11 +1,14 @@
-"""Plots of a run with Matplotlib."""
+"""Plots of runs and sweeps with Matplotlib."""
 
+import statistics
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sluice.runs import Run
+    from sluice.sweeps import Sweep
 
 
 class Plots:
@@ -36,15 +39,15 @@ class Plots:
         """Plot the share of packets at or below each value of a quantity.
 
         `quantity` is `sojourn`, `rtt`, or a numeric column of the tables `packets` or `pings`.
-        `hue` is a column; each of its values has its own curve. `queue` stands for the column
-        `pipe`.
+        `hue` is a column, or `queue` for the words of the queue that handled the packet; each of
+        its values has its own curve.
 
         Raises:
             ValueError: there is no such quantity or column.
 
         """
         name = {"sojourn": "sojourn_ns", "rtt": "rtt_ns"}.get(quantity, quantity)
-        column = {"queue": "pipe"}.get(hue, hue) if hue is not None else None
+        column = "pipe" if hue == "queue" else hue
         run = self._run
         tables = [run.packets, run.pings]
         table = next((table for table in tables if name in table.columns), None)
@@ -61,7 +64,9 @@ class Plots:
                 curve = run.variant if column is None else row[column]
                 curves.setdefault(curve, []).append(row[name] / scale)
         ax = _axes(ax)
-        names = run.flow_names if column == "flow" else {}
+        names: dict[Any, str] = run.flow_names if column == "flow" else {}
+        if hue == "queue":
+            names = _queues_of(run.scenario)
         for curve, values in curves.items():
             values.sort()
             # The share of packets whose value is at most this one.
@@ -75,6 +80,111 @@ class Plots:
     def _sent(self) -> list[dict[str, Any]]:
         rows = self._run.packets.rows()
         return [row for row in rows if row["verdict"] in ("sent", "marked")]
+
+
+class SweepPlots:
+    """Plots of a sweep. Each method draws on `ax` or on new axes, and returns the axes."""
+
+    def __init__(self, sweep: "Sweep") -> None:
+        """Draw `sweep`."""
+        self._sweep = sweep
+
+    def figure(
+        self, name: str, ax: "Axes | None" = None, *, x: str | None = None, hue: str | None = None
+    ) -> "Axes":
+        """Plot a figure over a swept key: medians over all other settings, and their range.
+
+        `x` is a key of the sweep, by default the last one; its values are equally spaced. Each
+        value of the key `hue` has its own curve; by default that is the first other key.
+
+        Raises:
+            ValueError: there is no such figure or key.
+
+        """
+        keys = self._sweep.keys
+        if x is None:
+            if not keys:
+                raise ValueError("the sweep goes over seeds only; use `cdf`")
+            x = keys[-1]
+        if hue is None:
+            hue = next((key for key in keys if key != x), None)
+        rows = self._rows(name, x, hue)
+        places = list(dict.fromkeys(row[x] for row in rows))
+        ax = _axes(ax)
+        for curve in dict.fromkeys(_curve(row, hue) for row in rows):
+            values: dict[int, list[float]] = {}
+            for row in rows:
+                if _curve(row, hue) == curve:
+                    values.setdefault(places.index(row[x]), []).append(row["value"])
+            at = sorted(values)
+            middle = [statistics.median(values[place]) for place in at]
+            (line,) = ax.plot(at, middle, "o-", label=str(curve))
+            low, high = ([end(values[place]) for place in at] for end in (min, max))
+            ax.fill_between(at, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+        ax.set_xticks(range(len(places)), [str(place) for place in places])
+        ax.set(xlabel=x, ylabel=_labelled(name, rows))
+        ax.legend()
+        return ax
+
+    def cdf(self, name: str, ax: "Axes | None" = None, *, hue: str | None = None) -> "Axes":
+        """Plot the share of runs at or below each value of a figure.
+
+        Each value of the key `hue` has its own curve; by default that is the first key.
+
+        Raises:
+            ValueError: there is no such figure or key.
+
+        """
+        if hue is None:
+            hue = next(iter(self._sweep.keys), None)
+        rows = self._rows(name, hue)
+        ax = _axes(ax)
+        for curve in dict.fromkeys(_curve(row, hue) for row in rows):
+            values = sorted(row["value"] for row in rows if _curve(row, hue) == curve)
+            shares = [(n + 1) / len(values) for n in range(len(values))]
+            ax.step(values, shares, where="post", label=str(curve))
+        ax.set(xlabel=_labelled(name, rows), ylabel="share of runs", ylim=(0, 1))
+        ax.legend()
+        return ax
+
+    def _rows(self, name: str, *keys: str | None) -> list[dict[str, Any]]:
+        """Return the rows of a figure, in the order of the sweep."""
+        columns = [*self._sweep.keys, "variant", "seed"]
+        for key in keys:
+            if key is not None and key not in columns:
+                known = ", ".join(columns)
+                raise ValueError(f"the sweep has no key `{key}`; one of: {known}")
+        figures = self._sweep.figures
+        rows = [row for row in figures.rows() if row["figure"] == name]
+        if not rows:
+            known = ", ".join(dict.fromkeys(figures["figure"])) or "none, since all runs failed"
+            raise ValueError(f"there is no figure `{name}`; one of: {known}")
+        return rows
+
+
+def _curve(row: dict[str, Any], hue: str | None) -> object:
+    return "all runs" if hue is None else row[hue]
+
+
+def _labelled(name: str, rows: list[dict[str, Any]]) -> str:
+    unit = rows[0]["unit"]
+    return f"{name} ({unit})" if unit else name
+
+
+def _queues_of(scenario: str) -> dict[Any, str]:
+    """Return the words of the queue of each pipe; with its pipe if several have the same words."""
+    tree = tomllib.loads(scenario)
+    words: dict[Any, str] = {}
+    for number, link in enumerate([tree.get("link", {}), *tree.get("hop", [])], start=1):
+        for direction in ("up", "down"):
+            table = link.get(direction, link)
+            if "queue" in table:
+                words[direction if number == 1 else f"{direction}{number}"] = table["queue"]
+    known = list(words.values())
+    return {
+        pipe: queue if known.count(queue) == 1 else f"{queue} ({pipe})"
+        for pipe, queue in words.items()
+    }
 
 
 def _axes(ax: "Axes | None") -> "Axes":

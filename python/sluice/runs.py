@@ -1,5 +1,6 @@
 """Runs a scenario in this process, and reads its recording."""
 
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
@@ -47,6 +48,7 @@ def run(
     Raises:
         SluiceError: the scenario is wrong or cannot be run; the message is that of the
             command line.
+        RunFailed: the run failed in the middle; the exception has what it had measured.
 
     """
     chosen = Scenario(scenario, overrides)
@@ -54,9 +56,28 @@ def run(
         chosen = chosen.set("seed", seed)
     name, text = chosen.one(variant)
     if not progress:
-        return Run(_sluice.run(chosen.name, name, text, backend, program()))
-    with Stretch(_duration_ns(text), name) as stretch:
-        return Run(_sluice.run(chosen.name, name, text, backend, program(), stretch))
+        done, error = _sluice.run(chosen.name, name, text, backend, program())
+    else:
+        with Stretch(_duration_ns(text), name) as stretch:
+            done, error = _sluice.run(chosen.name, name, text, backend, program(), stretch)
+    run = Run(done)
+    if error is not None:
+        raise RunFailed(error, run, run.save(tempfile.mkdtemp(prefix="sluice-failed-")))
+    return run
+
+
+class RunFailed(_sluice.SluiceError):
+    """A run failed after it had measured something.
+
+    `run` is the partial recording, whose `cut_short` has the reason. `folder` is the temporary
+    folder in which it was saved; nothing deletes it.
+    """
+
+    def __init__(self, error: str, run: "Run", folder: Path) -> None:
+        """Keep the recording and its folder."""
+        super().__init__(f"{error}\nwhat was measured until then is in `{folder}`")
+        self.run = run
+        self.folder = folder
 
 
 class Run:

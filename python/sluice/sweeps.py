@@ -4,13 +4,13 @@ import hashlib
 import itertools
 import json
 import os
-import re
+import shutil
+import tempfile
 import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -24,9 +24,11 @@ import pyarrow.parquet as pq
 
 from sluice import _sluice
 from sluice._sluice import SluiceError
+from sluice.plot import SweepPlots
 from sluice.progress import bar
 from sluice.runs import Run, program
 from sluice.scenario import Scenario, word
+from sluice.sources import Source, find, localize
 from sluice.table import Table
 
 
@@ -62,10 +64,12 @@ def sweep(
 
     `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs of the
     same scenario and seed by the same program that it already has are not repeated. Failed runs are
-    repeated, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed.
+    repeated, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed, or that
+    imports a local module that has changed. Workers on other machines receive these files.
 
     All combinations are checked before the first run. If a run fails, kills its process, or stops
-    its AQM from a file because of an error, its row in `Sweep.runs` has the error.
+    its AQM from a file because of an error, its row in `Sweep.runs` has the error. With `out`, what
+    a failed run had measured is kept below `out/failed`, and the error names the folder.
 
     >>> base = {"duration": "2s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]}
     >>> done = sweep(base, {"link.queue": ["fifo", "codel"]}, jobs=1, progress=False)
@@ -81,15 +85,14 @@ def sweep(
         raise SluiceError(f"a sweep needs at least 1 process, not {jobs}")
     if batch < 1:
         raise SluiceError(f"a batch of {batch} runs is empty; give at least 1")
-    plan = list(_plan(Scenario(scenario), over, seeds, backend))
+    plan = list(_plan(Scenario(scenario), over, seeds, backend, out is not None))
     store = _Store(out, list(over))
     found = {task.key: rows for task in plan if (rows := store.find(task)) is not None}
     todo = [task for task in plan if task.key not in found]
     results: dict[str, Result] = dict(found)
     with bar(total=len(plan), initial=len(found), unit="run", disable=not progress) as shown:
         for task, result in _carry_out(todo, executor, jobs, batch):
-            if result.error is None:
-                store.keep(task, result)
+            result = store.keep(task, result)
             results[task.key] = result
             shown.update()
     sweep = Sweep(plan, results, len(found))
@@ -112,14 +115,16 @@ class Task:
     program: str
     #: The scenario's file, to which the paths of modules are relative.
     source: str
-    #: The files of AQMs, with their SHA-256.
-    modules: tuple[tuple[str, str], ...]
+    #: The files of algorithms.
+    sources: tuple[Source, ...]
+    #: Whether the recording of a failed run is wanted.
+    keeps_failed: bool
 
     @property
     def key(self) -> str:
         """The name of the result: a hash of everything that determines it."""
         parts = [FORMAT, self.program, self.backend, self.variant, self.text]
-        parts += [part for module in self.modules for part in module]
+        parts += [part for source in self.sources for part in (source.path, source.digest)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     @property
@@ -135,6 +140,8 @@ class Result:
 
     figures: pa.Table | None
     error: str | None = None
+    #: The files of the recording of a failed run.
+    recording: Mapping[str, bytes] | None = None
 
 
 # The Arrow stream of a run's figures, or its error.
@@ -150,6 +157,16 @@ class Sweep:
         self.found = found
         self._plan = plan
         self._results = results
+
+    @property
+    def keys(self) -> list[str]:
+        """The swept keys."""
+        return [key for key, _ in self._plan[0].point]
+
+    @property
+    def plot(self) -> SweepPlots:
+        """Plots of the figures; Matplotlib must be installed."""
+        return SweepPlots(self)
 
     @property
     def runs(self) -> Table:
@@ -195,14 +212,15 @@ def carry_out(task: Task) -> bytes:
             f"the worker has Sluice {_sluice.__version__} with the library {program()[:12]}, and "
             f"the sweep was started with {task.program[:12]}: install the same wheel on both"
         )
-    for path, known in task.modules:
-        if _sha256(task.source, path) != known:
-            raise SluiceError(f"`{path}` differs from that file where the sweep was started")
-    run = Run(_sluice.run(task.source, task.variant, task.text, task.backend, task.program))
-    if run.cut_short is not None:
-        raise SluiceError(f"the run ended early: {run.cut_short}")
-    if task.modules and "stopped" in run.queues["variable"]:
-        raise SluiceError("an AQM from a file was stopped by an error; see the standard error")
+    text = localize(task.source, task.text, task.sources)
+    done, error = _sluice.run(task.source, task.variant, text, task.backend, task.program)
+    run = Run(done)
+    if error is None and run.cut_short is not None:
+        error = f"the run ended early: {run.cut_short}"
+    if error is None and task.sources and "stopped" in run.queues["variable"]:
+        error = "an AQM from a file was stopped by an error; see the standard error"
+    if error is not None:
+        raise Incomplete(error, _files_of(run) if task.keeps_failed else None)
     figures = run.figures.arrow.select(FIGURES_OF_RUN)
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, figures.schema) as stream:
@@ -221,8 +239,20 @@ def carry_out_batch(tasks: Sequence[Task]) -> list[Outcome]:
     return outcomes
 
 
-class NotStarted(BrokenProcessPool):
-    """The pool broke before the run was submitted."""
+def _files_of(run: Run) -> dict[str, bytes]:
+    """Return the files of a recording, which need no disk that the workers share."""
+    with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
+        run.save(folder)
+        paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+class Incomplete(SluiceError):
+    """A run failed. The arguments are the reason, and the files of its recording or `None`."""
+
+    def __str__(self) -> str:
+        """Return the reason."""
+        return str(self.args[0])
 
 
 class ForeignWorker(SluiceError):
@@ -230,7 +260,11 @@ class ForeignWorker(SluiceError):
 
 
 def _plan(
-    scenario: Scenario, over: Mapping[str, Iterable[Any]], seeds: int | Iterable[int], backend: str
+    scenario: Scenario,
+    over: Mapping[str, Iterable[Any]],
+    seeds: int | Iterable[int],
+    backend: str,
+    keeps_failed: bool = False,
 ) -> Iterator[Task]:
     axes = {key: [word(value) for value in _values(key, values)] for key, values in over.items()}
     if not isinstance(seeds, int):
@@ -259,7 +293,6 @@ def _plan(
             else:
                 variants = known
             for variant, text in variants:
-                modules = _modules(scenario.name, text)
                 yield Task(
                     tuple(point.items()),
                     variant,
@@ -268,21 +301,9 @@ def _plan(
                     backend,
                     digest,
                     scenario.name,
-                    modules,
+                    find(scenario.name, text),
+                    keeps_failed,
                 )
-
-
-def _modules(source: str, text: str) -> tuple[tuple[str, str], ...]:
-    """Return the files of the AQMs in a resolved scenario, with their SHA-256."""
-    paths = sorted(set(MODULE.findall(text)))
-    return tuple((path, _sha256(source, path)) for path in paths)
-
-
-def _sha256(source: str, path: str) -> str:
-    try:
-        return hashlib.sha256((Path(source).parent / path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise SluiceError(f"cannot read `{path}`: {error.strerror}") from None
 
 
 def _values(key: str, values: Iterable[Any]) -> list[Any]:
@@ -315,39 +336,56 @@ def _carry_out(
         elif isinstance(outcome, ModuleNotFoundError) and outcome.name == "sluice":
             raise ForeignWorker("a worker has no package `sluice`: install the same wheel there")
         else:
-            yield task, Result(None, str(outcome) or type(outcome).__name__)
+            files = outcome.args[1] if isinstance(outcome, Incomplete) else None
+            yield task, Result(None, str(outcome) or type(outcome).__name__, files)
 
 
 def _in_processes(tasks: Sequence[Task], jobs: int, batch: int) -> Iterator[tuple[Task, Outcome]]:
-    waiting: Sequence[Task] = tasks
-    while waiting:
-        lost, later = [], []
-        with _pool(jobs) as pool:
-            for task, outcome in _submit(pool, waiting, AHEAD_OF_PROCESS * jobs, batch):
-                if isinstance(outcome, NotStarted):
-                    later.append(task)
-                elif isinstance(outcome, BrokenProcessPool):
-                    lost.append(task)
-                else:
-                    yield task, outcome
-        # A process that ends breaks its whole pool. Each run that was in the pool is repeated in a
-        # separate process, so that the run that kills its process is identified.
-        for task in lost:
-            with _pool(1) as pool:
-                yield from _submit(pool, [task], 1, 1)
-        waiting = later
+    lost = []
+    with _Processes(max(1, min(jobs, len(tasks)))) as processes:
+        for task, outcome in _submit(processes, tasks, AHEAD_OF_PROCESS * jobs, batch):
+            if isinstance(outcome, BrokenProcessPool):
+                lost.append(task)
+            else:
+                yield task, outcome
+    # Each run of a lost process is repeated in a separate one, so that the run that kills its
+    # process is identified.
+    for task in lost:
+        with _Processes(1) as processes:
+            yield from _submit(processes, [task], 1, 1)
 
 
-@contextmanager
-def _pool(jobs: int) -> Iterator[Executor]:
-    # Unlike the standard library's, loky's processes do not import the caller's script.
-    pool = loky.ProcessPoolExecutor(jobs)
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, kill_workers=True)
-        raise
-    pool.shutdown()
+class _Processes:
+    """Processes of this machine. Each is a pool: one that ends breaks its pool, but no other."""
+
+    def __init__(self, count: int) -> None:
+        # Unlike the standard library's, loky's processes do not import the caller's script.
+        self._pools = [loky.ProcessPoolExecutor(1) for _ in range(count)]
+        self._futures: list[list[Future[Any]]] = [[] for _ in range(count)]
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+        """Start a call in the process with the fewest unfinished calls."""
+        for futures in self._futures:
+            futures[:] = [future for future in futures if not future.done()]
+        at = min(range(len(self._pools)), key=lambda n: len(self._futures[n]))
+        try:
+            future: Future[Any] = self._pools[at].submit(fn, *args)
+        except BrokenProcessPool:
+            self._pools[at].shutdown(wait=False)
+            self._pools[at] = loky.ProcessPoolExecutor(1)
+            future = self._pools[at].submit(fn, *args)
+        self._futures[at].append(future)
+        return future
+
+    def __enter__(self) -> "_Processes":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for pool in self._pools:
+            if kind is None:
+                pool.shutdown()
+            else:
+                pool.shutdown(wait=False, kill_workers=True)
 
 
 def _submit(
@@ -373,7 +411,7 @@ def _submit(
                     future = workers.submit(carry_out_batch, some)
                 futures[future] = some
             except BrokenProcessPool as error:
-                yield from ((task, NotStarted(str(error))) for task in some)
+                yield from ((task, error) for task in some)
         if futures:
             done, _ = wait(futures, return_when=FIRST_COMPLETED)
             for future in done:
@@ -424,12 +462,22 @@ class _Store:
             # An unreadable file is replaced.
             return None
 
-    def keep(self, task: Task, result: Result) -> None:
-        """Write the result of a run."""
+    def keep(self, task: Task, result: Result) -> Result:
+        """Write the result of a run. That of a failed one names the folder of its recording."""
         path = self._file(task)
-        if path is None or result.figures is None:
-            return
-        _write(path, _with_settings(task, result.figures))
+        if path is None or self._folder is None:
+            return result
+        failed = self._folder / "failed" / task.key
+        shutil.rmtree(failed, ignore_errors=True)
+        if result.figures is not None:
+            _write(path, _with_settings(task, result.figures))
+            return result
+        if result.recording is None:
+            return result
+        for name, content in result.recording.items():
+            (failed / name).parent.mkdir(parents=True, exist_ok=True)
+            (failed / name).write_bytes(content)
+        return Result(None, f"{result.error}\nwhat was measured until then is in `{failed}`")
 
     def finish(self, sweep: Sweep) -> None:
         """Write the table of runs."""
@@ -485,8 +533,6 @@ FIGURES: "list[pa.Field[Any]]" = [
 ]
 FIGURES_OF_RUN = [field.name for field in FIGURES]
 RESERVED = {"seed"}
-# The file of an AQM in a resolved scenario: `queue = "fq_py:FILE:CLASS bound 20ms"`.
-MODULE = re.compile(r'^queue = "(?:fq_)?(?:py|wasm):([^:\s"]+)', re.MULTILINE)
 # The table of the last sweep's runs in its folder.
 RUNS = "runs.parquet"
 # Increment this when the format of the stored results changes.

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import sluice
-from sluice import _sluice
+from sluice import _sluice, aqm
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -21,6 +21,7 @@ MODULES = [
     "scenario.py",
     "_sluice.pyi",
     "recording.py",
+    "mininet.py",
 ]
 PAGE = ROOT / "docs" / "python.md"
 WIDTH = 88
@@ -73,7 +74,7 @@ def is_property(node: ast.FunctionDef) -> bool:
 
 def describe(owner: object, node: ast.FunctionDef, title: str) -> str:
     """Describe one function, method or attribute under a title."""
-    doc = inspect.getdoc(getattr(owner, node.name))
+    doc = docstring(owner, node)
     assert doc, f"{title} has no docstring"
     if is_property(node):
         returns = "" if node.returns is None else ast.unparse(node.returns)
@@ -81,21 +82,45 @@ def describe(owner: object, node: ast.FunctionDef, title: str) -> str:
     return f"\n{title}\n\n{signature(node)}\n\n{prose(doc)}\n"
 
 
-def describe_class(node: ast.ClassDef) -> str:
-    """Describe a class with its public members."""
-    owner = getattr(sluice, node.name)
-    members = [member for member in node.body if isinstance(member, ast.FunctionDef)]
-    init = next((member for member in members if member.name == "__init__"), None)
-    page = f"\n## `{node.name}`\n\n"
+def docstring(owner: object, node: ast.FunctionDef | ast.ClassDef) -> str | None:
+    """Return the docstring in the source, or else, for a stub, that of the extension."""
+    return ast.get_docstring(node) or inspect.getdoc(getattr(owner, node.name))
+
+
+def describe_class(node: ast.ClassDef, name: str, owner: object, base: ast.ClassDef | None) -> str:
+    """Describe a class with its public members, and those of a base that is not public."""
+    bodies = node.body + ([] if base is None else base.body)
+    members = [member for member in bodies if isinstance(member, ast.FunctionDef)]
+    init = next((member for member in members if member.name in ("__init__", "__new__")), None)
+    page = f"\n## `{name}`\n\n"
     if init is not None:
         init.returns = None
         init.name = node.name
         page += f"{signature(init)}\n\n"
-    page += f"{prose(inspect.getdoc(owner))}\n"
+    page += f"{prose(docstring(owner, node))}\n"
+    itself = getattr(owner, node.name, None)
     for member in members:
         if member is not init and not member.name.startswith("_"):
-            page += describe(owner, member, f"### `{node.name}.{member.name}`")
+            page += describe(itself, member, f"### `{node.name}.{member.name}`")
     return page
+
+
+def public(file: str) -> dict[str, str]:
+    """Return the public names that a module of the package may define, with their full names."""
+    names = {name: name for name in sluice.__all__}
+    if file in ("aqm.py", "_sluice.pyi"):
+        names |= {name: f"aqm.{name}" for name in aqm.__all__ if name not in names}
+    if file == "mininet.py":
+        names = {name: f"mininet.{name}" for name in ("SluiceIntf", "SluiceLink", "links")}
+    return names
+
+
+def statements(tree: ast.Module) -> list[ast.stmt]:
+    """Return the statements of a module, also those that only run outside of type checkers."""
+    found = []
+    for node in tree.body:
+        found += node.orelse if isinstance(node, ast.If) else [node]
+    return found
 
 
 def reference() -> str:
@@ -103,19 +128,29 @@ def reference() -> str:
     example = "\n".join((inspect.getdoc(sluice) or "").splitlines()[2:])
     page = HEAD.format(example=example)
     for name in MODULES:
-        tree = ast.parse((ROOT / "python" / "sluice" / name).read_text())
-        for node in tree.body:
+        names = public(name)
+        body = statements(ast.parse((ROOT / "python" / "sluice" / name).read_text()))
+        classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+        owner = aqm if name == "aqm.py" else _sluice if name == "_sluice.pyi" else sluice
+        for node, below in zip(body, [*body[1:], None], strict=True):
             symbol = getattr(node, "name", None)
-            if symbol not in sluice.__all__:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                symbol = node.targets[0].id
+            if symbol not in names:
                 continue
-            # The extension has classes of its own under the names of those that wrap them.
-            is_wrapped = getattr(sluice, symbol) is not getattr(_sluice, symbol, None)
-            if name.endswith(".pyi") and is_wrapped:
-                continue
+            if name == "_sluice.pyi":
+                # The extension has classes of its own under the names of those that wrap them.
+                home = aqm if names[symbol].startswith("aqm.") else sluice
+                if getattr(home, symbol) is not getattr(_sluice, symbol, None):
+                    continue
             if isinstance(node, ast.ClassDef):
-                page += describe_class(node)
+                bases = [ast.unparse(base) for base in node.bases]
+                base = next((classes[b] for b in bases if b in classes and b not in names), None)
+                page += describe_class(node, names[symbol], owner, base)
             elif isinstance(node, ast.FunctionDef):
-                page += describe(sluice, node, f"## `{node.name}`")
+                page += describe(owner, node, f"## `{names[symbol]}`")
+            elif isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                page += f"\n## `{names[symbol]}`\n\n{below.value.value!s}\n"
     return page
 
 
@@ -124,3 +159,16 @@ def test_the_page_is_up_to_date() -> None:
     if os.environ.get("UPDATE_EXPECT"):
         PAGE.write_text(page)
     assert PAGE.read_text() == page
+
+
+def test_the_page_has_every_public_name() -> None:
+    headings = set(re.findall(r"^## `([\w.]+)`$", PAGE.read_text(), re.MULTILINE))
+    mininet = ast.parse((ROOT / "python" / "sluice" / "mininet.py").read_text())
+    (listed,) = (
+        ast.literal_eval(node.value)
+        for node in mininet.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    names = {*sluice.__all__, *(f"mininet.{name}" for name in listed)} - {"__version__"}
+    names |= {f"aqm.{name}" for name in aqm.__all__ if name not in sluice.__all__}
+    assert headings == names

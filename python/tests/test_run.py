@@ -131,6 +131,14 @@ def test_the_drawings_show_what_was_recorded(done: sluice.Run) -> None:
     axes = done.plot.cdf("sojourn", hue="queue")
     legend = axes.get_legend()
     assert legend is not None
+    # Both directions have the scenario's queue.
+    assert [text.get_text() for text in legend.get_texts()] == ["codel (up)", "codel (down)"]
+    other = sluice.run(SCENARIO, {"link.down.queue": "fifo limit 50"}, progress=False)
+    legend = other.plot.cdf("sojourn", hue="queue").get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["codel", "fifo limit 50"]
+    legend = other.plot.cdf("sojourn", hue="pipe").get_legend()
+    assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["up", "down"]
     up = axes.lines[0]
     assert np.asarray(up.get_xdata()).tolist() == sorted(row["sojourn_ns"] / 1e6 for row in sent)

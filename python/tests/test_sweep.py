@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import matplotlib as mpl
+import numpy as np
 import polars as pl
 import pytest
 from distributed import Client, LocalCluster
 
 import sluice
 from sluice import sweeps
+
+mpl.use("Agg")
 
 SCENARIO: dict[str, Any] = {
     "duration": "2s",
@@ -207,6 +211,19 @@ def test_a_killed_process_costs_only_the_runs_that_had_not_ended(
     assert len(by_key[keys[7]]) == 2
 
 
+def test_a_killed_process_leaves_the_runs_of_its_neighbour_alone(
+    alone: sluice.Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_TEST_TRIES", str(tmp_path))
+    monkeypatch.setattr(sweeps, "carry_out", kill_once)
+    assert sweep(jobs=3).figures == alone.figures
+    by_key, killed = tries(tmp_path)
+    # Only the run that was in the killed process is done a second time.
+    repeated = [pids for pids in by_key.values() if len(pids) > 1]
+    assert len(repeated) == 1
+    assert killed in repeated[0]
+
+
 def test_a_killed_worker_of_dask_costs_only_its_runs(
     alone: sluice.Sweep, cluster: LocalCluster, noted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +249,33 @@ def kill_codel(task: sweeps.Task) -> bytes:
     if dict(task.point)["link.queue"] == "codel":
         os.kill(os.getpid(), signal.SIGKILL)
     return ORIGINAL(task)
+
+
+def test_a_sweep_draws_its_figures(alone: sluice.Sweep) -> None:
+    assert alone.keys == ["link.queue", "link.rate"]
+    rows = [row for row in alone.figures.rows() if row["figure"] == "bulk.goodput"]
+    of = {
+        (queue, rate): [
+            row["value"] for row in rows if (row["link.queue"], row["link.rate"]) == (queue, rate)
+        ]
+        for queue in OVER["link.queue"]
+        for rate in OVER["link.rate"]
+    }
+    axes = alone.plot.figure("bulk.goodput")
+    assert [text.get_text() for text in axes.get_xticklabels()] == OVER["link.rate"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("link.rate", "bulk.goodput (bit/s)")
+    for line, queue in zip(axes.lines, OVER["link.queue"], strict=True):
+        medians = [sorted(of[queue, rate])[1] for rate in OVER["link.rate"]]
+        assert np.asarray(line.get_ydata()).tolist() == medians
+        assert line.get_label() == queue
+    axes = alone.plot.cdf("bulk.goodput", hue="link.rate")
+    slow = sorted(of["fifo", "1Mbit/s"] + of["codel", "1Mbit/s"])
+    assert np.asarray(axes.lines[0].get_xdata()).tolist() == slow
+    assert np.asarray(axes.lines[0].get_ydata())[-1] == 1.0
+    with pytest.raises(ValueError, match="no figure `goodput`; one of: "):
+        alone.plot.cdf("goodput")
+    with pytest.raises(ValueError, match=r"no key `queue`; one of: link\.queue, "):
+        alone.plot.figure("bulk.goodput", hue="queue")
 
 
 def test_a_worker_with_another_program_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:

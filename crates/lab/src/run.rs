@@ -38,6 +38,25 @@ pub enum RunError {
     Algorithm(String),
 }
 
+/// A run that failed after its recording was begun.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Failed {
+    /// Why it failed.
+    pub error: RunError,
+    /// What was recorded until then, marked partial, if that could be written.
+    pub recording: Option<Box<Recording>>,
+}
+
+impl<E: Into<RunError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Failed {
+            error: error.into(),
+            recording: None,
+        }
+    }
+}
+
 /// A run that has ended.
 #[derive(Debug)]
 pub struct Finished {
@@ -84,7 +103,8 @@ pub fn run(
 ) -> Result<Finished, RunError> {
     let environment = Environment::here(backend, started_at);
     let writer = RunWriter::create(dir, variant, &environment)?;
-    let finished = record(variant, backend, core, writer, interrupt, progress)?;
+    let finished = record(variant, backend, core, writer, interrupt, progress)
+        .map_err(|failed| failed.error)?;
     finished.recording.store_summary(&finished.summary)?;
     Ok(finished)
 }
@@ -93,7 +113,7 @@ pub fn run(
 /// not stored.
 ///
 /// # Errors
-/// [`RunError`]. The data recorded until then is kept and marked partial.
+/// [`Failed`], with the data recorded until then.
 pub fn record(
     variant: &Variant,
     backend: Backend,
@@ -101,7 +121,7 @@ pub fn record(
     writer: RunWriter,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
-) -> Result<Finished, RunError> {
+) -> Result<Finished, Failed> {
     let scenario = &variant.scenario;
     let recording = match backend {
         Backend::Live => run_live(scenario, core, writer, interrupt, progress)?,
@@ -120,19 +140,18 @@ fn run_simulated(
     mut writer: RunWriter,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
-) -> Result<Recording, RunError> {
+) -> Result<Recording, Failed> {
     let ending = Ending::after(scenario.lead);
     let at = match simulated::run(scenario, &mut writer, interrupt, &ending, progress) {
         Ok(at) => at,
         Err(error) => {
-            // The caller reports the error of the run; the partial recording has it too.
-            let _ = writer.finish(End::partial(Time::ZERO, error.to_string()));
-            return Err(error.into());
+            let end = End::partial(Time::ZERO, error.to_string());
+            return Err(failed(error, writer, end));
         }
     };
     if let Some(why) = ending.why() {
-        writer.finish(End::partial(at, why.to_owned()))?;
-        return Err(RunError::Algorithm(why.to_owned()));
+        let end = End::partial(at, why.to_owned());
+        return Err(failed(RunError::Algorithm(why.to_owned()), writer, end));
     }
     let end = if at < Time::ZERO + scenario.duration {
         End::partial(at, INTERRUPTED)
@@ -148,7 +167,7 @@ fn run_live(
     writer: RunWriter,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
-) -> Result<Recording, RunError> {
+) -> Result<Recording, Failed> {
     let mut listener = ObservationWriter {
         writer,
         failed: None,
@@ -158,11 +177,8 @@ fn run_live(
     let outcome = match live::run(scenario, core, interrupt, &mut listener) {
         Ok(outcome) => outcome,
         Err(error) => {
-            // The caller reports the error of the run; the partial recording has it too.
-            let _ = listener
-                .writer
-                .finish(End::partial(Time::ZERO, error.to_string()));
-            return Err(error.into());
+            let end = End::partial(Time::ZERO, error.to_string());
+            return Err(failed(error, listener.writer, end));
         }
     };
     if let Some(error) = listener.failed {
@@ -184,11 +200,19 @@ fn run_live(
             *end.lost.entry(cause).or_default() += frames;
         }
     }
-    let recording = writer.finish(end)?;
     match (outcome.failure, outcome.failed) {
-        (Some(why), _) => Err(RunError::Algorithm(why)),
-        (None, Some(error)) => Err(error.into()),
-        (None, None) => Ok(recording),
+        (Some(why), _) => Err(failed(RunError::Algorithm(why), writer, end)),
+        (None, Some(error)) => Err(failed(error, writer, end)),
+        (None, None) => Ok(writer.finish(end)?),
+    }
+}
+
+/// Ends the recording of a run that failed. The caller reports the error, which the partial
+/// recording has, too.
+fn failed(error: impl Into<RunError>, writer: RunWriter, end: End) -> Failed {
+    Failed {
+        error: error.into(),
+        recording: writer.finish(end).ok().map(Box::new),
     }
 }
 

@@ -6,9 +6,10 @@
 //! [`parse_queue`] and does not know the schemes. The registry of loaders is here and not in
 //! `core`, which has no global state.
 //!
-//! A file is read each time it is named, so that a changed module is loaded again; an existing
-//! queue keeps the version with which it was built. A version is compiled once and stays in memory
-//! until the program ends, since values, errors and recordings refer to its names.
+//! A file is read each time it is named, so that a changed module is loaded again, also if only a
+//! file that it needs has changed. An existing queue keeps the version with which it was built. A
+//! version is compiled once and stays in memory until the program ends, since values, errors and
+//! recordings refer to its names.
 #![deny(missing_docs)]
 
 mod ending;
@@ -41,6 +42,14 @@ pub trait Loader: Sync {
     /// # Errors
     /// Returns what is wrong with the file and what would be right, without its path.
     fn load(&self, source: &Source<'_>) -> Result<Loaded, String>;
+
+    /// Returns a hash of the other files that the file needs, whose changes load it again.
+    ///
+    /// # Errors
+    /// Returns which of them cannot be read, and why.
+    fn others(&self, _source: &Source<'_>) -> Result<Vec<u8>, String> {
+        Ok(Vec::new())
+    }
 
     /// Executes `work`, once, in a thread in which queues decide.
     fn within(&self, work: &mut dyn FnMut()) {
@@ -177,6 +186,7 @@ struct Version {
     word: String,
     path: PathBuf,
     bytes: Vec<u8>,
+    others: Vec<u8>,
     algorithm: &'static Algorithm,
 }
 
@@ -198,16 +208,19 @@ fn entry(
     }
     let path = folder.join(file);
     let bytes = read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;
-    let mut versions = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |v: &&Version| v.word == word && v.path == path && v.bytes == bytes;
-    if let Some(version) = versions.iter().find(same) {
-        return Ok(version.algorithm);
-    }
     let source = Source {
         path: &path,
         bytes: &bytes,
         item,
     };
+    let others = loader.others(&source)?;
+    let mut versions = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = |v: &&Version| {
+        v.word == word && v.path == path && v.bytes == bytes && v.others == others
+    };
+    if let Some(version) = versions.iter().find(same) {
+        return Ok(version.algorithm);
+    }
     let mut loaded = loader.load(&source)?;
     match loaded.code {
         Code::Aqm(_) => loaded.params.push(failure::OF_AQM),
@@ -234,6 +247,7 @@ fn entry(
         word: word.to_owned(),
         path,
         bytes,
+        others,
         algorithm,
     });
     Ok(algorithm)

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use sluice_core::{Span, Stop};
-use sluice_lab::run::{Finished, RunError, check, record};
+use sluice_lab::run::{Failed, Finished, check, record};
 use sluice_recording::figures::figures_of;
 use sluice_recording::metrics::measure;
 use sluice_recording::{Checksum, Environment, Recording, RunWriter, Status};
@@ -51,6 +51,8 @@ pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
 /// The paths of modules are relative to the file `source`. The interpreter is released meanwhile,
 /// and Ctrl-C ends the run. `program` is the result of [`program`]. `progress` is called now and
 /// then with the nanoseconds of the run that are done; an exception from it ends the run.
+///
+/// Return the recording, and the error of a run that failed after it had measured something.
 #[pyfunction]
 #[pyo3(name = "run", signature = (source, variant, text, backend, program, progress=None))]
 pub(crate) fn run_variant(
@@ -61,7 +63,7 @@ pub(crate) fn run_variant(
     backend: &str,
     program: String,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Run> {
+) -> PyResult<(Run, Option<String>)> {
     let variant = Variant {
         name: variant,
         scenario: only(source, text)?,
@@ -80,11 +82,26 @@ pub(crate) fn run_variant(
     if let Some(signal) = signal {
         return Err(signal);
     }
-    let finished = finished.map_err(error::of)?;
-    Ok(Run {
-        recording: finished.recording,
-        summary: finished.summary,
-    })
+    match finished {
+        Ok(finished) => Ok((
+            Run {
+                recording: finished.recording,
+                summary: finished.summary,
+            },
+            None,
+        )),
+        Err(failed) => match failed.recording.and_then(|kept| of_failed(*kept)) {
+            Some(run) => Ok((run, Some(failed.error.to_string()))),
+            None => Err(error::of(failed.error)),
+        },
+    }
+}
+
+/// Returns the recording of a run that failed, unless it has no packets.
+fn of_failed(recording: Recording) -> Option<Run> {
+    recording.packets().ok()?.next()?.ok()?;
+    let summary = measure(&recording).ok()?;
+    Some(Run { recording, summary })
 }
 
 /// Returns the result of a run, and the exception of a signal or of `watch` that ended it.
@@ -93,7 +110,7 @@ fn carry_out(
     backend: Backend,
     program: String,
     watch: Option<&Py<PyAny>>,
-) -> (Result<Finished, RunError>, Option<PyErr>) {
+) -> (Result<Finished, Failed>, Option<PyErr>) {
     let interrupt = Stop::new();
     let (mut signal, mut checked) = (None, Instant::now());
     let mut progress = |done: Span| {
@@ -115,7 +132,8 @@ fn carry_out(
     };
     let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
     let environment = Environment::of_program(backend, started_at, Some(program));
-    let result = check(variant, backend).and_then(|()| {
+    let result = check(variant, backend).map_err(Failed::from);
+    let result = result.and_then(|()| {
         let writer = RunWriter::in_memory(variant, &environment)?;
         record(variant, backend, None, writer, &interrupt, &mut progress)
     });

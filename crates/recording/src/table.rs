@@ -127,6 +127,9 @@ struct Loaded {
     next_value: usize,
 }
 
+/// The columns of the widest table.
+const MOST_COLUMNS: usize = 32;
+
 impl<R: Row> Rows<R> {
     /// A table without rows.
     pub(crate) fn none(dir: &Path) -> Self {
@@ -227,14 +230,16 @@ impl<R: Row> Rows<R> {
     fn read_row(&mut self) -> Result<R, ReadError> {
         let row = self.next_row;
         self.next_row += 1;
-        let mut cells = Vec::with_capacity(self.group.len());
-        for (loaded, decl) in self.group.iter_mut().zip(&self.decls) {
+        // On the stack, without an allocation for each row.
+        let mut cells = [Cell::Empty; MOST_COLUMNS];
+        let cells = &mut cells[..self.group.len()];
+        for ((cell, loaded), decl) in cells.iter_mut().zip(&mut self.group).zip(&self.decls) {
             match loaded.cell(row) {
-                Some(cell) => cells.push(cell),
+                Some(found) => *cell = found,
                 None => return Err(self.bad_cell(row, decl)),
             }
         }
-        R::read(&cells).map_err(|column| self.bad_cell(row, &self.decls[column]))
+        R::read(cells).map_err(|column| self.bad_cell(row, &self.decls[column]))
     }
 
     fn bad_cell(&self, row: usize, decl: &ColumnDecl) -> ReadError {

@@ -179,7 +179,8 @@ fn simulate(words: &str, spec: &Spec, seed: u64) -> Result<(Recording, Summary),
         writer,
         &Stop::new(),
         &mut |_| {},
-    )?;
+    )
+    .map_err(|failed| failed.error)?;
     Ok((done.recording, done.summary))
 }
 

@@ -96,6 +96,17 @@ impl Loader for PyLoader {
         })?
     }
 
+    fn others(&self, source: &Source<'_>) -> Result<Vec<u8>, String> {
+        Python::attach(|py| {
+            let sources = py.import("sluice.sources")?;
+            let path = source.path.display().to_string();
+            sources
+                .call_method1("fingerprint", (path, source.bytes))?
+                .extract()
+        })
+        .map_err(|error: PyErr| error.to_string())
+    }
+
     /// Gives the thread a state of the interpreter that lasts. Each call of a hook in a thread of
     /// Rust would otherwise create and destroy one, which costs more than the call.
     fn within(&self, work: &mut dyn FnMut()) {

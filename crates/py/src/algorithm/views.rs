@@ -9,26 +9,38 @@ use sluice_core::{Cx, Packet, Rng, Time};
 #[pyclass(subclass)]
 #[derive(Default)]
 pub struct PacketFields {
+    /// When the packet arrived, in nanoseconds.
     #[pyo3(get)]
     arrival_ns: u64,
+    /// The size on the wire.
     #[pyo3(get)]
     size_bytes: u32,
+    /// A hash of the flow: addresses, protocol and ports.
     #[pyo3(get)]
     flow: u32,
+    /// A hash of the source host.
     #[pyo3(get)]
     src: u32,
+    /// A hash of the destination host.
     #[pyo3(get)]
     dst: u32,
+    /// The class that a rule or the flow of a scenario gives; otherwise 0.
     #[pyo3(get)]
     class_: u32,
+    /// For rank functions: bytes that the flow has still to send, or the deadline in microseconds after
+    /// the arrival; 0 if unknown.
     #[pyo3(get)]
     tag: u32,
+    /// The wire packets that a super-packet stands for; otherwise 1.
     #[pyo3(get)]
     segments: u16,
+    /// The ECN codepoint: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     #[pyo3(get)]
     ecn: u8,
+    /// Whether the packet may be marked.
     #[pyo3(get)]
     pub(super) ecn_capable: bool,
+    /// The DSCP, from 0 to 63.
     #[pyo3(get)]
     dscp: u8,
 }
@@ -55,6 +67,7 @@ impl PacketFields {
 #[pyclass(extends = PacketFields)]
 #[derive(Default)]
 pub struct PacketView {
+    /// How long the packet has waited, in nanoseconds.
     #[pyo3(get)]
     sojourn_ns: u64,
 }
@@ -63,14 +76,19 @@ pub struct PacketView {
 #[pyclass]
 #[derive(Default)]
 pub struct BacklogView {
+    /// The wire packets in the queue.
     #[pyo3(get)]
     packets: u64,
+    /// The bytes in the queue.
     #[pyo3(get)]
     bytes: u64,
+    /// The bytes in all queues of the discipline.
     #[pyo3(get)]
     total_bytes: u64,
+    /// The wire packets that the queue holds at most.
     #[pyo3(get)]
     limit_packets: u64,
+    /// The bytes that the queue holds at most.
     #[pyo3(get)]
     limit_bytes: u64,
 }
@@ -78,6 +96,7 @@ pub struct BacklogView {
 /// The time, and the randomness of the run.
 #[pyclass(subclass)]
 pub struct Context {
+    /// The time in nanoseconds.
     #[pyo3(get)]
     now_ns: u64,
     rng: Rng,

@@ -1,0 +1,118 @@
+"""Algorithms in Python under the commands that run on live packets, and a start of your own.
+
+The commands are those of the package: `sluice` from pip.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sluice
+
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+OWN = """
+import sluice
+
+class Bound(sluice.Aqm):
+    bound: sluice.Span = "50ms"
+
+    def on_dequeue(self, packet, queue, cx):
+        {body}
+"""
+
+
+def command(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the package's command in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "sluice", *words],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(
+        OWN.format(body="return sluice.PASS if packet.sojourn_ns <= self.bound else sluice.DROP")
+    )
+    (tmp_path / "broken.py").write_text(OWN.format(body="raise RuntimeError('a wrong idea')"))
+    return tmp_path
+
+
+def test_a_start_of_your_own_passes_its_test_and_the_conformance_suite(tmp_path: Path) -> None:
+    made = command(tmp_path, "new", "aqm", "my_aqm", "--lang", "py")
+    assert made.returncode == 0, made.stderr
+    # The line that it prints is what a new user runs.
+    line = made.stdout.partition("test it with: ")[2].strip()
+    assert line.startswith("cd my_aqm && ")
+    tested = subprocess.run(
+        ["sh", "-c", line], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert "ok      conservation" in tested.stdout
+    assert (tmp_path / "my_aqm" / "check.png").is_file()
+    run = sluice.run(tmp_path / "my_aqm" / "scenario.toml", variant="py:my_aqm.py:MyAqm")
+    assert run.cut_short is None
+    assert (
+        "exists; choose another name"
+        in command(tmp_path, "new", "aqm", "my_aqm", "--lang", "py").stderr
+    )
+
+
+def test_a_router_checks_a_queue_in_python_with_its_parameters(folder: Path) -> None:
+    config = folder / "r.conf"
+    config.write_text("pipe 1 config bw 1Mbit/s py:own.py:Bound bound 20ms\n")
+    done = command(folder, "router", "--check", "r.conf")
+    assert done.returncode == 0, done.stderr
+    # As in dummynet, an unknown word is warned of.
+    config.write_text("pipe 1 config bw 1Mbit/s py:own.py:Bound bond 20ms\n")
+    warned = command(folder, "router", "--check", "r.conf").stderr
+    assert "r.conf:1:42: warning: `bond`" in warned
+    assert "did you mean `bound`?" in warned
+    for words, message in [("gone.py", "No such file"), ("own.py:Gone", "the file has Bound")]:
+        config.write_text(f"pipe 1 config bw 1Mbit/s py:{words}\n")
+        done = command(folder, "router", "--check", "r.conf")
+        assert done.returncode != 0
+        assert "r.conf:1:26: " in done.stderr
+        assert message in done.stderr
+
+
+# The answer crosses the link, too.
+PROGRAM = """
+import socket
+server = socket.create_connection(("server.sluice", 7))
+server.sendall(b"hello")
+print(server.makefile().read())
+"""
+SERVER = """
+import socket
+with socket.create_server(("", 7)) as server:
+    peer = server.accept()[0]
+    peer.sendall(peer.recv(5).upper())
+"""
+
+
+def test_a_program_runs_behind_a_queue_in_python(folder: Path) -> None:
+    (folder / "server.py").write_text(SERVER)
+    (folder / "program.py").write_text(PROGRAM)
+    words = ["exec", "--rate", "10Mbit/s", "--rtt", "20ms", "--server"]
+    words += [f"{sys.executable} server.py", "--queue"]
+    program = ["--", sys.executable, "program.py"]
+    done = command(folder, *words, "fq_py:own.py:Bound bound 20ms", *program)
+    assert (done.returncode, done.stdout) == (0, "HELLO\n"), done.stderr
+    # An error stops the queue, and the program goes on; or ends it, with a status of its own.
+    done = command(folder, *words, "py:broken.py:Bound", *program)
+    assert (done.returncode, done.stdout) == (0, "HELLO\n"), done.stderr
+    assert "a wrong idea" in done.stderr
+    done = command(folder, *words, "py:broken.py:Bound on_error end", *program)
+    assert done.returncode == 70, done.stderr
+    assert "sluice: the program was ended: `py:broken.py:Bound`" in done.stderr
+    assert "a wrong idea" in done.stderr
