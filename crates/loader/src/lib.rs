@@ -215,9 +215,8 @@ fn entry(
     };
     let others = loader.others(&source)?;
     let mut versions = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |v: &&Version| {
-        v.word == word && v.path == path && v.bytes == bytes && v.others == others
-    };
+    let same =
+        |v: &&Version| v.word == word && v.path == path && v.bytes == bytes && v.others == others;
     if let Some(version) = versions.iter().find(same) {
         return Ok(version.algorithm);
     }
