@@ -8,6 +8,12 @@ WEB    := web/dist/report.html
 FIRST  := scenarios/first-light.toml
 SITE   := target/site
 MDBOOK := target/tools/bin/mdbook
+# All calls that test choose the same packages: another choice has other features of the dependencies,
+# and compiles everything again.
+ALL    := --locked --workspace --exclude sluice-py
+XTASK  := target/debug/xtask
+# The command and xtask, as the tests build them: `--test` adds the features of test dependencies.
+DEBUG  := $(CARGO) build $(ALL) -q --bins --test reference
 RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
@@ -43,44 +49,45 @@ test-all: test test-dist test-agreement test-accuracy test-programs test-kernels
 	$(VENV)/python bench/python/measure.py
 
 test-rust: $(WEB) ## unit, property and documentation tests
-	$(CARGO) test --locked --workspace --exclude sluice-py -q
+	$(CARGO) test $(ALL) -q
 
 test-contributing: $(WEB) ## build and check all examples of CONTRIBUTING.md in one copy of the source
-	$(CARGO) xtask contributing
+	$(DEBUG)
+	$(XTASK) contributing
 
 test-modules: ## compile the modules of sdk/ with clang, rustc and Zig, and compare them with the algorithms of core
 	@scripts/setup.sh wasm
 	$(CARGO) test --locked -q --manifest-path sdk/rust/Cargo.toml --target-dir target/sdk
-	$(CARGO) test --locked -p sluice-wasm --test sdk -q
-	$(CARGO) test --locked -p sluice-cli --test modules --test sdk -q
+	$(CARGO) test $(ALL) --test sdk --test modules -q
 
 test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; also check optimised code
-	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
+	$(CARGO) test $(ALL) --test golden -q
 	$(CARGO) test --release --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
 
 test-kernels: $(WEB) ## replay traces and compare every packet with real kernels
-	$(CARGO) build --locked -q -p sluice-cli
-	$(CARGO) xtask kernels
+	$(DEBUG)
+	$(XTASK) kernels
 
 test-claims: test-golden ## check the statements of docs/reproduction.toml with the runs of test-golden
-	$(CARGO) xtask reproduce docs/reproduction.toml --runs target/tmp/golden/seeds --check
+	$(DEBUG)
+	$(XTASK) reproduce docs/reproduction.toml --runs target/tmp/golden/seeds --check
 
 kernels: $(WEB) ## compare every packet and every run with real kernels, and write docs/explanation/kernels.md
-	$(CARGO) build --locked -q -p sluice-cli
-	$(CARGO) xtask kernels --page docs/explanation/kernels.md
+	$(DEBUG)
+	$(XTASK) kernels --page docs/explanation/kernels.md
 
 golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the reason
-	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
+	UPDATE_EXPECT=1 $(CARGO) test $(ALL) --test golden -q -- --nocapture
 
 test-live: $(WEB) ## live runs, each in its own namespaces
 	@scripts/setup.sh programs
-	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
-	$(CARGO) test --locked -p sluice-cli --test exec --test live --test programs --test router -q -- --test-threads 1
-	$(CARGO) test --locked -p sluice-bench --test overload -q
+	$(CARGO) test $(ALL) --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
+	$(CARGO) test $(ALL) --test exec --test live --test programs --test router -q -- --test-threads 1
+	$(CARGO) test $(ALL) --test overload -q
 
 test-links: $(WEB) ## rate and idle round trip of ten named links under sluice exec, 5 s each way; 1 minute
 	@scripts/setup.sh iperf3
-	$(CARGO) build --locked -q -p sluice-cli
+	$(DEBUG)
 	scripts/accuracy.py target/debug/sluice --seconds 5 --jobs 3
 
 test-accuracy: build ## rate and idle round trip of ten named links under sluice exec, 10 s each way; 5 minutes
@@ -109,7 +116,7 @@ MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:
 
 test-action: $(WEB) ## execute the action for CI services and its example workflow on this machine
 	@scripts/setup.sh python programs
-	$(CARGO) build --locked -q -p sluice-cli
+	$(DEBUG)
 	$(VENV)/python scripts/test-action.py target/debug/sluice
 
 test-web: $(WEB) ## the report's own tests
@@ -128,7 +135,7 @@ test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
 
 test-exports: $(WEB) ## flent and tshark read the exported files; keeps artifacts/exports/*.png
 	@scripts/setup.sh tshark flent
-	$(CARGO) build --locked -q -p sluice-cli
+	$(DEBUG)
 	scripts/test-exports.sh target/debug/sluice
 
 docs: ## build the documentation site (target/site); needs no network once mdBook is built
@@ -138,14 +145,15 @@ docs: ## build the documentation site (target/site); needs no network once mdBoo
 	@python3 scripts/check-site.py $(SITE)
 
 test-docs: docs $(WEB) ## check the site's links, and that tutorials and guides work as printed
-	$(CARGO) build --locked -q -p sluice-cli
-	$(CARGO) xtask tutorials
+	$(DEBUG)
+	$(XTASK) tutorials
 
 lint: $(WEB) ## formatters, linters and the layer check
 	@scripts/setup.sh web python
 	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
-	$(CARGO) xtask layers
+	$(DEBUG)
+	$(XTASK) layers
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps -q
 	cd web && npm run --silent lint
 	$(VENV)/ruff check -q python bench examples scripts sdk && $(VENV)/ruff format -q --check python bench examples scripts sdk

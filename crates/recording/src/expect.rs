@@ -5,10 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::figures::median;
-use sluice_scenario::metric::{ChartLink, Summary, Unit};
-use sluice_scenario::{Backend, Expect};
-#[cfg(any(test, feature = "testing"))]
-use sluice_scenario::{Direction, metric::Chart};
+use sluice_scenario::metric::{Chart, ChartLink, Summary, Unit};
+use sluice_scenario::{Backend, Direction, Expect};
 
 /// An expectation and the measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,7 +35,6 @@ pub struct Outcome {
     pub bounds: String,
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl Outcome {
     /// An expectation that was not met, for tests of its output.
     pub fn new(

@@ -36,7 +36,6 @@ mod rows;
 mod run_file;
 pub mod runs;
 mod table;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;

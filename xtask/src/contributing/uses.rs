@@ -128,7 +128,6 @@ pub fn flow_type(copy: &Copy, name: &str) -> Result<(), String> {
 
 /// Checks that the reference describes it.
 pub fn figure(copy: &Copy, name: &str) -> Result<(), String> {
-    copy.test(&["sluice-recording", "--lib", "reference_page"])?;
     copy.has("docs/metrics.md", &[&format!("`{name}`")])
 }
 
