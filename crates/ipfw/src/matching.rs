@@ -143,9 +143,12 @@ impl PortRanges {
     }
 
     pub fn hold(&self, port: u16) -> bool {
-        self.0
-            .iter()
-            .any(|(low, high)| (*low..=*high).contains(&port))
+        self.ranges()
+            .any(|(low, high)| (low..=high).contains(&port))
+    }
+
+    pub fn ranges(&self) -> impl Iterator<Item = (u16, u16)> {
+        self.0.iter().copied()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rules: their order, sets and counters, and how a packet walks through them.
 
 pub(crate) mod compiled;
+mod index;
 pub(crate) mod program;
 pub(crate) mod states;
 
@@ -304,7 +305,7 @@ impl Rules {
 
     /// Must be called after every change of a table.
     pub fn tables_changed(&mut self) {
-        self.programs.invalidate();
+        self.programs.forget_flows();
     }
 
     /// Adds a rule and returns its number.

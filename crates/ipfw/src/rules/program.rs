@@ -6,6 +6,8 @@
 //! states). Later packets run the program, so their cost depends on the rules that may match them
 //! and not on the number of rules. Flows with equal programs share one.
 //!
+//! To evaluate few rules for a new flow, an [index](super::index) names those that may match.
+//!
 //! A change of rules, sets, tables or interfaces empties the cache. The cache grows in steps up to
 //! a fixed size, and a full set evicts an entry, so a flood of new flows costs time but never
 //! memory.
@@ -15,6 +17,7 @@ use std::rc::Rc;
 use sluice_core::prefetch;
 
 use super::Entry;
+use super::index::{self, Index};
 use crate::grammar::{Action, Target};
 use crate::hash::{KeyedHash, Map};
 use crate::matching::flow_fields::{FlowFields, ProgramKey};
@@ -70,6 +73,12 @@ const MOST_SLOTS: usize = 1 << 18;
 const MOST_PROGRAMS: usize = 1 << 16;
 const MOST_STEPS: usize = 1 << 22;
 
+/// With more rules than this, the first new flows after a change evaluate all of them, so that a
+/// series of changes does not make an index for each.
+const FEW_RULES: usize = 1 << 10;
+/// How many flows. To index a rule costs about as much as to evaluate it for so many flows.
+const FLOWS_BEFORE_INDEX: u32 = 16;
+
 /// The programs of recently seen flows.
 pub(crate) struct Programs {
     slots: Vec<Slot>,
@@ -81,9 +90,13 @@ pub(crate) struct Programs {
     programs: Vec<Rc<[Step]>>,
     known: Map<Rc<[Step]>, u32>,
     steps: usize,
+    index: Option<Index>,
+    /// The flows evaluated without an index since the last change of the rules.
+    unindexed: u32,
     /// Scratch space of [`Programs::build`].
     visited: Vec<u32>,
     visit: u32,
+    candidates: Vec<u64>,
 }
 
 impl Programs {
@@ -97,13 +110,23 @@ impl Programs {
             programs: Vec::new(),
             known: Map::with_hasher(hash),
             steps: 0,
+            index: None,
+            unindexed: 0,
             visited: Vec::new(),
             visit: 0,
+            candidates: Vec::new(),
         }
     }
 
-    /// Empties the cache, because the rules or their environment have changed.
+    /// Empties the cache and drops the index, because the rules or the interfaces have changed.
     pub fn invalidate(&mut self) {
+        self.index = None;
+        self.unindexed = 0;
+        self.forget_flows();
+    }
+
+    /// Empties the cache, because tables have changed or it is full.
+    pub fn forget_flows(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 {
             // A slot of the first generation must not become valid again.
@@ -147,7 +170,7 @@ impl Programs {
     /// Stores the program of a flow.
     pub fn insert(&mut self, key: ProgramKey, start: u32, steps: Vec<Step>) -> Cached {
         if self.programs.len() >= MOST_PROGRAMS || self.steps + steps.len() > MOST_STEPS {
-            self.invalidate();
+            self.forget_flows();
         }
         let program = self.intern(steps);
         if self.evictions > self.slots.len() / 4 && self.slots.len() < MOST_SLOTS {
@@ -229,13 +252,25 @@ impl Programs {
             self.visited.fill(0);
             self.visit = 1;
         }
+        if self.index.is_none() {
+            self.unindexed += 1;
+            if entries.len() <= FEW_RULES || self.unindexed > FLOWS_BEFORE_INDEX {
+                self.index = Some(Index::new(entries, resumptions(entries), self.hash));
+            }
+        }
+        match &self.index {
+            Some(index) => index.find(flow, &mut self.candidates),
+            None => index::all(entries.len(), &mut self.candidates),
+        }
         let mut look = Look::new(env);
         let mut steps: Vec<Step> = Vec::new();
         let mut pending = vec![start];
         let mut has_jumps = false;
         let mut is_resumable = false;
         while let Some(from) = pending.pop() {
-            for index in from as usize..entries.len() {
+            let mut next = from as usize;
+            while let Some(index) = index::next(&self.candidates, next) {
+                next = index + 1;
                 if std::mem::replace(&mut self.visited[index], self.visit) == self.visit {
                     break;
                 }
@@ -256,7 +291,12 @@ impl Programs {
                     // A known state may send the packet behind any rule that creates states and
                     // continues.
                     is_resumable = true;
-                    has_jumps |= push_resumptions(entries, &mut pending);
+                    let before = pending.len();
+                    match &self.index {
+                        Some(index) => pending.extend(&index.resumptions),
+                        None => pending.extend(resumptions(entries)),
+                    }
+                    has_jumps |= pending.len() > before;
                 }
                 if !step.has_body && !step.probes {
                     continue;
@@ -332,31 +372,31 @@ fn leaves(
     }
 }
 
-/// Records every place behind a rule that creates states and lets packets continue.
-fn push_resumptions(entries: &[Entry], pending: &mut Vec<u32>) -> bool {
-    let before = pending.len();
+/// Returns every place behind a rule that creates states and lets packets continue.
+fn resumptions(entries: &[Entry]) -> Vec<u32> {
+    let mut places = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let goes_on = !matches!(
             entry.rule.action,
             Action::Allow | Action::Deny | Action::Pipe(_) | Action::Queue(_)
         );
         if entry.rule.state.is_some() && goes_on {
-            pending.push(index as u32 + 1);
-            pending.push(first_at(entries, entry.number + 1));
+            places.push(index as u32 + 1);
+            places.push(first_at(entries, entry.number + 1));
             match entry.rule.action {
                 Action::SkipTo(Target::Number(n)) => {
-                    pending.push(skip_target(entries, index, n));
+                    places.push(skip_target(entries, index, n));
                 }
                 Action::SkipTo(Target::TableArg) => {
-                    pending.extend(index as u32 + 1..entries.len() as u32);
+                    places.extend(index as u32 + 1..entries.len() as u32);
                 }
-                Action::Call(Target::Number(n)) => pending.push(first_at(entries, n)),
-                Action::Call(Target::TableArg) => pending.extend(0..entries.len() as u32),
+                Action::Call(Target::Number(n)) => places.push(first_at(entries, n)),
+                Action::Call(Target::TableArg) => places.extend(0..entries.len() as u32),
                 _ => {}
             }
         }
     }
-    pending.len() > before
+    places
 }
 
 /// Keeps the first lookup of each name of states: without jumps, a packet meets it first.

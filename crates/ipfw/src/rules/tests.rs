@@ -563,3 +563,47 @@ fn log_entries_stop_at_their_limit_until_it_is_reset() {
     assert_eq!(seen(&mut rules), [None, Some(2)]);
     assert_eq!(packets(&rules), [9, 0]);
 }
+
+/// Rules for 3000 hosts, each with a pipe of its own.
+fn a_pipe_for_each_host() -> String {
+    let rule = |i: u32| {
+        format!(
+            "add {0} pipe {0} udp from any to 10.1.{1}.{2}\n",
+            i + 1,
+            i / 250,
+            i % 250
+        )
+    };
+    (0..3000).map(rule).collect()
+}
+
+fn to_host(i: u32) -> Headers {
+    let to = IpAddr::V4(Ipv4Addr::new(10, 1, (i / 250) as u8, (i % 250) as u8));
+    Headers::new(Direction::In, UDP, ip(1), to)
+}
+
+#[test]
+fn among_many_rules_each_flow_finds_its_own() {
+    let mut rules = rules(&a_pipe_for_each_host());
+    // The first flows are evaluated without an index, the others with it.
+    for i in (0..3000).step_by(60) {
+        assert_eq!(into(&mut rules, &to_host(i)), Some(i + 1));
+    }
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), None);
+    // A change applies to the next packet.
+    add(&mut rules, "add 1 skipto 2000 udp from 10.0.0.1 to any");
+    assert_eq!(into(&mut rules, &to_host(60)), None);
+    assert_eq!(into(&mut rules, &to_host(2040)), Some(2041));
+}
+
+#[test]
+fn a_flow_evaluates_the_rules_of_its_own_host() {
+    let rules = rules(&a_pipe_for_each_host());
+    let index = index::Index::new(rules.entries(), Vec::new(), KeyedHash(3));
+    let mut candidates = Vec::new();
+    index.find(&FlowFields::of(&to_host(1500)), &mut candidates);
+    let first = index::next(&candidates, 0);
+    assert_eq!(first, Some(1500));
+    // The built-in rule matches everything.
+    assert_eq!(index::next(&candidates, 1501), Some(3000));
+}
