@@ -71,6 +71,21 @@ def test_a_page_works_as_printed(
     assert follow(page, tmp_path) >= 2
 
 
+def test_the_figure_of_the_paper_page_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = blocks("docs/how-to/paper.md")
+    sweep = next(text for _, name, text in page if name == "sweep.toml")
+    snippet = next(text for language, _, text in page if language == "python")
+    (tmp_path / "sweep.toml").write_text(sweep.replace("10s", "2s"))
+    sluice = Path(sys.executable).parent / "sluice"
+    command = [sluice, "run", "sweep.toml", "--repeat", "2", "--quiet"]
+    subprocess.run(command, check=True, capture_output=True)
+    exec(compile(snippet, "paper.md", "exec"), {})
+    assert (tmp_path / "own.pdf").read_bytes().startswith(b"%PDF")
+
+
 def test_the_first_picture_takes_at_most_25_lines() -> None:
     files = {name: text for _, name, text in blocks(TUTORIAL) if name}
     assert sorted(files) == ["my_aqm.py", "picture.py"]

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sluice_recording::Recording;
-use sluice_report::export::figures::{self, Format, NoFigure, Spread};
+use sluice_report::export::figures::{self, Format, Layout, Spread, TableError};
 use sluice_report::export::flent::{self, Test, TestError};
 use sluice_report::export::{ExportError, csv, pcapng};
+use sluice_report::only::{self, OnlyError};
 use sluice_report::pages::{PageError, write_file};
 use sluice_report::picture::results;
 
@@ -47,6 +48,17 @@ pub struct Args {
         value_delimiter = ','
     )]
     figures: Vec<String>,
+    /// Heading of a column, such as 'ping.p95=Ping (ms)' or variant=Queue; can be repeated
+    #[arg(long, value_name = "FIGURE=TEXT", requires = "table", value_parser = pair)]
+    heading: Vec<(String, String)>,
+    /// Unit of a figure in .tex and .md, such as ping.p95=s, total.goodput=kbit/s or up.loss=%; can be
+    /// repeated
+    #[arg(long, value_name = "FIGURE=UNIT", requires = "table", value_parser = pair)]
+    unit: Vec<(String, String)>,
+    /// Significant digits in .tex and .md, of all figures (N) or of one (FIGURE=N), from 1 to 9; can
+    /// be repeated [default: 3]
+    #[arg(long, value_name = "N", requires = "table", value_parser = digits)]
+    digits: Vec<(Option<String>, u8)>,
     /// Spread over repetitions beside the medians of the table
     #[arg(long, requires = "table", value_parser = spreads(), default_value = "range")]
     spread: Spread,
@@ -54,6 +66,30 @@ pub struct Args {
     /// every figure in base units
     #[arg(long, value_name = "FILE", group = "format")]
     tidy: Option<PathBuf>,
+    /// Export only runs with this value of an axis, such as variant=cake; can be repeated: values of
+    /// one axis are alternatives, and the conditions on all axes must hold
+    #[arg(long, value_name = "AXIS=VALUE")]
+    only: Vec<String>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+fn digits(text: &str) -> Result<(Option<String>, u8), String> {
+    let (name, count) = match text.split_once('=') {
+        Some((name, count)) => (Some(name.trim().to_owned()), count),
+        None => (None, text),
+    };
+    match count.trim().parse() {
+        Ok(count @ 1..=9) => Ok((name, count)),
+        _ => Err("expected a number from 1 to 9, or FIGURE= and such a number".to_owned()),
+    }
 }
 
 fn spreads() -> impl TypedValueParser<Value = Spread> {
@@ -79,9 +115,12 @@ pub enum Error {
         /// The error of the export.
         error: Box<ExportError>,
     },
-    /// No run has a figure of the table.
+    /// The table cannot be written.
     #[error(transparent)]
-    Figure(#[from] NoFigure),
+    Figures(#[from] TableError),
+    /// No run meets the conditions.
+    #[error(transparent)]
+    Only(#[from] OnlyError),
     /// The format of a table is unknown.
     #[error("cannot write `{}`: the name of a table ends in .csv, .md or .tex", path.display())]
     Table {
@@ -125,6 +164,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for folder in &args.folders {
         recordings.extend(open_all(folder)?);
     }
+    let recordings = only::chosen(recordings, &args.only)?;
     let names = names(&recordings);
     let is_single = recordings.len() == 1;
     let mut files: Vec<PathBuf> = Vec::new();
@@ -161,7 +201,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let all: Vec<&Recording> = recordings.iter().collect();
         let results = results(&all).map_err(ReportError::from)?;
         if let Some((path, format)) = format {
-            let text = figures::table(&results, &args.figures, args.spread, format)?;
+            let text = figures::table(&results, &layout(args), format)?;
             write_file(path, text.as_bytes())?;
             files.push(path.clone());
         }
@@ -173,6 +213,21 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lines: Vec<String> = files.iter().map(|f| format!("{}\n", f.display())).collect();
     crate::print(&lines.concat())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn layout(args: &Args) -> Layout {
+    let all = args.digits.iter().rev().find(|(name, _)| name.is_none());
+    let of_figure = |(name, count): &(Option<String>, u8)| Some((name.clone()?, *count));
+    Layout {
+        figures: args.figures.clone(),
+        spread: args.spread,
+        headings: args.heading.clone(),
+        units: args.unit.clone(),
+        digits: (
+            all.map(|(_, count)| *count),
+            args.digits.iter().filter_map(of_figure).collect(),
+        ),
+    }
 }
 
 /// Returns the folder name of each run: the variant as a file name, with a number where two are

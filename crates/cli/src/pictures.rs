@@ -67,11 +67,12 @@ impl Pictures {
     }
 
     /// Checks before the first run whether the pictures can be drawn from `variants` in `repeat`
-    /// runs each: whether the axes, the figures and the values in conditions exist.
+    /// runs each, if their number is known: whether the axes, the figures and the values in
+    /// conditions exist.
     ///
     /// # Errors
     /// [`PicturesError::Picture`].
-    pub fn check(&self, variants: &[&Variant], repeat: u32) -> Result<(), PicturesError> {
+    pub fn check(&self, variants: &[&Variant], repeat: Option<u32>) -> Result<(), PicturesError> {
         for row in &self.0 {
             let checked = row.picture.check_before(variants, row.y.as_deref(), repeat);
             checked.map_err(|error| row.fail(error))?;

@@ -13,7 +13,7 @@ use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
 use sluice_report::pages::{PageError, link_repetitions, write_file};
 use sluice_report::picture::{Picture, PictureError, Subject, font_pt, results, width_mm};
 use sluice_report::report_of::{Choice, report_with};
-use sluice_report::{self as report, Axes, FigureKind};
+use sluice_report::{self as report, Axes, FigureKind, Marks};
 use sluice_scenario::Direction;
 
 use crate::pictures::{Pictures, PicturesError};
@@ -51,7 +51,8 @@ pub struct Args {
     /// Of a curve or heat map: the axis of the matrix on x, such as link.rtt
     #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
     x: Option<String>,
-    /// The figure on y, or in the cells of a heat map, such as ping.p50
+    /// The figure on y, or in the cells of a heat map, such as ping.p50; of repetitions one or several,
+    /// such as ping.p50,total.goodput [default there: the key figures]
     #[arg(long, value_name = "FIGURE", requires = "picture", help_heading = SWEEPS)]
     y: Option<String>,
     /// The axis of the lines, or the one on y of a heat map
@@ -63,7 +64,11 @@ pub struct Args {
     /// Refuse to draw a curve without a confidence band
     #[arg(long, requires = "picture", help_heading = SWEEPS)]
     band: bool,
-    /// Show only variants with this value of an axis; can be repeated
+    /// How the values of repetitions are drawn, in a curve or in repetitions
+    #[arg(long, value_name = "MARKS", requires = "picture", help_heading = LAYOUT, value_parser = all_marks(), default_value = "auto")]
+    marks: Marks,
+    /// Show only variants with this value of an axis; can be repeated: values of one axis are
+    /// alternatives, and the conditions on all axes must hold
     #[arg(long, value_name = "AXIS=VALUE", requires = "picture", help_heading = LAYOUT)]
     only: Vec<String>,
     /// Show only the queue and the flows of this direction
@@ -95,7 +100,7 @@ pub struct Args {
     json: bool,
 }
 
-const SWEEPS: &str = "Curves and heat maps over a matrix";
+const SWEEPS: &str = "Curves and heat maps over a matrix; repetitions";
 const LAYOUT: &str = "What a figure shows, and its size";
 
 /// What figures show, by name.
@@ -104,6 +109,12 @@ fn subjects() -> impl TypedValueParser<Value = Subject> {
         PossibleValue::new(word).help(about)
     };
     PossibleValuesParser::new(Subject::all().map(value)).try_map(|word| Subject::from_word(&word))
+}
+
+fn all_marks() -> impl TypedValueParser<Value = Marks> {
+    let value = |(word, _, about)| PossibleValue::new(word).help(about);
+    PossibleValuesParser::new(Marks::ALL.map(value))
+        .try_map(|word| Marks::from_word(&word).ok_or("unknown"))
 }
 
 fn subjects_help() -> String {
@@ -260,6 +271,7 @@ fn picture(args: &Args) -> Result<Picture, PictureError> {
         from_s: args.from.map(Span::as_secs_f64),
         to_s: args.to.map(Span::as_secs_f64),
         seed: args.seed,
+        marks: args.marks,
         is_bare: args.bare,
         ..Picture::of(args.figure)
     })

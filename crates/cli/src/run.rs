@@ -139,7 +139,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for warning in suite.warnings() {
         eprintln!("sluice: warning: {warning}");
     }
-    let pictures = load_pictures(&suite, args.repeat.get())?;
+    // A check says nothing about the number of repetitions.
+    let repeat = (!args.check).then(|| args.repeat.get());
+    let pictures = load_pictures(&suite, repeat)?;
     if args.check {
         return say_checked(&suite);
     }
@@ -287,7 +289,7 @@ fn conclude(
 }
 
 /// Reads the pictures of all scenarios, and checks that they can be drawn.
-fn load_pictures(suite: &Suite, repeat: u32) -> Result<Vec<Pictures>, Error> {
+fn load_pictures(suite: &Suite, repeat: Option<u32>) -> Result<Vec<Pictures>, Error> {
     let load = |experiment: &Experiment| {
         let pictures = Pictures::load(&experiment.file)?;
         let variants: Vec<&Variant> = experiment.runs.iter().map(|run| &run.variant).collect();

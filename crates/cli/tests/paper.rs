@@ -415,6 +415,164 @@ bare = true
         "{unknown}"
     );
     assert!(!place.path("u.csv").exists());
+    for (name, message) in [
+        ("goodput", "did you mean `total.goodput`"),
+        ("total.godput", "did you mean `total.goodput`?"),
+        ("up.sojorn", "up.sojourn.p50"),
+    ] {
+        let unknown = place.fails(&["export", "out", "--table", "u.csv", "--figures", name]);
+        assert!(unknown.contains(message), "{name}: {unknown}");
+    }
+    own_tables(&place);
+    own_pictures(&place);
+}
+
+/// Headings, units, digits and rows of a paper's own.
+fn own_tables(place: &Place) {
+    let table = [
+        "export",
+        "out",
+        "--table",
+        "own.md",
+        "--figures",
+        "ping.p95,total.goodput",
+    ];
+    let own = [
+        "--heading",
+        "variant=Queue",
+        "--heading",
+        "ping.p95=Ping (s)",
+        "--unit",
+        "ping.p95=s",
+        "--unit",
+        "total.goodput=kbit/s",
+        "--digits",
+        "2",
+        "--spread",
+        "none",
+        "--only",
+        "link.queue=fifo",
+        "--only",
+        "link.rtt=20ms",
+        "--only",
+        "link.rtt=60ms",
+    ];
+    place.ok(&[&table[..], &own].concat());
+    let lines: Vec<String> = place.read("own.md").lines().map(str::to_owned).collect();
+    assert_eq!(lines[0], "| Queue | Ping (s) | total.goodput (kbit/s) |");
+    assert_eq!(
+        lines.len(),
+        4,
+        "a heading, a rule and two variants: {lines:?}"
+    );
+    // Two digits of a ping below a second, and a whole number of kbit/s.
+    let cells: Vec<&str> = lines[2]
+        .trim_matches('|')
+        .split('|')
+        .map(str::trim)
+        .collect();
+    assert!(
+        cells[1].starts_with("0.") && cells[1].len() <= 5,
+        "{cells:?}"
+    );
+    assert!(cells[2].parse::<u64>().expect("whole") > 1000, "{cells:?}");
+    for (rest, message) in [
+        (
+            ["--heading", "png.p95=x"],
+            "the table has no column `png.p95`; did you mean `ping.p95`?",
+        ),
+        (
+            ["--unit", "ping.p95=km"],
+            "`ping.p95` cannot be shown in `km`",
+        ),
+        (["--digits", "0"], "expected a number from 1 to 9"),
+        (
+            ["--only", "link.rtt=30ms"],
+            "the values of `link.rtt` are 20ms, 60ms",
+        ),
+    ] {
+        let bad = ["export", "out", "--table", "no.md", "--figures", "ping.p95"];
+        let said = place.fails(&[&bad[..], &rest].concat());
+        assert!(said.contains(message), "{rest:?}: {said}");
+        assert!(!place.path("no.md").exists(), "{rest:?}");
+    }
+}
+
+/// Repetitions of some figures, and curves over words.
+fn own_pictures(place: &Place) {
+    let repetitions = [
+        "report",
+        "out",
+        "--figure",
+        "repetitions",
+        "--svg",
+        "r.svg",
+        "--width",
+        "85mm",
+    ];
+    let drawn = |rest: &[&str]| {
+        place.ok(&[&repetitions[..], rest].concat());
+        place.read("r.svg")
+    };
+    let height = |svg: &str| -> f64 {
+        let (_, height) = svg.split_once("height=\"").expect("a height");
+        let (height, _) = height.split_once("mm").expect("in mm");
+        height.parse().expect("a number")
+    };
+    let (all, one) = (drawn(&[]), drawn(&["--y", "ping.p50", "--marks", "box"]));
+    assert!(height(&one) < 130.0 && height(&all) > 2.0 * height(&one));
+    assert!(one.contains("Boxes hold the middle half of the repetitions"));
+    let up = drawn(&["--direction", "up"]);
+    assert!(
+        up.contains("Goodput up") && !up.contains("dropped down"),
+        "{up}"
+    );
+    // Between two words there is no line, so no line has more ends than a stroke has.
+    let curve = ["report", "out", "--figure", "curve", "--svg", "c.svg"];
+    let axes = ["--x", "link.queue", "--by", "link.rtt", "--y", "ping.p50"];
+    place.ok(&[&curve[..], &axes].concat());
+    let svg = place.read("c.svg");
+    assert!(
+        svg.contains("error bars: 95 % confidence interval"),
+        "{svg}"
+    );
+    for (rest, message) in [
+        (
+            ["--figure", "repetitions", "--y", "ping.p51"],
+            "did you mean `ping.p50`",
+        ),
+        (
+            ["--figure", "tail", "--y", "ping.p50"],
+            "`y` has a meaning only for curves, heat maps and repetitions",
+        ),
+        (
+            ["--figure", "repetitions", "--from", "1s"],
+            "`from` has no meaning for `repetitions`",
+        ),
+        (
+            ["--figure", "box", "--marks", "dots"],
+            "`marks` has a meaning only for curves and repetitions",
+        ),
+    ] {
+        let said = place.fails(&[&["report", "out", "--svg", "no.svg"][..], &rest].concat());
+        assert!(said.contains(message), "{rest:?}: {said}");
+        assert!(!place.path("no.svg").exists(), "{rest:?}");
+    }
+    let said = place.fails(&[&curve[..], &axes, &["--direction", "up"]].concat());
+    assert!(
+        said.contains("`direction` has no meaning for `curve`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_check_says_nothing_about_repetitions() {
+    let place = Place::new();
+    let band = "[[picture]]\nfile = \"a.svg\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nby = \"link.queue\"\nband = true\n";
+    place.write("s.toml", &format!("{SCENARIO}{band}"));
+    place.ok(&["run", "s.toml", "--check"]);
+    let said = place.fails(&["run", "s.toml", "-o", "out"]);
+    assert!(said.contains("a band needs at least two"), "{said}");
 }
 
 #[test]

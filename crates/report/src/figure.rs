@@ -7,6 +7,7 @@
 mod compare;
 pub mod curve;
 mod panel;
+pub mod repeats;
 mod scale;
 mod select;
 mod sheet;
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use self::panel::Panel;
+use self::repeats::Marks;
 #[cfg(test)]
 pub(super) use self::select::LOG_BEYOND;
 use self::sheet::Sheet;
@@ -41,6 +43,8 @@ pub struct Figure {
     pub font_pt: f64,
     /// The font, before the usual ones.
     pub font: Option<String>,
+    /// How the values of repetitions are drawn.
+    pub marks: Marks,
 }
 
 macro_rules! kinds {
@@ -103,7 +107,7 @@ kinds! {
     /// Delays as boxes: the middle half, median, and 5 % to 95 %.
     Box, "box", "Delays as boxes", false, |report, _| compare::box_panels(report);
     /// Key figures over repetitions: each as a dot, with the median and its confidence.
-    Repetitions, "repetitions", "Key figures over repetitions, with median and confidence", false, |report, _| compare::repetition_panels(report);
+    Repetitions, "repetitions", "Key figures over repetitions, with median and confidence", false, |report, figure| repeats::panels(report, figure.marks);
     /// Totals as bars: goodput, ping, drops and marks.
     Totals, "totals", "Goodput, ping, drops and marks as bars", false, |report, _| compare::total_panels(report);
 }
@@ -197,6 +201,7 @@ impl Figure {
             width_mm: None,
             font_pt: USUAL_PT,
             font: None,
+            marks: Marks::Auto,
         }
     }
 

@@ -16,6 +16,7 @@ mod html;
 pub mod index;
 mod judgement;
 pub mod model;
+pub mod only;
 mod packed;
 pub mod pages;
 mod pdf;
@@ -30,6 +31,7 @@ pub(crate) mod tests;
 mod typescript;
 
 pub use figure::curve::{Axes, CurveError, Form};
+pub use figure::repeats::Marks;
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, png, svg};
 pub use figure::{PALETTE, escape};
 pub use html::html;

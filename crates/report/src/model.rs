@@ -187,6 +187,10 @@ pub struct Repeat {
     pub median: f64,
     /// The 95 % confidence interval of their mean; `None` for a single value.
     pub interval: Option<(f64, f64)>,
+    /// The direction that it belongs to, for pictures of one direction.
+    #[serde(skip)]
+    #[cfg_attr(test, ts(skip))]
+    pub direction: Option<Direction>,
 }
 
 /// One of the scenario's expectations and its outcome.

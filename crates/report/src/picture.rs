@@ -2,13 +2,17 @@
 
 use std::path::Path;
 
-use crate::figure::curve::{self, Axes, CurveError, Form};
+use crate::export::figures::shown;
+use crate::figure::curve::{self, Axes, CurveError, Form, hint};
+use crate::figure::repeats::Marks;
 use crate::figure::{Figure, FigureError, FigureKind, svg};
+use crate::only::{self, OnlyError};
 use crate::pdf;
 use crate::raster::{self, FontError};
 use crate::report_of::{Choice, repetitions, report_with};
 use crate::{Report, model};
 use sluice_core::spelling;
+use sluice_recording::figures::{Repeated, repeated};
 use sluice_recording::metrics::measure;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{ReadError, Recording};
@@ -79,6 +83,8 @@ pub struct Picture {
     pub to_s: Option<f64>,
     /// The seed of the repetition whose curves are drawn.
     pub seed: Option<u64>,
+    /// How the values of repetitions are drawn.
+    pub marks: Marks,
     /// Whether title and caption are left out.
     pub is_bare: bool,
 }
@@ -113,34 +119,42 @@ pub enum PictureError {
         message: String,
     },
     /// A word that has no meaning for this subject.
-    #[error("`{word}` has a meaning only for curves and heat maps")]
+    #[error("`{word}` has a meaning only for {subjects}")]
     Useless {
+        /// The subjects for which it has one.
+        subjects: &'static str,
         /// The word.
         word: &'static str,
     },
-    /// A condition that names no axis.
-    #[error(
-        "`{condition}` is not a condition: write AXIS=VALUE{}",
-        near(axis, known)
-    )]
-    Condition {
-        /// The condition.
-        condition: String,
-        /// The axis in it.
-        axis: String,
-        /// The known axes.
+    /// A word that has no meaning for these charts.
+    #[error("`{word}` has no meaning for `{subject}`: {instead}")]
+    Without {
+        /// The word.
+        word: &'static str,
+        /// The charts.
+        subject: &'static str,
+        /// What can be given in its place.
+        instead: &'static str,
+    },
+    /// No marks have this name.
+    #[error("there are no marks `{word}`{}", near(word, known))]
+    Marks {
+        /// The word.
+        word: String,
+        /// The words that there are.
         known: Vec<String>,
     },
-    /// No run meets the conditions.
-    #[error("no run has {condition}; the values of `{axis}` are {}", known.join(", "))]
-    Nothing {
-        /// The first condition that leaves nothing.
-        condition: String,
-        /// Its axis.
-        axis: String,
-        /// The values of the axis in the runs that are left.
+    /// No run has this figure.
+    #[error("no run has the figure `{name}`{}", hint(name, known))]
+    NoFigure {
+        /// The requested figure.
+        name: String,
+        /// The figures of the runs.
         known: Vec<String>,
     },
+    /// The conditions leave nothing.
+    #[error(transparent)]
+    Only(#[from] OnlyError),
     /// A length or size that cannot be read.
     #[error("`{text}` is not a {what}, such as {example}")]
     Size {
@@ -203,6 +217,18 @@ pub fn font_pt(text: &str) -> Result<f64, PictureError> {
     size(text, "pt", ("size of text", "8pt"))
 }
 
+/// Reads the word for how repetitions are drawn.
+///
+/// # Errors
+/// [`PictureError::Marks`].
+pub fn marks(word: &str) -> Result<Marks, PictureError> {
+    let known = || Marks::ALL.map(|(known, ..)| known.to_owned()).to_vec();
+    Marks::from_word(word).ok_or_else(|| PictureError::Marks {
+        word: word.to_owned(),
+        known: known(),
+    })
+}
+
 fn size(
     text: &str,
     unit: &str,
@@ -238,6 +264,7 @@ impl Picture {
             from_s: None,
             to_s: None,
             seed: None,
+            marks: Marks::Auto,
             is_bare: false,
         }
     }
@@ -272,6 +299,10 @@ impl Picture {
             from_s: row.from.map(|from| from.as_secs_f64()),
             to_s: row.to.map(|to| to.as_secs_f64()),
             seed: row.seed,
+            marks: match &row.marks {
+                Some(said) => marks(&said.text).map_err(|error| at(said, error))?,
+                None => Marks::Auto,
+            },
             is_bare: row.bare,
         };
         picture.check().map_err(|error| at(&row.figure, error))?;
@@ -309,20 +340,27 @@ impl Picture {
                 if y.is_empty() {
                     return missing("y", "ping.p50");
                 }
+                if form == Form::HeatMap && self.marks != Marks::Auto {
+                    let (word, subjects) = ("marks", MARKED);
+                    return Err(PictureError::Useless { word, subjects });
+                }
             }
-            Subject::Charts(_) => {
+            Subject::Charts(kind) => {
+                let is_repeated = kind == FigureKind::Repetitions;
                 let given = [
-                    ("x", !x.is_empty()),
-                    ("y", !y.is_empty()),
-                    ("by", by.is_some()),
-                    ("each", each.is_some()),
-                    ("band", *needs_band),
+                    ("x", !x.is_empty(), SWEEPS),
+                    ("y", !y.is_empty() && !is_repeated, FIGURES),
+                    ("by", by.is_some(), SWEEPS),
+                    ("each", each.is_some(), SWEEPS),
+                    ("band", *needs_band, "curves"),
+                    ("marks", self.marks != Marks::Auto && !is_repeated, MARKED),
                 ];
-                if let Some((word, _)) = given.iter().find(|(_, is_given)| *is_given) {
-                    return Err(PictureError::Useless { word });
+                if let Some((word, _, subjects)) = given.iter().find(|(_, is_given, _)| *is_given) {
+                    return Err(PictureError::Useless { word, subjects });
                 }
             }
         }
+        self.check_narrowing()?;
         if let (Some(from_s), Some(to_s)) = (self.from_s, self.to_s)
             && from_s >= to_s
         {
@@ -331,7 +369,43 @@ impl Picture {
         Ok(())
     }
 
-    /// Checks before the first run whether the picture can be drawn from `variants`.
+    /// Refuses a direction or a window of time where the figures are those of whole runs.
+    fn check_narrowing(&self) -> Result<(), PictureError> {
+        let subject = match self.subject {
+            Subject::Sweep(Form::Curve) => "curve",
+            Subject::Sweep(Form::HeatMap) => "heatmap",
+            Subject::Charts(kind) => kind.word(),
+        };
+        let names_figures = match self.subject {
+            Subject::Sweep(_) => true,
+            Subject::Charts(kind) => kind == FigureKind::Repetitions && !self.axes.y.is_empty(),
+        };
+        if self.direction.is_some() && names_figures {
+            return Err(PictureError::Without {
+                word: "direction",
+                subject,
+                instead: "`y` names a figure of one direction, such as up.drops",
+            });
+        }
+        let is_whole = match self.subject {
+            Subject::Sweep(_) => true,
+            Subject::Charts(kind) => {
+                matches!(kind, FigureKind::Repetitions | FigureKind::Totals)
+            }
+        };
+        let windows = [("from", self.from_s), ("to", self.to_s)];
+        match windows.into_iter().find(|(_, time)| time.is_some()) {
+            Some((word, _)) if is_whole => Err(PictureError::Without {
+                word,
+                subject,
+                instead: "its figures are those of the whole run, without [measure] warmup",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks before the first run whether the picture can be drawn from `variants`. Without a number
+    /// of repetitions, these are not checked.
     ///
     /// # Errors
     /// An axis, a figure or a value does not exist, or a band has too few repetitions.
@@ -339,7 +413,7 @@ impl Picture {
         &self,
         variants: &[&scenario::Variant],
         y: Option<&str>,
-        repeat: u32,
+        repeat: Option<u32>,
     ) -> Result<(), PictureError> {
         let mut known: Vec<String> = vec!["backend".to_owned()];
         for at in variants.iter().flat_map(|variant| &variant.coordinates) {
@@ -361,60 +435,26 @@ impl Picture {
                     return Err(FigureError::from(CurveError::Axis { name, known }).into());
                 }
             }
-            if let (Some(y), Some(variant)) = (y, variants.first())
-                && let Err(error) = scenario::metric::Metric::parse(y, &variant.scenario.flows)
-            {
-                let name = y.to_owned();
-                let near =
-                    spelling::question(&error.word, error.candidates.iter().map(String::as_str));
-                let message = match near {
-                    Some(question) => format!("{}; {question}", error.message),
-                    None => format!("{}; one of: {}", error.message, error.candidates.join(", ")),
-                };
-                return Err(PictureError::Metric { name, message });
-            }
-            if *needs_band && repeat < 2 {
+            if *needs_band && repeat.is_some_and(|repeat| repeat < 2) {
                 let variant = variants.first().map_or(String::new(), |v| v.name.clone());
                 return Err(FigureError::from(CurveError::Band { variant }).into());
             }
         }
-        for condition in &self.only {
-            let (axis, value) = condition.split_once('=').unwrap_or((condition, ""));
-            let (axis, value) = (axis.trim(), value.trim());
-            if axis == "backend" {
-                continue;
-            }
-            let mut values: Vec<String> = Vec::new();
-            let mut is_met = false;
-            for variant in variants {
-                let own = variant.coordinates.iter().filter(|at| at.key == axis);
-                for at in own {
-                    is_met |= at.value == value || at.name == value;
-                    if !values.contains(&at.name) {
-                        values.push(at.name.clone());
-                    }
-                }
-                if axis == scenario::Coordinate::VARIANT && !known.iter().any(|key| key == axis) {
-                    is_met |= variant.name == value;
-                    values.push(variant.name.clone());
-                }
-            }
-            if values.is_empty() || value.is_empty() {
-                return Err(PictureError::Condition {
-                    condition: condition.clone(),
-                    axis: axis.to_owned(),
-                    known,
-                });
-            }
-            if !is_met {
-                return Err(PictureError::Nothing {
-                    condition: condition.clone(),
-                    axis: axis.to_owned(),
-                    known: values,
-                });
-            }
+        for name in y.into_iter().flat_map(names) {
+            let Some(variant) = variants.first() else {
+                break;
+            };
+            let parsed = scenario::metric::Metric::parse(name, &variant.scenario.flows);
+            let Err(error) = parsed else { continue };
+            let near = spelling::question(&error.word, error.candidates.iter().map(String::as_str));
+            let message = match near {
+                Some(question) => format!("{}; {question}", error.message),
+                None => format!("{}; one of: {}", error.message, error.candidates.join(", ")),
+            };
+            let name = name.to_owned();
+            return Err(PictureError::Metric { name, message });
         }
-        Ok(())
+        Ok(only::check(variants, &self.only)?)
     }
 
     /// Draws the picture as an SVG document.
@@ -423,7 +463,7 @@ impl Picture {
     /// [`PictureError`].
     pub fn svg(&self, recordings: &[&Recording]) -> Result<String, PictureError> {
         self.check()?;
-        let shown = self.chosen(recordings)?;
+        let shown = only::chosen(recordings.to_vec(), &self.only)?;
         let kind = match self.subject {
             Subject::Charts(kind) => kind,
             Subject::Sweep(_) => FigureKind::Time,
@@ -440,9 +480,14 @@ impl Picture {
             );
         }
         figure.font.clone_from(&self.font);
+        figure.marks = self.marks;
         match self.subject {
             Subject::Charts(_) => {
                 let mut report = report_with(&shown, Choice { seed: self.seed })?;
+                if !self.axes.y.is_empty() {
+                    let results = results(&shown)?;
+                    show_figures(&mut report, &results, &self.axes.y)?;
+                }
                 self.narrow(&mut report)?;
                 Ok(svg(&report, &figure)?)
             }
@@ -480,72 +525,15 @@ impl Picture {
         }
     }
 
-    /// Returns the recordings that meet the conditions.
-    fn chosen<'a>(&self, recordings: &[&'a Recording]) -> Result<Vec<&'a Recording>, PictureError> {
-        let mut left: Vec<&Recording> = recordings.to_vec();
-        for condition in &self.only {
-            let (axis, value) = condition.split_once('=').unwrap_or((condition, ""));
-            let (axis, value) = (axis.trim(), value.trim());
-            let places = |one: &Recording| -> Vec<(String, [String; 2])> {
-                let run = one.run();
-                let own = run.coordinates.iter();
-                let mut all: Vec<(String, [String; 2])> = own
-                    .map(|at| (at.key.clone(), [at.value.clone(), at.name.clone()]))
-                    .collect();
-                let backend = run.environment.backend.word().to_owned();
-                all.push(("backend".to_owned(), [backend.clone(), backend]));
-                // Without rows of [[variant]], the condition is the name of a variant.
-                if !all
-                    .iter()
-                    .any(|(key, _)| key == scenario::Coordinate::VARIANT)
-                {
-                    let name = run.variant.clone();
-                    all.push((
-                        scenario::Coordinate::VARIANT.to_owned(),
-                        [name.clone(), name],
-                    ));
-                }
-                all
-            };
-            let mut known: Vec<String> = Vec::new();
-            let mut axes: Vec<String> = Vec::new();
-            for (key, [_, name]) in left.iter().flat_map(|one| places(one)) {
-                if key == axis && !known.contains(&name) {
-                    known.push(name);
-                } else if !axes.contains(&key) {
-                    axes.push(key);
-                }
-            }
-            if known.is_empty() || value.is_empty() {
-                return Err(PictureError::Condition {
-                    condition: condition.clone(),
-                    axis: axis.to_owned(),
-                    known: axes,
-                });
-            }
-            let meets = |one: &&Recording| {
-                let mut all = places(one).into_iter();
-                all.any(|(key, words)| key == axis && words.iter().any(|word| word == value))
-            };
-            left.retain(meets);
-            if left.is_empty() {
-                return Err(PictureError::Nothing {
-                    condition: condition.clone(),
-                    axis: axis.to_owned(),
-                    known,
-                });
-            }
-        }
-        Ok(left)
-    }
-
-    /// Removes from a report everything that the picture does not show.
+    /// Leaves out of a report what the picture does not show.
     fn narrow(&self, report: &mut Report) -> Result<(), PictureError> {
         if let Some(way) = self.direction {
             for run in &mut report.runs {
                 run.directions.retain(|total| total.direction == way);
                 run.flows.retain(|flow| flow.direction == way);
                 run.queues.retain(|queue| queue.direction == way);
+                run.repeats
+                    .retain(|repeat| repeat.direction.is_none_or(|of_it| of_it == way));
             }
             if report
                 .runs
@@ -574,6 +562,55 @@ impl Picture {
         }
         Ok(())
     }
+}
+
+/// The names in a list.
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+}
+
+/// Shows the figures in `list` over the repetitions, in the place of the key figures.
+fn show_figures(
+    report: &mut Report,
+    results: &[VariantResult],
+    list: &str,
+) -> Result<(), PictureError> {
+    let all: Vec<Vec<(String, Repeated)>> = results
+        .iter()
+        .map(|result| repeated(&result.summaries()))
+        .collect();
+    for name in names(list) {
+        if !all.iter().flatten().any(|(known, _)| known == name) {
+            let mut known: Vec<String> = Vec::new();
+            for (other, _) in all.into_iter().flatten() {
+                if !known.contains(&other) {
+                    known.push(other);
+                }
+            }
+            let name = name.to_owned();
+            return Err(PictureError::NoFigure { name, known });
+        }
+    }
+    for (run, figures) in report.runs.iter_mut().zip(&all) {
+        let shown = |name: &str| {
+            let (_, figure) = figures.iter().find(|(known, _)| known == name)?;
+            let (factor, unit) = shown(figure.unit);
+            Some(model::Repeat {
+                figure: name.to_owned(),
+                unit: unit.to_owned(),
+                values: figure.values.iter().map(|value| value * factor).collect(),
+                median: figure.spread.median * factor,
+                interval: figure
+                    .interval
+                    .map(|(low, high)| (low * factor, high * factor)),
+                direction: None,
+            })
+        };
+        run.repeats = names(list).filter_map(shown).collect();
+    }
+    Ok(())
 }
 
 /// Leaves out everything outside a window of time.
@@ -660,6 +697,10 @@ pub fn results(recordings: &[&Recording]) -> Result<Vec<VariantResult>, ReadErro
     };
     repetitions(recordings).into_iter().map(result).collect()
 }
+
+const SWEEPS: &str = "curves and heat maps";
+const FIGURES: &str = "curves, heat maps and repetitions";
+const MARKED: &str = "curves and repetitions";
 
 /// The width of a picture on paper if only the size of its text is given: a page of two columns.
 const USUAL_MM: f64 = 180.0;

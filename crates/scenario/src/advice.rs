@@ -5,6 +5,7 @@
 //! works like CoDel.
 
 use sluice_core::param::Value;
+use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span};
 
 use super::{Pipe, Scenario};
@@ -14,6 +15,13 @@ const PACKET: u64 = 1500;
 /// A queue that starts to act at a third of its limit acts late if a third of the limit is this
 /// number of targets.
 const LATE: u64 = 10;
+/// A link of which less than this part is used is wasted, even by a cautious shaper.
+const WASTED: u64 = 2;
+/// RFC 6298 section 2: the first retransmission timeout is 1 s, and it doubles: a SYN that waits
+/// longer has been sent three times.
+const PATIENCE: Span = Span::from_secs(3);
+/// RFC 8289 section 4.3: the usual worst round trip on the Internet.
+const USUAL_RTT: Span = Span::from_ms(100);
 /// At this rate and above, a queue that does not know its link does no harm.
 const FAST: Rate = Rate::from_bps(1_000_000_000);
 
@@ -83,6 +91,25 @@ fn of_pipe(pipe: &Pipe, rate: Rate, longest: Option<(Span, &str)>) -> Vec<String
              `bandwidth {{rate}}` fits"
         ));
     }
+    let bandwidth = match queue.value("bandwidth") {
+        Some(Value::Rate(own)) if queue.value("rtt").is_some() && !own.is_unlimited() => Some(own),
+        _ => None,
+    };
+    if let Some(own) = bandwidth {
+        let slowest = pipe.rate.lowest();
+        if own > rate {
+            all.push(format!(
+                "`{name}` shapes to `bandwidth {own}`, more than the {rate} of its link, so it never \
+                 shapes: `bandwidth {{rate}}` fits"
+            ));
+        } else if own.as_bps() < slowest.as_bps() / WASTED {
+            all.push(format!(
+                "`{name}` shapes to `bandwidth {own}`, less than half of the {slowest} of its link: \
+                 `bandwidth {{rate}}` fits"
+            ));
+        }
+    }
+    all.extend(of_limit(queue, rate, longest));
     let waits_for_third = queue.value("preset") == Some(Value::Choice("docsis"))
         || queue.value("onoff") == Some(Value::Flag(true));
     if let (true, Some(target), Some(Value::Count(limit))) =
@@ -100,6 +127,45 @@ fn of_pipe(pipe: &Pipe, rate: Rate, longest: Option<(Span, &str)>) -> Vec<String
         }
     }
     all
+}
+
+/// A queue without an AQM whose limit, if it was set, is seconds long.
+fn of_limit(queue: &Spec, rate: Rate, longest: Option<(Span, &str)>) -> Option<String> {
+    const PLAIN: [&str; 4] = ["limit", "limit_bytes", "drop", "shared"];
+    let is_plain = queue
+        .algorithm
+        .params()
+        .all(|param| PLAIN.contains(&param.name));
+    let is_set = |word| queue.values.find(word).is_some();
+    if !is_plain || !(is_set("limit") || is_set("limit_bytes")) {
+        return None;
+    }
+    let mut limits = Vec::new();
+    if let Some(Value::Count(packets)) = queue.value("limit") {
+        limits.push((packets.saturating_mul(PACKET), format!("limit {packets}")));
+    }
+    if let Some(Value::Bytes(bytes)) = queue.value("limit_bytes") {
+        limits.push((bytes.as_u64(), format!("limit_bytes {bytes}")));
+    }
+    let (bytes, words) = limits.into_iter().min_by_key(|(bytes, _)| *bytes)?;
+    let full = rate.transmission(bytes);
+    if full <= PATIENCE {
+        return None;
+    }
+    // What a sender needs to fill the link: a round trip of packets.
+    let rtt = longest.map_or(Span::ZERO, |(rtt, _)| rtt).max(USUAL_RTT);
+    let packets = rtt
+        .as_ns()
+        .div_ceil(rate.transmission(PACKET).as_ns().max(1));
+    let fits = match words.starts_with("limit_bytes") {
+        true => format!("limit_bytes {}B", packets * PACKET),
+        false => format!("limit {packets}"),
+    };
+    Some(format!(
+        "`{}` with `{words}` holds {} of packets at {rate}: `{fits}` fits",
+        queue.algorithm.name,
+        rounded(full)
+    ))
 }
 
 /// Rounds up to whole milliseconds, or to microseconds below one.
@@ -158,6 +224,43 @@ mod tests {
         assert_eq!(advice("10Mbit/s", "20ms", "cake").len(), 1);
         assert_eq!(advice("10Mbit/s", "20ms", "cake bandwidth {rate}"), [""; 0]);
         assert_eq!(advice("1Gbit/s", "20ms", "cake"), [""; 0]);
+    }
+
+    #[test]
+    fn a_shaper_with_the_rate_of_another_link_is_named() {
+        assert_eq!(
+            advice("10Mbit/s", "20ms", "cake bandwidth 20Mbit/s"),
+            [
+                "up: `cake` shapes to `bandwidth 20Mbit/s`, more than the 10Mbit/s of its link, so it never shapes: `bandwidth {rate}` fits"
+            ]
+        );
+        assert_eq!(
+            advice("10Mbit/s", "20ms", "cake bandwidth 1Mbit/s"),
+            [
+                "up: `cake` shapes to `bandwidth 1Mbit/s`, less than half of the 10Mbit/s of its link: `bandwidth {rate}` fits"
+            ]
+        );
+        // Shapers are often set a little below the link.
+        assert_eq!(
+            advice("10Mbit/s", "20ms", "cake bandwidth 9500kbit/s"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_limit_of_seconds_is_named_if_it_was_set() {
+        // 10000 packets of 12000 bit at 10 Mbit/s take 12 s; 100 ms hold 83.3 packets.
+        assert_eq!(
+            advice("10Mbit/s", "20ms", "fifo limit 10000"),
+            ["up: `fifo` with `limit 10000` holds 12s of packets at 10Mbit/s: `limit 84` fits"]
+        );
+        // 4 MB are 3.2 s. The other limit, 1000 packets, holds 1.2 s and comes first.
+        assert_eq!(advice("10Mbit/s", "20ms", "fifo limit_bytes 4MB"), [""; 0]);
+        // 1000 packets are 1.2 s: long, and the subject of many experiments.
+        assert_eq!(advice("10Mbit/s", "20ms", "fifo limit 1000"), [""; 0]);
+        assert_eq!(advice("1Mbit/s", "20ms", "fifo"), [""; 0]);
+        // An AQM does not let its queue become full.
+        assert_eq!(advice("10Mbit/s", "20ms", "codel limit 10000"), [""; 0]);
     }
 
     #[test]

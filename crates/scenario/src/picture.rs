@@ -23,13 +23,18 @@ keys! {
         figure: Said = Said::new("time");
         /// of a curve or heat map: the axis on x, such as `link.rtt`
         x: Option<Said>;
-        /// of a curve or heat map: the figure, such as `ping.p50`
+        /// of a curve or heat map: the figure, such as `ping.p50`; of repetitions: one or several,
+        /// as in `"ping.p50,total.goodput"`
         y: Option<Said>;
         /// of a curve: the axis of the lines; of a heat map: the axis on y
         by: Option<Said>;
         /// of a curve or heat map: the axis with a separate chart for each value
         each: Option<Said>;
-        /// the variants that it shows, `"AXIS=VALUE"` or a list of these
+        /// how the values of repetitions are drawn: `auto`, `dots`, `interval`, `range` or `box`, as
+        /// `sluice report --marks`
+        marks: Option<Said>;
+        /// the variants that it shows, `"AXIS=VALUE"` or a list of these: those on one axis are
+        /// alternatives, and all axes must hold
         only: Only = Only::default();
         /// width on paper, such as `"85mm"`
         width: Option<Said>;
@@ -90,7 +95,7 @@ impl Field for Said {
     }
 }
 
-/// Which variants a picture shows: conditions `AXIS=VALUE`, all of which hold.
+/// Which variants a picture shows: conditions `AXIS=VALUE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only(pub Vec<String>);
 

@@ -81,6 +81,12 @@ impl Schedule {
         rates.max().unwrap_or(Rate::from_bps(1))
     }
 
+    /// Returns the smallest rate, without outages.
+    pub fn lowest(&self) -> Rate {
+        let rates = self.steps.iter().filter_map(|(_, rate)| *rate);
+        rates.min().unwrap_or(Rate::from_bps(1))
+    }
+
     /// Returns the number of bits that pass between `from` and `to`; `None` if the rate is
     /// unlimited at any time between.
     pub fn bits_between(&self, from: Span, to: Span) -> Option<f64> {

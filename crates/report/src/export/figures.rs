@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::figure::curve::{axes, coordinates};
-use sluice_core::spelling;
+use crate::figure::curve::{axes, coordinates, hint};
 use sluice_recording::figures::{Repeated, figures_of, key_figures, repeated};
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Key, Unit};
@@ -61,46 +60,86 @@ impl Format {
     }
 }
 
-/// A figure that no run has.
+/// The reason why a table was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no run has the figure `{name}`{}", match spelling::question(name, known.iter().map(String::as_str)) {
-    Some(question) => format!("; {question}"),
-    None => String::new(),
-})]
-pub struct NoFigure {
-    /// The figure.
-    pub name: String,
-    /// The available figures.
-    pub known: Vec<String>,
+pub enum TableError {
+    /// No run has a figure.
+    #[error("no run has the figure `{name}`{}", hint(name, known))]
+    Figure {
+        /// The figure.
+        name: String,
+        /// The available figures.
+        known: Vec<String>,
+    },
+    /// A heading, a unit or a number of digits for a column that the table does not have.
+    #[error("the table has no column `{name}`{}", hint(name, known))]
+    Column {
+        /// The name.
+        name: String,
+        /// The columns of the table.
+        known: Vec<String>,
+    },
+    /// A figure has no such unit.
+    #[error("`{name}` cannot be shown in `{unit}`: {}", match known[..] {
+        [] => "it is a bare number".to_owned(),
+        _ => format!("its units are {}", known.join(", ")),
+    })]
+    Unit {
+        /// The figure.
+        name: String,
+        /// The requested unit.
+        unit: String,
+        /// The units that it has.
+        known: Vec<&'static str>,
+    },
 }
 
-/// Formats one row per variant, with the figures `chosen`, or the key figures if none are chosen.
+/// The columns and the numbers of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// The figures; empty for the key figures.
+    pub figures: Vec<String>,
+    /// The spread beside each median.
+    pub spread: Spread,
+    /// Headings of columns, by their figures or `variant`.
+    pub headings: Vec<(String, String)>,
+    /// Units of figures, other than the usual ones.
+    pub units: Vec<(String, String)>,
+    /// Significant digits of all columns, and of some.
+    pub digits: (Option<u8>, Vec<(String, u8)>),
+}
+
+/// Formats one row per variant.
 ///
 /// # Errors
-/// No run has one of them; the nearest is named.
+/// [`TableError`]; the nearest name is in its message.
 pub fn table(
     results: &[VariantResult],
-    chosen: &[String],
-    spread: Spread,
+    layout: &Layout,
     format: Format,
-) -> Result<String, NoFigure> {
+) -> Result<String, TableError> {
     let all: Vec<Vec<(String, Repeated)>> = results
         .iter()
         .map(|result| repeated(&result.summaries()))
         .collect();
-    let names = match chosen.is_empty() {
+    let names = match layout.figures.is_empty() {
         true => usual(results, &all),
-        false => chosen.to_vec(),
+        false => layout.figures.clone(),
+    };
+    layout.check_names(&names)?;
+    let of = |list: &[(String, String)], name: &str| {
+        let found = list.iter().find(|(known, _)| known == name);
+        found.map(|(_, text)| text.clone())
     };
     let mut columns = Vec::new();
     for name in names {
-        let of = |figures: &Vec<(String, Repeated)>| {
+        let cell = |figures: &Vec<(String, Repeated)>| {
             figures
                 .iter()
                 .find(|(known, _)| *known == name)
                 .map(|(_, figure)| figure.clone())
         };
-        let cells: Vec<Option<Repeated>> = all.iter().map(of).collect();
+        let cells: Vec<Option<Repeated>> = all.iter().map(cell).collect();
         let Some(unit) = cells.iter().flatten().map(|figure| figure.unit).next() else {
             let mut known: Vec<String> = Vec::new();
             for (name, _) in all.into_iter().flatten() {
@@ -108,26 +147,97 @@ pub fn table(
                     known.push(name);
                 }
             }
-            return Err(NoFigure { name, known });
+            return Err(TableError::Figure { name, known });
         };
-        columns.push(Column { name, unit, cells });
+        let scale = match of(&layout.units, &name) {
+            Some(own) => in_unit(&name, unit, &own)?,
+            None => shown(unit),
+        };
+        let own_digits = layout.digits.1.iter().find(|(known, _)| *known == name);
+        columns.push(Column {
+            heading: of(&layout.headings, &name),
+            digits: own_digits.map(|(_, digits)| *digits).or(layout.digits.0),
+            name,
+            unit,
+            scale,
+            cells,
+        });
     }
     let is_single = results.iter().all(|result| result.runs.len() < 2);
-    let spread = if is_single { Spread::None } else { spread };
+    let spread = if is_single {
+        Spread::None
+    } else {
+        layout.spread
+    };
+    let first = of(&layout.headings, VARIANT);
+    let first = first.as_deref().unwrap_or(VARIANT);
     Ok(match format {
-        Format::Csv => csv(results, &columns),
-        Format::Markdown => markdown(&rows(results, &columns, spread, Format::Markdown)),
+        Format::Csv => csv(results, &columns, first),
+        Format::Markdown => markdown(&rows(results, &columns, (first, spread), Format::Markdown)),
         Format::Latex => latex(
-            &rows(results, &columns, spread, Format::Latex),
+            &rows(results, &columns, (first, spread), Format::Latex),
             results,
             spread,
         ),
     })
 }
 
+/// The name of the first column.
+const VARIANT: &str = "variant";
+
+impl Layout {
+    fn check_names(&self, columns: &[String]) -> Result<(), TableError> {
+        let headings = self.headings.iter().map(|(name, _)| name);
+        let units = self.units.iter().map(|(name, _)| name);
+        let digits = self.digits.1.iter().map(|(name, _)| name);
+        let unknown = |name: &&String| !columns.contains(name) && *name != VARIANT;
+        let known = || {
+            columns
+                .iter()
+                .cloned()
+                .chain([VARIANT.to_owned()])
+                .collect()
+        };
+        match headings.chain(units).chain(digits).find(unknown) {
+            Some(name) => Err(TableError::Column {
+                name: name.clone(),
+                known: known(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The factor from base units to a unit, and its name.
+fn in_unit(name: &str, unit: Unit, own: &str) -> Result<(f64, &'static str), TableError> {
+    const TIMES: &[(f64, &str)] = &[(1e-9, "s"), (1e-6, "ms"), (1e-3, "us"), (1.0, "ns")];
+    const RATES: &[(f64, &str)] = &[
+        (1e-9, "Gbit/s"),
+        (1e-6, "Mbit/s"),
+        (1e-3, "kbit/s"),
+        (1.0, "bit/s"),
+    ];
+    let all: &[(f64, &'static str)] = match unit {
+        Unit::Time => TIMES,
+        Unit::Rate => RATES,
+        Unit::Ratio => &[(100.0, "%")],
+        Unit::Count | Unit::Score | Unit::Number => &[],
+    };
+    let found = all.iter().find(|(_, word)| *word == own).copied();
+    found.ok_or_else(|| TableError::Unit {
+        name: name.to_owned(),
+        unit: own.to_owned(),
+        known: all.iter().map(|(_, word)| *word).collect(),
+    })
+}
+
 struct Column {
     name: String,
+    heading: Option<String>,
     unit: Unit,
+    /// The factor and the name of the unit in tables for people.
+    scale: (f64, &'static str),
+    digits: Option<u8>,
     /// One entry per variant.
     cells: Vec<Option<Repeated>>,
 }
@@ -150,7 +260,7 @@ fn usual(results: &[VariantResult], all: &[Vec<(String, Repeated)>]) -> Vec<Stri
 }
 
 /// The factor and the name of the unit in tables for people.
-const fn shown(unit: Unit) -> (f64, &'static str) {
+pub(crate) const fn shown(unit: Unit) -> (f64, &'static str) {
     match unit {
         Unit::Time => (1e-6, "ms"),
         Unit::Rate => (1e-6, "Mbit/s"),
@@ -162,7 +272,7 @@ const fn shown(unit: Unit) -> (f64, &'static str) {
 fn rows(
     results: &[VariantResult],
     columns: &[Column],
-    spread: Spread,
+    (first, spread): (&str, Spread),
     format: Format,
 ) -> Vec<Vec<String>> {
     let is_mixed = results
@@ -172,11 +282,16 @@ fn rows(
         Format::Latex => escape(text),
         _ => text.replace('|', "\\|"),
     };
-    let mut head = vec!["variant".to_owned()];
-    head.extend(columns.iter().map(|column| match shown(column.unit).1 {
-        "" => name(&column.name),
-        unit => format!("{} ({unit})", name(&column.name)),
-    }));
+    let mut head = vec![name(first)];
+    head.extend(
+        columns
+            .iter()
+            .map(|column| match (&column.heading, column.scale.1) {
+                (Some(own), _) => name(own),
+                (None, "") => name(&column.name),
+                (None, unit) => format!("{} ({})", name(&column.name), name(unit)),
+            }),
+    );
     let mut rows = vec![head];
     for (at, result) in results.iter().enumerate() {
         let variant = match is_mixed {
@@ -185,7 +300,7 @@ fn rows(
         };
         let mut row = vec![name(&variant)];
         row.extend(columns.iter().map(|column| match &column.cells[at] {
-            Some(figure) => cell(figure, spread, format),
+            Some(figure) => cell(figure, column, spread, format),
             None => match format {
                 Format::Latex => "--".to_owned(),
                 _ => "-".to_owned(),
@@ -196,9 +311,12 @@ fn rows(
     rows
 }
 
-fn cell(figure: &Repeated, spread: Spread, format: Format) -> String {
-    let (factor, _) = shown(figure.unit);
-    let number = |value: f64| digits(value * factor);
+fn cell(figure: &Repeated, column: &Column, spread: Spread, format: Format) -> String {
+    let (factor, _) = column.scale;
+    let number = |value: f64| match column.digits {
+        Some(count) => significant(value * factor, count),
+        None => digits(value * factor),
+    };
     let median = number(figure.spread.median);
     let (dash, plus) = match format {
         Format::Latex => ("--", "$\\pm$"),
@@ -230,6 +348,17 @@ fn digits(x: f64) -> String {
         a if a < 99.95 => format!("{x:.1}"),
         _ => format!("{x:.0}"),
     }
+}
+
+/// A number with `count` significant digits, or all of its whole part.
+fn significant(x: f64, count: u8) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return "0".to_owned();
+    }
+    // Rounding may add a digit: 9.96 is 10.0 with three, and not 9.96.
+    let places = |x: f64| (i32::from(count) - 1 - x.abs().log10().floor() as i32).max(0);
+    let rounded = format!("{x:.0$}", places(x) as usize).parse().unwrap_or(x);
+    format!("{rounded:.0$}", places(rounded) as usize)
 }
 
 fn markdown(rows: &[Vec<String>]) -> String {
@@ -301,16 +430,17 @@ const fn suffix(unit: Unit) -> &'static str {
     }
 }
 
-fn csv(results: &[VariantResult], columns: &[Column]) -> String {
+fn csv(results: &[VariantResult], columns: &[Column], first: &str) -> String {
     let keys: Vec<String> = axes(results).into_iter().map(|(key, _)| key).collect();
-    let mut head: Vec<String> = vec!["variant".into(), "backend".into(), "runs".into()];
+    let mut head: Vec<String> = vec![first.into(), "backend".into(), "runs".into()];
     head.extend(
         keys.iter()
             .filter(|key| *key != "backend" && *key != "variant")
             .cloned(),
     );
-    for Column { name, unit, .. } in columns {
-        let suffix = suffix(*unit);
+    for column in columns {
+        let name = column.heading.as_deref().unwrap_or(&column.name);
+        let suffix = suffix(column.unit);
         for part in [
             "",
             ".min",
@@ -425,4 +555,40 @@ fn line(cells: &[String]) -> String {
     }
     line.push('\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_significant_ones() {
+        for (x, count, text) in [
+            (9.96, 2, "10"),
+            (9.96, 3, "9.96"),
+            (9.996, 3, "10.0"),
+            (0.012345, 3, "0.0123"),
+            (1234.5, 2, "1234"),
+            (-0.5, 2, "-0.50"),
+            (0.0, 4, "0"),
+        ] {
+            assert_eq!(significant(x, count), text, "{x} with {count}");
+        }
+    }
+
+    #[test]
+    fn a_unit_belongs_to_its_kind_of_figure() {
+        assert_eq!(in_unit("ping.p50", Unit::Time, "s"), Ok((1e-9, "s")));
+        assert_eq!(in_unit("up.loss", Unit::Ratio, "%"), Ok((100.0, "%")));
+        let error = in_unit("ping.p50", Unit::Time, "min").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`ping.p50` cannot be shown in `min`: its units are s, ms, us, ns"
+        );
+        let error = in_unit("up.drops", Unit::Count, "%").unwrap_err();
+        assert!(
+            error.to_string().ends_with("it is a bare number"),
+            "{error}"
+        );
+    }
 }

@@ -3,8 +3,9 @@
 //!
 //! A recording keeps no payload. A simulated packet has its real headers (IPv4, and TCP, UDP or
 //! ICMP), as far as [`sluice_recording::Header`] contains them. A packet of a live TCP flow has
-//! only its IPv4 header and two ports. Addresses are those of a live run (h2 is 10.0.23.2, h3 is
-//! 10.0.23.3); the port of a flow's far end is 5000 plus its number.
+//! only its IPv4 header and two ports. Addresses are those of the flow's hosts,
+//! as in a live run (the first on the side up is 10.0.23.2, on the side down 10.0.23.3); the port of a
+//! flow's far end is 5000 plus its number.
 //!
 //! A dropped packet is in the capture of the place at which it arrived. A marked packet is also in
 //! the capture of the place at which it left. Each of them has a comment with its fate, the instant

@@ -1,7 +1,6 @@
 //! Charts that compare: flows of a run, the variables of an AQM below the packets, fairness, boxes,
 //! bars, and goodput against delay.
 
-use super::FigureKind;
 use super::FlowLines;
 use super::color;
 use super::panel::{Fill, FillStyle, Line, Look, Note, Panel};
@@ -10,11 +9,12 @@ use super::select::{
     DIRECTIONS, chosen_queues, goodput_panel, has_values, is_spread, largest, main_ping, over_time,
     route, smallest, sojourn_panel,
 };
+use super::{Figure, FigureKind};
 use crate::model::{Cdf, Count, Direction, Flow, Report, Run, Series};
 
 /// The part of the caption that explains a kind of figure.
-pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
-    match kind {
+pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
+    match figure.kind {
         FigureKind::Fairness => {
             let windows: Vec<f64> = report.runs.iter().map(|r| r.goodput_window_s).collect();
             let window = windows.first().copied().unwrap_or_default();
@@ -38,11 +38,7 @@ pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
             "Boxes hold the middle half of the samples, the line is the median, whiskers reach from 5 % to 95 %."
                 .to_owned(),
         ),
-        FigureKind::Repetitions => Some(
-            "Dots: repetitions, which differ in their seed; line: their median; band: 95 % confidence interval of \
-             the mean."
-                .to_owned(),
-        ),
+        FigureKind::Repetitions => Some(figure.marks.explained().to_owned()),
         FigureKind::Totals if report.runs.iter().any(|run| !run.repeats.is_empty()) => Some(
             "Bars: medians over the repetitions; lines reach from the smallest to the largest.".to_owned(),
         ),
@@ -450,53 +446,6 @@ fn error_bar(variant: usize, x: f64, values: &[f64]) -> Vec<Line> {
 
 fn largest_of(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
-}
-
-/// One panel per figure over the repetitions: a dot per repetition, the median, and the 95 %
-/// confidence interval of the mean.
-pub fn repetition_panels(report: &Report) -> Vec<Panel> {
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for repeat in report.runs.iter().flat_map(|run| &run.repeats) {
-        if !names.contains(&(&repeat.figure, &repeat.unit)) {
-            names.push((&repeat.figure, &repeat.unit));
-        }
-    }
-    let panel = |(figure, unit): (&str, &str)| {
-        let mut panel = beside(figure);
-        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-        for run in &report.runs {
-            let Some(repeat) = run.repeats.iter().find(|repeat| repeat.figure == figure) else {
-                continue;
-            };
-            let variant = run.look as usize;
-            let x = column_of(report, variant);
-            if let Some((low, high)) = repeat.interval {
-                most = most.max(high);
-                panel
-                    .fills
-                    .push(rectangle(variant, (x - 0.2, x + 0.2), (low.max(0.0), high)));
-            }
-            let line = |pieces: Vec<(f64, f64)>, has_dots| Line {
-                look: Look::Variant(variant),
-                pieces: vec![pieces],
-                has_dots,
-            };
-            for value in &repeat.values {
-                (least, most) = (least.min(*value), most.max(*value));
-                panel.lines.push(line(vec![(x, *value)], true));
-            }
-            let median = vec![(x - 0.28, repeat.median), (x + 0.28, repeat.median)];
-            panel.lines.push(line(median, false));
-        }
-        panel.x = Scale::columns(report.runs.len());
-        panel.y = match most > super::select::LOG_BEYOND * least && least > 0.0 {
-            true => Scale::log(least, most),
-            false => Scale::linear(most, 5),
-        };
-        panel.y_label = unit.to_owned().into();
-        panel
-    };
-    names.into_iter().map(panel).collect()
 }
 
 /// The middle of a run's column, by its look.

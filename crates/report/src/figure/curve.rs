@@ -13,6 +13,7 @@ use sluice_scenario::metric::Unit;
 use sluice_scenario::{Backend, Coordinate};
 
 use super::panel::{Fill, FillStyle, Line, Look, Note, Panel};
+use super::repeats::{Column, Marks};
 use super::scale::Scale;
 use super::sheet::Sheet;
 use super::{Figure, FigureError};
@@ -89,12 +90,45 @@ pub enum CurveError {
     },
 }
 
-fn hint(name: &str, known: &[String]) -> String {
-    match spelling::question(name, known.iter().map(String::as_str)) {
-        Some(question) => format!("; {question}"),
-        None => list(known),
+/// The names that are near to `name` as a whole or, for figures, in one of their parts; otherwise a list.
+pub(crate) fn hint(name: &str, known: &[String]) -> String {
+    let whole = spelling::question(name, known.iter().map(String::as_str));
+    if let Some(question) = whole {
+        return format!("; {question}");
+    }
+    let has = |known: &str, part: &str| {
+        let (known, part) = (format!(".{known}."), format!(".{part}."));
+        known.contains(&part)
+    };
+    let parts: Vec<String> = known.iter().flat_map(|known| parts(known)).collect();
+    let near = spelling::nearest(name, parts.iter().map(String::as_str));
+    let with = |part: &&str| known.iter().find(|known| has(known, part));
+    let mut found: Vec<&String> = near.iter().filter_map(with).collect();
+    // One part that several figures have: all of these.
+    if let [part] = near[..] {
+        found = known.iter().filter(|known| has(known, part)).collect();
+    }
+    match found.len() {
+        0 => list(known),
+        1..=MOST_NEAR => {
+            let words: Vec<&str> = found.iter().map(|name| name.as_str()).collect();
+            format!("; did you mean `{}`?", words.join("` or `"))
+        }
+        _ => list(&found.into_iter().cloned().collect::<Vec<_>>()),
     }
 }
+
+/// The runs of words in a dotted name, without the whole name.
+fn parts(name: &str) -> Vec<String> {
+    let words: Vec<&str> = name.split('.').collect();
+    let ends = |from: usize| (from + 1..=words.len()).map(move |to| (from, to));
+    let pieces = (0..words.len()).flat_map(ends);
+    let pieces = pieces.filter(|(from, to)| to - from < words.len());
+    pieces.map(|(from, to)| words[from..to].join(".")).collect()
+}
+
+/// Largest number of names in a question.
+const MOST_NEAR: usize = 4;
 
 fn list(known: &[String]) -> String {
     const MOST: usize = 12;
@@ -145,6 +179,8 @@ struct Point {
     by: usize,
     each: usize,
     spread: Spread,
+    /// One per run.
+    values: Vec<f64>,
 }
 
 /// A sweep, read from results.
@@ -233,6 +269,7 @@ impl Sweep {
                 by,
                 each,
                 spread: figure.spread,
+                values: figure.values.clone(),
             });
         }
         let Some(unit) = unit else {
@@ -285,7 +322,7 @@ pub fn svg(
 ) -> Result<String, FigureError> {
     let sweep = Sweep::of(results, asked)?;
     let panels = match form {
-        Form::Curve => curves(&sweep, asked),
+        Form::Curve => curves(&sweep, asked, figure.marks),
         Form::HeatMap => heat_maps(&sweep, asked, results)?,
     };
     let legend = match form {
@@ -303,7 +340,7 @@ pub fn svg(
         legend,
         panels,
         caption: match figure.captioned {
-            true => caption(&sweep, asked, form, is_live),
+            true => caption(&sweep, asked, (form, figure.marks), is_live),
             false => String::new(),
         },
         is_over_time: false,
@@ -311,17 +348,37 @@ pub fn svg(
     sheet.svg(figure)
 }
 
-fn caption(sweep: &Sweep, asked: &Axes, form: Form, is_live: bool) -> String {
+fn caption(sweep: &Sweep, asked: &Axes, (form, marks): (Form, Marks), is_live: bool) -> String {
     let backend = if is_live { "" } else { " (simulated)" };
-    let figure = match sweep.runs {
-        1 => format!("{} of one run per point{backend}.", asked.y),
-        n => format!("{}: median of {n} runs per point{backend}.", asked.y),
+    let runs = match sweep.runs {
+        1 => "one run".to_owned(),
+        n => format!("{n} runs"),
     };
-    let band = match (form, sweep.runs) {
-        (Form::Curve, 2..) => " Band: 95 % confidence interval of the mean.",
-        _ => "",
-    };
-    figure + band
+    if sweep.runs < 2 || form == Form::HeatMap {
+        return match sweep.runs {
+            1 => format!("{} of one run per point{backend}.", asked.y),
+            _ => format!("{}: median of {runs} per point{backend}.", asked.y),
+        };
+    }
+    match marks_of(sweep, marks) {
+        Marks::Auto => format!(
+            "{}: median of {runs} per point{backend}. Band: 95 % confidence interval of the mean.",
+            asked.y
+        ),
+        marks => format!(
+            "{}, {runs} per point{backend}. {}",
+            asked.y,
+            marks.explained()
+        ),
+    }
+}
+
+/// The marks that are drawn: a line and its band need an axis of numbers.
+fn marks_of(sweep: &Sweep, marks: Marks) -> Marks {
+    match marks {
+        Marks::Auto if numbers(&sweep.x).is_none() => Marks::Interval,
+        marks => marks,
+    }
 }
 
 /// The numbers of an axis and their unit; `None` if one of its values is not a number.
@@ -346,9 +403,11 @@ fn label(key: &str, unit: &str) -> String {
     }
 }
 
-fn curves(sweep: &Sweep, asked: &Axes) -> Vec<Panel> {
+fn curves(sweep: &Sweep, asked: &Axes, marks: Marks) -> Vec<Panel> {
     let (factor, unit) = sweep.scale();
-    let numeric = numbers(&sweep.x);
+    let marks = marks_of(sweep, marks);
+    // Boxes are as wide as columns, so they stand on words.
+    let numeric = numbers(&sweep.x).filter(|_| marks != Marks::Box);
     let place = |x: usize| {
         numeric
             .as_ref()
@@ -359,17 +418,22 @@ fn curves(sweep: &Sweep, asked: &Axes) -> Vec<Panel> {
         None => (spread.median * factor, spread.median * factor),
     };
     // All charts have the same axis, so that they can be compared.
-    let tops = sweep
-        .points
-        .iter()
-        .map(|point| band(&point.spread).1.max(point.spread.median * factor));
+    let tops = sweep.points.iter().map(|point| {
+        let largest = match marks {
+            Marks::Auto | Marks::Interval => point.spread.median,
+            Marks::Dots | Marks::Range | Marks::Box => point.spread.max,
+        };
+        match marks {
+            Marks::Auto | Marks::Interval => band(&point.spread).1.max(largest * factor),
+            _ => largest * factor,
+        }
+    });
     let most = tops.fold(0.0, f64::max);
-    let medians = || {
-        sweep
-            .points
-            .iter()
-            .map(|point| point.spread.median * factor)
+    let lowest = |point: &Point| match marks {
+        Marks::Auto | Marks::Interval => point.spread.median,
+        Marks::Dots | Marks::Range | Marks::Box => point.spread.min,
     };
+    let medians = || sweep.points.iter().map(|point| lowest(point) * factor);
     let least = medians()
         .filter(|value| *value > 0.0)
         .fold(f64::INFINITY, f64::min);
@@ -405,7 +469,7 @@ fn curves(sweep: &Sweep, asked: &Axes) -> Vec<Panel> {
             if points.is_empty() {
                 continue;
             }
-            if points.iter().any(|point| point.spread.count > 1) {
+            if marks == Marks::Auto && points.iter().any(|point| point.spread.count > 1) {
                 let low = points.iter().map(|p| (place(p.x), band(&p.spread).0));
                 let high = points.iter().rev().map(|p| (place(p.x), band(&p.spread).1));
                 panel.fills.push(Fill {
@@ -414,14 +478,38 @@ fn curves(sweep: &Sweep, asked: &Axes) -> Vec<Panel> {
                     style: FillStyle::Band,
                 });
             }
-            let line = points
-                .iter()
-                .map(|p| (place(p.x), p.spread.median * factor));
-            panel.lines.push(Line {
-                look: Look::Variant(by),
-                pieces: vec![line.collect()],
-                has_dots: true,
-            });
+            // Nothing lies between two words, so no line joins them.
+            if numeric.is_some() {
+                let line = points
+                    .iter()
+                    .map(|p| (place(p.x), p.spread.median * factor));
+                panel.lines.push(Line {
+                    look: Look::Variant(by),
+                    pieces: vec![line.collect()],
+                    has_dots: marks == Marks::Auto,
+                });
+            }
+            if marks == Marks::Auto {
+                continue;
+            }
+            let series = sweep.by.len().max(1) as f64;
+            let (room, shift) = match numeric {
+                // On an axis of numbers, marks stay at their numbers.
+                Some(_) => (0.0, 0.0),
+                None => (
+                    0.8 / series,
+                    (by as f64 - (series - 1.0) / 2.0) * 0.8 / series,
+                ),
+            };
+            for point in points {
+                let values: Vec<f64> = point.values.iter().map(|value| value * factor).collect();
+                let column = Column {
+                    variant: by,
+                    x: place(point.x) + shift,
+                    half: (room * 0.35).min(0.16),
+                };
+                column.draw(&mut panel, &values, marks);
+            }
         }
         panel
     };

@@ -123,7 +123,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     {
         sentences.push("Triangles: CE-marked packets.".to_owned());
     }
-    sentences.extend(compare::explain(report, figure.kind));
+    sentences.extend(compare::explain(report, figure));
     let facts = shared_facts(report);
     if !facts.is_empty() {
         sentences.push(format!("In all runs: {facts}."));

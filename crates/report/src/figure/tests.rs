@@ -86,9 +86,10 @@ fn repetitions_have_dots_a_median_and_a_band() {
             values: vec![9.0, 9.5, 9.2],
             median: 9.2,
             interval: Some((8.6, 9.9)),
+            direction: None,
         }];
     }
-    let panels = compare::repetition_panels(&report);
+    let panels = repeats::panels(&report, Marks::Auto);
     assert_eq!(panels.len(), 1);
     let dots = panels[0].lines.iter().filter(|line| line.has_dots).count();
     assert_eq!(
@@ -103,6 +104,50 @@ fn repetitions_have_dots_a_median_and_a_band() {
         .find(|panel| panel.title.starts_with("Goodput"))
         .expect("it");
     assert_eq!(goodput.lines.len(), 6);
+}
+
+#[test]
+fn repetitions_are_drawn_as_dots_error_bars_or_boxes() {
+    let mut report = comparable();
+    report.runs.truncate(1);
+    report.runs[0].repeats = vec![Repeat {
+        figure: "Goodput up".to_owned(),
+        unit: "Mbit/s".to_owned(),
+        values: vec![9.0, 8.0, 5.0, 7.0],
+        median: 7.5,
+        interval: Some((5.0, 9.6)),
+        direction: None,
+    }];
+    let of = |marks| repeats::panels(&report, marks).remove(0);
+    let dots = of(Marks::Dots);
+    assert_eq!((dots.lines.len(), dots.fills.len()), (4, 0));
+    // A dot at the median, a line, and a stroke across each of its ends.
+    let ends = |panel: &Panel| {
+        let lines = panel.lines.iter().flat_map(|line| &line.pieces[0]);
+        let lows = lines.clone().map(|at| at.1).fold(f64::INFINITY, f64::min);
+        (
+            panel.lines.len(),
+            lows,
+            lines.map(|at| at.1).fold(0.0, f64::max),
+        )
+    };
+    assert_eq!(ends(&of(Marks::Range)), (4, 5.0, 9.0));
+    // Mean 7.25, deviation 1.708, t of 3 degrees 3.182: 7.25 +- 3.182 * 1.708 / 2.
+    let (count, low, high) = ends(&of(Marks::Interval));
+    assert_eq!(count, 4);
+    assert!(
+        (low - 4.533).abs() < 1e-3 && (high - 9.967).abs() < 1e-3,
+        "{low} {high}"
+    );
+    // The quarter and three quarters of four values are the first and the third.
+    let boxed = of(Marks::Box);
+    let corners: Vec<f64> = boxed.fills[0]
+        .corners
+        .iter()
+        .map(|corner| corner.1)
+        .collect();
+    assert_eq!(corners, [5.0, 5.0, 8.0, 8.0, 5.0]);
+    assert_eq!(ends(&boxed), (5, 5.0, 9.0));
 }
 
 #[test]

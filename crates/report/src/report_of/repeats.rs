@@ -50,7 +50,10 @@ pub fn summaries(group: &[&Recording]) -> Result<Vec<Summary>, ReadError> {
 /// The key figures over the repetitions.
 pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
     let mut figures = Vec::new();
-    let mut add = |figure: &str, unit: &str, pick: &dyn Fn(&Summary) -> Option<f64>| {
+    let mut add = |figure: &str,
+                   direction: Option<Direction>,
+                   unit: &str,
+                   pick: &dyn Fn(&Summary) -> Option<f64>| {
         let values: Vec<f64> = summaries
             .iter()
             .filter_map(|summary| pick(summary))
@@ -62,23 +65,29 @@ pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
                 values,
                 median: spread.median,
                 interval: spread.interval(),
+                direction,
             });
         }
     };
     for direction in [Direction::Up, Direction::Down] {
-        add(&format!("Goodput {direction}"), "Mbit/s", &|summary| {
-            let of_it = summary.directions.iter().find(|d| d.direction == direction);
-            Some(of_it?.goodput_bps / 1e6)
-        });
+        add(
+            &format!("Goodput {direction}"),
+            Some(direction),
+            "Mbit/s",
+            &|summary| {
+                let of_it = summary.directions.iter().find(|d| d.direction == direction);
+                Some(of_it?.goodput_bps / 1e6)
+            },
+        );
     }
     let ping = |summary: &Summary| summary.flows.iter().find_map(|flow| flow.rtt);
-    add("Ping, median", "ms", &|s| {
+    add("Ping, median", None, "ms", &|s| {
         Some(ping(s)?.p50_ns as f64 / 1e6)
     });
-    add("Ping, 95 % within", "ms", &|s| {
+    add("Ping, 95 % within", None, "ms", &|s| {
         Some(ping(s)?.p95_ns as f64 / 1e6)
     });
-    add("Ping, 99 % within", "ms", &|s| {
+    add("Ping, 99 % within", None, "ms", &|s| {
         Some(ping(s)?.p99_ns as f64 / 1e6)
     });
     for direction in [Direction::Up, Direction::Down] {
@@ -94,13 +103,17 @@ pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
         }
         add(
             &format!("Sojourn time {direction}, median"),
+            Some(direction),
             "ms",
             &|summary| Some(pipe(summary)?.sojourn?.p50_ns as f64 / 1e6),
         );
-        add(&format!("Packets dropped {direction}"), "%", &|summary| {
-            Some(pipe(summary)?.loss? * 100.0)
-        });
+        add(
+            &format!("Packets dropped {direction}"),
+            Some(direction),
+            "%",
+            &|summary| Some(pipe(summary)?.loss? * 100.0),
+        );
     }
-    add("Jain's index", "", &|summary| summary.jain);
+    add("Jain's index", None, "", &|summary| summary.jain);
     figures
 }

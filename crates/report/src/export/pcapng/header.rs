@@ -6,7 +6,7 @@
 use sluice_core::{Ecn, Time};
 use sluice_recording::headers::{SYN, TcpHeader};
 use sluice_recording::{NO_FLOW, PacketRow};
-use sluice_scenario::{Direction, FlowInstance, FlowKind, Protocol};
+use sluice_scenario::{Direction, FlowInstance, FlowKind, Hosts, Protocol};
 use sluice_wire::frame::Sum;
 
 /// A packet that a simulated host sent.
@@ -39,7 +39,7 @@ pub(super) fn write(
     let direction = row.pipe.direction();
     let Some(flow) = flow else {
         debug_assert_eq!(row.record.flow, NO_FLOW, "a flow has its number");
-        ip(row, ecn, 0, EXPERIMENT, bytes);
+        ip(row, ecn, 0, (EXPERIMENT, [1, 1]), bytes);
         bytes.extend([0; 4]);
         return;
     };
@@ -50,7 +50,8 @@ pub(super) fn write(
         (false, Some(_)) => TCP,
         (false, None) => UDP,
     };
-    ip(row, ecn, kind.dscp().value(), protocol, bytes);
+    let hosts = [flow.flow.host_up, flow.flow.host_down];
+    ip(row, ecn, kind.dscp().value(), (protocol, hosts), bytes);
     let is_from_client = match sent {
         Some(sent) => sent.is_from_client,
         None => flow.flow.direction == direction,
@@ -96,11 +97,18 @@ pub(super) fn write(
     }
 }
 
-fn ip(row: &PacketRow, ecn: Ecn, dscp: u8, protocol: u8, bytes: &mut Vec<u8>) {
-    let (h2, h3) = ([10, 0, 23, 2], [10, 0, 23, 3]);
+fn ip(
+    row: &PacketRow,
+    ecn: Ecn,
+    dscp: u8,
+    (protocol, [up, down]): (u8, [u64; 2]),
+    bytes: &mut Vec<u8>,
+) {
+    let up = Hosts::address(Direction::Up, up).octets();
+    let down = Hosts::address(Direction::Down, down).octets();
     let (source, destination) = match row.pipe.direction() {
-        Direction::Up => (h2, h3),
-        Direction::Down => (h3, h2),
+        Direction::Up => (up, down),
+        Direction::Down => (down, up),
     };
     // The identification is the low bits of the packet's number, which is the same in all queues.
     let identification = row.record.packet.unwrap_or(row.record.seq) as u16;

@@ -154,6 +154,33 @@ fn a_simulated_ping_is_an_echo_message() {
 }
 
 #[test]
+fn each_flow_has_the_addresses_of_its_hosts() {
+    let text = format!(
+        "{LINK}[hosts]\nup = 3\ndown = 2\n[[flow]]\ntype = \"tcp\"\nhost_up = 3\nhost_down = 2\n\
+         [[flow]]\ntype = \"ping\"\n"
+    );
+    let rows = [
+        (up(), 0, 0, 1000, 0, 0, Fate::Sent),
+        (down(), 1, 0, 52, 20, 20, Fate::Sent),
+        (up(), 2, 1, 84, 30, 30, Fate::Sent),
+    ];
+    let recording = recorded(&text, &[], &rows);
+    let temp = tempfile::tempdir().unwrap();
+    let files = pcapng::write(&recording, temp.path(), "run").unwrap();
+    let h2 = packets(&files[0]);
+    // docs/scenario.md: the side up has 10.0.23.2, .4 and .6, the side down 10.0.23.3 and .5.
+    let (third, second) = ([10, 0, 23, 6], [10, 0, 23, 5]);
+    let first = ([10, 0, 23, 2], [10, 0, 23, 3]);
+    let expected = [(third, second), (second, third), first];
+    for ((_, bytes, ..), (source, destination)) in h2.iter().zip(expected) {
+        assert_eq!(
+            (&bytes[12..16], &bytes[16..20]),
+            (&source[..], &destination[..])
+        );
+    }
+}
+
+#[test]
 fn a_packet_is_found_by_its_number_at_every_place_of_a_path() {
     let hop = "[[hop]]\nrate = \"8Mbit/s\"\nrtt = \"20ms\"\n";
     let up2 = PipeId::new(Direction::Up, 1);
