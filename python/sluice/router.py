@@ -201,6 +201,22 @@ class Router:
         status: RouterStatus = json.loads(_sluice.router_status(str(self.socket)))
         return status
 
+    def log(self) -> list[str]:
+        """Return the lines that `log` rules have written since the last call, in ipfw's words.
+
+        The router keeps some thousand lines between two calls; `log_lost` of the status counts the
+        others.
+
+        Raises:
+            SluiceError: the router runs in another process, which writes its log itself.
+
+        """
+        if self._inner is None:
+            raise SluiceError(
+                f"the router at {self.socket} runs in another process, which writes its log itself"
+            )
+        return self._inner.log()
+
     def watch(self, every: str = "1s") -> Iterator[RouterStatus]:
         """Yield the status at the interval `every`, until the router ends."""
         pause_s = _sluice.parse_span(every) / 1e9

@@ -60,6 +60,26 @@ def test_files_pass_a_pipe_in_their_own_time(tmp_path: Path) -> None:
     assert [t - first for t in times_ns(tmp_path / "out.pcap")] == [n * 1_000_000 for n in range(5)]
 
 
+def test_log_rules_reach_python(tmp_path: Path) -> None:
+    capture(tmp_path / "in.pcap", [100] * 5)
+    (tmp_path / "rules").write_text(
+        "sysctl net.inet.ip.fw.verbose=1\nadd 100 count log logamount 2 ip from any to any in\n"
+    )
+    router = sluice.Router(
+        f"pcap:{tmp_path}/in.pcap::full",
+        f"pcap::{tmp_path}/out.pcap:full",
+        config=tmp_path / "rules",
+        accept=True,
+    )
+    list(router.watch(every="10ms"))
+    router.stop()
+    lines = router.log()
+    entry = "100 Count UDP 10.0.0.2:1 10.0.0.3:2 in via "
+    assert [line.startswith(entry) for line in lines] == [True, True, False]
+    assert lines[2] == "limit 2 reached on entry 100"
+    assert router.log() == []
+
+
 @pytest.fixture
 def idle(tmp_path: Path) -> sluice.Router:
     """Return a router that has no packets and needs no privileges."""

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::mpsc::Receiver;
 
 use pyo3::prelude::*;
 
 use sluice_core::{Rate, Span};
+use sluice_ipfw::LogEntry;
 use sluice_router::control::{self, How, Place, Remark, Reply, Request};
 use sluice_router::process::{self, POOL, PoolSize, PortSpec, Settings, Spin, StartError, Status};
 
@@ -17,6 +19,8 @@ use crate::error;
 pub(crate) struct Router {
     running: Mutex<Option<process::Router>>,
     remarks: Vec<String>,
+    /// The entries of `log` rules.
+    log: Option<Mutex<Receiver<LogEntry>>>,
 }
 
 /// Options of a router, as on the command line.
@@ -63,6 +67,7 @@ impl Router {
         let mut remarks: Vec<String> = router.remarks().iter().map(sentence).collect();
         remarks.extend_from_slice(router.port_remarks());
         Ok(Router {
+            log: router.take_log().map(Mutex::new),
             running: Mutex::new(Some(router)),
             remarks,
         })
@@ -72,6 +77,20 @@ impl Router {
     #[getter]
     fn remarks(&self) -> Vec<String> {
         self.remarks.clone()
+    }
+
+    /// The lines of `log` rules since the last call.
+    fn log(&self) -> Vec<String> {
+        let Some(log) = &self.log else {
+            return Vec::new();
+        };
+        let log = log.lock().expect("nothing panics with the lock");
+        let entries: Vec<String> = log.try_iter().map(|entry| entry.to_string()).collect();
+        // The last entry of a rule has a second line about its limit.
+        entries
+            .iter()
+            .flat_map(|text| text.lines().map(str::to_owned))
+            .collect()
     }
 
     /// Whether the loop has nothing left to do, or was stopped.

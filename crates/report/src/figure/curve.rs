@@ -408,6 +408,12 @@ fn curves(sweep: &Sweep, asked: &Axes, marks: Marks) -> Vec<Panel> {
     let marks = marks_of(sweep, marks);
     // Boxes are as wide as columns, so they stand on words.
     let numeric = numbers(&sweep.x).filter(|_| marks != Marks::Box);
+    // Numbers as words need no name before them.
+    let are_numbers = numbers(&sweep.x).is_some();
+    let word = |at: &Coordinate| match are_numbers {
+        true => at.value.clone(),
+        false => at.name.clone(),
+    };
     let place = |x: usize| {
         numeric
             .as_ref()
@@ -444,7 +450,7 @@ fn curves(sweep: &Sweep, asked: &Axes, marks: Marks) -> Vec<Panel> {
             title: name,
             x: match &numeric {
                 Some((values, _)) => Scale::settings(values),
-                None => Scale::words(sweep.x.iter().map(|at| at.name.clone()).collect()),
+                None => Scale::words(sweep.x.iter().map(word).collect()),
             },
             x_label: label(&asked.x, numeric.as_ref().map_or("", |(_, unit)| unit)).into(),
             y: match is_log {
