@@ -88,6 +88,14 @@ impl Place {
             name: name.to_owned(),
         }
     }
+
+    /// The word for the value: its name, unless that repeats the axis.
+    fn word(self) -> String {
+        match self.name.contains('=') {
+            true => self.value,
+            false => self.name,
+        }
+    }
 }
 
 fn places(coordinates: &[Coordinate], variant: &str) -> Vec<Place> {
@@ -125,7 +133,7 @@ fn kept<T>(
         let (mut known, mut others): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for place in left.iter().flat_map(&places) {
             let (list, word) = match place.axis == axis {
-                true => (&mut known, place.name),
+                true => (&mut known, place.word()),
                 false => (&mut others, place.axis),
             };
             if !list.contains(&word) {

@@ -571,7 +571,7 @@ fn names(list: &str) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-/// Shows the figures in `list` over the repetitions, in the place of the key figures.
+/// Shows the figures in `list` over the repetitions instead of the key figures.
 fn show_figures(
     report: &mut Report,
     results: &[VariantResult],

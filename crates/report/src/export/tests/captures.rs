@@ -162,7 +162,7 @@ fn each_flow_has_the_addresses_of_its_hosts() {
     let rows = [
         (up(), 0, 0, 1000, 0, 0, Fate::Sent),
         (down(), 1, 0, 52, 20, 20, Fate::Sent),
-        (up(), 2, 1, 84, 30, 30, Fate::Sent),
+        (up(), 2, 1, 84, 40, 40, Fate::Sent),
     ];
     let recording = recorded(&text, &[], &rows);
     let temp = tempfile::tempdir().unwrap();
