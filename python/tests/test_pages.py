@@ -80,7 +80,7 @@ def test_the_figure_of_the_paper_page_is_drawn(
     snippet = next(text for language, _, text in page if language == "python")
     (tmp_path / "sweep.toml").write_text(sweep.replace("10s", "2s"))
     sluice = Path(sys.executable).parent / "sluice"
-    command = [sluice, "run", "sweep.toml", "--repeat", "2", "--quiet"]
+    command = [str(sluice), "run", "sweep.toml", "--repeat", "2", "--quiet"]
     subprocess.run(command, check=True, capture_output=True)
     exec(compile(snippet, "paper.md", "exec"), {})
     assert (tmp_path / "own.pdf").read_bytes().startswith(b"%PDF")

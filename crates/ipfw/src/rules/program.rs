@@ -76,7 +76,7 @@ const MOST_STEPS: usize = 1 << 22;
 /// With more rules than this, the first new flows after a change evaluate all of them, so that a
 /// series of changes does not make an index for each.
 const FEW_RULES: usize = 1 << 10;
-/// How many flows. To index a rule costs about as much as to evaluate it for so many flows.
+/// How many flows. To index a rule costs about as much as to evaluate it for this number of flows.
 const FLOWS_BEFORE_INDEX: u32 = 16;
 
 /// The programs of recently seen flows.
