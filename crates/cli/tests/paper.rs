@@ -155,6 +155,21 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
         .as_f64()
         .expect("a median");
     assert!((median - values[1]).abs() < 1e-9, "{median} of {values:?}");
+    // The goodput is that of a constant load, the same with every seed. The median ping is not, and
+    // it is not that of the first seed.
+    let ping_of_seed = |folder: &str| -> f64 {
+        let summary = place.read(&format!("out/{folder}/summary.json"));
+        let summary: Value = serde_json::from_str(&summary).expect("JSON");
+        let flows = summary["flows"].as_array().expect("flows");
+        let ping = flows.iter().find(|flow| flow["name"] == "ping");
+        ping.expect("it")["rtt"]["p50_ns"].as_f64().expect("a ping") / 1e6
+    };
+    let pings = ["red", "red.seed-2", "red.seed-3"].map(ping_of_seed);
+    let mut sorted = pings;
+    sorted.sort_by(f64::total_cmp);
+    assert!(sorted[1] != pings[0], "{pings:?}: the seeds must differ");
+    let ping = red["pings"][0]["two_way"]["p50"].as_f64().expect("it");
+    assert!((ping - sorted[1]).abs() < 1e-9, "{ping} of {pings:?}");
     let figures = red["figures"].as_array().expect("figures");
     let ping = figures
         .iter()
