@@ -37,16 +37,21 @@ def times_ns(path: Path) -> list[int]:
     return times
 
 
+def between_files(folder: Path, rules: str) -> sluice.Router:
+    """Return a router that carries the packets of `in.pcap` to `out.pcap`."""
+    (folder / "rules").write_text(rules)
+    return sluice.Router(
+        f"pcap:{folder}/in.pcap::full",
+        f"pcap::{folder}/out.pcap:full",
+        config=folder / "rules",
+        accept=True,
+    )
+
+
 def test_files_pass_a_pipe_in_their_own_time(tmp_path: Path) -> None:
     capture(tmp_path / "in.pcap", [1000] * 5)
-    (tmp_path / "rules").write_text(
-        "pipe 1 config bw 8Mbit/s delay 10ms\nadd pipe 1 ip from any to any out\n"
-    )
-    router = sluice.Router(
-        f"pcap:{tmp_path}/in.pcap::full",
-        f"pcap::{tmp_path}/out.pcap:full",
-        config=tmp_path / "rules",
-        accept=True,
+    router = between_files(
+        tmp_path, "pipe 1 config bw 8Mbit/s delay 10ms\nadd pipe 1 ip from any to any out\n"
     )
     statuses = list(router.watch(every="10ms"))
     status = router.stop()
@@ -62,14 +67,9 @@ def test_files_pass_a_pipe_in_their_own_time(tmp_path: Path) -> None:
 
 def test_log_rules_reach_python(tmp_path: Path) -> None:
     capture(tmp_path / "in.pcap", [100] * 5)
-    (tmp_path / "rules").write_text(
-        "sysctl net.inet.ip.fw.verbose=1\nadd 100 count log logamount 2 ip from any to any in\n"
-    )
-    router = sluice.Router(
-        f"pcap:{tmp_path}/in.pcap::full",
-        f"pcap::{tmp_path}/out.pcap:full",
-        config=tmp_path / "rules",
-        accept=True,
+    router = between_files(
+        tmp_path,
+        "sysctl net.inet.ip.fw.verbose=1\nadd 100 count log logamount 2 ip from any to any in\n",
     )
     list(router.watch(every="10ms"))
     router.stop()

@@ -1,24 +1,15 @@
 //! A module is replaced while a router runs: the queued packets stay, and the new version decides
 //! about them. The test uses the engine of the router in virtual time.
 
+mod verdict;
+
 use std::fs;
-use std::path::Path;
 
 use sluice_core::sched::Wake;
 use sluice_core::{Cx, DropCounter, DropReason, Packet, Rng, Time};
 use sluice_ipfw::headers::UDP;
 use sluice_ipfw::{Direction, Firewall, Headers, NoFiles, Settings};
-
-/// A module whose verdict about every packet at the head is `verdict`.
-fn write_module(path: &Path, verdict: i32) {
-    let text = format!(
-        "(module (@custom \"sluice\" \"abi 1\")
-            (func (export \"create\") (result i32) i32.const 0)
-            (func (export \"on_dequeue\") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i32)
-                i32.const {verdict}))"
-    );
-    fs::write(path, wat::parse_str(text).unwrap()).unwrap();
-}
+use verdict::write_module;
 
 #[test]
 fn a_router_keeps_its_packets_when_a_module_is_replaced() {

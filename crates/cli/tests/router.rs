@@ -5,6 +5,7 @@
 
 #[path = "router/reload.rs"]
 mod reload;
+mod verdict;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -77,6 +78,21 @@ impl Running {
         };
         running.heard = running.hear("sluice: routing em0 - em1");
         running
+    }
+
+    /// Sets these interfaces up, and makes the host behind `far0` a sender. Returns its address and
+    /// that of a receiver, which need not exist.
+    fn sender(&self, up: &[&str]) -> (&'static str, &'static str) {
+        let (here, there) = ("10.0.0.1", "10.0.0.2");
+        let mut links = self.namespace.links().unwrap();
+        for name in up {
+            links.set_up(name, true).unwrap();
+        }
+        let (own, peer) = (here.parse().unwrap(), there.parse().unwrap());
+        links.add_address("far0", own, 24).unwrap();
+        let mac = Mac([2, 0, 0, 0, 0, 9]);
+        links.add_neighbour("far0", peer, mac).unwrap();
+        (here, there)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -479,17 +495,7 @@ fn log_rules_reach_standard_error_and_syslog_up_to_their_limit() {
         add 200 allow ip from any to any\n";
     let syslog = format!("--syslog={}", temp.path().join("log").display());
     let mut router = Running::start(Some(config), &[&syslog]);
-    let (here, there) = ("10.0.0.1", "10.0.0.2");
-    {
-        let mut links = router.namespace.links().unwrap();
-        for name in ["em0", "far0"] {
-            links.set_up(name, true).unwrap();
-        }
-        let (own, peer) = (here.parse().unwrap(), there.parse().unwrap());
-        links.add_address("far0", own, 24).unwrap();
-        let mac = Mac([2, 0, 0, 0, 0, 9]);
-        links.add_neighbour("far0", peer, mac).unwrap();
-    }
+    let (here, there) = router.sender(&["em0", "far0"]);
     let send = move || {
         let socket = UdpSocket::bind((here, 7)).unwrap();
         for _ in 0..4 {

@@ -39,7 +39,8 @@ pub enum OnlyError {
     },
 }
 
-fn near(word: &str, known: &[String]) -> String {
+/// The end of a message about an unknown word: the nearest known one, or all.
+pub(crate) fn near(word: &str, known: &[String]) -> String {
     match spelling::question(word, known.iter().map(String::as_str)) {
         Some(question) => format!("; {question}"),
         None if known.is_empty() => String::new(),

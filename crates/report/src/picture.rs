@@ -1,18 +1,17 @@
 //! Pictures of recorded runs: the options of `sluice report` and `[[picture]]`, and the formats.
 
+mod narrow;
+
 use std::path::Path;
 
-use crate::export::figures::shown;
 use crate::figure::curve::{self, Axes, CurveError, Form, hint};
 use crate::figure::repeats::Marks;
 use crate::figure::{Figure, FigureError, FigureKind, svg};
-use crate::only::{self, OnlyError};
+use crate::only::{self, OnlyError, near};
 use crate::pdf;
 use crate::raster::{self, FontError};
 use crate::report_of::{Choice, repetitions, report_with};
-use crate::{Report, model};
 use sluice_core::spelling;
-use sluice_recording::figures::{Repeated, repeated};
 use sluice_recording::metrics::measure;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{ReadError, Recording};
@@ -33,16 +32,25 @@ impl Subject {
         let charts = FigureKind::ALL.map(|kind| (kind.word(), Subject::Charts(kind), kind.about()));
         charts.into_iter().chain([
             (
-                "curve",
+                Subject::Sweep(Form::Curve).word(),
                 Subject::Sweep(Form::Curve),
                 "A figure over an axis of the matrix: --x AXIS --y FIGURE [--by AXIS] [--each AXIS]",
             ),
             (
-                "heatmap",
+                Subject::Sweep(Form::HeatMap).word(),
                 Subject::Sweep(Form::HeatMap),
                 "A figure over two axes: --x AXIS --by AXIS --y FIGURE [--each AXIS]",
             ),
         ])
+    }
+
+    /// The word for `--figure`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Subject::Charts(kind) => kind.word(),
+            Subject::Sweep(Form::Curve) => "curve",
+            Subject::Sweep(Form::HeatMap) => "heatmap",
+        }
     }
 
     /// Returns the subject that a word names.
@@ -193,14 +201,6 @@ pub enum PictureError {
 /// A word of a scenario that has no meaning: its place, and the reason.
 pub type Misplaced = (Option<String>, Box<PictureError>);
 
-fn near(word: &str, known: &[String]) -> String {
-    match spelling::question(word, known.iter().map(String::as_str)) {
-        Some(question) => format!("; {question}"),
-        None if known.is_empty() => String::new(),
-        None => format!("; there are {}", known.join(", ")),
-    }
-}
-
 /// Reads a width such as `85mm`, in millimetres.
 ///
 /// # Errors
@@ -323,10 +323,7 @@ impl Picture {
         } = &self.axes;
         match self.subject {
             Subject::Sweep(form) => {
-                let word = match form {
-                    Form::Curve => "curve",
-                    Form::HeatMap => "heatmap",
-                };
+                let word = self.subject.word();
                 let missing = |missing, example| {
                     Err(PictureError::Missing {
                         word,
@@ -371,11 +368,7 @@ impl Picture {
 
     /// Refuses a direction or a window of time where the figures are those of whole runs.
     fn check_narrowing(&self) -> Result<(), PictureError> {
-        let subject = match self.subject {
-            Subject::Sweep(Form::Curve) => "curve",
-            Subject::Sweep(Form::HeatMap) => "heatmap",
-            Subject::Charts(kind) => kind.word(),
-        };
+        let subject = self.subject.word();
         let names_figures = match self.subject {
             Subject::Sweep(_) => true,
             Subject::Charts(kind) => kind == FigureKind::Repetitions && !self.axes.y.is_empty(),
@@ -486,7 +479,7 @@ impl Picture {
                 let mut report = report_with(&shown, Choice { seed: self.seed })?;
                 if !self.axes.y.is_empty() {
                     let results = results(&shown)?;
-                    show_figures(&mut report, &results, &self.axes.y)?;
+                    narrow::show_figures(&mut report, &results, &self.axes.y)?;
                 }
                 self.narrow(&mut report)?;
                 Ok(svg(&report, &figure)?)
@@ -524,44 +517,6 @@ impl Picture {
             _ => Err(PictureError::Ending(path.display().to_string())),
         }
     }
-
-    /// Leaves out of a report what the picture does not show.
-    fn narrow(&self, report: &mut Report) -> Result<(), PictureError> {
-        if let Some(way) = self.direction {
-            for run in &mut report.runs {
-                run.directions.retain(|total| total.direction == way);
-                run.flows.retain(|flow| flow.direction == way);
-                run.queues.retain(|queue| queue.direction == way);
-                run.repeats
-                    .retain(|repeat| repeat.direction.is_none_or(|of_it| of_it == way));
-            }
-            if report
-                .runs
-                .iter()
-                .all(|run| run.queues.is_empty() && run.flows.is_empty())
-            {
-                return Err(PictureError::Direction(way));
-            }
-        }
-        if self.from_s.is_none() && self.to_s.is_none() {
-            return Ok(());
-        }
-        let longest = report
-            .runs
-            .iter()
-            .map(|run| run.duration_s)
-            .fold(0.0, f64::max);
-        let from_s = self.from_s.unwrap_or(0.0);
-        let to_s = self.to_s.unwrap_or(longest).min(longest);
-        if from_s >= to_s {
-            return Err(PictureError::Window { from_s, to_s });
-        }
-        report.start_s = from_s;
-        for run in &mut report.runs {
-            cut_run(run, from_s, to_s);
-        }
-        Ok(())
-    }
 }
 
 /// The names in a list.
@@ -569,106 +524,6 @@ fn names(list: &str) -> impl Iterator<Item = &str> {
     list.split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty())
-}
-
-/// Shows the figures in `list` over the repetitions instead of the key figures.
-fn show_figures(
-    report: &mut Report,
-    results: &[VariantResult],
-    list: &str,
-) -> Result<(), PictureError> {
-    let all: Vec<Vec<(String, Repeated)>> = results
-        .iter()
-        .map(|result| repeated(&result.summaries()))
-        .collect();
-    for name in names(list) {
-        if !all.iter().flatten().any(|(known, _)| known == name) {
-            let mut known: Vec<String> = Vec::new();
-            for (other, _) in all.into_iter().flatten() {
-                if !known.contains(&other) {
-                    known.push(other);
-                }
-            }
-            let name = name.to_owned();
-            return Err(PictureError::NoFigure { name, known });
-        }
-    }
-    for (run, figures) in report.runs.iter_mut().zip(&all) {
-        let shown = |name: &str| {
-            let (_, figure) = figures.iter().find(|(known, _)| known == name)?;
-            let (factor, unit) = shown(figure.unit);
-            Some(model::Repeat {
-                figure: name.to_owned(),
-                unit: unit.to_owned(),
-                values: figure.values.iter().map(|value| value * factor).collect(),
-                median: figure.spread.median * factor,
-                interval: figure
-                    .interval
-                    .map(|(low, high)| (low * factor, high * factor)),
-                direction: None,
-            })
-        };
-        run.repeats = names(list).filter_map(shown).collect();
-    }
-    Ok(())
-}
-
-/// Leaves out everything outside a window of time.
-fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
-    run.duration_s = run.duration_s.min(to_s);
-    let cut = |series: &mut model::Series| {
-        let kept: Vec<(f64, f64)> = series
-            .time_s
-            .iter()
-            .copied()
-            .zip(series.value.iter().copied())
-            .filter(|(at, _)| (from_s..=to_s).contains(at))
-            .collect();
-        (series.time_s, series.value) = kept.into_iter().unzip();
-    };
-    for flow in &mut run.flows {
-        cut(&mut flow.goodput_mbps);
-        let others = [
-            &mut flow.cwnd_segments,
-            &mut flow.srtt_ms,
-            &mut flow.retransmits,
-        ];
-        others.into_iter().flatten().for_each(cut);
-    }
-    for ping in &mut run.pings {
-        cut(&mut ping.two_way_ms);
-        [&mut ping.up_ms, &mut ping.down_ms]
-            .into_iter()
-            .flatten()
-            .for_each(cut);
-    }
-    for total in &mut run.directions {
-        total.jain_over_time.iter_mut().for_each(cut);
-    }
-    for queue in &mut run.queues {
-        cut(&mut queue.backlog_packets);
-        cut(&mut queue.backlog_bytes);
-        queue
-            .state
-            .iter_mut()
-            .for_each(|state| cut(&mut state.series));
-        let mut packets = model::Packets {
-            flows: queue.packets.flows.clone(),
-            reasons: queue.packets.reasons.clone(),
-            ..model::Packets::default()
-        };
-        let window = (from_s * 1e9) as u64..=(to_s * 1e9) as u64;
-        for row in queue
-            .packets
-            .rows()
-            .filter(|row| window.contains(&row.at_ns))
-        {
-            packets.push(row);
-        }
-        queue.packets = packets;
-        // The distribution is that of the packets of the window.
-        queue.sojourn_cdf = None;
-    }
 }
 
 /// The figures of recordings, repetitions together.

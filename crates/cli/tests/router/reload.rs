@@ -1,23 +1,9 @@
 //! A router that runs reads a changed module of a flow-queued AQM, and keeps its packets.
 
-use std::fs;
 use std::net::UdpSocket;
-use std::path::Path;
-
-use sluice_net::namespace::Mac;
 
 use super::Running;
-
-/// Writes a module whose verdict about every packet at the head is `verdict`.
-fn write_module(path: &Path, verdict: i32) {
-    let text = format!(
-        "(module (@custom \"sluice\" \"abi 1\")
-            (func (export \"create\") (result i32) i32.const 0)
-            (func (export \"on_dequeue\") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i32)
-                i32.const {verdict}))"
-    );
-    fs::write(path, wat::parse_str(text).unwrap()).unwrap();
-}
+use super::verdict::write_module;
 
 const PASS: i32 = 0;
 const DROP: i32 = 2;
@@ -37,17 +23,7 @@ fn a_changed_module_of_flow_queues_decides_about_the_packets_that_wait() {
     ] {
         router.ok(command);
     }
-    let (here, there) = ("10.0.0.1", "10.0.0.2");
-    {
-        let mut links = router.namespace.links().unwrap();
-        for name in ["em0", "far0", "em1", "far1"] {
-            links.set_up(name, true).unwrap();
-        }
-        let (own, peer) = (here.parse().unwrap(), there.parse().unwrap());
-        links.add_address("far0", own, 24).unwrap();
-        let mac = Mac([2, 0, 0, 0, 0, 4]);
-        links.add_neighbour("far0", peer, mac).unwrap();
-    }
+    let (here, there) = router.sender(&["em0", "far0", "em1", "far1"]);
     // A flow each.
     let send = move || {
         for port in 1000..1010 {

@@ -1,0 +1,147 @@
+//! What a picture shows of a report: one direction, a window of time, chosen figures.
+
+use super::{Picture, PictureError, names};
+use crate::export::figures::shown;
+use crate::{Report, model};
+use sluice_recording::figures::{Repeated, repeated};
+use sluice_recording::results::VariantResult;
+
+impl Picture {
+    /// Leaves out of a report what the picture does not show.
+    pub(super) fn narrow(&self, report: &mut Report) -> Result<(), PictureError> {
+        if let Some(way) = self.direction {
+            for run in &mut report.runs {
+                run.directions.retain(|total| total.direction == way);
+                run.flows.retain(|flow| flow.direction == way);
+                run.queues.retain(|queue| queue.direction == way);
+                run.repeats
+                    .retain(|repeat| repeat.direction.is_none_or(|of_it| of_it == way));
+            }
+            if report
+                .runs
+                .iter()
+                .all(|run| run.queues.is_empty() && run.flows.is_empty())
+            {
+                return Err(PictureError::Direction(way));
+            }
+        }
+        if self.from_s.is_none() && self.to_s.is_none() {
+            return Ok(());
+        }
+        let longest = report
+            .runs
+            .iter()
+            .map(|run| run.duration_s)
+            .fold(0.0, f64::max);
+        let from_s = self.from_s.unwrap_or(0.0);
+        let to_s = self.to_s.unwrap_or(longest).min(longest);
+        if from_s >= to_s {
+            return Err(PictureError::Window { from_s, to_s });
+        }
+        report.start_s = from_s;
+        for run in &mut report.runs {
+            cut_run(run, from_s, to_s);
+        }
+        Ok(())
+    }
+}
+
+/// Shows the figures in `list` over the repetitions instead of the key figures.
+pub(super) fn show_figures(
+    report: &mut Report,
+    results: &[VariantResult],
+    list: &str,
+) -> Result<(), PictureError> {
+    let all: Vec<Vec<(String, Repeated)>> = results
+        .iter()
+        .map(|result| repeated(&result.summaries()))
+        .collect();
+    for name in names(list) {
+        if !all.iter().flatten().any(|(known, _)| known == name) {
+            let mut known: Vec<String> = Vec::new();
+            for (other, _) in all.into_iter().flatten() {
+                if !known.contains(&other) {
+                    known.push(other);
+                }
+            }
+            let name = name.to_owned();
+            return Err(PictureError::NoFigure { name, known });
+        }
+    }
+    for (run, figures) in report.runs.iter_mut().zip(&all) {
+        let shown = |name: &str| {
+            let (_, figure) = figures.iter().find(|(known, _)| known == name)?;
+            let (factor, unit) = shown(figure.unit);
+            Some(model::Repeat {
+                figure: name.to_owned(),
+                unit: unit.to_owned(),
+                values: figure.values.iter().map(|value| value * factor).collect(),
+                median: figure.spread.median * factor,
+                interval: figure
+                    .interval
+                    .map(|(low, high)| (low * factor, high * factor)),
+                direction: None,
+            })
+        };
+        run.repeats = names(list).filter_map(shown).collect();
+    }
+    Ok(())
+}
+
+/// Leaves out everything outside a window of time.
+fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
+    run.duration_s = run.duration_s.min(to_s);
+    let cut = |series: &mut model::Series| {
+        let kept: Vec<(f64, f64)> = series
+            .time_s
+            .iter()
+            .copied()
+            .zip(series.value.iter().copied())
+            .filter(|(at, _)| (from_s..=to_s).contains(at))
+            .collect();
+        (series.time_s, series.value) = kept.into_iter().unzip();
+    };
+    for flow in &mut run.flows {
+        cut(&mut flow.goodput_mbps);
+        let others = [
+            &mut flow.cwnd_segments,
+            &mut flow.srtt_ms,
+            &mut flow.retransmits,
+        ];
+        others.into_iter().flatten().for_each(cut);
+    }
+    for ping in &mut run.pings {
+        cut(&mut ping.two_way_ms);
+        [&mut ping.up_ms, &mut ping.down_ms]
+            .into_iter()
+            .flatten()
+            .for_each(cut);
+    }
+    for total in &mut run.directions {
+        total.jain_over_time.iter_mut().for_each(cut);
+    }
+    for queue in &mut run.queues {
+        cut(&mut queue.backlog_packets);
+        cut(&mut queue.backlog_bytes);
+        queue
+            .state
+            .iter_mut()
+            .for_each(|state| cut(&mut state.series));
+        let mut packets = model::Packets {
+            flows: queue.packets.flows.clone(),
+            reasons: queue.packets.reasons.clone(),
+            ..model::Packets::default()
+        };
+        let window = (from_s * 1e9) as u64..=(to_s * 1e9) as u64;
+        for row in queue
+            .packets
+            .rows()
+            .filter(|row| window.contains(&row.at_ns))
+        {
+            packets.push(row);
+        }
+        queue.packets = packets;
+        // The distribution is that of the packets of the window.
+        queue.sojourn_cdf = None;
+    }
+}
