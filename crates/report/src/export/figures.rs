@@ -122,17 +122,17 @@ pub fn table(
         .iter()
         .map(|result| repeated(&result.summaries()))
         .collect();
-    let names = match layout.figures.is_empty() {
+    let chosen = match layout.figures.is_empty() {
         true => usual(results, &all),
         false => layout.figures.clone(),
     };
-    layout.check_names(&names)?;
+    layout.check_names(&chosen)?;
     let of = |list: &[(String, String)], name: &str| {
         let found = list.iter().find(|(known, _)| known == name);
         found.map(|(_, text)| text.clone())
     };
     let mut columns = Vec::new();
-    for name in names {
+    for name in chosen {
         let cell = |figures: &Vec<(String, Repeated)>| {
             figures
                 .iter()
@@ -141,12 +141,7 @@ pub fn table(
         };
         let cells: Vec<Option<Repeated>> = all.iter().map(cell).collect();
         let Some(unit) = cells.iter().flatten().map(|figure| figure.unit).next() else {
-            let mut known: Vec<String> = Vec::new();
-            for (name, _) in all.into_iter().flatten() {
-                if !known.contains(&name) {
-                    known.push(name);
-                }
-            }
+            let known = names(&all);
             return Err(TableError::Figure { name, known });
         };
         let scale = match of(&layout.units, &name) {
@@ -180,6 +175,17 @@ pub fn table(
             spread,
         ),
     })
+}
+
+/// The names of all figures, each once.
+pub(crate) fn names(all: &[Vec<(String, Repeated)>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in all.iter().flatten() {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
 }
 
 /// The name of the first column.

@@ -1,7 +1,7 @@
 //! What a picture shows of a report: one direction, a window of time, chosen figures.
 
 use super::{Picture, PictureError, names};
-use crate::export::figures::shown;
+use crate::export::figures::{self, shown};
 use crate::{Report, model};
 use sluice_recording::figures::{Repeated, repeated};
 use sluice_recording::results::VariantResult;
@@ -58,12 +58,7 @@ pub(super) fn show_figures(
         .collect();
     for name in names(list) {
         if !all.iter().flatten().any(|(known, _)| known == name) {
-            let mut known: Vec<String> = Vec::new();
-            for (other, _) in all.into_iter().flatten() {
-                if !known.contains(&other) {
-                    known.push(other);
-                }
-            }
+            let known = figures::names(&all);
             let name = name.to_owned();
             return Err(PictureError::NoFigure { name, known });
         }
