@@ -7,6 +7,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+// Before all others, because of its macro.
+#[macro_use]
+mod terminal;
+
 mod attach;
 mod bench;
 mod check;
@@ -136,12 +140,12 @@ const WITH_QUEUES: &[&str] = &[
 ];
 
 /// Prints to standard output. A closed pipe is not an error: the reader may need only the first
-/// lines (`sluice list | head`).
+/// lines (`sluice list | head`). On a terminal, control characters are made visible.
 ///
 /// # Errors
 /// Standard output cannot be written.
 fn print(text: &str) -> io::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
+    match io::stdout().write_all(terminal::for_output(text).as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }

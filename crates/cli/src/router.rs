@@ -302,7 +302,7 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
         loop {
             let entries = log.drain();
             if !entries.is_empty() {
-                bar.suspend(|| eprint!("{entries}"));
+                bar.suspend(|| eprint!("{}", crate::terminal::clean(&entries)));
             }
             match signals.recv_timeout(LOOK) {
                 // On a thread of its own: reading a long file must not delay a signal that ends.

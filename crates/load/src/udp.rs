@@ -115,8 +115,8 @@ pub struct UdpSample {
     /// When the receiver's kernel received it; unknown if it was not stamped, as the first few may
     /// be if `start` follows within milliseconds.
     pub received: Option<Time>,
-    /// IP ECN field on arrival.
-    pub ecn: u8,
+    /// IP ECN field on arrival, if the kernel reported it.
+    pub ecn: Option<u8>,
 }
 
 impl UdpFlow {
@@ -337,7 +337,7 @@ impl UdpFlow {
         }
         report.received += 1;
         report.received_bytes += (arrival.length + self.header_len()) as u64;
-        report.marked += u64::from(arrival.ecn == 3);
+        report.marked += u64::from(arrival.ecn == Some(3));
         if sequence.is_multiple_of(self.sample_every) {
             report.samples.push(UdpSample {
                 sequence,

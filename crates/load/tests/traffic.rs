@@ -150,7 +150,7 @@ fn udp_keeps_its_rate_and_counts_every_packet() {
                         .received
                         .is_none_or(|received| received > sample.sent)
                 );
-                assert_eq!(sample.ecn, 2);
+                assert_eq!(sample.ecn, Some(2));
             }
         }
     });

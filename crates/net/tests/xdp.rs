@@ -225,6 +225,52 @@ fn trains_go_down_with_their_interface_and_come_back_with_it() {
 }
 
 #[test]
+fn frames_for_an_interface_that_is_down_do_not_leave_when_it_is_up_again() {
+    for mode in [XdpMode::Copy, XdpMode::Generic] {
+        let (mut common, mut own) = (pool(512), pool(512));
+        let options = XdpOptions {
+            ready: 64,
+            mode: Some(mode),
+            ..XdpOptions::default()
+        };
+        let (namespace, mut left, mut right) = ports(&mut common, options);
+        let mut links = namespace.links().unwrap();
+        let (stale, fresh) = (frame(&[], 100), frame(&[], 200));
+        for round in 1..=3 {
+            let before = right.counters();
+            links.set_up("right", false).unwrap();
+            for count in [5, 2] {
+                let slots = put_all(&mut common, &vec![stale.clone(); count]);
+                assert_eq!(right.transmit(&mut common, &slots), count);
+            }
+            let counters = right.counters();
+            assert_eq!(
+                counters.lost(Loss::Down),
+                before.lost(Loss::Down) + 7,
+                "{mode}"
+            );
+            assert_eq!(
+                counters.sent, before.sent,
+                "lost frames do not count as sent"
+            );
+            assert_eq!(common.available(), 512, "{mode}: the kernel keeps no slot");
+            links.set_up("right", true).unwrap();
+            let (from, to) = ((&mut right, &mut common), (&mut left, &mut own));
+            assert!(crosses(&fresh, from, to), "{mode}, round {round}");
+            let more = receive_for(&mut left, &mut own, 8, Span::from_ms(50));
+            let stale = more.iter().filter(|slot| own.head(**slot) == stale).count();
+            assert_eq!(
+                stale, 0,
+                "{mode}: frames from before leave in round {round}"
+            );
+            more.into_iter().for_each(|slot| own.free(slot));
+        }
+        let counters = right.counters();
+        assert_eq!(counters.lost_total(), counters.lost(Loss::Down), "{mode}");
+    }
+}
+
+#[test]
 fn an_interface_that_is_made_again_is_found_again() {
     let (mut common, mut own) = (pool(512), pool(512));
     let options = XdpOptions {
@@ -294,8 +340,20 @@ fn both_halves_find_an_interface_that_is_made_again() {
         assert!(crosses(&sent, near, far), "round {round}");
         let (far, near) = ((&mut sending, &mut from), (&mut left, &mut common));
         assert!(crosses(&sent, far, near), "back, round {round}");
-        namespace.links().unwrap().remove("right").unwrap();
-        wire::connect(&namespace);
+        let mut links = namespace.links().unwrap();
+        if round == 1 {
+            // Only the sending half notices.
+            links.set_up("right", false).unwrap();
+            let slot = put(&mut from, &sent);
+            assert_eq!(sending.transmit(&mut from, &[slot]), 1);
+            links.set_up("right", true).unwrap();
+            let mut none = Vec::new();
+            receiving.receive(&mut into, &mut none);
+            assert_eq!(none, []);
+        } else {
+            links.remove("right").unwrap();
+            wire::connect(&namespace);
+        }
     }
     assert!(sending.counters().lost(Loss::Down) > 0);
     sending.release(&mut from);
@@ -388,6 +446,15 @@ fn the_choice_follows_the_offloads_and_says_why() {
     let wants = registry::kind("xdp");
     assert!(choose::open(&topology.router, "r2", &mut pool, wants, options).is_err());
     drop(port);
+    // Every frame goes to an AF_XDP socket, so its own addresses would fall silent.
+    let mut links = topology.router.links().unwrap();
+    let address = "192.0.2.1".parse().unwrap();
+    links.add_address("r2", address, 24).unwrap();
+    let chosen = choose(&topology.router, "r2", None).unwrap();
+    assert_eq!(chosen.kind.name, "packet", "{chosen}");
+    assert!(chosen.reason.contains("has an address"), "{chosen}");
+    let chosen = choose(&topology.router, "r2", wants).unwrap();
+    assert_eq!(chosen.kind.name, "xdp", "{chosen}");
     let missing = choose(&topology.router, "nosuch", None);
     assert!(missing.unwrap_err().to_string().contains("nosuch"));
 }

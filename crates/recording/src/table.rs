@@ -17,6 +17,7 @@ use bytes::Bytes;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
 /// The destination of a table's bytes.
@@ -127,6 +128,13 @@ struct Loaded {
     next_value: usize,
 }
 
+/// The largest row group that is read. It is loaded as a whole, and run lengths can claim billions
+/// of rows in a few bytes. Sluice writes 65 536 ([`GROUP_ROWS`](super::cells::GROUP_ROWS)); other
+/// programs that rewrite a table usually make 2^20.
+const MOST_GROUP_ROWS: i64 = 1 << 22;
+/// The largest row group in bytes, as it says itself.
+const MOST_GROUP_BYTES: i64 = 1 << 30;
+
 /// The columns of the widest table.
 const MOST_COLUMNS: usize = 32;
 
@@ -207,8 +215,7 @@ impl<R: Row> Rows<R> {
         let group = file.get_row_group(self.next_group)?;
         self.next_group += 1;
         self.next_row = 0;
-        self.rows = usize::try_from(group.metadata().num_rows())
-            .map_err(|_| ParquetError::General("a negative number of rows".into()))?;
+        self.rows = rows_of(group.metadata())?;
         self.group.clear();
         for index in &self.indices {
             let Some(index) = index else {
@@ -250,6 +257,23 @@ impl<R: Row> Rows<R> {
             group: self.next_group - 1,
         }
     }
+}
+
+/// Returns the number of rows of a row group that is not too large to be loaded.
+fn rows_of(group: &RowGroupMetaData) -> Result<usize, ParquetError> {
+    let (rows, bytes) = (group.num_rows(), group.total_byte_size());
+    let refused = |what: String| Err(ParquetError::General(what));
+    if !(0..=MOST_GROUP_ROWS).contains(&rows) {
+        return refused(format!(
+            "a row group of {rows} rows, but at most {MOST_GROUP_ROWS} are read at once"
+        ));
+    }
+    if bytes > MOST_GROUP_BYTES {
+        return refused(format!(
+            "a row group of {bytes} bytes, but at most {MOST_GROUP_BYTES} are read at once"
+        ));
+    }
+    Ok(rows as usize)
 }
 
 fn load_column<T: DataType>(
@@ -326,5 +350,30 @@ impl<R: Row> Iterator for Rows<R> {
             self.rows = self.next_row;
         }
         Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::schema::types::{SchemaDescriptor, Type};
+    use std::sync::Arc;
+
+    fn group(rows: i64, bytes: i64) -> RowGroupMetaData {
+        let root = Type::group_type_builder("schema").build().unwrap();
+        let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));
+        let group = RowGroupMetaData::builder(schema).set_num_rows(rows);
+        group.set_total_byte_size(bytes).build().unwrap()
+    }
+
+    #[test]
+    fn a_row_group_that_would_fill_the_memory_is_refused() {
+        assert_eq!(rows_of(&group(1 << 20, 1 << 28)).unwrap(), 1 << 20);
+        // Two billion rows of one value take a few bytes as a run length.
+        let error = rows_of(&group(1 << 31, 100)).unwrap_err().to_string();
+        assert!(error.contains("2147483648 rows"), "{error}");
+        let error = rows_of(&group(1, 1 << 40)).unwrap_err().to_string();
+        assert!(error.contains("1099511627776 bytes"), "{error}");
+        assert!(rows_of(&group(-1, 0)).is_err());
     }
 }

@@ -2,11 +2,13 @@
 
 mod bridge;
 mod chain;
+mod observations;
 mod router;
 mod run;
 mod topology;
 
 pub(crate) use chain::{Chain, Recorded, Way};
+pub(crate) use observations::{NOT_RECORDED, ObservationReceiver, ObservationSender, observations};
 pub use router::{FiveTuple, LaneReport, Observation, RouterReport};
 pub(crate) use router::{LaneObserver, RouterSettings, sample};
 pub(crate) use run::router_settings;

@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::mpsc::Sender;
 
 use sluice_core::event::StateValue;
 use sluice_core::record::PacketRecord;
@@ -23,6 +22,7 @@ use sluice_wire::frame::{Transport, View};
 
 use super::bridge::Bridge;
 use super::chain::{Chain, Recorded, Sample, Way, WayFinder};
+use super::observations::ObservationSender;
 use sluice_recording::{Arrival, Release};
 /// The direction of a packet: `Up` from h2 to h3.
 pub use sluice_scenario::Direction;
@@ -158,7 +158,7 @@ pub(super) fn route(
     pool: Pool,
     clock: &Clock,
     stop: &Stop,
-    observations: &Sender<Observation>,
+    observations: &ObservationSender,
 ) -> RouterReport {
     // This must precede the creation of the forwarder, because the priority determines how it
     // waits.
@@ -262,7 +262,7 @@ pub(crate) struct LaneObserver {
     arrivals: Vec<Arrival>,
     /// Finds the path of a packet.
     ways: WayFinder,
-    observations: Sender<Observation>,
+    observations: ObservationSender,
 }
 
 impl LaneObserver {
@@ -270,7 +270,7 @@ impl LaneObserver {
     pub(crate) fn new(
         direction: Direction,
         ways: WayFinder,
-        observations: Sender<Observation>,
+        observations: ObservationSender,
     ) -> Self {
         LaneObserver {
             direction,
@@ -284,8 +284,7 @@ impl LaneObserver {
 
     /// Reports an observation.
     pub(crate) fn tell(&self, observation: Observation) {
-        // The receiver is gone only when the run was abandoned.
-        let _ = self.observations.send(observation);
+        self.observations.send(observation);
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 
 use super::chain::{Way, ends_of, nets};
+use super::observations::{NOT_RECORDED, ObservationReceiver, observations};
 use super::router::{Observation, RouterReport, RouterSettings, route};
 use super::topology::{Host, MOST_WAYS, PathEnds, Topology, TopologyError};
 use crate::flow::{self, Ends, FlowReport, RunningFlow};
@@ -407,7 +407,7 @@ struct Router {
     stop: Stop,
     ending: Ending,
     thread: JoinHandle<RouterReport>,
-    observations: Receiver<Observation>,
+    observations: ObservationReceiver,
     /// The identities, indexed by flow number.
     identities: Vec<Identity>,
     numbers: BTreeMap<u32, u32>,
@@ -423,7 +423,7 @@ impl Router {
         let settings = router_settings(scenario);
         let (inner, outer) = topology.ports(clock)?;
         let stop = Stop::new();
-        let (sender, observations) = mpsc::channel();
+        let (sender, observations) = observations();
         let (router_stop, clock) = (stop.clone(), *clock);
         let ending = Ending::new();
         let of_thread = ending.clone();
@@ -444,7 +444,7 @@ impl Router {
     fn listen(&mut self, listener: &mut dyn Listener, time: Duration) {
         if let Ok(first) = self.observations.recv_timeout(time) {
             self.pass_on(first, listener);
-            while let Ok(more) = self.observations.try_recv() {
+            while let Some(more) = self.observations.try_next() {
                 self.pass_on(more, listener);
             }
         }
@@ -479,12 +479,18 @@ impl Router {
         while !self.thread.is_finished() {
             self.listen(listener, Duration::from_millis(1));
         }
-        while let Ok(more) = self.observations.try_recv() {
+        while let Some(more) = self.observations.try_next() {
             self.pass_on(more, listener);
         }
-        self.thread
+        let mut report = self
+            .thread
             .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let rows = self.observations.not_recorded();
+        if rows > 0 {
+            report.up.lost.insert(NOT_RECORDED.to_owned(), rows);
+        }
+        report
     }
 }
 

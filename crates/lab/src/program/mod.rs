@@ -32,7 +32,10 @@ use sluice_router::forward::{LaneCounts, LostFrame, PortNumber};
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Direction, Scenario, Variant};
 
-use crate::live::{Chain, LaneObserver, Observation, Recorded as _, RouterSettings, Way, sample};
+use crate::live::{
+    Chain, LaneObserver, NOT_RECORDED, Observation, ObservationReceiver, ObservationSender,
+    Recorded as _, RouterSettings, Way, observations, sample,
+};
 use crate::run::write_observation;
 use connections::{Connections, Flow, Side};
 use datagrams::Protocol;
@@ -172,7 +175,7 @@ impl Recorder for Plan<'_> {
             Some(name) => name,
             None => default()??.trim().to_owned(),
         };
-        let (sender, observations) = channel();
+        let (sender, observations) = observations();
         let (to_losses, losses) = channel();
         let observed = Observed {
             interval: scenario.measure.interval,
@@ -205,7 +208,7 @@ impl Recorder for Plan<'_> {
 struct Observed {
     settings: RouterSettings,
     interval: Span,
-    observations: Sender<Observation>,
+    observations: ObservationSender,
     losses: Sender<(String, u64)>,
 }
 
@@ -268,7 +271,7 @@ struct Writing {
     scenario: Scenario,
     congestion_control: String,
     clock: Clock,
-    observations: Receiver<Observation>,
+    observations: ObservationReceiver,
     losses: Receiver<(String, u64)>,
     answers: Receiver<Vec<u8>>,
     names: Names,
@@ -287,7 +290,7 @@ impl Writing {
             match self.observations.recv_timeout(LOOK) {
                 Ok(observation) => {
                     self.take(observation)?;
-                    while let Ok(more) = self.observations.try_recv() {
+                    while let Some(more) = self.observations.try_next() {
                         self.take(more)?;
                     }
                 }
@@ -373,6 +376,10 @@ impl Writing {
         };
         for (cause, frames) in self.losses.try_iter() {
             *end.lost.entry(cause).or_default() += frames;
+        }
+        let rows = self.observations.not_recorded();
+        if rows > 0 {
+            end.lost.insert(NOT_RECORDED.to_owned(), rows);
         }
         Ok((self.writer.finish(end)?, self.warning))
     }

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::namespace::{LinkError, Namespace, OffloadError, Offloads};
 use sluice_wire::frame::Link;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A kind of port that attaches to an interface that exists.
@@ -87,6 +88,8 @@ pub struct Facts {
     pub offloads: Offloads,
     /// The number of receive queues.
     pub queues: u32,
+    /// Whether the machine can be reached at the interface: it has an address beyond the link.
+    pub has_address: bool,
 }
 
 /// The kind chosen for an interface.
@@ -123,8 +126,16 @@ impl Facts {
         interface: &str,
         wants: Option<&Kind>,
     ) -> Result<Facts, ChooseError> {
+        let mut links = namespace.links()?;
+        let link = links.interface(interface)?;
+        // Every interface that is up has an IPv6 address of the link.
+        let is_of_machine = |address: &IpAddr| match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        };
         Ok(Facts {
-            mtu: namespace.links()?.interface(interface)?.mtu,
+            mtu: link.mtu,
+            has_address: links.addresses(interface)?.iter().any(is_of_machine),
             offloads: namespace.offloads(interface)?,
             queues: match wants {
                 Some(_) => 1,
@@ -321,6 +332,7 @@ mod tests {
                     mtu,
                     offloads,
                     queues,
+                    has_address: true,
                 };
                 assert_eq!(attach.declines(&facts), None, "{}", kind.name);
             }

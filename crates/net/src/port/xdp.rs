@@ -29,7 +29,7 @@ use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError, OffloadError};
 use absence::Exchange;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
-use socket::{Connected, Inward, Outward, connect, statistics, wake_receive, wake_transmit};
+use socket::{Connected, Inward, Outward, Wake, connect, statistics, wake_receive, wake_transmit};
 use socket2::Socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -390,10 +390,13 @@ impl XdpPort {
             taken += 1;
         }
         outward.transmit.publish();
-        // While the interface is down, the frames stay in the ring.
-        let is_there = !outward.transmit.needs_wakeup()
-            || wake_transmit(outward.socket.as_fd(), taken.div_ceil(KERNEL_BATCH));
-        if !is_there {
+        let wake = match outward.transmit.needs_wakeup() {
+            true => wake_transmit(outward.socket.as_fd(), taken.div_ceil(KERNEL_BATCH)),
+            false => Wake::Done,
+        };
+        if wake != Wake::Done {
+            // While an interface is down, the frames stay in the ring, and would leave when it is
+            // up again. A ring cannot be shortened, so it is given up.
             self.lose_interface(pool);
         }
         self.collect_sent(pool);
@@ -412,7 +415,7 @@ impl XdpPort {
         }
         let is_there = trains.send(pool, batch, &mut self.counters);
         // The error does not say whether the interface is down or gone.
-        if !is_there && !wake_transmit(outward.socket.as_fd(), 0) {
+        if !is_there && wake_transmit(outward.socket.as_fd(), 0) == Wake::Gone {
             self.lose_interface(pool);
         }
         true
@@ -461,6 +464,7 @@ impl Port for XdpPort {
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         self.assert_pool(pool);
+        self.follow_other_half(pool);
         self.collect_sent(pool);
         self.refill(pool);
         let Some(inward) = &mut self.inward else {

@@ -24,8 +24,9 @@ pub struct Arrival {
     pub time: Option<Time>,
     /// For a message of the error queue: the number of the packet that left at this instant.
     pub departed: Option<u32>,
-    /// The IP ECN field, if the socket requests it.
-    pub ecn: u8,
+    /// The IP ECN field, if the socket requests it. Unknown if the kernel had to cut the control
+    /// messages.
+    pub ecn: Option<u8>,
     /// Bytes of the datagram, also of those beyond the buffer.
     pub length: usize,
 }
@@ -139,7 +140,7 @@ impl TimedReceiver {
                     .stamp_ns
                     .map(|stamp| clock.at_monotonic(self.stamps.monotonic_ns(stamp))),
                 departed: metadata.departed,
-                ecn: metadata.class & 3,
+                ecn: metadata.class.map(|class| class & 3),
                 length,
             };
             take(&buffer[..length.min(BUFFER_LEN)], arrival);
@@ -155,16 +156,21 @@ struct Metadata {
     /// The number of the packet that left at that time, for a stamp of a departure.
     departed: Option<u32>,
     /// The traffic class.
-    class: u8,
+    class: Option<u8>,
     /// The number of times that the buffer was full.
     overflowed: Option<u32>,
 }
 
 impl Metadata {
     fn of(header: &libc::msghdr) -> Metadata {
-        let mut metadata = Metadata::default();
-        // SAFETY: recvmmsg filled the header, and says in it how much of the control room, which has not been touched
-        // since.
+        // The kernel cuts what does not fit, so a missing message does not mean its default.
+        let is_cut = header.msg_flags & libc::MSG_CTRUNC != 0;
+        let mut metadata = Metadata {
+            class: (!is_cut).then_some(0),
+            ..Metadata::default()
+        };
+        // SAFETY: recvmmsg filled the header, and says in it how much of the control room, which
+        // has not been touched since.
         for (level, kind, payload) in unsafe { sys::control_messages(header) } {
             match (level, kind) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
@@ -173,12 +179,10 @@ impl Metadata {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     metadata.overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
                 }
-                (libc::IPPROTO_IP, libc::IP_TOS) => {
-                    metadata.class = payload.first().copied().unwrap_or(0)
-                }
+                (libc::IPPROTO_IP, libc::IP_TOS) => metadata.class = payload.first().copied(),
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                     let int = payload.first_chunk().copied();
-                    metadata.class = int.map_or(0, libc::c_int::from_ne_bytes) as u8;
+                    metadata.class = int.map(|int| libc::c_int::from_ne_bytes(int) as u8);
                 }
                 (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                     // struct sock_extended_err: `ee_data` is the number of the packet.

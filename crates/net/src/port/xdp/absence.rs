@@ -1,4 +1,5 @@
-//! Handles the removal of an AF_XDP port's interface, and attaches the port to the new one.
+//! Handles the removal of an AF_XDP port's interface, and attaches the port to the new one. An
+//! interface that is down when frames are sent counts as removed.
 //!
 //! The kernel unbinds the sockets of a removed interface permanently: a new interface with the same
 //! name needs new sockets. No descriptor reports the removal, so the port checks ten times a
@@ -11,25 +12,52 @@ use crate::namespace::Interface;
 use crate::port::{Loss, Pool, Port as _, Promiscuity, Slot};
 use crate::sys;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A place in which the receiving half of an interface leaves new rings for the sending half, with
 /// the properties of the interface. It is not used on the packet path.
 #[derive(Clone, Default)]
-pub(super) struct Exchange(Arc<Mutex<Option<(Outward, Interface)>>>);
+pub(super) struct Exchange {
+    rings: Arc<Mutex<Option<(Outward, Interface)>>>,
+    /// Whether the sending half has closed its rings and found no new ones.
+    is_wanted: Arc<AtomicBool>,
+}
 
 impl Exchange {
     pub(super) fn take(&self) -> Option<(Outward, Interface)> {
-        self.swap(None)
+        self.rings().take()
     }
 
-    fn swap(&self, other: Option<(Outward, Interface)>) -> Option<(Outward, Interface)> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut held, other)
+    fn put(&self, rings: (Outward, Interface)) {
+        let mut held = self.rings();
+        *held = Some(rings);
+        self.is_wanted.store(false, Ordering::Relaxed);
+    }
+
+    fn want(&self) {
+        let held = self.rings();
+        self.is_wanted.store(held.is_none(), Ordering::Relaxed);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    fn rings(&self) -> MutexGuard<'_, Option<(Outward, Interface)>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl XdpPort {
+    /// Gives up the rings of both halves if the sending half has given up its own.
+    pub(super) fn follow_other_half(&mut self, pool: &mut Pool) {
+        let is_wanted = matches!(&self.part, Part::Receives(exchange) if exchange.is_wanted());
+        if is_wanted && self.inward.is_some() {
+            self.lose_interface(pool);
+        }
+    }
+
     /// Checks, at most ten times a second, whether the interface was removed, or has returned.
     pub(super) fn look(&mut self, pool: &mut Pool) {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
@@ -77,6 +105,9 @@ impl XdpPort {
             pool.take_back(slot);
             pool.free(slot);
         }
+        if let Part::Sends(exchange) = &self.part {
+            exchange.want();
+        }
         // An interface that has already returned is found at once.
         self.next_look_ns = 0;
     }
@@ -118,7 +149,8 @@ impl XdpPort {
             return;
         };
         let queues = self.namespace.receive_queues(&self.interface);
-        if link.mtu > XdpPort::MOST_MTU || queues.is_ok_and(|queues| queues > 1) {
+        // While it is down, nothing can be sent.
+        if !link.is_up || link.mtu > XdpPort::MOST_MTU || queues.is_ok_and(|queues| queues > 1) {
             return;
         }
         let (memory, options) = (&*pool, self.options);
@@ -142,7 +174,7 @@ impl XdpPort {
             *promiscuity = Promiscuity::ask(socket, link.index);
         }
         match &self.part {
-            Part::Receives(exchange) => drop(exchange.swap(Some((outward, link)))),
+            Part::Receives(exchange) => exchange.put((outward, link)),
             _ => {
                 self.outward = Some(outward);
                 self.reopen_trains(&link);

@@ -44,6 +44,8 @@ impl Attach for Sockets {
             Some("the MTU is larger than AF_XDP frames can be")
         } else if facts.queues > 1 {
             Some("it has several receive queues, and AF_XDP would serve only one of them")
+        } else if facts.has_address {
+            Some("the interface has an address of this machine, which AF_XDP would cut off")
         } else {
             None
         }

@@ -192,9 +192,9 @@ pub(super) fn wake_receive(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Makes the kernel send the frames in the transmit ring: `batches` of the kernel's batches, and
-/// the frames left over before. Returns whether the socket still has its interface.
+/// the frames left over before.
 #[allow(unsafe_code)]
-pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> bool {
+pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> Wake {
     for _ in 0..=batches {
         // SAFETY: no buffer is passed; for AF_XDP the call is only a signal.
         let result = unsafe {
@@ -208,17 +208,29 @@ pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> bool {
             )
         };
         if result >= 0 {
-            return true;
+            return Wake::Done;
         }
         match io::Error::last_os_error().raw_os_error() {
             // The kernel's batch is full, and more frames are waiting.
             Some(libc::EAGAIN) => {}
-            Some(UNBOUND) => return false,
+            Some(UNBOUND) => return Wake::Gone,
+            Some(libc::ENETDOWN) => return Wake::Down,
             // Any other error is temporary; the next call tries again.
-            _ => return true,
+            _ => return Wake::Done,
         }
     }
-    true
+    Wake::Done
+}
+
+/// The fate of the frames in the transmit ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wake {
+    /// The kernel sends them.
+    Done,
+    /// The interface is down: they stay in the ring.
+    Down,
+    /// The socket has no interface any more.
+    Gone,
 }
 
 /// Returns the socket's own counters.

@@ -1,0 +1,72 @@
+//! Text for a terminal. Names come from files of other people: scenarios, recordings, packages. An
+//! escape sequence among them could hide text, retitle the window or send a reply to the shell.
+//!
+//! Everything that this crate prints passes [`clean`]: standard output through
+//! [`print`](crate::print), standard error through the macro `eprintln!` of this crate, which
+//! replaces the one of `std`.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// Like `std::eprintln!`, with control characters made visible.
+macro_rules! eprintln {
+    ($($words:tt)*) => {
+        $crate::terminal::complain(&::std::format!($($words)*))
+    };
+}
+
+/// Prints a line to standard error. A failure is ignored: there is nowhere left to report it.
+pub(crate) fn complain(text: &str) {
+    let mut error = io::stderr().lock();
+    let _ = writeln!(error, "{}", clean(text));
+}
+
+/// Returns what to print to standard output: `text` as it is for a file or a pipe, without control
+/// characters for a terminal.
+pub(crate) fn for_output(text: &str) -> Cow<'_, str> {
+    match io::stdout().is_terminal() {
+        true => clean(text),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// Replaces control characters other than line feed and tab by their escape (`\\u{1b}`), and those
+/// that change the direction of text, too.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| {
+        let is_layout = matches!(c, '\n' | '\t');
+        let is_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        (c.is_control() && !is_layout) || is_direction
+    };
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut cleaned = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_harmful(c) {
+            true => cleaned.extend(c.escape_unicode()),
+            false => cleaned.push(c),
+        }
+    }
+    Cow::Owned(cleaned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_command_the_terminal() {
+        let name = "cubic\u{1b}]0;title\u{7}\u{9b}2J\r\u{202e}gnp";
+        assert_eq!(
+            clean(name),
+            "cubic\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{d}\\u{202e}gnp"
+        );
+    }
+
+    #[test]
+    fn ordinary_text_stays_as_it_is() {
+        let text = "a\tb\nMbit/s µs 中文 é\n";
+        assert!(matches!(clean(text), Cow::Borrowed(same) if same == text));
+    }
+}
