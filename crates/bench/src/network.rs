@@ -93,7 +93,7 @@ impl Network {
         self.add_neighbours(ROUTER)?;
         let mut links = self.router.links()?;
         for (port, address, number) in [("r2", H2, 2), ("r3", H3, 3)] {
-            links.add_route(port, address, 32, None)?;
+            links.add_route(port, address, 32, None, None)?;
             links.add_neighbour(port, address, mac(number))?;
             for setting in ["rp_filter", "send_redirects"] {
                 let setting = format!("net.ipv4.conf.{port}.{setting}");

@@ -113,6 +113,9 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         eprintln!("sluice: warning: {obstacle}");
         return through_proxy(args);
     }
+    if let Some(restriction) = sluice_exec::restriction() {
+        eprintln!("sluice: warning: {restriction}");
+    }
     let settings = Settings {
         links: scenario.links().cloned().collect(),
         congestion_control: args.cc.clone(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use crate::network::settings_are_fixed;
 use sluice_net::namespace::Privilege;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -42,6 +43,11 @@ pub fn examine() -> Vec<Finding> {
     let namespaces = namespaces();
     vec![
         finding("namespaces", "exec, live runs, bench", namespaces),
+        finding(
+            "settings",
+            "ping and ports below 1024 in exec, live runs",
+            settings(),
+        ),
         finding("packet sockets", "exec, live runs, packet: ports", packet()),
         finding("TUN devices", "tun: and tap: ports", tun()),
         finding("AF_XDP", "xdp: ports", xdp()),
@@ -80,11 +86,22 @@ fn namespaces() -> State {
                     "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0".to_owned()
                 }
                 _ => "run as root; in Docker with --privileged, or with --security-opt \
-                      seccomp=unconfined"
+                      seccomp=unconfined --security-opt systempaths=unconfined"
                     .to_owned(),
             };
             impossible(obstacle, remedy)
         }
+    }
+}
+
+fn settings() -> State {
+    if settings_are_fixed() {
+        impossible(
+            "/proc/sys is read-only",
+            "in Docker: --security-opt systempaths=unconfined",
+        )
+    } else {
+        possible("/proc/sys can be written")
     }
 }
 
@@ -202,7 +219,7 @@ mod tests {
     #[test]
     fn every_obstacle_has_a_reason_and_a_remedy() {
         let findings = examine();
-        assert_eq!(findings.len(), 9);
+        assert_eq!(findings.len(), 10);
         for finding in findings {
             if let State::Impossible { why, remedy } = finding.state {
                 assert!(!why.is_empty() && !remedy.is_empty(), "{}", finding.name);

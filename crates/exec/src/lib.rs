@@ -208,6 +208,16 @@ pub fn obstacle() -> Option<PrivilegeError> {
     }
 }
 
+/// Returns what the program has to do without where `/proc/sys` is read-only, as it is in most
+/// containers.
+pub fn restriction() -> Option<&'static str> {
+    network::settings_are_fixed().then_some(
+        "/proc/sys is read-only, as in most containers: the program can neither ping nor listen on \
+         ports below 1024, and TCP buffers keep the kernel's limits; in Docker, \
+         --security-opt systempaths=unconfined changes it",
+    )
+}
+
 /// Runs the program until it ends. Call it on the main thread, before any other thread starts.
 ///
 /// # Errors

@@ -15,6 +15,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::thread;
 
+use rustix::fs::StatVfsMountFlags;
 use sluice_net::Clock;
 use sluice_net::namespace::{
     LinkError, Mac, Namespace, NamespaceError, SysctlError, VethEnd, create_veth,
@@ -98,11 +99,14 @@ impl Network {
     /// # Errors
     /// The step that failed; nothing is left behind.
     pub fn create(congestion_control: Option<&str>) -> Result<Network, NetworkError> {
+        let is_fixed = settings_are_fixed();
         // The kernel can create namespaces in parallel, which saves time.
         let host = |name: &'static str| {
             move || {
                 let host = Namespace::create(name)?;
-                host.silence_ipv6()?;
+                if is_fixed {
+                    return Ok(host);
+                }
                 for (key, value) in SETTINGS {
                     host.set_sysctl(key, value)?;
                 }
@@ -126,22 +130,21 @@ impl Network {
             })
         })?;
         open_low_ports(&network.near)?;
-        let group = rustix::process::getegid().as_raw();
-        let groups = format!("{group} {group}");
-        // This fails if the group is not mapped in the user namespace. Then the program cannot
-        // ping.
-        let _ = network
-            .near
-            .set_sysctl("net.ipv4.ping_group_range", &groups);
-        for version in versions() {
-            let key = format!("net.{version}.ip_nonlocal_bind");
-            network.far.set_sysctl(&key, "1")?;
+        if !is_fixed {
+            let group = rustix::process::getegid().as_raw();
+            let groups = format!("{group} {group}");
+            // This fails if the group is not mapped in the user namespace. Then the program cannot
+            // ping.
+            let _ = network
+                .near
+                .set_sysctl("net.ipv4.ping_group_range", &groups);
         }
-        network.connect(&network.near, Place::Program, Place::Far)?;
-        network.connect(&network.far, Place::Far, Place::Program)?;
+        let by_route = congestion_control.filter(|_| is_fixed);
+        network.connect(&network.near, Place::Program, Place::Far, by_route)?;
+        network.connect(&network.far, Place::Far, Place::Program, by_route)?;
         let mut links = network.near.links()?;
         for gateway in usable(Place::Far) {
-            links.add_route(INTERFACE, any(gateway), 0, Some(gateway))?;
+            links.add_route(INTERFACE, any(gateway), 0, Some(gateway), by_route)?;
         }
         let mut links = network.far.links()?;
         for own in usable(Place::Far) {
@@ -189,7 +192,13 @@ impl Network {
         Ok((inward, outward))
     }
 
-    fn connect(&self, host: &Namespace, own: Place, other: Place) -> Result<(), NetworkError> {
+    fn connect(
+        &self,
+        host: &Namespace,
+        own: Place,
+        other: Place,
+        congestion_control: Option<&str>,
+    ) -> Result<(), NetworkError> {
         let name = host.name();
         create_veth(
             VethEnd {
@@ -206,11 +215,12 @@ impl Network {
         self.router.links()?.set_up(name, true)?;
         let mut links = host.links()?;
         links.set_up("lo", true)?;
+        links.silence_ipv6(INTERFACE)?;
         links.set_up(INTERFACE, true)?;
         for (address, other_address) in usable(own).zip(usable(other)) {
             let bits = if address.is_ipv4() { 32 } else { 128 };
             links.add_address(INTERFACE, address, bits)?;
-            links.add_route(INTERFACE, other_address, bits, None)?;
+            links.add_route(INTERFACE, other_address, bits, None, congestion_control)?;
             links.add_neighbour(INTERFACE, other_address, mac(other))?;
         }
         Ok(())
@@ -246,12 +256,22 @@ impl Closing {
 }
 
 /// Lets programs without capabilities listen on every port: the namespace has no services to
-/// protect.
+/// protect. Does nothing where settings are fixed.
 ///
 /// # Errors
 /// When the setting cannot be written.
 pub fn open_low_ports(namespace: &Namespace) -> Result<(), SysctlError> {
+    if settings_are_fixed() {
+        return Ok(());
+    }
     namespace.set_sysctl("net.ipv4.ip_unprivileged_port_start", "0")
+}
+
+/// Returns whether the settings of a new namespace cannot be changed: containers mount `/proc/sys`
+/// read-only.
+pub fn settings_are_fixed() -> bool {
+    rustix::fs::statvfs("/proc/sys/net")
+        .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 /// Returns the versions of IP that the kernel has.

@@ -317,12 +317,15 @@ fn connecting(kind: Type, address: SocketAddr) -> io::Result<Socket> {
     }
 }
 
-/// Returns a socket that is bound to `address`.
+/// Returns a socket that is bound to `address`, which no interface needs to have.
 fn bound(kind: Type, protocol: Option<Protocol>, address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind.nonblocking(), protocol)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
+        socket.set_freebind_v6(true)?;
+    } else {
+        socket.set_freebind_v4(true)?;
     }
     socket.bind(&SockAddr::from(address))?;
     Ok(socket)

@@ -190,7 +190,7 @@ fn forward_by_kernel(topology: &Topology) {
     }
     let mut links = topology.router.links().unwrap();
     for (port, address, number) in [("r2", H2, 2), ("r3", H3, 3)] {
-        links.add_route(port, address, 32, None).unwrap();
+        links.add_route(port, address, 32, None, None).unwrap();
         links.add_neighbour(port, address, mac(number)).unwrap();
         let setting = format!("net.ipv4.conf.{port}.rp_filter");
         topology.router.set_sysctl(&setting, "0").unwrap();

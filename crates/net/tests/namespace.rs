@@ -4,6 +4,8 @@ mod common;
 
 use common::{H2, H3, Topology, mac, require_privilege};
 use sluice_net::namespace::{LinkError, Namespace, Offloads, VethEnd, create_veth};
+use socket2::{Domain, Socket, Type};
+use std::net::SocketAddr;
 
 #[test]
 fn a_namespace_sees_only_its_own_interfaces() {
@@ -43,10 +45,10 @@ fn links_take_their_settings() {
     assert_eq!(interface.mac, Some(mac(2)));
     assert!(interface.is_up);
     links
-        .add_route("eth0", "10.99.0.0".parse().unwrap(), 16, Some(H3))
+        .add_route("eth0", "10.99.0.0".parse().unwrap(), 16, Some(H3), None)
         .unwrap();
     links
-        .add_route("eth0", "0.0.0.0".parse().unwrap(), 0, Some(H3))
+        .add_route("eth0", "0.0.0.0".parse().unwrap(), 0, Some(H3), None)
         .unwrap();
     let bound = topology
         .h2
@@ -57,6 +59,43 @@ fn links_take_their_settings() {
         })
         .unwrap();
     assert_eq!(bound, H2);
+}
+
+#[test]
+fn a_route_chooses_the_congestion_control() {
+    let topology = Topology::new(Offloads::ON);
+    let mut links = topology.h2.links().unwrap();
+    for (prefix, control) in [("10.98.0.0", Some("reno")), ("10.97.0.0", None)] {
+        links
+            .add_route("eth0", prefix.parse().unwrap(), 16, Some(H3), control)
+            .unwrap();
+    }
+    let control_towards = |address: &str| {
+        let address: SocketAddr = address.parse().unwrap();
+        let connect = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None).unwrap();
+            // The connection is begun, and nobody answers.
+            let _ = socket.connect(&address.into());
+            String::from_utf8(socket.tcp_congestion().unwrap()).unwrap()
+        };
+        topology.h2.enter(connect).unwrap()
+    };
+    let of_the_namespace = topology
+        .h2
+        .sysctl("net.ipv4.tcp_congestion_control")
+        .unwrap();
+    assert_ne!(of_the_namespace, "reno");
+    assert!(control_towards("10.98.0.1:9").starts_with("reno"));
+    assert!(control_towards("10.97.0.1:9").starts_with(&of_the_namespace));
+    let prefix = "10.96.0.0".parse().unwrap();
+    let message = links
+        .add_route("eth0", prefix, 16, Some(H3), Some("nosuch"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("with congestion control \"nosuch\""),
+        "{message}"
+    );
 }
 
 #[test]

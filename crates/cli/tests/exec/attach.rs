@@ -51,7 +51,7 @@ impl Site {
         links.add_address(holder, address(MACHINE), 24).unwrap();
         let gateway = Some(address(CONTAINER));
         links
-            .add_route(holder, address("10.88.0.0"), 16, gateway)
+            .add_route(holder, address("10.88.0.0"), 16, gateway, None)
             .unwrap();
         let mut links = site.container.links().unwrap();
         links.set_up("eth0", true).unwrap();

@@ -85,3 +85,36 @@ fn where_namespaces_are_refused_a_proxy_carries_the_program() {
     let again = Command::new("unshare").args(["-Ur", "true"]).status();
     assert!(again.unwrap().success());
 }
+
+/// Docker mounts `/proc/sys` read-only, also where its filter of system calls is off.
+#[test]
+fn where_settings_cannot_be_changed_the_link_works_and_a_warning_names_what_is_lost() {
+    let world = World::new();
+    world.serve(80, greet);
+    let read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && \
+                     exec \"$@\"";
+    let run = |options: &[&str], script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", read_only, "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_sluice"));
+        command.args(["exec", "--rtt", "50ms"]).args(options);
+        command.args(["--", "timeout", "20", "bash", "-c", script]);
+        world.start(&mut command).wait_with_output().unwrap()
+    };
+    let script = format!(
+        "head -c 6 </dev/tcp/{}/80; head -c 6 </dev/tcp/{}/80; cat /proc/net/if_inet6",
+        super::SERVER[0],
+        super::SERVER[1]
+    );
+    let output = run(&["--cc", "reno"], &script);
+    let (answer, text) = (stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(answer.starts_with("hello\nhello\n"), "{answer} {text}");
+    assert!(text.contains("/proc/sys is read-only"), "{text}");
+    assert!(text.contains("systempaths=unconfined"), "{text}");
+    // No link-local address, so the interface sends nothing of its own.
+    assert!(!answer.contains("fe80"), "{answer}");
+    let output = run(&["--cc", "nosuch"], "true");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("nosuch"), "{}", stderr(&output));
+}

@@ -7,7 +7,8 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
+    LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -212,6 +213,30 @@ impl Links {
         })
     }
 
+    /// Gives an interface that is down no link-local address when it is set up, so that it sends no
+    /// solicitations of its own. Does nothing if the kernel has no IPv6.
+    ///
+    /// # Errors
+    /// There is no interface of that name, or the process lacks the privilege.
+    pub fn silence_ipv6(&mut self, name: &str) -> Result<(), LinkError> {
+        let what = format!("take the link-local address from interface {name:?}");
+        let silenced = self.change(name, &what, |message| {
+            let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+            let family = AfSpecUnspec::Inet6(vec![mode]);
+            message
+                .attributes
+                .push(LinkAttribute::AfSpecUnspec(vec![family]));
+        });
+        match silenced {
+            Err(LinkError::Kernel { source, .. })
+                if source.raw_os_error() == Some(libc::EAFNOSUPPORT) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
     /// Sets the MTU of an interface.
     ///
     /// # Errors
@@ -337,27 +362,36 @@ impl Links {
     }
 
     /// Adds a route out of an interface: to a prefix (`prefix_len` 0 for the default route),
-    /// through `gateway` unless the prefix is on the link.
+    /// through `gateway` unless the prefix is on the link. TCP connections over it use
+    /// `congestion_control`, or the namespace's if it is `None`.
     ///
     /// # Errors
-    /// The gateway cannot be reached, or the route exists.
+    /// The gateway cannot be reached, the route exists, or the kernel does not have the congestion
+    /// control.
     pub fn add_route(
         &mut self,
         name: &str,
         prefix: IpAddr,
         prefix_len: u8,
         gateway: Option<IpAddr>,
+        congestion_control: Option<&str>,
     ) -> Result<(), LinkError> {
         let mut message = self.route(name, prefix, prefix_len)?;
-        if gateway.is_some() {
-            message.header.scope = RouteScope::Universe;
-        }
         let mut what = format!("add a route to {prefix}/{prefix_len} by interface {name:?}");
         if let Some(gateway) = gateway {
+            message.header.scope = RouteScope::Universe;
             what = format!("{what} via {gateway}");
             message
                 .attributes
                 .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+        }
+        if let Some(control) = congestion_control {
+            what = format!("{what} with congestion control {control:?}");
+            message
+                .attributes
+                .push(RouteAttribute::Metrics(vec![RouteMetric::CcAlgo(
+                    control.to_owned(),
+                )]));
         }
         self.request(
             RouteNetlinkMessage::NewRoute(message),
