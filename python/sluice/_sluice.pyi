@@ -187,6 +187,7 @@ class RouterOptions(TypedDict):
     netns: str | None
     accept: bool
     compat: bool
+    strict: bool
     split_below: str | None
     spin: str
     cpu: int | None

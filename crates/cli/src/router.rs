@@ -53,6 +53,10 @@ pub struct Args {
     /// Follow dummynet where Sluice deliberately differs from it (docs/dummynet.md)
     #[arg(long)]
     compat: bool,
+    /// Drop frames whose headers hide what rules match: damaged ones, chains of more than 16 IPv6
+    /// headers, and fragments that hold, or could overwrite, a part of a TCP header
+    #[arg(long)]
+    strict: bool,
     /// Split super-packets while any pipe is slower than this
     #[arg(long, value_name = "RATE", value_parser = Rate::parse, default_value_t = SPLIT_BELOW)]
     split_below: Rate,
@@ -176,6 +180,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         engine,
         seed: args.seed,
         split_below: args.split_below,
+        is_strict: args.strict,
         spin: match args.spin {
             SpinWord::None => Spin::None,
             SpinWord::Adaptive => Spin::Adaptive,

@@ -41,6 +41,8 @@ pub(crate) struct Options {
     #[pyo3(item)]
     compat: bool,
     #[pyo3(item)]
+    strict: bool,
+    #[pyo3(item)]
     split_below: Option<String>,
     #[pyo3(item)]
     spin: String,
@@ -176,6 +178,7 @@ fn settings(options: &Options) -> PyResult<Settings> {
             ..sluice_ipfw::Settings::default()
         },
         seed: options.seed,
+        is_strict: options.strict,
         split_below: options
             .split_below
             .as_ref()

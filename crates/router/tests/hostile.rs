@@ -177,6 +177,7 @@ fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
         LostFrame::Malformed,
         LostFrame::NoExit,
         LostFrame::TinySegments,
+        LostFrame::Evasive,
     ];
     let lost: u64 = lost.into_iter().map(|cause| counts.lost(cause)).sum();
     // Segments are admitted instead of the super-packet that was split, and copies in addition.
@@ -283,6 +284,100 @@ fn expected(beasts: &[Beast]) -> (BTreeMap<&'static str, u64>, Vec<Vec<u8>>, u64
 
 fn counted(counts: &LaneCounts) -> BTreeMap<&'static str, u64> {
     counts.faulty().filter(|(_, n)| *n > 0).collect()
+}
+
+/// Returns the frames that pass `deny udp from any to any 9` and `deny tcp from any to any 80`, and
+/// the counts.
+fn filtered(frames: &[Vec<u8>], is_strict: bool) -> Outcome {
+    let rules = "add deny udp from any to any 9\nadd deny tcp from any to any 80\n";
+    let frames = frames.iter().cloned();
+    cross(
+        Link::Ethernet,
+        frames.map(|frame| (frame, VnetHeader::default())).collect(),
+        rules::between_left_and_right(rules).strict(is_strict),
+    )
+}
+
+#[test]
+fn rules_see_packets_inside_pppoe_and_mpls() {
+    let to_port = |port: u8| {
+        let mut datagram = zoo::udp(100);
+        datagram[3] = port;
+        datagram
+    };
+    let frames = |port| {
+        let (v4, v6) = (zoo::ipv4(17, &to_port(port)), zoo::ipv6(17, &to_port(port)));
+        vec![
+            zoo::ethernet(zoo::V4, &v4),
+            zoo::pppoe(&[0, 0x21], &v4),
+            zoo::pppoe(&[0x57], &v6),
+            zoo::mpls(1, &v4),
+            zoo::mpls(3, &v6),
+        ]
+    };
+    let outcome = filtered(&frames(9), false);
+    assert_eq!(outcome.sent, Vec::<Vec<u8>>::new(), "port 9 is denied");
+    assert_eq!(outcome.counts.dropped_total(), 5);
+    // Another port passes, as do the frames that set up a session.
+    let mut frames = frames(10);
+    frames.push(zoo::pppoe(&[0xc0, 0x21], &[1, 1, 0, 4]));
+    assert_eq!(filtered(&frames, true).sent, frames);
+}
+
+#[test]
+fn what_hides_a_port_from_the_rules_is_dropped_when_strict() {
+    let segment = zoo::tcp(80);
+    let v4 = |word: [u8; 2], payload: &[u8]| {
+        let mut packet = zoo::ipv4(6, payload);
+        packet[6..8].copy_from_slice(&word);
+        zoo::ethernet(zoo::V4, &packet)
+    };
+    let v6 = |first: u8, headers: &[u8], payload: &[u8]| {
+        zoo::ethernet(zoo::V6, &zoo::ipv6(first, &[headers, payload].concat()))
+    };
+    let options: Vec<u8> = (0..17)
+        .flat_map(|n| [if n < 16 { 60 } else { 6 }, 0, 1, 4, 0, 0, 0, 0])
+        .collect();
+    let fragment = |next, word: u16| {
+        let [high, low] = word.to_be_bytes();
+        [next, 0, high, low, 0, 0, 0, 1]
+    };
+    let evasive = [
+        // 17 options headers before TCP; TCP in a second fragment, behind options in the first.
+        v6(60, &options, &segment),
+        v6(44, &fragment(60, 1), &[6, 1, 1, 4, 0, 0, 0, 0]),
+        // RFC 1858: 8 bytes of TCP, and the offsets 8 and 16, which overwrite the rest.
+        v4([0x20, 0], &segment[..8]),
+        v4([0, 1], &segment),
+        v4([0, 2], &segment),
+        v6(44, &fragment(6, 8), &segment),
+    ];
+    for frame in &evasive {
+        let frame = std::slice::from_ref(frame);
+        assert_eq!(filtered(frame, false).sent, frame, "they pass a deny");
+    }
+    let outcome = filtered(&evasive, true);
+    assert_eq!(outcome.sent, Vec::<Vec<u8>>::new());
+    assert_eq!(outcome.counts.lost(LostFrame::Evasive), 6);
+    // 16 bytes hold ports and flags, so the rules see them, but a later fragment could change flags.
+    let short = v4([0x20, 0], &segment[..16]);
+    assert_eq!(filtered(&[short], true).counts.dropped_total(), 0);
+
+    // Ordinary fragments, headers and other protocols pass.
+    let web = |port: u8| {
+        let mut segment = segment.clone();
+        segment[3] = port;
+        segment
+    };
+    let fine = [
+        v4([0x20, 0], &web(81)),
+        v4([0, 3], &segment),
+        v6(44, &fragment(6, 1), &web(81)),
+        v6(44, &fragment(6, 24), &segment),
+        v6(60, &[6, 0, 1, 4, 0, 0, 0, 0], &web(81)),
+        zoo::ethernet(0x0806, &[0; 28]),
+    ];
+    assert_eq!(filtered(&fine, true).sent, fine);
 }
 
 #[test]

@@ -16,16 +16,20 @@ pub enum LostFrame {
     NoExit,
     /// A super-packet with far more segments than senders make.
     TinySegments,
+    /// The headers hide what a rule would match, and the queueing refuses that
+    /// ([`Queueing::is_strict`](super::Queueing::is_strict)).
+    Evasive,
 }
 
 impl LostFrame {
     /// Every cause, in the order of the counters.
-    pub const ALL: [LostFrame; 5] = [
+    pub const ALL: [LostFrame; 6] = [
         LostFrame::Malformed,
         LostFrame::NoSlot,
         LostFrame::Blocked,
         LostFrame::NoExit,
         LostFrame::TinySegments,
+        LostFrame::Evasive,
     ];
 
     /// Returns the cause as one word.
@@ -36,13 +40,14 @@ impl LostFrame {
             LostFrame::Blocked => "port_blocked",
             LostFrame::NoExit => "no_exit",
             LostFrame::TinySegments => "tiny_segments",
+            LostFrame::Evasive => "evasive",
         }
     }
 }
 
 /// The counters of one lane. The `received` frames of its ports are the sum of `whole`, `plain`,
-/// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)` and `lost(TinySegments)`. The `admitted`
-/// packets, which include segments, are `sent + dropped + held + lost(Blocked)`, unless a link
+/// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)` and
+/// `lost(Evasive)`. The `admitted` packets, which include segments, are `sent + dropped + held + lost(Blocked)`, unless a link
 /// copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {

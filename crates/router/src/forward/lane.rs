@@ -134,6 +134,11 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         if let Some(fault) = view.fault {
             self.counts.note_fault(fault);
         }
+        if self.queueing.is_strict() && view.is_evasive() {
+            self.counts.lose(LostFrame::Evasive, 1);
+            pool.free(slot);
+            return;
+        }
         if !view.is_ip() {
             self.bypass(slot, from, &view, pool, outboxes);
             return;

@@ -56,6 +56,12 @@ pub trait Queueing {
     /// Returns whether a super-packet that arrives at port `from` at a given time should be split.
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;
 
+    /// Returns whether frames whose headers hide what rules match are dropped
+    /// ([`View::is_evasive`]).
+    fn is_strict(&self) -> bool {
+        false
+    }
+
     /// Returns whether [`Queueing::prefetch_now`] is worth its cost: there are more queues than the
     /// processor's caches hold.
     fn is_wide(&self) -> bool {

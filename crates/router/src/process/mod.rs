@@ -53,6 +53,8 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// Super-packets are split while any link is slower than this.
     pub split_below: Rate,
+    /// Frames whose headers hide what rules match are dropped ([`Ruled::strict`]).
+    pub is_strict: bool,
     /// The way in which the loop waits for due packets.
     pub spin: Spin,
     /// The core that the loop is pinned to; the kernel chooses if `None`.
@@ -75,6 +77,7 @@ impl Settings {
             engine: sluice_ipfw::Settings::default(),
             seed: None,
             split_below: SPLIT_BELOW,
+            is_strict: false,
             spin: Spin::default(),
             core: None,
             cpu_latency: None,

@@ -24,6 +24,7 @@ pub struct Ruled {
     split_below: Rate,
     /// Whether super-packets are split for any link.
     splits: bool,
+    is_strict: bool,
 }
 
 impl Ruled {
@@ -41,9 +42,16 @@ impl Ruled {
             coming: Vec::new(),
             split_below,
             splits: false,
+            is_strict: false,
         };
         ruled.commands_applied();
         ruled
+    }
+
+    /// Drops frames whose headers hide what rules match ([`View::is_evasive`]).
+    pub const fn strict(mut self, is_strict: bool) -> Ruled {
+        self.is_strict = is_strict;
+        self
     }
 
     /// Returns the engine.
@@ -77,6 +85,10 @@ impl Queueing for Ruled {
     /// even if another pipe is slow.
     fn splits(&mut self, _from: PortNumber, key: &Headers, _at: Time) -> bool {
         self.splits && self.firewall.splits(key, self.split_below)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     fn is_wide(&self) -> bool {

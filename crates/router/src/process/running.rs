@@ -20,6 +20,7 @@ pub(super) struct LoopSettings {
     pub(super) choices: Vec<PortChoice>,
     pub(super) config: Config,
     pub(super) split_below: Rate,
+    pub(super) is_strict: bool,
     pub(super) spin: Spin,
     pub(super) cpu_latency: Option<Span>,
     pub(super) time: PortTime,
@@ -56,7 +57,7 @@ impl Loop {
         let all: Vec<usize> = (0..ports.len()).collect();
         let partners = all.iter().map(|port| port ^ 1).collect();
         let engine = firewall(&start.engine, &start.interfaces);
-        let ruled = Ruled::new(engine, partners, start.split_below);
+        let ruled = Ruled::new(engine, partners, start.split_below).strict(start.is_strict);
         let mut forwarder = Forwarder::new(ports, pool, clock, start.spin);
         forwarder.keep_warm(start.warmer);
         let lane = LaneOptions {

@@ -113,6 +113,7 @@ impl Router {
             choices: opened.choices.clone(),
             config,
             split_below: settings.split_below,
+            is_strict: settings.is_strict,
             spin: settings.spin,
             cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
             time: opened.time,

@@ -48,6 +48,26 @@ fn tagged(tags: &[(u16, u16)], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// A packet in a session of PPPoE, behind the protocol of PPP.
+pub fn pppoe(protocol: &[u8], packet: &[u8]) -> Vec<u8> {
+    let length = (protocol.len() + packet.len()) as u16;
+    let mut payload = vec![0x11, 0, 0, 7];
+    payload.extend(length.to_be_bytes());
+    payload.extend(protocol);
+    payload.extend(packet);
+    ethernet(0x8864, &payload)
+}
+
+/// A packet behind labels of MPLS, of which the last has the bit S.
+pub fn mpls(labels: usize, packet: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for left in (0..labels).rev() {
+        payload.extend([0, 1, 0xe0 | u8::from(left == 0), 64]);
+    }
+    payload.extend(packet);
+    ethernet(0x8847, &payload)
+}
+
 pub fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let length = (20 + payload.len()) as u16;
     let mut packet = vec![0x45, 2];
@@ -233,6 +253,24 @@ pub fn all() -> Vec<Beast> {
         Counted("ip_length_beyond_frame"),
     );
 
+    // PPPoE (RFC 2516) and MPLS (RFC 3032).
+    let inside = pppoe(&[0, 0x21], &good());
+    add("IPv4 in PPPoE", inside.clone(), Passes);
+    add("IPv4 in PPPoE, one byte", pppoe(&[0x21], &good()), Passes);
+    add("LCP", pppoe(&[0xc0, 0x21], &[1, 1, 0, 4]), Passes);
+    add(
+        "half a PPPoE header",
+        inside[..18].to_vec(),
+        Lost("truncated"),
+    );
+    let half = pppoe(&[0, 0x57], &ipv6(17, &udp(9))[..20]);
+    add("half an IPv6 header in PPPoE", half, Lost("truncated"));
+    add("IPv4 behind a label", mpls(1, &good()), Passes);
+    add("IPv6 behind labels", mpls(16, &ipv6(17, &udp(9))), Passes);
+    add("17 labels", mpls(17, &good()), Lost("label_depth"));
+    add("a pseudowire", mpls(2, &[0, 0, 0, 1, 2, 2]), Passes);
+    add("labels and nothing", mpls(2, &[]), Lost("truncated"));
+
     // Fragments of IPv4: offset in eights, 0x2000 for more.
     for (name, word, fate) in [
         ("first fragment", 0x2000, Passes),
@@ -241,6 +279,7 @@ pub fn all() -> Vec<Beast> {
         ("fragment past 65535", 0x1fff, Passes),
         ("fragment with DF set", 0x6000, Passes),
         ("reserved bit", 0x8000, Passes),
+        ("offset 1", 0x2001, Passes),
     ] {
         add(name, v4(with(good(), 6, &u16::to_be_bytes(word))), fate);
     }
@@ -308,6 +347,12 @@ pub fn all() -> Vec<Beast> {
         let [high, low] = word.to_be_bytes();
         add(name, chain(44, &[&[17, 0, high, low, 0, 0, 0, 1]]), fate);
     }
+    let twice = [[44, 0, 0, 1, 0, 0, 0, 1], [17, 0, 0, 0, 0, 0, 0, 1]];
+    add(
+        "two fragment headers",
+        chain(44, &[&twice.concat()]),
+        Counted("fragment_twice"),
+    );
     let sixteen: Vec<u8> = (0..16)
         .flat_map(|n| empty(if n < 15 { 60 } else { 17 }))
         .collect();

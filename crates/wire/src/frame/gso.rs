@@ -58,8 +58,8 @@ pub enum GsoError {
     /// Neither TCP nor UDP segmentation.
     #[error("segmentation type {0} is not one of TCPv4 (1), TCPv6 (4), UDP (5)")]
     Kind(u8),
-    /// The headers are not of the announced type, are damaged, are a fragment's or a jumbogram's,
-    /// or a routing header hides the address that the checksum covers.
+    /// The headers are not of the announced type, are damaged, are inside PPPoE or MPLS, are a
+    /// fragment's or a jumbogram's, or a routing header hides the address that the checksum covers.
     #[error("the headers are not those of a whole packet of the announced type")]
     Headers,
     /// A segment size of zero, or one that makes packets longer than IP allows.
@@ -98,7 +98,8 @@ impl SuperPacket {
             return Err(GsoError::SegmentSize);
         }
         // The offsets in a damaged or fragmented packet have no meaning.
-        if view.fault.is_some() || view.fragment.is_some() || view.is_routed || view.is_jumbo {
+        let is_plain = view.fault.is_none() && view.fragment.is_none() && !view.is_encapsulated;
+        if !is_plain || view.is_routed || view.is_jumbo {
             return Err(GsoError::Headers);
         }
         let header_len = view.transport_at + u16::from(transport_len);

@@ -11,6 +11,7 @@ mod checksum;
 mod ecn;
 mod gso;
 mod hash;
+mod strict;
 mod train;
 mod view;
 mod vnet;

@@ -506,6 +506,43 @@ fn a_checksum_of_zero_is_all_ones_for_udp_only() {
     }
 }
 
+/// RFC 2516 section 4 and RFC 3032 section 2.1.
+#[test]
+fn packets_inside_pppoe_and_mpls_are_read_and_neither_split_nor_joined() {
+    let mut plain = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(7, 9, 1, 100)
+        .ack(1)
+        .write(&mut plain, &[0; 3000])
+        .unwrap();
+    let length = (plain.len() - 14 + 2) as u16;
+    let [high, low] = length.to_be_bytes();
+    let pppoe = [0x88, 0x64, 0x11, 0, 0, 1, high, low, 0, 0x21];
+    let mpls = [0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64];
+    let vnet = VnetHeader {
+        gso_type: 1,
+        gso_size: 1000,
+        ..VnetHeader::default()
+    };
+    for header in [&pppoe[..], &mpls] {
+        let frame = [&plain[..12], header, &plain[14..]].concat();
+        let (bare, view) = (parse(&plain), parse(&frame));
+        assert_eq!(view.network as usize, 12 + header.len());
+        assert_eq!(
+            (view.addresses, view.ports()),
+            (bare.addresses, bare.ports())
+        );
+        assert_eq!((view.ip_len, view.fault), (bare.ip_len, None));
+        assert!(view.is_encapsulated && !bare.is_encapsulated);
+        assert!(SuperPacket::new(&bare, &vnet).is_ok());
+        assert_eq!(SuperPacket::new(&view, &vnet), Err(GsoError::Headers));
+        let none = VnetHeader::default();
+        assert!(Segment::of(&bare, &none, &plain).is_some());
+        assert!(Segment::of(&view, &none, &frame).is_none());
+    }
+}
+
 #[test]
 fn lying_transport_lengths_are_named() {
     let udp = |length: u16, more: bool| {

@@ -54,6 +54,7 @@ impl Segment {
             && !view.is_jumbo
             // Not every kernel finds the headers behind them.
             && view.vlans == 0
+            && !view.is_encapsulated
             && vnet.gso().is_none()
             && view.transport_at == view.network + network_len
             && flags & !(PSH | ECE) == ACK;

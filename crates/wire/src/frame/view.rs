@@ -1,7 +1,8 @@
 //! The parsed headers of a frame.
 //!
 //! References: RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 4302 (AH),
-//! RFC 3168 (ECN field), RFC 9293 (TCP), IEEE 802.1Q and 802.1ad (tags).
+//! RFC 3168 (ECN field), RFC 9293 (TCP), IEEE 802.1Q and 802.1ad (tags), RFC 2516 (PPPoE),
+//! RFC 3032 (MPLS).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,8 +22,12 @@ pub struct View {
     pub frame_len: u32,
     /// Offset of the network header.
     pub network: u16,
-    /// Type of the network header, after all tags (0 if the frame is too short).
+    /// Type of the network header, after all tags, and inside PPPoE and MPLS if that is IP (0 if
+    /// the frame is too short).
     pub ethertype: u16,
+    /// Whether the IP packet is inside PPPoE or MPLS. PPPoE states the length of the packet, so the
+    /// frame must not be split or joined.
+    pub is_encapsulated: bool,
     /// Identifier and priority of the outermost tag (IEEE 802.1Q TCI).
     pub vlan: Option<u16>,
     /// Number of tags.
@@ -172,11 +177,17 @@ pub enum Fault {
     /// More IPv6 extension headers than are followed.
     #[error("more than {MAX_EXTENSIONS} extension headers")]
     ExtensionDepth,
+    /// More MPLS labels than are followed.
+    #[error("more than {MAX_LABELS} labels")]
+    LabelDepth,
+    /// A second fragment header (RFC 8200 section 4.1 allows one).
+    #[error("two fragment headers")]
+    FragmentTwice,
 }
 
 impl Fault {
     /// The name of every kind, in the order of [`Fault::number`].
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 10] = [
         "truncated",
         "ip_version",
         "header_length",
@@ -185,6 +196,8 @@ impl Fault {
         "udp_length",
         "vlan_depth",
         "extension_depth",
+        "label_depth",
+        "fragment_twice",
     ];
 
     /// Returns the kind's index in [`Fault::NAMES`].
@@ -198,6 +211,8 @@ impl Fault {
             Fault::UdpLength(_) => 5,
             Fault::VlanDepth => 6,
             Fault::ExtensionDepth => 7,
+            Fault::LabelDepth => 8,
+            Fault::FragmentTwice => 9,
         }
     }
 
@@ -239,6 +254,7 @@ impl View {
             frame_len: u32::try_from(frame_len).unwrap_or(u32::MAX),
             network: 0,
             ethertype: 0,
+            is_encapsulated: false,
             vlan: None,
             vlans: 0,
             addresses: Addresses::None,
@@ -270,7 +286,52 @@ impl View {
             at += 4;
         }
         self.network = at as u16;
+        match self.ethertype {
+            PPPOE => self.read_pppoe(bytes, at),
+            MPLS | MPLS_MULTICAST => self.read_labels(bytes, at),
+            _ => Ok(()),
+        }
+    }
+
+    /// RFC 2516 section 4: version and type, code, session, length; then the protocol of PPP, which
+    /// many receivers also accept in one byte (RFC 1661 section 6.5).
+    fn read_pppoe(&mut self, bytes: &[u8], at: usize) -> Result<(), Fault> {
+        let header: &[u8; 8] = array(bytes, at)?;
+        let (protocol, len) = match header[6] & 1 {
+            0 => (u16::from_be_bytes([header[6], header[7]]), 8),
+            _ => (u16::from(header[6]), 7),
+        };
+        // Other protocols (LCP, IPCP, ...) are not IP packets.
+        match protocol {
+            PPP_IPV4 => self.enter(at + len, IPV4),
+            PPP_IPV6 => self.enter(at + len, IPV6),
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// RFC 3032 section 2.1: labels of four bytes, of which the last has a bit set. No field states
+    /// what follows; an IP packet starts with its version, and a pseudowire with zero (RFC 4385).
+    fn read_labels(&mut self, bytes: &[u8], mut at: usize) -> Result<(), Fault> {
+        for _ in 0..MAX_LABELS {
+            let label: &[u8; 4] = array(bytes, at)?;
+            at += 4;
+            if label[2] & 1 == 0 {
+                continue;
+            }
+            match byte(bytes, at)? >> 4 {
+                4 => self.enter(at, IPV4),
+                6 => self.enter(at, IPV6),
+                _ => {}
+            }
+            return Ok(());
+        }
+        Err(Fault::LabelDepth)
+    }
+
+    fn enter(&mut self, at: usize, ethertype: u16) {
+        (self.network, self.ethertype) = (at as u16, ethertype);
+        self.is_encapsulated = true;
     }
 
     fn read_ip(&mut self, bytes: &[u8], link: Link) -> Result<(), Fault> {
@@ -387,7 +448,9 @@ impl View {
                         id: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
                     };
                     self.protocol = header[0];
-                    self.fragment = Some(fragment);
+                    if self.fragment.replace(fragment).is_some() {
+                        return Err(Fault::FragmentTwice);
+                    }
                     if fragment.offset != 0 {
                         return Ok(());
                     }
@@ -514,6 +577,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N], Fault> {
 
 /// Deeper stacks of tags do not occur; the bound limits the cost of a hostile frame.
 pub(super) const MAX_VLANS: u8 = 8;
+/// Networks use up to a handful.
+pub(super) const MAX_LABELS: u8 = 16;
 /// RFC 8200 section 4.1 lists seven kinds, one of which may occur twice; this leaves some room.
 pub(super) const MAX_EXTENSIONS: u8 = 16;
 
@@ -523,6 +588,12 @@ const TAG_8021Q: u16 = 0x8100;
 const TAG_8021AD: u16 = 0x88a8;
 /// Used for outer tags before 802.1ad.
 const TAG_QINQ: u16 = 0x9100;
+
+const PPPOE: u16 = 0x8864;
+const MPLS: u16 = 0x8847;
+const MPLS_MULTICAST: u16 = 0x8848;
+const PPP_IPV4: u16 = 0x0021;
+const PPP_IPV6: u16 = 0x0057;
 
 const HOP_BY_HOP: u8 = 0;
 const ICMP: u8 = 1;
