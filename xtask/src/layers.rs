@@ -68,6 +68,7 @@ const LAYERS: &[Layer] = &[
             "load",
             "loader",
             "net",
+            "proxy",
             "recording",
             "router",
             "scenario",

@@ -3,16 +3,15 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use sluice_core::Span;
 use sluice_exec::link::LinkError;
 use sluice_exec::{ENDED, ExecError, FAILED, Settings, Verdict};
 use sluice_lab::program::{self, ProgramError, Recorded};
-use sluice_report::pages::{PageError, write_page};
+use sluice_report::pages::PageError;
 
 use crate::link_args::{LINK, LinkArgs};
-use crate::proxy::{self, TOO_LATE};
+use crate::proxy::{self, Report, TOO_LATE, write_report};
 
 /// The program and the link.
 #[derive(Debug, clap::Args)]
@@ -130,8 +129,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         Some(dir) => {
             scenario.title = in_words(&args.program);
             let name = args.link.name().unwrap_or("exec");
-            let started_at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-            let recorded = program::run(&settings, &scenario, name, dir, started_at)?;
+            let recorded = program::run(&settings, &scenario, name, dir, crate::now())?;
             report(&recorded, dir)?;
             recorded.outcome
         }
@@ -146,7 +144,6 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
     let cannot = [
         ("--server", args.server.is_some()),
         ("--forward", !args.forward.is_empty()),
-        ("--report", args.report.is_some()),
         ("--pcapng", args.pcapng.is_some()),
     ];
     if let Some((option, _)) = cannot.into_iter().find(|(_, is_given)| *is_given) {
@@ -160,7 +157,13 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
     )?;
     eprintln!("sluice: warning: {LOST}");
     let ending = settings.ending.clone();
-    let (status, verdict) = proxy::run_program(&args.program, settings)?;
+    let report = args.report.as_deref();
+    let report = report.map(|dir| Report::new(&args.link, dir, in_words(&args.program)));
+    let (status, verdict, recording) =
+        proxy::run_program(&args.program, settings, report.transpose()?.as_ref())?;
+    if let (Some(recording), Some(dir)) = (&recording, &args.report) {
+        write_report(recording, dir).map_err(|error| Error::Page { status, error })?;
+    }
     Ok(judge(args, status, ending.why(), &verdict))
 }
 
@@ -189,16 +192,13 @@ const LOST: &str = "the program is behind a proxy: UDP, ping, and programs that 
 
 /// Draws the page of a recording and prints its place.
 fn report(recorded: &Recorded, dir: &Path) -> Result<(), Error> {
-    let page = dir.join(sluice_recording::PAGE);
-    write_page(&page, &[&recorded.recording]).map_err(|error| Error::Page {
-        status: recorded.outcome.status,
-        error,
-    })?;
     if let Some(warning) = &recorded.warning {
         eprintln!("sluice: warning: the report has no TCP connections: {warning}");
     }
-    eprintln!("sluice: report: {}", page.display());
-    Ok(())
+    write_report(&recorded.recording, dir).map_err(|error| Error::Page {
+        status: recorded.outcome.status,
+        error,
+    })
 }
 
 /// Returns the program and its arguments as a title, cut to a line.

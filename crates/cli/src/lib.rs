@@ -139,6 +139,11 @@ const WITH_QUEUES: &[&str] = &[
     "attach", "check", "exec", "list", "proxy", "replay", "router", "run",
 ];
 
+/// Returns the current time as recordings state it.
+fn now() -> String {
+    humantime::format_rfc3339_millis(std::time::SystemTime::now()).to_string()
+}
+
 /// Prints to standard output. A closed pipe is not an error: the reader may need only the first
 /// lines (`sluice list | head`). On a terminal, control characters are made visible.
 ///

@@ -2,14 +2,20 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
 use sluice_core::Span;
-use sluice_exec::link::LinkWords;
+use sluice_exec::link::{LinkError, LinkWords};
 use sluice_exec::{ENDED, ExecError, FAILED, Verdict};
+use sluice_lab::program::{ProxyRecordError, ProxyRecorder};
 use sluice_loader::Ending;
 use sluice_proxy::{Addresses, Listen, Map, Proxy, ProxyError, Settings, WordError};
+
+use sluice_recording::Recording;
+use sluice_report::pages::{PageError, write_page};
+use sluice_scenario::Scenario;
 
 use crate::link_args::{LINK, LinkArgs};
 
@@ -48,6 +54,9 @@ pub struct Args {
     /// packet in a thousand left later than this
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
+    /// Record what passes the link in this folder, with report.html
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -65,6 +74,15 @@ pub enum Error {
     /// The program that uses the proxy.
     #[error(transparent)]
     Program(#[from] ExecError),
+    /// The link of a recording.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The recording.
+    #[error("cannot record what passes the link: {0}")]
+    Record(#[from] ProxyRecordError),
+    /// The page of the recording.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// Signals or threads.
     #[error("cannot {0}: {1}")]
     Kernel(&'static str, io::Error),
@@ -94,7 +112,14 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         ending: Ending::new(),
     };
     let ending = settings.ending.clone();
-    let proxy = Proxy::open(settings)?;
+    let mut proxy = Proxy::open(settings)?;
+    let recorder = match &args.report {
+        Some(dir) => {
+            let report = Report::new(&args.link, dir, "sluice proxy".to_owned())?;
+            Some((report.begin(&mut proxy)?, dir))
+        }
+        None => None,
+    };
     let handle = proxy.handle();
     ctrlc::set_handler(move || handle.end())
         .map_err(|error| Error::Kernel("catch signals", io::Error::other(error)))?;
@@ -102,6 +127,10 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         announce(&proxy.addresses());
     }
     let verdict = proxy.run();
+    if let Some((recorder, dir)) = recorder {
+        let (recording, _) = recorder.finish()?;
+        write_report(&recording, dir)?;
+    }
     if let Some(why) = ending.why() {
         eprintln!("sluice: the proxy was ended: {why}");
         return Ok(ENDED);
@@ -155,32 +184,78 @@ pub fn for_program(
     })
 }
 
+/// A recording that has not begun.
+pub struct Report<'a> {
+    /// The links, and the title.
+    scenario: Scenario,
+    name: &'a str,
+    dir: &'a Path,
+}
+
+impl<'a> Report<'a> {
+    /// Describes a recording with a title in the folder `dir`.
+    ///
+    /// # Errors
+    /// The link cannot be read.
+    pub fn new(link: &'a LinkArgs, dir: &'a Path, title: String) -> Result<Report<'a>, LinkError> {
+        let mut scenario = link.words().scenario()?;
+        scenario.title = title;
+        let name = link.name().unwrap_or("proxy");
+        Ok(Report {
+            scenario,
+            name,
+            dir,
+        })
+    }
+
+    fn begin(&self, proxy: &mut Proxy) -> Result<ProxyRecorder, ProxyRecordError> {
+        ProxyRecorder::begin(proxy, &self.scenario, self.name, self.dir, crate::now())
+    }
+}
+
+/// Draws the page of a recording and prints its place.
+///
+/// # Errors
+/// The page cannot be drawn or written.
+pub fn write_report(recording: &Recording, dir: &Path) -> Result<(), PageError> {
+    let page = dir.join(sluice_recording::PAGE);
+    write_page(&page, &[recording])?;
+    eprintln!("sluice: report: {}", page.display());
+    Ok(())
+}
+
 /// Runs a program that uses a proxy until it ends, and what it has sent has crossed the link.
-/// Returns its exit status.
+/// Returns its exit status, and the recording if there is a `report`.
 ///
 /// # Errors
 /// [`Error`].
-pub fn run_program(program: &[OsString], settings: Settings) -> Result<(u8, Verdict), Error> {
+pub fn run_program(
+    program: &[OsString],
+    settings: Settings,
+    report: Option<&Report<'_>>,
+) -> Result<(u8, Verdict, Option<Recording>), Error> {
     let mut running = None;
     let ending = settings.ending.clone();
     let status = sluice_exec::run_beside(program, &ending, || {
-        let proxy = Proxy::open(settings)?;
+        let mut proxy = Proxy::open(settings)?;
+        let recorder = report.map(|report| report.begin(&mut proxy)).transpose()?;
         let addresses = proxy.addresses().proxy;
         let handle = proxy.handle();
         let thread = thread::Builder::new()
             .name("proxy".to_owned())
             .spawn(move || proxy.run())
             .map_err(|error| Error::Kernel("start a thread", error))?;
-        running = Some((handle, thread));
+        running = Some((handle, thread, recorder));
         let address = addresses.first().expect("the proxy listens");
         Ok::<_, Error>(variables(&address.to_string()))
     })?;
-    let (handle, thread) = running.expect("the proxy runs before the program");
+    let (handle, thread, recorder) = running.expect("the proxy runs before the program");
     handle.drain();
     let verdict = thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    Ok((status, verdict))
+    let recorded = recorder.map(ProxyRecorder::finish).transpose()?;
+    Ok((status, verdict, recorded.map(|(recording, _)| recording)))
 }
 
 /// Returns the variables by which programs find a proxy.

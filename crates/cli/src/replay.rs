@@ -5,7 +5,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use clap_complete::engine::ArgValueCandidates;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -137,10 +136,7 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
             state: args.state,
             capture: args.pcap_out,
         },
-        record: args.report.map(|dir| {
-            let now = humantime::format_rfc3339_millis(SystemTime::now());
-            (dir, now.to_string())
-        }),
+        record: args.report.map(|dir| (dir, crate::now())),
     };
     let outputs = job.outputs.clone();
     ctrlc::set_handler(move || {

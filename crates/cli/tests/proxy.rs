@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use sluice_recording::{FlowSample, Recording, Status};
+
 fn sluice(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command.args(args).output().unwrap()
@@ -111,6 +113,134 @@ fn what_a_program_has_sent_arrives_after_its_end() {
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(server.join().unwrap(), 60_000);
+}
+
+/// Serves one connection with `len` bytes, and returns the port.
+fn serve(len: usize) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = [0; 1];
+        stream.read_exact(&mut line).unwrap();
+        stream.write_all(&vec![7; len]).unwrap();
+    });
+    port
+}
+
+/// A script for bash that downloads from a port of `host.sluice` through the proxy.
+fn download(port: u16) -> String {
+    format!(
+        "exec 3<>/dev/tcp/127.0.0.1/${{http_proxy##*:}}; \
+         printf 'CONNECT host.sluice:{port} HTTP/1.1\\r\\n\\r\\n' >&3; \
+         read -r line <&3; read -r line <&3; printf x >&3; cat <&3 | wc -c"
+    )
+}
+
+#[test]
+fn a_program_behind_a_proxy_is_recorded_with_the_state_of_both_ends() {
+    const LEN: usize = 300_000;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let script = download(serve(LEN));
+    let output = sluice(&[
+        "exec",
+        "--proxy",
+        "--rate=10Mbit/s",
+        "--rtt=20ms",
+        "--queue=fifo limit 20",
+        &format!("--report={}", dir.display()),
+        "--",
+        "bash",
+        "-c",
+        &script,
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output).trim(), LEN.to_string());
+    assert!(stderr(&output).contains("report.html"));
+
+    let recording = Recording::open(&dir).unwrap();
+    let run = recording.run();
+    assert_eq!(run.status, Status::Complete);
+    let [flow] = run.flows.as_slice() else {
+        panic!("{:?}", run.flows);
+    };
+    assert!(flow.name.starts_with("host.sluice:"), "{}", flow.name);
+    assert_eq!(flow.direction.as_str(), "down");
+    let transfer = run.scenario.flows[0].kind.transfer().unwrap();
+    assert_eq!(transfer.bytes.unwrap().as_u64(), LEN as u64);
+    let samples: Vec<_> = recording
+        .flow_samples()
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let most = |figure: fn(&FlowSample) -> Option<u64>| samples.iter().filter_map(figure).max();
+    assert_eq!(most(|s| s.received_bytes), Some(LEN as u64));
+    // 20 packets of queue behind 17 in flight (25 kB) hold more than the initial window of 10.
+    assert!(most(|s| s.cwnd).is_some_and(|cwnd| (11..200).contains(&cwnd)));
+    assert!(most(|s| s.retransmits) > Some(0));
+    assert!(most(|s| s.delivery_rate) > Some(5_000_000));
+    let rtt = samples.iter().filter_map(|sample| sample.min_rtt).min();
+    // A SYN and its answer, 60 bytes each, take 0.1 ms of transmission.
+    let rtt = rtt.unwrap().as_ms_f64();
+    assert!((20.0..21.0).contains(&rtt), "{rtt}");
+
+    let summary = sluice_recording::metrics::measure(&recording).unwrap();
+    assert!(summary.pipes[1].drops["overflow"] > 0);
+    // Every packet belongs to the connection, and every header to a packet.
+    let packets = recording.packets().unwrap().map(Result::unwrap);
+    assert_eq!(packets.filter(|row| row.record.flow != 0).count(), 0);
+    let headers = recording.headers().unwrap().map(Result::unwrap);
+    let payload: u64 = headers
+        .filter(|header| !header.is_from_client)
+        .map(|header| u64::from(header.payload.unwrap_or(0)))
+        .sum();
+    assert!(payload > LEN as u64, "retransmissions included: {payload}");
+    assert!(dir.join("report.html").exists() && dir.join("summary.json").exists());
+}
+
+#[test]
+fn a_recording_that_cannot_begin_starts_no_program() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine"), "").unwrap();
+    let report = format!("--report={}", folder.path().display());
+    let output = sluice(&["exec", "--proxy", &report, "--", "echo", "started"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(stdout(&output), "");
+    let text = stderr(&output);
+    assert!(
+        text.contains("cannot record") && text.contains("is not empty"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_proxy_has_a_report_after_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["proxy", "--link=dsl", "--listen=127.0.0.1:0", "--report"])
+        .arg(&dir)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    let port = line.trim().rsplit(':').next().unwrap();
+    let script = download(serve(1000)).replace("${http_proxy##*:}", port);
+    let program = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(stdout(&program).trim(), "1000");
+    let kill = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("report.html"), "{rest}");
+    let recording = Recording::open(&dir).unwrap();
+    let flows = &recording.run().flows;
+    assert_eq!(flows.len(), 1, "{flows:?}");
+    assert_eq!(recording.run().variant, "dsl");
 }
 
 /// Returns the processor time that a process has used, in ticks of 10 ms (proc_pid_stat(5)).

@@ -3,6 +3,8 @@
 //! The row is declared once, below. `packets.parquet`, the CSV of `sluice replay` and the Python
 //! classes take names, units and documentation from [`PacketRecord::COLUMNS`].
 
+pub mod rows;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

@@ -28,6 +28,7 @@ pub mod replay;
 pub mod replay_run;
 pub mod reuse;
 pub mod run;
+mod segments;
 pub mod simulated;
 pub mod suite;
 pub mod table;

@@ -355,7 +355,9 @@ impl Client {
     ) {
         match rest.next() {
             Some(addresses) => {
-                let id = hub.open(addresses);
+                let destination = self.destination.as_ref();
+                let name = destination.map(ToString::to_string).unwrap_or_default();
+                let id = hub.open(&name, addresses);
                 self.progress = Progress::Opening { id, rest };
             }
             None => self.refuse(last),

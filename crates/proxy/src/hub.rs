@@ -127,8 +127,9 @@ impl Hub {
         self.rules.way(destination)
     }
 
-    /// Opens a connection to an address, or to the next of its alternatives.
-    pub fn open(&mut self, addresses: Vec<SocketAddr>) -> Id {
+    /// Opens a connection to an address, or to the next of its alternatives. `name` is the
+    /// destination as the program has given it.
+    pub fn open(&mut self, name: &str, addresses: Vec<SocketAddr>) -> Id {
         let first = addresses.first();
         // Under `sluice exec`, programs prefer the IPv6 address of a place with both (RFC 6724
         // section 10.3). The header decides how much payload a packet has.
@@ -144,6 +145,7 @@ impl Hub {
             }
         });
         let id = self.engine.open(is_v6, target);
+        self.engine.describe(id, name);
         self.targets.insert(id, addresses);
         id
     }
@@ -151,6 +153,7 @@ impl Hub {
     /// Requests the addresses of a name for a client.
     pub fn ask(&mut self, client: u64, destination: &Destination, now: Time) -> Id {
         let id = self.engine.question();
+        self.engine.describe(id, RESOLVER);
         let Host::Name(name) = &destination.host else {
             unreachable!("only names are resolved");
         };
@@ -285,6 +288,8 @@ impl Hub {
     }
 }
 
+/// The resolver that questions go to, as under `sluice exec`.
+const RESOLVER: &str = "resolver.sluice:53";
 /// The name of the machine's loopback, as under `sluice exec`.
 const HOST: &str = "host.sluice";
 /// resolv.conf(5): 5 s, two attempts.

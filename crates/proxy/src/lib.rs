@@ -18,6 +18,7 @@ mod server;
 mod settings;
 mod stream;
 
+pub use engine::{Arrival, EndState, Flow, Observation, Observations, Release, Sent};
 pub use request::{Destination, Host};
 pub use server::{Addresses, Handle, Proxy};
 pub use settings::{Listen, Map, ProxyError, Settings, WordError, congestion_control};

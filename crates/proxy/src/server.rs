@@ -25,7 +25,7 @@ use sluice_scenario::Link;
 
 use crate::bell::Bell;
 use crate::client::Client;
-use crate::engine::{Engine, Id, Side};
+use crate::engine::{Engine, Id, Observations, Side};
 use crate::hub::{Hub, Rules};
 use crate::names;
 use crate::outside::Outside;
@@ -44,6 +44,7 @@ pub struct Proxy {
     timer: OwnedFd,
     listeners: BTreeMap<u64, Listener>,
     flags: Arc<Flags>,
+    observations: Option<Observations>,
 }
 
 /// A running proxy.
@@ -153,6 +154,7 @@ impl Proxy {
             timer,
             listeners: BTreeMap::new(),
             flags: Arc::default(),
+            observations: None,
         };
         for listen in proxy.settings.listen.clone() {
             proxy.listen(&listen, &Purpose::Proxy)?;
@@ -186,6 +188,16 @@ impl Proxy {
             }
         }
         Ok(())
+    }
+
+    /// Reports what passes the link to `observations`.
+    pub fn observe(&mut self, observations: Observations) {
+        self.observations = Some(observations);
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Returns a handle that ends the proxy.
@@ -226,7 +238,10 @@ impl Server {
             has_host: settings.has_host,
             is_open: listens.any(|listen| listen.is_open().is_some()),
         };
-        let engine = Engine::new(&proxy.links, settings.tcp(), SEED);
+        let mut engine = Engine::new(&proxy.links, settings.tcp(), SEED);
+        if let Some(observations) = proxy.observations {
+            engine.observe(observations);
+        }
         let token = settings.token.clone();
         let taken = FIRST + proxy.listeners.len() as u64;
         Server {
@@ -280,7 +295,9 @@ impl Server {
             }
             self.settle();
         }
-        Verdict::new(self.reports(), self.settings.max_late)
+        let verdict = Verdict::new(self.reports(), self.settings.max_late);
+        self.hub.engine.end_observation();
+        verdict
     }
 
     fn is_sending(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The queues of a live run with rules: the rule engine between both ports.
 
 use sluice_core::record::PacketRecord;
+use sluice_core::record::rows::{Numbers, Witness};
 use sluice_core::{Backlog, Cx, Packet, Rate, Time};
 use sluice_ipfw::{Headers, InterfaceId};
 use sluice_router::forward::{Departure, PortNumber, Queueing};
@@ -8,7 +9,7 @@ use sluice_router::process::Ruled;
 use sluice_wire::frame::View;
 
 use super::chain::{Recorded, Sample};
-use crate::packet_rows::{Numbers, RuleRows, Witness};
+use crate::packet_rows::RuleRows;
 use sluice_scenario::{Direction, PipeId, Rules};
 
 /// The rule engine, and the records of its queues.

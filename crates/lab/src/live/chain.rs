@@ -10,12 +10,12 @@ use std::net::Ipv4Addr;
 use sluice_core::event::StateValue;
 use sluice_core::link::Link;
 use sluice_core::record::PacketRecord;
+use sluice_core::record::rows::{LinkRows, Numbers, Witness};
 use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time};
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_wire::frame::{Addresses, View};
 
 use super::topology::PathEnds;
-use crate::packet_rows::{LinkRows, Numbers, Witness};
 use sluice_scenario::{Direction, Pipe, PipeId, ScheduledLink};
 
 /// The path of a flow. The addresses of a packet determine its path.

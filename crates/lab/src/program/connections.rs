@@ -1,17 +1,18 @@
-//! The flows of a recorded program: TCP connections with the kernel's samples of both ends, UDP
-//! flows and pings.
+//! The flows of a recorded program: TCP connections with samples of both ends, UDP flows and pings.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use sluice_core::record::PacketRecord;
-use sluice_core::{Span, Time};
+use sluice_core::{Rate, Span, Time};
 use sluice_net::socket::TcpConnection;
+use sluice_proxy::EndState;
 use sluice_recording::{FlowSample, NO_FLOW};
-use sluice_scenario::{Direction, PipeId};
+use sluice_scenario::{Direction, PipeId, Scenario};
 
 use super::datagrams::{Counts, Protocol};
 use super::names::Names;
+use crate::live::Observation;
 
 /// All flows, in the order of their first packets.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ pub(super) struct Connections {
 #[derive(Debug)]
 struct Connection {
     protocol: Protocol,
-    remote: SocketAddr,
+    remote: Remote,
     first: Time,
     last: Time,
     /// The program's end and the far end of a TCP connection.
@@ -34,6 +35,20 @@ struct Connection {
     has_ecn: bool,
     /// The packets up and down, for flows other than TCP.
     counts: [Counts; 2],
+}
+
+/// The far end of a connection.
+#[derive(Clone, Debug)]
+enum Remote {
+    /// An address, whose name may become known.
+    Address(SocketAddr),
+    /// A name with a port.
+    Named {
+        /// The name.
+        name: String,
+        /// Whether its packets have headers of IPv6.
+        is_v6: bool,
+    },
 }
 
 /// One end of a connection.
@@ -47,7 +62,7 @@ struct End {
     before: State,
 }
 
-/// A sample of one end, as the kernel reports it.
+/// A sample of one end. The window is in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     time: Time,
@@ -79,7 +94,7 @@ pub(super) struct Flow {
     pub samples: Vec<FlowSample>,
 }
 
-/// The end to which a list of connections belongs.
+/// An end of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Near,
@@ -93,21 +108,59 @@ impl Connections {
         let ends = (protocol, program, remote);
         let number = *self.numbers.entry(ends).or_insert(next);
         if number == next {
-            self.list.push(Connection {
-                protocol,
-                remote,
-                first: Time::MAX,
-                last: Time::ZERO,
-                ends: Default::default(),
-                has_ecn: false,
-                counts: Default::default(),
-            });
+            let connection = Connection::new(protocol, Remote::Address(remote));
+            self.list.push(connection);
         }
         self.hashes.insert(hash, number);
     }
 
+    /// Records a new flow to `name`, whose packets up and down have `hashes`.
+    pub fn opened(&mut self, hashes: [u32; 2], protocol: Protocol, name: String, is_v6: bool) {
+        for hash in hashes {
+            self.hashes.insert(hash, self.list.len());
+        }
+        let remote = Remote::Named { name, is_v6 };
+        self.list.push(Connection::new(protocol, remote));
+    }
+
+    /// Records that the ends of the flow with `hash` use ECN.
+    pub fn uses_ecn(&mut self, hash: u32) {
+        if let Some(number) = self.hashes.get(&hash) {
+            self.list[*number].has_ecn = true;
+        }
+    }
+
+    /// Records the state of an end that the proxy has reported.
+    pub fn sample_end(&mut self, end: &EndState) {
+        if let Some(number) = self.hashes.get(&end.hash) {
+            let ends = &mut self.list[*number].ends;
+            ends[side_of(end.direction) as usize].push(ONLY, State::of_end(end));
+        }
+    }
+
+    /// Records the packets of an observation, and replaces the hash in their rows by the number of
+    /// their flow.
+    pub fn observe(&mut self, scenario: &Scenario, observation: &mut Observation) {
+        match observation {
+            Observation::Packets(pipe, records) => {
+                let hops = scenario.hops.len() + 1;
+                let interval = scenario.measure.interval;
+                for record in records {
+                    self.settled(*pipe, hops, record, interval);
+                    record.flow = self.flow_of(record.flow);
+                }
+            }
+            Observation::Arrivals(arrivals) => {
+                for arrival in arrivals {
+                    self.passed(arrival.hash, arrival.time);
+                }
+            }
+            Observation::Flow(..) | Observation::Queue { .. } | Observation::Releases(_) => {}
+        }
+    }
+
     /// Records the arrival of a packet at the link.
-    pub fn passed(&mut self, hash: u32, at: Time) {
+    fn passed(&mut self, hash: u32, at: Time) {
         if let Some(connection) = self.hashes.get(&hash).map(|n| &mut self.list[*n]) {
             connection.first = connection.first.min(at);
             connection.last = connection.last.max(at);
@@ -115,7 +168,7 @@ impl Connections {
     }
 
     /// Records the fate of a packet at one of the path's `hops` links.
-    pub fn settled(&mut self, pipe: PipeId, hops: usize, packet: &PacketRecord, interval: Span) {
+    fn settled(&mut self, pipe: PipeId, hops: usize, packet: &PacketRecord, interval: Span) {
         let flow = self.hashes.get(&packet.flow).map(|n| &mut self.list[*n]);
         if let Some(flow) = flow.filter(|flow| flow.protocol != Protocol::Tcp) {
             let headers = flow.headers();
@@ -166,10 +219,16 @@ impl Connections {
     /// that carried more; all packets belong to them. Then there is one for the other direction of
     /// each connection, if this direction carried more than [`SMALL`].
     pub fn into_flows(self, names: &Names) -> Vec<Flow> {
-        let named = |flow: &Connection| match flow.protocol {
-            Protocol::Tcp => names.of(flow.remote),
-            Protocol::Udp => format!("{}-udp", names.of(flow.remote)),
-            Protocol::Echo => format!("{}-ping", names.of_host(flow.remote)),
+        let place = |remote: &Remote| match remote {
+            Remote::Address(address) => names.of(*address),
+            Remote::Named { name, .. } => Names::accepted(name),
+        };
+        let named = |flow: &Connection| match (flow.protocol, &flow.remote) {
+            (Protocol::Tcp, remote) => place(remote),
+            (Protocol::Echo, Remote::Address(address)) => {
+                format!("{}-ping", names.of_host(*address))
+            }
+            (Protocol::Udp | Protocol::Echo, remote) => format!("{}-udp", place(remote)),
         };
         let named: Vec<String> = self.list.iter().map(named).collect();
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -206,6 +265,18 @@ impl Connections {
 }
 
 impl Connection {
+    fn new(protocol: Protocol, remote: Remote) -> Connection {
+        Connection {
+            protocol,
+            remote,
+            first: Time::MAX,
+            last: Time::ZERO,
+            ends: Default::default(),
+            has_ecn: false,
+            counts: Default::default(),
+        }
+    }
+
     /// Returns sender and receiver of a direction.
     const fn ends_of(&self, direction: Direction) -> [&End; 2] {
         let [near, far] = &self.ends;
@@ -263,10 +334,11 @@ impl Connection {
 
     /// Returns the length of the IP header and the UDP or ICMP header.
     fn headers(&self) -> u64 {
-        match self.remote.is_ipv4() {
-            true => 20 + 8,
-            false => 40 + 8,
-        }
+        let is_v6 = match &self.remote {
+            Remote::Address(address) => address.is_ipv6(),
+            Remote::Named { is_v6, .. } => *is_v6,
+        };
+        if is_v6 { 40 + 8 } else { 20 + 8 }
     }
 }
 
@@ -324,6 +396,26 @@ impl State {
         }
     }
 
+    fn of_end(end: &EndState) -> State {
+        let sender = &end.sender;
+        let segments = |bytes: u64| bytes.checked_div(sender.mss).unwrap_or_default();
+        State {
+            time: end.at,
+            cwnd: segments(sender.window.cwnd) as u32,
+            ssthresh: match sender.window.ssthresh {
+                u64::MAX => u32::MAX,
+                bytes => segments(bytes) as u32,
+            },
+            mss: sender.mss as u32,
+            srtt: sender.srtt.unwrap_or_default(),
+            min_rtt: sender.min_rtt.unwrap_or_default(),
+            retransmits: end.retransmits,
+            delivery_rate_bps: sender.delivery_rate.map_or(0, Rate::as_bps),
+            sent: end.sent,
+            received: end.received,
+        }
+    }
+
     fn row(&self) -> FlowSample {
         FlowSample {
             cwnd: Some(u64::from(self.cwnd)),
@@ -339,6 +431,8 @@ impl State {
     }
 }
 
+/// The only socket of an end whose connection is never replaced.
+const ONLY: u64 = 0;
 /// A direction that carries at most an initial window (RFC 6928: 10 segments of 1448 bytes) is not
 /// a separate flow if the other direction is one.
 const SMALL: u64 = 14_480;

@@ -9,6 +9,7 @@
 mod connections;
 mod datagrams;
 mod names;
+mod proxied;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ use crate::run::write_observation;
 use connections::{Connections, Flow, Side};
 use datagrams::Protocol;
 use names::Names;
+pub use proxied::{ProxyRecordError, ProxyRecorder};
 
 /// The reason why a program has no recording.
 #[derive(Debug, thiserror::Error)]
@@ -86,21 +88,8 @@ pub fn run(
     dir: &Path,
     started_at: String,
 ) -> Result<Recorded, ProgramError> {
-    let mut base = scenario.clone();
-    base.flows.clear();
-    base.expect.clear();
-    base.seed = sluice_exec::SEED;
-    base.backend = Some(Backend::Live);
-    base.measure.warmup = Span::ZERO;
-    // The duration of the program is not known. This value is used only for the estimate of the
-    // recording's size.
-    base.duration = Span::from_secs(1);
     let environment = Environment::here(Backend::Live, started_at);
-    let variant = Variant {
-        name: name.to_owned(),
-        coordinates: Default::default(),
-        scenario: base,
-    };
+    let variant = without_traffic(scenario, name);
     let work = Arc::default();
     let recorder = Plan {
         variant,
@@ -132,6 +121,24 @@ pub fn run(
         summary,
         warning,
     })
+}
+
+/// Returns the variant of a recording that begins: its flows are not known yet.
+fn without_traffic(scenario: &Scenario, name: &str) -> Variant {
+    let mut base = scenario.clone();
+    base.flows.clear();
+    base.expect.clear();
+    base.seed = sluice_exec::SEED;
+    base.backend = Some(Backend::Live);
+    base.measure.warmup = Span::ZERO;
+    // The duration of the program is not known. This value is used only for the estimate of the
+    // recording's size.
+    base.duration = Span::from_secs(1);
+    Variant {
+        name: name.to_owned(),
+        coordinates: Default::default(),
+        scenario: base,
+    }
 }
 
 /// The thread that writes.
@@ -338,20 +345,7 @@ impl Writing {
                     self.connections.saw(*hash, protocol, program, remote);
                 }
             }
-            Observation::Packets(pipe, records) => {
-                let hops = self.scenario.hops.len() + 1;
-                let interval = self.scenario.measure.interval;
-                for record in records {
-                    self.connections.settled(*pipe, hops, record, interval);
-                    record.flow = self.connections.flow_of(record.flow);
-                }
-            }
-            Observation::Arrivals(arrivals) => {
-                for arrival in arrivals {
-                    self.connections.passed(arrival.hash, arrival.time);
-                }
-            }
-            _ => {}
+            _ => self.connections.observe(&self.scenario, &mut observation),
         }
         write_observation(&mut self.writer, &observation)
     }
@@ -360,20 +354,8 @@ impl Writing {
         let end = self.clock.now();
         let flows = self.connections.into_flows(&self.names);
         let described = describe(&self.scenario, &flows, &self.congestion_control, end);
-        self.writer.set_scenario(&described);
-        self.writer.set_ends(["program", "outside"]);
-        for (number, flow) in (0..).zip(&flows) {
-            for row in &flow.samples {
-                self.writer.flow_sample(&sluice_recording::FlowSample {
-                    flow: number,
-                    ..row.clone()
-                })?;
-            }
-        }
-        let mut end = match self.ending.why() {
-            Some(why) => End::partial(end, why.to_owned()),
-            None => End::complete(end),
-        };
+        write_flows(&mut self.writer, &described, &flows)?;
+        let mut end = ended(end, &self.ending);
         for (cause, frames) in self.losses.try_iter() {
             *end.lost.entry(cause).or_default() += frames;
         }
@@ -382,6 +364,33 @@ impl Writing {
             end.lost.insert(NOT_RECORDED.to_owned(), rows);
         }
         Ok((self.writer.finish(end)?, self.warning))
+    }
+}
+
+/// Writes the flows of a recording that ends, and the scenario that describes them.
+fn write_flows(
+    writer: &mut RunWriter,
+    described: &Scenario,
+    flows: &[Flow],
+) -> Result<(), RecordError> {
+    writer.set_scenario(described);
+    writer.set_ends(["program", "outside"]);
+    for (number, flow) in (0..).zip(flows) {
+        for row in &flow.samples {
+            writer.flow_sample(&sluice_recording::FlowSample {
+                flow: number,
+                ..row.clone()
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the end of a recording at `at`; partial if an algorithm has ended it.
+fn ended(at: Time, ending: &Ending) -> End {
+    match ending.why() {
+        Some(why) => End::partial(at, why.to_owned()),
+        None => End::complete(at),
     }
 }
 

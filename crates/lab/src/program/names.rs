@@ -44,6 +44,11 @@ impl Names {
         name.unwrap_or_else(|| accepted(&remote.ip().to_string(), ":"))
     }
 
+    /// Returns a destination in a form that is valid for flows.
+    pub fn accepted(destination: &str) -> String {
+        accepted(destination, "[]:")
+    }
+
     fn known(&self, address: IpAddr) -> Option<String> {
         let place = sluice_exec::place_name(address).map(str::to_owned);
         let name = place.or_else(|| self.0.get(&address).cloned());

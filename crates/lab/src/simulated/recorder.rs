@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use sluice_core::record::rows::{Numbers, PacketRows, copy};
 use sluice_core::{DropReason, Event, Packet, Span, Time};
 use sluice_sim::{
     Completion, Content, Datagram, Echo, FlowId, LinkId, LinkSample, Observer, Sent, TcpSample,
 };
-use sluice_tcp::{Flags, Segment};
 
 use super::network::pipe_of;
 use super::{shown, since_lead};
 use crate::flow::{self, Rows, Seen, SimulatedRecord};
-use crate::packet_rows::{Numbers, PacketRows, RuleRows, copy};
-use sluice_recording::headers::{HeaderCoder, TcpHeader};
+use crate::packet_rows::RuleRows;
+use crate::segments::tcp_header;
+use sluice_recording::headers::HeaderCoder;
 use sluice_recording::{Header, NO_FLOW, QueueSample, RecordError, RunWriter};
 use sluice_scenario::{Direction, FlowInstance, FlowKind, PipeId, Protocol, Scenario};
 
@@ -132,29 +133,6 @@ impl<'a> Recorder<'a> {
         since_lead(instant, self.lead)
     }
 
-    /// Returns the header of a segment that is sent at `now`. The timestamp that it echoes counts in
-    /// ticks of 1 ms, as Linux's do, since the start of the run.
-    fn header(&self, now: Time, connection: u16, segment: &Segment) -> TcpHeader {
-        let tick = |at: Time| self.at(at).as_ns() / TICK_NS;
-        let echo_age = (segment.ts_echo > Time::ZERO)
-            .then(|| tick(now).saturating_sub(tick(segment.ts_echo)) as u32);
-        TcpHeader {
-            connection: u32::from(connection),
-            flags: segment.flags.bits(),
-            payload: segment.len,
-            seq: segment.seq,
-            ack: segment.ack,
-            window: segment.window,
-            echo_age,
-            syn: segment
-                .flags
-                .has(Flags::SYN)
-                .then_some((segment.mss.saturating_add(TIMESTAMPS), segment.wscale)),
-            sack: segment.sack.map(|block| (block.start, block.end)),
-            sack_count: segment.sacks().len() as u8,
-        }
-    }
-
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
@@ -207,12 +185,6 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Bytes of timestamps in each segment. The MSS option does not account for other options (RFC 6691
-/// section 2), but the simulator's MSS does.
-const TIMESTAMPS: u16 = 12;
-/// A tick of the timestamps in TCP headers.
-const TICK_NS: u64 = 1_000_000;
-
 impl Observer for Recorder<'_> {
     fn hears_packets(&self) -> bool {
         true
@@ -228,7 +200,7 @@ impl Observer for Recorder<'_> {
                 connection,
                 segment,
             } => {
-                let tcp = self.header(now, *connection, segment);
+                let tcp = tcp_header(segment, u32::from(*connection), |at| self.at(at), now);
                 self.headers.encode(packet, number, is_from_client, &tcp)
             }
             Content::Datagram { sequence } if self.flows[flow].is_echo => Header {

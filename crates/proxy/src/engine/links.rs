@@ -9,13 +9,16 @@ use super::{Counts, Engine, Side};
 impl Engine {
     /// Changes the links. Their number stays the same.
     pub fn set_links(&mut self, links: &[Link]) {
-        let (clock, parcels) = (self.clock, &mut self.parcels);
-        let [down, up] = &mut self.ways;
-        for (way, link) in up.iter_mut().zip(links) {
-            way.set(link.pipe(Direction::Up), clock, parcels);
-        }
-        for (way, link) in down.iter_mut().rev().zip(links) {
-            way.set(link.pipe(Direction::Down), clock, parcels);
+        let clock = self.clock;
+        for (to, direction) in [(Side::Far, Direction::Up), (Side::Near, Direction::Down)] {
+            for (hop, link) in links.iter().enumerate() {
+                let place = match to {
+                    Side::Far => hop,
+                    Side::Near => links.len() - 1 - hop,
+                };
+                let pipe = link.pipe(direction);
+                self.with_way(to, place, |way, sink| way.set(pipe, clock, sink));
+            }
         }
     }
 

@@ -10,16 +10,20 @@
 mod links;
 mod pair;
 mod parcels;
+mod sending;
+mod watch;
 mod way;
 
 use std::collections::BTreeSet;
 
-use sluice_core::{Packet, Rng, Span, Time};
+use sluice_core::{DropReason, Packet, Rng, Sink as _, Time};
 use sluice_scenario::{Direction, Link};
-use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot, State};
+use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot};
 
 use pair::{Gate, Pair};
 use parcels::{Load, Parcel, Parcels};
+use watch::Watch;
+pub use watch::{Arrival, EndState, Flow, Observation, Observations, Release, Sent};
 use way::Way;
 
 /// An end of the link.
@@ -110,6 +114,8 @@ pub struct Engine {
     config: Config,
     changed: Vec<Id>,
     datagrams: Vec<(Id, Side)>,
+    /// The observer, if there is one.
+    watch: Option<Box<Watch>>,
 }
 
 impl Engine {
@@ -141,6 +147,7 @@ impl Engine {
             },
             changed: Vec::new(),
             datagrams: Vec::new(),
+            watch: None,
         }
     }
 
@@ -151,7 +158,8 @@ impl Engine {
     pub fn next_due(&self) -> Option<Time> {
         let ways = self.ways.iter().flatten().filter_map(Way::next_wake);
         let timer = self.timers.first().map(|(at, ..)| *at);
-        ways.chain(timer).min()
+        let sample = self.watch.iter().map(|watch| watch.sample_at);
+        ways.chain(timer).chain(sample).min()
     }
 
     /// Handles all events up to `now`. Calls `on_departure` with the due time of every packet that
@@ -159,26 +167,34 @@ impl Engine {
     pub fn advance(&mut self, now: Time, mut on_departure: impl FnMut(Side, Time)) {
         while let Some(due) = self.next_due().filter(|due| *due <= now) {
             self.clock = self.clock.max(due);
-            self.step(&mut on_departure);
+            self.step(now, &mut on_departure);
         }
         self.clock = self.clock.max(now);
     }
 
-    /// Handles the events that are due at the current instant.
-    fn step(&mut self, on_departure: &mut impl FnMut(Side, Time)) {
+    /// Handles the events that are due at the engine's current instant. The caller's time is `now`.
+    fn step(&mut self, now: Time, on_departure: &mut impl FnMut(Side, Time)) {
+        self.sample_if_due();
         for to in [Side::Far, Side::Near] {
             let hops = self.ways[to.index()].len();
             for hop in 0..hops {
                 let clock = self.clock;
                 while let Some(departure) =
-                    self.ways[to.index()][hop].poll(clock, &mut self.parcels)
+                    self.with_way(to, hop, |way, sink| way.poll(clock, sink))
                 {
+                    if self.ways[to.index()][hop].is_cut {
+                        self.parcels
+                            .discard(clock, departure.packet, DropReason::Loss);
+                        continue;
+                    }
                     if hop + 1 < hops {
                         let mut packet = departure.packet;
                         packet.arrival = clock;
-                        let next = &mut self.ways[to.index()][hop + 1];
-                        next.enqueue(packet, clock, &mut self.parcels);
+                        self.enqueue(to, hop + 1, packet);
                         continue;
+                    }
+                    if let Some(watch) = &mut self.watch {
+                        watch.releases(to, departure.due, departure.packet.len, now);
                     }
                     let counts = &mut self.counts[to.index()];
                     counts.packets += 1;
@@ -494,6 +510,7 @@ impl Engine {
             return;
         };
         let end = &mut pair.ends[side.index()];
+        end.is_fresh = true;
         end.endpoint.handle_segment(now, segment);
         // RFC 9293 section 3.6.1: data for an end that was closed reset the connection.
         let is_unwanted = end.is_left && !end.endpoint.is_closed();
@@ -504,121 +521,14 @@ impl Engine {
         self.note_change(id);
     }
 
-    /// Sends what an end has to send, and sets its timer.
-    fn transmit(&mut self, id: Id, side: Side) {
-        let now = self.clock;
-        loop {
-            let Some(pair) = self.pair_mut(id) else {
-                return;
-            };
-            let end = &mut pair.ends[side.index()];
-            if !matches!(end.stage, Stage::Opening | Stage::Open) {
-                return;
-            }
-            let Some(segment) = end.endpoint.poll_transmit(now) else {
-                break;
-            };
-            let (header, flow, target) = (pair.header, pair.flows[side.index()], pair.target);
-            let parcel = Parcel {
-                id,
-                to: side.other(),
-                load: Load::Segment(segment),
-                is_damaged: false,
-            };
-            self.launch(parcel, segment.ip_len() + header, flow, target);
-        }
-        let Some(pair) = self.pair_mut(id) else {
-            return;
-        };
-        let end = &mut pair.ends[side.index()];
-        let stage = match end.endpoint.state() {
-            State::Established => Stage::Open,
-            State::Failed | State::Aborted => Stage::Reset,
-            _ => Stage::Opening,
-        };
-        let has_changed = end.stage != stage;
-        end.stage = stage;
-        let due = match stage {
-            Stage::Reset => Time::MAX,
-            _ => end.endpoint.next_timeout(),
-        };
-        // A timer that is due already has just been handled.
-        let timer = (due != Time::MAX).then(|| due.max(now + Span::from_ns(1)));
-        let before = std::mem::replace(&mut end.timer, timer);
-        if before != timer {
-            if let Some(at) = before {
-                self.timers.remove(&(at, id.index, side));
-            }
-            if let Some(at) = timer {
-                self.timers.insert((at, id.index, side));
-            }
-        }
-        if has_changed {
-            self.note_change(id);
-        }
-    }
-
-    fn stop_timer(&mut self, id: Id, side: Side) {
-        if let Some(pair) = self.pair_mut(id)
-            && let Some(at) = pair.ends[side.index()].timer.take()
-        {
-            self.timers.remove(&(at, id.index, side));
-        }
-    }
-
-    fn send_reset(&mut self, id: Id, side: Side) {
-        let segment = Segment {
-            flags: Flags::RST.with(Flags::ACK),
-            ts: self.clock,
-            ..Segment::default()
-        };
-        self.answer(id, side, Load::Segment(segment), RESET_LEN);
-    }
-
-    fn send_refusal(&mut self, id: Id, refusal: Refusal) {
-        let len = match refusal {
-            Refusal::Closed => RESET_LEN,
-            Refusal::Silence => return,
-            _ => UNREACHABLE_LEN,
-        };
-        self.answer(id, Side::Far, Load::Refusal(refusal), len);
-    }
-
-    /// Sends a packet that belongs to a connection but not to its endpoints.
-    fn answer(&mut self, id: Id, side: Side, load: Load, len: u32) {
-        let Some(pair) = self.pair(id) else {
-            return;
-        };
-        let (header, flow, target) = (pair.header, pair.flows[side.index()], pair.target);
-        let parcel = Parcel {
-            id,
-            to: side.other(),
-            load,
-            is_damaged: false,
-        };
-        self.launch(parcel, len + header, flow, target);
-    }
-
-    fn launch(&mut self, parcel: Parcel, len: u32, flow: u32, target: u32) {
-        let slot = self.parcels.put(parcel);
-        let mut packet = Packet::new(slot, len);
-        packet.arrival = self.clock;
-        packet.flow = flow;
-        (packet.src, packet.dst) = match parcel.to {
-            Side::Far => (PROGRAM, target),
-            Side::Near => (target, PROGRAM),
-        };
-        if let Load::Segment(segment) = &parcel.load {
-            packet.ecn = segment.ecn;
-        }
-        let first = &mut self.ways[parcel.to.index()][0];
-        first.enqueue(packet, self.clock, &mut self.parcels);
-    }
-
     fn forget_if_over(&mut self, id: Id) {
         if self.pair(id).is_some_and(Pair::is_forgettable) {
             for side in Side::BOTH {
                 self.stop_timer(id, side);
+            }
+            if let (Some(watch), Some(pair)) = (&mut self.watch, &mut self.pairs[id.index as usize])
+            {
+                watch.sample(pair, self.clock);
             }
             self.pairs[id.index as usize] = None;
             self.free.push(id.index);
@@ -640,13 +550,6 @@ const LEAST_SEND_BUFFER: u64 = 256 << 10;
 const LARGEST_SEND_BUFFER: u64 = 16 << 20;
 /// The header of IPv6 is longer by 20 bytes.
 const IPV6_MORE: u32 = 20;
-/// An IPv4 header and a TCP header without options.
-const RESET_LEN: u32 = 40;
-/// The length of an ICMP error: the IPv4 and ICMP headers, and the packet that caused the error
-/// (RFC 1812 section 4.3.2.3), a SYN of 60 bytes.
-const UNREACHABLE_LEN: u32 = 20 + 8 + 60;
-/// The program's host, for queues that are fair to hosts.
-const PROGRAM: u32 = 1;
 
 #[cfg(test)]
 mod tests;

@@ -32,6 +32,8 @@ pub struct End {
     pub timer: Option<Time>,
     /// Whether the end is no longer used.
     pub is_left: bool,
+    /// Whether the end has sent or received since it was last sampled.
+    pub is_fresh: bool,
 }
 
 /// The bytes of one direction.
@@ -62,6 +64,7 @@ impl Pair {
             stage: Stage::Opening,
             timer: None,
             is_left: false,
+            is_fresh: false,
         };
         let flow = |side: Side| mix(u64::from(generation) << 32 | side as u64);
         Pair {

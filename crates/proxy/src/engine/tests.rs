@@ -1,5 +1,7 @@
 use super::*;
 use proptest::prelude::*;
+use sluice_core::Span;
+use sluice_core::record::Fate;
 use sluice_exec::link::LinkWords;
 
 fn links(sets: &[(&str, &str)]) -> Vec<Link> {
@@ -41,7 +43,10 @@ struct World {
 
 impl World {
     fn new(sets: &[(&str, &str)]) -> World {
-        let mut engine = engine(sets);
+        World::of(engine(sets))
+    }
+
+    fn of(mut engine: Engine) -> World {
         let id = engine.open(false, 7);
         World {
             engine,
@@ -314,6 +319,75 @@ fn how_late_the_caller_is_changes_nothing_on_the_link() {
     let often = run(100_000);
     assert!(often.len() > 20, "{often:?}");
     assert_eq!(often, run(10_000_000));
+}
+
+/// A link that drops, reorders and copies packets. Packets that are copied have a row for each.
+#[test]
+fn an_observer_sees_every_packet_and_changes_nothing() {
+    let run = |observations: Option<Observations>| {
+        let mut engine = engine(&[
+            ("rate", "4Mbit/s"),
+            ("rtt", "20ms"),
+            ("loss", "2%"),
+            ("duplicate", "3%"),
+            ("queue", "fifo limit 12"),
+        ]);
+        if let Some(observations) = observations {
+            engine.observe(observations);
+        }
+        let mut world = World::of(engine);
+        world.engine.describe(world.id, "example.org:80");
+        world.unwritten[Side::Far.index()] = pattern(400_000, 6);
+        world.run_until(ms(5000));
+        world.engine.end_observation();
+        let counts = Side::BOTH.map(|to| world.engine.counts(to));
+        (counts, world.read[Side::Near.index()].len())
+    };
+    let (sender, observed) = std::sync::mpsc::channel();
+    let interval = Span::from_ms(10);
+    let with = run(Some(Observations { sender, interval }));
+    assert_eq!(with, run(None));
+
+    let mut rows = [[0_u64; 3]; 2];
+    let (mut flows, mut last, mut released) = (Vec::new(), [None; 2], [0_u64; 2]);
+    for observation in observed {
+        match observation {
+            Observation::Flow(flow) => flows.push(flow.name),
+            Observation::Packets(pipe, packets) => {
+                for packet in packets {
+                    let place = match packet.fate {
+                        Fate::Sent | Fate::Marked => 0,
+                        Fate::Dropped(_) => 1,
+                        Fate::Queued => 2,
+                    };
+                    rows[pipe.direction() as usize][place] += 1;
+                }
+            }
+            Observation::Releases(all) => {
+                for release in all {
+                    released[release.direction as usize] += 1;
+                }
+            }
+            Observation::Ends(ends) => {
+                for end in ends {
+                    last[end.direction as usize] = Some(end);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(flows, ["example.org:80"]);
+    for (direction, to) in [(Direction::Down, Side::Near), (Direction::Up, Side::Far)] {
+        let counts = with.0[to.index()];
+        let [sent, dropped, queued] = rows[direction as usize];
+        assert_eq!((sent, dropped, queued), (counts.packets, counts.dropped, 0));
+        assert_eq!(released[direction as usize], counts.packets);
+    }
+    assert!(with.0[Side::Near.index()].dropped > 0);
+    // The payload that one end has sent is the payload that the other has received.
+    let [down, up] = [Direction::Down, Direction::Up].map(|d| last[d as usize].unwrap());
+    assert_eq!((down.sent, up.received), (400_000, 400_000));
+    assert!(down.retransmits > 0);
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! One direction of the link.
 
+use sluice_core::event::StateValue;
 use sluice_core::link::Departure;
-use sluice_core::{Backlog, Cx, Packet, Rng, Time};
+use sluice_core::{Backlog, Cx, Packet, Rng, Sink, Time};
 use sluice_scenario::{Pipe, ScheduledLink};
-
-use super::parcels::Parcels;
 
 /// A direction: its link and the schedule of its changes.
 pub struct Way {
@@ -35,6 +34,14 @@ impl Way {
         self.scheduled.link.backlog()
     }
 
+    /// Returns the backlog of the queue, and the variables of its algorithm.
+    pub fn state(&self) -> (Backlog, Vec<(u32, &'static str, StateValue)>) {
+        let mut state = Vec::new();
+        let queue = self.scheduled.link.queue();
+        queue.state(&mut |queue, name, value| state.push((queue, name, value)));
+        (self.backlog(), state)
+    }
+
     /// Returns whether no packet is in the queue or on the link.
     pub fn is_empty(&self) -> bool {
         let link = &self.scheduled.link;
@@ -43,17 +50,17 @@ impl Way {
 
     /// Changes the direction to `pipe`. Packets on the link keep their due times; packets in the
     /// old queue move to the new queue.
-    pub fn set(&mut self, pipe: &Pipe, now: Time, parcels: &mut Parcels) {
+    pub fn set(&mut self, pipe: &Pipe, now: Time, sink: &mut dyn Sink) {
         if self.pipe == *pipe {
             return;
         }
-        let mut cx = Cx::new(now, &mut self.rng, parcels);
+        let mut cx = Cx::new(now, &mut self.rng, sink);
         self.scheduled.change(&self.pipe, pipe, &mut cx);
         self.pipe = pipe.clone();
     }
 
-    pub fn enqueue(&mut self, packet: Packet, now: Time, parcels: &mut Parcels) {
-        let mut cx = Cx::new(now, &mut self.rng, parcels);
+    pub fn enqueue(&mut self, packet: Packet, now: Time, sink: &mut dyn Sink) {
+        let mut cx = Cx::new(now, &mut self.rng, sink);
         self.scheduled.catch_up(&mut cx);
         if self.is_cut {
             cx.discard(packet, sluice_core::DropReason::Loss);
@@ -63,16 +70,10 @@ impl Way {
     }
 
     /// Returns the next packet that has arrived by `now`.
-    pub fn poll(&mut self, now: Time, parcels: &mut Parcels) -> Option<Departure> {
-        let mut cx = Cx::new(now, &mut self.rng, parcels);
+    pub fn poll(&mut self, now: Time, sink: &mut dyn Sink) -> Option<Departure> {
+        let mut cx = Cx::new(now, &mut self.rng, sink);
         self.scheduled.catch_up(&mut cx);
-        loop {
-            let departure = self.scheduled.link.poll(&mut cx)?;
-            if !self.is_cut {
-                return Some(departure);
-            }
-            cx.discard(departure.packet, sluice_core::DropReason::Loss);
-        }
+        self.scheduled.link.poll(&mut cx)
     }
 
     /// Returns the time of the next event, for which [`Way::poll`] must be called.
