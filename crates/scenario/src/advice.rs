@@ -66,7 +66,7 @@ fn of_pipe(pipe: &Pipe, rate: Rate, longest: Option<(Span, &str)>) -> Vec<String
         all.push(format!(
             "`{name}` has a target of {target}, and one packet of {PACKET} B takes {} at {rate}: \
              `target {fits}` fits",
-            rounded(packet)
+            in_tens_of_us(packet)
         ));
     }
     // RFC 8289 section 4.3: the interval is about the longest round trip.
@@ -178,6 +178,11 @@ fn rounded(span: Span) -> Span {
     Span::from_ns(span.as_ns().div_ceil(unit) * unit)
 }
 
+/// Rounds to the nearest 10 us.
+fn in_tens_of_us(span: Span) -> Span {
+    Span::from_us((span.as_ns() + 5_000) / 10_000 * 10)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +202,13 @@ mod tests {
 
     #[test]
     fn a_target_below_one_packet_is_named_with_one_that_fits() {
-        // 1500 * 8 bits at 1 Mbit/s take 12 ms.
+        // 1500 * 8 bits at 10 Mbit/s take 1.2 ms, at 1 Mbit/s 12 ms.
+        assert_eq!(
+            advice("10Mbit/s", "20ms", "fq_codel target 1ms"),
+            [
+                "up: `fq_codel` has a target of 1ms, and one packet of 1500 B takes 1.2ms at 10Mbit/s: `target 2ms` fits"
+            ]
+        );
         assert_eq!(
             advice("1Mbit/s", "20ms", "fq_codel"),
             [

@@ -560,9 +560,10 @@ fn read_variants(
         }
         // A key that the user sets is no longer varied.
         let before = axes.len();
-        axes.retain(|axis| axis.path != path);
+        axes.retain_mut(|axis| {
+            !matrix::replaces(path, &axis.path) && axis.leave_out(path, &change.path_at, problems)
+        });
         is_matrix_changed |= axes.len() != before || axis_path.is_some();
-        axes.iter_mut().for_each(|axis| axis.leave_out(path));
         if axis_path.is_some() {
             axes.extend(matrix::Axis::new(
                 path,

@@ -270,11 +270,51 @@ impl Axis {
         problems.push(problem.nearest(&wanted, names));
     }
 
-    /// Removes a key that the user has set from the axes.
-    pub fn leave_out(&mut self, path: &str) {
+    /// Removes a key that the user has set from the axis. Returns whether anything is left to vary.
+    pub fn leave_out(&mut self, path: &str, path_at: &Place, problems: &mut Problems) -> bool {
+        let settings = |axis: &Axis| axis.points.iter().map(|point| point.settings.len()).sum();
+        let before: usize = settings(self);
         for point in &mut self.points {
-            point.settings.retain(|setting| setting.path != path);
+            point
+                .settings
+                .retain(|setting| !replaces(path, &setting.path));
         }
+        let after: usize = settings(self);
+        if after == before || after == 0 {
+            return after > 0;
+        }
+        let mut pairs = self.points.iter().enumerate().filter_map(|(i, point)| {
+            let earlier = self.points[..i].iter().find(|other| other.is_same(point))?;
+            Some((earlier, point))
+        });
+        if let Some((earlier, point)) = pairs.next() {
+            let message = format!(
+                "the variants `{}` and `{}` differ in nothing but `{path}`",
+                earlier.name, point.name
+            );
+            let hint = format!("choose one of them, too: --set variant={}", earlier.name);
+            problems.push(Problem::new(path_at.clone(), message).hint(hint));
+        }
+        true
+    }
+}
+
+/// Returns whether the key `set` replaces the key `path`: it is the same, or `path` is it for one
+/// direction of the link, as `link.up.queue` is for `link.queue`.
+pub(crate) fn replaces(set: &str, path: &str) -> bool {
+    let for_both = |direction| path.replacen(direction, ".", 1) == set;
+    set == path || for_both(".up.") || for_both(".down.")
+}
+
+impl Point {
+    /// Returns whether both set the same keys to the same values.
+    fn is_same(&self, other: &Point) -> bool {
+        let settings = |point: &'_ Point| -> Vec<(String, Value)> {
+            let each = point.settings.iter();
+            each.map(|s| (s.path.clone(), s.node.value.clone()))
+                .collect()
+        };
+        settings(self) == settings(other)
     }
 }
 

@@ -107,6 +107,32 @@ fn a_word_of_a_queue_is_a_key() {
 }
 
 #[test]
+fn a_key_that_the_user_sets_makes_no_two_rows_the_same() {
+    // Nothing is left to vary: one run, named after its queue.
+    let all = variants(CABLE, &["link.queue=codel"]);
+    assert_eq!(names(&all), ["codel"]);
+    assert_eq!(queues(&all[0]), ["codel", "codel"]);
+    let matrix = format!("{PLAIN}[matrix]\n\"link.up.queue\" = [\"fifo\", \"red\"]\n");
+    let all = variants(&matrix, &["link.queue=codel"]);
+    assert_eq!(names(&all), ["codel"]);
+    assert_eq!(queues(&all[0]), ["codel", "codel"]);
+    // The rows still differ.
+    let all = variants(CABLE, &["link.up.queue=codel"]);
+    assert_eq!(names(&all), ["cake", "docsis"]);
+    assert_eq!(queues(&all[0]), ["codel", "cake bandwidth 50Mbit/s"]);
+    assert_eq!(queues(&all[1]), ["codel", "fifo limit 400"]);
+    // Two of three rows would be the same run under two names.
+    let third = "[[variant]]\nname = \"short\"\n\"link.up.queue\" = \"fifo limit 9\"\n\
+                 \"link.down.queue\" = \"fifo limit 400\"\n[[flow]]";
+    let told = errors(&CABLE.replace("[[flow]]", third), &["link.up.queue=codel"]);
+    assert!(
+        told.contains("the variants `docsis` and `short` differ in nothing but `link.up.queue`")
+            && told.contains("--set variant=docsis"),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_cannot_be_varied_is_named_with_its_place() {
     // To TOML these are different keys.
     let twice = CABLE.replace("name = \"cake\"", "name = \"cake\"\nlink.queue = \"fifo\"");
