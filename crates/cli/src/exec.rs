@@ -144,17 +144,17 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
     let cannot = [
         ("--server", args.server.is_some()),
         ("--forward", !args.forward.is_empty()),
-        ("--pcapng", args.pcapng.is_some()),
     ];
     if let Some((option, _)) = cannot.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Error::NeedsNamespaces(option));
     }
-    let settings = proxy::for_program(
+    let mut settings = proxy::for_program(
         args.link.words(),
         args.cc.as_deref(),
         !args.no_host,
         args.max_late,
     )?;
+    settings.capture = args.pcapng.clone();
     eprintln!("sluice: warning: {LOST}");
     let ending = settings.ending.clone();
     let report = args.report.as_deref();

@@ -57,6 +57,9 @@ pub struct Args {
     /// Record what passes the link in this folder, with report.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
+    /// Write a capture of what passes the program's end of the link
+    #[arg(long, value_name = "FILE")]
+    pcapng: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -109,6 +112,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         token: args.token.clone(),
         has_host: !args.no_host,
         max_late: args.max_late,
+        capture: args.pcapng.clone(),
         ending: Ending::new(),
     };
     let ending = settings.ending.clone();
@@ -131,6 +135,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         let (recording, _) = recorder.finish()?;
         write_report(&recording, dir)?;
     }
+    let verdict = verdict?;
     if let Some(why) = ending.why() {
         eprintln!("sluice: the proxy was ended: {why}");
         return Ok(ENDED);
@@ -180,6 +185,7 @@ pub fn for_program(
         token: None,
         has_host,
         max_late,
+        capture: None,
         ending: Ending::new(),
     })
 }
@@ -255,6 +261,7 @@ pub fn run_program(
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let recorded = recorder.map(ProxyRecorder::finish).transpose()?;
+    let verdict = verdict?;
     Ok((status, verdict, recorded.map(|(recording, _)| recording)))
 }
 

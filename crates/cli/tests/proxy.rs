@@ -141,7 +141,7 @@ fn download(port: u16) -> String {
 fn a_program_behind_a_proxy_is_recorded_with_the_state_of_both_ends() {
     const LEN: usize = 300_000;
     let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path().join("run");
+    let (dir, capture) = (folder.path().join("run"), folder.path().join("run.pcapng"));
     let script = download(serve(LEN));
     let output = sluice(&[
         "exec",
@@ -150,6 +150,7 @@ fn a_program_behind_a_proxy_is_recorded_with_the_state_of_both_ends() {
         "--rtt=20ms",
         "--queue=fifo limit 20",
         &format!("--report={}", dir.display()),
+        &format!("--pcapng={}", capture.display()),
         "--",
         "bash",
         "-c",
@@ -197,6 +198,11 @@ fn a_program_behind_a_proxy_is_recorded_with_the_state_of_both_ends() {
         .sum();
     assert!(payload > LEN as u64, "retransmissions included: {payload}");
     assert!(dir.join("report.html").exists() && dir.join("summary.json").exists());
+
+    // A section block of pcapng, and more than the payload.
+    let capture = std::fs::read(capture).unwrap();
+    assert_eq!(capture[..4], 0x0a0d_0d0a_u32.to_le_bytes());
+    assert!(capture.len() > LEN);
 }
 
 #[test]
@@ -210,6 +216,25 @@ fn a_recording_that_cannot_begin_starts_no_program() {
     let text = stderr(&output);
     assert!(
         text.contains("cannot record") && text.contains("is not empty"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_starts_no_program() {
+    let output = sluice(&[
+        "exec",
+        "--proxy",
+        "--pcapng=/no/such/folder/x.pcapng",
+        "--",
+        "echo",
+        "started",
+    ]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(stdout(&output), "");
+    let text = stderr(&output);
+    assert!(
+        text.contains("cannot write the capture /no/such/folder/x.pcapng"),
         "{text}"
     );
 }

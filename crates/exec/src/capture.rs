@@ -23,7 +23,7 @@ pub struct CaptureError {
     pub source: io::Error,
 }
 
-/// A capture in progress. A separate thread writes it.
+/// A capture in progress. A separate thread writes it, as frames of Ethernet.
 pub struct Capture {
     path: PathBuf,
     frames: Sender<Frame>,
@@ -31,11 +31,16 @@ pub struct Capture {
 }
 
 /// A frame at the program's interface.
-struct Frame {
-    at: Time,
-    /// Towards the program.
-    is_inbound: bool,
-    bytes: Vec<u8>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The instant.
+    pub at: Time,
+    /// Whether the program receives it.
+    pub is_inbound: bool,
+    /// Its bytes, without those at the end that are not known.
+    pub bytes: Vec<u8>,
+    /// Its length.
+    pub original_len: u32,
 }
 
 impl Capture {
@@ -65,8 +70,13 @@ impl Capture {
         })
     }
 
+    /// Returns a sender of frames. [`Capture::finish`] waits until it has been dropped.
+    pub fn frames(&self) -> Sender<Frame> {
+        self.frames.clone()
+    }
+
     /// Puts the capture in front of the program's port.
-    pub fn tap<P>(&self, port: P, clock: &Clock) -> Tap<P> {
+    pub(crate) fn tap<P>(&self, port: P, clock: &Clock) -> Tap<P> {
         Tap {
             port,
             clock: *clock,
@@ -104,7 +114,7 @@ fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>) -> io::Result<()> {
         writer.packet(&Annotated {
             time_ns: zero_ns + frame.at.as_ns(),
             bytes: &frame.bytes,
-            original_len: frame.bytes.len() as u32,
+            original_len: frame.original_len,
             is_inbound: frame.is_inbound,
             number: None,
             comment: None,
@@ -114,7 +124,7 @@ fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>) -> io::Result<()> {
 }
 
 /// A port whose frames are captured.
-pub struct Tap<P> {
+pub(crate) struct Tap<P> {
     port: P,
     clock: Clock,
     frames: Sender<Frame>,
@@ -122,10 +132,12 @@ pub struct Tap<P> {
 
 impl<P: Port> Tap<P> {
     fn frame(&self, pool: &Pool, slot: Slot, at: Time, is_inbound: bool) -> Frame {
+        let bytes = [pool.head(slot), pool.tail(slot)].concat();
         Frame {
             at,
             is_inbound,
-            bytes: [pool.head(slot), pool.tail(slot)].concat(),
+            original_len: bytes.len() as u32,
+            bytes,
         }
     }
 

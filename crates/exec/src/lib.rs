@@ -45,11 +45,12 @@ use sluice_net::process::{self, Guard, OpenFiles, Signals, Surroundings};
 use sluice_scenario::Link;
 
 pub use beside::run_beside;
-use capture::{Capture, CaptureError};
+pub use capture::{Capture, CaptureError, Frame};
 use gate::Gate;
 use network::{Closing, Network, NetworkError, Place};
 pub use program::ProgramError;
 use pulse::Pulse;
+pub use relay::answer::{Unreachable, reset, unreachable};
 use relay::{Relay, RelayError, Routes};
 pub use router::{Carrier, CarrierLoop, Counter, Path, SEED, WayReport, port_from, random_numbers};
 pub use verdict::Verdict;
@@ -118,6 +119,21 @@ impl Recorder for Unrecorded {
 /// Returns the addresses of the program's interface.
 pub fn program_addresses() -> [IpAddr; 2] {
     Place::Program.addresses()
+}
+
+/// Returns the addresses of `host.sluice`, the machine's loopback.
+pub fn host_addresses() -> [IpAddr; 2] {
+    Place::Host.addresses()
+}
+
+/// Returns the addresses of `resolver.sluice`, the machine's first resolver.
+pub fn resolver_addresses() -> [IpAddr; 2] {
+    Place::Resolver(0).addresses()
+}
+
+/// Returns the Ethernet addresses of the program's interface and of the far side.
+pub fn link_addresses() -> [[u8; 6]; 2] {
+    [Place::Program, Place::Far].map(|place| network::mac(place).0)
 }
 
 /// Returns the name of an address that stands for a service of the machine.

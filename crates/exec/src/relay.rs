@@ -8,7 +8,7 @@
 //!
 //! Events are edge-triggered: each handler works until its sockets would block.
 
-mod answer;
+pub(crate) mod answer;
 mod carry;
 mod ping;
 mod resident;

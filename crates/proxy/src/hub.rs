@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use sluice_core::{Span, Time};
 
 use crate::bell::Bell;
-use crate::engine::{Engine, Id, Side};
+use crate::engine::{Engine, Id, Side, Target};
 use crate::names::{self, Answer, Lookups};
 use crate::request::{Destination, Host};
 
@@ -130,30 +130,40 @@ impl Hub {
     /// Opens a connection to an address, or to the next of its alternatives. `name` is the
     /// destination as the program has given it.
     pub fn open(&mut self, name: &str, addresses: Vec<SocketAddr>) -> Id {
-        let first = addresses.first();
-        // Under `sluice exec`, programs prefer the IPv6 address of a place with both (RFC 6724
-        // section 10.3). The header decides how much payload a packet has.
-        let is_v6 = match addresses.as_slice() {
-            [address] => address.ip().to_canonical().is_ipv6(),
-            alternatives => names::has_ipv6() && alternatives.iter().any(SocketAddr::is_ipv6),
-        };
-        let target = first.map_or(0, |address| match address.ip().to_canonical() {
+        let first = addresses.first().copied();
+        let first = first.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+        let host = match first.ip().to_canonical() {
             IpAddr::V4(v4) => v4.to_bits(),
             IpAddr::V6(v6) => {
                 let bits = v6.to_bits();
                 (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) as u32
             }
+        };
+        let ip = first.ip().to_canonical();
+        // Under `sluice exec`, programs prefer the IPv6 address of a place with both (RFC 6724
+        // section 10.3). The header decides how much payload a packet has.
+        let is_v6 = match addresses.as_slice() {
+            [_] => ip.is_ipv6(),
+            alternatives => names::has_ipv6() && alternatives.iter().any(SocketAddr::is_ipv6),
+        };
+        let [v4, v6] = sluice_exec::host_addresses();
+        let ip = match names::is_loopback(ip) {
+            true if is_v6 => v6,
+            true => v4,
+            false => ip,
+        };
+        let id = self.engine.open(&Target {
+            name: name.to_owned(),
+            address: SocketAddr::new(ip, first.port()),
+            host,
         });
-        let id = self.engine.open(is_v6, target);
-        self.engine.describe(id, name);
         self.targets.insert(id, addresses);
         id
     }
 
     /// Requests the addresses of a name for a client.
     pub fn ask(&mut self, client: u64, destination: &Destination, now: Time) -> Id {
-        let id = self.engine.question();
-        self.engine.describe(id, RESOLVER);
+        let id = self.engine.question(RESOLVER);
         let Host::Name(name) = &destination.host else {
             unreachable!("only names are resolved");
         };

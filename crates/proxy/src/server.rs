@@ -17,7 +17,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use sluice_core::{Span, Time};
-use sluice_exec::{Verdict, WayReport};
+use sluice_exec::{Capture, Verdict, WayReport};
 use sluice_net::process::OpenFiles;
 use sluice_net::{Clock, precise_wakeups};
 use sluice_router::forward::Lateness;
@@ -45,6 +45,8 @@ pub struct Proxy {
     listeners: BTreeMap<u64, Listener>,
     flags: Arc<Flags>,
     observations: Option<Observations>,
+    clock: Clock,
+    capture: Option<Capture>,
 }
 
 /// A running proxy.
@@ -155,6 +157,8 @@ impl Proxy {
             listeners: BTreeMap::new(),
             flags: Arc::default(),
             observations: None,
+            clock: Clock::start(),
+            capture: None,
         };
         for listen in proxy.settings.listen.clone() {
             proxy.listen(&listen, &Purpose::Proxy)?;
@@ -164,6 +168,9 @@ impl Proxy {
         }
         if let Some(control) = proxy.settings.control {
             proxy.listen(&control, &Purpose::Control)?;
+        }
+        if let Some(path) = &proxy.settings.capture {
+            proxy.capture = Some(Capture::create(path, &proxy.clock)?);
         }
         Ok(proxy)
     }
@@ -224,9 +231,19 @@ impl Proxy {
 
     /// Runs until [`Handle::end`] is called or an algorithm ends the proxy. Returns how exact the
     /// emulation was.
-    pub fn run(self) -> Verdict {
+    ///
+    /// # Errors
+    /// The capture could not be written.
+    pub fn run(mut self) -> Result<Verdict, ProxyError> {
         let ending = self.settings.ending.clone();
-        ending.within(|| Server::new(self).run())
+        let capture = self.capture.take();
+        let mut server = Server::new(self);
+        if let Some(capture) = &capture {
+            server.hub.engine.capture(capture.frames());
+        }
+        let verdict = ending.within(|| server.run());
+        capture.map_or(Ok(()), Capture::finish)?;
+        Ok(verdict)
     }
 }
 
@@ -246,7 +263,7 @@ impl Server {
         let taken = FIRST + proxy.listeners.len() as u64;
         Server {
             hub: Hub::new(engine, proxy.epoll, proxy.bell, token, rules, taken),
-            clock: Clock::start(),
+            clock: proxy.clock,
             timer: proxy.timer,
             timer_at: Time::MAX,
             listeners: proxy.listeners,
@@ -297,6 +314,7 @@ impl Server {
         }
         let verdict = Verdict::new(self.reports(), self.settings.max_late);
         self.hub.engine.end_observation();
+        self.hub.engine.end_capture();
         verdict
     }
 

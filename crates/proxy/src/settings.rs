@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use sluice_core::Span;
 use sluice_core::spelling::nearest;
+use sluice_exec::CaptureError;
 use sluice_exec::link::{LinkError, LinkWords};
 use sluice_loader::Ending;
 use sluice_scenario::Link;
@@ -32,6 +34,8 @@ pub struct Settings {
     pub has_host: bool,
     /// The permitted lateness of packets.
     pub max_late: Option<Span>,
+    /// The file for a capture of the packets at the program's end of the link.
+    pub capture: Option<PathBuf>,
     /// Receives the reason of an algorithm that ends the proxy.
     pub ending: Ending,
 }
@@ -70,6 +74,9 @@ pub enum ProxyError {
         /// The resolver's answer.
         source: io::Error,
     },
+    /// The capture.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// The kernel refused a step.
     #[error("cannot {step}: {source}")]
     Kernel {
@@ -346,6 +353,7 @@ mod tests {
             token: token.map(str::to_owned),
             has_host: true,
             max_late: None,
+            capture: None,
             ending: Ending::new(),
         }
     }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use sluice_exec::Verdict;
 use sluice_exec::link::LinkWords;
-use sluice_proxy::{Addresses, Handle, Listen, Proxy, Settings, congestion_control};
+use sluice_proxy::{Addresses, Handle, Listen, Proxy, ProxyError, Settings, congestion_control};
 
 /// A running proxy, which ends when this is dropped.
 struct Running {
     addresses: Addresses,
     handle: Handle,
-    thread: Option<JoinHandle<Verdict>>,
+    thread: Option<JoinHandle<Result<Verdict, ProxyError>>>,
 }
 
 impl Running {
@@ -41,6 +41,7 @@ impl Running {
             token: None,
             has_host: true,
             max_late: None,
+            capture: None,
             ending: Default::default(),
         };
         change(&mut settings);
@@ -422,6 +423,7 @@ fn a_port_in_use_is_reported() {
         token: None,
         has_host: true,
         max_late: None,
+        capture: None,
         ending: Default::default(),
     };
     let error = Proxy::open(settings).err().unwrap().to_string();

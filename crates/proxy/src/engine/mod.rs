@@ -7,6 +7,7 @@
 //! Each event is handled at its due time, however late [`Engine::advance`] is called. So a busy
 //! machine delays bytes to the program, but does not change the behaviour of the link and of TCP.
 
+mod frames;
 mod links;
 mod pair;
 mod parcels;
@@ -15,8 +16,11 @@ mod watch;
 mod way;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
 
 use sluice_core::{DropReason, Packet, Rng, Sink as _, Time};
+use sluice_exec::Frame;
 use sluice_scenario::{Direction, Link};
 use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot};
 
@@ -58,6 +62,17 @@ impl Side {
 pub struct Id {
     index: u32,
     generation: u32,
+}
+
+/// The far end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The destination as the program has given it.
+    pub name: String,
+    /// The address that its packets have. An IPv6 address makes the header longer.
+    pub address: SocketAddr,
+    /// Identifies the host for queues that are fair among hosts.
+    pub host: u32,
 }
 
 /// The reason why a connection was refused.
@@ -116,6 +131,8 @@ pub struct Engine {
     datagrams: Vec<(Id, Side)>,
     /// The observer, if there is one.
     watch: Option<Box<Watch>>,
+    /// The receiver of captured frames, if there is one.
+    frames: Option<Sender<Frame>>,
 }
 
 impl Engine {
@@ -148,6 +165,7 @@ impl Engine {
             changed: Vec::new(),
             datagrams: Vec::new(),
             watch: None,
+            frames: None,
         }
     }
 
@@ -200,6 +218,9 @@ impl Engine {
                     counts.packets += 1;
                     counts.bytes += u64::from(departure.packet.len);
                     on_departure(to, departure.due);
+                    if to == Side::Near {
+                        self.tap(&departure.packet);
+                    }
                     self.deliver(departure.packet);
                 }
             }
@@ -225,11 +246,14 @@ impl Engine {
 
     // ---- connections -------------------------------------------------------------------
 
-    /// Opens a connection from the near end. `is_v6` selects the longer header of IPv6. `target`
-    /// identifies the far host for queues that are fair among hosts.
-    pub fn open(&mut self, is_v6: bool, target: u32) -> Id {
+    /// Opens a connection from the near end.
+    pub fn open(&mut self, target: &Target) -> Id {
         self.opened += 1;
-        let header = if is_v6 { IPV6_MORE } else { 0 };
+        let header = if target.address.is_ipv6() {
+            IPV6_MORE
+        } else {
+            0
+        };
         let config = Config {
             mss: self.config.mss - header,
             isn: self.opened.wrapping_mul(0x9e37_79b9),
@@ -250,7 +274,9 @@ impl Engine {
             index,
             generation: self.opened,
         };
-        self.pairs[index as usize] = Some(Pair::new(id.generation, near, far, header, target));
+        let pair = Pair::new(id, [near, far], header, target, config.isn);
+        self.pairs[index as usize] = Some(pair);
+        self.describe(id, &target.name);
         self.transmit(id, Side::Near);
         id
     }
@@ -393,13 +419,15 @@ impl Engine {
 
     // ---- datagrams ---------------------------------------------------------------------
 
-    /// Returns a new number for a question about a name.
-    pub fn question(&mut self) -> Id {
+    /// Returns a new number for a question about a name to the resolver called `name`.
+    pub fn question(&mut self, name: &str) -> Id {
         self.opened += 1;
-        Id {
+        let id = Id {
             index: u32::MAX,
             generation: self.opened,
-        }
+        };
+        self.describe(id, name);
+        id
     }
 
     /// Sends a datagram of `len` bytes, headers included, to `to`.

@@ -1,11 +1,12 @@
 //! A connection: its two ends and the bytes between them.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use sluice_core::Time;
 use sluice_tcp::{Endpoint, Segment};
 
-use super::{Refusal, Side, Stage};
+use super::{Id, Refusal, Side, Stage, Target};
 
 /// A connection.
 pub struct Pair {
@@ -19,8 +20,12 @@ pub struct Pair {
     pub header: u32,
     /// Hashes of the flows from the near and from the far end.
     pub flows: [u32; 2],
-    /// The far host.
-    pub target: u32,
+    /// The far host, for queues that are fair to hosts.
+    pub host: u32,
+    /// The addresses of both ends in captures.
+    pub place: [SocketAddr; 2],
+    /// The sequence number of both SYNs.
+    pub isn: u32,
     pub is_changed: bool,
 }
 
@@ -57,8 +62,15 @@ pub enum Gate {
     Refused(Refusal),
 }
 
+impl Stream {
+    /// Returns the number of bytes that were read.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
 impl Pair {
-    pub fn new(generation: u32, near: Endpoint, far: Endpoint, header: u32, target: u32) -> Pair {
+    pub fn new(id: Id, ends: [Endpoint; 2], header: u32, target: &Target, isn: u32) -> Pair {
         let end = |endpoint| End {
             endpoint,
             stage: Stage::Opening,
@@ -66,15 +78,17 @@ impl Pair {
             is_left: false,
             is_fresh: false,
         };
-        let flow = |side: Side| mix(u64::from(generation) << 32 | side as u64);
+        let flow = |side: Side| mix(u64::from(id.generation) << 32 | side as u64);
         Pair {
-            generation,
-            ends: [end(near), end(far)],
+            generation: id.generation,
+            ends: ends.map(end),
             streams: Default::default(),
             gate: Gate::Nothing,
             header,
             flows: Side::BOTH.map(flow),
-            target,
+            host: target.host,
+            place: super::frames::place(id, target.address),
+            isn,
             is_changed: false,
         }
     }

@@ -55,6 +55,11 @@ impl Parcels {
         self.stored[slot as usize]
     }
 
+    /// Returns the contents of a packet.
+    pub fn get(&self, slot: u32) -> &Parcel {
+        &self.stored[slot as usize]
+    }
+
     /// Returns the packets on the link.
     #[cfg(test)]
     pub fn len(&self) -> usize {

@@ -22,14 +22,14 @@ impl Engine {
                 break;
             };
             end.is_fresh = true;
-            let (header, flow, target) = (pair.header, pair.flows[side.index()], pair.target);
+            let (header, flow, host) = (pair.header, pair.flows[side.index()], pair.host);
             let parcel = Parcel {
                 id,
                 to: side.other(),
                 load: Load::Segment(segment),
                 is_damaged: false,
             };
-            self.launch(parcel, segment.ip_len() + header, flow, target);
+            self.launch(parcel, segment.ip_len() + header, flow, host);
         }
         let Some(pair) = self.pair_mut(id) else {
             return;
@@ -96,31 +96,34 @@ impl Engine {
         let Some(pair) = self.pair(id) else {
             return;
         };
-        let (header, flow, target) = (pair.header, pair.flows[side.index()], pair.target);
+        let (header, flow, host) = (pair.header, pair.flows[side.index()], pair.host);
         let parcel = Parcel {
             id,
             to: side.other(),
             load,
             is_damaged: false,
         };
-        self.launch(parcel, len + header, flow, target);
+        self.launch(parcel, len + header, flow, host);
     }
 
     /// Sends a packet of `len` bytes.
-    pub(super) fn launch(&mut self, parcel: Parcel, len: u32, flow: u32, target: u32) {
+    pub(super) fn launch(&mut self, parcel: Parcel, len: u32, flow: u32, host: u32) {
         let slot = self.parcels.put(parcel);
         let mut packet = Packet::new(slot, len);
         packet.arrival = self.clock;
         packet.flow = flow;
         (packet.src, packet.dst) = match parcel.to {
-            Side::Far => (PROGRAM, target),
-            Side::Near => (target, PROGRAM),
+            Side::Far => (PROGRAM, host),
+            Side::Near => (host, PROGRAM),
         };
         if let Load::Segment(segment) = &parcel.load {
             packet.ecn = segment.ecn;
         }
         if let Some(watch) = &mut self.watch {
             watch.sends(parcel.to, &packet, &parcel.load);
+        }
+        if parcel.to == Side::Far {
+            self.tap(&packet);
         }
         self.enqueue(parcel.to, 0, packet);
     }

@@ -1,4 +1,5 @@
 use super::*;
+use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use proptest::prelude::*;
 use sluice_core::Span;
 use sluice_core::record::Fate;
@@ -25,6 +26,18 @@ fn engine(sets: &[(&str, &str)]) -> Engine {
     Engine::new(&links(sets), config(), 1)
 }
 
+fn target(is_v6: bool, host: u32) -> Target {
+    let name = match is_v6 {
+        true => "[2001:db8::7]:80",
+        false => "198.51.100.7:80",
+    };
+    Target {
+        name: name.to_owned(),
+        address: name.parse().unwrap(),
+        host,
+    }
+}
+
 const fn ms(ms: u64) -> Time {
     Time::from_ns(ms * 1_000_000)
 }
@@ -46,8 +59,15 @@ impl World {
         World::of(engine(sets))
     }
 
-    fn of(mut engine: Engine) -> World {
-        let id = engine.open(false, 7);
+    fn of(engine: Engine) -> World {
+        World::of_target(engine, &target(false, 7), None)
+    }
+
+    fn of_target(mut engine: Engine, target: &Target, frames: Option<Sender<Frame>>) -> World {
+        if let Some(frames) = frames {
+            engine.capture(frames);
+        }
+        let id = engine.open(target);
         World {
             engine,
             id,
@@ -99,7 +119,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 #[test]
 fn the_handshake_takes_a_round_trip_and_the_far_end_is_asked_after_half() {
     let mut engine = engine(&[("rtt", "100ms")]);
-    let id = engine.open(false, 7);
+    let id = engine.open(&target(false, 7));
     engine.advance(Time::from_ns(49_999_999), |_, _| {});
     assert!(!engine.is_asking(id));
     engine.advance(ms(50), |_, _| {});
@@ -115,7 +135,7 @@ fn the_handshake_takes_a_round_trip_and_the_far_end_is_asked_after_half() {
 fn a_path_of_two_links_has_the_delay_of_both() {
     let path = [links(&[("rtt", "100ms")]), links(&[("rtt", "60ms")])].concat();
     let mut engine = Engine::new(&path, config(), 1);
-    let id = engine.open(false, 7);
+    let id = engine.open(&target(false, 7));
     // The round trip takes 160 ms: the first packet arrives after half of it, the answer after the
     // other half.
     engine.advance(ms(79), |_, _| {});
@@ -133,7 +153,7 @@ fn a_path_of_two_links_has_the_delay_of_both() {
 fn a_refusal_takes_a_round_trip_too() {
     for refusal in [Refusal::Closed, Refusal::Host, Refusal::Prohibited] {
         let mut engine = engine(&[("rtt", "100ms")]);
-        let id = engine.open(false, 7);
+        let id = engine.open(&target(false, 7));
         engine.advance(ms(50), |_, _| {});
         engine.refuse(id, refusal);
         engine.leave(id, Side::Far);
@@ -167,7 +187,10 @@ fn a_transfer_has_the_rate_of_the_link() {
 #[test]
 fn all_connections_share_the_link() {
     let mut engine = engine(&[("rate", "8Mbit/s"), ("queue", "fq_codel")]);
-    let ids = [engine.open(false, 1), engine.open(true, 2)];
+    let ids = [
+        engine.open(&target(false, 1)),
+        engine.open(&target(true, 2)),
+    ];
     let mut read = [0_usize; 2];
     while let Some(due) = engine.next_due().filter(|due| *due <= ms(3000)) {
         engine.advance(due, |_, _| {});
@@ -302,7 +325,7 @@ fn a_link_changes_while_bytes_flow() {
 fn how_late_the_caller_is_changes_nothing_on_the_link() {
     let run = |step: u64| {
         let mut engine = engine(&[("rate", "8Mbit/s"), ("rtt", "20ms"), ("loss", "1%")]);
-        let id = engine.open(false, 7);
+        let id = engine.open(&target(false, 7));
         engine.write(id, Side::Near, &pattern(30_000, 5));
         let mut departures = Vec::new();
         for at in (0..=60).map(|n| ms(n * 10)) {
@@ -336,7 +359,6 @@ fn an_observer_sees_every_packet_and_changes_nothing() {
             engine.observe(observations);
         }
         let mut world = World::of(engine);
-        world.engine.describe(world.id, "example.org:80");
         world.unwritten[Side::Far.index()] = pattern(400_000, 6);
         world.run_until(ms(5000));
         world.engine.end_observation();
@@ -376,7 +398,7 @@ fn an_observer_sees_every_packet_and_changes_nothing() {
             _ => {}
         }
     }
-    assert_eq!(flows, ["example.org:80"]);
+    assert_eq!(flows, [target(false, 7).name]);
     for (direction, to) in [(Direction::Down, Side::Near), (Direction::Up, Side::Far)] {
         let counts = with.0[to.index()];
         let [sent, dropped, queued] = rows[direction as usize];
@@ -390,10 +412,97 @@ fn an_observer_sees_every_packet_and_changes_nothing() {
     assert!(down.retransmits > 0);
 }
 
+/// Every frame has correct lengths and checksums, and its bytes at their place in the stream.
+#[test]
+fn a_capture_has_the_bytes_of_both_directions() {
+    for is_v6 in [false, true] {
+        let (frames, captured) = std::sync::mpsc::channel();
+        let sets = [("rate", "8Mbit/s"), ("rtt", "20ms"), ("loss", "3%")];
+        let mut world = World::of_target(engine(&sets), &target(is_v6, 7), Some(frames));
+        let sent = [pattern(2_000, 1), pattern(60_000, 2)];
+        world.unwritten = sent.clone();
+        world.run_until(ms(5_000));
+        assert_eq!(world.read[Side::Near.index()], sent[Side::Far.index()]);
+        let count = world.engine.counts(Side::Near).packets;
+        world.engine.end_capture();
+        let frames: Vec<Frame> = captured.into_iter().collect();
+        let inbound = frames.iter().filter(|frame| frame.is_inbound).count();
+        assert_eq!(inbound as u64, count);
+        let mut streams = [vec![0; sent[0].len()], vec![0; sent[1].len()]];
+        let mut first = [None; 2];
+        for frame in &frames {
+            assert_eq!(frame.bytes.len(), frame.original_len as usize);
+            let packet = PacketHeaders::from_ethernet_slice(&frame.bytes).unwrap();
+            let (Some(net), Some(TransportHeader::Tcp(tcp))) = (packet.net, packet.transport)
+            else {
+                panic!("{frame:?}");
+            };
+            let payload = packet.payload.slice();
+            let checksum = match &net {
+                NetHeaders::Ipv4(ip, _) => tcp.calc_checksum_ipv4(ip, payload),
+                NetHeaders::Ipv6(ip, _) => tcp.calc_checksum_ipv6(ip, payload),
+                NetHeaders::Arp(_) => panic!("ARP"),
+            };
+            assert_eq!(tcp.checksum, checksum.unwrap());
+            let side = usize::from(frame.is_inbound);
+            let ports = [tcp.source_port, tcp.destination_port];
+            assert_eq!(ports[1 - side], 80);
+            // RFC 9293 section 3.4: the first byte follows the SYN.
+            let first = *first[side].get_or_insert(tcp.sequence_number.wrapping_add(1));
+            let start = tcp.sequence_number.wrapping_sub(first) as usize;
+            if !payload.is_empty() {
+                streams[side][start..start + payload.len()].copy_from_slice(payload);
+            }
+        }
+        assert_eq!(streams, sent);
+    }
+}
+
+#[test]
+fn a_capture_has_refusals_and_questions() {
+    let (frames, captured) = std::sync::mpsc::channel();
+    let mut engine = engine(&[("rtt", "100ms")]);
+    engine.capture(frames);
+    let question = engine.question("resolver:53");
+    engine.send_datagram(question, Side::Far, 60);
+    for refusal in [Refusal::Closed, Refusal::Host] {
+        let id = engine.open(&target(false, 7));
+        let now = engine.clock + Span::from_ms(50);
+        engine.advance(now, |_, _| {});
+        engine.refuse(id, refusal);
+        engine.advance(now + Span::from_ms(50), |_, _| {});
+    }
+    engine.end_capture();
+    let seen = captured.into_iter().map(|mut frame: Frame| {
+        // The payload of a question is not known.
+        frame.bytes.resize(frame.original_len as usize, 0);
+        let packet = PacketHeaders::from_ethernet_slice(&frame.bytes).unwrap();
+        let (kind, is_reset) = match packet.transport.unwrap() {
+            TransportHeader::Tcp(tcp) => ("tcp", tcp.rst),
+            TransportHeader::Udp(_) => ("udp", false),
+            TransportHeader::Icmpv4(_) => ("icmp", false),
+            other => panic!("{other:?}"),
+        };
+        (kind, frame.is_inbound, is_reset, frame.original_len)
+    });
+    // Ethernet and IPv4 headers are 34 bytes; a SYN has 40 of TCP, a reset 20, an ICMP error 8 and
+    // the SYN that it cites.
+    assert_eq!(
+        seen.collect::<Vec<_>>(),
+        [
+            ("udp", false, false, 14 + 60),
+            ("tcp", false, false, 74),
+            ("tcp", true, true, 54),
+            ("tcp", false, false, 74),
+            ("icmp", true, false, 14 + 28 + 60),
+        ]
+    );
+}
+
 #[test]
 fn datagrams_cross_the_link() {
     let mut engine = engine(&[("rtt", "100ms")]);
-    let id = engine.question();
+    let id = engine.question("resolver:53");
     engine.send_datagram(id, Side::Far, 60);
     engine.advance(ms(49), |_, _| {});
     assert!(engine.take_datagrams().is_empty());

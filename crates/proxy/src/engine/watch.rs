@@ -287,7 +287,7 @@ impl Engine {
     }
 
     /// Reports the destination of a connection or of a question.
-    pub fn describe(&self, id: Id, name: &str) {
+    pub(super) fn describe(&self, id: Id, name: &str) {
         let Some(watch) = &self.watch else {
             return;
         };
