@@ -3,9 +3,24 @@
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-# `ip netns` keeps its names in /run, and Mininet's cleanup removes files of /tmp.
-ENTER = 'mount -t tmpfs none /run && mount -t tmpfs none /tmp && ip link set lo up && exec "$@"'
+# `ip netns` keeps its names in /run, and Mininet's cleanup removes files of /tmp. A checkout in
+# /tmp stays visible.
+ENTER = """
+set -e
+root=$1; shift
+mount -t tmpfs none /run
+mkdir /run/checkout
+mount --bind "$root" /run/checkout
+mount -t tmpfs none /tmp
+case $root in
+/tmp/*) mkdir -p "$root"; mount --bind /run/checkout "$root"; cd "$root" ;;
+esac
+ip link set lo up
+exec "$@"
+"""
+ROOT = Path(__file__).parents[2]
 
 
 def run_in_namespaces(
@@ -16,7 +31,7 @@ def run_in_namespaces(
     if os.geteuid() != 0:
         own += ["--user", "--map-root-user"]
     done = subprocess.run(
-        [*own, "sh", "-c", ENTER, "sh", *words],
+        [*own, "sh", "-c", ENTER, "sh", str(ROOT), *words],
         input=script,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,11 +1,16 @@
+import base64
+import json
 import random
+import re
 import signal
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sluice
+from sluice.__main__ import main
 from sluice.aqm import stopped
 
 ROOT = Path(__file__).parents[2]
@@ -209,8 +214,9 @@ def test_ctrl_c_in_a_hook_ends_the_run_and_stops_no_aqm(tmp_path: Path) -> None:
     assert stopped() == before
 
 
-def test_timers_and_state(tmp_path: Path) -> None:
-    file = tmp_path / "t.py"
+def ticks(folder: Path) -> str:
+    """Return the words for an AQM that counts the ticks of its timer in its state."""
+    file = folder / "t.py"
     file.write_text(
         "import sluice\n"
         "class Ticks(sluice.Aqm):\n"
@@ -226,11 +232,55 @@ def test_timers_and_state(tmp_path: Path) -> None:
         "        self.at += self.every\n"
         "    def state(self): return {'ticks': self.ticks}\n"
     )
-    simulation = sluice.Simulation(SCENARIO, {"link.queue": f"py:{file} every 100ms"})
+    return f"py:{file} every 100ms"
+
+
+def test_timers_and_state(tmp_path: Path) -> None:
+    simulation = sluice.Simulation(SCENARIO, {"link.queue": ticks(tmp_path)})
     simulation.step(until="2s")
     # The first packet, a SYN, arrives at 0 s; ticks follow at 0.1 s, 0.2 s, ... 2 s.
     assert simulation.queue.state["ticks"] == pytest.approx(20, abs=1)
     assert "stopped" not in simulation.queue.state
+
+
+def drawn_states(page: str) -> dict[str, Any]:
+    """Return the model of the chart "State of the AQM", by variable."""
+    found = re.search(r'<script id="model"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    # Raw deflate (web/src/embed.ts).
+    model = json.loads(zlib.decompress(base64.b64decode(found[1]), wbits=-15))
+    [up] = [queue for queue in model["runs"][0]["queues"] if queue["name"] == "up"]
+    return {state["name"]: state for state in up["state"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"), [("py", "ticks"), ("fq_py", "ticks"), ("wasm", "count")]
+)
+def test_state_is_recorded_and_drawn(tmp_path: Path, kind: str, variable: str) -> None:
+    queues = {
+        "py": ticks(tmp_path),
+        "fq_py": f"fq_{ticks(tmp_path)}",
+        "wasm": f"wasm:{ROOT}/fuzz/corpus/module/codel",
+    }
+    scenario = {**SCENARIO, "flow": [{"type": "tcp"}]}
+    run = sluice.run(scenario, {"link.queue": queues[kind]})
+    rows = [row for row in run.queues.arrow.to_pylist() if row["variable"] == variable]
+    values = [row["value"] for row in rows if row["pipe"] == "up"]
+    # An interval of 50 ms in 4 s.
+    assert len(values) >= 4 / 0.05 - 1
+    if variable == "ticks":
+        # The SYN arrives at 0 s; the last of the ticks, one every 0.1 s, is that of 4 s.
+        assert max(values) == pytest.approx(40, abs=1)
+        assert values == sorted(values)
+    else:
+        assert max(values) > 0, "CoDel counts its drops"
+    drawn = drawn_states(run.report().html)
+    [name] = [name for name in drawn if name.split(" of queue ")[0] == variable]
+    assert max(drawn[name]["series"]["value"]) == max(values)
+    folder = run.save(tmp_path / "run")
+    picture = tmp_path / "state.svg"
+    assert main(["report", str(folder), "--figure", "state", "--svg", str(picture)]) == 0
+    assert re.search(rf">\s*{variable}\s*<", picture.read_text())
 
 
 @pytest.mark.parametrize(
