@@ -243,9 +243,9 @@ def _load(path: str, source: bytes, name: str | None) -> tuple[type, str, str, l
     for hook in _NEEDED.get(base, ()):
         if hook not in own:
             raise SluiceError(f"{cls.__name__} does not define `{hook}`")
-    docs = _documented(source, cls.__name__)
+    docs, lines = _written(source, cls.__name__)
     parameters = [
-        _parameter(cls, word, annotation, docs.get(word, ""))
+        _parameter(cls, word, annotation, docs.get(word, ""), lines.get(word, ""))
         for word, annotation in get_type_hints(cls).items()
     ]
     text = (cls.__doc__ or "").strip()
@@ -291,29 +291,36 @@ def _modules_in(folder: str) -> dict[str, types.ModuleType]:
 _NEEDED: dict[type, tuple[str, ...]] = {Rank: ("rank",), Discipline: ("enqueue", "dequeue")}
 
 
-def _parameter(cls: type, word: str, annotation: Any, doc: str) -> _Parameter:  # noqa: ANN401
+def _parameter(
+    cls: type,
+    word: str,
+    annotation: Any,  # noqa: ANN401
+    doc: str,
+    line: str,
+) -> _Parameter:
     words = list(get_args(annotation)) if get_origin(annotation) is Literal else []
     is_choice = bool(words) and all(isinstance(item, str) for item in words)
     kind = "choice" if is_choice else _KINDS.get(annotation)
     if kind is None:
         allowed = "sluice.Span, sluice.Rate, sluice.Bytes, int, float, bool, Literal of strings"
-        raise SluiceError(f"`{word}` is annotated with {annotation!r}, none of {allowed}")
+        given = annotation.__name__ if isinstance(annotation, type) else annotation
+        raise SluiceError(f"{line}`{word}` is annotated with `{given}`, none of {allowed}")
     if not hasattr(cls, word):
-        raise SluiceError(f"`{word}` has no default")
+        raise SluiceError(f"{line}`{word}` has no default: write `{word}: ... = VALUE`")
     default = str(getattr(cls, word))
     return word, kind, default.lower() if kind == "flag" else default, words, doc
 
 
-def _documented(source: bytes, name: str) -> dict[str, str]:
-    """Return the strings below the annotated variables of a class, each as one line."""
-    docs = {}
+def _written(source: bytes, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the string below each annotated variable of a class, and where the variable is."""
+    docs, lines = {}, {}
     classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     for body in (node.body for node in classes if node.name == name):
-        for node, below in pairwise(body):
+        for node, below in pairwise([*body, None]):
             match node, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=word)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    docs[word] = " ".join(text.split()).rstrip(".")
-    return docs
+                case (ast.AnnAssign(target=ast.Name(id=word)), _):
+                    lines[word] = f"line {node.lineno}: "
+                    match below:
+                        case ast.Expr(value=ast.Constant(value=str(text))):
+                            docs[word] = " ".join(text.split()).rstrip(".")
+    return docs, lines

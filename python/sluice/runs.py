@@ -125,7 +125,8 @@ class Run:
         """One row per figure: its name, unit, value and meaning."""
         rows = self._inner.figures()
         columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-        return Table(pa.table(dict(zip(FIGURES.names, columns, strict=True)), schema=FIGURES))
+        table = pa.table(dict(zip(FIGURES.names, columns, strict=True)), schema=FIGURES)
+        return Table(table, "figures")
 
     def figure(self, name: str) -> float:
         """Return the value of a figure, in the unit that `figures` gives.
@@ -189,7 +190,7 @@ class Run:
         return Path(folder)
 
     def _table(self, name: str) -> Table:
-        return Table(pq.read_table(pa.BufferReader(self._inner.parquet(name))))
+        return Table(pq.read_table(pa.BufferReader(self._inner.parquet(name))), name)
 
     def __repr__(self) -> str:
         """Name the variant and its end."""

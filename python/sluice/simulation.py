@@ -143,6 +143,11 @@ class QueueView:
         """The sum of the sojourn times of the returned packets since the start."""
         return self._inner.passed(self._pipe)["sojourn_ns"]
 
+    def __repr__(self) -> str:
+        """Name the pipe, and what its queue holds."""
+        held = f"{self.packets} packets, {self.bytes} bytes"
+        return f"<queue {self._pipe}: {held}, {self.state}>"
+
 
 def _ns(time: str | int) -> int:
     return time if isinstance(time, int) else _sluice.parse_span(time)

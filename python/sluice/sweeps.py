@@ -177,7 +177,8 @@ class Sweep:
             status = "complete" if error is None else "failed"
             rows.append({**_settings(task), "status": status, "error": error, "key": task.key})
         fields = [pa.field(name, pa.string()) for name in ("status", "error", "key")]
-        return Table(pa.Table.from_pylist(rows, schema=_schema(self._plan, fields)))
+        table = pa.Table.from_pylist(rows, schema=_schema(self._plan, fields))
+        return Table(table, "runs")
 
     @property
     def figures(self) -> Table:
@@ -188,7 +189,7 @@ class Sweep:
             if figures is not None:
                 tables.append(_with_settings(task, figures))
         schema = _schema(self._plan, FIGURES)
-        return Table(pa.concat_tables(tables) if tables else schema.empty_table())
+        return Table(pa.concat_tables(tables) if tables else schema.empty_table(), "figures")
 
     def __len__(self) -> int:
         """Return the number of runs."""

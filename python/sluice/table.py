@@ -23,9 +23,10 @@ class Table:
     {'queue': 'fifo', 'drops': 1}
     """
 
-    def __init__(self, arrow: pa.Table) -> None:
-        """Wrap `arrow`."""
+    def __init__(self, arrow: pa.Table, name: str | None = None) -> None:
+        """Wrap `arrow`, which queries may also call `name`."""
         self.arrow = arrow
+        self._name = name
 
     @property
     def columns(self) -> list[str]:
@@ -58,16 +59,17 @@ class Table:
         return frame
 
     def sql(self, query: str) -> "Table":
-        """Return the result of a query, in which the table is called `self`.
+        """Return the result of a query, in which the table is called `self` or by its name.
 
-        DuckDB must be installed.
+        The name of `run.packets` is `packets`. DuckDB must be installed.
 
         >>> Table(pa.table({"drops": [1, 2]})).sql("select sum(drops)::int as n from self")["n"]
         [3]
         """
         duckdb = _need("duckdb")
         with duckdb.connect() as connection:
-            connection.register("self", self.arrow)
+            for name in filter(None, ("self", self._name)):
+                connection.register(name, self.arrow)
             return Table(connection.sql(query).to_arrow_table())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

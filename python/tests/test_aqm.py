@@ -106,7 +106,7 @@ def test_parameters_are_checked_like_any_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ("bound: str = 'a'", "`bound` is annotated with <class 'str'>, none of sluice.Span"),
+        ("bound: str = 'a'", "line 3: `bound` is annotated with `str`, none of sluice.Span"),
         ("bound: int", "`bound` has no default"),
         ("bound: sluice.Span = '5 fathoms'", "the default `5 fathoms` of `bound`"),
         ("limit: int = 3", "its parameter `limit` is declared twice, or a queue has it already"),

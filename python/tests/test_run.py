@@ -62,6 +62,7 @@ def test_tables_go_to_other_libraries(done: sluice.Run) -> None:
     assert len(done.packets.pandas()) == count
     assert len(done.packets.polars()) == count
     assert done.packets.sql("select count(*) as n from self")["n"] == [count]
+    assert done.packets.sql("select count(*) as n from packets")["n"] == [count]
     assert "<table>" in done.figures._repr_html_()
 
 
