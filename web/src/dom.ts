@@ -57,6 +57,15 @@ export function dropdown(
 
 /** A sample of a variant's line, for legends and tables. */
 export function swatch(color: string, dash: number[] | undefined): HTMLElement {
-  const style = dash === undefined ? "solid" : "dashed";
-  return h("span", { class: "swatch", style: `border-top: 3px ${style} ${color}`, "aria-hidden": "true" });
+  // A drawing, because a dashed border shows only one pattern of dashes.
+  const space = "http://www.w3.org/2000/svg";
+  const drawing = document.createElementNS(space, "svg");
+  drawing.setAttribute("viewBox", "0 0 24 4");
+  const line = document.createElementNS(space, "line");
+  for (const [name, value] of Object.entries({ x1: 0, x2: 24, y1: 2, y2: 2, "stroke-width": 3 }))
+    line.setAttribute(name, String(value));
+  line.style.stroke = color;
+  if (dash !== undefined) line.setAttribute("stroke-dasharray", dash.join(" "));
+  drawing.append(line);
+  return h("span", { class: "swatch", "aria-hidden": "true" }, drawing);
 }

@@ -154,7 +154,10 @@ export type Repeat = {
   values: Array<number>;
   /** Median of the values. */
   median: number;
-  /** The 95 % confidence interval of their mean; `null` for a single value. */
+  /**
+   * A confidence interval of their median, between two of them: of 95 % from six values on, of fewer
+   * their range. `null` for a single value.
+   */
   interval: [number, number] | null;
 };
 

@@ -4,9 +4,10 @@ import { ChartGroup } from "../src/charts/group.ts";
 import { empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
+import { distinct, shortened } from "../src/maths/names.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
-import { linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
+import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
 import type { Run } from "../src/model.ts";
 
 test("lower bound finds the first that is not below", () => {
@@ -14,6 +15,29 @@ test("lower bound finds the first that is not below", () => {
   assert.equal(lowerBound([1, 3, 3, 5], 4), 3);
   assert.equal(lowerBound([1, 3, 3, 5], 9), 4);
   assert.equal(lowerBound([], 1), 0);
+});
+
+test("short names keep what distinguishes them", () => {
+  const names = ["target=1ms-rtt=10ms", "target=1ms-rtt=30ms", "target=1ms-rtt=300ms"];
+  assert.deepEqual(distinct(names), ["rtt=10ms", "rtt=30ms", "rtt=300ms"]);
+  assert.deepEqual(distinct(["fifo", "fq_codel"]), ["fifo", "fq_codel"]);
+  // One name, and names of different forms, stay.
+  assert.deepEqual(distinct(["a-b"]), ["a-b"]);
+  assert.deepEqual(distinct(["a-b", "a"]), ["a-b", "a"]);
+  assert.equal(shortened("target=160ms", 7), "tar…0ms");
+});
+
+test("labels of ticks do not touch", () => {
+  // Each label takes 20 and a gap of 6, so of ticks 10 apart every third one stays.
+  const ticks = [0, 1, 2, 3, 4, 5, 6];
+  assert.deepEqual(
+    apart(
+      ticks,
+      (tick) => tick * 10,
+      () => 20,
+    ),
+    [0, 3, 6],
+  );
 });
 
 test("a distribution counts equal samples once and leaves out gaps", () => {

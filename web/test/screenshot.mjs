@@ -115,6 +115,22 @@ async function checkText(page) {
   );
   const least = Math.min(...sizes);
   check(sizes.length === 0 || least >= 10, `a drawing has text of ${least.toFixed(1)} px`);
+  const touching = await page.$$eval(".drawing svg", (drawings) =>
+    drawings.flatMap((drawing) => {
+      const texts = [...drawing.querySelectorAll("text")];
+      const boxes = texts.map((text) => text.getBoundingClientRect());
+      return boxes.flatMap((a, at) =>
+        boxes
+          .slice(0, at)
+          .flatMap((b, before) =>
+            a.left + 1 < b.right && b.left + 1 < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom
+              ? [`"${texts[at].textContent}" and "${texts[before].textContent}"`]
+              : [],
+          ),
+      );
+    }),
+  );
+  check(touching.length === 0, `texts of a drawing touch: ${touching[0]}`);
 }
 
 /** On paper, nothing may be wider than the page, because the browser would shrink everything. */
@@ -126,7 +142,7 @@ async function checkPaper(page) {
   await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   await settled(page);
   const narrow = await page.evaluate(() =>
-    [...document.querySelectorAll("figure.chart:not(.empty) .uplot")]
+    [...document.querySelectorAll("#charts > figure.chart:not(.empty) .uplot")]
       .map((plot) => plot.getBoundingClientRect().width)
       .filter((width) => width < 640),
   );
@@ -140,6 +156,11 @@ async function checkPaper(page) {
       .map((element) => `${element.tagName} of ${element.closest("[id]")?.id}`),
   );
   check(wide.length === 0, `wider than the paper: ${wide.join(", ")}`);
+  const controls = await page.$$eval(
+    "select, input, .choice",
+    (elements) => elements.filter((element) => element.getClientRects().length > 0).length,
+  );
+  check(controls === 0, `${controls} controls are printed`);
   await page.evaluate(() => dispatchEvent(new Event("afterprint")));
   await page.emulateMedia({ media: null });
   await page.setViewportSize(usual);

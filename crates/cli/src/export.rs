@@ -14,7 +14,7 @@ use sluice_report::only::{self, OnlyError};
 use sluice_report::pages::{PageError, write_file};
 use sluice_report::picture::results;
 
-use crate::report::{ReportError, open_all};
+use crate::report::{ReportError, open_all, pair};
 
 /// What to write, and in which formats.
 #[derive(Debug, clap::Args)]
@@ -70,15 +70,6 @@ pub struct Args {
     /// one axis are alternatives, and the conditions on all axes must hold
     #[arg(long, value_name = "AXIS=VALUE")]
     only: Vec<String>,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => {
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
-        }
-        _ => Err("expected NAME=VALUE".to_owned()),
-    }
 }
 
 fn digits(text: &str) -> Result<(Option<String>, u8), String> {

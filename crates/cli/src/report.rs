@@ -11,9 +11,11 @@ use sluice_lab::table;
 use sluice_recording::PAGE;
 use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
 use sluice_report::pages::{PageError, link_repetitions, write_file};
-use sluice_report::picture::{Picture, PictureError, Subject, font_pt, results, width_mm};
+use sluice_report::picture::{
+    Picture, PictureError, Subject, font_pt, height_mm, results, width_mm,
+};
 use sluice_report::report_of::{Choice, report_with};
-use sluice_report::{self as report, Axes, FigureKind, Marks};
+use sluice_report::{self as report, Axes, FigureKind, Marks, YAxis};
 use sluice_scenario::Direction;
 
 use crate::pictures::{Pictures, PicturesError};
@@ -83,6 +85,18 @@ pub struct Args {
     /// Width on paper, such as 85mm
     #[arg(long, value_name = "WIDTH", requires = "picture", help_heading = LAYOUT)]
     width: Option<String>,
+    /// Height on paper, such as 50mm [default: as the charts need]
+    #[arg(long, value_name = "HEIGHT", requires = "picture", help_heading = LAYOUT)]
+    height: Option<String>,
+    /// Number of charts in a row [default: as many as are legible]
+    #[arg(long, value_name = "N", requires = "picture", help_heading = LAYOUT, value_parser = clap::value_parser!(u8).range(1..=20))]
+    columns: Option<u8>,
+    /// The kind of the y axis, in a curve or in repetitions
+    #[arg(long, value_name = "AXIS", requires = "picture", help_heading = LAYOUT, value_parser = y_axes(), default_value = "auto")]
+    y_axis: YAxis,
+    /// Words for a figure, an axis or a run, such as 'ping.p50=Delay' or link.rtt=RTT; can be repeated
+    #[arg(long, value_name = "NAME=TEXT", requires = "picture", help_heading = LAYOUT, value_parser = pair)]
+    heading: Vec<(String, String)>,
     /// Size of most text on paper [default: 9pt]
     #[arg(long, value_name = "SIZE", requires = "picture", help_heading = LAYOUT)]
     font_size: Option<String>,
@@ -117,10 +131,26 @@ fn all_marks() -> impl TypedValueParser<Value = Marks> {
         .try_map(|word| Marks::from_word(&word).ok_or("unknown"))
 }
 
+fn y_axes() -> impl TypedValueParser<Value = YAxis> {
+    let value = |(word, _, about)| PossibleValue::new(word).help(about);
+    PossibleValuesParser::new(YAxis::ALL.map(value))
+        .try_map(|word| YAxis::from_word(&word).ok_or("unknown"))
+}
+
 fn subjects_help() -> String {
     let line = |(word, _, about): (&str, Subject, &str)| format!("\n- {word}: {about}");
     let lines: String = Subject::all().map(line).collect();
     format!("What the figure shows:{lines}")
+}
+
+/// Reads `NAME=VALUE`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
 }
 
 fn direction(text: &str) -> Result<Direction, String> {
@@ -272,6 +302,10 @@ fn picture(args: &Args) -> Result<Picture, PictureError> {
         to_s: args.to.map(Span::as_secs_f64),
         seed: args.seed,
         marks: args.marks,
+        height_mm: args.height.as_deref().map(height_mm).transpose()?,
+        columns: args.columns.map(usize::from),
+        y_axis: args.y_axis,
+        headings: args.heading.clone(),
         is_bare: args.bare,
         ..Picture::of(args.figure)
     })

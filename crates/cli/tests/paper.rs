@@ -337,7 +337,7 @@ bare = true
     assert!(drawn.status.success(), "{}", text(&drawn.stderr));
     let svg = place.read("x.svg");
     assert!(
-        svg.contains("link.rtt (ms)") && svg.contains("median of 2 runs"),
+        svg.contains("RTT (ms)") && svg.contains("median of 2 runs"),
         "{svg}"
     );
     fs::remove_file(place.path("x.svg")).expect("it is there");
@@ -547,7 +547,7 @@ fn own_pictures(place: &Place) {
     assert!(
         place
             .read("w.svg")
-            .contains("Boxes hold the middle half of the repetitions")
+            .contains("Boxes reach from the smallest to the largest repetition")
     );
     let up = drawn(&["--direction", "up"]);
     assert!(
@@ -560,7 +560,22 @@ fn own_pictures(place: &Place) {
     place.ok(&[&curve[..], &axes].concat());
     let svg = place.read("c.svg");
     assert!(
-        svg.contains("error bars: 95 % confidence interval"),
+        svg.contains("error bars reach from the smallest to the largest"),
+        "{svg}"
+    );
+    // Words of the paper's own, a logarithmic axis, and a height.
+    let own = [
+        "--heading",
+        "ping.p50=Delay",
+        "--y-axis",
+        "log",
+        "--height",
+        "90mm",
+    ];
+    place.ok(&[&curve[..], &axes, &own].concat());
+    let svg = place.read("c.svg");
+    assert!(
+        svg.contains("Delay") && svg.contains("ms, log") && svg.contains("height=\"90."),
         "{svg}"
     );
     for (rest, message) in [
@@ -579,6 +594,10 @@ fn own_pictures(place: &Place) {
         (
             ["--figure", "box", "--marks", "dots"],
             "`marks` has a meaning only for curves and repetitions",
+        ),
+        (
+            ["--figure", "repetitions", "--height", "20mm"],
+            "a height of 20 mm cannot hold the charts",
         ),
     ] {
         let said = place.fails(&[&["report", "out", "--svg", "no.svg"][..], &rest].concat());

@@ -6,6 +6,7 @@
 
 mod compare;
 pub mod curve;
+mod heat;
 mod panel;
 pub mod repeats;
 mod scale;
@@ -13,6 +14,8 @@ mod select;
 mod sheet;
 #[cfg(test)]
 mod tests;
+mod text;
+pub mod words;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -20,10 +23,11 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use self::panel::Panel;
-use self::repeats::Marks;
+use self::repeats::{Marks, YAxis};
 #[cfg(test)]
 pub(super) use self::select::LOG_BEYOND;
-use self::sheet::Sheet;
+use self::sheet::{Legend, Sheet};
+use self::words::Words;
 use super::model::Report;
 
 /// A figure to draw.
@@ -45,6 +49,14 @@ pub struct Figure {
     pub font: Option<String>,
     /// How the values of repetitions are drawn.
     pub marks: Marks,
+    /// Height on paper; by default it follows from the charts.
+    pub height_mm: Option<f64>,
+    /// Number of charts in a row; by default as many as are legible.
+    pub columns: Option<usize>,
+    /// The kind of the y axis of figures over repetitions and of curves.
+    pub y_axis: YAxis,
+    /// Words for figures, axes and runs in place of the usual ones.
+    pub headings: Vec<(String, String)>,
 }
 
 macro_rules! kinds {
@@ -68,6 +80,11 @@ macro_rules! kinds {
             /// The kind's description, for the help.
             pub const fn about(self) -> &'static str {
                 match self { $(FigureKind::$kind => $about,)+ }
+            }
+
+            /// Whether the charts have a column for each run.
+            const fn has_columns(self) -> bool {
+                matches!(self, FigureKind::Box | FigureKind::Repetitions | FigureKind::Totals)
             }
 
             /// Whether the charts are stacked on one time axis; otherwise they are drawn side by
@@ -105,11 +122,11 @@ kinds! {
     /// Goodput against delay, with the ellipse of one standard deviation.
     Tradeoff, "tradeoff", "Goodput against delay, with the ellipse of one standard deviation", false, |report, _| compare::tradeoff_panels(report);
     /// Delays as boxes: the middle half, median, and 5 % to 95 %.
-    Box, "box", "Delays as boxes", false, |report, _| compare::box_panels(report);
+    Box, "box", "Delays as boxes", false, |report, figure| compare::box_panels(report, figure.words());
     /// Key figures over repetitions: each as a dot, with the median and its confidence.
-    Repetitions, "repetitions", "Key figures over repetitions, with median and confidence", false, |report, figure| repeats::panels(report, figure.marks);
+    Repetitions, "repetitions", "Key figures over repetitions, with median and confidence", false, |report, figure| repeats::panels(report, figure);
     /// Totals as bars: goodput, ping, drops and marks.
-    Totals, "totals", "Goodput, ping, drops and marks as bars", false, |report, _| compare::total_panels(report);
+    Totals, "totals", "Goodput, ping, drops and marks as bars", false, |report, figure| compare::total_panels(report, figure.words());
 }
 
 impl std::str::FromStr for FigureKind {
@@ -166,6 +183,16 @@ pub enum FigureError {
         /// The requested width.
         width: u32,
     },
+    /// The height cannot hold the charts.
+    #[error(
+        "a height of {height_mm} mm cannot hold the charts: at this width and size of text, they need {least_mm} mm"
+    )]
+    Height {
+        /// The requested height.
+        height_mm: f64,
+        /// The least height.
+        least_mm: f64,
+    },
     /// The curve cannot be drawn from these runs.
     #[error(transparent)]
     Curve(#[from] curve::CurveError),
@@ -191,6 +218,12 @@ impl Figure {
         }
     }
 
+    const fn words(&self) -> Words<'_> {
+        Words {
+            own: self.headings.as_slice(),
+        }
+    }
+
     /// The main figure: everything over time.
     pub fn time() -> Self {
         Figure {
@@ -202,6 +235,10 @@ impl Figure {
             font_pt: USUAL_PT,
             font: None,
             marks: Marks::Auto,
+            height_mm: None,
+            columns: None,
+            y_axis: YAxis::Auto,
+            headings: Vec::new(),
         }
     }
 
@@ -247,7 +284,11 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
     };
     let sheet = Sheet {
         title: report.title.clone(),
-        legend: legend(report, figure),
+        legend: Legend {
+            heading: String::new(),
+            names: legend(report, figure),
+            is_of_columns: figure.kind.has_columns(),
+        },
         panels,
         caption,
         is_over_time: figure.kind.is_over_time(),
@@ -291,8 +332,8 @@ fn legend(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
         figure.kind == FigureKind::Tradeoff && report.runs.len() > compare::MOST_CLOUDS;
     let name = |(at, run): (usize, &crate::model::Run)| {
         let name = match is_numbered {
-            true => format!("{} {}", at + 1, run.name),
-            false => run.name.clone(),
+            true => format!("{} {}", at + 1, figure.words().value(&run.name)),
+            false => figure.words().value(&run.name),
         };
         (name, run.look as usize)
     };
@@ -331,15 +372,6 @@ fn plain(size: f64) -> FontDesc<'static> {
 
 fn bold(size: f64) -> FontDesc<'static> {
     plain(size).style(FontStyle::Bold)
-}
-
-/// The width of a text in CSS pixels. plotters measures with the full height of the font, 1.362 em for
-/// Noto Sans, but writes 1.24 em.
-fn text_width(text: &str, size: f64) -> u32 {
-    let (width, _) = plain(size)
-        .box_size(text)
-        .expect("the font has been registered, and measuring it cannot fail");
-    (f64::from(width) * 1.362 / 1.24 / f64::from(FINE)).ceil() as u32
 }
 
 /// Converts CSS pixels to drawing units.
@@ -389,16 +421,16 @@ const USUAL_PT: f64 = 9.0;
 /// Drawing units per CSS pixel.
 const FINE: u32 = 8;
 const MARGIN: u32 = 14;
-/// Left edge of the plots: room for the numbers and the label of the y axis.
-const LEFT: u32 = 66;
-const X_AXIS: u32 = 42;
+const TITLE_SIZE: f64 = 17.0;
+const TITLE_LINE: u32 = 22;
+/// Size of the numbers and labels of axes.
+const AXIS_SIZE: f64 = 12.0;
 const LEGEND_ROW: u32 = 22;
-const LEGEND_GAP: u32 = 26;
-const LEGEND_SIZE: f64 = 14.0;
-const SWATCH: u32 = 26;
+const LEGEND_GAP: u32 = 20;
+const LEGEND_SIZE: f64 = 13.0;
+const SWATCH: u32 = 24;
 const CAPTION_SIZE: f64 = 12.5;
 const CAPTION_LINE: u32 = 18;
-const DISTRIBUTION_HEIGHT: u32 = 260;
 /// Largest number of charts in a row.
 const MOST_BESIDE: usize = 5;
 /// Number of colours; each further round of runs has another pattern of dashes.

@@ -31,7 +31,7 @@ pub(crate) mod tests;
 mod typescript;
 
 pub use figure::curve::{Axes, CurveError, Form};
-pub use figure::repeats::Marks;
+pub use figure::repeats::{Marks, YAxis};
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, png, svg};
 pub use figure::{PALETTE, escape};
 pub use html::html;

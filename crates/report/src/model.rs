@@ -185,7 +185,8 @@ pub struct Repeat {
     pub values: Vec<f64>,
     /// Median of the values.
     pub median: f64,
-    /// The 95 % confidence interval of their mean; `None` for a single value.
+    /// A confidence interval of their median, between two of them: of 95 % from six values on, of fewer
+    /// their range. `None` for a single value.
     pub interval: Option<(f64, f64)>,
     /// The direction that it belongs to, for pictures of one direction.
     #[serde(skip)]

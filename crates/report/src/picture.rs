@@ -5,7 +5,7 @@ mod narrow;
 use std::path::Path;
 
 use crate::figure::curve::{self, Axes, CurveError, Form, hint};
-use crate::figure::repeats::Marks;
+use crate::figure::repeats::{Marks, YAxis};
 use crate::figure::{Figure, FigureError, FigureKind, svg};
 use crate::only::{self, OnlyError, near};
 use crate::pdf;
@@ -93,6 +93,14 @@ pub struct Picture {
     pub seed: Option<u64>,
     /// How the values of repetitions are drawn.
     pub marks: Marks,
+    /// Height on paper in millimetres.
+    pub height_mm: Option<f64>,
+    /// Number of charts in a row.
+    pub columns: Option<usize>,
+    /// The kind of the y axis.
+    pub y_axis: YAxis,
+    /// Words for figures, axes and runs in place of the usual ones.
+    pub headings: Vec<(String, String)>,
     /// Whether title and caption are left out.
     pub is_bare: bool,
 }
@@ -152,6 +160,14 @@ pub enum PictureError {
         /// The words that there are.
         known: Vec<String>,
     },
+    /// No kind of axis has this name.
+    #[error("there is no axis `{word}`{}", near(word, known))]
+    YAxis {
+        /// The word.
+        word: String,
+        /// The known words.
+        known: Vec<String>,
+    },
     /// No run has this figure.
     #[error("no run has the figure `{name}`{}", hint(name, known))]
     NoFigure {
@@ -207,6 +223,25 @@ pub type Misplaced = (Option<String>, Box<PictureError>);
 /// [`PictureError::Size`].
 pub fn width_mm(text: &str) -> Result<f64, PictureError> {
     size(text, "mm", ("width on paper", "85mm"))
+}
+
+/// Reads a height such as `50mm`, in millimetres.
+///
+/// # Errors
+/// [`PictureError::Size`].
+pub fn height_mm(text: &str) -> Result<f64, PictureError> {
+    size(text, "mm", ("height on paper", "50mm"))
+}
+
+/// Reads the word for the kind of a y axis.
+///
+/// # Errors
+/// [`PictureError::YAxis`].
+pub fn y_axis(word: &str) -> Result<YAxis, PictureError> {
+    YAxis::from_word(word).ok_or_else(|| PictureError::YAxis {
+        word: word.to_owned(),
+        known: YAxis::ALL.map(|(known, ..)| known.to_owned()).to_vec(),
+    })
 }
 
 /// Reads a size of text such as `8pt`, in points.
@@ -265,6 +300,10 @@ impl Picture {
             to_s: None,
             seed: None,
             marks: Marks::Auto,
+            height_mm: None,
+            columns: None,
+            y_axis: YAxis::Auto,
+            headings: Vec::new(),
             is_bare: false,
         }
     }
@@ -303,6 +342,13 @@ impl Picture {
                 Some(said) => marks(&said.text).map_err(|error| at(said, error))?,
                 None => Marks::Auto,
             },
+            height_mm: length(&row.height, height_mm)?,
+            columns: row.columns.map(|count| count as usize),
+            y_axis: match &row.y_axis {
+                Some(said) => y_axis(&said.text).map_err(|error| at(said, error))?,
+                None => YAxis::Auto,
+            },
+            headings: row.heading.0.clone(),
             is_bare: row.bare,
         };
         picture.check().map_err(|error| at(&row.figure, error))?;
@@ -337,8 +383,13 @@ impl Picture {
                 if y.is_empty() {
                     return missing("y", "ping.p50");
                 }
-                if form == Form::HeatMap && self.marks != Marks::Auto {
-                    let (word, subjects) = ("marks", MARKED);
+                let given = [
+                    ("marks", self.marks != Marks::Auto),
+                    ("y_axis", self.y_axis != YAxis::Auto),
+                ];
+                let useless = given.iter().find(|(_, is_given)| *is_given);
+                if let (Form::HeatMap, Some((word, _))) = (form, useless) {
+                    let subjects = MARKED;
                     return Err(PictureError::Useless { word, subjects });
                 }
             }
@@ -351,6 +402,7 @@ impl Picture {
                     ("each", each.is_some(), SWEEPS),
                     ("band", *needs_band, "curves"),
                     ("marks", self.marks != Marks::Auto && !is_repeated, MARKED),
+                    ("y_axis", self.y_axis != YAxis::Auto && !is_repeated, MARKED),
                 ];
                 if let Some((word, _, subjects)) = given.iter().find(|(_, is_given, _)| *is_given) {
                     return Err(PictureError::Useless { word, subjects });
@@ -466,7 +518,7 @@ impl Picture {
             figure = figure.bare();
         }
         let usual = figure.font_pt;
-        if self.width_mm.is_some() || self.font_pt.is_some() {
+        if self.width_mm.is_some() || self.font_pt.is_some() || self.height_mm.is_some() {
             figure = figure.on_paper(
                 self.width_mm.unwrap_or(USUAL_MM),
                 self.font_pt.unwrap_or(usual),
@@ -474,6 +526,10 @@ impl Picture {
         }
         figure.font.clone_from(&self.font);
         figure.marks = self.marks;
+        figure.height_mm = self.height_mm;
+        figure.columns = self.columns;
+        figure.y_axis = self.y_axis;
+        figure.headings.clone_from(&self.headings);
         match self.subject {
             Subject::Charts(_) => {
                 let mut report = report_with(&shown, Choice { seed: self.seed })?;

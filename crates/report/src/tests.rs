@@ -304,7 +304,7 @@ fn the_main_figure_has_every_panel_and_every_variant() {
     let drawn = svg(&drawable(), &Figure::time()).expect("there is something to draw");
     for text in [
         "Two queues &amp; one &lt;flow&gt;",
-        "Goodput, h2 → h3",
+        "Goodput up",
         "Ping, round trip",
         "Sojourn time of every packet",
         "Backlog",
@@ -364,27 +364,16 @@ fn every_kind_of_figure_is_drawn_with_its_panels() {
         ),
         (
             FigureKind::Flows,
-            [
-                "Goodput, h2 → h3",
-                "Congestion window, h2 → h3",
-                "Smoothed RTT, h2 → h3",
-            ],
+            ["Goodput up", "Congestion window up", "Smoothed RTT up"],
         ),
         (
             FigureKind::State,
             ["Sojourn time of every packet", "drop_next", "zeal"],
         ),
-        (
-            FigureKind::Fairness,
-            ["Fairness, h2 → h3", "index", "bulk flows"],
-        ),
+        (FigureKind::Fairness, ["Fairness up", "index", "bulk flows"]),
         (
             FigureKind::Tradeoff,
-            [
-                "Goodput and delay, h2 → h3",
-                "mean sojourn time",
-                "one standard",
-            ],
+            ["Goodput and delay up", "mean sojourn time", "one standard"],
         ),
         (
             FigureKind::Box,
@@ -392,7 +381,7 @@ fn every_kind_of_figure_is_drawn_with_its_panels() {
         ),
         (
             FigureKind::Totals,
-            ["Goodput \u{2191}", "Ping, median", "Dropped \u{2191}"],
+            ["Goodput up", "Ping, median", "Packets dropped up"],
         ),
     ] {
         let drawn = svg(&report, &Figure::of(kind)).expect("there is something to draw");

@@ -38,6 +38,15 @@ keys! {
         only: Only = Only::default();
         /// width on paper, such as `"85mm"`
         width: Option<Said>;
+        /// height on paper, such as `"50mm"`
+        height: Option<Said>;
+        /// number of charts in a row
+        columns: Option<u64>;
+        /// of curves and repetitions: the kind of the y axis, `auto`, `linear` or `log`
+        y_axis: Option<Said>;
+        /// words for figures, axes and runs in place of the usual ones, such as
+        /// `{ "ping.p50" = "Delay", "link.rtt" = "Round-trip time" }`
+        heading: Headings = Headings::default();
         /// size of most text on paper, in points, such as `"8pt"`
         font_size: Option<Said>;
         /// font, such as `"Times New Roman"`; it must be installed for PNG and PDF
@@ -132,6 +141,38 @@ impl Field for Only {
     fn write(&self) -> Option<Value> {
         let texts = self.0.iter().map(|text| Value::text(text).into());
         (!self.0.is_empty()).then(|| Value::Array(texts.collect()))
+    }
+}
+
+/// Words for names, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headings(pub Vec<(String, String)>);
+
+impl Field for Headings {
+    type Scalar = Infallible;
+    const KIND: &'static str = "table of texts";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let Some(table) = node.as_table() else {
+            let problem = wrong_type(key, node, "a table of texts");
+            return problems.refuse(problem.hint("write it as in { \"ping.p50\" = \"Delay\" }"));
+        };
+        let mut all = Vec::new();
+        for entry in &table.0 {
+            match &entry.node.value {
+                Value::Text(text) => all.push((entry.key.clone(), text.clone())),
+                _ => return problems.refuse(wrong_type(&entry.key, &entry.node, "a text")),
+            }
+        }
+        Some(Headings(all))
+    }
+
+    fn write(&self) -> Option<Value> {
+        let mut table = tree::Table::default();
+        for (name, words) in &self.0 {
+            table.push(name, Value::text(words));
+        }
+        (!self.0.is_empty()).then_some(Value::Table(table))
     }
 }
 

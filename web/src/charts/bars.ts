@@ -1,5 +1,6 @@
 /** Totals side by side: one group per quantity, one bar per variant. Plain elements, so that they print. */
 import { h } from "../dom.ts";
+import { distinct } from "../maths/names.ts";
 import { variantVariable } from "../theme.ts";
 
 export interface Bar {
@@ -34,21 +35,22 @@ export class BarChart {
       ...this.groups.map((group) => {
         const bars = group.bars.filter((bar) => this.isShown(bar.variant));
         const most = bars.reduce((top, bar) => Math.max(top, bar.value ?? 0), 0);
+        const names = distinct(bars.map((bar) => bar.label));
         return h(
           "section",
           {},
           h("h4", {}, group.title),
-          h("dl", {}, ...bars.flatMap((bar) => rowOf(bar, most))),
+          h("dl", {}, ...bars.flatMap((bar, at) => rowOf(bar, most, names[at] ?? bar.label))),
         );
       }),
     );
   }
 }
 
-function rowOf(bar: Bar, most: number): HTMLElement[] {
+function rowOf(bar: Bar, most: number, name: string): HTMLElement[] {
   const width = most > 0 && bar.value !== null ? (bar.value / most) * 100 : 0;
   return [
-    h("dt", {}, bar.label),
+    h("dt", { title: bar.label }, name),
     h(
       "dd",
       {},

@@ -1,7 +1,7 @@
 /** The parts that all charts have in common: figure, axes, cursor, tooltip, keys, resizing. */
 import uPlot from "uplot";
 import { type Child, h, swatch } from "../dom.ts";
-import { logTicks, STEPS, tickLabel } from "../maths/ticks.ts";
+import { apart, logTicks, STEPS, tickLabel } from "../maths/ticks.ts";
 import { ink, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import type { ChartGroup } from "./group.ts";
 
@@ -11,6 +11,8 @@ export interface FrameSpec {
   /** What the chart shows: window, unit, direction, selection. */
   caption: string;
   height: number;
+  /** Whether two of them are side by side on paper. */
+  isHalf?: boolean;
 }
 
 export interface LegendEntry {
@@ -25,6 +27,9 @@ const MOST_ENTRIES = 24;
 
 /** Width of the plot on paper, in CSS pixels: A4 less margins and the frame, 182 mm less 1.2 em. */
 const PAPER_WIDTH = 668;
+/** The width of one of two beside each other, and the share of the height on paper. */
+const HALF_PAPER_WIDTH = 318;
+const PAPER_HEIGHT = 0.75;
 
 export class Frame {
   readonly figure: HTMLElement;
@@ -106,7 +111,7 @@ export class Frame {
   /** Replaces the plot. */
   mount(options: Omit<uPlot.Options, "width" | "height">, columns: uPlot.AlignedData): uPlot {
     this.unmount();
-    const plot = new uPlot({ ...options, width: this.width(), height: this.spec.height }, columns, this.host);
+    const plot = new uPlot({ ...options, width: this.width(), height: this.height() }, columns, this.host);
     plot.ctx.canvas.setAttribute("role", "img");
     plot.ctx.canvas.setAttribute("aria-label", `${this.spec.title}. ${this.caption.textContent ?? ""}`);
     plot.over.append(this.tooltip);
@@ -141,12 +146,19 @@ export class Frame {
   }
 
   private width(): number {
-    return isPrinting() ? PAPER_WIDTH : Math.max(this.host.clientWidth, 240);
+    if (isPrinting()) return this.spec.isHalf ? HALF_PAPER_WIDTH : PAPER_WIDTH;
+    return Math.max(this.host.clientWidth, 240);
+  }
+
+  /** Lower on paper, so that fewer charts begin a new page. */
+  private height(): number {
+    return isPrinting() ? Math.round(this.spec.height * PAPER_HEIGHT) : this.spec.height;
   }
 
   private fit(): void {
-    if (this.plot !== null && this.plot.width !== this.width()) {
-      this.plot.setSize({ width: this.width(), height: this.spec.height });
+    const [width, height] = [this.width(), this.height()];
+    if (this.plot !== null && (this.plot.width !== width || this.plot.height !== height)) {
+      this.plot.setSize({ width, height });
     }
   }
 }
@@ -182,8 +194,14 @@ export const logAxis: Ticks = {
   splits: (_plot, _axis, min, max) => logTicks(min, max),
   // Keeps all ticks; uPlot's own filter suits only uPlot's own ticks.
   filter: (_plot, splits) => splits,
-  values: (_plot, splits) =>
-    splits.map((split) => (split === null ? "" : String(Number(split.toPrecision(6))))),
+  values: (plot, splits, at) => {
+    const { scale = "x", side = 0 } = plot.axes[at] ?? {};
+    const label = (split: number) => String(Number(split.toPrecision(6)));
+    const isUpright = side % 2 === 1;
+    const size = (split: number) => (isUpright ? 12 : label(split).length * 7.5);
+    const shown = apart(splits, (split) => plot.valToPos(split, scale), size);
+    return splits.map((split) => (shown.includes(split) ? label(split) : ""));
+  },
 };
 
 /** Shares as per cent. */

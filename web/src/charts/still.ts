@@ -3,12 +3,15 @@ import { h, swatch } from "../dom.ts";
 import { quantile } from "../maths/cdf.ts";
 import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
+import { distinct, shortened } from "../maths/names.ts";
 import type { Cdf, Tradeoff } from "../model.ts";
 import { dashes, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import { Axis, s } from "./svg.ts";
 
 /** Limits of a drawing's width in CSS pixels: it has its container's width, so that text keeps its size. */
 const WIDTHS = [280, 640] as const;
+/** Width on paper, where two drawings are side by side. */
+const PAPER_WIDTH = 322;
 /** The width until a drawing has a container. */
 const USUAL_WIDTH = 560;
 /** With more runs than this, a chart of points shows only their means, with numbers. */
@@ -21,7 +24,7 @@ function delayAxis(values: number[], pixels: [number, number], isLog: boolean): 
   const least = Math.min(...values.filter((value) => value > 0), most);
   return isLog
     ? new Axis(Math.max(least / 1.25, FLOOR_MS), most * 1.25, pixels, true)
-    : new Axis(0, most * 1.06, pixels, false);
+    : new Axis(0, values.some((value) => value > 0) ? most * 1.06 : 1, pixels, false);
 }
 
 abstract class StillChart {
@@ -38,7 +41,7 @@ abstract class StillChart {
   ) {
     new ResizeObserver(() => this.fit(this.host.clientWidth)).observe(this.host);
     onThemeChange(() => {
-      if (isPrinting()) this.fit(WIDTHS[1]);
+      if (isPrinting()) this.fit(PAPER_WIDTH);
     });
     this.figure = h(
       "figure",
@@ -65,9 +68,10 @@ abstract class StillChart {
     return Math.min(150, Math.round(this.width * 0.34));
   }
 
-  protected short(label: string): string {
+  /** What distinguishes the labels of rows, as far as it fits. */
+  protected short(labels: string[]): string[] {
     const most = Math.floor((this.names - 10) / 7);
-    return label.length > most ? `${label.slice(0, most - 1)}…` : label;
+    return distinct(labels).map((label) => shortened(label, most));
   }
 
   /** The parts to draw, with their height; `null` if there is nothing. */
@@ -135,6 +139,7 @@ export class BoxPlot extends StillChart {
     );
     const x = delayAxis(five.flat(), [left, this.width - 24], this.isLog);
     const parts = grid(x, [4, bottom], this.width, this.isLog ? "ms, logarithmic" : "ms");
+    const names = this.short(rows.map(({ label }) => label));
     for (const [at, { label, variant }] of rows.entries()) {
       const [p5, p25, p50, p75, p95] = (five[at] as number[]).map((value) => x.at(value)) as [
         number,
@@ -150,7 +155,7 @@ export class BoxPlot extends StillChart {
         s("line", { x1, x2, y1, y2, ...stroke, "stroke-width": width });
       const said = (five[at] as number[]).map(milliseconds);
       parts.push(
-        s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, this.short(label)),
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, names[at] ?? ""),
         s(
           "g",
           {},
@@ -224,13 +229,14 @@ export class StripPlot extends StillChart {
       isLog,
     );
     const parts = grid(x, [4, bottom], this.width, isLog ? `${this.unit}, logarithmic` : this.unit);
+    const names = this.short(rows.map(({ label }) => label));
     for (const [at, { label, variant, values, median, interval }] of rows.entries()) {
       const y = 4 + at * step + step / 2;
       const color = variantVariable(variant);
       const [low, high] = (interval ?? []).map((value) => x.at(Math.max(value, 0)));
       const said = `${label}: median ${plain(median)} ${this.unit} of ${values.length}, ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`;
       parts.push(
-        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, this.short(label)),
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, names[at] ?? ""),
         s(
           "g",
           {},
@@ -317,11 +323,11 @@ export class TradeoffPlot extends StillChart {
     const y = new Axis(floor, most + Math.max(0.1 * (most - floor), 1e-3), [bottom, 12], false);
     const unit = this.isLog ? "mean sojourn time (ms, logarithmic)" : "mean sojourn time (ms)";
     const parts = grid(x, [12, bottom], this.width, unit);
-    for (const tick of y.ticks()) {
+    for (const { tick, label } of y.ticks()) {
       const at = y.at(tick);
       parts.push(
         s("line", { x1: left, x2: this.width - 24, y1: at, y2: at, class: "rule" }),
-        s("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, plain(tick)),
+        s("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, label),
       );
     }
     parts.push(
@@ -387,9 +393,9 @@ export class TradeoffPlot extends StillChart {
 function grid(x: Axis, [top, bottom]: [number, number], width: number, unit: string): SVGElement[] {
   const lines = x
     .ticks()
-    .flatMap((tick) => [
+    .flatMap(({ tick, label }) => [
       s("line", { x1: x.at(tick), x2: x.at(tick), y1: top, y2: bottom, class: "rule" }),
-      s("text", { x: x.at(tick), y: bottom + 16, "text-anchor": "middle" }, plain(tick)),
+      s("text", { x: x.at(tick), y: bottom + 16, "text-anchor": "middle" }, label),
     ]);
   return [
     ...lines,

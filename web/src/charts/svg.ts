@@ -1,5 +1,5 @@
 /** Elements and axes of charts that are drawn as SVG. */
-import { linearTicks, logTicks } from "../maths/ticks.ts";
+import { apart, linearTicks, logTicks, tickLabel } from "../maths/ticks.ts";
 
 type Attributes = Record<string, string | number>;
 
@@ -10,6 +10,9 @@ export function s(tag: string, attributes: Attributes, ...children: (Node | stri
   element.append(...children);
   return element;
 }
+
+/** The width of a digit of 12 pixels. */
+const DIGIT = 7.5;
 
 /** Maps the values `from` to `to` to pixels, linearly or logarithmically. */
 export class Axis {
@@ -28,7 +31,15 @@ export class Axis {
     return low + share * (high - low);
   }
 
-  ticks(): number[] {
-    return this.isLog ? logTicks(this.from, this.to) : linearTicks(this.from, this.to, 6);
+  /** The ticks, with labels that do not touch if the axis is horizontal. */
+  ticks(): { tick: number; label: string }[] {
+    const ticks = this.isLog ? logTicks(this.from, this.to) : linearTicks(this.from, this.to, 6);
+    const step = Math.abs((ticks[1] ?? 1) - (ticks[0] ?? 0));
+    const label = (tick: number) =>
+      this.isLog ? String(Number(tick.toPrecision(6))) : tickLabel(tick, step);
+    const isUpright = this.pixels[0] > this.pixels[1];
+    const size = (tick: number) => (isUpright ? 12 : label(tick).length * DIGIT);
+    const shown = apart(ticks, (tick) => this.at(tick), size);
+    return shown.map((tick) => ({ tick, label: label(tick) }));
   }
 }

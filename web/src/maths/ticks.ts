@@ -36,6 +36,28 @@ export const STEPS: number[] = Array.from({ length: 25 }, (_, at) => at - 9).fla
   [1, 2, 5].map((multiple) => Number(`${multiple}e${power}`)),
 );
 
+/** The ticks whose labels do not touch: all, or else every other one, every third one, and so on. */
+export function apart(
+  ticks: number[],
+  at: (tick: number) => number,
+  size: (tick: number) => number,
+): number[] {
+  const fits = (some: number[]): boolean =>
+    some.every((tick, place) => {
+      const before = some[place - 1];
+      if (before === undefined) return true;
+      return Math.abs(at(tick) - at(before)) >= (size(tick) + size(before)) / 2 + LABEL_GAP;
+    });
+  for (let step = 1; step < ticks.length; step += 1) {
+    const some = ticks.filter((_, place) => place % step === 0);
+    if (fits(some)) return some;
+  }
+  return ticks.slice(0, 1);
+}
+
+/** The least distance of two labels, in pixels. */
+const LABEL_GAP = 6;
+
 /** The label of a tick, with as many decimals as its step needs. */
 export function tickLabel(value: number, step: number): string {
   return value.toFixed(Math.min(9, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))));

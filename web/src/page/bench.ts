@@ -22,7 +22,7 @@ import {
 } from "../model.ts";
 import { columnsOf } from "../packed.ts";
 import { variantName } from "./top.ts";
-import { arrow, queueKey, queueTitle, repetitionNote, route } from "./words.ts";
+import { callsOf, queueKey, queueTitle, repetitionNote, route, scoreOf } from "./words.ts";
 
 /** With more lines than this, a chart initially shows the sum of the flows. */
 const MOST_LINES = 12;
@@ -105,12 +105,12 @@ export class Bench {
       this.group,
     );
     const cdf = (id: string, title: string) =>
-      new CdfChart({ id, title, caption: "", height: 260 }, isSpread);
+      new CdfChart({ id, title, caption: "", height: 260, isHalf: true }, isSpread);
     this.cdfs = {
       sojourn: cdf("cdf-sojourn", "Sojourn time, distribution"),
       two_way_ms: cdf("cdf-ping", "Ping, distribution"),
-      up_ms: cdf("cdf-up", `One-way delay ${arrow("up")}, distribution`),
-      down_ms: cdf("cdf-down", `One-way delay ${arrow("down")}, distribution`),
+      up_ms: cdf("cdf-up", "One-way delay up, distribution"),
+      down_ms: cdf("cdf-down", "One-way delay down, distribution"),
       completion: cdf("cdf-completion", "Flow completion time, distribution"),
     };
     this.element = this.layOut();
@@ -130,7 +130,7 @@ export class Bench {
     const say = (value: number) => `${plain(value)} segments`;
     const spec = (id: string, title: string, unit: string, height: number) => ({
       id: `${id}-${direction}`,
-      title: `${title} ${arrow(direction)}`,
+      title: `${title} ${direction}`,
       caption: "",
       height,
       unit,
@@ -159,7 +159,7 @@ export class Bench {
     if (totals.some((total) => total.jain_over_time !== null)) {
       const spec = {
         id: `fairness-${direction}`,
-        title: `Fairness ${arrow(direction)}`,
+        title: `Fairness ${direction}`,
         caption: "",
         height: 200,
         unit: "Jain's index",
@@ -170,7 +170,7 @@ export class Bench {
     if (totals.some((total) => total.tradeoff !== null)) {
       const window = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
       const caption = `${route(direction, ends)}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian${isSpread ? ", over the logarithm of the delay" : ""} (RFC 7928). Up and left is better.`;
-      const title = `Goodput against delay ${arrow(direction)}`;
+      const title = `Goodput against delay ${direction}`;
       this.tradeoffs.set(direction, new TradeoffPlot(`tradeoff-${direction}`, title, caption, isSpread));
     }
   }
@@ -182,7 +182,7 @@ export class Bench {
     const figures = [...new Set(all.map((repeat) => repeat.figure))];
     return figures.map((figure, at) => {
       const unit = all.find((repeat) => repeat.figure === figure)?.unit ?? "";
-      const caption = "Dots: repetitions; line: median; band: 95\u00a0% confidence interval of the mean.";
+      const caption = `Dots: repetitions; line: median; band: ${this.bandWords()}.`;
       const chart = new StripPlot(`repeat-${at}`, figure, caption, unit);
       chart.setRows(
         runs.flatMap((run) =>
@@ -193,6 +193,12 @@ export class Bench {
       );
       return chart;
     });
+  }
+
+  /** What the band over the repetitions is: of few, it can only be their range. */
+  private bandWords(): string {
+    const most = Math.max(...this.report.runs.map((run) => run.repetitions.length));
+    return most < 6 ? "from the smallest to the largest" : "95\u00a0% confidence interval of the median";
   }
 
   private fillComparisons(): void {
@@ -268,7 +274,8 @@ export class Bench {
         "div",
         { class: "grid" },
         ...[...this.tradeoffs.values()].map((chart) => chart.figure),
-        h("div", { class: "stack" }, ...boxes),
+        // Beside one chart, both boxes stand in one column, so that no place stays empty.
+        ...(this.tradeoffs.size === 1 ? [h("div", { class: "stack" }, ...boxes)] : boxes),
       ),
       h("h2", {}, "Over time"),
       ...timeCharts.map((chart) => chart.frame.figure),
@@ -349,8 +356,8 @@ export class Bench {
       this.report.runs.some((run) => run.pings.some((ping) => ping[way] !== null));
     const ways: { value: PingWay; text: string }[] = [
       { value: "two_way_ms", text: "two-way" },
-      { value: "up_ms", text: "one-way ↑" },
-      { value: "down_ms", text: "one-way ↓" },
+      { value: "up_ms", text: "one-way up" },
+      { value: "down_ms", text: "one-way down" },
     ];
     const measured = ways.filter(({ value }) => has(value));
     if (measured.length < 2) return;
@@ -385,7 +392,13 @@ export class Bench {
     // An instant, such as that of the next drop, is a straight line and tells least, so it comes
     // last.
     const others = names.filter((name) => !/^\w+_next\b/.test(name));
-    if (!names.includes(this.stateName)) this.stateName = first[0] ?? others[0] ?? names[0] ?? "";
+    // A variable that never changes is a straight line, too.
+    const varies = (name: string) =>
+      queues.some((queue) =>
+        queue.state.some((state) => state.name === name && new Set(state.series.value).size > 1),
+      );
+    const choices = [...first, ...others, ...names];
+    if (!names.includes(this.stateName)) this.stateName = choices.find(varies) ?? choices[0] ?? "";
     const options = names.map((name) => ({ value: name, text: name }));
     const list = dropdown("variable", options, this.stateName, (name) => {
       this.stateName = name;
@@ -512,7 +525,9 @@ export class Bench {
         cdf: empiricalCdf(series.value),
       }));
       this.cdfs[way].setCurves(curves);
-      this.cdfs[way].frame.setCaption(`${ways[way]}; answered probes`);
+      const counted = way !== "two_way_ms" && callsOf(this.report.runs).length > 0;
+      const what = counted ? "probes and packets of calls that arrived" : "answered probes";
+      this.cdfs[way].frame.setCaption(`${ways[way]}; ${what}`);
     }
   }
 
@@ -521,7 +536,10 @@ export class Bench {
       run.pings.flatMap((ping, flow) => {
         const series = pick(ping);
         const label = run.pings.length === 1 ? run.name : `${run.name}, ${ping.name}`;
-        return series === null ? [] : [{ look: { label, variant: run.look, flow }, series }];
+        // A call has no round trips.
+        return series === null || series.value.length === 0
+          ? []
+          : [{ look: { label, variant: run.look, flow }, series }];
       }),
     );
   }
@@ -591,6 +609,9 @@ export class Bench {
       title: "Ping, 99 % within",
       bars: bars((run) => mainPing(run)?.two_way?.p99, milliseconds),
     });
+    for (const name of callsOf(runs)) {
+      groups.push({ title: `MOS of ${name}`, bars: bars((run) => scoreOf(run, name), plain) });
+    }
     const share = (run: Run, pick: (queue: Queue) => number): number | null => {
       const offered = run.queues.reduce((sum, queue) => sum + queue.sent + packetsOf(queue.drops), 0);
       return offered === 0 ? null : run.queues.reduce((sum, queue) => sum + pick(queue), 0) / offered;

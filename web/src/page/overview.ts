@@ -3,9 +3,10 @@
  * drawn below.
  */
 import { h } from "../dom.ts";
-import { megabits, milliseconds, whole } from "../maths/format.ts";
+import { megabits, milliseconds, plain, whole } from "../maths/format.ts";
 import { mainPing, packetsOf } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
+import { callsOf, scoreOf } from "./words.ts";
 
 /** With more runs than this, a page starts with a table of all, and only the selected ones are drawn. */
 export const MOST_DRAWN = 16;
@@ -16,6 +17,12 @@ interface Column {
   head: string;
   of: (run: Run) => number | null;
   say: (value: number) => string;
+}
+
+/** The lowest mean opinion score of the calls. */
+function worstScore(run: Run): number | null {
+  const scores = callsOf([run]).flatMap((name) => scoreOf(run, name) ?? []);
+  return scores.length === 0 ? null : Math.min(...scores);
 }
 
 /** The longest wait in a direction; with several links, that of the slowest. */
@@ -35,6 +42,7 @@ const COLUMNS: Column[] = [
   { head: "Jain's index", of: (run) => run.directions[0]?.jain ?? null, say: (jain) => jain.toFixed(3) },
   { head: "Ping p50", of: (run) => mainPing(run)?.two_way?.p50 ?? null, say: milliseconds },
   { head: "Ping p95", of: (run) => mainPing(run)?.two_way?.p95 ?? null, say: milliseconds },
+  { head: "MOS, worst call", of: worstScore, say: plain },
   { head: "Sojourn up p95", of: (run) => sojourn(run, "up"), say: milliseconds },
   { head: "Sojourn down p95", of: (run) => sojourn(run, "down"), say: milliseconds },
   { head: "Drops", of: (run) => count(run, "drops"), say: whole },
@@ -80,7 +88,7 @@ export function overview(report: Report, draw: (selected: Report) => HTMLElement
     body.append(...order.map((run) => rows.get(run) as HTMLElement));
   }
 
-  const words = h("input", { type: "search", placeholder: "for example rtt=10ms codel" });
+  const words = h("input", { type: "search", placeholder: "for example rtt=10ms codel", size: 28 });
   words.addEventListener("input", () => {
     const wanted = words.value.split(/\s+/).filter((word) => word !== "");
     for (const [run, element] of rows) {
@@ -93,10 +101,10 @@ export function overview(report: Report, draw: (selected: Report) => HTMLElement
     "section",
     { class: "card", id: "overview" },
     h("h2", {}, `All ${runs.length} runs`),
-    h("p", {}, h("label", {}, "Filter by name: ", words)),
+    h("p", { class: "screen" }, h("label", {}, "Filter by name: ", words)),
     h(
       "p",
-      { class: "note" },
+      { class: "note screen" },
       `Click a heading to sort. The selected runs, at most ${MOST_DRAWN}, are drawn below.`,
     ),
     h(

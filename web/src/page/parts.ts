@@ -2,6 +2,9 @@
 import { type Child, h } from "../dom.ts";
 import type { Judgement } from "../model.ts";
 
+/** Number of columns that fit on paper in the usual size. */
+const MOST_COLUMNS = 6;
+
 /** A table whose first column names the rows; wide ones scroll. */
 export function table(head: Child[], rows: Child[][]): HTMLElement {
   return h(
@@ -9,7 +12,8 @@ export function table(head: Child[], rows: Child[][]): HTMLElement {
     { class: "scroll", tabindex: "0", role: "group" },
     h(
       "table",
-      {},
+      // On paper, tables of many columns have smaller text.
+      { class: head.length > MOST_COLUMNS ? "many" : undefined },
       h("thead", {}, h("tr", {}, ...head.map((cell) => h("th", { scope: "col" }, cell)))),
       h(
         "tbody",

@@ -5,7 +5,7 @@ import { packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
 import { table } from "./parts.ts";
 import { variantName } from "./top.ts";
-import { queueKey, queueTitle, route } from "./words.ts";
+import { callsOf, queueKey, queueTitle, route, scoreOf } from "./words.ts";
 
 /** A smaller relative difference does not make a value the better one. */
 const BETTER_BY = 0.01;
@@ -20,6 +20,7 @@ export function summary(report: Report): HTMLElement {
   const rows = [
     ...goodputRows(report),
     ...pingRows(report),
+    ...callRows(report),
     ...queueRows(report),
     ...retransmitRows(report),
   ].filter((row) => row.cells.some((cell) => cell.text !== NOTHING));
@@ -118,14 +119,16 @@ function goodputRows({ runs, ends }: Report): Row[] {
   });
 }
 
-/** Three numbers that stay on one line. */
+/** Three numbers, each on one line with its point. */
 const sayQuantiles = (q: Quantiles) =>
-  `${plain(q.p50)} · ${plain(q.p95)} · ${plain(q.p99)} ms`.replaceAll(" ", "\u00a0");
+  `${plain(q.p50)}\u00a0· ${plain(q.p95)}\u00a0· ${plain(q.p99)}\u00a0ms`;
 const median = (q: Quantiles) => q.p50;
 const P = "p50 · p95 · p99";
 
 function pingRows({ runs, ends }: Report): Row[] {
-  const names = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
+  const calls = callsOf(runs);
+  const all = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
+  const names = all.filter((name) => !calls.includes(name));
   const isRepeated = runs.some((run) => run.repetitions.length > 1);
   return names.flatMap((name) => {
     const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
@@ -161,6 +164,43 @@ function pingRows({ runs, ends }: Report): Row[] {
         labelled(`${label} unanswered`, isRepeated ? "in all repetitions" : ""),
         runs,
         ping,
+        ({ lost, sent }) => `${whole(lost)} of ${whole(sent)}`,
+      ),
+    ];
+  });
+}
+
+/** The score, delay and losses of each call. */
+function callRows({ runs, ends }: Report): Row[] {
+  const isRepeated = runs.some((run) => run.repetitions.length > 1);
+  return callsOf(runs).flatMap((name) => {
+    const call = (run: Run) => run.pings.find((entry) => entry.name === name);
+    // A flow called call-up needs no other name.
+    const title = /^call/i.test(name) ? `C${name.slice(1)}` : `Call ${name}`;
+    const ways = (["up", "down"] as const).filter((way) => runs.some((run) => call(run)?.[way] != null));
+    return [
+      rowOf(
+        labelled(`${title},`, "mean opinion score, 1 to 4.5"),
+        runs,
+        (run) => scoreOf(run, name),
+        (score) => `MOS\u00a0${plain(score)}`,
+        "high",
+        (score) => score,
+      ),
+      ...ways.map((way) =>
+        rowOf(
+          labelled(`${title}, delay`, `${route(way, ends)}, ${P}`),
+          runs,
+          (run) => call(run)?.[way],
+          sayQuantiles,
+          "low",
+          median,
+        ),
+      ),
+      rowOf(
+        labelled(`${title}, packets lost`, isRepeated ? "in all repetitions" : ""),
+        runs,
+        call,
         ({ lost, sent }) => `${whole(lost)} of ${whole(sent)}`,
       ),
     ];

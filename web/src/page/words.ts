@@ -1,8 +1,27 @@
 /** Names of directions, queues and flows. */
 import type { Direction, Ends, Flow, Queue, Run } from "../model.ts";
 
-export function arrow(direction: Direction): string {
-  return direction === "up" ? "↑" : "↓";
+/** Whether a flow is a call: it has a mean opinion score, and its delay in one direction only. */
+export function isCall(runs: Run[], name: string): boolean {
+  // Several calls of one flow share its figures.
+  const flow = [name, name.replace(/-\d+$/, "")];
+  const has = (figure: string) =>
+    runs.some((run) => run.figures.some((entry) => flow.some((word) => entry.name === `${word}.${figure}`)));
+  return has("mos") && !has("p50");
+}
+
+/** The mean opinion score of a call, or of several of one flow. */
+export function scoreOf(run: Run, name: string): number | null {
+  const names = [`${name}.mos`, `${name.replace(/-\d+$/, "")}.mos`];
+  const found = run.figures.find((figure) => names.includes(figure.name));
+  const score = Number.parseFloat(found?.value ?? "");
+  return Number.isFinite(score) ? score : null;
+}
+
+/** The names of the calls. */
+export function callsOf(runs: Run[]): string[] {
+  const names = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
+  return names.filter((name) => isCall(runs, name));
 }
 
 /** "up, h2 → h3". */

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::figure::curve::{axes, coordinates, hint};
+use crate::figure::words::shown;
 use sluice_recording::figures::{Repeated, figures_of, key_figures, repeated};
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Key, Unit};
@@ -263,15 +264,6 @@ fn usual(results: &[VariantResult], all: &[Vec<(String, Repeated)>]) -> Vec<Stri
         }
     }
     names
-}
-
-/// The factor and the name of the unit in tables for people.
-pub(crate) const fn shown(unit: Unit) -> (f64, &'static str) {
-    match unit {
-        Unit::Time => (1e-6, "ms"),
-        Unit::Rate => (1e-6, "Mbit/s"),
-        Unit::Ratio | Unit::Count | Unit::Score | Unit::Number => (1.0, ""),
-    }
 }
 
 /// A heading and cells of text: the variant, then the figures.

@@ -4,11 +4,13 @@
 use super::FlowLines;
 use super::color;
 use super::panel::{Fill, FillStyle, Line, Look, Note, Panel};
+use super::repeats::run_columns;
 use super::scale::Scale;
 use super::select::{
     DIRECTIONS, chosen_queues, goodput_panel, has_values, is_spread, largest, main_ping, over_time,
-    route, smallest, sojourn_panel,
+    smallest, sojourn_panel,
 };
+use super::words::Words;
 use super::{Figure, FigureKind};
 use crate::model::{Cdf, Count, Direction, Flow, Report, Run, Series};
 
@@ -38,7 +40,10 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
             "Boxes hold the middle half of the samples, the line is the median, whiskers reach from 5 % to 95 %."
                 .to_owned(),
         ),
-        FigureKind::Repetitions => Some(figure.marks.explained().to_owned()),
+        FigureKind::Repetitions => {
+            let runs = report.runs.iter().map(|run| run.repetitions.len()).max();
+            Some(figure.marks.explained(runs.unwrap_or(0)))
+        }
         FigureKind::Totals if report.runs.iter().any(|run| !run.repeats.is_empty()) => Some(
             "Bars: medians over the repetitions; lines reach from the smallest to the largest.".to_owned(),
         ),
@@ -94,7 +99,7 @@ fn each_flow(
     }
     Panel {
         height: 150,
-        title: format!("{title}, {}", route(report, direction)),
+        title: format!("{title} {direction}"),
         y_label: unit.into(),
         y: Scale::linear(largest(&lines), 5),
         ..over_time(report, lines)
@@ -165,7 +170,7 @@ pub fn fairness_panels(report: &Report) -> Vec<Panel> {
         });
         Panel {
             height: 220,
-            title: format!("Fairness, {}", route(report, direction)),
+            title: format!("Fairness {direction}"),
             y_label: "Jain's index".into(),
             y: Scale::between(0.0, 1.03, 5),
             ..over_time(report, lines.collect())
@@ -196,7 +201,7 @@ pub const MOST_CLOUDS: usize = 8;
 pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
     let is_few = report.runs.len() <= MOST_CLOUDS;
     let panel = |direction| {
-        let mut panel = beside(&format!("Goodput and delay, {}", route(report, direction)));
+        let mut panel = beside(&format!("Goodput and delay {direction}"));
         let (mut most_delay, mut least_delay) = (0.0_f64, f64::INFINITY);
         let (mut most, mut least) = (0.0_f64, f64::INFINITY);
         for (variant, total) in totals(report, direction) {
@@ -279,7 +284,9 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
 }
 
 /// Ping and sojourn time as boxes.
-pub fn box_panels(report: &Report) -> Vec<Panel> {
+pub fn box_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
+    let columns = run_columns(report, words);
+    let boxes = |title: &str, of: Vec<(usize, Cdf)>| boxes(report, title, &columns, of);
     let pings = report.runs.iter().filter_map(|run| {
         let ping = main_ping(run)?;
         Some((run.look as usize, Cdf::of(ping.two_way_ms.value.clone())))
@@ -292,16 +299,16 @@ pub fn box_panels(report: &Report) -> Vec<Panel> {
         )
     });
     let mut panels = vec![
-        boxes(report, "Ping, round trip", pings.collect()),
-        boxes(report, "Sojourn time", sojourns.collect()),
+        boxes("Ping, round trip", pings.collect()),
+        boxes("Sojourn time", sojourns.collect()),
     ];
     panels.retain(has_values);
     panels
 }
 
-fn boxes(report: &Report, title: &str, columns: Vec<(usize, Cdf)>) -> Panel {
+fn boxes(report: &Report, title: &str, columns: &Scale, of: Vec<(usize, Cdf)>) -> Panel {
     let mut panel = beside(title);
-    for (variant, cdf) in columns {
+    for (variant, cdf) in of {
         let at = |share| cdf.quantile(share);
         let (Some(low), Some(q1), Some(median), Some(q3), Some(high)) =
             (at(0.05), at(0.25), at(0.5), at(0.75), at(0.95))
@@ -326,7 +333,7 @@ fn boxes(report: &Report, title: &str, columns: Vec<(usize, Cdf)>) -> Panel {
             });
         }
     }
-    panel.x = Scale::columns(report.runs.len());
+    panel.x = columns.clone();
     // On a linear axis, a queue of seconds would flatten the boxes of all others.
     let (least, most) = (smallest(&panel.lines), largest(&panel.lines));
     (panel.y, panel.y_label) = if most > BOX_LOG_BEYOND * least && least > 0.0 {
@@ -341,7 +348,11 @@ fn boxes(report: &Report, title: &str, columns: Vec<(usize, Cdf)>) -> Panel {
 const BOX_LOG_BEYOND: f64 = 30.0;
 
 /// Goodput, ping, drops and marks as bars.
-pub fn total_panels(report: &Report) -> Vec<Panel> {
+pub fn total_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
+    let columns = run_columns(report, words);
+    let bars = |report: &Report, title: &str, unit, value: &dyn Fn(&Run) -> Option<f64>| {
+        bars(report, (title, unit), &columns, value)
+    };
     let goodput = |direction: Direction| {
         move |run: &Run| {
             let total = run
@@ -367,28 +378,18 @@ pub fn total_panels(report: &Report) -> Vec<Panel> {
         }
     };
     let mut panels = vec![
-        bars(
-            report,
-            ("Goodput \u{2191}", "Goodput up"),
-            "Mbit/s",
-            &goodput(Direction::Up),
-        ),
-        bars(
-            report,
-            ("Goodput \u{2193}", "Goodput down"),
-            "Mbit/s",
-            &goodput(Direction::Down),
-        ),
-        bars(report, ("Ping, median", "Ping, median"), "ms", &|run| {
+        bars(report, "Goodput up", "Mbit/s", &goodput(Direction::Up)),
+        bars(report, "Goodput down", "Mbit/s", &goodput(Direction::Down)),
+        bars(report, "Ping, median", "ms", &|run| {
             Some(main_ping(run)?.two_way?.p50)
         }),
     ];
-    for (direction, arrow) in [(Direction::Up, '\u{2191}'), (Direction::Down, '\u{2193}')] {
+    for direction in DIRECTIONS {
         let dropped = share(direction, |queue| &queue.drops);
         let marked = share(direction, |queue| &queue.marks);
-        for (what, value) in [("Dropped", &dropped), ("CE-marked", &marked)] {
-            let title = format!("{what} {arrow}");
-            panels.push(bars(report, (&title, ""), "% of packets", value));
+        for (what, value) in [("dropped", &dropped), ("CE-marked", &marked)] {
+            let title = format!("Packets {what} {direction}");
+            panels.push(bars(report, &title, "% of packets", value));
         }
     }
     panels.retain(|panel| {
@@ -402,8 +403,8 @@ pub fn total_panels(report: &Report) -> Vec<Panel> {
 
 fn bars(
     report: &Report,
-    (title, repeated): (&str, &str),
-    unit: &'static str,
+    (title, unit): (&str, &'static str),
+    columns: &Scale,
     value: &dyn Fn(&Run) -> Option<f64>,
 ) -> Panel {
     let mut panel = beside(title);
@@ -416,12 +417,12 @@ fn bars(
         panel
             .fills
             .push(rectangle(variant, (x - 0.32, x + 0.32), (0.0, value)));
-        if let Some(repeat) = run.repeats.iter().find(|repeat| repeat.figure == repeated) {
+        if let Some(repeat) = run.repeats.iter().find(|repeat| repeat.figure == title) {
             most = most.max(largest_of(&repeat.values));
             panel.lines.extend(error_bar(variant, x, &repeat.values));
         }
     }
-    panel.x = Scale::columns(report.runs.len());
+    panel.x = columns.clone();
     panel.y = Scale::linear(most, 4);
     panel.y_label = unit.into();
     panel

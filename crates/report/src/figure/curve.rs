@@ -4,7 +4,6 @@
 //! third axis has a chart for each of its values. All other axes must be narrowed down to one
 //! value, so that no point mixes different conditions.
 
-use plotters::style::RGBColor;
 use sluice_core::{Rate, Span, spelling};
 use sluice_recording::figures::repeated;
 use sluice_recording::metrics::Spread;
@@ -12,10 +11,12 @@ use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::Unit;
 use sluice_scenario::{Backend, Coordinate};
 
-use super::panel::{Fill, FillStyle, Line, Look, Note, Panel};
-use super::repeats::{Column, Marks};
+use super::heat::heat_maps;
+use super::panel::{Fill, FillStyle, Line, Look, Panel};
+use super::repeats::{Center, Column, Interval, Marks, YAxis, possible};
 use super::scale::Scale;
-use super::sheet::Sheet;
+use super::sheet::{Legend, Sheet};
+use super::words::{Words, unit_of};
 use super::{Figure, FigureError};
 
 /// The axes of a figure of a sweep.
@@ -174,21 +175,21 @@ pub fn axes(results: &[VariantResult]) -> Vec<(String, Vec<Coordinate>)> {
 }
 
 /// A point of a sweep.
-struct Point {
-    x: usize,
-    by: usize,
-    each: usize,
-    spread: Spread,
+pub struct Point {
+    pub x: usize,
+    pub by: usize,
+    pub each: usize,
+    pub spread: Spread,
     /// One per run.
     values: Vec<f64>,
 }
 
 /// A sweep, read from results.
-struct Sweep {
-    x: Vec<Coordinate>,
-    by: Vec<Coordinate>,
+pub struct Sweep {
+    pub x: Vec<Coordinate>,
+    pub by: Vec<Coordinate>,
     each: Vec<Coordinate>,
-    points: Vec<Point>,
+    pub points: Vec<Point>,
     unit: Unit,
     runs: usize,
 }
@@ -289,23 +290,24 @@ impl Sweep {
         })
     }
 
-    /// The factor and the name of the unit in which values are shown.
-    const fn scale(&self) -> (f64, &'static str) {
-        match self.unit {
-            Unit::Time => (1e-6, "ms"),
-            Unit::Rate => (1e-6, "Mbit/s"),
-            Unit::Ratio | Unit::Count | Unit::Score | Unit::Number => (1.0, ""),
-        }
+    /// The factor and the name of the unit in which values of the figure `name` are shown.
+    pub fn scale(&self, name: &str) -> (f64, &'static str) {
+        unit_of(name, self.unit)
     }
 
-    fn charts(&self) -> impl Iterator<Item = (usize, String)> + '_ {
+    /// The charts: the number of each, and its value of the third axis in words.
+    pub fn charts<'a>(
+        &'a self,
+        asked: &'a Axes,
+        names: Words<'a>,
+    ) -> impl Iterator<Item = (usize, String)> + 'a {
+        let axis = asked.each.as_deref().unwrap_or_default();
+        let name = move |value: &Coordinate| match numbers(&self.each) {
+            Some(_) => format!("{} {}", names.axis(axis), names.value(&value.value)),
+            None => names.value(&value.name),
+        };
         let count = self.each.len().max(1);
-        (0..count).map(|at| {
-            (
-                at,
-                self.each.get(at).map_or(String::new(), |c| c.name.clone()),
-            )
-        })
+        (0..count).map(move |at| (at, self.each.get(at).map_or(String::new(), &name)))
     }
 }
 
@@ -321,26 +323,23 @@ pub fn svg(
     figure: &Figure,
 ) -> Result<String, FigureError> {
     let sweep = Sweep::of(results, asked)?;
-    let panels = match form {
-        Form::Curve => curves(&sweep, asked, figure.marks),
-        Form::HeatMap => heat_maps(&sweep, asked, results)?,
+    let names = Words {
+        own: &figure.headings,
     };
-    let legend = match form {
-        Form::Curve => sweep
-            .by
-            .iter()
-            .enumerate()
-            .map(|(look, value)| (value.name.clone(), look))
-            .collect(),
-        Form::HeatMap => Vec::new(),
+    let panels = match form {
+        Form::Curve => curves(&sweep, asked, figure),
+        Form::HeatMap => heat_maps(&sweep, asked, results, names)?,
     };
     let is_live = results.iter().any(|result| result.backend == Backend::Live);
     let sheet = Sheet {
         title: title.to_owned(),
-        legend,
+        legend: match form {
+            Form::Curve => legend(&sweep, asked, names),
+            Form::HeatMap => Legend::default(),
+        },
         panels,
         caption: match figure.captioned {
-            true => caption(&sweep, asked, (form, figure.marks), is_live),
+            true => caption(&sweep, asked, (form, figure.marks, names), is_live),
             false => String::new(),
         },
         is_over_time: false,
@@ -348,41 +347,68 @@ pub fn svg(
     sheet.svg(figure)
 }
 
-fn caption(sweep: &Sweep, asked: &Axes, (form, marks): (Form, Marks), is_live: bool) -> String {
+/// The values of the second axis, below the words for the axis if they are only numbers.
+fn legend(sweep: &Sweep, asked: &Axes, names: Words<'_>) -> Legend {
+    let are_numbers = numbers(&sweep.by).is_some();
+    let name = |value: &Coordinate| match are_numbers {
+        true => names.value(&value.value),
+        false => names.value(&value.name),
+    };
+    let axis = asked.by.as_ref().filter(|_| are_numbers);
+    Legend {
+        heading: axis.map_or(String::new(), |axis| names.axis(axis)),
+        names: sweep.by.iter().map(name).zip(0..).collect(),
+        is_of_columns: false,
+    }
+}
+
+fn caption(
+    sweep: &Sweep,
+    asked: &Axes,
+    (form, marks, names): (Form, Marks, Words<'_>),
+    is_live: bool,
+) -> String {
     let backend = if is_live { "" } else { " (simulated)" };
+    let figure = names.figure(&asked.y);
     let runs = match sweep.runs {
         1 => "one run".to_owned(),
         n => format!("{n} runs"),
     };
     if sweep.runs < 2 || form == Form::HeatMap {
+        let colours = match form {
+            Form::HeatMap => " Brighter cells have higher values.",
+            Form::Curve => "",
+        };
         return match sweep.runs {
-            1 => format!("{} of one run per point{backend}.", asked.y),
-            _ => format!("{}: median of {runs} per point{backend}.", asked.y),
+            1 => format!("{figure} of one run per point{backend}.{colours}"),
+            _ => format!("{figure}: median of {runs} per point{backend}.{colours}"),
         };
     }
     match marks_of(sweep, marks) {
-        Marks::Auto => format!(
-            "{}: median of {runs} per point{backend}. Band: 95 % confidence interval of the mean.",
-            asked.y
-        ),
-        marks => format!(
-            "{}, {runs} per point{backend}. {}",
-            asked.y,
-            marks.explained()
-        ),
+        Marks::Auto => {
+            let band = Interval::explained(sweep.runs);
+            format!("{figure}: median of {runs} per point{backend}. Band: {band}.")
+        }
+        marks => {
+            let explained = marks.explained(sweep.runs);
+            format!("{figure}, {runs} per point{backend}. {explained}")
+        }
     }
 }
 
 /// The marks that are drawn: a line and its band need an axis of numbers.
 fn marks_of(sweep: &Sweep, marks: Marks) -> Marks {
     match marks {
-        Marks::Auto if numbers(&sweep.x).is_none() => Marks::Interval,
+        Marks::Auto if numbers(&sweep.x).is_none() => Marks::Range,
         marks => marks,
     }
 }
 
 /// The numbers of an axis and their unit; `None` if one of its values is not a number.
-fn numbers(values: &[Coordinate]) -> Option<(Vec<f64>, &'static str)> {
+pub fn numbers(values: &[Coordinate]) -> Option<(Vec<f64>, &'static str)> {
+    if values.is_empty() {
+        return None;
+    }
     let all = |read: &dyn Fn(&str) -> Option<f64>| -> Option<Vec<f64>> {
         values.iter().map(|at| read(&at.value)).collect()
     };
@@ -396,99 +422,113 @@ fn numbers(values: &[Coordinate]) -> Option<(Vec<f64>, &'static str)> {
     Some((mbps, "Mbit/s"))
 }
 
-fn label(key: &str, unit: &str) -> String {
+/// A name with a unit in brackets.
+pub fn label(name: &str, unit: &str) -> String {
     match unit {
-        "" => key.to_owned(),
-        unit => format!("{key} ({unit})"),
+        "" => name.to_owned(),
+        unit => format!("{name} ({unit})"),
     }
 }
 
-fn curves(sweep: &Sweep, asked: &Axes, marks: Marks) -> Vec<Panel> {
-    let (factor, unit) = sweep.scale();
-    let marks = marks_of(sweep, marks);
+fn curves(sweep: &Sweep, asked: &Axes, figure: &Figure) -> Vec<Panel> {
+    let names = Words {
+        own: &figure.headings,
+    };
+    let (factor, unit) = sweep.scale(&asked.y);
+    let marks = marks_of(sweep, figure.marks);
+    let limits = possible(&asked.y, unit);
     // Boxes are as wide as columns, so they stand on words.
     let numeric = numbers(&sweep.x).filter(|_| marks != Marks::Box);
     // Numbers as words need no name before them.
     let are_numbers = numbers(&sweep.x).is_some();
     let word = |at: &Coordinate| match are_numbers {
-        true => at.value.clone(),
-        false => at.name.clone(),
+        true => names.value(&at.value),
+        false => names.value(&at.name),
+    };
+    let x = match &numeric {
+        Some((values, _)) => Scale::settings(values),
+        None => Scale::words(sweep.x.iter().map(word).collect()),
     };
     let place = |x: usize| {
         numeric
             .as_ref()
             .map_or(x as f64 + 0.5, |(values, _)| values[x])
     };
-    let band = |spread: &Spread| match spread.interval() {
-        Some((low, high)) => (low.max(0.0) * factor, high * factor),
-        None => (spread.median * factor, spread.median * factor),
-    };
+    let shown =
+        |point: &Point| -> Vec<f64> { point.values.iter().map(|value| value * factor).collect() };
     // All charts have the same axis, so that they can be compared.
-    let tops = sweep.points.iter().map(|point| {
-        let largest = match marks {
-            Marks::Auto | Marks::Interval => point.spread.median,
-            Marks::Dots | Marks::Range | Marks::Box => point.spread.max,
-        };
-        match marks {
-            Marks::Auto | Marks::Interval => band(&point.spread).1.max(largest * factor),
-            _ => largest * factor,
-        }
-    });
-    let most = tops.fold(0.0, f64::max);
-    let lowest = |point: &Point| match marks {
-        Marks::Auto | Marks::Interval => point.spread.median,
-        Marks::Dots | Marks::Range | Marks::Box => point.spread.min,
-    };
-    let medians = || sweep.points.iter().map(|point| lowest(point) * factor);
-    let least = medians()
-        .filter(|value| *value > 0.0)
-        .fold(f64::INFINITY, f64::min);
-    let is_log = medians().all(|value| value > 0.0) && most > 20.0 * least;
+    let reach: Vec<(f64, f64)> = sweep
+        .points
+        .iter()
+        .flat_map(|point| marks.reach(&shown(point), limits))
+        .collect();
+    let y = figure.y_axis.scale(&reach, (20.0, 5), limits);
+    let series = sweep.by.len().max(1);
+    let dodge = Dodge::new(
+        series,
+        &x,
+        numeric.as_ref().map(|(values, _)| values.as_slice()),
+    );
+    let title = names.figure(&asked.y);
     let panel = |(each, name): (usize, String)| {
         let mut panel = Panel {
             height: 0,
-            title: name,
-            x: match &numeric {
-                Some((values, _)) => Scale::settings(values),
-                None => Scale::words(sweep.x.iter().map(word).collect()),
+            title: match name.is_empty() {
+                true => title.clone(),
+                false => format!("{title}, {name}"),
             },
-            x_label: label(&asked.x, numeric.as_ref().map_or("", |(_, unit)| unit)).into(),
-            y: match is_log {
-                true => Scale::log(least, most),
-                false => Scale::linear(most, 5),
-            },
-            y_label: match (unit, is_log) {
-                ("", true) => label(&asked.y, "logarithmic"),
-                (unit, true) => label(&asked.y, &format!("{unit}, logarithmic")),
-                (unit, false) => label(&asked.y, unit),
-            }
+            x: x.clone(),
+            x_label: label(
+                &names.axis(&asked.x),
+                numeric.as_ref().map_or("", |(_, unit)| unit),
+            )
             .into(),
+            y: y.clone(),
+            y_label: YAxis::label(unit, &y).into(),
             fills: Vec::new(),
             lines: Vec::new(),
             clouds: Vec::new(),
             texts: Vec::new(),
         };
-        for by in 0..sweep.by.len().max(1) {
+        for by in 0..series {
             let is_its = |point: &&Point| point.by == by && point.each == each;
             let mut points: Vec<&Point> = sweep.points.iter().filter(is_its).collect();
             points.sort_by(|a, b| place(a.x).total_cmp(&place(b.x)));
             if points.is_empty() {
                 continue;
             }
+            let shift = if marks == Marks::Auto {
+                0.0
+            } else {
+                dodge.shift(by)
+            };
+            let at = |point: &Point| x.beside(place(point.x), shift);
             if marks == Marks::Auto && points.iter().any(|point| point.spread.count > 1) {
-                let low = points.iter().map(|p| (place(p.x), band(&p.spread).0));
-                let high = points.iter().rev().map(|p| (place(p.x), band(&p.spread).1));
+                let band = |point: &Point| {
+                    let median = point.spread.median * factor;
+                    let interval = Interval::of_median(&shown(point));
+                    interval.map_or((median, median), |interval| (interval.low, interval.high))
+                };
+                let low = points.iter().map(|p| (at(p), band(p).0));
+                let high = points.iter().rev().map(|p| (at(p), band(p).1));
                 panel.fills.push(Fill {
                     variant: by,
                     corners: low.chain(high).collect(),
-                    style: FillStyle::Band,
+                    style: match series {
+                        1 | 2 => FillStyle::Band,
+                        _ => FillStyle::PaleBand,
+                    },
                 });
             }
             // Nothing lies between two words, so no line joins them.
             if numeric.is_some() {
-                let line = points
-                    .iter()
-                    .map(|p| (place(p.x), p.spread.median * factor));
+                let line = points.iter().map(|p| {
+                    let center = match marks.center() {
+                        Center::Median => p.spread.median,
+                        Center::Mean => p.spread.mean,
+                    };
+                    (at(p), center * factor)
+                });
                 panel.lines.push(Line {
                     look: Look::Variant(by),
                     pieces: vec![line.collect()],
@@ -498,144 +538,53 @@ fn curves(sweep: &Sweep, asked: &Axes, marks: Marks) -> Vec<Panel> {
             if marks == Marks::Auto {
                 continue;
             }
-            let series = sweep.by.len().max(1) as f64;
-            let (room, shift) = match numeric {
-                // On an axis of numbers, marks stay at their numbers.
-                Some(_) => (0.0, 0.0),
-                None => (
-                    0.8 / series,
-                    (by as f64 - (series - 1.0) / 2.0) * 0.8 / series,
-                ),
-            };
             for point in points {
-                let values: Vec<f64> = point.values.iter().map(|value| value * factor).collect();
                 let column = Column {
                     variant: by,
-                    x: place(point.x) + shift,
-                    half: (room * 0.35).min(0.16),
+                    x: at(point),
+                    half: dodge.half,
+                    scale: &x,
+                    limits,
                 };
-                column.draw(&mut panel, &values, marks);
+                column.draw(&mut panel, &shown(point), marks);
             }
         }
         panel
     };
-    sweep.charts().map(panel).collect()
+    sweep.charts(asked, names).map(panel).collect()
 }
 
-fn heat_maps(
-    sweep: &Sweep,
-    asked: &Axes,
-    results: &[VariantResult],
-) -> Result<Vec<Panel>, CurveError> {
-    let Some(by) = &asked.by else {
-        let all = axes(results).into_iter().map(|(key, _)| key);
-        return Err(CurveError::SecondAxis {
-            known: all.filter(|key| *key != asked.x).collect(),
-        });
-    };
-    let (factor, unit) = sweep.scale();
-    let values = || {
-        sweep
-            .points
-            .iter()
-            .map(|point| point.spread.median * factor)
-    };
-    let most = values().fold(f64::NEG_INFINITY, f64::max);
-    let least = values().fold(f64::INFINITY, f64::min);
-    let is_log = least > 0.0 && most > 20.0 * least;
-    let share = |value: f64| match is_log {
-        _ if most <= least => 0.5,
-        true => (value / least).ln() / (most / least).ln(),
-        false => (value - least) / (most - least),
-    };
-    // Sort from low to high, so that axes have the usual direction.
-    let order = |values: &[Coordinate]| -> Vec<usize> {
-        let mut order: Vec<usize> = (0..values.len()).collect();
-        if let Some((numbers, _)) = numbers(values) {
-            order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
-        }
-        order
-    };
-    let (columns, rows) = (order(&sweep.x), order(&sweep.by));
-    let words = |values: &[Coordinate], order: &[usize]| {
-        Scale::words(order.iter().map(|at| values[*at].value.clone()).collect())
-    };
-    let panel = |(each, name): (usize, String)| {
-        let mut panel = Panel {
-            height: 0,
-            title: match name.is_empty() {
-                true => label(&asked.y, unit),
-                false => format!("{}, {name}", label(&asked.y, unit)),
-            },
-            x: words(&sweep.x, &columns),
-            x_label: asked.x.clone().into(),
-            y: words(&sweep.by, &rows),
-            y_label: by.clone().into(),
-            fills: Vec::new(),
-            lines: Vec::new(),
-            clouds: Vec::new(),
-            texts: Vec::new(),
+/// Places the marks of several series beside one another, in shares of the x axis.
+struct Dodge {
+    series: usize,
+    step: f64,
+    /// Half of the width of a mark.
+    half: f64,
+}
+
+impl Dodge {
+    fn new(series: usize, x: &Scale, numbers: Option<&[f64]>) -> Dodge {
+        let columns = x.places().len().max(1) as f64;
+        let (room, widest) = match numbers {
+            None => (0.8 / columns, 0.16 / columns),
+            // On an axis of numbers, all marks stay close to theirs.
+            Some(values) => {
+                let mut places: Vec<f64> = values.iter().map(|value| x.place(*value)).collect();
+                places.sort_by(f64::total_cmp);
+                let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
+                let gap = gaps.filter(|gap| *gap > 0.0).fold(1.0, f64::min);
+                ((gap * 0.5).min(0.1), 0.012)
+            }
         };
-        for point in sweep.points.iter().filter(|point| point.each == each) {
-            let at = |order: &[usize], value: usize| order.iter().position(|other| *other == value);
-            let (Some(column), Some(row)) = (at(&columns, point.x), at(&rows, point.by)) else {
-                continue;
-            };
-            let (x, y) = (column as f64, row as f64);
-            let value = point.spread.median * factor;
-            let tint = shade(share(value));
-            panel.fills.push(Fill {
-                variant: 0,
-                corners: vec![
-                    (x, y),
-                    (x + 1.0, y),
-                    (x + 1.0, y + 1.0),
-                    (x, y + 1.0),
-                    (x, y),
-                ],
-                style: FillStyle::Solid(tint),
-            });
-            let RGBColor(r, g, b) = tint;
-            // Luminance by ITU-R BT.601.
-            let light = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b);
-            panel.texts.push(Note {
-                at: (x + 0.5, y + 0.5),
-                text: digits(value),
-                tint: match light > 140.0 {
-                    true => RGBColor(0, 0, 0),
-                    false => RGBColor(255, 255, 255),
-                },
-                is_beside: false,
-            });
+        let step = room / series as f64;
+        Dodge {
+            series,
+            step: if series > 1 { step } else { 0.0 },
+            half: (step * 0.4).min(widest),
         }
-        panel
-    };
-    Ok(sweep.charts().map(panel).collect())
-}
-
-/// A number with three digits.
-fn digits(x: f64) -> String {
-    match x.abs() {
-        a if a < 9.995 => format!("{x:.2}"),
-        a if a < 99.95 => format!("{x:.1}"),
-        _ => format!("{x:.0}"),
     }
-}
 
-/// The colour of a share of the range, interpolated between five colours of the palette cividis
-/// (Nuñez, Anderton and Renslow 2018), which looks alike with and without colour blindness.
-fn shade(share: f64) -> RGBColor {
-    const PLACES: [(f64, f64, f64); 5] = [
-        (0.0, 34.0, 78.0),
-        (65.0, 77.0, 107.0),
-        (124.0, 123.0, 120.0),
-        (188.0, 175.0, 111.0),
-        (253.0, 234.0, 69.0),
-    ];
-    let at = share.clamp(0.0, 1.0) * (PLACES.len() - 1) as f64;
-    let low = (at as usize).min(PLACES.len() - 2);
-    let part = at - low as f64;
-    let (a, b) = (PLACES[low], PLACES[low + 1]);
-    let mix = |from: f64, to: f64| (from + (to - from) * part).round() as u8;
-    RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+    fn shift(&self, series: usize) -> f64 {
+        (series as f64 - (self.series as f64 - 1.0) / 2.0) * self.step
+    }
 }

@@ -8,13 +8,12 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::scale::Scale;
-use super::{
-    Area, Drawn, FINE, GRID, INK, LEFT, MUTED, X_AXIS, bold, color, dash, fine, plain, text_width,
-};
+use super::text::{Measure, break_lines, breaks_well, shortened};
+use super::{AXIS_SIZE, Area, Drawn, FINE, GRID, INK, MUTED, bold, color, dash, fine, plain};
 
 /// One chart with lines, points, or both on common axes.
 pub struct Panel {
-    /// The height in CSS pixels, without the numbers below the plot.
+    /// The height in CSS pixels, without the numbers below the plot; zero if it depends on the width.
     pub height: u32,
     /// The title above the plot.
     pub title: String,
@@ -51,8 +50,10 @@ pub struct Fill {
 pub enum FillStyle {
     /// Pale, with an outline.
     Outlined,
-    /// Pale, without an outline: a band around a line.
+    /// Pale, with a thin outline: a band around a line.
     Band,
+    /// Very pale, with a thin outline: one of several bands that overlap.
+    PaleBand,
     /// Only a thin outline.
     Thin,
     /// In one colour.
@@ -89,35 +90,72 @@ pub struct Cloud {
 type Place = (i32, i32);
 
 impl Panel {
-    /// Draws the panel into an area. The last panel of a stack has the numbers of the x axis below it.
-    /// Texts are `stretch` times as wide as measured.
-    pub fn draw(&self, area: &Area<'_>, has_x_axis: bool, stretch: f64) -> Drawn {
-        area.draw_text(&self.title, &bold(13.0).color(&INK), (fine(LEFT), fine(6)))?;
-        let below = if has_x_axis { fine(X_AXIS - 8) } else { 0 };
-        let room = (area.dim_in_pixel().0 / FINE).saturating_sub(LEFT);
-        let wide = |text: &str, size| f64::from(text_width(text, size)) * stretch;
-        let x = self.x.clone().thinned((room / TICK_WIDTH) as usize);
-        let plot_width = room.saturating_sub(RIGHT);
-        let x = x.without_overlaps(f64::from(plot_width), |label| wide(label, 12.0));
+    /// The room that the numbers of the y axis and its label need left of the plot, at most `most`.
+    pub fn left(&self, most: u32, measure: Measure) -> u32 {
+        let labels = self.y.labels();
+        let widths = labels.iter().map(|label| measure.plain(label, AXIS_SIZE));
+        let label = if self.y_label.is_empty() { 2 } else { Y_LABEL };
+        (label + widths.max().unwrap_or(0) + 10).clamp(LEAST_LEFT, most.max(LEAST_LEFT))
+    }
+
+    /// The width at which the plot and the names below its columns are legible.
+    pub fn needed_width(&self, left: u32, measure: Measure) -> u32 {
+        let labels = match self.x.is_words() {
+            true => self.x.labels(),
+            false => Vec::new(),
+        };
+        let widest = labels
+            .iter()
+            .map(|name| measure.plain(name, AXIS_SIZE) + 6)
+            .max();
+        let names = widest.unwrap_or(0) * labels.len() as u32;
+        left + RIGHT + names.clamp(NARROWEST, WIDEST_NAMES)
+    }
+
+    /// Draws the panel into an area.
+    pub fn draw(&self, area: &Area<'_>, frame: &Frame) -> Drawn {
+        let measure = frame.measure;
+        let wide = |text: &str, size| f64::from(measure.plain(text, size));
+        let left = frame.left;
+        for (line, text) in frame.title.iter().enumerate() {
+            let y = 6 + line as u32 * PANEL_TITLE_LINE;
+            area.draw_text(text, &bold(13.0).color(&INK), (fine(left), fine(y)))?;
+        }
+        let plot_width = frame.width.saturating_sub(left + RIGHT);
+        let x = match self.x.is_words() {
+            true => self.x.clone().unlabelled(),
+            false => self.x.clone().thinned((plot_width / TICK_WIDTH) as usize),
+        };
+        let x = x.without_overlaps(f64::from(plot_width), |label| wide(label, AXIS_SIZE));
+        let y = self.y.clone().thinned((frame.plot / TICK_HEIGHT) as usize);
+        let room = left.saturating_sub(if self.y_label.is_empty() {
+            12
+        } else {
+            Y_LABEL + 10
+        });
+        let y = y
+            .relabelled(|label| shortened(label, room, &|text| measure.plain(text, AXIS_SIZE)))
+            .without_overlaps(f64::from(frame.plot), |_| AXIS_SIZE);
+        let y_label = fitting_label(&self.y_label, frame.height() - 4, measure);
         let mut chart = ChartBuilder::on(area)
-            .margin_top(fine(26))
+            .margin_top(fine(frame.above))
             .margin_bottom(fine(8))
             .margin_left(fine(LABEL_MARGIN))
             .margin_right(fine(RIGHT))
-            .set_label_area_size(LabelAreaPosition::Left, fine(LEFT - LABEL_MARGIN))
-            .set_label_area_size(LabelAreaPosition::Bottom, below)
-            .build_cartesian_2d(x, self.y.clone())?;
+            .set_label_area_size(LabelAreaPosition::Left, fine(left - LABEL_MARGIN))
+            .set_label_area_size(LabelAreaPosition::Bottom, fine(frame.below - 8))
+            .build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
             .bold_line_style(GRID.stroke_width(FINE))
             .light_line_style(TRANSPARENT)
             .axis_style(MUTED.stroke_width(FINE))
             .set_all_tick_mark_size(fine(4))
-            .label_style(plain(12.0).color(&INK))
-            .axis_desc_style(plain(12.0).color(&MUTED))
-            .x_desc(if has_x_axis { &*self.x_label } else { "" })
-            .y_desc(&*self.y_label)
+            .label_style(plain(AXIS_SIZE).color(&INK))
+            .axis_desc_style(plain(AXIS_SIZE).color(&MUTED))
+            .y_desc(y_label)
             .draw()?;
+        self.draw_below(area, frame, plot_width)?;
         let plot = chart.plotting_area();
         let (columns, rows) = plot.get_pixel_range();
         let place = |&(x, y): &(f64, f64)| -> Place {
@@ -134,7 +172,8 @@ impl Panel {
             let tint = color(fill.variant);
             let (inner, outline) = match fill.style {
                 FillStyle::Outlined => (tint.mix(0.22), 1.4),
-                FillStyle::Band => (tint.mix(0.16), 0.0),
+                FillStyle::Band => (tint.mix(0.16), 0.4),
+                FillStyle::PaleBand => (tint.mix(0.07), 0.5),
                 FillStyle::Thin => (tint.mix(0.0), 0.5),
                 FillStyle::Solid(own) => (own.mix(1.0), 0.0),
             };
@@ -171,7 +210,7 @@ impl Panel {
         let dots: Vec<Place> = beside.iter().map(|note| place(&note.at)).collect();
         let sizes = beside
             .iter()
-            .map(|note| ((wide(&note.text, 11.0) * f64::from(FINE)) as i32, fine(12)));
+            .map(|note| (fine(measure.plain(&note.text, 11.0)), fine(12)));
         let field = (columns.end - columns.start, rows.end - rows.start);
         let boxes = beside_dots(&dots, &sizes.collect::<Vec<_>>(), field);
         for ((note, dot), text) in beside.into_iter().zip(&dots).zip(boxes) {
@@ -188,6 +227,190 @@ impl Panel {
             flat.draw_text(&note.text, &style(note, HPos::Center), at)?;
         }
         Ok(())
+    }
+
+    /// Draws the names of the columns and the label of the x axis below the plot.
+    fn draw_below(&self, area: &Area<'_>, frame: &Frame, plot_width: u32) -> Drawn {
+        let bottom = frame.above + frame.plot;
+        let middle = |share: f64| fine(frame.left) + (share * f64::from(fine(plot_width))) as i32;
+        let style = plain(AXIS_SIZE).color(&INK);
+        let places = self.x.places();
+        let mut below = bottom + 7;
+        match &frame.names {
+            Names::None if self.x.is_words() => {}
+            Names::None => below += 15,
+            Names::Lines(names) => {
+                let top = style.pos(Pos::new(HPos::Center, VPos::Top));
+                for (name, share) in names.iter().zip(&places) {
+                    for (line, text) in (0..).zip(name) {
+                        let y = fine(below + line * NAME_LINE);
+                        area.draw_text(text, &top, (middle(*share), y))?;
+                    }
+                }
+                let lines = names.iter().map(Vec::len).max().unwrap_or(0) as u32;
+                below += lines * NAME_LINE + 1;
+            }
+            Names::Upright(names, room) => {
+                let upright = style.transform(FontTransform::Rotate270);
+                let upright = upright.pos(Pos::new(HPos::Right, VPos::Center));
+                for (name, share) in names.iter().zip(&places) {
+                    area.draw_text(name, &upright, (middle(*share), fine(below)))?;
+                }
+                below += room + 4;
+            }
+        }
+        let muted = plain(AXIS_SIZE).color(&MUTED);
+        let muted = muted.pos(Pos::new(HPos::Center, VPos::Top));
+        for text in &frame.x_label {
+            // A label that is wider than the plot stays on the sheet.
+            let half = frame.measure.plain(text, AXIS_SIZE).div_ceil(2) + 2;
+            let ends = (fine(half), fine(frame.width.saturating_sub(half).max(half)));
+            let x = middle(0.5).clamp(ends.0, ends.1);
+            area.draw_text(text, &muted, (x, fine(below)))?;
+            below += X_LABEL_LINE;
+        }
+        Ok(())
+    }
+
+    /// The height of the plot, if nothing else is requested.
+    fn usual_plot(&self, plot_width: u32) -> u32 {
+        if self.height > 0 {
+            return self.height - 34;
+        }
+        let rows = self.y.labels().len() as u32;
+        match (self.x.is_words(), self.y.is_words()) {
+            (true, true) => (rows * 26).clamp(100, 320),
+            (true, false) => (plot_width / 2).clamp(96, 170),
+            (false, _) => (plot_width * 2 / 3).clamp(130, 226),
+        }
+    }
+}
+
+/// The label of a y axis, or a part of it that fits.
+fn fitting_label(label: &str, room: u32, measure: Measure) -> String {
+    let wide = |text: &str| measure.plain(text, AXIS_SIZE);
+    let unit = label.split(',').next().unwrap_or_default();
+    let choices = [
+        label.to_owned(),
+        label.replace("logarithmic", "log"),
+        unit.to_owned(),
+    ];
+    let fitting = choices.into_iter().find(|choice| wide(choice) <= room);
+    fitting.unwrap_or_else(|| shortened(unit, room, &wide))
+}
+
+/// The room of a panel on its sheet, in CSS pixels, and its texts in lines.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    width: u32,
+    left: u32,
+    /// The room above the plot.
+    pub above: u32,
+    /// The height of the plot.
+    pub plot: u32,
+    /// The room below the plot.
+    pub below: u32,
+    title: Vec<String>,
+    x_label: Vec<String>,
+    names: Names,
+    measure: Measure,
+}
+
+/// The names below columns.
+#[derive(Clone, Debug)]
+enum Names {
+    /// There are none, or they find no room.
+    None,
+    /// Each in lines.
+    Lines(Vec<Vec<String>>),
+    /// Each upright, and the room that the longest needs.
+    Upright(Vec<String>, u32),
+}
+
+impl Names {
+    fn of(x: &Scale, plot_width: u32, measure: Measure) -> Names {
+        let names = x.labels();
+        let wide = |text: &str| measure.plain(text, AXIS_SIZE);
+        let column = plot_width / (names.len() as u32).max(1);
+        let room = column.saturating_sub(5);
+        let lines = names.iter().map(|name| break_lines(name, room, &wide));
+        let lines: Vec<Vec<String>> = lines.collect();
+        if names.iter().all(|name| breaks_well(name, room, &wide))
+            && lines.iter().all(|lines| lines.len() <= MOST_NAME_LINES)
+        {
+            return Names::Lines(lines);
+        }
+        if column < UPRIGHT_WIDTH {
+            return Names::None;
+        }
+        let short = |name: &String| shortened(name, LONGEST_UPRIGHT, &wide);
+        let names: Vec<String> = names.iter().map(short).collect();
+        let room = names.iter().map(|name| wide(name)).max().unwrap_or(0);
+        Names::Upright(names, room)
+    }
+}
+
+impl Frame {
+    /// The frame of a panel in a place of a width, with the plot's left edge at `left`. Only the last
+    /// panel of a stack has an x axis.
+    pub fn new(
+        panel: &Panel,
+        (width, left): (u32, u32),
+        has_x_axis: bool,
+        measure: Measure,
+    ) -> Frame {
+        let plot_width = width.saturating_sub(left + RIGHT);
+        let title = match panel.title.is_empty() {
+            true => Vec::new(),
+            false => {
+                let wide = |text: &str| measure.bold(text, 13.0);
+                break_lines(&panel.title, width.saturating_sub(left + 4), &wide)
+            }
+        };
+        let names = match has_x_axis && panel.x.is_words() {
+            true => Names::of(&panel.x, plot_width, measure),
+            false => Names::None,
+        };
+        let x_label = match has_x_axis && !panel.x_label.is_empty() {
+            true => break_lines(&panel.x_label, width.saturating_sub(8), &|text| {
+                measure.plain(text, AXIS_SIZE)
+            }),
+            false => Vec::new(),
+        };
+        let numbers = match &names {
+            _ if !has_x_axis => 0,
+            Names::None if panel.x.is_words() => 4,
+            Names::None => 22,
+            Names::Lines(names) => {
+                let lines = names.iter().map(Vec::len).max().unwrap_or(0) as u32;
+                8 + lines * NAME_LINE
+            }
+            Names::Upright(_, room) => 11 + room,
+        };
+        Frame {
+            width,
+            left,
+            above: match title.len() as u32 {
+                0 => 10,
+                lines => 10 + lines * PANEL_TITLE_LINE,
+            },
+            plot: panel.usual_plot(plot_width),
+            below: 8 + numbers + x_label.len() as u32 * X_LABEL_LINE,
+            title,
+            x_label,
+            names,
+            measure,
+        }
+    }
+
+    /// The height of the whole panel.
+    pub const fn height(&self) -> u32 {
+        self.above + self.plot + self.below
+    }
+
+    /// Whether each column has its name below it.
+    pub const fn has_names(&self) -> bool {
+        !matches!(self.names, Names::None)
     }
 }
 
@@ -367,8 +590,23 @@ fn columns_of_dots(places: &[Place]) -> Vec<[Place; 2]> {
 const LABEL_MARGIN: u32 = 12;
 /// Room beside a chart, in CSS pixels.
 const RIGHT: u32 = 18;
-/// Room for the number of a tick on the x axis, in CSS pixels.
+/// Room for the number of a tick on the x axis and on the y axis, in CSS pixels.
 const TICK_WIDTH: u32 = 42;
+const TICK_HEIGHT: u32 = 20;
+/// Room for the label of the y axis, and the least room left of a plot.
+const Y_LABEL: u32 = 26;
+const LEAST_LEFT: u32 = 40;
+/// The least width of a plot beside others, and the width from which names need no more room.
+const NARROWEST: u32 = 90;
+const WIDEST_NAMES: u32 = 240;
+/// Distances of lines.
+const PANEL_TITLE_LINE: u32 = 16;
+const NAME_LINE: u32 = 14;
+const X_LABEL_LINE: u32 = 16;
+/// Most lines of a name below its column, the width of an upright name, and the greatest length of one.
+const MOST_NAME_LINES: usize = 3;
+const UPRIGHT_WIDTH: u32 = 14;
+const LONGEST_UPRIGHT: u32 = 90;
 const DOT_RADIUS: i32 = FINE as i32 * 7 / 10;
 const SIGNAL_GRID: i32 = 3 * FINE as i32;
 

@@ -13,6 +13,8 @@ pub struct Scale {
     ticks: Vec<f64>,
     /// Words instead of numbers at the ticks.
     labels: Vec<String>,
+    /// Whether there is a column for each word.
+    is_words: bool,
 }
 
 impl Scale {
@@ -22,30 +24,16 @@ impl Scale {
         Scale::between(0.0, max, ticks)
     }
 
-    /// One column per variant, without numbers: the legend names them.
-    pub fn columns(count: usize) -> Self {
-        Scale {
-            min: 0.0,
-            max: count as f64,
-            is_log: false,
-            ticks: Vec::new(),
-            labels: Vec::new(),
-        }
-    }
-
     /// One column per word, with the word below its middle.
     pub fn words(labels: Vec<String>) -> Self {
         Scale {
+            min: 0.0,
+            max: labels.len() as f64,
+            is_log: false,
             ticks: (0..labels.len()).map(|place| place as f64 + 0.5).collect(),
             labels,
-            ..Scale::columns(0)
+            is_words: true,
         }
-        .reaching()
-    }
-
-    fn reaching(mut self) -> Self {
-        self.max = self.labels.len() as f64;
-        self
     }
 
     /// An axis of settings. If they are few, exactly these values have ticks. The axis is
@@ -54,10 +42,14 @@ impl Scale {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let is_log = least > 0.0 && most / least > 10.0;
+        // Room for the marks at both ends.
         let (min, max) = match is_log {
-            true => (least / 1.1, most * 1.1),
+            true => {
+                let room = (most / least).powf(EDGE);
+                (least / room, most * room)
+            }
             false => {
-                let room = ((most - least) * 0.04).max(most.abs() * 0.01).max(1e-9);
+                let room = ((most - least) * EDGE).max(most.abs() * 0.01).max(1e-9);
                 (least - room, most + room)
             }
         };
@@ -81,6 +73,7 @@ impl Scale {
             is_log: false,
             ticks: (first..=last).map(|k| k as f64 * step).collect(),
             labels: Vec::new(),
+            is_words: false,
         }
     }
 
@@ -110,6 +103,7 @@ impl Scale {
             is_log: true,
             ticks,
             labels: Vec::new(),
+            is_words: false,
         }
     }
 
@@ -127,16 +121,62 @@ impl Scale {
         self
     }
 
+    /// Whether the axis has columns with names instead of numbers.
+    pub fn is_words(&self) -> bool {
+        self.is_words
+    }
+
+    /// The labels of all ticks.
+    pub fn labels(&self) -> Vec<String> {
+        self.ticks.iter().map(|tick| self.label(*tick)).collect()
+    }
+
+    /// The places of the ticks on the axis, from 0 to 1.
+    pub fn places(&self) -> Vec<f64> {
+        self.ticks.iter().map(|tick| self.share(*tick)).collect()
+    }
+
+    /// The same axis with other labels.
+    pub fn relabelled(mut self, label: impl Fn(&str) -> String) -> Self {
+        self.labels = self.labels().iter().map(|text| label(text)).collect();
+        self
+    }
+
+    /// The same axis without labels.
+    pub fn unlabelled(self) -> Self {
+        self.relabelled(|_| String::new())
+    }
+
+    /// The value that is a share of the axis' length beside `value`.
+    pub fn beside(&self, value: f64, share: f64) -> f64 {
+        let at = self.share(value) + share;
+        match self.is_log {
+            true => self.min * (self.max / self.min).powf(at),
+            false => self.min + at * (self.max - self.min),
+        }
+    }
+
+    /// The place of a value on the axis, from 0 to 1.
+    pub fn place(&self, value: f64) -> f64 {
+        self.share(value)
+    }
+
+    /// Whether the axis is logarithmic.
+    pub fn is_log(&self) -> bool {
+        self.is_log
+    }
+
     /// The same axis with the length `room`, without labels that would touch their predecessors.
     /// `width` returns the width of a label in the same unit. If the last two labels would touch,
     /// the last one stays.
     pub fn without_overlaps(mut self, room: f64, width: impl Fn(&str) -> f64) -> Self {
+        self.labels = self.labels();
         let middle = |scale: &Scale, at: usize| scale.share(scale.ticks[at]) * room;
         let touches = |scale: &Scale, a: usize, b: usize| {
             let half = (width(&scale.labels[a]) + width(&scale.labels[b])) / 2.0;
             middle(scale, b) - middle(scale, a) < half + LABEL_GAP
         };
-        let count = self.labels.len().min(self.ticks.len());
+        let count = self.labels.len();
         let mut kept: Vec<usize> = Vec::new();
         for at in 0..count {
             if at + 1 == count {
@@ -230,11 +270,14 @@ impl ValueFormatter<f64> for Scale {
 /// The least distance of two labels, in CSS pixels.
 const LABEL_GAP: f64 = 5.0;
 
+/// The room at either end of an axis of settings, as a share of its range.
+const EDGE: f64 = 0.05;
+
 /// With more settings than this, an axis has ordinary ticks.
 const MOST_TICKS: usize = 12;
 
 /// A number with as many decimals as it has, up to three.
-fn plain_number(value: f64) -> String {
+pub fn plain_number(value: f64) -> String {
     ((value * 1e3).round() / 1e3).to_string()
 }
 
@@ -272,10 +315,10 @@ mod tests {
 
     #[test]
     fn labels_of_settings_do_not_touch_one_another() {
-        // On a logarithmic axis from 1 / 1.1 to 80 * 1.1, over 200: ln(15 / 10) and ln(20 / 15) of
-        // ln(96.8) are 18 and 13, and every label takes 12 and a gap of 5.
+        // On a logarithmic axis with a twentieth of ln 80 more at both ends, over 210: ln(15 / 10) and
+        // ln(20 / 15) of 4.82 are 17.7 and 12.5, and every label takes 12 and a gap of 5.
         let scale = Scale::settings(&[1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0]);
-        let kept = scale.without_overlaps(200.0, |_| 12.0);
+        let kept = scale.without_overlaps(210.0, |_| 12.0);
         assert_eq!(labels(&kept), ["1", "2", "5", "10", "15", "", "40", "80"]);
         // Over 60, ln 2 takes 9: of the rest, each label needs 17. The last one stays.
         let scale = Scale::settings(&[1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0]);

@@ -6,7 +6,9 @@ use super::compare;
 use super::panel::{Cloud, Line, Look, Panel};
 use super::scale::Scale;
 use super::{Figure, FigureKind, FlowLines};
-use crate::model::{Cdf, Direction, Flow, Ping, Queue, Report, Run, Series, Verdict};
+use crate::model::{
+    Backend, Cdf, Direction, Fact, Flow, Ping, Queue, Report, Run, Series, Verdict,
+};
 use crate::thin::thin_series;
 
 /// Delays get a logarithmic axis if the medians of the variants differ by more than this factor.
@@ -52,7 +54,7 @@ pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     let mut panels = vec![
         cdf_panel("Ping", ping(|ping| Some(&ping.two_way_ms)), is_log, is_tail),
         cdf_panel(
-            &format!("One-way delay, {}", route(report, Direction::Up)),
+            "One-way delay up",
             ping(|ping| ping.up_ms.as_ref()),
             is_log,
             is_tail,
@@ -101,12 +103,13 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     if shows_one_queue(figure.kind)
         && let Some((_, queue)) = chosen_queues(report).next()
     {
-        sentences.push(format!(
-            "Queue: {}, {}.",
-            queue.name,
-            route(report, queue.direction)
-        ));
+        let way = queue.direction;
+        sentences.push(match queue.name == way.word() {
+            true => format!("Queue: {way}."),
+            false => format!("Queue: {}, {way}.", queue.name),
+        });
     }
+    sentences.extend(ways(report, panels, &sentences));
     if panels
         .iter()
         .any(|panel| panel.clouds.iter().any(|cloud| !cloud.dropped.is_empty()))
@@ -131,6 +134,30 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     sentences.join(" ")
 }
 
+/// The ends of the directions that titles and caption name.
+fn ways(report: &Report, panels: &[Panel], sentences: &[String]) -> Option<String> {
+    let texts = || {
+        let titles = panels.iter().map(|panel| &panel.title);
+        titles.chain(sentences)
+    };
+    let is_named = |way: &Direction| {
+        let end = |text: &String| {
+            let text = text.trim_end_matches('.');
+            text.ends_with(&format!(" {way}"))
+        };
+        texts().any(end)
+    };
+    let named = DIRECTIONS.into_iter().filter(is_named);
+    let ways: Vec<String> = named
+        .map(|way| format!("{way}: {}", route(report, way)))
+        .collect();
+    let (first, rest) = ways
+        .join("; ")
+        .split_at_checked(1)
+        .map(|(a, b)| (a.to_uppercase(), b.to_owned()))?;
+    Some(format!("{first}{rest}."))
+}
+
 /// Whether a kind of figure has charts of the packets of one queue.
 const fn shows_one_queue(kind: FigureKind) -> bool {
     matches!(
@@ -142,6 +169,9 @@ const fn shows_one_queue(kind: FigureKind) -> bool {
             | FigureKind::Box
     )
 }
+
+/// The facts about the machine that ran an experiment.
+const MACHINE: [&str; 3] = ["host", "kernel", "started"];
 
 /// Whether a line of goodput is above the rate of the link by more than rounding.
 fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool {
@@ -161,9 +191,17 @@ fn shared_facts(report: &Report) -> String {
     let Some((first, others)) = report.runs.split_first() else {
         return String::new();
     };
+    // A simulation gives the same figures on every machine.
+    let is_live = report.runs.iter().any(|run| run.backend != Backend::Sim);
+    let is_repeated = report.runs.iter().any(|run| run.repetitions.len() > 1);
+    let matters = |fact: &&Fact| {
+        let label = fact.label.as_str();
+        (is_live || !MACHINE.contains(&label)) && !(is_repeated && label == "seed")
+    };
     let shared: Vec<String> = first
         .facts
         .iter()
+        .filter(matters)
         .filter(|fact| others.iter().all(|run| run.facts.contains(fact)))
         .map(|fact| format!("{} {}", fact.label, fact.value))
         .collect();
@@ -205,7 +243,7 @@ pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLi
     }
     Panel {
         height: 150,
-        title: format!("Goodput, {}", route(report, direction)),
+        title: format!("Goodput {direction}"),
         y_label: "Mbit/s".into(),
         y: Scale::linear(largest(&lines), 5),
         ..over_time(report, lines)

@@ -2,24 +2,35 @@
 
 use plotters::prelude::*;
 
-use super::panel::{self, Panel};
+use super::panel::{self, Frame, Panel};
+use super::text::{Measure, break_lines};
 use super::{
-    Area, CAPTION_LINE, CAPTION_SIZE, DISTRIBUTION_HEIGHT, Drawn, FAMILY, FINE, Figure,
-    FigureError, INK, LEFT, LEGEND_GAP, LEGEND_ROW, LEGEND_SIZE, MARGIN, MOST_BESIDE, MUTED,
-    SWATCH, X_AXIS, bold, color, dash, escape, fine, plain, register_fonts, text_width,
+    Area, CAPTION_LINE, CAPTION_SIZE, Drawn, FAMILY, FINE, Figure, FigureError, INK, LEGEND_GAP,
+    LEGEND_ROW, LEGEND_SIZE, MARGIN, MM_PER_INCH, MOST_BESIDE, MUTED, SWATCH, TITLE_LINE,
+    TITLE_SIZE, bold, color, dash, escape, fine, plain, register_fonts,
 };
 use crate::raster::width_ratio;
 
 /// The parts of a drawing.
 pub struct Sheet {
     pub title: String,
-    /// Names, each with its look.
-    pub legend: Vec<(String, usize)>,
+    pub legend: Legend,
     pub panels: Vec<Panel>,
     /// The caption; empty for none.
     pub caption: String,
     /// Whether the charts are stacked on one time axis; otherwise they are side by side.
     pub is_over_time: bool,
+}
+
+/// The names of the colours.
+#[derive(Default)]
+pub struct Legend {
+    /// What the names are values of; empty for names of runs.
+    pub heading: String,
+    /// Names, each with its look.
+    pub names: Vec<(String, usize)>,
+    /// Whether the columns of the charts have the same names below them.
+    pub is_of_columns: bool,
 }
 
 impl Sheet {
@@ -33,12 +44,12 @@ impl Sheet {
         register_fonts();
         let own = figure.font.as_deref();
         let stretch = own.map_or(1.0, |font| width_ratio(font, FAMILY));
-        let layout = Layout::new(self, figure, stretch);
+        let layout = Layout::new(self, figure, Measure { stretch })?;
         let (width, height) = (figure.width * FINE, layout.height * FINE);
         let mut drawn = String::new();
         {
             let root = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
-            self.draw(&root, figure, &layout)
+            self.draw(&root, &layout)
                 .map_err(|error| FigureError::Draw(error.to_string()))?;
         }
         if let Some(font) = &figure.font {
@@ -58,38 +69,28 @@ impl Sheet {
         ))
     }
 
-    fn draw(&self, root: &Area<'_>, figure: &Figure, layout: &Layout) -> Drawn {
+    fn draw(&self, root: &Area<'_>, layout: &Layout) -> Drawn {
         root.fill(&WHITE)?;
-        let (head, rest) = root.split_vertically(layout.title * FINE);
-        if figure.captioned {
-            let style = bold(17.0).color(&INK);
-            head.draw_text(&self.title, &style, (fine(MARGIN), fine(10)))?;
+        let (head, rest) = root.split_vertically(layout.title_height * FINE);
+        for (line, text) in layout.title.iter().enumerate() {
+            let y = 10 + line as u32 * TITLE_LINE;
+            let style = bold(TITLE_SIZE).color(&INK);
+            head.draw_text(text, &style, (fine(MARGIN), fine(y)))?;
         }
-        let (legend, mut rest) = rest.split_vertically(layout.legend * FINE);
-        let stretch = layout.stretch;
-        draw_legend(&legend, &self.legend, &layout.legend_rows, stretch)?;
-        if self.is_over_time {
-            for (at, (panel, height)) in self.panels.iter().zip(&layout.panels).enumerate() {
-                let (area, below) = rest.split_vertically(height * FINE);
-                rest = below;
-                panel.draw(&area, at + 1 == self.panels.len(), stretch)?;
-            }
-        } else {
-            for (row, height) in self.panels.chunks(layout.columns).zip(&layout.panels) {
-                let (area, below) = rest.split_vertically(height * FINE);
-                rest = below;
-                for (panel, area) in row.iter().zip(area.split_evenly((1, layout.columns))) {
-                    panel.draw(&area, true, stretch)?;
-                }
+        let (legend, mut rest) = rest.split_vertically(layout.legend_height * FINE);
+        draw_legend(&legend, &layout.legend)?;
+        for (row, rows_panels) in layout.rows.iter().zip(self.panels.chunks(layout.columns)) {
+            let (area, below) = rest.split_vertically(row.height() * FINE);
+            rest = below;
+            let areas = area.split_evenly((1, layout.columns));
+            for ((panel, frame), area) in rows_panels.iter().zip(&row.frames).zip(areas) {
+                panel.draw(&area, frame)?;
             }
         }
         for (line, text) in layout.caption.iter().enumerate() {
             let y = 10 + line as u32 * CAPTION_LINE;
-            rest.draw_text(
-                text,
-                &plain(CAPTION_SIZE).color(&MUTED),
-                (fine(MARGIN), fine(y)),
-            )?;
+            let style = plain(CAPTION_SIZE).color(&MUTED);
+            rest.draw_text(text, &style, (fine(MARGIN), fine(y)))?;
         }
         root.present()?;
         Ok(())
@@ -98,130 +99,242 @@ impl Sheet {
 
 /// Heights in CSS pixels, and the texts that are broken into lines.
 struct Layout {
-    title: u32,
-    legend: u32,
-    legend_rows: Vec<Vec<usize>>,
-    panels: Vec<u32>,
-    /// Number of charts in a row, if they are side by side.
+    title: Vec<String>,
+    title_height: u32,
+    legend: Vec<Entry>,
+    legend_height: u32,
+    rows: Vec<Row>,
+    /// Number of charts in a row.
     columns: usize,
     caption: Vec<String>,
     height: u32,
-    /// The factor by which the figure's own font is wider than the font in which texts are
-    /// measured.
-    stretch: f64,
 }
 
-impl Layout {
-    fn new(sheet: &Sheet, figure: &Figure, stretch: f64) -> Self {
-        let legend_rows = break_legend(&sheet.legend, figure.width, stretch);
-        let caption_width = (f64::from(figure.width - 2 * MARGIN) / stretch) as u32;
-        let caption = match sheet.caption.is_empty() {
-            true => Vec::new(),
-            false => break_lines(&sheet.caption, caption_width, CAPTION_SIZE),
-        };
-        let panels = &sheet.panels;
-        // On a narrow sheet, charts are placed below one another, so that they do not become too
-        // narrow.
-        let most = (figure.width / NARROWEST).clamp(1, MOST_BESIDE as u32) as usize;
-        let rows = panels.len().div_ceil(most);
-        let heights: Vec<u32> = if sheet.is_over_time {
-            let last = panels.len() - 1;
-            let panels = panels.iter().enumerate();
-            panels
-                .map(|(at, panel)| panel.height + if at == last { X_AXIS } else { 0 })
-                .collect()
-        } else {
-            vec![DISTRIBUTION_HEIGHT + X_AXIS; rows]
-        };
-        let title = if figure.captioned { 34 } else { 6 };
-        let legend = match sheet.legend.is_empty() {
-            true => 0,
-            false => legend_rows.len() as u32 * LEGEND_ROW + 6,
-        };
-        let caption_height = match caption.len() as u32 {
-            0 => 6,
-            lines => lines * CAPTION_LINE + 16,
-        };
-        Layout {
-            title,
-            legend,
-            legend_rows,
-            height: title + legend + heights.iter().sum::<u32>() + caption_height,
-            panels: heights,
-            columns: panels.len().div_ceil(rows.max(1)),
-            caption,
-            stretch,
+/// A row of charts.
+struct Row {
+    frames: Vec<Frame>,
+}
+
+impl Row {
+    /// Aligns the plots of a row.
+    fn of(mut frames: Vec<Frame>) -> Row {
+        let most = |of: fn(&Frame) -> u32| frames.iter().map(of).max().unwrap_or(0);
+        let (above, plot, below) = (most(|f| f.above), most(|f| f.plot), most(|f| f.below));
+        for frame in &mut frames {
+            (frame.above, frame.plot, frame.below) = (above, plot, below);
         }
+        Row { frames }
+    }
+
+    fn height(&self) -> u32 {
+        self.frames.first().map_or(0, Frame::height)
+    }
+
+    fn plot(&self) -> u32 {
+        self.frames.first().map_or(0, |frame| frame.plot)
     }
 }
 
-/// The width of a legend's entry without the swatch.
-fn entry_width(name: &str, stretch: f64) -> u32 {
-    (f64::from(text_width(name, LEGEND_SIZE)) * stretch).ceil() as u32
+impl Layout {
+    fn new(sheet: &Sheet, figure: &Figure, measure: Measure) -> Result<Self, FigureError> {
+        let room = figure.width - 2 * MARGIN;
+        let title = match figure.captioned {
+            true => break_lines(&sheet.title, room, &|text| measure.bold(text, TITLE_SIZE)),
+            false => Vec::new(),
+        };
+        let caption = match sheet.caption.is_empty() {
+            true => Vec::new(),
+            false => break_lines(&sheet.caption, room, &|text| {
+                measure.plain(text, CAPTION_SIZE)
+            }),
+        };
+        let title_height = match title.len() as u32 {
+            0 => 6,
+            lines => 14 + lines * TITLE_LINE,
+        };
+        let mut layout = Layout {
+            title,
+            title_height,
+            legend: Vec::new(),
+            legend_height: 0,
+            rows: Vec::new(),
+            columns: 1,
+            caption,
+            height: 0,
+        };
+        let (columns, left) = columns(sheet, figure, measure);
+        layout.columns = columns;
+        layout.rows = rows(sheet, figure, measure, (columns, left));
+        let are_named = sheet.legend.is_of_columns
+            && layout
+                .rows
+                .iter()
+                .flat_map(|row| &row.frames)
+                .all(Frame::has_names);
+        if !are_named {
+            layout.legend = place_legend(&sheet.legend, figure.width, left, measure);
+            let last = layout.legend.last();
+            layout.legend_height = last.map_or(0, |entry| (entry.row + 1) * LEGEND_ROW + 6);
+        }
+        layout.fit_height(figure)?;
+        layout.height = layout.fixed_height() + layout.rows.iter().map(Row::plot).sum::<u32>();
+        Ok(layout)
+    }
+
+    /// The height of all that does not grow with the charts.
+    fn fixed_height(&self) -> u32 {
+        let around = self.rows.iter().map(|row| row.height() - row.plot());
+        let caption = match self.caption.len() as u32 {
+            0 => 6,
+            lines => lines * CAPTION_LINE + 16,
+        };
+        self.title_height + self.legend_height + caption + around.sum::<u32>()
+    }
+
+    /// Gives the charts the room that the requested height leaves.
+    fn fit_height(&mut self, figure: &Figure) -> Result<(), FigureError> {
+        let Some(height_mm) = figure.height_mm else {
+            return Ok(());
+        };
+        let per_mm = match figure.width_mm {
+            Some(width_mm) => f64::from(figure.width) / width_mm,
+            None => super::CSS_PER_INCH / MM_PER_INCH,
+        };
+        let wanted = (height_mm * per_mm).round() as u32;
+        let plots: u32 = self.rows.iter().map(Row::plot).sum();
+        let lowest = self.rows.iter().map(Row::plot).min().unwrap_or(1).max(1);
+        let fixed = self.fixed_height();
+        let least = fixed + (plots * LOWEST_PLOT).div_ceil(lowest);
+        if wanted < least {
+            return Err(FigureError::Height {
+                height_mm,
+                least_mm: (f64::from(least) / per_mm).ceil(),
+            });
+        }
+        // Cumulative rounding, so that the sum is exact.
+        let (mut before, mut given) = (0, 0);
+        for row in &mut self.rows {
+            before += row.plot();
+            let end = (u64::from(before) * u64::from(wanted - fixed) / u64::from(plots)) as u32;
+            row.frames
+                .iter_mut()
+                .for_each(|frame| frame.plot = end - given);
+            given = end;
+        }
+        Ok(())
+    }
 }
 
-/// The smallest width of a chart beside others, in CSS pixels.
-const NARROWEST: u32 = 190;
-
-/// Draws the entries from left to right, in the rows that `break_legend` returned.
-fn draw_legend(
-    area: &Area<'_>,
-    names: &[(String, usize)],
-    rows: &[Vec<usize>],
-    stretch: f64,
-) -> Drawn {
-    let style = plain(LEGEND_SIZE).color(&INK);
-    for (row, variants) in rows.iter().enumerate() {
-        let middle = fine(row as u32 * LEGEND_ROW + LEGEND_ROW / 2);
-        let mut x = fine(LEFT);
-        for &variant in variants {
-            let (name, look) = &names[variant];
-            panel::stroke(
-                area,
-                &[(x, middle), (x + fine(SWATCH), middle)],
-                color(*look),
-                dash(*look),
-                2.2,
-            )?;
-            let at = (x + fine(SWATCH + 6), middle - fine(8));
-            area.draw_text(name, &style, at)?;
-            x += fine(SWATCH + 6 + entry_width(name, stretch) + LEGEND_GAP);
+/// The number of charts in a row, and the room left of the plots for the numbers of the y axes.
+fn columns(sheet: &Sheet, figure: &Figure, measure: Measure) -> (usize, u32) {
+    let lefts = |most| {
+        sheet
+            .panels
+            .iter()
+            .map(move |panel| panel.left(most, measure))
+    };
+    let left = |columns: usize| {
+        let most = figure.width / columns as u32 * 2 / 5;
+        lefts(most).max().unwrap_or(0)
+    };
+    if sheet.is_over_time {
+        return (1, left(1));
+    }
+    let panels = sheet.panels.len();
+    let most = figure.columns.unwrap_or(MOST_BESIDE).min(panels).max(1);
+    let fits = |columns: &usize| {
+        let width = figure.width / *columns as u32;
+        let needs = |panel: &Panel| panel.needed_width(left(*columns), measure);
+        *columns == 1 || sheet.panels.iter().all(|panel| needs(panel) <= width)
+    };
+    let columns = match figure.columns {
+        Some(_) => most,
+        None => {
+            let widest = (1..=most).rev().find(fits).unwrap_or(1);
+            // As many rows, but equally full.
+            panels.div_ceil(panels.div_ceil(widest))
         }
+    };
+    (columns, left(columns))
+}
+
+fn rows(
+    sheet: &Sheet,
+    figure: &Figure,
+    measure: Measure,
+    (columns, left): (usize, u32),
+) -> Vec<Row> {
+    let width = figure.width / columns as u32;
+    let last = sheet.panels.len() - 1;
+    let frame = |(at, panel): (usize, &Panel)| {
+        let has_x_axis = !sheet.is_over_time || at == last;
+        Frame::new(panel, (width, left), has_x_axis, measure)
+    };
+    let frames: Vec<Frame> = sheet.panels.iter().enumerate().map(frame).collect();
+    let rows = frames.chunks(columns);
+    rows.map(|row| Row::of(row.to_vec())).collect()
+}
+
+/// A line of a legend: a name, or a further line of one.
+struct Entry {
+    row: u32,
+    x: u32,
+    text: String,
+    /// The swatch before it.
+    look: Option<usize>,
+}
+
+/// Places the entries from left to right, and those that find no room in further rows. A name that is
+/// wider than the sheet is broken into lines.
+fn place_legend(legend: &Legend, width: u32, left: u32, measure: Measure) -> Vec<Entry> {
+    // On a narrow sheet, the legend starts at its edge.
+    let start = if width < 500 { MARGIN } else { left };
+    let wide = |text: &str| measure.plain(text, LEGEND_SIZE);
+    let mut entries: Vec<Entry> = Vec::new();
+    let (mut row, mut x) = (0, start);
+    let heading = Some(&legend.heading).filter(|heading| !heading.is_empty());
+    let heading = heading.map(|heading| (format!("{heading}:"), None));
+    let names = legend
+        .names
+        .iter()
+        .map(|(name, look)| (name.clone(), Some(*look)));
+    for (name, look) in heading.into_iter().chain(names) {
+        let swatch = look.map_or(0, |_| SWATCH + 6);
+        let needs = swatch + wide(&name);
+        if x > start && x + needs + MARGIN > width {
+            (row, x) = (row + 1, start);
+        }
+        let room = width.saturating_sub(x + swatch + MARGIN);
+        let lines = break_lines(&name, room, &wide);
+        let count = lines.len() as u32;
+        for (line, text) in (0..).zip(lines) {
+            entries.push(Entry {
+                row: row + line,
+                x: if line == 0 { x } else { x + swatch },
+                text,
+                look: look.filter(|_| line == 0),
+            });
+        }
+        x += needs + LEGEND_GAP;
+        row += count - 1;
+    }
+    entries
+}
+
+fn draw_legend(area: &Area<'_>, entries: &[Entry]) -> Drawn {
+    let style = plain(LEGEND_SIZE).color(&INK);
+    for entry in entries {
+        let middle = fine(entry.row * LEGEND_ROW + LEGEND_ROW / 2);
+        let mut x = fine(entry.x);
+        if let Some(look) = entry.look {
+            let ends = [(x, middle), (x + fine(SWATCH), middle)];
+            panel::stroke(area, &ends, color(look), dash(look), 2.2)?;
+            x += fine(SWATCH + 6);
+        }
+        area.draw_text(&entry.text, &style, (x, middle - fine(8)))?;
     }
     Ok(())
 }
 
-fn break_legend(names: &[(String, usize)], width: u32, stretch: f64) -> Vec<Vec<usize>> {
-    let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
-    let mut used = LEFT;
-    for (variant, (name, _)) in names.iter().enumerate() {
-        let needs = SWATCH + 6 + entry_width(name, stretch) + LEGEND_GAP;
-        if used + needs > width && rows.last().is_some_and(|row| !row.is_empty()) {
-            rows.push(Vec::new());
-            used = LEFT;
-        }
-        used += needs;
-        rows.last_mut()
-            .expect("there is always a row")
-            .push(variant);
-    }
-    rows
-}
-
-fn break_lines(text: &str, width: u32, size: f64) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a line");
-        let longer = if line.is_empty() {
-            word.to_owned()
-        } else {
-            format!("{line} {word}")
-        };
-        if line.is_empty() || text_width(&longer, size) <= width {
-            *line = longer;
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
+/// The least height of a plot in CSS pixels.
+const LOWEST_PLOT: u32 = 48;

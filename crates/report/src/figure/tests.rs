@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use resvg::usvg;
+use usvg::Rect;
+
 use super::*;
 use crate::model::{Repeat, Series, State};
 use crate::tests::{comparable, drawable};
@@ -76,6 +79,13 @@ fn the_state_begins_with_what_decides_and_not_with_an_instant() {
     assert_eq!(titles, ["count", "lastcount", "drop_next"]);
 }
 
+fn marked(marks: Marks) -> Figure {
+    Figure {
+        marks,
+        ..Figure::of(FigureKind::Repetitions)
+    }
+}
+
 #[test]
 fn repetitions_have_dots_a_median_and_a_band() {
     let mut report = comparable();
@@ -89,7 +99,7 @@ fn repetitions_have_dots_a_median_and_a_band() {
             direction: None,
         }];
     }
-    let panels = repeats::panels(&report, Marks::Auto);
+    let panels = repeats::panels(&report, &marked(Marks::Auto));
     assert_eq!(panels.len(), 1);
     let dots = panels[0].lines.iter().filter(|line| line.has_dots).count();
     assert_eq!(
@@ -98,7 +108,7 @@ fn repetitions_have_dots_a_median_and_a_band() {
         "three dots and a band for each of two runs"
     );
     // The bars of the totals have the range as a line with two ends.
-    let totals = compare::total_panels(&report);
+    let totals = compare::total_panels(&report, Words { own: &[] });
     let goodput = totals
         .iter()
         .find(|panel| panel.title.starts_with("Goodput"))
@@ -118,10 +128,10 @@ fn repetitions_are_drawn_as_dots_error_bars_or_boxes() {
         interval: Some((5.0, 9.6)),
         direction: None,
     }];
-    let of = |marks| repeats::panels(&report, marks).remove(0);
+    let of = |marks| repeats::panels(&report, &marked(marks)).remove(0);
     let dots = of(Marks::Dots);
     assert_eq!((dots.lines.len(), dots.fills.len()), (4, 0));
-    // A dot at the median, a line, and a stroke across each of its ends.
+    // A dot in the middle, a line, and a stroke across each of its ends.
     let ends = |panel: &Panel| {
         let lines = panel.lines.iter().flat_map(|line| &line.pieces[0]);
         let lows = lines.clone().map(|at| at.1).fold(f64::INFINITY, f64::min);
@@ -157,4 +167,165 @@ fn a_width_on_paper_is_that_of_the_picture() {
     assert!(drawn.contains("width=\"85mm\""));
     // 85 mm are 321.26 CSS pixels; text of 8 instead of 9 points leaves room for 361.4 units.
     assert_eq!(Figure::time().on_paper(85.0, 8.0).width, 361);
+}
+
+/// The boxes of all texts of a drawing, in drawing units, and its size.
+fn texts(drawn: &str) -> (Vec<(String, Rect)>, (f32, f32)) {
+    fn collect(group: &usvg::Group, found: &mut Vec<(String, Rect)>) {
+        for node in group.children() {
+            match node {
+                usvg::Node::Group(inner) => collect(inner, found),
+                usvg::Node::Text(text) => {
+                    let words = text.chunks().iter().map(|chunk| chunk.text());
+                    found.push((words.collect(), text.abs_bounding_box()));
+                }
+                _ => {}
+            }
+        }
+    }
+    let options = crate::raster::options(None).expect("the program's own font");
+    let tree = usvg::Tree::from_str(drawn, &options).expect("a drawing");
+    let mut found = Vec::new();
+    collect(tree.root(), &mut found);
+    (found, (tree.size().width(), tree.size().height()))
+}
+
+/// A report of three runs with long names, repetitions and a long title.
+fn wordy() -> Report {
+    let mut report = comparable();
+    report.title =
+        "A title that is so long that no page of one column holds it on a single line".into();
+    let run = report.runs[0].clone();
+    let names = [
+        "fifo",
+        "fq_codel",
+        "target=160ms-rtt=300ms-and-a-name-without-end",
+    ];
+    report.runs = (0..)
+        .zip(names)
+        .map(|(look, name)| {
+            let repeats = [
+                ("ping.p50", "ms", 20.0),
+                ("call-up.mos", "", 4.2),
+                ("Goodput up", "Mbit/s", 9.0),
+            ];
+            let repeats = repeats.map(|(figure, unit, value)| Repeat {
+                figure: figure.to_owned(),
+                unit: unit.to_owned(),
+                values: vec![value, value * 1.01, value * 0.99],
+                median: value,
+                interval: None,
+                direction: None,
+            });
+            crate::model::Run {
+                name: name.to_owned(),
+                look,
+                repeats: repeats.to_vec(),
+                ..run.clone()
+            }
+        })
+        .collect();
+    report
+}
+
+#[test]
+fn every_text_of_every_figure_is_on_the_sheet_and_covers_no_other() {
+    for report in [wordy(), drawable()] {
+        for kind in FigureKind::ALL {
+            for (width_mm, font_pt) in [
+                (85.0, 9.0),
+                (85.0, 6.0),
+                (64.0, 8.0),
+                (180.0, 9.0),
+                (265.0, 9.0),
+            ] {
+                let figure = Figure::of(kind).on_paper(width_mm, font_pt);
+                let drawn = match svg(&report, &figure) {
+                    Ok(drawn) => drawn,
+                    Err(FigureError::NoValues { .. }) => continue,
+                    Err(error) => panic!("{kind:?} at {width_mm} mm: {error}"),
+                };
+                let (texts, (width, height)) = texts(&drawn);
+                let place = format!("{kind:?} at {width_mm} mm with {font_pt} pt");
+                for (at, (text, of)) in texts.iter().enumerate() {
+                    let is_inside = of.left() >= -0.5
+                        && of.right() <= width + 0.5
+                        && of.top() >= -0.5
+                        && of.bottom() <= height + 0.5;
+                    assert!(
+                        is_inside,
+                        "{place}: `{text}` at {of:?} of {width} x {height}"
+                    );
+                    // The boxes of texts are a little higher than their letters.
+                    let covers = |other: &Rect| {
+                        of.left() + 0.5 < other.right()
+                            && other.left() + 0.5 < of.right()
+                            && of.top() + 3.0 < other.bottom()
+                            && other.top() + 3.0 < of.bottom()
+                    };
+                    let other = texts[..at].iter().find(|(_, other)| covers(other));
+                    assert!(
+                        other.is_none(),
+                        "{place}: `{text}` at {of:?} covers {other:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_have_their_names_below_them_and_need_no_legend() {
+    let count = |kind| {
+        let figure = Figure::of(kind).on_paper(85.0, 9.0);
+        let drawn = svg(&wordy(), &figure).expect("there is something to draw");
+        texts(&drawn)
+            .0
+            .iter()
+            .filter(|(text, _)| text.trim() == "fq_codel")
+            .count()
+    };
+    // Once in each of three panels; the boxes of ping and sojourn time are two.
+    assert_eq!(count(FigureKind::Repetitions), 3);
+    assert_eq!(count(FigureKind::Box), 2);
+    // Lines over time have a legend.
+    assert_eq!(count(FigureKind::Time), 1);
+}
+
+#[test]
+fn a_height_on_paper_is_that_of_the_picture_or_is_refused() {
+    let of = |height_mm| Figure {
+        height_mm: Some(height_mm),
+        ..Figure::of(FigureKind::Repetitions).on_paper(85.0, 9.0)
+    };
+    let drawn = svg(&wordy(), &of(200.0)).expect("there is room");
+    let height = drawn
+        .split("height=\"")
+        .nth(1)
+        .and_then(|rest| rest.split("mm").next());
+    let height: f64 = height.expect("a height").parse().expect("a number");
+    // A pixel of the drawing is 85 mm / 321.
+    assert!((height - 200.0).abs() < 0.3, "{height}");
+    let refused = svg(&wordy(), &of(20.0)).expect_err("three charts need more");
+    assert!(matches!(refused, FigureError::Height { .. }), "{refused}");
+}
+
+#[test]
+fn a_simulation_names_no_machine() {
+    let mut report = drawable();
+    let fact = crate::model::Fact {
+        label: "kernel".to_owned(),
+        value: "Linux 6.1".to_owned(),
+    };
+    for run in &mut report.runs {
+        run.facts.push(fact.clone());
+    }
+    let of = |backend| {
+        let mut report = report.clone();
+        report.runs.iter_mut().for_each(|run| run.backend = backend);
+        svg(&report, &Figure::time())
+            .expect("there is something to draw")
+            .contains("Linux 6.1")
+    };
+    assert!(of(crate::model::Backend::Live) && !of(crate::model::Backend::Sim));
 }

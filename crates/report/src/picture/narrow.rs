@@ -1,7 +1,9 @@
 //! What a picture shows of a report: one direction, a window of time, chosen figures.
 
 use super::{Picture, PictureError, names};
-use crate::export::figures::{self, shown};
+use crate::export::figures;
+use crate::figure::repeats::Interval;
+use crate::figure::words::unit_of;
 use crate::{Report, model};
 use sluice_recording::figures::{Repeated, repeated};
 use sluice_recording::results::VariantResult;
@@ -66,15 +68,15 @@ pub(super) fn show_figures(
     for (run, figures) in report.runs.iter_mut().zip(&all) {
         let shown = |name: &str| {
             let (_, figure) = figures.iter().find(|(known, _)| known == name)?;
-            let (factor, unit) = shown(figure.unit);
+            let (factor, unit) = unit_of(name, figure.unit);
+            let values: Vec<f64> = figure.values.iter().map(|value| value * factor).collect();
             Some(model::Repeat {
                 figure: name.to_owned(),
                 unit: unit.to_owned(),
-                values: figure.values.iter().map(|value| value * factor).collect(),
                 median: figure.spread.median * factor,
-                interval: figure
-                    .interval
-                    .map(|(low, high)| (low * factor, high * factor)),
+                interval: Interval::of_median(&values)
+                    .map(|interval| (interval.low, interval.high)),
+                values,
                 direction: None,
             })
         };

@@ -1,5 +1,6 @@
 //! Repetitions: runs that differ only in their seed.
 
+use crate::figure::repeats::Interval;
 use crate::model::Repeat;
 use sluice_recording::metrics::{Spread, measure};
 use sluice_recording::{ReadError, Recording};
@@ -62,9 +63,10 @@ pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
             figures.push(Repeat {
                 figure: figure.to_owned(),
                 unit: unit.to_owned(),
-                values,
                 median: spread.median,
-                interval: spread.interval(),
+                interval: Interval::of_median(&values)
+                    .map(|interval| (interval.low, interval.high)),
+                values,
                 direction,
             });
         }
