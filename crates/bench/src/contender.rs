@@ -262,8 +262,9 @@ fn queues_of_the_kernel(wanted: Offloads) -> Result<(Network, [NfqueuePort; 2]),
         let options = NfqueueOptions {
             number,
             traffic: Some(Traffic {
-                hook: Hook::Forward,
-                interface: Some(interface.to_owned()),
+                hooks: vec![Hook::Forward],
+                leaving: vec![interface.to_owned()],
+                ..Traffic::default()
             }),
             headers_only: true,
             batch: 64,

@@ -35,6 +35,7 @@ mod replay;
 mod report;
 mod router;
 mod run;
+mod shape;
 mod sweep;
 
 pub use python::Redirect;
@@ -77,6 +78,8 @@ enum Command {
     Replay(replay::Args),
     /// Route packets between interfaces, through dummynet's rules, pipes and queues
     Router(router::Args),
+    /// Shape the uplink of this machine in both directions, until Ctrl-C
+    Shape(shape::Args),
     /// Send a command in dummynet's language to a router
     Ipfw(ipfw::Args),
     /// Report what this machine allows, and how to allow the rest
@@ -122,6 +125,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
         Command::List(args) => list::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Router(args) => router::run(&args).map_err(Into::into),
+        Command::Shape(args) => shape::run(&args).map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
         Command::Doctor(args) => doctor::run(&args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),
@@ -136,7 +140,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
 
 /// The commands that build queues. Others read recordings, which need none.
 const WITH_QUEUES: &[&str] = &[
-    "attach", "check", "exec", "list", "proxy", "replay", "router", "run",
+    "attach", "check", "exec", "list", "proxy", "replay", "router", "run", "shape",
 ];
 
 /// Returns the current time as recordings state it.

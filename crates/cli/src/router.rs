@@ -1,5 +1,6 @@
 //! `sluice router`: packets between interfaces, through dummynet's rules, pipes and queues.
 
+mod hooks;
 mod log;
 mod service;
 
@@ -11,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use hooks::HookArgs;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use log::{Log, SyslogError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -26,12 +28,14 @@ use sluice_router::process::{
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[arg(value_name = "PORT", required_unless_present = "check", help = ports_help())]
+    #[arg(value_name = "PORT", required_unless_present_any = ["check", "forward", "local"], help = ports_help())]
     ports: Vec<PortSpec>,
     /// How to attach to an interface that is given without a kind; the router reports its choice
     /// and the reason
     #[arg(long, value_name = "KIND", default_value = registry::AUTO, value_parser = port_words())]
     port: String,
+    #[command(flatten)]
+    hooks: HookArgs,
     /// File of commands to start with, one per line as for `sluice ipfw`; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -121,9 +125,20 @@ fn port_words() -> PossibleValuesParser {
     PossibleValuesParser::new(std::iter::once(auto).chain(kinds))
 }
 
+impl Args {
+    /// Returns whether packets of the kernel's own stack are queued, instead of those of ports.
+    #[cfg(test)]
+    pub fn queues_the_host(&self) -> bool {
+        self.hooks.hooked().is_ok_and(|hooked| hooked.is_some())
+    }
+}
+
 /// The reason why nothing is routed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The arguments contradict each other.
+    #[error("{0}")]
+    Arguments(String),
     /// The router cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -149,6 +164,14 @@ pub enum Error {
 /// # Errors
 /// [`Error`]. An error in a file of commands is reported with its line and column.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    route(args, None)
+}
+
+/// Like [`run`], and starts with these commands instead of a file.
+///
+/// # Errors
+/// As for [`run`].
+pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     let engine = sluice_ipfw::Settings {
         accepts_by_default: args.accept,
         compat: args.compat,
@@ -174,8 +197,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         });
     let settings = Settings {
         ports: ports.collect(),
+        hooked: args.hooks.hooked().map_err(Error::Arguments)?,
         namespace: args.netns.as_ref().map(|name| namespace(name)),
         config: args.config.clone(),
+        commands,
         socket: Some(args.socket.clone().unwrap_or_else(default_socket)),
         engine,
         seed: args.seed,
@@ -279,13 +304,17 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
     if !args.quiet {
         let names: Vec<String> = settings.ports.iter().map(ToString::to_string).collect();
         let pairs: Vec<String> = names.chunks(2).map(|pair| pair.join(" - ")).collect();
+        let routed = match &settings.hooked {
+            Some(hooked) => hooks::describe(hooked),
+            None => pairs.join(", "),
+        };
         let socket = settings
             .socket
             .as_deref()
             .unwrap_or(std::path::Path::new("-"));
         eprintln!(
             "sluice: routing {}; commands at {}; Ctrl-C ends it",
-            pairs.join(", "),
+            routed,
             socket.display()
         );
     }

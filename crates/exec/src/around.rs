@@ -32,6 +32,8 @@ macro_rules! leave_to {
             self.$inner.wants_looks()
         }
 
+        fn let_super_packets_in(&mut self, _whole: bool) {}
+
         fn promiscuity(&self) -> sluice_net::port::Promiscuity {
             self.$inner.promiscuity()
         }

@@ -11,7 +11,7 @@ use sluice_core::{Cx, DropReason, Event, Packet, Rate, Rng, Span, Time};
 use sluice_net::port::{Counters, Pool, PoolSize, Port, Spin};
 use sluice_net::{Clock, real_time};
 use sluice_router::forward::{
-    Departure, Forwarder, LaneCounts, LaneOptions, Lateness, Observer, PortNumber, Queueing,
+    Departure, Forwarder, LaneCounts, LaneOptions, Lateness, Observer, Origin, PortNumber, Queueing,
 };
 use sluice_scenario::{Direction, Link, ScheduledLink};
 use sluice_wire::frame::View;
@@ -136,7 +136,7 @@ impl Way {
 impl Queueing for Way {
     type Key = ();
 
-    fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
+    fn key(&self, _from: Origin, _view: &View, _head: &[u8]) {}
 
     fn splits(&mut self, _from: PortNumber, (): &(), at: Time) -> bool {
         let mut stages = self.stages.iter();

@@ -181,7 +181,8 @@ impl Firewall {
 
     /// Makes the engine send packets that come in through `from` out through `to`. They cross the
     /// rules twice; the second pass happens at the instant at which the first one ends. A host that
-    /// routes by other means performs the second pass itself.
+    /// routes by other means gives [`Headers::xmit`] in the incoming pass, or performs the second
+    /// pass itself.
     pub fn connect(&mut self, from: InterfaceId, to: InterfaceId) {
         let place = usize::from(from.0);
         if self.ways_out.len() <= place {
@@ -359,12 +360,15 @@ impl Firewall {
         });
     }
 
-    /// Returns the interface through which a packet of the incoming pass leaves.
+    /// Returns the interface through which a packet of the incoming pass leaves: the one that the
+    /// host has chosen for this packet, or the one that [`Firewall::connect`] has set.
     fn way_out(&self, headers: &Headers) -> Option<InterfaceId> {
         let recv = headers
             .recv
             .filter(|_| headers.direction == Direction::In)?;
-        self.ways_out.get(usize::from(recv.0)).copied().flatten()
+        headers
+            .xmit
+            .or_else(|| self.ways_out.get(usize::from(recv.0)).copied().flatten())
     }
 
     /// Lets a packet pass, or starts its second pass on the way out.

@@ -47,7 +47,8 @@ pub struct Headers {
     pub direction: Direction,
     /// The interface of arrival; `None` if the host sent the packet.
     pub recv: Option<InterfaceId>,
-    /// The interface of departure; known in the outgoing pass only.
+    /// The interface of departure. Rules see it in the outgoing pass only; in the incoming pass it
+    /// makes the engine continue with the outgoing one.
     pub xmit: Option<InterfaceId>,
     /// Whether a bridge sees the packet below IP.
     pub is_layer2: bool,

@@ -152,8 +152,10 @@ fn a_namespace_may_have_several_queues() {
     let (sender, receiver) = sockets(&h2, &h3);
     let ports = [(0, Hook::Output), (1, Hook::Input)].map(|(number, hook)| {
         let traffic = Traffic {
-            hook,
-            interface: Some("eth0".to_owned()),
+            hooks: vec![hook],
+            entering: vec!["eth0".to_owned()],
+            leaving: vec!["eth0".to_owned()],
+            mark: None,
         };
         let options = NfqueueOptions {
             number,

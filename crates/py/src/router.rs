@@ -162,6 +162,8 @@ fn settings(options: &Options) -> PyResult<Settings> {
         )));
     }
     Ok(Settings {
+        hooked: None,
+        commands: None,
         ports: ports
             .into_iter()
             .map(|port| match kind {

@@ -353,8 +353,9 @@ fn odd_packets_in_the_kernels_queue_get_their_verdicts() {
     }
     let options = NfqueueOptions {
         traffic: Some(Traffic {
-            hook: Hook::Input,
-            interface: Some("eth0".to_owned()),
+            hooks: vec![Hook::Input],
+            entering: vec!["eth0".to_owned()],
+            ..Traffic::default()
         }),
         ..NfqueueOptions::default()
     };

@@ -18,7 +18,8 @@ use sluice_net::port::pcap::Speed;
 use sluice_net::port::registry::Playback;
 use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
 use sluice_router::forward::{
-    Departure, FileTime, Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, PortNumber, Queueing,
+    Departure, FileTime, Forwarder, LaneCounts, LaneOptions, LostFrame, Origin, Piped, PortNumber,
+    Queueing,
 };
 use sluice_router::process::Ruled;
 use sluice_wire::frame::{Link, View, VnetHeader};
@@ -96,6 +97,8 @@ impl Port for ListPort {
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         Some(self)
     }
+
+    fn let_super_packets_in(&mut self, _whole: bool) {}
 
     fn promiscuity(&self) -> sluice_net::port::Promiscuity {
         sluice_net::port::Promiscuity::NotAsked
@@ -203,7 +206,7 @@ struct Rough {
 impl Queueing for Rough {
     type Key = ();
 
-    fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
+    fn key(&self, _from: Origin, _view: &View, _head: &[u8]) {}
 
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool {
         self.queueing.splits(from, key, at)

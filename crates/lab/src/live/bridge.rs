@@ -4,7 +4,7 @@ use sluice_core::record::PacketRecord;
 use sluice_core::record::rows::{Numbers, Witness};
 use sluice_core::{Backlog, Cx, Packet, Rate, Time};
 use sluice_ipfw::{Headers, InterfaceId};
-use sluice_router::forward::{Departure, PortNumber, Queueing};
+use sluice_router::forward::{Departure, Origin, PortNumber, Queueing};
 use sluice_router::process::Ruled;
 use sluice_wire::frame::View;
 
@@ -50,7 +50,7 @@ impl Bridge {
 impl Queueing for Bridge {
     type Key = Headers;
 
-    fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Headers {
+    fn key(&self, from: Origin, view: &View, head: &[u8]) -> Headers {
         self.ruled.key(from, view, head)
     }
 

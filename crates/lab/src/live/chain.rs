@@ -12,7 +12,7 @@ use sluice_core::link::Link;
 use sluice_core::record::PacketRecord;
 use sluice_core::record::rows::{LinkRows, Numbers, Witness};
 use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time};
-use sluice_router::forward::{Departure, PortNumber, Queueing};
+use sluice_router::forward::{Departure, Origin, PortNumber, Queueing};
 use sluice_wire::frame::{Addresses, View};
 
 use super::topology::PathEnds;
@@ -295,7 +295,7 @@ impl Queueing for Chain {
     /// Returns the index of the packet's path.
     type Key = u8;
 
-    fn key(&self, _from: PortNumber, view: &View, _head: &[u8]) -> u8 {
+    fn key(&self, _from: Origin, view: &View, _head: &[u8]) -> u8 {
         self.finder.find(view)
     }
 

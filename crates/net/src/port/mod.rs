@@ -97,6 +97,10 @@ pub trait Port: AsFd {
     /// report that the interface has gone.
     fn wants_looks(&self) -> bool;
 
+    /// Sets whether super-packets may arrive whole. Only a port whose super-packets cannot be split
+    /// once they have arrived obeys; the kernel then splits them before.
+    fn let_super_packets_in(&mut self, whole: bool);
+
     /// Returns whether the interface passes on frames for all addresses, as a bridge needs it.
     fn promiscuity(&self) -> Promiscuity;
 
@@ -139,6 +143,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn wants_looks(&self) -> bool {
         (**self).wants_looks()
+    }
+
+    fn let_super_packets_in(&mut self, whole: bool) {
+        (**self).let_super_packets_in(whole);
     }
 
     fn promiscuity(&self) -> Promiscuity {

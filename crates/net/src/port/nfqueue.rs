@@ -13,11 +13,13 @@
 //! CAP_NET_ADMIN in the namespace.
 #![allow(unsafe_code)]
 
+mod interfaces;
 mod message;
 mod rule;
 mod socket;
 
-pub use rule::{Hook, Traffic};
+pub use interfaces::StackPath;
+pub use rule::{Hook, IfDead, Mark, Traffic};
 
 use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Watcher};
@@ -25,9 +27,10 @@ use super::registry::{Kind, Playback, Role};
 use super::remedy::remedy;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Namespace, NamespaceError};
+use interfaces::Interfaces;
 use message::{FAMILY_HEADER, Writer, attributes, messages, number};
 use sluice_wire::frame::{Link, Transport, View, VnetHeader, parse_head};
-use socket::{QUEUE, bind_queue, install, receive, send};
+use socket::{Installed, QUEUE, bind_queue, install, receive, send};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,6 +42,11 @@ pub struct NfqueueOptions {
     pub number: u16,
     /// The packets that a rule sends to the queue; `None` if the user has already installed a rule.
     pub traffic: Option<Traffic>,
+    /// The fate of packets when this process has died. Without `traffic` it has no effect.
+    pub if_dead: IfDead,
+    /// The names of the interfaces that [`Pool::path`] refers to; without names, packets have no
+    /// path.
+    pub interfaces: Vec<String>,
     /// Let super-packets through whole.
     pub offloads: bool,
     /// Let packets pass, instead of losing them, when the kernel's queue is full.
@@ -61,6 +69,8 @@ impl Default for NfqueueOptions {
         NfqueueOptions {
             number: 0,
             traffic: None,
+            if_dead: IfDead::default(),
+            interfaces: Vec::new(),
             offloads: true,
             fail_open: false,
             headers_only: false,
@@ -97,9 +107,10 @@ pub enum NfqueueError {
 
 /// One queue of the kernel.
 pub struct NfqueuePort {
+    /// The rules are removed first, so that no packet finds the queue unattended.
+    rules: Option<Installed>,
     socket: OwnedFd,
-    /// Keeps the rule installed while it is open.
-    _rule: Option<OwnedFd>,
+    interfaces: Interfaces,
     /// The queue's own counters: /proc/net/netfilter/nfnetlink_queue of the namespace.
     statistics: Option<File>,
     name: String,
@@ -138,23 +149,22 @@ impl NfqueuePort {
         namespace: &Namespace,
         options: &NfqueueOptions,
     ) -> Result<NfqueuePort, NfqueueError> {
-        if let Some(name) = options
-            .traffic
-            .as_ref()
-            .and_then(|traffic| traffic.interface.as_ref())
-            && (name.is_empty() || name.len() >= libc::IFNAMSIZ)
-        {
-            return Err(NfqueueError::Name(name.clone()));
+        let names = options.traffic.iter().flat_map(Traffic::interfaces);
+        for name in names {
+            if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+                return Err(NfqueueError::Name(name.to_owned()));
+            }
         }
         let open = || -> Result<NfqueuePort, (&'static str, io::Error)> {
             let socket = bind_queue(options)?;
-            let rule = match &options.traffic {
-                Some(traffic) => Some(install(traffic, options.number)?),
+            let rules = match &options.traffic {
+                Some(traffic) => Some(install(traffic, options.number, options.if_dead)?),
                 None => None,
             };
             Ok(NfqueuePort {
+                rules,
                 socket,
-                _rule: rule,
+                interfaces: Interfaces::new(options.interfaces.clone()),
                 statistics: File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok(),
                 name: format!("nfqueue {}", options.number),
                 number: options.number,
@@ -186,6 +196,11 @@ impl NfqueuePort {
                 namespace: namespace.name().to_owned(),
                 source,
             })
+    }
+
+    /// Returns whether the port replaced rules that a killed process had left.
+    pub fn took_over(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.took_over)
     }
 
     /// Gives the kernel a drop verdict for every packet that the router has dropped.
@@ -234,6 +249,13 @@ impl NfqueuePort {
             let length = packet.payload.len().min(packet.length);
             pool.store(&packet.payload[..length])?
         };
+        if !self.interfaces.is_empty() {
+            let socket = self.socket.as_fd();
+            let path = self
+                .interfaces
+                .path(socket, packet.hook, packet.entered, packet.leaves);
+            pool.set_path(slot, path);
+        }
         self.note(pool, slot, packet);
         Ok(slot)
     }
@@ -396,8 +418,10 @@ impl Port for NfqueuePort {
             };
             self.counters.sent += 1;
             self.counters.sent_bytes += pool.frame_len(*slot) as u64;
-            // The kernel sends its own copy, unless the packet was marked.
-            if waiting.marks == mark_bytes(pool.head(*slot)) || !waiting.is_whole {
+            // The kernel sends its own copy, unless the packet was changed.
+            let is_changed =
+                pool.is_flipped(*slot) || waiting.marks != mark_bytes(pool.head(*slot));
+            if !is_changed || !waiting.is_whole {
                 self.verdict(waiting.id, NF_ACCEPT, None);
             } else {
                 // A modified packet counts as one whose checksum is complete. The kernel computes
@@ -444,6 +468,14 @@ impl Port for NfqueuePort {
         false
     }
 
+    fn let_super_packets_in(&mut self, whole: bool) {
+        if self.capabilities.super_packets != whole {
+            self.capabilities.super_packets = whole;
+            socket::write_offloads(&mut self.writer, self.number, whole);
+            self.send_verdicts();
+        }
+    }
+
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None
     }
@@ -481,6 +513,12 @@ struct Packet<'a> {
     /// Length of the packet in bytes, whether fetched or not.
     length: usize,
     is_whole: bool,
+    /// The number of the hook.
+    hook: u8,
+    /// The kernel's index of the interface of arrival.
+    entered: Option<u32>,
+    /// The kernel's index of the interface of departure.
+    leaves: Option<u32>,
 }
 
 impl<'a> Packet<'a> {
@@ -489,9 +527,16 @@ impl<'a> Packet<'a> {
             return None;
         }
         let (mut id, mut payload, mut flags, mut length) = (None, None::<&[u8]>, 0, None);
+        let (mut hook, mut entered, mut leaves) = (0, None, None);
         for (kind, value) in attributes(message.body.get(FAMILY_HEADER..)?) {
             match kind {
-                1 => id = number(value),
+                // `struct nfqnl_msg_packet_hdr`: the id, the protocol, and the hook.
+                1 => {
+                    id = number(value);
+                    hook = value.get(6).copied().unwrap_or(0);
+                }
+                5 => entered = number(value),
+                6 => leaves = number(value),
                 10 => payload = Some(value),
                 // NFQA_CAP_LEN is present if the payload was cut, and is the whole length.
                 13 => length = Some(number(value)? as usize),
@@ -507,6 +552,9 @@ impl<'a> Packet<'a> {
             is_super: flags & SKB_GSO != 0,
             has_open_checksum: flags & SKB_CHECKSUM_NOT_READY != 0,
             is_whole: length.is_none(),
+            hook,
+            entered,
+            leaves,
         })
     }
 }
@@ -563,18 +611,5 @@ mod tests {
         assert_eq!(dropped(text, 0), Some((4, 5)));
         assert_eq!(dropped(text, 7), Some((1, 0)));
         assert_eq!(dropped(text, 8), None);
-    }
-
-    #[test]
-    fn the_rule_can_be_installed_by_hand() {
-        let traffic = Traffic {
-            hook: Hook::Postrouting,
-            interface: Some("eth0".to_owned()),
-        };
-        assert!(
-            traffic
-                .commands(3)
-                .ends_with("rule inet sluice queue oifname \"eth0\" queue num 3\n")
-        );
     }
 }

@@ -392,6 +392,8 @@ impl Port for PacketPort {
         self.absence.is_some() || self.inward.wants_looks()
     }
 
+    fn let_super_packets_in(&mut self, _whole: bool) {}
+
     fn promiscuity(&self) -> Promiscuity {
         self.promiscuity.clone()
     }

@@ -304,6 +304,8 @@ impl Port for PcapPort {
         false
     }
 
+    fn let_super_packets_in(&mut self, _whole: bool) {}
+
     fn promiscuity(&self) -> Promiscuity {
         Promiscuity::NotAsked
     }

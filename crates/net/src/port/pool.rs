@@ -18,6 +18,7 @@ mod slot;
 pub use slot::Slot;
 
 use super::Loss;
+use super::nfqueue::StackPath;
 use crate::sys::Area;
 use sluice_core::Time;
 use sluice_wire::frame::{Checksums, Gather, SuperPacket, VnetHeader, complete_checksum};
@@ -64,6 +65,8 @@ pub struct Pool {
     free_large: Vec<u32>,
     /// Number of frames that have bytes in each large slot, by its index.
     sharers: Box<[u16]>,
+    /// The paths of frames through the kernel's stack, if a port reports them.
+    paths: Vec<StackPath>,
     /// Watched slots that were freed, by watcher.
     abandoned: Vec<Vec<Slot>>,
     /// The open AF_XDP socket, if any, with which the slots are registered. Pools that share one
@@ -88,6 +91,8 @@ struct Frame {
     is_lent: bool,
     /// Whether the slot holds only the headers, and the port keeps the rest.
     is_cut: bool,
+    /// Whether a bit of the frame was flipped.
+    is_flipped: bool,
     watcher: u8,
 }
 
@@ -150,6 +155,7 @@ impl Pool {
             is_held: false,
             is_lent: false,
             is_cut: false,
+            is_flipped: false,
             watcher: NOBODY,
         };
         Pool {
@@ -160,6 +166,7 @@ impl Pool {
             free: (0..size.slots).rev().collect(),
             free_large: (0..size.large).rev().collect(),
             sharers: vec![0; size.large as usize].into(),
+            paths: Vec::new(),
             abandoned: Vec::new(),
             registered,
         }
@@ -176,6 +183,7 @@ impl Pool {
         frame.has_arrival = false;
         frame.is_held = true;
         frame.is_cut = false;
+        frame.is_flipped = false;
         Some(Slot::from_number(index))
     }
 
@@ -248,6 +256,11 @@ impl Pool {
         self.frames[slot.index()].is_cut
     }
 
+    /// Returns whether a bit of the frame was flipped ([`Pool::flip`]).
+    pub fn is_flipped(&self, slot: Slot) -> bool {
+        self.frames[slot.index()].is_flipped
+    }
+
     /// Returns the offload state of the frame.
     pub fn vnet(&self, slot: Slot) -> VnetHeader {
         self.frames[slot.index()].vnet
@@ -257,6 +270,20 @@ impl Pool {
     pub fn arrival(&self, slot: Slot) -> Option<Time> {
         let frame = &self.frames[slot.index()];
         frame.has_arrival.then_some(frame.arrival)
+    }
+
+    /// Returns the path of the frame through the kernel's stack; meaningful for frames of a port that
+    /// reports paths, and `None` in a pool without such a port.
+    pub fn path(&self, slot: Slot) -> Option<StackPath> {
+        self.paths.get(slot.index()).copied()
+    }
+
+    /// Sets the path of the frame.
+    pub(super) fn set_path(&mut self, slot: Slot, path: StackPath) {
+        if self.paths.is_empty() {
+            self.paths = vec![StackPath::default(); self.frames.len()];
+        }
+        self.paths[slot.index()] = path;
     }
 
     /// Sets the arrival time of the frame; for a segment, that of its super-packet.
@@ -406,7 +433,9 @@ impl Pool {
     /// Flips the bits of `mask` in one byte of the frame; does nothing past its end. A checksum
     /// that the kernel had verified no longer counts as verified.
     pub fn flip(&mut self, slot: Slot, byte: usize, mask: u8) {
-        self.frames[slot.index()].vnet.flags &= !VnetHeader::DATA_VALID;
+        let frame = &mut self.frames[slot.index()];
+        frame.vnet.flags &= !VnetHeader::DATA_VALID;
+        frame.is_flipped = true;
         let (head, tail) = (self.head_range(slot), self.tail_range(slot));
         let head_len = head.len();
         let byte = match byte.checked_sub(head_len) {

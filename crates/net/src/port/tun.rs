@@ -267,6 +267,8 @@ impl Port for TunPort {
         None
     }
 
+    fn let_super_packets_in(&mut self, _whole: bool) {}
+
     fn promiscuity(&self) -> Promiscuity {
         Promiscuity::NotAsked
     }

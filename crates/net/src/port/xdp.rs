@@ -526,6 +526,8 @@ impl Port for XdpPort {
         matches!(self.part, Part::Whole | Part::Receives(_))
     }
 
+    fn let_super_packets_in(&mut self, _whole: bool) {}
+
     fn promiscuity(&self) -> Promiscuity {
         self.promiscuous.1.clone()
     }

@@ -37,8 +37,9 @@ pub fn hosts() -> (Namespace, Namespace) {
 
 pub fn open(h2: &Namespace, options: NfqueueOptions) -> NfqueuePort {
     let traffic = Traffic {
-        hook: Hook::Output,
-        interface: Some("eth0".to_owned()),
+        hooks: vec![Hook::Output],
+        leaving: vec!["eth0".to_owned()],
+        ..Traffic::default()
     };
     let options = NfqueueOptions {
         traffic: Some(traffic),

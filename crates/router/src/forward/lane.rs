@@ -6,7 +6,7 @@ use sluice_wire::frame::{self, FlowHasher, GsoError, Link, SuperPacket, View};
 
 use super::host::Host;
 use super::turn::Outbox;
-use super::{LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
+use super::{LaneCounts, Lateness, LostFrame, Observer, Origin, PortNumber, Queueing};
 
 /// The queues for the packets that arrive at some ports, their observer, and the counts.
 pub struct Lane<Q, O> {
@@ -111,7 +111,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             let head = pool.head(*slot);
             let view = frame::parse_head(head, pool.frame_len(*slot), self.link);
             if view.is_ip() {
-                let key = self.queueing.key(from, &view, head);
+                let key = self.queueing.key(origin(from, *slot, pool), &view, head);
                 self.queueing.prefetch_later(key, self.hasher.flow(&view));
             }
         }
@@ -143,7 +143,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             self.bypass(slot, from, &view, pool, outboxes);
             return;
         }
-        let key = self.queueing.key(from, &view, head);
+        let key = self.queueing.key(origin(from, slot, pool), &view, head);
         let flow = self.hasher.flow(&view);
         let mut packet = Packet::new(slot.number(), view.ip_len);
         packet.arrival = arrival;
@@ -264,5 +264,13 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         self.with(packet.arrival, pool, |queueing, cx| {
             queueing.admit(packet, key, cx);
         });
+    }
+}
+
+/// Returns the origin of a frame that arrived at port `from`.
+fn origin(from: PortNumber, slot: Slot, pool: &Pool) -> Origin {
+    Origin {
+        port: from,
+        path: pool.path(slot),
     }
 }

@@ -35,10 +35,20 @@ pub use shared::{SharedLink, SharedPipe};
 pub use turn::{FileTime, Forwarder, LaneOptions};
 
 use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};
+use sluice_net::port::nfqueue::StackPath;
 use sluice_wire::frame::View;
 
 /// A port, by its place in the list given to [`Forwarder::new`].
 pub type PortNumber = usize;
+
+/// The origin of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The port of arrival.
+    pub port: PortNumber,
+    /// The path through the kernel's stack, from a port that reports it.
+    pub path: Option<StackPath>,
+}
 
 /// The queues of a lane: pipes, or the rule engine.
 ///
@@ -51,7 +61,7 @@ pub trait Queueing {
 
     /// Reads the key of a packet. `head` is the beginning of its frame with all headers, and `view`
     /// has their positions. The segments of a super-packet share the key.
-    fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Self::Key;
+    fn key(&self, from: Origin, view: &View, head: &[u8]) -> Self::Key;
 
     /// Returns whether a super-packet that arrives at port `from` at a given time should be split.
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;

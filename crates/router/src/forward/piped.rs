@@ -5,7 +5,7 @@ use sluice_core::registry::Spec;
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
 use sluice_wire::frame::View;
 
-use super::{Departure, PortNumber, Queueing};
+use super::{Departure, Origin, PortNumber, Queueing};
 
 /// A rate from an instant on.
 pub type RateStep = (Time, Rate);
@@ -67,7 +67,7 @@ impl Piped {
 impl Queueing for Piped {
     type Key = ();
 
-    fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
+    fn key(&self, _from: Origin, _view: &View, _head: &[u8]) {}
 
     fn splits(&mut self, _from: PortNumber, (): &(), at: Time) -> bool {
         let step = self.steps.iter().rev().take_while(|step| step.0 <= at);

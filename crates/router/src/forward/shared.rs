@@ -23,7 +23,7 @@ use sluice_core::sched::Discipline;
 use sluice_core::{Cx, Packet, Rate, Span, Time, Wake};
 use sluice_wire::frame::View;
 
-use super::{Departure, PortNumber, Queueing};
+use super::{Departure, Origin, PortNumber, Queueing};
 
 /// The time of one link.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl SharedPipe {
 impl Queueing for SharedPipe {
     type Key = ();
 
-    fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
+    fn key(&self, _from: Origin, _view: &View, _head: &[u8]) {}
 
     fn splits(&mut self, _from: PortNumber, (): &(), _at: Time) -> bool {
         self.link.rate < self.split_below

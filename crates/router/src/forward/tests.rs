@@ -97,6 +97,8 @@ impl Port for ListPort {
         None
     }
 
+    fn let_super_packets_in(&mut self, _whole: bool) {}
+
     fn promiscuity(&self) -> sluice_net::port::Promiscuity {
         sluice_net::port::Promiscuity::NotAsked
     }

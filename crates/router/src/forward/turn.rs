@@ -240,6 +240,13 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         &mut self.lanes
     }
 
+    /// Sets whether super-packets may arrive whole at ports that cannot split them later.
+    pub fn let_super_packets_in(&mut self, whole: bool) {
+        for port in &mut self.ports {
+            port.let_super_packets_in(whole);
+        }
+    }
+
     /// Returns the ports.
     pub fn ports(&self) -> &[P] {
         &self.ports

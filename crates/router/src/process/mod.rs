@@ -5,6 +5,7 @@
 //! between two batches of packets.
 
 mod config;
+mod hooked;
 mod ports;
 mod ruled;
 mod running;
@@ -12,7 +13,10 @@ mod start;
 mod status;
 
 pub use config::{Checked, Config, ConfigError, at, check};
+pub use hooked::Hooked;
 pub use ruled::Ruled;
+/// The types of [`Hooked`].
+pub use sluice_net::port::nfqueue::{Hook, IfDead, Mark, Traffic};
 /// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
 pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
 pub use start::{MOST_PORTS, StartError};
@@ -39,10 +43,14 @@ use crate::control::{Answered, Bell, Listener, Orders, Refused, Remark, Work};
 pub struct Settings {
     /// The ports of the router: each consecutive pair is a bridge.
     pub ports: Vec<PortSpec>,
+    /// The packets of the kernel's stack to queue, instead of ports.
+    pub hooked: Option<Hooked>,
     /// The namespace of the ports; the caller's if `None`.
     pub namespace: Option<PathBuf>,
     /// The file of commands to start with, and to reload.
     pub config: Option<PathBuf>,
+    /// Commands to start with, if there is no file.
+    pub commands: Option<String>,
     /// The control socket; none is opened if `None`.
     pub socket: Option<PathBuf>,
     /// The engine. The origin of its time, its seed and the key of its hashes are set at the start.
@@ -71,8 +79,10 @@ impl Settings {
     pub fn new(left: PortSpec, right: PortSpec) -> Settings {
         Settings {
             ports: vec![left, right],
+            hooked: None,
             namespace: None,
             config: None,
+            commands: None,
             socket: None,
             engine: sluice_ipfw::Settings::default(),
             seed: None,
@@ -82,6 +92,15 @@ impl Settings {
             core: None,
             cpu_latency: None,
             pool: POOL,
+        }
+    }
+
+    /// A router of the kernel's own packets, without configuration and socket.
+    pub fn hooked(hooked: Hooked) -> Settings {
+        Settings {
+            ports: Vec::new(),
+            hooked: Some(hooked),
+            ..Settings::new(PortSpec::auto(""), PortSpec::auto(""))
         }
     }
 }

@@ -7,7 +7,7 @@ use sluice_core::{Cx, Packet, Rate, Time, Wake};
 use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Headers, InterfaceId};
 use sluice_wire::frame::{Transport, View};
 
-use crate::forward::{Departure, PortNumber, Queueing};
+use crate::forward::{Departure, Origin, PortNumber, Queueing};
 
 /// A bridge between pairs of ports, with dummynet's rules in between.
 ///
@@ -25,6 +25,8 @@ pub struct Ruled {
     /// Whether super-packets are split for any link.
     splits: bool,
     is_strict: bool,
+    /// Whether the only port is a queue of the kernel's own stack.
+    is_hooked: bool,
 }
 
 impl Ruled {
@@ -43,9 +45,34 @@ impl Ruled {
             split_below,
             splits: false,
             is_strict: false,
+            is_hooked: false,
         };
         ruled.commands_applied();
         ruled
+    }
+
+    /// Creates the queueing of `firewall` for packets of the kernel's own stack, all of which enter
+    /// and leave through port 0. The engine's interfaces are those of the packets' paths. A packet
+    /// that the host forwards crosses the rules on its way in and on its way out; a packet from or
+    /// for the host itself crosses them once.
+    pub fn hooked(firewall: Firewall, split_below: Rate) -> Self {
+        let mut ruled = Ruled {
+            firewall,
+            partners: vec![0],
+            passed: VecDeque::with_capacity(256),
+            coming: Vec::new(),
+            split_below,
+            splits: false,
+            is_strict: false,
+            is_hooked: true,
+        };
+        ruled.commands_applied();
+        ruled
+    }
+
+    /// Returns whether super-packets may arrive at a port that cannot split them.
+    pub const fn takes_super_packets(&self) -> bool {
+        !self.splits
     }
 
     /// Drops frames whose headers hide what rules match ([`View::is_evasive`]).
@@ -77,14 +104,22 @@ fn interface(port: PortNumber) -> InterfaceId {
 impl Queueing for Ruled {
     type Key = Headers;
 
-    fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Headers {
-        headers(interface(from), view, head)
+    fn key(&self, from: Origin, view: &View, head: &[u8]) -> Headers {
+        let mut headers = headers(interface(from.port), view, head);
+        if let Some(path) = from.path.filter(|_| self.is_hooked) {
+            headers.recv = path.recv.map(InterfaceId);
+            headers.xmit = path.xmit.map(InterfaceId);
+            if path.recv.is_none() {
+                headers.direction = Direction::Out;
+            }
+        }
+        headers
     }
 
     /// The pipes that a flow may reach determine this: super-packets for a fast pipe stay whole
     /// even if another pipe is slow.
     fn splits(&mut self, _from: PortNumber, key: &Headers, _at: Time) -> bool {
-        self.splits && self.firewall.splits(key, self.split_below)
+        self.splits && !self.is_hooked && self.firewall.splits(key, self.split_below)
     }
 
     fn is_strict(&self) -> bool {
@@ -111,11 +146,14 @@ impl Queueing for Ruled {
         let mut headers = key.clone();
         headers.ip_len = packet.len;
         if let Disposition::Pass(packet) = self.firewall.handle(packet, &headers, cx) {
-            let from = headers.recv.expect("a packet from a port came in");
+            let to = match headers.recv {
+                Some(from) if !self.is_hooked => self.partners[usize::from(from.0)],
+                _ => 0,
+            };
             self.passed.push_back(Departure {
                 packet,
                 due: cx.now,
-                to: self.partners[usize::from(from.0)],
+                to,
             });
         }
     }
@@ -125,14 +163,19 @@ impl Queueing for Ruled {
             return Some(departure);
         }
         let departure = self.firewall.poll(cx)?;
-        debug_assert_eq!(departure.direction, Direction::Out);
-        let to = departure
-            .xmit
-            .expect("every port is connected, so a packet that passes is on its way out");
+        let to = if self.is_hooked {
+            0
+        } else {
+            debug_assert_eq!(departure.direction, Direction::Out);
+            let to = departure
+                .xmit
+                .expect("every port is connected, so a packet that passes is on its way out");
+            usize::from(to.0)
+        };
         Some(Departure {
             packet: departure.packet,
             due: departure.due,
-            to: usize::from(to.0),
+            to,
         })
     }
 

@@ -19,6 +19,8 @@ pub(super) struct LoopSettings {
     pub(super) interfaces: Vec<Interface>,
     pub(super) choices: Vec<PortChoice>,
     pub(super) config: Config,
+    /// Whether the only port is a queue of the kernel's own stack.
+    pub(super) is_hooked: bool,
     pub(super) split_below: Rate,
     pub(super) is_strict: bool,
     pub(super) spin: Spin,
@@ -57,7 +59,11 @@ impl Loop {
         let all: Vec<usize> = (0..ports.len()).collect();
         let partners = all.iter().map(|port| port ^ 1).collect();
         let engine = firewall(&start.engine, &start.interfaces);
-        let ruled = Ruled::new(engine, partners, start.split_below).strict(start.is_strict);
+        let ruled = match start.is_hooked {
+            true => Ruled::hooked(engine, start.split_below),
+            false => Ruled::new(engine, partners, start.split_below),
+        };
+        let ruled = ruled.strict(start.is_strict);
         let mut forwarder = Forwarder::new(ports, pool, clock, start.spin);
         forwarder.keep_warm(start.warmer);
         let lane = LaneOptions {
@@ -90,10 +96,15 @@ impl Loop {
 
     /// Calls the engine between two batches.
     fn with<T>(&mut self, work: impl FnOnce(&mut Ruled, &mut Cx<'_>) -> T) -> T {
-        match self.time {
+        let result = match self.time {
             PortTime::Files => self.files.with(&mut self.forwarder, LANE, work),
             PortTime::Machine | PortTime::Played => self.forwarder.with(LANE, work),
-        }
+        };
+        let whole = self.forwarder.lanes()[LANE]
+            .queueing()
+            .takes_super_packets();
+        self.forwarder.let_super_packets_in(whole);
+        result
     }
 
     /// Forwards once, in the ports' time. Returns whether there is nothing more to do.

@@ -10,7 +10,8 @@ use sluice_core::Stop;
 use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
-use sluice_net::namespace::{Namespace, NamespaceError};
+use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
+use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec};
 
 use super::config::{Config, ConfigError};
@@ -37,6 +38,20 @@ pub enum StartError {
     /// A port is named twice.
     #[error("{0} is named twice")]
     Twice(PortSpec),
+    /// An interface whose packets are to be queued does not exist.
+    #[error("there is no interface {name:?}: expected one of {existing}")]
+    NoInterface {
+        /// The name.
+        name: String,
+        /// The interfaces that exist.
+        existing: String,
+    },
+    /// The interfaces cannot be listed.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The queue of the kernel.
+    #[error(transparent)]
+    Queue(#[from] NfqueueError),
     /// The namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -72,7 +87,9 @@ impl Router {
     /// # Errors
     /// [`StartError`]; nothing is left open.
     pub fn start(settings: &Settings) -> Result<Router, StartError> {
-        check_ports(&settings.ports)?;
+        if settings.hooked.is_none() {
+            check_ports(&settings.ports)?;
+        }
         let namespace = match &settings.namespace {
             Some(path) => Namespace::open(path)?,
             None => Namespace::current()?,
@@ -84,11 +101,20 @@ impl Router {
                 .map_or(0, |since| since.as_secs()),
             ..settings.engine
         };
-        let ports = settings.ports.iter().enumerate();
-        let names: Vec<String> = ports.map(|(n, port)| port.interface(n)).collect();
+        let names: Vec<String> = match &settings.hooked {
+            Some(hooked) => hooked.interfaces(&namespace)?,
+            None => {
+                let ports = settings.ports.iter().enumerate();
+                ports.map(|(n, port)| port.interface(n)).collect()
+            }
+        };
         let config = match &settings.config {
             Some(path) => Config::read(path)?,
-            None => Config::default(),
+            None => Config {
+                path: "commands".into(),
+                text: settings.commands.clone().unwrap_or_default(),
+                ..Config::default()
+            },
         };
         // Checked before anything is opened, so that a mistake has no side effects.
         let remarks = config.check(running::firewall(&engine, &interfaces(&names, &namespace)))?;
@@ -99,7 +125,10 @@ impl Router {
         let mut pool = Pool::new(settings.pool)?;
         // The warmer starts before packets arrive and files begin.
         let warmer = CacheWarmer::for_loop(settings.spin);
-        let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
+        let opened = match &settings.hooked {
+            Some(hooked) => hooked.open(&namespace, &names, settings.pool)?,
+            None => ports::open(&settings.ports, &namespace, &mut pool, &clock)?,
+        };
         // Addresses are read again, because devices have been created.
         let interfaces = interfaces(&names, &namespace);
         let engine = with_seed(engine, settings.seed, opened.time)?;
@@ -112,6 +141,7 @@ impl Router {
             interfaces,
             choices: opened.choices.clone(),
             config,
+            is_hooked: settings.hooked.is_some(),
             split_below: settings.split_below,
             is_strict: settings.is_strict,
             spin: settings.spin,

@@ -1,19 +1,36 @@
-//! The nft rule that sends packets to a queue.
+//! The nft rules that send packets to a queue.
 //!
-//! The rule is in a table of its own that belongs to the socket (NFT_TABLE_F_OWNER, Linux 5.12): no
-//! other process can change it, and the kernel removes it when the socket is closed, even if the
-//! process is killed. Layouts: linux/netfilter/nf_tables.h.
+//! The rules are in a table of their own, and no other table is ever touched. By default the table
+//! belongs to the socket (NFT_TABLE_F_OWNER, Linux 5.12): no other process can change it, and the
+//! kernel removes it when the socket is closed, even if the process is killed. A table that stays
+//! ([`IfDead::Closed`]) has no owner; the next start recognises it by its comment and replaces
+//! it. Layouts: linux/netfilter/nf_tables.h.
 
 use super::message::{ACK, APPEND, CREATE, Writer};
 
 /// The packets that go to a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// A packet goes there if it enters by an interface of `entering`, or leaves by one of `leaving`.
+/// If both are empty, every packet of the hooks does, except those of the loopback interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// The place in the network stack.
-    pub hook: Hook,
-    /// Restricts the rule to packets that enter (for [`Hook::Input`]) or leave (for the other
-    /// hooks) by this interface.
-    pub interface: Option<String>,
+    /// The places in the network stack.
+    pub hooks: Vec<Hook>,
+    /// Interfaces by which packets enter ([`Hook::Input`], [`Hook::Forward`]).
+    pub entering: Vec<String>,
+    /// Interfaces by which packets leave (all hooks but [`Hook::Input`]).
+    pub leaving: Vec<String>,
+    /// Restricts the rules to packets with this mark.
+    pub mark: Option<Mark>,
+}
+
+/// A firewall mark, as in `meta mark and 0xff == 0x1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The value of the bits in the mask.
+    pub value: u32,
+    /// The bits that are compared.
+    pub mask: u32,
 }
 
 /// A place in the stack.
@@ -29,6 +46,16 @@ pub enum Hook {
     Postrouting,
 }
 
+/// The fate of packets when the process that serves the queue has died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfDead {
+    /// They pass unqueued: the rules disappear with the process.
+    #[default]
+    Bypass,
+    /// They are dropped until the next start: the rules stay.
+    Closed,
+}
+
 impl Hook {
     const fn name(self) -> &'static str {
         match self {
@@ -40,7 +67,7 @@ impl Hook {
     }
 
     /// linux/netfilter.h: `enum nf_inet_hooks`.
-    const fn number(self) -> u32 {
+    pub(super) const fn number(self) -> u32 {
         match self {
             Hook::Input => 1,
             Hook::Forward => 2,
@@ -50,84 +77,147 @@ impl Hook {
     }
 }
 
-impl Traffic {
-    /// Returns the rule as commands for nft(8), for users who install the rule themselves.
-    pub fn commands(&self, queue: u16) -> String {
-        let hook = self.hook.name();
-        let interface = match (&self.interface, self.hook) {
-            (None, _) => String::new(),
-            (Some(name), Hook::Input) => format!("iifname \"{name}\" "),
-            (Some(name), _) => format!("oifname \"{name}\" "),
-        };
-        format!(
-            "nft add table inet {TABLE}\n\
-             nft add chain inet {TABLE} {CHAIN} {{ type filter hook {hook} priority {PRIORITY}\\; }}\n\
-             nft add rule inet {TABLE} {CHAIN} {interface}queue num {queue}\n"
-        )
+/// A comparison of the interface of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Side<'a> {
+    key: u32,
+    name: &'a str,
+    compare: u32,
+}
+
+impl<'a> Side<'a> {
+    const fn new(key: u32, name: &'a str) -> Self {
+        Side {
+            key,
+            name,
+            compare: COMPARE_EQUAL,
+        }
     }
 
-    /// Writes table, chain and rule as one transaction. Returns the first and the last sequence
-    /// number that the kernel answers.
-    pub(super) fn write(&self, writer: &mut Writer, verdict: Verdict) -> (u32, u32) {
-        // A table belongs to one socket, and several queues may be open.
-        let table = match verdict {
-            Verdict::Expression(0) | Verdict::Target(0) => TABLE.to_owned(),
-            Verdict::Expression(queue) | Verdict::Target(queue) => format!("{TABLE}{queue}"),
+    fn text(self) -> String {
+        let word = if self.key == META_IIFNAME {
+            "iifname"
+        } else {
+            "oifname"
         };
+        let not = if self.compare == COMPARE_EQUAL {
+            ""
+        } else {
+            "!= "
+        };
+        format!("{word} {not}\"{}\" ", self.name)
+    }
+}
+
+impl Traffic {
+    /// Returns the interfaces that the traffic is restricted to, each once.
+    pub fn interfaces(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.entering.iter().chain(&self.leaving) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Returns the comparison of each rule of a hook.
+    fn sides(&self, hook: Hook) -> Vec<Side<'_>> {
+        if self.entering.is_empty() && self.leaving.is_empty() {
+            let key = match hook {
+                Hook::Input => META_IIFNAME,
+                _ => META_OIFNAME,
+            };
+            return vec![Side {
+                compare: COMPARE_UNEQUAL,
+                ..Side::new(key, LOOPBACK)
+            }];
+        }
+        let entering = matches!(hook, Hook::Input | Hook::Forward).then_some(&self.entering);
+        let leaving = (hook != Hook::Input).then_some(&self.leaving);
+        let entering = entering.into_iter().flatten();
+        let leaving = leaving.into_iter().flatten();
+        entering
+            .map(|name| Side::new(META_IIFNAME, name))
+            .chain(leaving.map(|name| Side::new(META_OIFNAME, name)))
+            .collect()
+    }
+
+    /// Returns the rules as commands for nft(8), for users who install the rules themselves.
+    pub fn commands(&self, queue: u16) -> String {
+        let table = table(queue);
+        let mut text = format!("nft add table inet {table}\n");
+        let mark = self.mark.map_or(String::new(), |Mark { value, mask }| {
+            format!("meta mark and {mask:#x} == {value:#x} ")
+        });
+        for hook in &self.hooks {
+            let chain = hook.name();
+            text.push_str(&format!(
+                "nft add chain inet {table} {chain} {{ type filter hook {chain} priority {PRIORITY}\\; }}\n"
+            ));
+            for side in self.sides(*hook) {
+                text.push_str(&format!(
+                    "nft add rule inet {table} {chain} {}{mark}queue num {queue}\n",
+                    side.text()
+                ));
+            }
+        }
+        text
+    }
+
+    /// Writes table, chains and rules as one transaction, which first removes the table if it
+    /// `exists`. Returns the first and the last sequence number that the kernel answers.
+    pub(super) fn write(
+        &self,
+        writer: &mut Writer,
+        queue: u16,
+        form: Form,
+        if_dead: IfDead,
+        exists: bool,
+    ) -> (u32, u32) {
+        let table = table(queue);
         writer.begin(BATCH_BEGIN, 0, 0, NF_TABLES);
         writer.end();
-        let first = writer.begin(NEW_TABLE, ACK | CREATE, INET, 0);
+        let mut first = None;
+        if exists {
+            first = Some(write_removal(writer, &table));
+        }
+        let mut last = writer.begin(NEW_TABLE, ACK | CREATE, INET, 0);
+        let first = first.unwrap_or(last);
         writer.name(1, &table);
-        writer.number(2, TABLE_IS_OWNED);
+        writer.number(
+            2,
+            match if_dead {
+                IfDead::Bypass => TABLE_IS_OWNED,
+                IfDead::Closed => 0,
+            },
+        );
+        writer.attribute(6, &comment(), &[]);
         writer.end();
-        writer.begin(NEW_CHAIN, ACK | CREATE, INET, 0);
-        writer.name(1, &table);
-        writer.name(3, CHAIN);
-        writer.nested(4, |hook| {
-            hook.number(1, self.hook.number());
-            hook.number(2, PRIORITY);
-        });
-        writer.name(7, "filter");
-        writer.end();
-        let last = writer.begin(NEW_RULE, ACK | CREATE | APPEND, INET, 0);
-        writer.name(1, &table);
-        writer.name(2, CHAIN);
-        writer.nested(4, |expressions| {
-            if let Some(name) = &self.interface {
-                let key = match self.hook {
-                    Hook::Input => META_IIFNAME,
-                    _ => META_OIFNAME,
-                };
-                expression(expressions, "meta", |meta| {
-                    meta.number(1, REGISTER);
-                    meta.number(2, key);
+        for hook in &self.hooks {
+            writer.begin(NEW_CHAIN, ACK | CREATE, INET, 0);
+            writer.name(1, &table);
+            writer.name(3, hook.name());
+            writer.nested(4, |place| {
+                place.number(1, hook.number());
+                place.number(2, PRIORITY);
+            });
+            writer.name(7, "filter");
+            writer.end();
+            for side in self.sides(*hook) {
+                last = writer.begin(NEW_RULE, ACK | CREATE | APPEND, INET, 0);
+                writer.name(1, &table);
+                writer.name(2, hook.name());
+                writer.nested(4, |expressions| {
+                    write_side(expressions, side);
+                    if let Some(mark) = self.mark {
+                        write_mark(expressions, mark);
+                    }
+                    form.write(expressions, queue, if_dead);
                 });
-                let mut padded = [0; libc::IFNAMSIZ];
-                for (to, from) in padded.iter_mut().zip(name.bytes()) {
-                    *to = from;
-                }
-                expression(expressions, "cmp", |compare| {
-                    compare.number(1, REGISTER);
-                    compare.number(2, COMPARE_EQUAL);
-                    compare.nested(3, |value| value.attribute(1, &padded, &[]));
-                });
+                writer.end();
             }
-            match verdict {
-                Verdict::Expression(queue) => expression(expressions, "queue", |to| {
-                    to.attribute(1, &queue.to_be_bytes(), &[]);
-                    to.attribute(2, &1u16.to_be_bytes(), &[]);
-                    to.attribute(3, &0u16.to_be_bytes(), &[]);
-                }),
-                Verdict::Target(queue) => expression(expressions, "target", |target| {
-                    target.name(1, "NFQUEUE");
-                    target.number(2, 0);
-                    // linux/netfilter/xt_NFQUEUE.h: `struct xt_NFQ_info`, padded to eight bytes.
-                    let [low, high] = queue.to_ne_bytes();
-                    target.attribute(3, &[low, high, 0, 0, 0, 0, 0, 0], &[]);
-                }),
-            }
-        });
-        writer.end();
+        }
         writer.begin(BATCH_END, 0, 0, NF_TABLES);
         writer.end();
         (first, last)
@@ -136,11 +226,124 @@ impl Traffic {
 
 /// The expression of a rule that queues packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// With nft's queue expression (CONFIG_NFT_QUEUE).
-    Expression(u16),
-    /// With the target of iptables (CONFIG_NFT_COMPAT, CONFIG_NETFILTER_XT_TARGET_NFQUEUE).
-    Target(u16),
+pub(super) enum Form {
+    /// nft's queue expression (CONFIG_NFT_QUEUE).
+    Expression,
+    /// The target of iptables (CONFIG_NFT_COMPAT, CONFIG_NETFILTER_XT_TARGET_NFQUEUE).
+    Target,
+}
+
+impl Form {
+    fn write(self, expressions: &mut Writer, queue: u16, if_dead: IfDead) {
+        // Both have the same flag: a packet passes if nobody serves the queue.
+        let bypass = u16::from(if_dead == IfDead::Bypass);
+        match self {
+            Form::Expression => expression(expressions, "queue", |to| {
+                to.attribute(1, &queue.to_be_bytes(), &[]);
+                to.attribute(2, &1u16.to_be_bytes(), &[]);
+                to.attribute(3, &bypass.to_be_bytes(), &[]);
+            }),
+            Form::Target => expression(expressions, "target", |target| {
+                target.name(1, "NFQUEUE");
+                target.number(2, 3);
+                // linux/netfilter/xt_NFQUEUE.h: `struct xt_NFQ_info_v3` (first queue, number of
+                // queues, flags), padded to eight bytes.
+                let [low, high] = queue.to_ne_bytes();
+                let [one_low, one_high] = 1u16.to_ne_bytes();
+                let [flag_low, flag_high] = bypass.to_ne_bytes();
+                let fields = [low, high, one_low, one_high, flag_low, flag_high, 0, 0];
+                target.attribute(3, &fields, &[]);
+            }),
+        }
+    }
+}
+
+/// Returns the table of a queue. A table may belong to one socket, and several queues may be open.
+pub(super) fn table(queue: u16) -> String {
+    match queue {
+        0 => TABLE.to_owned(),
+        _ => format!("{TABLE}{queue}"),
+    }
+}
+
+/// Writes the request for a table. Returns its sequence number.
+pub(super) fn write_request(writer: &mut Writer, table: &str) -> u32 {
+    let request = writer.begin(GET_TABLE, ACK, INET, 0);
+    writer.name(1, table);
+    writer.end();
+    request
+}
+
+/// Returns whether the answer to [`write_request`] describes a table that Sluice has created.
+pub(super) fn is_ours<'a>(mut attributes: impl Iterator<Item = (u16, &'a [u8])>) -> bool {
+    attributes.any(|(kind, value)| kind == 6 && value == comment())
+}
+
+/// Writes the removal of a table as a part of a transaction. Returns its sequence number.
+pub(super) fn write_removal(writer: &mut Writer, table: &str) -> u32 {
+    let removal = writer.begin(DELETE_TABLE, ACK, INET, 0);
+    writer.name(1, table);
+    writer.end();
+    removal
+}
+
+/// Writes a transaction that only removes a table. Returns its sequence number.
+pub(super) fn write_only_removal(writer: &mut Writer, table: &str) -> u32 {
+    writer.begin(BATCH_BEGIN, 0, 0, NF_TABLES);
+    writer.end();
+    let removal = write_removal(writer, table);
+    writer.begin(BATCH_END, 0, 0, NF_TABLES);
+    writer.end();
+    removal
+}
+
+/// The comment of the table, as `nft list` shows it: type, length and text (libnftnl, udata.h).
+fn comment() -> Vec<u8> {
+    let mut comment = vec![0, COMMENT.len() as u8 + 1];
+    comment.extend(COMMENT.as_bytes());
+    comment.push(0);
+    comment
+}
+
+fn write_side(expressions: &mut Writer, side: Side<'_>) {
+    write_meta(expressions, side.key);
+    let mut padded = [0; libc::IFNAMSIZ];
+    for (to, from) in padded.iter_mut().zip(side.name.bytes()) {
+        *to = from;
+    }
+    write_compare(expressions, side.compare, &padded);
+}
+
+fn write_mark(expressions: &mut Writer, mark: Mark) {
+    // The mark is in the byte order of the host.
+    write_meta(expressions, META_MARK);
+    expression(expressions, "bitwise", |bitwise| {
+        bitwise.number(1, REGISTER);
+        bitwise.number(2, REGISTER);
+        bitwise.number(3, 4);
+        bitwise.nested(4, |mask| mask.attribute(1, &mark.mask.to_ne_bytes(), &[]));
+        bitwise.nested(5, |flipped| flipped.attribute(1, &[0; 4], &[]));
+    });
+    write_compare(
+        expressions,
+        COMPARE_EQUAL,
+        &(mark.value & mark.mask).to_ne_bytes(),
+    );
+}
+
+fn write_meta(expressions: &mut Writer, key: u32) {
+    expression(expressions, "meta", |meta| {
+        meta.number(1, REGISTER);
+        meta.number(2, key);
+    });
+}
+
+fn write_compare(expressions: &mut Writer, compare: u32, value: &[u8]) {
+    expression(expressions, "cmp", |comparison| {
+        comparison.number(1, REGISTER);
+        comparison.number(2, compare);
+        comparison.nested(3, |inner| inner.attribute(1, value, &[]));
+    });
 }
 
 fn expression(list: &mut Writer, name: &str, inner: impl FnOnce(&mut Writer)) {
@@ -151,7 +354,8 @@ fn expression(list: &mut Writer, name: &str, inner: impl FnOnce(&mut Writer)) {
 }
 
 const TABLE: &str = "sluice";
-const CHAIN: &str = "queue";
+const COMMENT: &str = "sluice: removed when it ends";
+const LOOPBACK: &str = "lo";
 /// After address translation of leaving packets, and after the filters of other programs.
 const PRIORITY: u32 = 300;
 
@@ -159,12 +363,67 @@ const NF_TABLES: u16 = 10;
 const BATCH_BEGIN: u16 = 16;
 const BATCH_END: u16 = 17;
 const NEW_TABLE: u16 = NF_TABLES << 8;
+const GET_TABLE: u16 = NF_TABLES << 8 | 1;
+const DELETE_TABLE: u16 = NF_TABLES << 8 | 2;
 const NEW_CHAIN: u16 = NF_TABLES << 8 | 3;
 const NEW_RULE: u16 = NF_TABLES << 8 | 6;
 /// NFPROTO_INET: IPv4 and IPv6.
 const INET: u8 = 1;
 const TABLE_IS_OWNED: u32 = 2;
+const META_MARK: u32 = 3;
 const META_IIFNAME: u32 = 6;
 const META_OIFNAME: u32 = 7;
 const COMPARE_EQUAL: u32 = 0;
+const COMPARE_UNEQUAL: u32 = 1;
 const REGISTER: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_can_be_installed_by_hand() {
+        let traffic = Traffic {
+            hooks: vec![Hook::Forward, Hook::Input, Hook::Output],
+            entering: vec!["wan".into()],
+            leaving: vec!["wan".into()],
+            mark: Some(Mark {
+                value: 1,
+                mask: 0xff,
+            }),
+        };
+        let chain = |name| {
+            format!("chain inet sluice3 {name} {{ type filter hook {name} priority 300\\; }}")
+        };
+        let rule = |chain, side| {
+            format!(
+                "rule inet sluice3 {chain} {side} \"wan\" meta mark and 0xff == 0x1 queue num 3"
+            )
+        };
+        let expected = [
+            "table inet sluice3".to_owned(),
+            chain("forward"),
+            rule("forward", "iifname"),
+            rule("forward", "oifname"),
+            chain("input"),
+            rule("input", "iifname"),
+            chain("output"),
+            rule("output", "oifname"),
+        ];
+        let commands = traffic.commands(3);
+        let lines: Vec<&str> = commands.lines().collect();
+        assert_eq!(lines, expected.map(|line| format!("nft add {line}")));
+        assert_eq!(traffic.interfaces(), ["wan"]);
+    }
+
+    #[test]
+    fn without_interfaces_all_but_the_loopback_is_queued() {
+        let traffic = Traffic {
+            hooks: vec![Hook::Input, Hook::Output],
+            ..Traffic::default()
+        };
+        let commands = traffic.commands(0);
+        assert!(commands.contains("rule inet sluice input iifname != \"lo\" queue num 0\n"));
+        assert!(commands.contains("rule inet sluice output oifname != \"lo\" queue num 0\n"));
+    }
+}

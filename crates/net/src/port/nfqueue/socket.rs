@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::NfqueueOptions;
-use super::message::{ACK, ANSWER, Writer, messages};
-use super::rule::{Traffic, Verdict};
+use super::message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages};
+use super::rule::{self, Form, IfDead, Traffic};
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,7 +19,19 @@ pub(super) fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
         .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
         .map_err(at("set the size of the receive buffer"))?;
     let mut writer = Writer::default();
-    let number = options.number;
+    let bind = writer.begin(QUEUE_CONFIG, ACK, 0, options.number);
+    writer.attribute(1, &[1, 0, 0, 0], &[]);
+    writer.end();
+    ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
+        "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
+    ))?;
+    let configure = write_config(&mut writer, options);
+    ask(socket.as_fd(), &mut writer, configure, configure).map_err(at("configure"))?;
+    Ok(socket)
+}
+
+/// Writes the configuration of a bound queue. Returns its sequence number.
+fn write_config(writer: &mut Writer, options: &NfqueueOptions) -> u32 {
     let mut flags = 0;
     if options.offloads {
         flags |= CONFIG_GSO;
@@ -27,13 +39,7 @@ pub(super) fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     if options.fail_open {
         flags |= CONFIG_FAIL_OPEN;
     }
-    let bind = writer.begin(QUEUE_CONFIG, ACK, 0, number);
-    writer.attribute(1, &[1, 0, 0, 0], &[]);
-    writer.end();
-    ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
-        "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
-    ))?;
-    let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
+    let configure = writer.begin(QUEUE_CONFIG, ACK, 0, options.number);
     // Copy mode 2 (packets) and the number of bytes to copy: the largest range, or all headers.
     let range = if options.headers_only {
         HEADERS_LEN
@@ -46,26 +52,102 @@ pub(super) fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     writer.number(4, CONFIG_GSO | CONFIG_FAIL_OPEN);
     writer.number(5, flags);
     writer.end();
-    ask(socket.as_fd(), &mut writer, configure, configure).map_err(at("configure"))?;
-    Ok(socket)
+    configure
 }
 
-/// Installs the rule, and returns the socket that keeps it installed.
-pub(super) fn install(traffic: &Traffic, number: u16) -> Result<OwnedFd, Failed> {
-    let attempt = |verdict| {
+/// Writes the request that super-packets arrive whole, or split. It asks for no answer, since
+/// packets arrive on the same socket.
+pub(super) fn write_offloads(writer: &mut Writer, number: u16, offloads: bool) {
+    writer.begin(QUEUE_CONFIG, 0, 0, number);
+    writer.number(4, CONFIG_GSO);
+    writer.number(5, if offloads { CONFIG_GSO } else { 0 });
+    writer.end();
+}
+
+/// The rules that send packets to a queue; removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Installed {
+    socket: OwnedFd,
+    /// The table to remove; `None` if the kernel removes it with the socket.
+    table: Option<String>,
+    /// Whether a table that a killed process left was replaced.
+    pub(super) took_over: bool,
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        if let Some(table) = &self.table {
+            let mut writer = Writer::default();
+            let removal = rule::write_only_removal(&mut writer, table);
+            // Best effort: someone else may have removed the table.
+            let _ = ask(self.socket.as_fd(), &mut writer, removal, removal);
+        }
+    }
+}
+
+/// Installs the rules for a queue that is already bound: so no living process serves it, and a
+/// table of the same name is a remnant.
+pub(super) fn install(
+    traffic: &Traffic,
+    number: u16,
+    if_dead: IfDead,
+) -> Result<Installed, Failed> {
+    let table = rule::table(number);
+    let exists = match find(&table).map_err(at("look for a table in nftables"))? {
+        Found::Nothing => false,
+        Found::Ours => true,
+        Found::Foreign => {
+            return Err((
+                "install rules: the nft table that it would use (`sluice`, or `sluiceN` for queue N) \
+                 exists and was not created by Sluice; remove it, or choose another queue",
+                io::ErrorKind::AlreadyExists.into(),
+            ));
+        }
+    };
+    let attempt = |form| {
         let socket = netfilter_socket()?;
         let mut writer = Writer::default();
-        let (first, last) = traffic.write(&mut writer, verdict);
+        let (first, last) = traffic.write(&mut writer, number, form, if_dead, exists);
         ask(socket.as_fd(), &mut writer, first, last)?;
-        Ok(socket)
+        Ok(Installed {
+            socket,
+            table: (if_dead == IfDead::Closed).then(|| table.clone()),
+            took_over: exists,
+        })
     };
-    attempt(Verdict::Expression(number))
+    attempt(Form::Expression)
         .or_else(|error: io::Error| match error.kind() {
             // A kernel without the queue expression of nft may have the target of iptables.
-            io::ErrorKind::NotFound => attempt(Verdict::Target(number)),
+            io::ErrorKind::NotFound => attempt(Form::Target),
             _ => Err(error),
         })
-        .map_err(at("install the nft rule"))
+        .map_err(at(
+            "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES and CONFIG_NFT_QUEUE)",
+        ))
+}
+
+/// What exists under the name of a table.
+enum Found {
+    Nothing,
+    Ours,
+    Foreign,
+}
+
+fn find(table: &str) -> io::Result<Found> {
+    let socket = netfilter_socket()?;
+    let mut writer = Writer::default();
+    let request = rule::write_request(&mut writer, table);
+    let mut found = Found::Foreign;
+    let answer = converse(socket.as_fd(), &mut writer, request, request, |body| {
+        if rule::is_ours(attributes(body.get(FAMILY_HEADER..).unwrap_or(&[]))) {
+            found = Found::Ours;
+        }
+    });
+    match answer {
+        Ok(()) => Ok(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Err(error) => Err(error),
+    }
 }
 
 fn at(step: &'static str) -> impl FnOnce(io::Error) -> Failed {
@@ -74,6 +156,17 @@ fn at(step: &'static str) -> impl FnOnce(io::Error) -> Failed {
 
 /// Sends the written messages and reads the answers `first` to `last`.
 fn ask(socket: BorrowedFd<'_>, writer: &mut Writer, first: u32, last: u32) -> io::Result<()> {
+    converse(socket, writer, first, last, |_| {})
+}
+
+/// Like [`ask`], and gives the bodies of other messages to `read`.
+fn converse(
+    socket: BorrowedFd<'_>,
+    writer: &mut Writer,
+    first: u32,
+    last: u32,
+    mut read: impl FnMut(&[u8]),
+) -> io::Result<()> {
     send(socket, writer.bytes())?;
     writer.clear();
     let mut room = vec![0; 8192];
@@ -90,6 +183,7 @@ fn ask(socket: BorrowedFd<'_>, writer: &mut Writer, first: u32, last: u32) -> io
         let length = receive(socket, &mut room)?;
         for message in messages(&room[..length]) {
             if message.kind != ANSWER {
+                read(message.body);
                 continue;
             }
             let code = message

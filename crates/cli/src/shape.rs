@@ -1,0 +1,250 @@
+//! `sluice shape`: the uplink of this machine, shaped in both directions by one command.
+//!
+//! The command is `sluice router --forward IFACE --local IFACE` with rules for one interface. It
+//! prints both, so that a user can start from there.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use sluice_core::Rate;
+use sluice_core::registry::Spec;
+
+use crate::completion;
+use crate::router;
+
+/// What to shape, and how.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The interface of the uplink
+    interface: String,
+    /// Rate of what leaves by the interface: somewhat below that of the line, so that packets wait
+    /// here and not in the modem
+    #[arg(long, value_name = "RATE", value_parser = Rate::parse, required_unless_present = "down")]
+    up: Option<Rate>,
+    /// Rate of what arrives by the interface: some 10 % below that of the line
+    #[arg(long, value_name = "RATE", value_parser = Rate::parse)]
+    down: Option<Rate>,
+    /// Queue of both directions, in words of `sluice list`
+    #[arg(long, value_name = "QUEUE", default_value = "cake",
+          add = clap_complete::engine::ArgValueCandidates::new(completion::queues))]
+    queue: String,
+    /// What the line adds to each packet: a number of bytes, or a word of tc-cake(8) such as
+    /// `pppoe-llcsnap` (the usual `adsl`), `pppoe-ptm` (the usual `vdsl`), `docsis`, `ethernet`
+    #[arg(long, value_name = "WORD|BYTES", value_parser = overhead, default_value = "raw")]
+    overhead: Overhead,
+    /// The namespace of the interface: a name of `ip netns`, or a file such as /proc/PID/ns/net
+    #[arg(long, value_name = "NAME|PATH")]
+    netns: Option<OsString>,
+    /// Socket for commands [default: sluice.sock in XDG_RUNTIME_DIR or /run]
+    #[arg(long, value_name = "PATH", env = "SLUICE_SOCKET")]
+    socket: Option<OsString>,
+    /// Number of the kernel's queue; each router needs its own
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    nfqueue: u16,
+    /// Print the rules and the equivalent command, and change nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Print nothing but errors, and no summary line while running
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What a line adds to each packet, in words of a pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Overhead(String);
+
+/// The words of tc-cake(8), with their bytes per packet and their cells, and the short names of the
+/// most frequent lines.
+const OVERHEADS: &[(&str, &str)] = &[
+    ("raw", ""),
+    ("conservative", "overhead 48 atm"),
+    ("ipoa-vcmux", "overhead 8 atm"),
+    ("ipoa-llcsnap", "overhead 16 atm"),
+    ("bridged-vcmux", "overhead 24 atm"),
+    ("bridged-llcsnap", "overhead 32 atm"),
+    ("pppoa-vcmux", "overhead 10 atm"),
+    ("pppoa-llc", "overhead 14 atm"),
+    ("pppoe-vcmux", "overhead 32 atm"),
+    ("pppoe-llcsnap", "overhead 40 atm"),
+    ("adsl", "overhead 40 atm"),
+    ("pppoe-ptm", "overhead 30 ptm"),
+    ("bridged-ptm", "overhead 22 ptm"),
+    ("vdsl", "overhead 30 ptm"),
+    ("docsis", "overhead 18 mpu 64"),
+    ("ethernet", "overhead 38 mpu 84"),
+    ("ether-vlan", "overhead 42 mpu 84"),
+];
+
+fn overhead(text: &str) -> Result<Overhead, String> {
+    if let Some((_, words)) = OVERHEADS.iter().find(|(name, _)| *name == text) {
+        return Ok(Overhead((*words).to_owned()));
+    }
+    match text.parse::<u8>() {
+        Ok(bytes) => Ok(Overhead(format!("overhead {bytes}"))),
+        Err(_) => {
+            let words: Vec<&str> = OVERHEADS.iter().map(|(name, _)| *name).collect();
+            Err(format!(
+                "`{text}` is no overhead: expected 0 to 255 bytes, or one of {}",
+                words.join(", ")
+            ))
+        }
+    }
+}
+
+/// The reasons why nothing is shaped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The queue does not exist.
+    #[error("--queue: {0}")]
+    Queue(String),
+    /// The router does not start, or ends with an error.
+    #[error(transparent)]
+    Router(#[from] router::Error),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+/// Shapes until a signal ends it.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    Spec::parse(&args.queue).map_err(|error| Error::Queue(error.to_string()))?;
+    let rules = rules(args);
+    let words = words(args);
+    if !args.quiet || args.dry_run {
+        let command: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let lines: String = rules.lines().map(|line| format!("    {line}\n")).collect();
+        let text = format!("sluice {} with these rules:\n{lines}", command.join(" "));
+        if args.dry_run {
+            crate::print(&text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        eprint!("sluice: {}", crate::terminal::clean(&text));
+    }
+    let line = Line::parse_from(words);
+    let code = router::route(&line.router, Some(rules))?;
+    if !args.quiet {
+        eprintln!("sluice: {} is as it was before", args.interface);
+    }
+    Ok(code)
+}
+
+/// The words of the equivalent router.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    router: router::Args,
+}
+
+/// Returns the equivalent command line, without its rules.
+fn words(args: &Args) -> Vec<OsString> {
+    let interface = OsString::from(&args.interface);
+    let mut words: Vec<OsString> = vec![
+        "router".into(),
+        "--forward".into(),
+        interface.clone(),
+        "--local".into(),
+        interface,
+        "--accept".into(),
+    ];
+    if args.nfqueue != 0 {
+        words.extend(["--nfqueue".into(), args.nfqueue.to_string().into()]);
+    }
+    let options = [("--netns", &args.netns), ("--socket", &args.socket)];
+    for (name, value) in options {
+        if let Some(value) = value {
+            words.extend([name.into(), value.clone()]);
+        }
+    }
+    if args.quiet {
+        words.push("--quiet".into());
+    }
+    words
+}
+
+/// Returns the rules, in the language of `sluice ipfw`.
+fn rules(args: &Args) -> String {
+    let way = |number: u32, rate: Option<Rate>, way: &str| {
+        let Some(rate) = rate else {
+            return String::new();
+        };
+        let (framing, queue) = (&args.overhead.0, &args.queue);
+        let interface = &args.interface;
+        format!(
+            "{}\n\
+             sched {number} config pipe {number} type {queue}\n\
+             queue {number} config sched {number}\n\
+             add {number}00 queue {number} ip from any to any {way} {interface}\n",
+            format!("pipe {number} config bw {rate} {framing}").trim_end(),
+        )
+    };
+    way(1, args.up, "out xmit") + &way(2, args.down, "in recv")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Shape {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(words: &str) -> Args {
+        Shape::parse_from(words.split_whitespace()).args
+    }
+
+    #[test]
+    fn both_directions_get_their_own_pipe() {
+        let args = parse("shape wan --up 18Mbit/s --down 90Mbit/s --overhead adsl");
+        assert_eq!(
+            rules(&args),
+            "pipe 1 config bw 18Mbit/s overhead 40 atm\n\
+             sched 1 config pipe 1 type cake\n\
+             queue 1 config sched 1\n\
+             add 100 queue 1 ip from any to any out xmit wan\n\
+             pipe 2 config bw 90Mbit/s overhead 40 atm\n\
+             sched 2 config pipe 2 type cake\n\
+             queue 2 config sched 2\n\
+             add 200 queue 2 ip from any to any in recv wan\n"
+        );
+    }
+
+    #[test]
+    fn rules_are_valid_whatever_the_queue_and_the_overhead() {
+        for queue in ["cake", "fq_codel", "fifo limit 100p", "fq_pie target 10ms"] {
+            for (word, _) in OVERHEADS {
+                let mut args = parse("shape wan --up 18Mbit/s --down 90Mbit/s");
+                args.queue = queue.into();
+                args.overhead = overhead(word).unwrap();
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("rules");
+                std::fs::write(&path, rules(&args)).unwrap();
+                let settings = sluice_ipfw::Settings::default();
+                let checked = sluice_router::process::check(&path, &settings).unwrap();
+                assert!(checked.refused.is_empty(), "{queue} {word}: {checked:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_overhead_is_answered_with_the_words() {
+        assert_eq!(overhead("27"), Ok(Overhead("overhead 27".into())));
+        let error = overhead("isdn").unwrap_err();
+        assert!(
+            error.contains("`isdn`") && error.contains("docsis"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_equivalent_router_can_be_parsed() {
+        let args = parse("shape wan --up 1Mbit/s --nfqueue 3 --netns box --quiet");
+        let line = Line::parse_from(words(&args));
+        assert!(line.router.queues_the_host());
+    }
+}
