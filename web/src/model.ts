@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 4;
+export const SCHEMA = 5;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -91,6 +91,12 @@ export type Run = {
   flows: Array<Flow>;
   /** The probes. */
   pings: Array<Ping>;
+  /** Segments that all TCP flows sent again; `null` without such flows. */
+  retransmits: number | null;
+  /** Packets that all queues dropped. */
+  drops: number;
+  /** Packets that all queues marked with CE. */
+  marks: number;
   /** The queues of the path, in the order in which a packet passes them. */
   queues: Array<Queue>;
   /**
@@ -296,10 +302,8 @@ export type Flow = {
 export type Ping = {
   /** Name in the scenario. */
   name: string;
-  /** Number of probes sent, in all repetitions. */
-  sent: number;
-  /** Number of probes without an answer, in all repetitions. */
-  lost: number;
+  /** Share of the probes without an answer. */
+  loss: number | null;
   /** Round-trip time of each probe, at the time it was sent. */
   two_way_ms: Series;
   /** Delay from left to right; `null` if the ends share no clock. */
@@ -332,6 +336,10 @@ export type Queue = {
   state: Array<State>;
   /** Packets that left through the link. */
   sent: number;
+  /** Share of the packets that were dropped, among those that left or were dropped. */
+  loss: number | null;
+  /** Share of the packets that left with a CE mark from here. */
+  mark_ratio: number | null;
   /** CE marks set here, by reason. */
   marks: Array<Count>;
   /** Packets dropped here, by reason. */

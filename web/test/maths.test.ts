@@ -101,6 +101,9 @@ test("only all is 100 per cent, and only nothing is 0", () => {
   assert.equal(percent(0.99999), "99.999\u00a0%");
   assert.equal(percent(0.9999999), "99.9999\u00a0%");
   assert.equal(percent(0.998), "99.8\u00a0%");
+  // Rounded, but never up to 100 %.
+  assert.equal(percent(0.99784), "99.8\u00a0%");
+  assert.equal(percent(0.9997), "99.97\u00a0%");
   assert.equal(percent(0.00154), "0.154\u00a0%");
   assert.equal(percent(1e-9), "1.00e-7\u00a0%");
 });

@@ -11,7 +11,7 @@ use super::packed;
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -126,6 +126,12 @@ pub struct Run {
     pub flows: Vec<Flow>,
     /// The probes.
     pub pings: Vec<Ping>,
+    /// Segments that all TCP flows sent again; `None` without such flows.
+    pub retransmits: Option<f64>,
+    /// Packets that all queues dropped.
+    pub drops: f64,
+    /// Packets that all queues marked with CE.
+    pub marks: f64,
     /// The queues of the path, in the order in which a packet passes them.
     pub queues: Vec<Queue>,
     /// Completion times of the transfers that had a fixed number of bytes to carry; `None` if there
@@ -448,10 +454,8 @@ pub struct Flow {
 pub struct Ping {
     /// Name in the scenario.
     pub name: String,
-    /// Number of probes sent, in all repetitions.
-    pub sent: u64,
-    /// Number of probes without an answer, in all repetitions.
-    pub lost: u64,
+    /// Share of the probes without an answer.
+    pub loss: Option<f64>,
     /// Round-trip time of each probe, at the time it was sent.
     pub two_way_ms: Series,
     /// Delay from left to right; `None` if the ends share no clock.
@@ -487,6 +491,10 @@ pub struct Queue {
     pub state: Vec<State>,
     /// Packets that left through the link.
     pub sent: u64,
+    /// Share of the packets that were dropped, among those that left or were dropped.
+    pub loss: Option<f64>,
+    /// Share of the packets that left with a CE mark from here.
+    pub mark_ratio: Option<f64>,
     /// CE marks set here, by reason.
     pub marks: Vec<Count>,
     /// Packets dropped here, by reason.

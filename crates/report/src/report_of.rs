@@ -15,7 +15,7 @@ use crate::model::{
     Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use sluice_recording::expect;
-use sluice_recording::figures::{figures_of, pipe_under_test, repeated, rounded, typical};
+use sluice_recording::figures::{figures_of, median, pipe_under_test, repeated, rounded, typical};
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
@@ -84,18 +84,16 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
             run.figures = repeated_figures(&shown.run().scenario, &summaries);
             run.repetitions = group.iter().map(|one| one.run().seed).collect();
             run.shown_seed = shown.run().seed;
-            count_probes(&mut run.pings, shown, group)?;
         }
         let is_complete = |recording: &&Recording| recording.run().status == Status::Complete;
         let is_complete = group.iter().all(is_complete);
         let first = group[0].run();
-        candidates.push(Candidate::of(
-            name.clone(),
-            first,
-            &summaries,
-            is_complete,
-            under_test,
-        ));
+        let candidate = Candidate::of(name.clone(), first, &summaries, is_complete, under_test);
+        run.drops = candidate.figures.drops;
+        run.marks = candidate.figures.marks;
+        let each = summaries.iter().filter_map(|summary| summary.retransmits());
+        run.retransmits = median(&each.map(|segments| segments as f64).collect::<Vec<_>>());
+        candidates.push(candidate);
         report.runs.push(run);
     }
     let candidates: Vec<&Candidate> = candidates.iter().collect();
@@ -188,6 +186,9 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
             .collect(),
         flows,
         pings,
+        retransmits: None,
+        drops: 0.0,
+        marks: 0.0,
         queues,
         completion_ms: completions(recording, summary, &instances)?,
         repeats: Vec::new(),
@@ -407,8 +408,7 @@ fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummar
     let ms = |percentiles: Option<Percentiles>| percentiles.map(|p| quantiles(p, 1e6));
     Ping {
         name: instance.name.clone(),
-        sent: probes.len() as u64,
-        lost: probes.iter().filter(|probe| probe.is_lost).count() as u64,
+        loss: figures.loss,
         two_way_ms: series(|probe| probe.rtt),
         up_ms: is_any(|probe| probe.up.is_some()).then(|| series(|probe| probe.up)),
         down_ms: is_any(|probe| probe.down.is_some()).then(|| series(|probe| probe.down)),
@@ -416,35 +416,6 @@ fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummar
         up: ms(figures.up),
         down: ms(figures.down),
     }
-}
-
-/// Counts the probes of all repetitions. `shown` is the repetition whose series are in `pings`.
-fn count_probes(
-    pings: &mut [Ping],
-    shown: &Recording,
-    group: &[&Recording],
-) -> Result<(), ReadError> {
-    let names: BTreeMap<u32, String> = shown
-        .run()
-        .scenario
-        .instances()
-        .map(|instance| (instance.id, instance.name))
-        .collect();
-    for ping in pings.iter_mut() {
-        (ping.sent, ping.lost) = (0, 0);
-    }
-    for recording in group {
-        for probe in recording.pings()? {
-            let probe = probe?;
-            let name = names.get(&probe.flow);
-            let Some(ping) = pings.iter_mut().find(|ping| Some(&ping.name) == name) else {
-                continue;
-            };
-            ping.sent += 1;
-            ping.lost += u64::from(probe.is_lost);
-        }
-    }
-    Ok(())
 }
 
 fn queues(
@@ -506,6 +477,8 @@ fn queue(
         backlog_bytes: variables.whole(BACKLOG_BYTES),
         state: variables.states(),
         sent: figures.sent,
+        loss: figures.loss,
+        mark_ratio: figures.mark_ratio,
         marks: match figures.marks {
             0 => Vec::new(),
             packets => vec![Count {

@@ -339,6 +339,7 @@ pub(crate) fn comparable() -> Report {
         run.flows[0].srtt_ms = Some(Series::new(time.clone(), vec![25.0; 100]));
         run.completion_ms = Some(Cdf::of(vec![10.0, 20.0, 40.0]));
         run.queues[0].sent = 900;
+        run.queues[0].loss = Some(0.1);
         run.queues[0].drops = vec![super::model::Count {
             reason: "overflow".to_owned(),
             packets: 100,

@@ -38,9 +38,12 @@ export function percent(share: number): string {
   if (share === 0 || share === 1) return `${share * 100}${GAP}%`;
   const value = share * 100;
   if (value < 99.5 || value > 100) return `${plain(value)}${GAP}%`;
-  // As many nines as distinguish it from 100, truncated rather than rounded.
-  const decimals = Math.min(4, Math.max(1, Math.ceil(-Math.log10(100 - value) - 1e-9)));
-  return `${(Math.floor(value * 10 ** decimals + 1e-9) / 10 ** decimals).toFixed(decimals)}${GAP}%`;
+  // As many decimals as distinguish it from 100.
+  for (let decimals = 1; decimals <= 4; decimals += 1) {
+    const text = value.toFixed(decimals);
+    if (Number(text) < 100) return `${text}${GAP}%`;
+  }
+  return `99.9999${GAP}%`;
 }
 
 export function bytes(size: number): string {

@@ -79,8 +79,7 @@ function describePing(run: Run): string | null {
   const { p50, p99 } = ping.two_way;
   const load = run.directions.some((total) => total.goodput_mbps > 0) ? " under load" : "";
   const tail = `99 % within ${milliseconds(p99)}`;
-  const repetitions = run.repetitions.length > 1 ? ` in ${run.repetitions.length} repetitions` : "";
-  const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} unanswered${repetitions}` : "";
+  const lost = (ping.loss ?? 0) > 0 ? `; ${percent(ping.loss ?? 0)} unanswered` : "";
   if (run.base_rtt_ms === null) return `Ping${load}: median ${milliseconds(p50)}, ${tail}${lost}.`;
   const base = milliseconds(run.base_rtt_ms);
   // A rise is mentioned only if the displayed digits show it.
@@ -108,20 +107,16 @@ function describeGoodput(run: Run): string | null {
 
 function describeSignals(run: Run): string | null {
   if (run.queues.length === 0) return null;
-  const marks = run.queues.flatMap((queue) => queue.marks);
-  const drops = run.queues.flatMap((queue) => queue.drops);
-  const dropped = packetsOf(drops);
   if (run.queues.every((queue) => queue.sent + packetsOf(queue.drops) === 0))
     return "No packet reached a queue.";
-  // Shares are of the queues that drop: the acknowledgements in another queue would dilute them.
+  // One queue at a time: the acknowledgements in another one would dilute its share.
   const losing = run.queues.filter((queue) => packetsOf(queue.drops) > 0);
-  const offered = losing.reduce((total, queue) => total + queue.sent, dropped);
-  const marked = packetsOf(marks);
-  const drop =
-    dropped === 0
-      ? "none"
-      : `${whole(dropped)} of ${whole(offered)} packets (${percent(dropped / offered)}; ${reasons(drops)})`;
-  return `Dropped: ${drop}. CE-marked: ${marked === 0 ? "none" : whole(marked)}.`;
+  const drops = losing.map(({ drops, loss, name, direction }) => {
+    const where = name === direction ? direction : `in ${name}`;
+    return `${whole(packetsOf(drops))} packets ${where} (${percent(loss ?? 0)}; ${reasons(drops)})`;
+  });
+  const marks = run.marks === 0 ? "none" : whole(run.marks);
+  return `Dropped: ${drops.length === 0 ? "none" : enumerate(drops)}. CE-marked: ${marks}.`;
 }
 
 function reasons(counts: Count[]): string {

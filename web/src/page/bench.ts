@@ -9,7 +9,7 @@ import { choice, dropdown, h } from "../dom.ts";
 import { empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { staircase, sumSeries } from "../maths/series.ts";
-import { busiestQueue, mainPing, packetsOf } from "../maths/verdict.ts";
+import { busiestQueue, mainPing } from "../maths/verdict.ts";
 import {
   type Direction,
   type Flow,
@@ -612,18 +612,24 @@ export class Bench {
     for (const name of callsOf(runs)) {
       groups.push({ title: `MOS of ${name}`, bars: bars((run) => scoreOf(run, name), plain) });
     }
-    const share = (run: Run, pick: (queue: Queue) => number): number | null => {
-      const offered = run.queues.reduce((sum, queue) => sum + queue.sent + packetsOf(queue.drops), 0);
-      return offered === 0 ? null : run.queues.reduce((sum, queue) => sum + pick(queue), 0) / offered;
+    // Over several links, the share of the packets that reach the end is a product.
+    const share = (run: Run, direction: Direction, of: "loss" | "mark_ratio"): number | null => {
+      const known = run.queues
+        .filter((queue) => queue.direction === direction)
+        .flatMap((queue) => queue[of] ?? []);
+      return known.length === 0 ? null : known.reduce((a, b) => a + b - a * b);
     };
-    groups.push({
-      title: "Packets dropped",
-      bars: bars((run) => share(run, (queue) => packetsOf(queue.drops)), percent),
-    });
-    groups.push({
-      title: "Packets CE-marked",
-      bars: bars((run) => share(run, (queue) => packetsOf(queue.marks)), percent),
-    });
+    for (const direction of ["up", "down"] as Direction[]) {
+      const where = route(direction, ends);
+      groups.push({
+        title: `Packets dropped, ${where}`,
+        bars: bars((run) => share(run, direction, "loss"), percent),
+      });
+      groups.push({
+        title: `Packets CE-marked, ${where}`,
+        bars: bars((run) => share(run, direction, "mark_ratio"), percent),
+      });
+    }
     this.totals.setGroups(groups.filter((group) => group.bars.some((bar) => (bar.value ?? 0) > 0)));
   }
 

@@ -4,7 +4,7 @@
  */
 import { h } from "../dom.ts";
 import { megabits, milliseconds, plain, whole } from "../maths/format.ts";
-import { mainPing, packetsOf } from "../maths/verdict.ts";
+import { mainPing } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 import { callsOf, scoreOf } from "./words.ts";
 
@@ -33,8 +33,6 @@ const sojourn = (run: Run, way: string): number | null => {
 };
 const goodput = (run: Run, way: string) =>
   run.directions.find((total) => total.direction === way)?.goodput_mbps ?? null;
-const count = (run: Run, of: "drops" | "marks") =>
-  run.queues.reduce((sum, queue) => sum + packetsOf(queue[of]), 0);
 
 const COLUMNS: Column[] = [
   { head: "Goodput up", of: (run) => goodput(run, "up"), say: megabits },
@@ -45,8 +43,8 @@ const COLUMNS: Column[] = [
   { head: "MOS, worst call", of: worstScore, say: plain },
   { head: "Sojourn up p95", of: (run) => sojourn(run, "up"), say: milliseconds },
   { head: "Sojourn down p95", of: (run) => sojourn(run, "down"), say: milliseconds },
-  { head: "Drops", of: (run) => count(run, "drops"), say: whole },
-  { head: "Marks", of: (run) => count(run, "marks"), say: whole },
+  { head: "Drops", of: (run) => run.drops, say: whole },
+  { head: "Marks", of: (run) => run.marks, say: whole },
 ];
 
 /** The table of all runs, above what `draw` returns for the selected ones. */

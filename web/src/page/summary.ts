@@ -129,7 +129,6 @@ function pingRows({ runs, ends }: Report): Row[] {
   const calls = callsOf(runs);
   const all = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
   const names = all.filter((name) => !calls.includes(name));
-  const isRepeated = runs.some((run) => run.repetitions.length > 1);
   return names.flatMap((name) => {
     const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
     // A flow called ping needs no other name.
@@ -160,19 +159,13 @@ function pingRows({ runs, ends }: Report): Row[] {
         "low",
         median,
       ),
-      rowOf(
-        labelled(`${label} unanswered`, isRepeated ? "in all repetitions" : ""),
-        runs,
-        ping,
-        ({ lost, sent }) => `${whole(lost)} of ${whole(sent)}`,
-      ),
+      rowOf(labelled(`${label} unanswered`, ""), runs, (run) => ping(run)?.loss, percent),
     ];
   });
 }
 
 /** The score, delay and losses of each call. */
 function callRows({ runs, ends }: Report): Row[] {
-  const isRepeated = runs.some((run) => run.repetitions.length > 1);
   return callsOf(runs).flatMap((name) => {
     const call = (run: Run) => run.pings.find((entry) => entry.name === name);
     // A flow called call-up needs no other name.
@@ -197,12 +190,7 @@ function callRows({ runs, ends }: Report): Row[] {
           median,
         ),
       ),
-      rowOf(
-        labelled(`${title}, packets lost`, isRepeated ? "in all repetitions" : ""),
-        runs,
-        call,
-        ({ lost, sent }) => `${whole(lost)} of ${whole(sent)}`,
-      ),
+      rowOf(labelled(`${title}, packets lost`, ""), runs, (run) => call(run)?.loss, percent),
     ];
   });
 }
@@ -263,11 +251,6 @@ function queueRows({ runs, ends }: Report): Row[] {
 }
 
 function retransmitRows({ runs }: Report): Row[] {
-  const total = (run: Run): number | null => {
-    const counted = run.flows.flatMap((flow) =>
-      flow.retransmits === null ? [] : [flow.retransmits.value.at(-1) ?? 0],
-    );
-    return counted.length === 0 ? null : counted.reduce((sum, segments) => sum + segments, 0);
-  };
-  return [rowOf(labelled("Retransmissions", "segments, all flows"), runs, total, whole)];
+  const label = labelled("Retransmissions", "segments, all flows");
+  return [rowOf(label, runs, (run) => run.retransmits, whole)];
 }

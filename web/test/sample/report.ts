@@ -177,8 +177,7 @@ function runOf(variant: Variant, seconds: number): Run {
     pings: [
       {
         name: "ping",
-        sent: outcome.ping.length,
-        lost: pings.two.filter((value) => value === null).length,
+        loss: pings.two.filter((value) => value === null).length / outcome.ping.length,
         two_way_ms: series(pings.two),
         up_ms: series(pings.up),
         down_ms: series(pings.down),
@@ -187,6 +186,9 @@ function runOf(variant: Variant, seconds: number): Run {
         down: quantilesOf(pings.down),
       },
     ],
+    retransmits: outcome.retransmits.at(-1)?.value ?? 0,
+    drops: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 2).length,
+    marks: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 1).length,
     queues: [
       queueOf("bottleneck", "up", outcome.up, outcome, (goodput * (1514 / 1448)) / MBPS),
       queueOf(
@@ -298,6 +300,8 @@ function queueOf(
     ),
     state: outcome === null ? [] : [{ name: "count", unit: "drops", series: seriesOf(outcome.count, 1) }],
     sent: left.length,
+    loss: packets.length === 0 ? null : 1 - left.length / packets.length,
+    mark_ratio: left.length === 0 ? null : left.filter((packet) => packet.verdict === 1).length / left.length,
     marks: countOf(1),
     drops: countOf(2),
     sojourn_ms: quantilesOf(waits),

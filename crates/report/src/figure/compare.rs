@@ -12,7 +12,7 @@ use super::select::{
 };
 use super::words::Words;
 use super::{Figure, FigureKind};
-use crate::model::{Cdf, Count, Direction, Flow, Report, Run, Series};
+use crate::model::{Cdf, Direction, Flow, Queue, Report, Run, Series};
 
 /// The part of the caption that explains a kind of figure.
 pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
@@ -362,19 +362,13 @@ pub fn total_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
             Some(total.goodput_mbps)
         }
     };
-    let share = |direction: Direction, pick: fn(&crate::model::Queue) -> &[Count]| {
+    let share = |direction: Direction, pick: fn(&Queue) -> Option<f64>| {
         move |run: &Run| {
-            let packets = |counts: &[Count]| counts.iter().map(|count| count.packets).sum::<u64>();
-            let queues = || {
-                run.queues
-                    .iter()
-                    .filter(|queue| queue.direction == direction)
-            };
-            let offered: u64 = queues()
-                .map(|queue| queue.sent + packets(&queue.drops))
-                .sum();
-            let part: u64 = queues().map(|queue| packets(pick(queue))).sum();
-            (offered > 0).then(|| part as f64 / offered as f64 * 100.0)
+            let queues = run.queues.iter();
+            let shares = queues.filter(|queue| queue.direction == direction);
+            // Over several links, the share of the packets that reach the end is a product.
+            let both = |a: f64, b: f64| a + b - a * b;
+            Some(shares.filter_map(pick).reduce(both)? * 100.0)
         }
     };
     let mut panels = vec![
@@ -385,8 +379,8 @@ pub fn total_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
         }),
     ];
     for direction in DIRECTIONS {
-        let dropped = share(direction, |queue| &queue.drops);
-        let marked = share(direction, |queue| &queue.marks);
+        let dropped = share(direction, |queue| queue.loss);
+        let marked = share(direction, |queue| queue.mark_ratio);
         for (what, value) in [("dropped", &dropped), ("CE-marked", &marked)] {
             let title = format!("Packets {what} {direction}");
             panels.push(bars(report, &title, "% of packets", value));

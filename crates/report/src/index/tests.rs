@@ -18,7 +18,7 @@ fn row(name: &str, goodput: f64, p95_ms: f64, jain: Option<f64>, drops: f64) -> 
                 p95: Some(p95_ms * 1e6),
                 jain,
                 drops,
-                packets: 10_000.0,
+                loss: Some(drops / 10_000.0),
                 ..Figures::default()
             },
         },

@@ -79,8 +79,8 @@ pub(crate) struct Figures {
     pub drops: f64,
     /// Packets marked.
     pub marks: f64,
-    /// Packets that arrived.
-    pub packets: f64,
+    /// Share of the packets that were dropped, in both directions; `None` without packets.
+    pub loss: Option<f64>,
 }
 
 /// The packets on which delays are measured.
@@ -118,6 +118,13 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
     bare.to_toml()
 }
 
+/// Returns the share of the packets of both directions that were dropped.
+fn loss(summary: &Summary) -> Option<f64> {
+    let total = |of: fn(&PipeSummary) -> u64| summary.pipes.iter().map(of).sum::<u64>();
+    let packets = total(|pipe| pipe.packets);
+    (packets > 0).then(|| total(|pipe| pipe.drops.values().sum()) as f64 / packets as f64)
+}
+
 impl Figures {
     fn of(runs: &[&Summary], under_test: &str) -> Figures {
         let over = |value: &dyn Fn(&Summary) -> Option<f64>| {
@@ -146,7 +153,7 @@ impl Figures {
             jain: over(&|s| s.jain),
             drops: total(&|pipe| pipe.drops.values().sum()),
             marks: total(&|pipe| pipe.marks),
-            packets: total(&|pipe| pipe.packets),
+            loss: over(&loss),
         }
     }
 }

@@ -168,8 +168,8 @@ impl Best {
             winners_jain: most(&mut winners().filter_map(|f| f.jain)),
             most_jain: most(&mut all().filter_map(|f| f.jain)),
             least_jain: least(&mut all().filter_map(|f| f.jain)),
-            winners_loss: least(&mut winners().filter_map(loss)),
-            least_loss: least(&mut all().filter_map(loss)),
+            winners_loss: least(&mut winners().filter_map(|figures| figures.loss)),
+            least_loss: least(&mut all().filter_map(|figures| figures.loss)),
         }
     }
 
@@ -199,10 +199,6 @@ fn share(figures: &Figures, best: Option<f64>) -> f64 {
     }
 }
 
-fn loss(figures: &Figures) -> Option<f64> {
-    (figures.packets > 0.0).then(|| figures.drops / figures.packets)
-}
-
 pub(crate) fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
     let has_won = best.is_winner(figures);
     let mut purposes = Vec::new();
@@ -226,7 +222,7 @@ pub(crate) fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
             purposes.push(Purpose::Shares);
         }
     }
-    let fewest = loss(figures).zip(best.winners_loss);
+    let fewest = figures.loss.zip(best.winners_loss);
     let is_least = |own: f64| best.least_loss.is_some_and(|least| own <= ABOUT * least);
     if fewest.is_some_and(|(own, winners)| winners > 0.001 && own < winners / 2.0 && is_least(own))
     {
@@ -289,7 +285,7 @@ pub(crate) fn shares_words(jain: Option<f64>) -> Option<String> {
 }
 
 fn loss_words(figures: &Figures) -> Option<String> {
-    let loss = loss(figures)?;
+    let loss = figures.loss?;
     match (figures.drops == 0.0, figures.marks > 0.0) {
         (true, true) => Some("marks packets and drops none".into()),
         (true, false) => Some("drops no packets".into()),

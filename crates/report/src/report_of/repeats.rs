@@ -115,6 +115,17 @@ pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
             "%",
             &|summary| Some(pipe(summary)?.loss? * 100.0),
         );
+        if summaries
+            .iter()
+            .any(|s| pipe(s).is_some_and(|p| p.marks > 0))
+        {
+            add(
+                &format!("Packets CE-marked {direction}"),
+                Some(direction),
+                "%",
+                &|summary| Some(pipe(summary)?.mark_ratio? * 100.0),
+            );
+        }
     }
     add("Jain's index", None, "", &|summary| summary.jain);
     figures

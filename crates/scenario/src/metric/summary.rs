@@ -63,6 +63,12 @@ impl Summary {
     pub fn ping(&self) -> Option<Percentiles> {
         self.flows.iter().find_map(|flow| flow.rtt)
     }
+
+    /// Returns the number of segments that all TCP flows sent again; `None` without such flows.
+    pub fn retransmits(&self) -> Option<u64> {
+        let each = self.flows.iter().filter_map(|flow| flow.retransmits);
+        each.reduce(|a, b| a + b)
+    }
 }
 
 /// The figures of all flows of a direction together.

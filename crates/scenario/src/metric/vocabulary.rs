@@ -159,9 +159,7 @@ static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
 pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
     for Summary;
     key "total.goodput", Rate, Summary, "payload of all flows, per second", RFC7928 "2.5", |s| s.total_goodput_bps;
-    "total.retransmits", Count, Summary, "segments that all TCP flows sent again", TCP_INFO, |s| {
-        s.flows.iter().filter_map(|flow| flow.retransmits).reduce(|a, b| a + b).map(|n| n as f64)
-    };
+    "total.retransmits", Count, Summary, "segments that all TCP flows sent again", TCP_INFO, |s| count(s.retransmits());
     key "jain", Ratio, Summary, "Jain's fairness index over the goodputs of the bulk TCP flows, in the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
     "jain.min", Ratio, Summary, "smallest index of all windows of goodput in which at least two of these flows were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
     "jain.mean", Ratio, Summary, "mean index of these windows", "RFC 5166 section 2.3.1", |s| s.jain_mean;
