@@ -42,6 +42,7 @@ class RouterStatus(TypedDict):
     sent: int
     dropped: dict[str, int]
     lost: dict[str, int]
+    refused: dict[str, int]
     damaged: dict[str, int]
     late_p50_ns: int
     late_p99_ns: int

@@ -18,7 +18,8 @@ use log::{Log, SyslogError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sluice_core::packet::SPLIT_BELOW;
-use sluice_core::{Rate, Span};
+use sluice_core::{Rate, Span, units::Bytes};
+use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
     self, ConfigError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings, Spin, StartError,
@@ -80,6 +81,10 @@ pub struct Args {
     #[arg(long, value_name = "PACKETS", default_value_t = POOL.slots,
           value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
     room: u32,
+    /// Memory for the pipes and queues that masks create
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse,
+          default_value_t = Bytes::new(DYNAMIC_BYTES))]
+    dynamic_memory: Bytes,
     /// Seed of all random numbers, including hash keys: anyone who knows it can aim flows at one
     /// queue [default: random; 1 if all ports are files]
     #[arg(long)]
@@ -175,6 +180,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     let engine = sluice_ipfw::Settings {
         accepts_by_default: args.accept,
         compat: args.compat,
+        dynamic_bytes: args.dynamic_memory.as_u64(),
         ..sluice_ipfw::Settings::default()
     };
     if let Some(path) = &args.check {

@@ -113,6 +113,11 @@ pub trait Aqm {
         let _ = (queue, cx);
     }
 
+    /// Returns the bytes that the AQM has allocated besides its own size.
+    fn memory(&self) -> usize {
+        0
+    }
+
     /// Visits the variables of the algorithm.
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         let _ = visit;
@@ -191,6 +196,9 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
     }
     fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
         (**self).on_timer(queue, cx);
+    }
+    fn memory(&self) -> usize {
+        (**self).memory()
     }
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         (**self).state(visit);

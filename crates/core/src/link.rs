@@ -186,6 +186,12 @@ impl Link {
         self.pipe.on_wire()
     }
 
+    /// Returns the bytes of memory that the link and its queue hold ([`Discipline::memory`]).
+    pub fn memory(&self) -> usize {
+        let entry = self.entry.as_ref().map_or(0, |_| size_of::<Entry>());
+        size_of::<Self>() + entry + self.pipe.allocated()
+    }
+
     /// Returns the counters of the effects.
     pub const fn counts(&self) -> LinkCounts {
         self.counts

@@ -55,6 +55,12 @@ pub trait Discipline {
     /// Returns the packets and bytes held.
     fn backlog(&self) -> Backlog;
 
+    /// Returns the bytes of memory that the discipline holds, itself included, so that a host can
+    /// limit what very many of them hold together. Parameters that several share are not counted.
+    fn memory(&self) -> usize {
+        size_of_val(self)
+    }
+
     /// Visits the variables of the algorithm, each with the number of its queue.
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         let _ = visit;
@@ -117,6 +123,9 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn backlog(&self) -> Backlog {
         (**self).backlog()
     }
+    fn memory(&self) -> usize {
+        (**self).memory()
+    }
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         (**self).state(visit);
     }
@@ -132,6 +141,11 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn prefetch_dequeue(&self) {
         (**self).prefetch_dequeue();
     }
+}
+
+/// Returns the bytes that a vector has allocated.
+pub(crate) const fn allocated<T>(vector: &alloc::vec::Vec<T>) -> usize {
+    vector.capacity() * size_of::<T>()
 }
 
 mod class;

@@ -75,10 +75,14 @@ fn settings(algorithm: &Algorithm) -> Vec<Values> {
     all
 }
 
+/// A full queue never holds more, and one offer beyond it is made at every step.
+fn most_held(values: &Values) -> u64 {
+    u64::from(BACKLOG) / if values.find("limit").is_some() { 4 } else { 1 }
+}
+
 fn allocations(algorithm: &Algorithm, values: &Values) -> u64 {
     let queue = algorithm.build(values).unwrap();
-    // A full queue never holds more, and one offer beyond it is made at every step.
-    let held = u64::from(BACKLOG) / if values.find("limit").is_some() { 4 } else { 1 };
+    let held = most_held(values);
     let mut bench = Bench {
         queue,
         rng: Rng::from_seed(1),
@@ -110,6 +114,40 @@ fn no_algorithm_allocates_in_steady_state() {
         for values in settings(algorithm) {
             let name = algorithm.name;
             assert_eq!(allocations(algorithm, &values), 0, "{name} {values:?}");
+        }
+    }
+}
+
+/// Hosts limit the memory of very many queues by what each reports. What several share, such as
+/// tables made from parameters, is not reported.
+#[test]
+fn every_discipline_reports_the_memory_that_it_holds() {
+    for algorithm in registry::algorithms() {
+        for values in settings(algorithm) {
+            let name = algorithm.name;
+            let most = most_held(&values);
+            let model = algorithm.build(&values).unwrap();
+            let mut kept = None;
+            let info = allocation_counter::measure(|| {
+                let mut bench = Bench {
+                    queue: model
+                        .blank()
+                        .unwrap_or_else(|| algorithm.build(&values).unwrap()),
+                    rng: Rng::from_seed(1),
+                    sink: DropCounter::default(),
+                    now: Time::ZERO,
+                    sent: 0,
+                };
+                (0..2000).for_each(|_| bench.step(most));
+                kept = Some(bench);
+            });
+            let bench = kept.expect("it was kept");
+            let (held, reported) = (info.bytes_current, bench.queue.memory() as i64);
+            let tolerance = 1024 + held / 20;
+            assert!(
+                (reported - held).abs() <= tolerance,
+                "{name} {values:?} reports {reported} of {held} bytes"
+            );
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
 use crate::headers::{Direction, Headers, Interface, InterfaceId};
 use crate::log::{Log, LogEntry};
+use crate::objects::budget::Refusals;
+use crate::objects::instance::NONE;
 use crate::objects::layout::{Layout, STRIDE};
 use crate::objects::packets::Passage;
 use crate::objects::runtime::Runtime;
@@ -20,7 +22,7 @@ use crate::show::Snapshot;
 use crate::variables::Variables;
 
 /// The settings of an engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether the built-in rule 65535 allows packets; it denies them by default, as in ipfw.
     pub accepts_by_default: bool,
@@ -36,7 +38,26 @@ pub struct Settings {
     pub hash_key: Option<u64>,
     /// Seconds from the Unix epoch to the origin of virtual time, for the dates of `-t`.
     pub origin_s: u64,
+    /// Most bytes of memory for the pipes and queues that masks create.
+    pub dynamic_bytes: u64,
 }
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            accepts_by_default: false,
+            compat: false,
+            seed: 0,
+            hash_key: None,
+            origin_s: 0,
+            dynamic_bytes: DYNAMIC_BYTES,
+        }
+    }
+}
+
+/// The default of [`Settings::dynamic_bytes`]: 262 144 pipes of `fq_codel`, at 1.8 KB each, take 470
+/// MB.
+pub const DYNAMIC_BYTES: u64 = 512 << 20;
 
 /// Rules, pipes, queues and schedulers as one object that receives time, packets and commands.
 ///
@@ -157,7 +178,7 @@ impl Firewall {
         let switches = Switches::of(&variables);
         Firewall {
             layout: Layout::default(),
-            runtime: Runtime::new(&rng, hash),
+            runtime: Runtime::new(&rng, hash, settings.dynamic_bytes),
             rules: Rules::new(settings.accepts_by_default, hash),
             variables,
             settings: *settings,
@@ -167,6 +188,23 @@ impl Firewall {
             arrived: Vec::new(),
             log: Log::default(),
         }
+    }
+
+    /// Tells for how many more packets the host has room. A pipe holds at most four times as many, so
+    /// that a single pipe cannot take all memory. Without this call there is no such limit.
+    pub fn set_free_packets(&mut self, packets: u64) {
+        self.runtime.set_free_packets(packets);
+    }
+
+    /// Returns the packets that limits of the whole engine refused. They are among the dropped ones.
+    pub const fn refusals(&self) -> Refusals {
+        self.runtime.refusals()
+    }
+
+    /// Returns the number of packets that the queues of all pipes may hold together, if each mask has
+    /// a single flow.
+    pub fn most_queued(&self) -> u64 {
+        self.layout.most_queued()
     }
 
     /// Sets the host's interfaces. [`Headers`] refer to them by their index in this list.
@@ -425,6 +463,7 @@ impl Firewall {
             rule,
             one_pass: self.switches.one_pass,
             pipes: pipes + 1,
+            holder: NONE,
         };
         let place = self
             .runtime

@@ -22,10 +22,11 @@ mod tables;
 mod variables;
 mod words;
 
-pub use engine::{Departure, Disposition, Firewall, Mode, Output, Settings};
+pub use engine::{DYNAMIC_BYTES, Departure, Disposition, Firewall, Mode, Output, Settings};
 pub use execute::{Batch, Prepared, Replaced, Survey};
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use log::LogEntry;
+pub use objects::budget::Refusals;
 pub use objects::layout::{Files, NoFiles};
 pub use show::Snapshot;

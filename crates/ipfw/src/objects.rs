@@ -1,5 +1,6 @@
 //! Pipes, queues and schedulers: their configuration, and the running objects.
 
+pub(crate) mod budget;
 pub(crate) mod discipline;
 mod expiry;
 mod heap;

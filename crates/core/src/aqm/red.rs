@@ -198,6 +198,10 @@ impl Aqm for Red {
         self.adapt(cx, |due, now| due <= now);
     }
 
+    fn memory(&self) -> usize {
+        self.linux.as_ref().map_or(0, |_| size_of::<Linux>())
+    }
+
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         visit("average", self.shown_average());
         visit("max_p", StateValue::Ratio(self.max_p as f64 / ONE as f64));

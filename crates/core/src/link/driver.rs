@@ -110,6 +110,10 @@ impl Discipline for Driver {
         self.take().or_else(|| self.queue.pull())
     }
 
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.queue.memory() + self.ring.capacity() * size_of::<Packet>()
+    }
+
     fn backlog(&self) -> Backlog {
         let queued = self.queue.backlog();
         Backlog {

@@ -18,6 +18,11 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Returns the bytes that have been allocated.
+    pub(super) fn allocated(&self) -> usize {
+        self.rest.capacity() * size_of::<(Time, Packet)>()
+    }
+
     /// Returns when the next packet arrives.
     #[inline]
     pub(super) fn first_due(&self) -> Option<Time> {

@@ -215,6 +215,14 @@ impl Pipe {
         &self.params
     }
 
+    /// Returns the bytes that the pipe holds besides its own size.
+    pub(super) fn allocated(&self) -> usize {
+        let medium = self.medium.as_ref().map_or(0, |beyond| {
+            size_of::<Beyond>() + beyond.loose.capacity() * size_of::<Reverse<Loose>>()
+        });
+        self.queue.memory() + self.line.allocated() + medium
+    }
+
     /// Returns the queue.
     pub fn queue(&self) -> &dyn Discipline {
         &*self.queue

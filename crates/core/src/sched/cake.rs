@@ -44,7 +44,7 @@ use self::clock::Clock;
 use self::tin::{FRACTION, Isolation, QUEUES, Tin};
 use super::fattest::Fattest;
 use super::pool::{NONE, Pool};
-use super::{Discipline, DisciplineAlgorithm, Wake};
+use super::{Discipline, DisciplineAlgorithm, Wake, allocated};
 use crate::aqm::cobalt::CobaltParams;
 use crate::aqm::{Aqm, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
@@ -288,6 +288,14 @@ impl Discipline for Cake {
             let flow = &mut self.tins[number].flows[id as usize];
             flow.deficit = flow.deficit.min(0);
         }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>()
+            + allocated(&self.tins)
+            + self.tins.iter().map(Tin::memory).sum::<usize>()
+            + self.fattest.memory()
+            + self.pool.memory()
     }
 
     fn backlog(&self) -> Backlog {

@@ -11,10 +11,10 @@ use core::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashMap;
 
-use super::Share;
 use super::fifo::FifoParams;
 use super::heap::Heap;
 use super::pool::{Chain, Pool};
+use super::{Share, allocated};
 use crate::aqm::droptail::DropTail;
 use crate::aqm::{Aqm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
@@ -82,6 +82,20 @@ impl Classes {
             timers: Heap::new(),
             backlog: Backlog::default(),
         }
+    }
+
+    /// Returns the bytes that have been allocated.
+    pub(crate) fn memory(&self) -> usize {
+        let aqm = |class: &Class| size_of_val(&*class.aqm) + class.aqm.memory();
+        let aqms = self.slots.iter().map(aqm);
+        // hashbrown has one byte of metadata per place, and 7/8 of the places are used.
+        let places = self.by_number.capacity() * 8 / 7;
+        places * (size_of::<(u32, u32)>() + 1)
+            + allocated(&self.slots)
+            + aqms.sum::<usize>()
+            + allocated(&self.free)
+            + self.pool.memory()
+            + self.timers.memory()
     }
 
     /// Returns the index of the open class `number`.

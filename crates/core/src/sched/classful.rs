@@ -217,6 +217,11 @@ pub trait Order: 'static {
     /// Creates an order without classes.
     fn new(params: &Self::Params) -> Self;
 
+    /// Returns the bytes that the order has allocated.
+    fn memory(&self) -> usize {
+        0
+    }
+
     /// Returns the limits of a class that a packet opened.
     fn limits(params: &Self::Params) -> FifoParams;
 
@@ -374,6 +379,10 @@ impl<O: Order> Discipline for Classed<O> {
         let head = self.classes.head_len(index);
         self.order.served(index, packet.len, head);
         Some(packet)
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.order.memory() + self.classes.memory()
     }
 
     fn backlog(&self) -> Backlog {

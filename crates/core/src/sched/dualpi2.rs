@@ -242,6 +242,11 @@ impl Discipline for DualPi2 {
         self.take().map(|(packet, _)| packet)
     }
 
+    fn memory(&self) -> usize {
+        let held = self.l4s.packets.capacity() + self.classic.packets.capacity();
+        size_of::<Self>() + held * size_of::<Packet>()
+    }
+
     fn backlog(&self) -> Backlog {
         self.backlog
     }

@@ -13,6 +13,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::allocated;
+
 /// Children of a node.
 const FAN: usize = 16;
 
@@ -62,6 +64,11 @@ impl Fattest {
             leaves,
             queues,
         }
+    }
+
+    /// Returns the bytes that have been allocated.
+    pub(crate) fn memory(&self) -> usize {
+        allocated(&self.nodes) + allocated(&self.first)
     }
 
     /// Sets the weight of `queue`. Weights of 4 GiB and more are equal.

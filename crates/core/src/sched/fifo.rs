@@ -205,6 +205,10 @@ impl<A: Aqm> Discipline for Fifo<A> {
         self.pop()
     }
 
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.aqm.memory() + self.queue.capacity() * size_of::<Packet>()
+    }
+
     fn backlog(&self) -> Backlog {
         self.backlog
     }

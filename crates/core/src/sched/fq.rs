@@ -442,6 +442,14 @@ impl<A: FlowAqm> Discipline for Fq<A> {
         }
     }
 
+    fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.pool.memory()
+            + self.queues.memory()
+            + self.timers.memory()
+            + self.fattest.memory()
+    }
+
     fn backlog(&self) -> Backlog {
         self.backlog
     }

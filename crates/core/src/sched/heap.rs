@@ -7,6 +7,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use super::pool::NONE;
 
 /// Numbers below 2^32, the one with the least key first; of equal keys the lowest number first.
@@ -25,6 +26,11 @@ impl<K: Copy + Ord> Heap<K> {
             entries: Vec::new(),
             at: Vec::new(),
         }
+    }
+
+    /// Returns the bytes that have been allocated.
+    pub(crate) fn memory(&self) -> usize {
+        allocated(&self.entries) + allocated(&self.at)
     }
 
     /// Returns the least key and its number.

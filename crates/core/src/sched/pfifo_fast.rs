@@ -98,6 +98,11 @@ impl Discipline for PfifoFast {
         None
     }
 
+    fn memory(&self) -> usize {
+        let held: usize = self.bands.iter().map(VecDeque::capacity).sum();
+        size_of::<Self>() + held * size_of::<Packet>()
+    }
+
     fn backlog(&self) -> Backlog {
         self.backlog
     }

@@ -99,6 +99,10 @@ impl Discipline for Pieo {
     fn pull(&mut self) -> Option<Packet> {
         self.0.pull()
     }
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+
     fn backlog(&self) -> Backlog {
         self.0.backlog()
     }

@@ -86,6 +86,10 @@ impl Discipline for Pifo {
     fn pull(&mut self) -> Option<Packet> {
         self.0.pull()
     }
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+
     fn backlog(&self) -> Backlog {
         self.0.backlog()
     }

@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use crate::packet::Packet;
 
 /// No node, no queue.
@@ -64,6 +65,11 @@ impl Pool {
             nodes: Vec::new(),
             free: NONE,
         }
+    }
+
+    /// Returns the bytes that have been allocated.
+    pub(crate) fn memory(&self) -> usize {
+        allocated(&self.nodes)
     }
 
     /// Appends `packet` to `chain` and returns its node.

@@ -14,6 +14,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use super::classful::{Classed, ClassedParams, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::ring::{Links, Ring};
@@ -50,6 +51,10 @@ impl Order for PrioOrder {
             rings: [Ring::EMPTY; PRIORITIES as usize],
             occupied: 0,
         }
+    }
+
+    fn memory(&self) -> usize {
+        allocated(&self.priority) + allocated(&self.is_active) + self.links.memory()
     }
 
     fn limits(params: &ClassedParams) -> FifoParams {

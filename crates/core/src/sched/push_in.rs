@@ -4,6 +4,7 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use super::allocated;
 use super::pool::Pool;
 use super::rank::{Place, Rank};
 use super::{Discipline, Wake};
@@ -232,6 +233,16 @@ impl<R: Rank> Discipline for PushIn<R> {
             None => self.waiting.pop()?.0.1,
         };
         Some(self.take(entry))
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.rank.memory()
+            + self.ready.capacity() * size_of::<Reverse<Entry>>()
+            + self.worst.capacity() * size_of::<Entry>()
+            + self.waiting.capacity() * size_of::<Reverse<(Time, Entry)>>()
+            + allocated(&self.seqs)
+            + self.pool.memory()
     }
 
     fn backlog(&self) -> Backlog {

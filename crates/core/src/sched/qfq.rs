@@ -33,6 +33,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use super::classful::{Classed, ClassedParams, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::ring::{Links, Ring};
@@ -137,6 +138,10 @@ impl Order for QfqOrder {
             carry: 0,
             weight_sum: 0,
         }
+    }
+
+    fn memory(&self) -> usize {
+        allocated(&self.flows) + self.links.memory()
     }
 
     fn limits(params: &ClassedParams) -> FifoParams {

@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use crate::packet::Packet;
 use crate::units::{Rate, Span, Time};
 
@@ -42,6 +43,11 @@ pub trait Rank {
     fn left(&mut self, packet: &Packet, rank: u64) {
         let _ = (packet, rank);
     }
+
+    /// Returns the bytes that the rank has allocated.
+    fn memory(&self) -> usize {
+        0
+    }
 }
 
 impl<R: Rank + ?Sized> Rank for alloc::boxed::Box<R> {
@@ -53,6 +59,9 @@ impl<R: Rank + ?Sized> Rank for alloc::boxed::Box<R> {
     }
     fn left(&mut self, packet: &Packet, rank: u64) {
         (**self).left(packet, rank);
+    }
+    fn memory(&self) -> usize {
+        size_of_val(&**self) + (**self).memory()
     }
 }
 
@@ -94,6 +103,10 @@ impl StartTime {
 }
 
 impl Rank for StartTime {
+    fn memory(&self) -> usize {
+        allocated(&self.finish)
+    }
+
     fn place(&self, packet: &Packet, _now: Time) -> Place {
         Place::now(self.finish[bucket(packet, self.finish.len())].max(self.now))
     }
@@ -164,6 +177,10 @@ impl TokenBucket {
 }
 
 impl Rank for TokenBucket {
+    fn memory(&self) -> usize {
+        allocated(&self.full_at)
+    }
+
     fn place(&self, packet: &Packet, now: Time) -> Place {
         let full_at = self.full_at[bucket(packet, self.full_at.len())];
         // The bucket has len bytes when all but fill - len of the time until it is full is over. A

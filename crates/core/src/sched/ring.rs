@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use super::pool::NONE;
 
 /// Links of classes, each of which is in at most one ring.
@@ -35,6 +36,11 @@ impl Ring {
 }
 
 impl Links {
+    /// Returns the bytes that have been allocated.
+    pub(crate) fn memory(&self) -> usize {
+        allocated(&self.0)
+    }
+
     /// Makes room for the class `id`.
     pub(crate) fn reserve(&mut self, id: u32) {
         if self.0.len() <= id as usize {

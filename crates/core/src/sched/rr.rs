@@ -25,6 +25,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use super::classful::{Classed, ClassedParams, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::ring::{Links, Ring};
@@ -76,6 +77,10 @@ impl Order for RrOrder {
             ring: Ring::EMPTY,
             active: 0,
         }
+    }
+
+    fn memory(&self) -> usize {
+        allocated(&self.turns) + self.links.memory()
     }
 
     fn limits(params: &ClassedParams) -> FifoParams {

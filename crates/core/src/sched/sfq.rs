@@ -26,6 +26,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use super::fattest::Fattest;
 use super::pool::{Chain, NONE, Pool};
 use super::ring::{Links, Ring};
@@ -206,6 +207,17 @@ impl Discipline for Sfq {
             self.release_if_empty(id);
             return Some(packet);
         }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>()
+            + allocated(&self.queue_of)
+            + allocated(&self.queues)
+            + allocated(&self.free)
+            + allocated(&self.moving)
+            + self.links.memory()
+            + self.longest.memory()
+            + self.pool.memory()
     }
 
     fn backlog(&self) -> Backlog {

@@ -37,6 +37,7 @@
 
 use alloc::vec::Vec;
 
+use super::allocated;
 use super::classful::{Classed, Order, Share, ShareDecl, ShareError, ShareRange};
 use super::fifo::FifoParams;
 use super::heap::Heap;
@@ -142,6 +143,13 @@ impl Order for Wf2qOrder {
             weight_sum: 0,
             variant: params.variant,
         }
+    }
+
+    fn memory(&self) -> usize {
+        allocated(&self.flows)
+            + self.eligible.memory()
+            + self.waiting.memory()
+            + self.resting.memory()
     }
 
     fn limits(params: &Wf2qParams) -> FifoParams {

@@ -41,13 +41,14 @@ impl Runtime {
         let idle = if is_compat { IDLE_COMPAT } else { IDLE };
         let idle = Span::from_ns(idle.as_ns().saturating_mul(expire));
         for _ in 0..SWEEP_SIZE.min(self.instances.len()) {
-            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
-            let record = &self.instances[self.sweep.instance];
+            let index = self.next_visited();
+            self.account(index);
+            let record = &self.instances[index as usize];
             let is_old = record.is_used && cx.now.since(record.last_active) >= idle;
             if is_old && record.link.is_some() && record.is_empty() {
-                self.put_to_sleep(self.sweep.instance as u32);
+                self.put_to_sleep(index);
                 if is_compat {
-                    self.forget(self.sweep.instance as u32);
+                    self.forget(index);
                 }
             }
         }
@@ -65,8 +66,14 @@ impl Runtime {
         }
     }
 
+    /// Returns the next instance of the search.
+    pub(super) fn next_visited(&mut self) -> u32 {
+        self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
+        self.sweep.instance as u32
+    }
+
     /// Releases the memory of an empty instance.
-    fn put_to_sleep(&mut self, instance: u32) {
+    pub(super) fn put_to_sleep(&mut self, instance: u32) {
         self.totals.expired += 1;
         self.unschedule(instance);
         let record = &mut self.instances[instance as usize];
@@ -74,6 +81,7 @@ impl Runtime {
         for queue in &record.queues {
             self.queues[*queue as usize].is_open = false;
         }
+        self.account(instance);
     }
 
     /// Removes an instance from all structures that would schedule it.
@@ -130,6 +138,8 @@ impl Runtime {
     /// Frees the slot of an instance without references.
     pub(super) fn free(&mut self, instance: u32) {
         self.unschedule(instance);
+        self.instances[instance as usize].link = None;
+        self.account(instance);
         let record = &mut self.instances[instance as usize];
         *record = Instance::new(NONE, FlowId::default(), Time::ZERO);
         record.is_used = false;
@@ -162,8 +172,7 @@ impl Runtime {
     /// Makes room for a new instance by deleting a sleeping or idle one.
     pub(super) fn forget_an_instance(&mut self) -> Option<u32> {
         for _ in 0..SWEEP_SIZE {
-            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
-            let index = self.sweep.instance as u32;
+            let index = self.next_visited();
             let record = &self.instances[index as usize];
             if record.is_used && record.scheduler != NONE && record.is_empty() {
                 self.put_to_sleep(index);

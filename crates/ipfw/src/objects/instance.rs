@@ -41,6 +41,8 @@ pub(crate) struct Instance {
     loss: LossState,
     /// The queues, if the scheduler has several.
     pub queues: Vec<u32>,
+    /// The bytes that the link held when it was last counted.
+    pub link_bytes: u64,
 }
 
 /// The cache lines: flow, scheduler and link; rate and waits; waits and the first counters.
@@ -119,6 +121,7 @@ impl Instance {
             counters: Counters::default(),
             loss: LossState::Off,
             queues: Vec::new(),
+            link_bytes: 0,
         }
     }
 

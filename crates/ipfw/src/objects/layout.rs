@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sluice_core::link::{LinkParams, Profile};
-use sluice_core::param::Values;
+use sluice_core::param::{Value, Values};
 use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
@@ -87,6 +87,38 @@ pub(crate) struct Layout {
     pub touched: BTreeSet<u32>,
     /// Flowsets that may have changed.
     pub touched_flowsets: BTreeSet<u32>,
+}
+
+impl Layout {
+    /// Returns the sum of the limits of all queues, in packets. A limit in bytes counts as packets of
+    /// 1500 bytes. Each mask counts as one flow.
+    pub fn most_queued(&self) -> u64 {
+        let of_flowsets = |number: u32| {
+            let own = self
+                .flowsets
+                .values()
+                .filter(move |f| f.scheduler == number);
+            own.map(|flowset| match flowset.queue {
+                QueueSize::Slots(packets) => packets,
+                QueueSize::Bytes(bytes) => bytes.div_ceil(1500),
+            })
+            .fold(0, u64::saturating_add)
+        };
+        let of_scheduler = |(number, scheduler): (&u32, &SchedulerConfig)| {
+            let is_own = !scheduler.is_multi_queue && scheduler.spec.algorithm.name != "fifo";
+            match scheduler.spec.value("limit").filter(|_| is_own) {
+                // A scheduler that no flowset uses holds nothing.
+                Some(Value::Count(limit))
+                    if self.flowsets.values().any(|f| f.scheduler == *number) =>
+                {
+                    limit
+                }
+                _ => of_flowsets(*number),
+            }
+        };
+        let limits = self.schedulers.iter().map(of_scheduler);
+        limits.fold(0, u64::saturating_add)
+    }
 }
 
 /// Reads files for commands. The host decides which files may be read.

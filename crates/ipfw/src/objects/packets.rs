@@ -4,7 +4,7 @@ use sluice_core::event::{DropReason, Event, Sink};
 use sluice_core::packet::Packet;
 use sluice_core::units::Time;
 
-use super::instance::Queue;
+use super::instance::{NONE, Queue};
 use super::stats::{Counters, Histogram};
 use crate::headers::Headers;
 use crate::rules::RuleId;
@@ -21,20 +21,52 @@ pub(crate) struct Passage {
     pub pipes: u16,
     /// The value of `one_pass` when the packet entered.
     pub one_pass: bool,
+    /// The slot of the scheduler that holds the packet, or [`NONE`].
+    pub holder: u32,
 }
 
 /// All passages by slot. Slots are small numbers: indexes of the host's buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Passages {
     slots: Vec<Option<Passage>>,
+    /// The packets that each scheduler holds, with those in delay lines.
+    held: Vec<u32>,
 }
 
 impl Passages {
     pub fn put(&mut self, slot: u32, passage: Passage) {
+        self.leave(slot);
         if self.slots.len() <= slot as usize {
             self.slots.resize(slot as usize + 1, None);
         }
         self.slots[slot as usize] = Some(passage);
+    }
+
+    /// Counts a packet inside as held by the scheduler in slot `holder`.
+    pub fn hold(&mut self, packet: &Packet, holder: u32) {
+        self.leave(packet.slot);
+        if self.held.len() <= holder as usize {
+            self.held.resize(holder as usize + 1, 0);
+        }
+        self.held[holder as usize] += 1;
+        if let Some(Some(passage)) = self.slots.get_mut(packet.slot as usize) {
+            passage.holder = holder;
+        }
+    }
+
+    /// Counts the packet in `slot` as held by no scheduler.
+    pub fn leave(&mut self, slot: u32) {
+        if let Some(Some(passage)) = self.slots.get_mut(slot as usize)
+            && passage.holder != NONE
+        {
+            self.held[passage.holder as usize] -= 1;
+            passage.holder = NONE;
+        }
+    }
+
+    /// Returns the number of packets that the scheduler in slot `holder` holds.
+    pub fn held(&self, holder: u32) -> u32 {
+        self.held.get(holder as usize).copied().unwrap_or(0)
     }
 
     /// Returns the passage of a packet inside. It remains after the packet has left, until the slot
@@ -87,13 +119,24 @@ impl Sink for Tap<'_> {
         if let Some(queue) = self.queue(&packet) {
             queue.counters.drop(packet.segments, reason);
         }
+        self.passages.leave(packet.slot);
         self.sink.discard(now, packet, reason);
     }
 
     fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
         let slot = self.sink.copy(now, packet)?;
         let passage = self.passages.of(packet).clone();
-        self.passages.put(slot, passage);
+        let holder = passage.holder;
+        self.passages.put(
+            slot,
+            Passage {
+                holder: NONE,
+                ..passage
+            },
+        );
+        if holder != NONE {
+            self.passages.hold(&Packet::new(slot, 0), holder);
+        }
         Some(slot)
     }
 

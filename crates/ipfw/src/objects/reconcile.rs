@@ -186,6 +186,7 @@ impl Runtime {
                 single: NONE,
                 by_flow: Map::with_hasher(self.hash),
                 forgotten: Counters::default(),
+                link_bytes: 0,
             };
             let slot = match self.free_schedulers.pop() {
                 Some(slot) => {

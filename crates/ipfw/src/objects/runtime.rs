@@ -10,6 +10,7 @@ use sluice_core::sched::Wake;
 use sluice_core::units::{Rate, Time};
 use sluice_core::{Discipline, Rng};
 
+use super::budget::Budget;
 use super::discipline;
 use super::expiry::Sweep;
 use super::heap::Agenda;
@@ -35,6 +36,8 @@ pub(crate) struct Scheduler {
     pub by_flow: Map<FlowId, u32>,
     /// The counters of deleted instances.
     pub forgotten: Counters,
+    /// The bytes that the link of an instance held when one was last counted.
+    pub link_bytes: u64,
 }
 
 /// A flowset.
@@ -72,6 +75,7 @@ pub(crate) struct Runtime {
     pub passages: Passages,
     pub totals: Totals,
     pub(super) sweep: Sweep,
+    pub(super) budget: Budget,
     /// The source of the links' own random streams.
     pub(super) seed: Rng,
 }
@@ -83,7 +87,7 @@ const MOST: usize = 1 << 18;
 const WIDE: usize = 512;
 
 impl Runtime {
-    pub fn new(seed: &Rng, hash: KeyedHash) -> Self {
+    pub fn new(seed: &Rng, hash: KeyedHash, dynamic_bytes: u64) -> Self {
         Runtime {
             hash,
             schedulers: Vec::new(),
@@ -101,6 +105,7 @@ impl Runtime {
             passages: Passages::default(),
             totals: Totals::default(),
             sweep: Sweep::default(),
+            budget: Budget::new(dynamic_bytes),
             seed: seed.clone(),
         }
     }
@@ -238,6 +243,13 @@ impl Runtime {
             .as_ref()
             .expect("a flowset's scheduler exists");
         let config = Rc::clone(&scheduler.config);
+        if is_new && !self.budget.pipe_has_share(self.passages.held(slot)) {
+            let packets = u64::from(packet.segments);
+            self.budget.refused.pipe_share += packets;
+            self.totals.dropped += packets;
+            cx.discard(packet, DropReason::Overflow);
+            return hint;
+        }
         let key = flow.masked(&config.mask);
         // A hint is the queue, or else the instance, that the flow's previous packet entered.
         let hinted = if config.is_multi_queue {
@@ -259,7 +271,8 @@ impl Runtime {
                 flowset: number,
                 flow: flow.masked(&mask),
             };
-            match self.queue(queue_key, &flowset, hint, cx.now) {
+            let is_dynamic = !mask.is_empty();
+            match self.queue(queue_key, &flowset, is_dynamic, hint, cx.now) {
                 Some(found) => queue = found,
                 None => {
                     self.refuse(packet, is_new, cx);
@@ -271,10 +284,25 @@ impl Runtime {
             // Disciplines that rank packets by class rank these by the weight of their queue.
             packet.class = flowset.weight;
         }
-        self.wake_up(instance);
+        let wakes = self.instances[instance as usize].link.is_none();
+        let is_dynamic = !config.mask.is_empty();
+        let has_memory = !is_dynamic
+            || match wakes {
+                true => self.has_link_memory(slot),
+                false => !self.budget.is_tight() || self.may_grow(instance),
+            };
+        if !has_memory {
+            self.budget.refused.dynamic_memory += u64::from(packet.segments);
+            self.refuse(packet, is_new, cx);
+            return NONE;
+        }
+        if wakes {
+            self.wake_up(instance);
+        }
         if queue != NONE && !self.queues[queue as usize].is_open {
             self.open(queue, &flowset, cx);
         }
+        self.passages.hold(&packet, slot);
         let record = &mut self.instances[instance as usize];
         record.last_active = cx.now;
         let mut is_lost = false;
@@ -298,6 +326,9 @@ impl Runtime {
                 link.enqueue(packet, cx);
             }
         });
+        if wakes || (is_dynamic && self.budget.is_tight()) {
+            self.account(instance);
+        }
         self.schedule(instance, cx.now);
         if queue != NONE { queue } else { instance }
     }
@@ -305,6 +336,7 @@ impl Runtime {
     /// Returns a packet that has no place to the host.
     fn refuse(&mut self, packet: Packet, is_new: bool, cx: &mut Cx<'_>) {
         self.totals.dropped += u64::from(packet.segments);
+        self.passages.leave(packet.slot);
         let reason = if is_new {
             DropReason::NoRoute
         } else {
@@ -383,12 +415,18 @@ impl Runtime {
                 self.instances[index as usize] = instance;
                 index
             }
-            None if self.instances.len() < MOST => {
+            None if mask.is_empty()
+                || (self.instances.len() < MOST && self.has_instance_memory()) =>
+            {
+                self.count_instance();
                 self.instances.push(instance);
                 self.instances.len() as u32 - 1
             }
             None => {
-                let index = self.forget_an_instance()?;
+                let Some(index) = self.forget_an_instance() else {
+                    self.budget.refused.dynamic_memory += 1;
+                    return None;
+                };
                 self.instances[index as usize] = instance;
                 index
             }
@@ -409,6 +447,7 @@ impl Runtime {
         &mut self,
         key: QueueKey,
         flowset: &FlowsetConfig,
+        is_dynamic: bool,
         hint: u32,
         now: Time,
     ) -> Option<u32> {
@@ -438,12 +477,16 @@ impl Runtime {
                 self.queues[index as usize] = queue;
                 index
             }
-            None if self.queues.len() < MOST => {
+            None if self.queues.len() < MOST && (!is_dynamic || self.has_queue_memory()) => {
+                self.count_queue();
                 self.queues.push(queue);
                 self.queues.len() as u32 - 1
             }
             None => {
-                let index = self.forget_a_queue()?;
+                let Some(index) = self.forget_a_queue() else {
+                    self.budget.refused.dynamic_memory += 1;
+                    return None;
+                };
                 self.queues[index as usize] = queue;
                 index
             }
@@ -456,9 +499,6 @@ impl Runtime {
     /// Creates the queue and link of an instance that has none.
     fn wake_up(&mut self, instance: u32) {
         let record = &self.instances[instance as usize];
-        if record.link.is_some() {
-            return;
-        }
         let slot = record.scheduler;
         let scheduler = self.schedulers[slot as usize]
             .as_ref()
@@ -487,6 +527,7 @@ impl Runtime {
                 discipline::build_aqm(flowset, rate),
             )
         });
+        self.account(instance);
         // A queue that was refused, because the sum of the weights would be too large, stays
         // closed. The scheduler drops its packets as `no_route`.
         self.queues[queue as usize].is_open = opened.is_ok();
@@ -552,6 +593,7 @@ impl Runtime {
             let record = &mut self.instances[instance as usize];
             for departure in arrivals.iter() {
                 let packet = &departure.packet;
+                self.passages.leave(packet.slot);
                 record.counters.departed += u64::from(packet.segments);
                 record.meter.add(departure.due, packet.len);
                 record.last_active = at;

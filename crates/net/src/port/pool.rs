@@ -13,8 +13,10 @@
 //! The slots are one page-aligned area of chunks of equal size with headroom before each frame,
 //! which is also the layout that AF_XDP requires.
 
+mod account;
 mod slot;
 
+use account::Accounts;
 pub use slot::Slot;
 
 use super::Loss;
@@ -67,6 +69,7 @@ pub struct Pool {
     sharers: Box<[u16]>,
     /// The paths of frames through the kernel's stack, if a port reports them.
     paths: Vec<StackPath>,
+    accounts: Accounts,
     /// Watched slots that were freed, by watcher.
     abandoned: Vec<Vec<Slot>>,
     /// The open AF_XDP socket, if any, with which the slots are registered. Pools that share one
@@ -94,6 +97,8 @@ struct Frame {
     /// Whether a bit of the frame was flipped.
     is_flipped: bool,
     watcher: u8,
+    /// The account that the slot is charged to.
+    account: u8,
 }
 
 /// There is one per slot, and each packet accesses its own several times.
@@ -157,6 +162,7 @@ impl Pool {
             is_cut: false,
             is_flipped: false,
             watcher: NOBODY,
+            account: NOBODY,
         };
         Pool {
             slots,
@@ -167,6 +173,7 @@ impl Pool {
             free_large: (0..size.large).rev().collect(),
             sharers: vec![0; size.large as usize].into(),
             paths: Vec::new(),
+            accounts: Accounts::new(size.large),
             abandoned: Vec::new(),
             registered,
         }
@@ -194,6 +201,7 @@ impl Pool {
         assert!(!frame.is_lent, "a slot that the kernel has is not freed");
         frame.is_held = false;
         let watcher = std::mem::replace(&mut frame.watcher, NOBODY);
+        let account = std::mem::replace(&mut frame.account, NOBODY);
         if watcher != NOBODY {
             self.abandoned[usize::from(watcher)].push(slot);
         }
@@ -202,9 +210,11 @@ impl Pool {
             *sharers -= 1;
             if *sharers == 0 {
                 self.free_large.push(frame.large);
+                self.accounts.release_large(frame.large);
             }
             frame.large = NONE;
         }
+        self.accounts.release(account);
         self.free.push(slot.number());
     }
 
@@ -425,6 +435,7 @@ impl Pool {
             tail_at: 0,
             // The port that waits for `slot` does not know of its copies.
             watcher: NOBODY,
+            account: NOBODY,
             ..frame
         };
         Some(to)

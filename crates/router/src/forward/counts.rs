@@ -19,17 +19,20 @@ pub enum LostFrame {
     /// The headers hide what a rule would match, and the queueing refuses that
     /// ([`Queueing::is_strict`](super::Queueing::is_strict)).
     Evasive,
+    /// The frames from its port fill the port's share of the pool.
+    OverShare,
 }
 
 impl LostFrame {
     /// Every cause, in the order of the counters.
-    pub const ALL: [LostFrame; 6] = [
+    pub const ALL: [LostFrame; 7] = [
         LostFrame::Malformed,
         LostFrame::NoSlot,
         LostFrame::Blocked,
         LostFrame::NoExit,
         LostFrame::TinySegments,
         LostFrame::Evasive,
+        LostFrame::OverShare,
     ];
 
     /// Returns the cause as one word.
@@ -41,13 +44,14 @@ impl LostFrame {
             LostFrame::NoExit => "no_exit",
             LostFrame::TinySegments => "tiny_segments",
             LostFrame::Evasive => "evasive",
+            LostFrame::OverShare => "over_share",
         }
     }
 }
 
 /// The counters of one lane. The `received` frames of its ports are the sum of `whole`, `plain`,
-/// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)` and
-/// `lost(Evasive)`. The `admitted` packets, which include segments, are `sent + dropped + held + lost(Blocked)`, unless a link
+/// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)`, `lost(Evasive)` and
+/// `lost(OverShare)`, unless that lost a segment. The `admitted` packets, which include segments, are `sent + dropped + held + lost(Blocked)`, unless a link
 /// copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {

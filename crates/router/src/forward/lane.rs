@@ -144,6 +144,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             return;
         }
         let key = self.queueing.key(origin(from, slot, pool), &view, head);
+        self.queueing.set_free_packets(pool.available() as u64);
         let flow = self.hasher.flow(&view);
         let mut packet = Packet::new(slot.number(), view.ip_len);
         packet.arrival = arrival;
@@ -240,6 +241,13 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 self.counts.lose(LostFrame::NoSlot, 1);
                 continue;
             };
+            // Segments are charged to the port of their super-packet.
+            let account = pool.account(slot);
+            if account.is_some_and(|account| !pool.charge(to, account)) {
+                self.counts.lose(LostFrame::OverShare, 1);
+                pool.free(to);
+                continue;
+            }
             match pool.write_segment(slot, whole, index, to) {
                 Some(length) => {
                     let segment = Packet {

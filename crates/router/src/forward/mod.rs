@@ -66,6 +66,11 @@ pub trait Queueing {
     /// Returns whether a super-packet that arrives at port `from` at a given time should be split.
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;
 
+    /// Tells for how many more packets there is memory, before packets are admitted.
+    fn set_free_packets(&mut self, packets: u64) {
+        let _ = packets;
+    }
+
     /// Returns whether frames whose headers hide what rules match are dropped
     /// ([`View::is_evasive`]).
     fn is_strict(&self) -> bool {

@@ -32,6 +32,8 @@ pub struct Forwarder<P, Q, O = ()> {
     unasked: u32,
     /// Keeps the caches warm while the loop is idle.
     warmer: Option<CacheWarmer>,
+    /// Whether each port has a share of the pool.
+    has_shares: bool,
 }
 
 /// The options of a lane.
@@ -98,7 +100,14 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             ready: 0,
             unasked: 0,
             warmer: None,
+            has_shares: false,
         }
+    }
+
+    /// Limits the frames from each port to a share of the pool ([`Pool::charge`]), so that a flood
+    /// at one port leaves memory for the others.
+    pub fn share_pool(&mut self) {
+        self.has_shares = true;
     }
 
     /// Sets what keeps the kernel's send path in the processor's caches while the loop busy-polls
@@ -312,6 +321,11 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             if count == most {
                 self.ready |= 1 << number;
             }
+            if self.has_shares {
+                let over = charge(&mut self.received, number, &mut self.pool);
+                let counts = self.lanes[lane].counts_mut();
+                counts.lose(LostFrame::OverShare, over);
+            }
             let now = self.clock.now();
             self.lanes[lane].prefetch_admit(&self.received, number, &self.pool);
             for slot in self.received.drain(..) {
@@ -352,6 +366,20 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             }
         }
     }
+}
+
+/// Charges received frames to their port, and frees those above its share. Returns their number.
+fn charge(received: &mut Vec<Slot>, port: PortNumber, pool: &mut Pool) -> u64 {
+    let before = received.len();
+    let account = u8::try_from(port).expect("there are fewer than 64 ports");
+    received.retain(|slot| {
+        let is_charged = pool.charge(*slot, account);
+        if !is_charged {
+            pool.free(*slot);
+        }
+        is_charged
+    });
+    (before - received.len()) as u64
 }
 
 /// The result of a [`Forwarder`]: its lanes' parts, and the counters of its ports.

@@ -85,16 +85,18 @@ impl Config {
         })
     }
 
-    /// Applies the commands to an engine without packets. Returns warnings.
+    /// Applies the commands to an engine without packets. Returns warnings, also about queues that
+    /// may hold more packets than `room`.
     ///
     /// # Errors
     /// The command that would be refused, with its place.
-    pub fn check(&self, mut firewall: Firewall) -> Result<Vec<Remark>, ConfigError> {
+    pub fn check(&self, mut firewall: Firewall, room: u32) -> Result<Vec<Remark>, ConfigError> {
         let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
         let (output, result) = self.apply(&mut firewall, &mut cx);
         self.refusal(result)?;
-        Ok(output.warnings.iter().map(Remark::from).collect())
+        let remarks = output.warnings.iter().map(Remark::from);
+        Ok(remarks.chain(over_room(&firewall, room)).collect())
     }
 
     /// Replaces the configuration of `firewall`, as a whole or not at all.
@@ -124,6 +126,18 @@ impl Config {
             message: error.message(),
         }
     }
+}
+
+/// Returns a warning if the limits of the queues exceed the packet memory.
+fn over_room(firewall: &Firewall, room: u32) -> Option<Remark> {
+    let most = firewall.most_queued();
+    (most > u64::from(room)).then(|| Remark {
+        place: Place::default(),
+        text: format!(
+            "the queues may hold {most} packets, but there is memory for {room}: a pipe gets at most \
+             4/5 of it (raise --room, or lower the limits of the queues)"
+        ),
+    })
 }
 
 /// Checks all commands of a file, without a router.
@@ -202,6 +216,32 @@ mod tests {
             error.contains(":1:34: fopen: gone.txt: No such file"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn limits_above_the_room_are_reported() {
+        let remarks = |text: &str| {
+            let config = Config {
+                text: text.into(),
+                ..Config::default()
+            };
+            let remarks = config.check(Firewall::new(&Settings::default()), 1024);
+            remarks.unwrap().into_iter().map(|remark| remark.text)
+        };
+        // 20 pipes of 50 packets (dummynet's default), and one more.
+        let pipes =
+            |count| -> String { (1..=count).map(|n| format!("pipe {n} config\n")).collect() };
+        assert_eq!(remarks(&pipes(20)).next(), None);
+        let text = remarks(&pipes(21)).next().unwrap();
+        assert!(
+            text.starts_with("the queues may hold 1050 packets"),
+            "{text}"
+        );
+        // The limit of fq_codel is 10 240 packets.
+        let fq_codel =
+            "pipe 1 config\nsched 1 config pipe 1 type fq_codel\nqueue 1 config sched 1\n";
+        let text = remarks(fq_codel).next().unwrap();
+        assert!(text.starts_with("the queues may hold 10"), "{text}");
     }
 
     #[test]

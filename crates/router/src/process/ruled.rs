@@ -122,6 +122,10 @@ impl Queueing for Ruled {
         self.splits && !self.is_hooked && self.firewall.splits(key, self.split_below)
     }
 
+    fn set_free_packets(&mut self, packets: u64) {
+        self.firewall.set_free_packets(packets);
+    }
+
     fn is_strict(&self) -> bool {
         self.is_strict
     }

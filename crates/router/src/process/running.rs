@@ -66,6 +66,7 @@ impl Loop {
         let ruled = ruled.strict(start.is_strict);
         let mut forwarder = Forwarder::new(ports, pool, clock, start.spin);
         forwarder.keep_warm(start.warmer);
+        forwarder.share_pool();
         let lane = LaneOptions {
             from: &all,
             seed: start.engine.hash_key.unwrap_or(start.engine.seed),
@@ -309,6 +310,11 @@ impl Loop {
         let lost = LostFrame::ALL
             .iter()
             .map(|cause| (cause.name(), counts.lost(*cause)));
+        let refusals = lane.queueing().firewall().refusals();
+        let refused = [
+            ("pipe_share", refusals.pipe_share),
+            ("dynamic_memory", refusals.dynamic_memory),
+        ];
         let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
         Status {
             uptime_ns: self.clock.now().as_ns(),
@@ -318,6 +324,7 @@ impl Loop {
             sent: counts.sent,
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
+            refused: refused.into_iter().filter_map(named).collect(),
             damaged: counts.faulty().filter_map(named).collect(),
             late_p50_ns: lateness.bound(500).as_ns(),
             late_p99_ns: lateness.bound(990).as_ns(),

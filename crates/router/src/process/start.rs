@@ -117,7 +117,8 @@ impl Router {
             },
         };
         // Checked before anything is opened, so that a mistake has no side effects.
-        let remarks = config.check(running::firewall(&engine, &interfaces(&names, &namespace)))?;
+        let firewall = running::firewall(&engine, &interfaces(&names, &namespace));
+        let remarks = config.check(firewall, settings.pool.slots)?;
         let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
         // The loop's thread, started meanwhile, inherits the core, and its memory is allocated near
         // it.

@@ -24,6 +24,10 @@ pub struct Status {
     pub dropped: BTreeMap<String, u64>,
     /// Frames lost on the way to a queue or to a port, by cause.
     pub lost: BTreeMap<String, u64>,
+    /// Packets among the dropped ones that found no room because of a limit of the whole router, by
+    /// limit.
+    #[serde(default)]
+    pub refused: BTreeMap<String, u64>,
     /// Frames with malformed headers, by fault. Those with readable addresses were forwarded.
     #[serde(default)]
     pub damaged: BTreeMap<String, u64>,
@@ -181,6 +185,7 @@ impl fmt::Display for Status {
         for (what, counts) in [
             ("dropped", &self.dropped),
             ("lost", &self.lost),
+            ("refused", &self.refused),
             ("damaged", &self.damaged),
         ] {
             for (reason, count) in counts {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::tin::QUEUES;
+use crate::sched::allocated;
 
 const WAYS: u32 = 8;
 
@@ -24,6 +25,11 @@ struct Host {
 }
 
 impl Hosts {
+    /// Returns the bytes that have been allocated.
+    pub(super) fn memory(&self) -> usize {
+        self.0.iter().map(allocated).sum()
+    }
+
     pub(super) fn allocate(&mut self) {
         for side in &mut self.0 {
             side.resize(QUEUES as usize, Host::default());

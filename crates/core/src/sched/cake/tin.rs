@@ -8,6 +8,7 @@ use crate::aqm::cobalt::{Cobalt, CobaltParams};
 use crate::aqm::{Aqm, AqmAlgorithm, QueueView};
 use crate::event::{Backlog, Cx};
 use crate::packet::Packet;
+use crate::sched::allocated;
 use crate::sched::pool::{Chain, NONE};
 use crate::sched::ring::{Links, Ring};
 use crate::units::{Rate, Span, Time};
@@ -109,6 +110,11 @@ impl Tin {
             bulk: 0,
             aqm: Arc::new(aqm),
         }
+    }
+
+    /// Returns the bytes that have been allocated.
+    pub(super) fn memory(&self) -> usize {
+        allocated(&self.flows) + self.links.memory() + self.hosts.memory()
     }
 
     /// Returns the queue of a packet. A flow keeps its queue while it is active; a queue that is

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use super::pool::NONE;
 use super::queue::Queue;
 use crate::aqm::FlowAqm;
+use crate::sched::allocated;
 
 /// Queues without pages.
 const FEW: usize = 8;
@@ -52,6 +53,21 @@ impl<A: FlowAqm> Queues<A> {
             pages: Vec::new(),
             params,
         }
+    }
+
+    /// Returns the bytes that have been allocated.
+    pub(super) fn memory(&self) -> usize {
+        let pages = self.pages.iter().flatten().count();
+        // What an AQM has allocated is the same in all queues.
+        let any = self
+            .few
+            .first()
+            .or_else(|| Some(&self.pages.iter().flatten().next()?[0]));
+        let of_aqm = any.map_or(0, |queue| queue.aqm.memory());
+        allocated(&self.few)
+            + allocated(&self.pages)
+            + pages * size_of::<[Queue<A>; PAGE]>()
+            + (self.few.len() + pages * PAGE) * of_aqm
     }
 
     /// Returns the number of queues.

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use crate::packet::Packet;
 use crate::prefetch;
+use crate::sched::allocated;
 
 /// No node, no queue.
 pub(super) const NONE: u32 = u32::MAX;
@@ -54,6 +55,11 @@ impl Pool {
         recent_len: 0,
         free: NONE,
     };
+
+    /// Returns the bytes that have been allocated.
+    pub(super) fn memory(&self) -> usize {
+        allocated(&self.nodes) + self.recent.as_ref().map_or(0, |ring| size_of_val(&**ring))
+    }
 
     /// Stores `packet` behind the node `tail`, or behind [`NONE`], and returns its node.
     #[inline]

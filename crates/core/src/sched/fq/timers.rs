@@ -7,6 +7,7 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use crate::sched::allocated;
 use crate::units::Time;
 
 /// At most one entry per queue, the earliest first; of equal ones the lowest number first.
@@ -18,6 +19,11 @@ pub(super) struct Timers {
 }
 
 impl Timers {
+    /// Returns the bytes that have been allocated.
+    pub(super) fn memory(&self) -> usize {
+        self.heap.capacity() * size_of::<Reverse<(Time, u32)>>() + allocated(&self.is_armed)
+    }
+
     /// Adds an entry for `queue`, unless it already has one.
     pub(super) fn arm(&mut self, queue: u32, due: Time) {
         let index = queue as usize;

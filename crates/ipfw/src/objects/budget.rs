@@ -1,0 +1,165 @@
+//! Limits of the memory that the running objects take together, so that one mask or one flood does
+//! not take all of it.
+//!
+//! 1. The pipes and queues that masks create hold at most [`Settings::dynamic_bytes`]. Each link
+//!    reports what it holds. New pipes get up to 3/4 of the memory: the rest is for pipes that grow.
+//!    When the memory is used up, idle pipes are removed. If there are too few, no new one is
+//!    created, and no pipe that holds more than an equal share of the memory accepts a packet.
+//! 2. A pipe, with all pipes that its mask creates, holds at most [`PIPE_SHARE`] times as many packets
+//!    as the host has room for. So a single pipe gets up to 4/5 of the memory, and two get up to 4/9
+//!    each. The rule is that of Choudhury and Hahne, "Dynamic Queue Length Thresholds for
+//!    Shared-Memory Packet Switches" (IEEE/ACM Transactions on Networking 6(2), 1998).
+//!
+//! [`Settings::dynamic_bytes`]: crate::Settings::dynamic_bytes
+
+use super::instance::{Instance, NONE, Queue};
+use super::runtime::{QueueKey, Runtime};
+use crate::flow::FlowId;
+
+/// Packets that a pipe may hold for each one that the host still has room for.
+const PIPE_SHARE: u64 = 4;
+/// The record of an instance, and its place in the table of its scheduler, of which 7/8 are used.
+const INSTANCE_BYTES: u64 =
+    size_of::<Instance>() as u64 + size_of::<(FlowId, u32)>() as u64 * 8 / 7;
+/// The same for a queue.
+const QUEUE_BYTES: u64 = size_of::<Queue>() as u64 + size_of::<(QueueKey, u32)>() as u64 * 8 / 7;
+/// Instances that are visited to find idle ones when the memory is used up.
+const LOOKS: usize = 64;
+
+/// Packets that found no room although their own queue had some, by limit. A super-packet counts as
+/// its wire packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// The pipe held its share of the packet memory.
+    pub pipe_share: u64,
+    /// There was no memory for another pipe or queue of a mask.
+    pub dynamic_memory: u64,
+}
+
+/// The memory of dynamic objects.
+pub(super) struct Budget {
+    limit: u64,
+    held: u64,
+    /// Instances that have a link.
+    awake: u64,
+    /// Packets that the host has room for.
+    pub free_packets: u64,
+    pub refused: Refusals,
+}
+
+impl Budget {
+    pub(super) const fn new(limit: u64) -> Budget {
+        Budget {
+            limit,
+            held: 0,
+            awake: 0,
+            free_packets: u64::MAX,
+            refused: Refusals {
+                pipe_share: 0,
+                dynamic_memory: 0,
+            },
+        }
+    }
+
+    /// Whether a pipe that holds `held` packets may hold another.
+    pub(super) const fn pipe_has_share(&self, held: u32) -> bool {
+        (held as u64)
+            < self
+                .free_packets
+                .saturating_add(1)
+                .saturating_mul(PIPE_SHARE)
+    }
+
+    /// Whether there is memory for something new.
+    const fn has(&self, bytes: u64) -> bool {
+        self.held.saturating_add(bytes) <= self.limit / 4 * 3
+    }
+
+    /// Whether what pipes hold must be counted for every packet.
+    pub(super) const fn is_tight(&self) -> bool {
+        self.held > self.limit / 2
+    }
+}
+
+impl Runtime {
+    /// Whether there is memory for another record of an instance.
+    pub(super) fn has_instance_memory(&self) -> bool {
+        self.budget.has(INSTANCE_BYTES)
+    }
+
+    /// Whether there is memory for another record of a queue, and for the queue in its discipline.
+    pub(super) fn has_queue_memory(&self) -> bool {
+        self.budget.has(2 * QUEUE_BYTES)
+    }
+
+    pub(super) fn count_instance(&mut self) {
+        self.budget.held += INSTANCE_BYTES;
+    }
+
+    pub(super) fn count_queue(&mut self) {
+        self.budget.held += QUEUE_BYTES;
+    }
+
+    /// Whether there is memory for the link of another instance of a scheduler, after idle ones have
+    /// been put to sleep.
+    pub(super) fn has_link_memory(&mut self, slot: u32) -> bool {
+        let scheduler = self.schedulers[slot as usize].as_ref();
+        let typical = scheduler.map_or(0, |scheduler| scheduler.link_bytes);
+        for _ in 0..LOOKS.min(self.instances.len()) {
+            if self.budget.has(typical) {
+                return true;
+            }
+            self.release_if_idle();
+        }
+        self.budget.has(typical)
+    }
+
+    /// Whether an instance that holds packets may accept another, for which it may need memory.
+    pub(super) fn may_grow(&mut self, instance: u32) -> bool {
+        for _ in 0..LOOKS {
+            let bytes = self.instances[instance as usize].link_bytes;
+            let share = self.budget.limit / self.budget.awake.max(1);
+            if self.budget.held < self.budget.limit || bytes < share {
+                return true;
+            }
+            self.release_if_idle();
+        }
+        false
+    }
+
+    /// Visits an instance, and releases its link if it is empty.
+    fn release_if_idle(&mut self) {
+        let index = self.next_visited();
+        let record = &self.instances[index as usize];
+        let is_idle = record.is_used && record.link.is_some() && record.is_empty();
+        if is_idle && record.scheduler != NONE {
+            self.put_to_sleep(index);
+        }
+    }
+
+    /// Counts what the link of an instance holds now.
+    pub(super) fn account(&mut self, instance: u32) {
+        let record = &mut self.instances[instance as usize];
+        let bytes = record.link.as_ref().map_or(0, |link| link.memory() as u64);
+        let before = std::mem::replace(&mut record.link_bytes, bytes);
+        self.budget.held = (self.budget.held + bytes).saturating_sub(before);
+        self.budget.awake += u64::from(bytes > 0 && before == 0);
+        self.budget.awake -= u64::from(bytes == 0 && before > 0);
+        let slot = record.scheduler as usize;
+        if bytes > 0
+            && let Some(Some(scheduler)) = self.schedulers.get_mut(slot)
+        {
+            scheduler.link_bytes = bytes;
+        }
+    }
+
+    /// Returns the packets refused by limits of the whole engine.
+    pub(crate) const fn refusals(&self) -> Refusals {
+        self.budget.refused
+    }
+
+    /// Tells for how many more packets the host has room.
+    pub(crate) fn set_free_packets(&mut self, packets: u64) {
+        self.budget.free_packets = packets;
+    }
+}

@@ -1,0 +1,190 @@
+//! Floods that want all memory of a router, live.
+//!
+//! A sender of spoofed packets, and a pair of hosts behind another bridge of the same router, each
+//! in its own namespace. The tests need root or its capabilities and fail without them. They run
+//! one at a time (`make test-live`).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sluice_core::{Span, Stop};
+use sluice_load::ping::Ping;
+use sluice_net::Clock;
+use sluice_net::namespace::{Mac, Namespace, Privilege, VethEnd, create_veth};
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::{PacketPort, Pool, PoolSize, Port};
+use sluice_router::process::{Router, Settings, Status};
+use sluice_wire::frame::VnetHeader;
+
+const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
+
+/// Two bridges: `flood - drain` in front of a sender, and `left - right` between two hosts.
+struct Network {
+    flood: Namespace,
+    near: Namespace,
+    far: Namespace,
+    _middle: Namespace,
+    _folder: tempfile::TempDir,
+    router: Router,
+}
+
+impl Network {
+    fn new(commands: &str) -> Network {
+        let privilege = Privilege::probe();
+        assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");
+        let new = |name| {
+            let namespace = Namespace::create(name).unwrap();
+            namespace.silence_ipv6().unwrap();
+            namespace
+        };
+        let (flood, drain, near, far) = (new("flood"), new("drain"), new("near"), new("far"));
+        let middle = new("middle");
+        let hosts = [
+            (&flood, "flood"),
+            (&drain, "drain"),
+            (&near, "left"),
+            (&far, "right"),
+        ];
+        for (number, (host, port)) in (1..).zip(hosts) {
+            let end = |namespace, name, number| VethEnd {
+                namespace,
+                name,
+                mac: Mac([2, 0, 0, 0, 0, number]),
+            };
+            create_veth(end(host, "eth0", number), end(&middle, port, number + 10)).unwrap();
+            host.links().unwrap().set_up("eth0", true).unwrap();
+            middle.links().unwrap().set_up(port, true).unwrap();
+        }
+        for (host, own, other, number) in [(&near, NEAR, FAR, 4), (&far, FAR, NEAR, 3)] {
+            let mut links = host.links().unwrap();
+            links.add_address("eth0", own, 16).unwrap();
+            let mac = Mac([2, 0, 0, 0, 0, number]);
+            links.add_neighbour("eth0", other, mac).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("r.conf");
+        std::fs::write(&config, commands).unwrap();
+        let mut settings = Settings::new("flood".parse().unwrap(), "drain".parse().unwrap());
+        settings.ports.push("left".parse().unwrap());
+        settings.ports.push("right".parse().unwrap());
+        settings.namespace = Some(path_of(&middle));
+        settings.config = Some(config);
+        settings.engine.accepts_by_default = true;
+        let router = Router::start(&settings).unwrap();
+        Network {
+            flood,
+            near,
+            far,
+            _middle: middle,
+            _folder: folder,
+            router,
+        }
+    }
+}
+
+fn path_of(namespace: &Namespace) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd()))
+}
+
+/// A UDP packet of 100 bytes from `source`.
+fn spoofed(source: u32) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let mut header = vec![0x45, 0, 0, 100, 0, 0, 0, 0, 64, 17, 0, 0];
+    header.extend(source.to_be_bytes());
+    header.extend([10, 0, 2, 9]);
+    let words = header
+        .chunks(2)
+        .map(|word| u16::from_be_bytes([word[0], word[1]]));
+    let sum: u32 = words.map(u32::from).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(header);
+    frame.extend([0, 7, 0, 9, 0, 80, 0, 0]);
+    frame.resize(14 + 100, 0);
+    frame
+}
+
+/// Sends packets from `sources` addresses, in turn, until `stop` is set.
+fn flood(namespace: &Namespace, sources: u32, stop: &AtomicBool) {
+    let mut port = PacketPort::open(namespace, "eth0", PacketOptions::default()).unwrap();
+    let size = PoolSize {
+        slots: 64,
+        large: 1,
+    };
+    let mut pool = Pool::new(size).unwrap();
+    let mut next = 0u32;
+    while !stop.load(Ordering::Relaxed) {
+        let batch = (0..32).map(|_| {
+            next = (next + 1) % sources;
+            let frame = spoofed(0x0a42_0000 + next);
+            let slot = pool.allocate().unwrap();
+            pool.room_mut(slot)[..frame.len()].copy_from_slice(&frame);
+            pool.set_frame(slot, frame.len() as u32, VnetHeader::default());
+            slot
+        });
+        let batch: Vec<_> = batch.collect();
+        let sent = port.transmit(&mut pool, &batch);
+        batch[sent..].iter().for_each(|slot| pool.free(*slot));
+        // Both cores have other work, too.
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
+/// Floods the first bridge, and sends 1000 pings through the second. Returns the number of pings
+/// lost, and the router's status.
+fn pings_lost_beside(network: Network, sources: u32, full: u64) -> (usize, Status) {
+    let (clock, stop) = (Clock::start(), AtomicBool::new(false));
+    let lost = std::thread::scope(|scope| {
+        scope.spawn(|| flood(&network.flood, sources, &stop));
+        // The pipes are to be full before the first ping.
+        while network.router.status().unwrap().admitted < full {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let start = clock.now() + Span::from_ms(300);
+        let ping = Ping {
+            count: Some(1000),
+            linger: Span::from_ms(500),
+            ..Ping::new(NEAR, FAR, Span::from_ms(2), start)
+        };
+        let ping = ping.start(&network.near, &network.far, &clock, &Stop::new());
+        let report = ping.unwrap().join().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(report.samples.len(), 1000);
+        1000 - report.received as usize
+    });
+    (lost, network.router.stop())
+}
+
+/// 1000 pipes of 50 packets hold more than the 32 768 packets for which there is memory. One mask
+/// gets 4/5 of that. Eight masks could take 32 times as much as they leave, so the share of their
+/// port, 16 times as much, limits them.
+#[test]
+fn spoofed_sources_that_fill_masked_pipes_cost_another_bridge_nothing() {
+    let one = "pipe 1 config bw 1Kbit/s mask src-ip 0xffffffff\n\
+               add pipe 1 ip from 10.66.0.0/16 to any in\n";
+    let eight: String = (0..8)
+        .map(|n| {
+            let from = format!("10.66.{}.{}/25", n / 2, n % 2 * 128);
+            format!(
+                "pipe {} config bw 1Kbit/s mask src-ip 0xffffffff\nadd pipe {0} ip from {from} to any in\n",
+                n + 1
+            )
+        })
+        .collect();
+    for (commands, most) in [(one, 26_214), (&eight, 30_840)] {
+        let (lost, status) = pings_lost_beside(Network::new(commands), 1000, most - 1000);
+        assert_eq!(lost, 0, "{status}");
+        let over = if commands == one {
+            status.refused["pipe_share"]
+        } else {
+            status.lost["over_share"]
+        };
+        assert!(over > 1000, "{status}");
+        for port in &status.ports {
+            assert_eq!(port.lost.get("no_slot"), None, "{status}");
+        }
+    }
+}
