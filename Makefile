@@ -148,7 +148,7 @@ test-docs: docs $(WEB) ## check the site's links, and that tutorials and guides 
 	$(DEBUG)
 	$(XTASK) tutorials
 
-lint: $(WEB) ## formatters, linters and the layer check
+lint: $(WEB) ## formatters, linters, the layer check, and licences, sources and duplicates of dependencies
 	@scripts/setup.sh web python
 	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
@@ -159,6 +159,7 @@ lint: $(WEB) ## formatters, linters and the layer check
 	$(VENV)/ruff check -q python bench examples scripts sdk && $(VENV)/ruff format -q --check python bench examples scripts sdk
 	$(VENV)/mypy --no-error-summary
 	scripts/check-english.py
+	scripts/check-dependencies.py
 
 fmt: ## format everything
 	@scripts/setup.sh web python

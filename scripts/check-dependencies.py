@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Check the crates that a build uses: licences, sources, duplicates, and the page about them.
+
+- Every crate has a licence under which it may be distributed with this program. For a choice of
+  licences (`A OR B`), one must be allowed; for `A AND B`, both.
+- Every crate comes from crates.io, with the checksum in Cargo.lock. No crate comes from a
+  repository or a path outside this tree.
+- No crate is there in two versions, except those in `TWICE`, each with its reason.
+- Every crate that this tree names is on the page `docs/explanation/dependencies.md`.
+
+Known weaknesses (RustSec advisories) are not checked: their database is not in a package registry.
+Where it can be reached, `cargo audit` reads the same Cargo.lock.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs/explanation/dependencies.md"
+CRATES_IO = "registry+https://github.com/rust-lang/crates.io-index"
+ALLOWED = {
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+}
+TWICE = {
+    "cpufeatures": "of sha2 and of chacha20",
+    "foldhash": "of hashbrown 0.15 and of serde_json",
+    "getrandom": "of rand, of ahash, and of const-random",
+    "hashbrown": "of string-interner, of this tree, and of parquet",
+    "miniz_oxide": "of png and of flate2",
+    "r-efi": "of two versions of getrandom; not compiled on Linux",
+    "roxmltree": "of fontconfig-parser and of usvg",
+    "syn": "derive macros move to syn 3 one by one; ts-rs and zerocopy have not",
+    "wasmparser": "of wasmi and of wasm-encoder",
+}
+
+
+def is_allowed(licence: str) -> bool:
+    """Whether a crate under this SPDX expression may be used."""
+    licence = licence.replace("/", " OR ")
+    parts = re.split(r" AND (?![^(]*\))", licence)
+    return all(
+        any(one.strip(" ()") in ALLOWED for one in re.split(r" OR ", part)) for part in parts
+    )
+
+
+def metadata() -> dict[str, list[dict[str, object]]]:
+    """Read what cargo knows about all crates of the build."""
+    command = ["cargo", "metadata", "--locked", "--format-version", "1"]
+    return json.loads(subprocess.check_output(command, cwd=ROOT, stderr=subprocess.DEVNULL))
+
+
+def main() -> int:
+    """Print what is wrong; return the exit status."""
+    packages = metadata()["packages"]
+    wrong = []
+    versions = defaultdict(list)
+    page = PAGE.read_text()
+    for package in packages:
+        name, version = str(package["name"]), str(package["version"])
+        source, licence = package["source"], package["license"]
+        versions[name].append(version)
+        if source is None:
+            if not Path(str(package["manifest_path"])).is_relative_to(ROOT):
+                wrong.append(f"{name} {version} is at a path outside the tree")
+            for dependency in package["dependencies"]:
+                own = dependency["name"]
+                if dependency["source"] and own not in page:
+                    wrong.append(f"{own}, which {name} uses, is not in {PAGE.relative_to(ROOT)}")
+            continue
+        if source != CRATES_IO:
+            wrong.append(f"{name} {version} comes from {source}, not from crates.io")
+        if not licence or not is_allowed(str(licence)):
+            wrong.append(f"{name} {version} has the licence {licence}, which is not in ALLOWED")
+    for name, found in sorted(versions.items()):
+        if len(found) > 1 and name not in TWICE:
+            wrong.append(f"{name} is there as {' and '.join(found)}; TWICE has no reason for that")
+    for name in sorted(TWICE):
+        if len(versions[name]) < 2:
+            wrong.append(f"{name} is in TWICE, but there is only one version")
+    for line in sorted(set(wrong)):
+        print(f"dependencies: {line}")
+    if not wrong:
+        print(f"dependencies: {len(packages)} crates")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
