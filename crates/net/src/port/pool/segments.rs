@@ -2,7 +2,7 @@
 
 use super::*;
 use etherparse::PacketBuilder;
-use sluice_wire::frame::{Link, parse_head};
+use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, parse_head};
 
 /// The place of the VLAN tag of a super-packet.
 #[derive(Clone, Copy, Debug)]
