@@ -60,10 +60,9 @@ impl HookArgs {
                 );
             }
             (of_forward, of_local) => {
-                let named = [of_forward, of_local].into_iter().flatten();
+                let mut named = [of_forward, of_local].into_iter().flatten();
                 named
-                    .filter(|names| !names.is_empty())
-                    .last()
+                    .rfind(|names| !names.is_empty())
                     .cloned()
                     .unwrap_or_default()
             }
