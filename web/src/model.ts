@@ -30,6 +30,16 @@ export type Report = {
   ends: Ends;
   /** The runs, in the order in which they are listed and coloured. */
   runs: Array<Run>;
+  /** The figures over the axes of the matrix; empty if the runs are no sweep. */
+  sweeps: Array<SweepPicture>;
+};
+
+/** A figure over the axes of a matrix. */
+export type SweepPicture = {
+  /** What it shows. */
+  caption: string;
+  /** The picture, an SVG document. */
+  svg: string;
 };
 
 /** The hosts at the two ends of the path. */

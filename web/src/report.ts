@@ -4,6 +4,7 @@ import { Bench } from "./page/bench.ts";
 import { figures } from "./page/figures.ts";
 import { MOST_DRAWN, overview } from "./page/overview.ts";
 import { summary } from "./page/summary.ts";
+import { sweeps } from "./page/sweeps.ts";
 import { accuracy, expectations, header, scenario, verdicts } from "./page/top.ts";
 import { start } from "./start.ts";
 
@@ -19,9 +20,10 @@ start<Report>((report) =>
   report.runs.length > MOST_DRAWN
     ? [
         header(report),
+        sweeps(report),
         expectations(report),
         // Of many runs, only the selected ones are described and drawn.
         ...overview(report, (selected) => [verdicts(selected), ...each(selected)]),
       ]
-    : [header(report), verdicts(report), expectations(report), ...each(report)],
+    : [header(report), verdicts(report), sweeps(report), expectations(report), ...each(report)],
 );

@@ -9,6 +9,7 @@ import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
 import type { Run } from "../src/model.ts";
+import { callsOf, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
   assert.equal(lowerBound([1, 3, 3, 5], 3), 1);
@@ -25,6 +26,15 @@ test("short names keep what distinguishes them", () => {
   assert.deepEqual(distinct(["a-b"]), ["a-b"]);
   assert.deepEqual(distinct(["a-b", "a"]), ["a-b", "a"]);
   assert.equal(shortened("target=160ms", 7), "tar…0ms");
+});
+
+test("a call has a score and no round trip", () => {
+  const figure = (name: string, value: string) => ({ name, value, doc: "", chart: "" });
+  const figures = [figure("ping.p50", "20 ms"), figure("ping.mos", "4.40"), figure("call.mos", "3.91")];
+  const pings = ["ping", "call-1", "call-2"].map((name) => ({ name }));
+  const run = { pings, figures } as unknown as Run;
+  assert.deepEqual(callsOf([run]), ["call-1", "call-2"]);
+  assert.equal(scoreOf(run, "call-2"), 3.91);
 });
 
 test("labels of ticks do not touch", () => {

@@ -15,6 +15,7 @@ use sluice_report::picture::{
     Picture, PictureError, Subject, font_pt, height_mm, results, width_mm,
 };
 use sluice_report::report_of::{Choice, report_with};
+use sluice_report::sweep;
 use sluice_report::{self as report, Axes, FigureKind, Marks, YAxis};
 use sluice_scenario::Direction;
 
@@ -257,6 +258,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
                 [folder] => folder.join(PAGE),
                 _ => PathBuf::from(COMPARISON),
             });
+        sweep::add(&mut report, &all)?;
         link_repetitions(&mut report, &all, &path);
         pictures.push((path, report::html(&report).into_bytes()));
     }

@@ -23,6 +23,7 @@ mod pdf;
 pub mod picture;
 mod raster;
 pub mod report_of;
+pub mod sweep;
 mod thin;
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub struct Report {
     pub ends: Ends,
     /// The runs, in the order in which they are listed and coloured.
     pub runs: Vec<Run>,
+    /// The figures over the axes of the matrix; empty if the runs are no sweep.
+    pub sweeps: Vec<SweepPicture>,
     /// Start of the time that a picture shows; 0 except in pictures of a window.
     #[serde(skip)]
     pub start_s: f64,
@@ -41,9 +43,20 @@ impl Report {
             generated_by: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
             ends,
             runs: Vec::new(),
+            sweeps: Vec::new(),
             start_s: 0.0,
         }
     }
+}
+
+/// A figure over the axes of a matrix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct SweepPicture {
+    /// What it shows.
+    pub caption: String,
+    /// The picture, an SVG document.
+    pub svg: String,
 }
 
 /// The hosts at the two ends of the path.

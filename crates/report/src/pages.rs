@@ -8,6 +8,7 @@ use crate as report;
 use crate::Report;
 use crate::model::RepetitionLink;
 use crate::report_of::{repetitions, report_of};
+use crate::sweep;
 use sluice_recording::part;
 use sluice_recording::{PAGE, Pages, PagesError, ReadError, Recording};
 
@@ -48,6 +49,7 @@ impl Pages for HtmlPages {
 /// [`PageError`]; no incomplete page is left behind.
 pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageError> {
     let mut page = report_of(recordings)?;
+    sweep::add(&mut page, recordings)?;
     link_repetitions(&mut page, recordings, path);
     write_file(path, report::html(&page).as_bytes())
 }

@@ -55,6 +55,7 @@ export const LOG_BEYOND = {LOG_BEYOND};
     }
     declare!(
         model::Report,
+        model::SweepPicture,
         model::Ends,
         model::Backend,
         model::Fact,

@@ -59,6 +59,7 @@ export function sampleReport(seconds: number): Report {
     title: "Sample: one bulk flow and a ping over 10 Mbit/s",
     generated_by: "the page's own tests (synthetic numbers, not a measurement)",
     ends: { left: "h2", right: "h3" },
+    sweeps: [],
     runs: VARIANTS.map((variant) => runOf(variant, seconds)),
   };
 }

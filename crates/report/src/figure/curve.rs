@@ -322,6 +322,31 @@ pub fn svg(
     asked: &Axes,
     figure: &Figure,
 ) -> Result<String, FigureError> {
+    sheet(title, results, form, asked, figure)?.svg(figure)
+}
+
+/// Draws a sweep without title and caption, and returns the caption.
+///
+/// # Errors
+/// [`FigureError`].
+pub fn described(
+    results: &[VariantResult],
+    form: Form,
+    asked: &Axes,
+    figure: &Figure,
+) -> Result<(String, String), FigureError> {
+    let mut sheet = sheet("", results, form, asked, figure)?;
+    let caption = std::mem::take(&mut sheet.caption);
+    Ok((sheet.svg(&figure.clone().bare())?, caption))
+}
+
+fn sheet(
+    title: &str,
+    results: &[VariantResult],
+    form: Form,
+    asked: &Axes,
+    figure: &Figure,
+) -> Result<Sheet, FigureError> {
     let sweep = Sweep::of(results, asked)?;
     let names = Words {
         own: &figure.headings,
@@ -331,7 +356,7 @@ pub fn svg(
         Form::HeatMap => heat_maps(&sweep, asked, results, names)?,
     };
     let is_live = results.iter().any(|result| result.backend == Backend::Live);
-    let sheet = Sheet {
+    Ok(Sheet {
         title: title.to_owned(),
         legend: match form {
             Form::Curve => legend(&sweep, asked, names),
@@ -343,8 +368,7 @@ pub fn svg(
             false => String::new(),
         },
         is_over_time: false,
-    };
-    sheet.svg(figure)
+    })
 }
 
 /// The values of the second axis, below the words for the axis if they are only numbers.
