@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::table::cut;
 use sluice_recording::expect::Outcome;
-use sluice_recording::figures::{Repeated, repeated, rounded};
+use sluice_recording::figures::{Repeated, is_key_figure, repeated_beside, rounded};
 use sluice_recording::results::VariantResult;
 use sluice_recording::runs::{Found, Place};
 use sluice_scenario::metric::Unit;
@@ -87,6 +87,9 @@ pub struct Compared {
     pub second: Option<Repeated>,
     /// The difference of the medians, as a part of the first.
     pub change: Option<f64>,
+    /// The probability of such a difference by chance, by Welch's t test; `None` if one side has a single
+    /// run.
+    pub p: Option<f64>,
     /// The verdict on the difference.
     pub verdict: Verdict,
     /// Whether it belongs to one of several flows of a group, which has figures of its own.
@@ -183,8 +186,10 @@ fn name(result: &VariantResult, has_places: bool) -> String {
 
 fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
     let names = [a, b].map(|found| name(&found.result, has_places));
-    let figures_of = |found: &Found| repeated(&found.result.summaries());
-    let (firsts, seconds) = (figures_of(a), figures_of(b));
+    let figures_of = |found: &Found, other: &Found| {
+        repeated_beside(&found.result.summaries(), &other.result.summaries())
+    };
+    let (firsts, seconds) = (figures_of(a, b), figures_of(b, a));
     let mut figures: Vec<Compared> = Vec::new();
     for (metric, first) in &firsts {
         let second = seconds.iter().find(|(name, _)| name == metric);
@@ -269,9 +274,11 @@ fn compared(
             };
             (change, verdict)
         }
-        // The other side has no such figure, for example because it had no drops for this reason.
+        // The other side has no such figure.
         _ => (None, Verdict::Differs),
     };
+    let both = first.as_ref().zip(second.as_ref());
+    let p = both.and_then(|(a, b)| a.spread.p_value(&b.spread));
     Compared {
         metric: metric.to_owned(),
         is_of_member: false,
@@ -279,6 +286,7 @@ fn compared(
         first,
         second,
         change,
+        p,
         verdict,
     }
 }
@@ -354,6 +362,17 @@ impl Comparison {
             || self.pairs.iter().any(is_changed)
     }
 
+    /// Returns the names of all figures.
+    pub fn figures(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for figure in self.pairs.iter().flat_map(|pair| &pair.figures) {
+            if !names.contains(&figure.metric) {
+                names.push(figure.metric.clone());
+            }
+        }
+        names
+    }
+
     /// Formats the comparison as JSON.
     ///
     /// # Panics
@@ -362,12 +381,11 @@ impl Comparison {
         serde_json::to_string_pretty(self).expect("a comparison has only words for keys") + "\n"
     }
 
-    /// Formats the comparison as text of at most 80 columns: the changed figures, or with `is_all`
-    /// every figure.
-    pub fn text(&self, is_all: bool) -> String {
+    /// Formats the comparison as text, with the figures that `shown` chooses.
+    pub fn text(&self, shown: &Shown) -> String {
         let mut out = String::new();
         for pair in &self.pairs {
-            write_pair(&mut out, pair, is_all);
+            write_pair(&mut out, pair, shown);
             out.push('\n');
         }
         for (names, which) in [(&self.only_first, "first"), (&self.only_second, "second")] {
@@ -379,7 +397,62 @@ impl Comparison {
     }
 }
 
-fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
+/// Which figures a text shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// The key figures that have changed. Single flows of a group are left out.
+    #[default]
+    Key,
+    /// All figures.
+    All,
+    /// The figures with these names.
+    Named(Vec<String>),
+}
+
+impl Shown {
+    fn has(&self, figure: &Compared) -> bool {
+        match self {
+            Shown::Key => figure.is_visible() && figure.is_key(),
+            Shown::All => true,
+            Shown::Named(names) => names.contains(&figure.metric),
+        }
+    }
+}
+
+impl Compared {
+    /// Returns whether the figure has changed by more than its displayed digits hide.
+    fn is_visible(&self) -> bool {
+        self.verdict.is_change() && self.shown(&self.first) != self.shown(&self.second)
+    }
+
+    fn is_key(&self) -> bool {
+        !self.is_of_member && (is_key_figure(&self.metric) || answer::is_deciding(&self.metric))
+    }
+
+    /// The median of a side, as it is displayed.
+    fn shown(&self, side: &Option<Repeated>) -> String {
+        match side {
+            Some(side) => self.unit.show(rounded(side.spread.median)),
+            None => "-".into(),
+        }
+    }
+
+    /// The change and its probability by chance, as far as they are known.
+    fn change_words(&self) -> [String; 2] {
+        let change = match self.change {
+            Some(change) => format!("{:+.1} %", change * 100.0),
+            None => "-".into(),
+        };
+        let p = match self.p {
+            Some(p) if p < 0.001 => "p < 0.001".into(),
+            Some(p) => format!("p = {p:.3}"),
+            None => String::new(),
+        };
+        [change, p]
+    }
+}
+
+fn write_pair(out: &mut String, pair: &Pair, wanted: &Shown) {
     let [a, b] = pair.runs;
     let partial = match pair.is_partial {
         true => ", partial",
@@ -409,41 +482,34 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
             cut(&format!("{metric} {bounds}"), room)
         );
     }
-    let shown: Vec<&Compared> = pair
-        .figures
-        .iter()
-        .filter(|figure| is_all || (figure.verdict.is_change() && !figure.is_of_member))
-        .collect();
+    let shown: Vec<&Compared> = pair.figures.iter().filter(|f| wanted.has(f)).collect();
     for figure in &shown {
-        let value = |side: &Option<Repeated>| match side {
-            Some(side) => figure.unit.show(rounded(side.spread.median)),
-            None => "-".into(),
-        };
-        let change = match figure.change {
-            Some(change) => format!("{:+.1} %", change * 100.0),
-            None => "-".into(),
+        let [change, p] = figure.change_words();
+        let verdict = match (figure.verdict, p.is_empty()) {
+            (Verdict::BeyondSpread | Verdict::WithinSpread, false) => &p,
+            _ => figure.verdict.words(),
         };
         let _ = writeln!(
             out,
-            "  {:<20} {:>12} {:>12} {:>9}  {}",
+            "  {:<20} {:>12} {:>12} {:>9}  {verdict}",
             figure.metric,
-            value(&figure.first),
-            value(&figure.second),
+            figure.shown(&figure.first),
+            figure.shown(&figure.second),
             change,
-            figure.verdict.words()
         );
     }
-    let changed = || pair.figures.iter().filter(|f| f.verdict.is_change());
-    let hidden = changed().filter(|f| f.is_of_member && !is_all).count();
+    let changed = pair.figures.iter().filter(|f| f.verdict.is_change());
     let all = pair.figures.len();
-    let _ = match (changed().count(), hidden) {
-        (0, _) => writeln!(out, "  nothing has changed in {all} figures"),
-        (n, 0) => writeln!(out, "  {n} of {all} figures have changed"),
-        (n, hidden) => writeln!(
-            out,
-            "  {n} of {all} figures have changed; {hidden} of single flows are left out (--all)"
-        ),
+    let changed = match changed.count() {
+        0 => format!("nothing has changed in {all} figures"),
+        n => format!("{n} of {all} figures have changed"),
     };
+    let rest = match wanted {
+        Shown::Key if changed.starts_with("nothing") => "",
+        Shown::Key => "; the key figures among them are shown (--all, --figures)",
+        _ => "",
+    };
+    let _ = writeln!(out, "  {changed}{rest}");
 }
 
 /// The length to which a line of a scenario is cut.

@@ -95,6 +95,17 @@ pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
     all.filter(|(_, key)| *key != Key::No).collect()
 }
 
+/// Returns whether `name` is that of a key figure, of whichever flow or link.
+pub fn is_key_figure(name: &str) -> bool {
+    let mut of_run = RUN_METRICS.iter().map(|decl| (decl.name, decl.key));
+    let mut of_parts = pipe_metrics()
+        .map(|decl| (decl.name, decl.key))
+        .chain(FLOW_METRICS.iter().map(|decl| (decl.name, decl.key)));
+    let rest = name.split_once('.').map_or("", |(_, rest)| rest);
+    of_run.any(|(own, key)| own == name && key != Key::No)
+        || of_parts.any(|(own, key)| own == rest && key != Key::No)
+}
+
 /// Returns the name of the queue under test: the busiest one over all of `runs`, the first of equal
 /// ones. Pass all runs that are compared, so that figures of different directions are never shown
 /// side by side.
@@ -214,11 +225,30 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Returns the figures of several runs, in the order in which they first appear. Runs that did not
-/// measure a figure do not count for it.
+/// measure a figure do not count for it. A run without a drop for a reason has 0 drops for it.
 pub fn repeated(summaries: &[&Summary]) -> Vec<(String, Repeated)> {
+    repeated_beside(summaries, &[])
+}
+
+/// Does the same for runs that are compared with `others`, which may have drops for further reasons.
+pub fn repeated_beside(summaries: &[&Summary], others: &[&Summary]) -> Vec<(String, Repeated)> {
+    let mut reasons: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for pipe in summaries
+        .iter()
+        .chain(others)
+        .flat_map(|summary| &summary.pipes)
+    {
+        reasons.extend(pipe.drops.keys().map(|reason| (&*pipe.name, &**reason)));
+    }
     let mut all: Vec<(String, Unit, Vec<f64>)> = Vec::new();
     for summary in summaries {
-        for figure in figures_of(summary) {
+        let mut summary = (*summary).clone();
+        for pipe in &mut summary.pipes {
+            for (_, reason) in reasons.iter().filter(|(name, _)| *name == pipe.name) {
+                pipe.drops.entry((*reason).to_owned()).or_default();
+            }
+        }
+        for figure in figures_of(&summary) {
             match all.iter_mut().find(|(name, ..)| *name == figure.name) {
                 Some((_, _, values)) => values.push(figure.value),
                 None => all.push((figure.name, figure.unit, vec![figure.value])),

@@ -1,14 +1,13 @@
 //! The answer to "which is better, and is it more than chance?".
 //!
-//! Only key figures decide. For goodput and fairness, higher is better. For completion times and
-//! for the delay of probes and calls (without them, of the queue), lower is better. A figure counts
-//! for a side if the medians differ by at least [`MATTERS`] and the difference is more than the
-//! runs' own variation.
+//! For goodput, calls and fairness, higher is better. For completion times and delays, lower is
+//! better. A figure decides if its medians differ by more than what its row of [`ROWS`] calls about
+//! the same, and by more than the runs' own variation. The delay of a queue decides only where no
+//! probe has measured the delay of a path; otherwise it is shown beside the answer.
 
 use std::fmt::Write as _;
 
-use super::{Compared, Pair, Verdict};
-use sluice_recording::figures::rounded;
+use super::{Compared, Pair};
 
 /// Which values of a figure are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,47 +16,109 @@ enum Good {
     Low,
 }
 
-/// A smaller difference of the medians, as a part of the first, does not count.
-const MATTERS: f64 = 0.01;
+/// The difference up to which two medians are about the same.
+#[derive(Clone, Copy, Debug)]
+enum About {
+    /// A part of the first.
+    Part(f64),
+    /// A number.
+    Number(f64),
+}
 
-/// The ends of the names of figures that decide, in order of their weight. In each row, the first
-/// measured figure decides.
-const DECIDING: [(Good, &[&str]); 5] = [
-    (Good::Low, &[".p95", "up.sojourn.p95", "down.sojourn.p95"]),
-    (Good::High, &["total.goodput"]),
-    (Good::High, &[".mos"]),
-    (Good::Low, &[".fct.p95", ".fct"]),
-    (Good::High, &["jain"]),
+/// Figures that are judged alike.
+struct Row {
+    good: Good,
+    about: About,
+    /// Names; `.end` is the figure of any flow.
+    names: &'static [&'static str],
+    /// Whether the figures only stand beside the answer if the first row was measured.
+    is_beside: bool,
+}
+
+const fn row(good: Good, about: About, names: &'static [&'static str]) -> Row {
+    Row {
+        good,
+        about,
+        names,
+        is_beside: false,
+    }
+}
+
+/// The figures, in order of their weight. What is about the same is the same here as in the report
+/// of several queues: 10 % of a delay, 2 % of a goodput, 0.01 of Jain's index. A tenth of a mean
+/// opinion score cannot be heard.
+const ROWS: [Row; 6] = [
+    row(Good::Low, About::Part(0.1), &[".p95"]),
+    row(Good::High, About::Part(0.02), &["total.goodput"]),
+    row(Good::High, About::Number(0.1), &[".mos"]),
+    row(Good::Low, About::Part(0.1), &[".fct.p95", ".fct"]),
+    row(Good::High, About::Number(0.01), &["jain"]),
+    Row {
+        good: Good::Low,
+        about: About::Part(0.1),
+        names: &["up.sojourn.p95", "down.sojourn.p95", ".p50"],
+        is_beside: true,
+    },
 ];
+
+/// Returns whether the figure has a part in the answer.
+pub(super) fn is_deciding(metric: &str) -> bool {
+    ROWS.iter().any(|row| row.has(metric))
+}
+
+impl Row {
+    fn has(&self, metric: &str) -> bool {
+        self.names.iter().any(|name| is_named(metric, name))
+    }
+}
+
+fn is_named(metric: &str, name: &str) -> bool {
+    match name.strip_prefix('.') {
+        // A figure of a flow: `ping.p95`, and not `ping.up.p95` or `up.sojourn.p95`.
+        Some(end) => metric.split_once('.').is_some_and(|(_, rest)| rest == end),
+        None => metric == name,
+    }
+}
 
 /// One figure's part in the answer.
 struct Say<'a> {
     figure: &'a Compared,
-    good: Good,
+    row: &'a Row,
+    /// Whether it only stands beside the answer.
+    is_beside: bool,
 }
 
 impl Say<'_> {
     /// Whether the second side is better; `None` if the sides are about the same.
     fn second_is_better(&self) -> Option<bool> {
-        let change = self.figure.change?;
-        let is_more = change > 0.0;
-        let is_real = change.abs() >= MATTERS && self.figure.verdict.is_change();
-        is_real.then_some(is_more == (self.good == Good::High))
+        let median = |side: &Option<super::Repeated>| Some(side.as_ref()?.spread.median);
+        let (first, second) = (median(&self.figure.first)?, median(&self.figure.second)?);
+        let about = match self.row.about {
+            About::Part(part) => part * first.abs(),
+            About::Number(number) => number,
+        };
+        let is_real = (second - first).abs() > about && self.figure.verdict.is_change();
+        is_real.then_some((second > first) == (self.row.good == Good::High))
     }
 
+    /// Such as `ping.p95 31.2ms to 24.1ms (-22.8 %, p < 0.001)`.
     fn words(&self) -> String {
-        let show = |side: &Option<super::Repeated>| match side {
-            Some(side) => self.figure.unit.show(rounded(side.spread.median)),
-            None => "-".into(),
+        let Compared { first, second, .. } = self.figure;
+        let (first, second) = (self.figure.shown(first), self.figure.shown(second));
+        let words = self.figure.change_words();
+        let known: Vec<&str> = words.iter().map(String::as_str).collect();
+        let known: Vec<&str> = known.into_iter().filter(|word| word.len() > 1).collect();
+        let beside = match known.is_empty() || first == second {
+            true => String::new(),
+            false => format!(" ({})", known.join(", ")),
         };
-        let (first, second) = (show(&self.figure.first), show(&self.figure.second));
-        format!("{} {first} to {second}", self.figure.metric)
+        format!("{} {first} to {second}{beside}", self.figure.metric)
     }
 }
 
 /// Returns the answer for a pair as lines of text; empty if no deciding figure was measured.
 pub(super) fn lines(pair: &Pair) -> String {
-    let says = deciding(&pair.figures);
+    let says = says(&pair.figures);
     if says.is_empty() {
         return String::new();
     }
@@ -67,6 +128,7 @@ pub(super) fn lines(pair: &Pair) -> String {
             .filter(|say| say.second_is_better() == Some(is_second))
             .collect()
     };
+    let decides = |says: &[&Say<'_>]| says.iter().any(|say| !say.is_beside);
     let (for_first, for_second) = (of(false), of(true));
     let is_known = pair.runs.iter().all(|runs| *runs > 1);
     let chance = match is_known {
@@ -74,51 +136,64 @@ pub(super) fn lines(pair: &Pair) -> String {
         false => "from one run on a side, so perhaps chance: `--repeat 5` would tell",
     };
     let mut out = String::new();
-    let _ = match (for_first.is_empty(), for_second.is_empty()) {
-        (true, true) if is_known => {
-            writeln!(
-                out,
-                "  neither is better: what differs is no more than chance"
-            )
-        }
-        (true, true) => writeln!(out, "  neither is better"),
-        (false, true) => writeln!(out, "  {first} is better ({chance})"),
-        (true, false) => writeln!(out, "  {second} is better ({chance})"),
-        (false, false) => writeln!(out, "  each is better at something ({chance})"),
+    let _ = match (decides(&for_first), decides(&for_second)) {
+        (false, false) => writeln!(
+            out,
+            "  neither is better: the deciding figures are about the same"
+        ),
+        (true, false) => writeln!(out, "  {first} is better ({chance})"),
+        (false, true) => writeln!(out, "  {second} is better ({chance})"),
+        (true, true) => writeln!(out, "  each is better at something ({chance})"),
     };
     for (side, says) in [(first, &for_first), (second, &for_second)] {
         for say in says {
-            let _ = writeln!(out, "    {side}: {}", say.words());
+            let beside = if say.is_beside { ", beside that" } else { "" };
+            let _ = writeln!(out, "    {side}{beside}: {}", say.words());
         }
     }
     for say in says.iter().filter(|say| say.second_is_better().is_none()) {
-        let within = match say.figure.verdict {
-            Verdict::WithinSpread => ", within chance",
-            _ => "",
-        };
-        let _ = writeln!(out, "    about the same: {}{within}", say.words());
+        if !say.is_beside {
+            let _ = writeln!(out, "    about the same: {}", say.words());
+        }
     }
     out
 }
 
-fn deciding(figures: &[Compared]) -> Vec<Say<'_>> {
-    let both = |figure: &&Compared| {
+/// The figures of the answer. Of each row, it is the first name that was measured, and of the last
+/// row all. A call has no probes; without calls, the score is that of the probes.
+fn says(figures: &[Compared]) -> Vec<Say<'_>> {
+    let is_shared = |figure: &&Compared| {
         figure.first.is_some() && figure.second.is_some() && !figure.is_of_member
     };
+    let all: Vec<&Compared> = figures.iter().filter(is_shared).collect();
+    let is_probe = |figure: &Compared| {
+        let (flow, _) = figure.metric.split_once('.').unwrap_or_default();
+        let p95 = format!("{flow}.p95");
+        all.iter().any(|other| other.metric == p95)
+    };
     let mut says: Vec<Say<'_>> = Vec::new();
-    for (good, names) in DECIDING {
-        let found = names.iter().find_map(|name| {
-            let is_it = |figure: &&Compared| match name.strip_prefix('.') {
-                // A figure of a flow: `ping.p95`, and not `ping.up.p95` or `up.sojourn.p95`.
-                Some(end) => figure
-                    .metric
-                    .split_once('.')
-                    .is_some_and(|(_, rest)| rest == end),
-                None => figure.metric == *name,
-            };
-            figures.iter().filter(both).find(is_it)
-        });
-        says.extend(found.map(|figure| Say { figure, good }));
+    for row in &ROWS {
+        let found = || all.iter().copied().filter(|figure| row.has(&figure.metric));
+        let is_score = row.names == [".mos"];
+        let calls: Vec<&Compared> = found().filter(|figure| !is_probe(figure)).collect();
+        let chosen: Vec<&Compared> = match (row.is_beside, is_score && !calls.is_empty()) {
+            (true, _) => found().collect(),
+            (false, true) => calls,
+            (false, false) => {
+                let named = |name: &&str| {
+                    all.iter()
+                        .copied()
+                        .find(|figure| is_named(&figure.metric, name))
+                };
+                row.names.iter().find_map(named).into_iter().collect()
+            }
+        };
+        let has_probes = all.iter().any(|figure| ROWS[0].has(&figure.metric));
+        says.extend(chosen.into_iter().map(|figure| Say {
+            figure,
+            row,
+            is_beside: row.is_beside && has_probes,
+        }));
     }
     says
 }

@@ -64,9 +64,8 @@ impl Spread {
         Some((self.mean - half, self.mean + half))
     }
 
-    /// Returns whether the means of `self` and `other` differ significantly: Welch's t test at the
-    /// 5 % level. `None` if either has fewer than two repetitions, because the variation between
-    /// repetitions is then unknown.
+    /// Returns whether the means of `self` and `other` differ significantly: whether
+    /// [`Spread::p_value`] is below 5 %.
     ///
     /// ```
     /// use sluice_recording::metrics::Spread;
@@ -79,25 +78,52 @@ impl Spread {
     /// assert_eq!(of(&[8.0]).differs(&of(&[18.0, 20.0])), None);
     /// ```
     pub fn differs(&self, other: &Spread) -> Option<bool> {
+        self.p_value(other).map(|p| p < 0.05)
+    }
+
+    /// Returns the probability that means of the same distribution differ by at least as much as those
+    /// of `self` and `other`: Welch's t test, two-sided. `None` if either has fewer than two
+    /// repetitions, because the variation between repetitions is then unknown.
+    pub fn p_value(&self, other: &Spread) -> Option<f64> {
         if self.count < 2 || other.count < 2 {
             return None;
         }
         let distance = (self.mean - other.mean).abs();
         let (a, b) = (self.error().powi(2), other.error().powi(2));
         if a + b == 0.0 {
-            return Some(distance > 0.0);
+            return Some(if distance > 0.0 { 0.0 } else { 1.0 });
         }
-        // The degrees of freedom of Welch and Satterthwaite, rounded down as for printed tables.
+        // The degrees of freedom of Welch and Satterthwaite, rounded down as for printed tables. They
+        // are at least the smaller number of repetitions - 1.
         let freedom =
             (a + b).powi(2) / (a * a / (self.count - 1) as f64 + b * b / (other.count - 1) as f64);
-        let bound = t_975(freedom.floor() as usize)?;
-        Some(distance / (a + b).sqrt() > bound)
+        Some(beyond(distance / (a + b).sqrt(), (freedom as u32).max(1)))
     }
 
     /// Returns the standard error of the mean.
     fn error(&self) -> f64 {
         self.deviation / (self.count as f64).sqrt()
     }
+}
+
+/// Returns the probability that a value of Student's t distribution is at least `t` away from zero:
+/// the finite series of Abramowitz and Stegun 26.7.3 and 26.7.4.
+fn beyond(t: f64, freedom: u32) -> f64 {
+    let angle = (t / f64::from(freedom).sqrt()).atan();
+    let (sin, cos) = angle.sin_cos();
+    let is_odd = freedom % 2 == 1;
+    // Of cos * (1 + 2/3 cos^2 + 2/3 4/5 cos^4 ...), or 1 + 1/2 cos^2 + 1/2 3/4 cos^4 ...
+    let mut term = if is_odd { cos } else { 1.0 };
+    let mut sum = 0.0;
+    for k in (if is_odd { 1 } else { 0 }..freedom.saturating_sub(1)).step_by(2) {
+        sum += term;
+        term *= cos * cos * f64::from(k + 1) / f64::from(k + 2);
+    }
+    let within = match is_odd {
+        true => std::f64::consts::FRAC_2_PI * (angle + sin * sum),
+        false => sin * sum,
+    };
+    (1.0 - within).clamp(0.0, 1.0)
 }
 
 /// Returns the 97.5 % quantile of Student's t distribution (any printed table, such as Abramowitz
@@ -119,3 +145,22 @@ const T_975: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probability_beyond_a_quantile_is_that_of_the_table() {
+        // Each tabulated value is the 97.5 % quantile, beyond which 5 % lie on both sides; the table
+        // has three decimals.
+        for (at, quantile) in T_975.into_iter().enumerate() {
+            let p = beyond(quantile, at as u32 + 1);
+            assert!((p - 0.05).abs() < 1e-4, "{} degrees: {p}", at + 1);
+        }
+        // One degree: a Cauchy distribution, beyond 1 on both sides 1/2. Two: 1 - t / sqrt(2 + t^2).
+        assert!((beyond(1.0, 1) - 0.5).abs() < 1e-12);
+        assert!((beyond(1.0, 2) - (1.0 - 1.0 / 3.0_f64.sqrt())).abs() < 1e-12);
+        assert_eq!(beyond(0.0, 7), 1.0);
+    }
+}
