@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sluice_recording::Recording;
-use sluice_report::picture::{Picture, PictureError};
-use sluice_scenario::{self as scenario, ScenarioErrors, Variant};
+use sluice_report::picture::{Picture, PictureError, PlannedRun};
+use sluice_scenario::{self as scenario, PictureRow, ScenarioErrors};
 
 /// The reason why a picture was not drawn.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +30,8 @@ pub struct Pictures(Vec<Row>);
 
 #[derive(Debug)]
 struct Row {
-    file: String,
-    place: String,
+    row: PictureRow,
     picture: Picture,
-    y: Option<String>,
 }
 
 impl Pictures {
@@ -42,40 +40,23 @@ impl Pictures {
     /// # Errors
     /// [`PicturesError`]; the word that is wrong is named with its place.
     pub fn load(path: &Path) -> Result<Pictures, PicturesError> {
-        let mut rows = Vec::new();
-        for row in scenario::Picture::load_all(path)? {
-            let file = row.file.text.clone();
-            let place = row
-                .file
-                .place
-                .clone()
-                .unwrap_or_else(|| path.display().to_string());
-            let picture =
-                Picture::of_scenario(&row).map_err(|(at, error)| PicturesError::Picture {
-                    place: at.unwrap_or_else(|| place.clone()),
-                    file: file.clone(),
-                    error,
-                })?;
-            rows.push(Row {
-                file,
-                place,
-                picture,
-                y: row.y.map(|y| y.text),
-            });
-        }
-        Ok(Pictures(rows))
+        let read = |row: PictureRow| match Picture::of_scenario(&row.picture) {
+            Ok(picture) => Ok(Row { row, picture }),
+            Err(error) => Err(failure(&row, error)),
+        };
+        let rows = scenario::Picture::load_all(path)?.into_iter().map(read);
+        Ok(Pictures(rows.collect::<Result<_, _>>()?))
     }
 
-    /// Checks before the first run whether the pictures can be drawn from `variants` in `repeat`
-    /// runs each, if their number is known: whether the axes, the figures and the values in
-    /// conditions exist.
+    /// Checks before the first run whether the pictures can be drawn from `runs`, which are `repeat`
+    /// for each variant if their number is known.
     ///
     /// # Errors
     /// [`PicturesError::Picture`].
-    pub fn check(&self, variants: &[&Variant], repeat: Option<u32>) -> Result<(), PicturesError> {
-        for row in &self.0 {
-            let checked = row.picture.check_before(variants, row.y.as_deref(), repeat);
-            checked.map_err(|error| row.fail(error))?;
+    pub fn check(&self, runs: &[PlannedRun<'_>], repeat: Option<u32>) -> Result<(), PicturesError> {
+        for Row { row, picture } in &self.0 {
+            let checked = picture.check_before(runs, repeat);
+            checked.map_err(|error| failure(row, error))?;
         }
         Ok(())
     }
@@ -89,12 +70,12 @@ impl Pictures {
         recordings: &[&Recording],
         folder: &Path,
     ) -> Result<Vec<(PathBuf, Vec<u8>)>, PicturesError> {
-        let draw = |row: &Row| {
-            let path = folder.join(&row.file);
-            let drawn = row.picture.draw(recordings, &path, SCALE);
-            drawn
-                .map(|drawn| (path, drawn))
-                .map_err(|error| row.fail(error))
+        let draw = |Row { row, picture }: &Row| {
+            let path = folder.join(&row.picture.file);
+            match picture.draw(recordings, &path, SCALE) {
+                Ok(drawn) => Ok((path, drawn)),
+                Err(error) => Err(failure(row, error)),
+            }
         };
         self.0.iter().map(draw).collect()
     }
@@ -105,13 +86,12 @@ impl Pictures {
     }
 }
 
-impl Row {
-    fn fail(&self, error: PictureError) -> PicturesError {
-        PicturesError::Picture {
-            place: self.place.clone(),
-            file: self.file.clone(),
-            error: Box::new(error),
-        }
+fn failure(row: &PictureRow, error: PictureError) -> PicturesError {
+    let place = row.place(&error.key(&row.picture)).unwrap_or_default();
+    PicturesError::Picture {
+        place: place.to_owned(),
+        file: row.picture.file.clone(),
+        error: Box::new(error),
     }
 }
 

@@ -18,7 +18,8 @@ use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
 use sluice_report::pages::{HtmlPages, PageError, write_file};
-use sluice_scenario::{Backend, Variant};
+use sluice_report::picture::PlannedRun;
+use sluice_scenario::Backend;
 
 use crate::pictures::{Pictures, PicturesError};
 use crate::progress::Bars;
@@ -292,8 +293,9 @@ fn conclude(
 fn load_pictures(suite: &Suite, repeat: Option<u32>) -> Result<Vec<Pictures>, Error> {
     let load = |experiment: &Experiment| {
         let pictures = Pictures::load(&experiment.file)?;
-        let variants: Vec<&Variant> = experiment.runs.iter().map(|run| &run.variant).collect();
-        pictures.check(&variants, repeat)?;
+        let runs = experiment.runs.iter();
+        let runs: Vec<PlannedRun<'_>> = runs.map(|run| (&run.variant, run.backend)).collect();
+        pictures.check(&runs, repeat)?;
         Ok(pictures)
     };
     suite.experiments.iter().map(load).collect()

@@ -31,8 +31,8 @@ pub(crate) mod tests;
 #[cfg(test)]
 mod typescript;
 
-pub use figure::repeats::{Marks, YAxis};
 pub use figure::curve::{Axes, CurveError, Form, hint};
+pub use figure::repeats::{Marks, YAxis};
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, png, svg};
 pub use figure::{PALETTE, escape};
 pub use html::html;

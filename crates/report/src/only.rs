@@ -6,7 +6,9 @@ use std::borrow::Borrow;
 
 use sluice_core::spelling;
 use sluice_recording::Recording;
-use sluice_scenario::{Coordinate, Variant};
+use sluice_scenario::Coordinate;
+
+use crate::picture::PlannedRun;
 
 /// The axis that tells simulated runs from live ones.
 const BACKEND: &str = "backend";
@@ -25,6 +27,16 @@ pub enum OnlyError {
         /// The axis in it.
         axis: String,
         /// The axes that there are.
+        known: Vec<String>,
+    },
+    /// A condition without a value.
+    #[error("`{condition}` has no value: write {axis}=VALUE; the values of `{axis}` are {}", known.join(", "))]
+    NoValue {
+        /// The condition.
+        condition: String,
+        /// Its axis.
+        axis: String,
+        /// The values of the axis.
         known: Vec<String>,
     },
     /// No run meets a condition.
@@ -62,16 +74,20 @@ pub fn chosen<R: Borrow<Recording>>(all: Vec<R>, only: &[String]) -> Result<Vec<
     kept(all, places, only)
 }
 
-/// Checks before the first run that some of `variants` will meet the conditions.
+/// Returns the planned runs that will meet the conditions.
 ///
 /// # Errors
 /// [`OnlyError`].
-pub(crate) fn check(variants: &[&Variant], only: &[String]) -> Result<(), OnlyError> {
-    // The backends of the runs are not known yet.
-    let is_known = |condition: &&String| axis_and_value(condition).0 != BACKEND;
-    let only: Vec<String> = only.iter().filter(is_known).cloned().collect();
-    let places = |one: &&Variant| places(&one.coordinates, &one.name);
-    kept(variants.to_vec(), places, &only).map(|_| ())
+pub(crate) fn planned<'a>(
+    all: &[PlannedRun<'a>],
+    only: &[String],
+) -> Result<Vec<PlannedRun<'a>>, OnlyError> {
+    let places = |(variant, backend): &PlannedRun<'a>| {
+        let mut places = places(&variant.coordinates, &variant.name);
+        places.push(Place::named(BACKEND, backend.word()));
+        places
+    };
+    kept(all.to_vec(), places, only)
 }
 
 /// A place on an axis: the value as it is written, and its name.
@@ -149,7 +165,14 @@ fn kept<T>(
         let of_axis = |condition: &&String| axis_and_value(condition).0 == axis;
         for condition in only.iter().filter(of_axis) {
             let (_, value) = axis_and_value(condition);
-            if known.is_empty() || value.is_empty() {
+            if value.is_empty() && !known.is_empty() {
+                return Err(OnlyError::NoValue {
+                    condition: condition.clone(),
+                    axis: axis.to_owned(),
+                    known,
+                });
+            }
+            if known.is_empty() {
                 return Err(OnlyError::Condition {
                     condition: condition.clone(),
                     axis: axis.to_owned(),
@@ -207,5 +230,14 @@ mod tests {
             error.to_string(),
             "`quee=codel` is not a condition: write AXIS=VALUE; did you mean `queue`?"
         );
+        for condition in ["rtt", "rtt="] {
+            let error = left(&[condition]).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "`{condition}` has no value: write rtt=VALUE; the values of `rtt` are 10ms, 20ms"
+                )
+            );
+        }
     }
 }

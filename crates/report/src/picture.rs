@@ -1,21 +1,23 @@
 //! Pictures of recorded runs: the options of `sluice report` and `[[picture]]`, and the formats.
 
+mod before;
 mod narrow;
 
 use std::path::Path;
 
-use crate::figure::curve::{self, Axes, CurveError, Form, hint};
+use crate::figure::curve::{self, Axes, Form, hint};
 use crate::figure::repeats::{Marks, YAxis};
 use crate::figure::{Figure, FigureError, FigureKind, svg};
 use crate::only::{self, OnlyError, near};
 use crate::pdf;
 use crate::raster::{self, FontError};
 use crate::report_of::{Choice, repetitions, report_with};
-use sluice_core::spelling;
 use sluice_recording::metrics::measure;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{ReadError, Recording};
-use sluice_scenario::{self as scenario, Direction, Said};
+use sluice_scenario::{self as scenario, Direction};
+
+pub use self::before::PlannedRun;
 
 /// The content of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +128,30 @@ pub enum PictureError {
         /// An example of its value.
         example: &'static str,
     },
+    /// A sweep of several figures.
+    #[error(
+        "a {word} shows one figure, and `{y}` names several: draw a picture of each, or all of them with \
+         figure `repetitions`"
+    )]
+    OneFigure {
+        /// The sweep.
+        word: &'static str,
+        /// The names.
+        y: String,
+    },
+    /// Charts over repetitions, of which there are none.
+    #[error(
+        "`repetitions` needs a variant with several runs, which differ in their seed: run it with --repeat 5"
+    )]
+    Repetitions,
+    /// No run has the requested seed.
+    #[error("no run has the seed {seed}; there are {}", list(known))]
+    Seed {
+        /// The requested seed.
+        seed: u64,
+        /// The seeds of the runs.
+        known: Vec<u64>,
+    },
     /// A word that names no figure of the scenario.
     #[error("there is no figure `{name}`: {message}")]
     Metric {
@@ -214,9 +240,6 @@ pub enum PictureError {
     Ending(String),
 }
 
-/// A word of a scenario that has no meaning: its place, and the reason.
-pub type Misplaced = (Option<String>, Box<PictureError>);
-
 /// Reads a width such as `85mm`, in millimetres.
 ///
 /// # Errors
@@ -269,14 +292,9 @@ fn size(
     unit: &str,
     (what, example): (&'static str, &'static str),
 ) -> Result<f64, PictureError> {
-    let number = text
-        .trim()
-        .strip_suffix(unit)
-        .unwrap_or(text)
-        .trim()
-        .parse::<f64>();
-    match number {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+    let number = text.trim().strip_suffix(unit).map(str::trim);
+    match number.and_then(|number| number.parse::<f64>().ok()) {
+        Some(number) if number > 0.0 && number.is_finite() => Ok(number),
         _ => Err(PictureError::Size {
             text: text.to_owned(),
             what,
@@ -311,47 +329,33 @@ impl Picture {
     /// Reads a row of `[[picture]]`.
     ///
     /// # Errors
-    /// The place of a word that has no meaning, and the reason.
-    pub fn of_scenario(row: &scenario::Picture) -> Result<Picture, Misplaced> {
-        let at = |said: &Said, error: PictureError| (said.place.clone(), Box::new(error));
-        let text = |said: &Option<Said>| said.as_ref().map(|said| said.text.clone());
-        let subject =
-            Subject::from_word(&row.figure.text).map_err(|error| at(&row.figure, error))?;
-        let length = |said: &Option<Said>, read: fn(&str) -> Result<f64, PictureError>| match said {
-            Some(said) => read(&said.text).map(Some).map_err(|error| at(said, error)),
-            None => Ok(None),
-        };
+    /// [`PictureError`], whose [`PictureError::key`] names the wrong word.
+    pub fn of_scenario(row: &scenario::Picture) -> Result<Picture, PictureError> {
         let picture = Picture {
-            subject,
+            subject: Subject::from_word(&row.figure)?,
             axes: Axes {
-                x: text(&row.x).unwrap_or_default(),
-                y: text(&row.y).unwrap_or_default(),
-                by: text(&row.by),
-                each: text(&row.each),
+                x: row.x.clone().unwrap_or_default(),
+                y: row.y.clone().unwrap_or_default(),
+                by: row.by.clone(),
+                each: row.each.clone(),
                 needs_band: row.band,
             },
             only: row.only.0.clone(),
-            width_mm: length(&row.width, width_mm)?,
-            font_pt: length(&row.font_size, font_pt)?,
+            width_mm: row.width.as_deref().map(width_mm).transpose()?,
+            font_pt: row.font_size.as_deref().map(font_pt).transpose()?,
             font: row.font.clone(),
             direction: row.direction,
             from_s: row.from.map(|from| from.as_secs_f64()),
             to_s: row.to.map(|to| to.as_secs_f64()),
             seed: row.seed,
-            marks: match &row.marks {
-                Some(said) => marks(&said.text).map_err(|error| at(said, error))?,
-                None => Marks::Auto,
-            },
-            height_mm: length(&row.height, height_mm)?,
+            marks: row.marks.as_deref().map_or(Ok(Marks::Auto), marks)?,
+            height_mm: row.height.as_deref().map(height_mm).transpose()?,
             columns: row.columns.map(|count| count as usize),
-            y_axis: match &row.y_axis {
-                Some(said) => y_axis(&said.text).map_err(|error| at(said, error))?,
-                None => YAxis::Auto,
-            },
+            y_axis: row.y_axis.as_deref().map_or(Ok(YAxis::Auto), y_axis)?,
             headings: row.heading.0.clone(),
             is_bare: row.bare,
         };
-        picture.check().map_err(|error| at(&row.figure, error))?;
+        picture.check()?;
         Ok(picture)
     }
 
@@ -382,6 +386,10 @@ impl Picture {
                 }
                 if y.is_empty() {
                     return missing("y", "ping.p50");
+                }
+                if names(y).count() > 1 {
+                    let y = y.clone();
+                    return Err(PictureError::OneFigure { word, y });
                 }
                 let given = [
                     ("marks", self.marks != Marks::Auto),
@@ -449,59 +457,6 @@ impl Picture {
         }
     }
 
-    /// Checks before the first run whether the picture can be drawn from `variants`. Without a number
-    /// of repetitions, these are not checked.
-    ///
-    /// # Errors
-    /// An axis, a figure or a value does not exist, or a band has too few repetitions.
-    pub fn check_before(
-        &self,
-        variants: &[&scenario::Variant],
-        y: Option<&str>,
-        repeat: Option<u32>,
-    ) -> Result<(), PictureError> {
-        let mut known: Vec<String> = vec!["backend".to_owned()];
-        for at in variants.iter().flat_map(|variant| &variant.coordinates) {
-            if !known.contains(&at.key) {
-                known.push(at.key.clone());
-            }
-        }
-        if let Subject::Sweep(_) = self.subject {
-            let Axes {
-                x,
-                by,
-                each,
-                needs_band,
-                ..
-            } = &self.axes;
-            for name in [Some(x), by.as_ref(), each.as_ref()].into_iter().flatten() {
-                if !known.contains(name) {
-                    let name = name.clone();
-                    return Err(FigureError::from(CurveError::Axis { name, known }).into());
-                }
-            }
-            if *needs_band && repeat.is_some_and(|repeat| repeat < 2) {
-                let variant = variants.first().map_or(String::new(), |v| v.name.clone());
-                return Err(FigureError::from(CurveError::Band { variant }).into());
-            }
-        }
-        for name in y.into_iter().flat_map(names) {
-            let Some(variant) = variants.first() else {
-                break;
-            };
-            let parsed = scenario::metric::Metric::parse(name, &variant.scenario.flows);
-            let Err(error) = parsed else { continue };
-            let near = spelling::question(&error.word, error.candidates.iter().map(String::as_str));
-            let message = match near {
-                Some(question) => format!("{}; {question}", error.message),
-                None => format!("{}; one of: {}", error.message, error.candidates.join(", ")),
-            };
-            let name = name.to_owned();
-            return Err(PictureError::Metric { name, message });
-        }
-        Ok(only::check(variants, &self.only)?)
-    }
-
     /// Draws the picture as an SVG document.
     ///
     /// # Errors
@@ -532,7 +487,12 @@ impl Picture {
         figure.headings.clone_from(&self.headings);
         match self.subject {
             Subject::Charts(_) => {
+                check_seed(self.seed, shown.iter().map(|one| one.run().seed))?;
                 let mut report = report_with(&shown, Choice { seed: self.seed })?;
+                let has_repetitions = report.runs.iter().any(|run| run.repetitions.len() > 1);
+                if kind == FigureKind::Repetitions && !has_repetitions {
+                    return Err(PictureError::Repetitions);
+                }
                 if !self.axes.y.is_empty() {
                     let results = results(&shown)?;
                     narrow::show_figures(&mut report, &results, &self.axes.y)?;
@@ -573,6 +533,29 @@ impl Picture {
             _ => Err(PictureError::Ending(path.display().to_string())),
         }
     }
+}
+
+/// Checks that one of the runs has the requested seed, if any.
+///
+/// # Errors
+/// [`PictureError::Seed`].
+pub fn check_seed(
+    seed: Option<u64>,
+    of_runs: impl IntoIterator<Item = u64>,
+) -> Result<(), PictureError> {
+    let Some(seed) = seed else { return Ok(()) };
+    let mut known: Vec<u64> = of_runs.into_iter().collect();
+    known.sort_unstable();
+    known.dedup();
+    match known.contains(&seed) {
+        true => Ok(()),
+        false => Err(PictureError::Seed { seed, known }),
+    }
+}
+
+fn list(seeds: &[u64]) -> String {
+    let words: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    words.join(", ")
 }
 
 /// The names in a list.

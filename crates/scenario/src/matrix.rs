@@ -141,6 +141,7 @@ fn take_rows(root: &mut Table, problems: &mut Problems) -> Option<Axis> {
                 Problem::new(at.clone(), format!("two variants are named `{name}`"))
                     .other(first.at.clone(), "the first"),
             );
+            continue;
         }
         points.push(Point {
             value: name.clone(),

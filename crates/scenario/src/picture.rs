@@ -10,45 +10,45 @@ use super::error::{Problem, Problems, ScenarioErrors};
 use super::field::wrong_type;
 use super::file;
 use super::schema::{Field, Keys as _, Section, as_table, items, keys, names};
-use super::source::Source;
-use super::tree::{self, Node, Value};
+use super::source::{Place, Source};
+use super::tree::{self, Node, Table, Value};
 use super::words::Direction;
 
 keys! {
     /// A picture of the runs. Its keys are named like the options of `sluice report`.
     pub struct Picture {
         /// file in the folder of the recordings; it ends in `.svg`, `.png` or `.pdf`
-        file: Said;
+        file: String;
         /// what it shows, as `sluice report --figure`
-        figure: Said = Said::new("time");
+        figure: String = "time".to_owned();
         /// of a curve or heat map: the axis on x, such as `link.rtt`
-        x: Option<Said>;
+        x: Option<String>;
         /// of a curve or heat map: the figure, such as `ping.p50`; of repetitions: one or several,
         /// as in `"ping.p50,total.goodput"`
-        y: Option<Said>;
+        y: Option<String>;
         /// of a curve: the axis of the lines; of a heat map: the axis on y
-        by: Option<Said>;
+        by: Option<String>;
         /// of a curve or heat map: the axis with a separate chart for each value
-        each: Option<Said>;
+        each: Option<String>;
         /// how the values of repetitions are drawn: `auto`, `dots`, `interval`, `range` or `box`, as
         /// `sluice report --marks`
-        marks: Option<Said>;
+        marks: Option<String>;
         /// the variants that it shows, `"AXIS=VALUE"` or a list of these: those on one axis are
         /// alternatives, and all axes must hold
         only: Only = Only::default();
         /// width on paper, such as `"85mm"`
-        width: Option<Said>;
+        width: Option<String>;
         /// height on paper, such as `"50mm"`
-        height: Option<Said>;
+        height: Option<String>;
         /// number of charts in a row
         columns: Option<u64>;
         /// of curves and repetitions: the kind of the y axis, `auto`, `linear` or `log`
-        y_axis: Option<Said>;
+        y_axis: Option<String>;
         /// words for figures, axes and runs in place of the usual ones, such as
         /// `{ "ping.p50" = "Delay", "link.rtt" = "Round-trip time" }`
         heading: Headings = Headings::default();
         /// size of most text on paper, in points, such as `"8pt"`
-        font_size: Option<Said>;
+        font_size: Option<String>;
         /// font, such as `"Times New Roman"`; it must be installed for PNG and PDF
         font: Option<String>;
         /// the direction whose queue and flows it shows
@@ -66,42 +66,45 @@ keys! {
     }
 }
 
-/// A string whose meaning the drawing program defines. Its place is kept for that program's error
-/// messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// The text.
-    pub text: String,
-    /// `file:line:column`; `None` for a default.
-    pub place: Option<String>,
+/// A row of `[[picture]]`, and the places of its values for the error messages of the program that
+/// draws it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PictureRow {
+    /// The picture.
+    pub picture: Picture,
+    places: Places,
 }
 
-impl Said {
-    fn new(text: &str) -> Said {
-        Said {
-            text: text.to_owned(),
-            place: None,
-        }
+/// The place of each value, as `file:line:column`: those of keys, and `key.N` for those of lists.
+type Places = Vec<(String, String)>;
+
+impl PictureRow {
+    /// Returns the place of the value of `key`, or `key.N` for a value in a list. A key that is not
+    /// set has the place of the file's name.
+    pub fn place(&self, key: &str) -> Option<&str> {
+        let of = |wanted: &str| {
+            let found = self.places.iter().find(|(key, _)| key == wanted);
+            found.map(|(_, place)| place.as_str())
+        };
+        let list = key.split('.').next().unwrap_or(key);
+        of(key).or_else(|| of(list)).or_else(|| of("file"))
     }
 }
 
-impl Field for Said {
-    type Scalar = Infallible;
-    const KIND: &'static str = "text";
-
-    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
-        match &node.value {
-            Value::Text(text) if !text.trim().is_empty() => Some(Said {
-                text: text.clone(),
-                place: problems.describe(&node.at),
-            }),
-            _ => problems.refuse(wrong_type(key, node, "a text")),
+fn places(table: &Table, problems: &Problems) -> Places {
+    let mut places = Vec::new();
+    for entry in &table.0 {
+        let mut add = |key: String, node: &Node| {
+            places.extend(problems.describe(&node.at).map(|place| (key, place)));
+        };
+        add(entry.key.clone(), &entry.node);
+        if let Value::Array(items) = &entry.node.value {
+            for (n, item) in items.iter().enumerate() {
+                add(format!("{}.{n}", entry.key), item);
+            }
         }
     }
-
-    fn write(&self) -> Option<Value> {
-        Some(Value::text(&self.text))
-    }
+    places
 }
 
 /// Which variants a picture shows: conditions `AXIS=VALUE`.
@@ -184,7 +187,7 @@ impl Picture {
     ///
     /// # Errors
     /// The file cannot be read, or there are errors in its pictures.
-    pub fn load_all(path: &Path) -> Result<Vec<Picture>, ScenarioErrors> {
+    pub fn load_all(path: &Path) -> Result<Vec<PictureRow>, ScenarioErrors> {
         let read = |reason| ScenarioErrors::Read {
             path: path.to_owned(),
             reason,
@@ -197,14 +200,14 @@ impl Picture {
     ///
     /// # Errors
     /// All errors in the pictures.
-    pub fn parse_all(file: &str, text: &str) -> Result<Vec<Picture>, ScenarioErrors> {
+    pub fn parse_all(file: &str, text: &str) -> Result<Vec<PictureRow>, ScenarioErrors> {
         let mut problems = Problems::of(Source {
             name: file,
             text,
             options: &[],
             written: &[],
         });
-        let mut pictures: Vec<Picture> = Vec::new();
+        let mut rows: Vec<PictureRow> = Vec::new();
         if let Some(root) = tree::parse(text, &mut problems) {
             for node in items("picture", &root, &mut problems).unwrap_or_default() {
                 let Some(table) = as_table("a row of [[picture]]", node, &mut problems) else {
@@ -217,28 +220,37 @@ impl Picture {
                     continue;
                 };
                 let at = table.node("file").map_or(&node.at, |node| &node.at);
-                let ending = Path::new(&picture.file.text)
-                    .extension()
-                    .and_then(|e| e.to_str());
-                if !ending.is_some_and(|ending| PICTURE_ENDINGS.contains(&ending)) {
-                    let message = format!("`{}` is not the name of a picture", picture.file.text);
-                    let hint = format!("it ends in .{}", PICTURE_ENDINGS.join(", ."));
-                    problems.push(Problem::new(at.clone(), message).hint(hint));
-                }
-                if pictures
-                    .iter()
-                    .any(|other| other.file.text == picture.file.text)
-                {
-                    let message =
-                        format!("two pictures would be written to `{}`", picture.file.text);
+                picture.check_file(at, &mut problems);
+                if rows.iter().any(|row| row.picture.file == picture.file) {
+                    let message = format!("two pictures would be written to `{}`", picture.file);
                     problems.push(Problem::new(at.clone(), message));
                 }
-                pictures.push(picture);
+                rows.push(PictureRow {
+                    picture,
+                    places: places(table, &problems),
+                });
             }
         }
         match problems.is_empty() {
-            true => Ok(pictures),
+            true => Ok(rows),
             false => Err(problems.into_errors()),
+        }
+    }
+
+    /// Reports a name that is not that of a picture in the folder of the recordings.
+    fn check_file(&self, at: &Place, problems: &mut Problems) {
+        let path = Path::new(&self.file);
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if !ending.is_some_and(|ending| PICTURE_ENDINGS.contains(&ending)) {
+            let message = format!("`{}` is not the name of a picture", self.file);
+            let hint = format!("it ends in .{}", PICTURE_ENDINGS.join(", ."));
+            problems.push(Problem::new(at.clone(), message).hint(hint));
+        }
+        // A folder could be that of a recording, or outside of the output folder.
+        if let Some(name) = path.file_name().filter(|name| *name != path) {
+            let message = format!("the picture `{}` is not in the output folder", self.file);
+            let hint = format!("give a name without a folder: \"{}\"", name.display());
+            problems.push(Problem::new(at.clone(), message).hint(hint));
         }
     }
 }

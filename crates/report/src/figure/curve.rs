@@ -91,8 +91,9 @@ pub enum CurveError {
     },
 }
 
-/// The names that are near to `name` as a whole or, for figures, in one of their parts; otherwise a list.
-pub(crate) fn hint(name: &str, known: &[String]) -> String {
+/// Returns the end of a message about an unknown name: the names that are near to `name` as a whole or,
+/// for figures, in one of their parts; otherwise a list.
+pub fn hint(name: &str, known: &[String]) -> String {
     let whole = spelling::question(name, known.iter().map(String::as_str));
     if let Some(question) = whole {
         return format!("; {question}");
@@ -149,21 +150,33 @@ const BACKEND: &str = "backend";
 
 /// Returns the place of a result on every axis.
 pub fn coordinates(result: &VariantResult) -> Vec<Coordinate> {
-    let mut all = result.coordinates.clone();
-    let word = result.backend.word().to_owned();
-    all.push(Coordinate {
+    coordinates_of(&result.coordinates, result.backend)
+}
+
+/// Returns a place on the axes of the matrix and on that of the backends.
+pub(crate) fn coordinates_of(matrix: &[Coordinate], backend: Backend) -> Vec<Coordinate> {
+    let word = backend.word().to_owned();
+    let of_backend = Coordinate {
         key: BACKEND.to_owned(),
         value: word.clone(),
         name: word,
-    });
-    all
+    };
+    matrix.iter().cloned().chain([of_backend]).collect()
 }
 
-/// Returns the axes of several results, each with its values in the order of the results. Axes with
-/// one value are left out, except those of the scenario's matrix.
-pub fn axes(results: &[VariantResult]) -> Vec<(String, Vec<Coordinate>)> {
-    let mut axes: Vec<(String, Vec<Coordinate>)> = Vec::new();
-    for coordinate in results.iter().flat_map(coordinates) {
+/// The axes of several runs, each with its values.
+pub type AxisValues = Vec<(String, Vec<Coordinate>)>;
+
+/// Returns the axes of several results, each with its values in the order of the results. The axis of
+/// the backends is left out if it has one value.
+pub fn axes(results: &[VariantResult]) -> AxisValues {
+    axes_of(results.iter().flat_map(coordinates))
+}
+
+/// Does the same for the places of results.
+pub(crate) fn axes_of(places: impl Iterator<Item = Coordinate>) -> AxisValues {
+    let mut axes = AxisValues::new();
+    for coordinate in places {
         match axes.iter_mut().find(|(key, _)| *key == coordinate.key) {
             Some((_, values)) if values.iter().any(|known| known.value == coordinate.value) => {}
             Some((_, values)) => values.push(coordinate),
@@ -172,6 +185,35 @@ pub fn axes(results: &[VariantResult]) -> Vec<(String, Vec<Coordinate>)> {
     }
     axes.retain(|(key, values)| key != BACKEND || values.len() > 1);
     axes
+}
+
+/// Checks that the axes of a sweep exist, and that no other one varies.
+///
+/// # Errors
+/// [`CurveError`].
+pub(crate) fn check_axes(all: &AxisValues, asked: &Axes) -> Result<(), CurveError> {
+    let used: Vec<&String> = [Some(&asked.x), asked.by.as_ref(), asked.each.as_ref()]
+        .into_iter()
+        .flatten()
+        .collect();
+    for (at, name) in used.iter().enumerate() {
+        let name = (*name).clone();
+        if used[..at].contains(&&name) {
+            return Err(CurveError::Twice { name });
+        }
+        if !all.iter().any(|(key, _)| *key == name) {
+            let known = all.iter().map(|(key, _)| key.clone()).collect();
+            return Err(CurveError::Axis { name, known });
+        }
+    }
+    let mut others = all.iter().filter(|(key, _)| !used.contains(&key));
+    match others.find(|(_, values)| values.len() > 1) {
+        Some((name, values)) => Err(CurveError::Varies {
+            name: name.clone(),
+            values: values.iter().map(|value| value.name.clone()).collect(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// A point of a sweep.
@@ -197,43 +239,14 @@ pub struct Sweep {
 impl Sweep {
     fn of(results: &[VariantResult], asked: &Axes) -> Result<Sweep, CurveError> {
         let all = axes(results);
-        let known: Vec<String> = all.iter().map(|(key, _)| key.clone()).collect();
-        let find = |name: &String| -> Result<Vec<Coordinate>, CurveError> {
+        check_axes(&all, asked)?;
+        let find = |name: &String| {
             let found = all.iter().find(|(key, _)| key == name);
-            found
-                .map(|(_, values)| values.clone())
-                .ok_or_else(|| CurveError::Axis {
-                    name: name.clone(),
-                    known: known.clone(),
-                })
+            found.map_or_else(Vec::new, |(_, values)| values.clone())
         };
-        let used: Vec<&String> = [Some(&asked.x), asked.by.as_ref(), asked.each.as_ref()]
-            .into_iter()
-            .flatten()
-            .collect();
-        for (at, name) in used.iter().enumerate() {
-            if used[..at].contains(name) {
-                return Err(CurveError::Twice {
-                    name: (*name).clone(),
-                });
-            }
-        }
-        let x = find(&asked.x)?;
-        let by = asked.by.as_ref().map(find).transpose()?.unwrap_or_default();
-        let each = asked
-            .each
-            .as_ref()
-            .map(find)
-            .transpose()?
-            .unwrap_or_default();
-        for (key, values) in &all {
-            if values.len() > 1 && !used.contains(&key) {
-                return Err(CurveError::Varies {
-                    name: key.clone(),
-                    values: values.iter().map(|value| value.name.clone()).collect(),
-                });
-            }
-        }
+        let x = find(&asked.x);
+        let by = asked.by.as_ref().map(find).unwrap_or_default();
+        let each = asked.each.as_ref().map(find).unwrap_or_default();
         let mut points = Vec::new();
         let mut unit = None;
         let mut names: Vec<String> = Vec::new();

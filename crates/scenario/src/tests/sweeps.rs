@@ -192,21 +192,44 @@ fn a_flow_in_both_directions_is_two() {
 }
 
 #[test]
+fn two_equal_names_of_rows_are_one_error() {
+    let told = errors(&CABLE.replace("\"docsis\"", "\"cake\""), &[]);
+    assert!(told.contains("two variants are named `cake`"), "{told}");
+    assert!(!told.contains("combinations"), "{told}");
+}
+
+#[test]
 fn pictures_are_read_apart_from_the_scenario() {
     let row = "[[picture]]\nfile = \"a.pdf\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nonly = \"link.queue=codel\"\n";
     let text = format!("{PLAIN}{row}");
     assert_eq!(names(&variants(&text, &[])), ["fifo"]);
     let all = Picture::parse_all("x.toml", &text).unwrap();
-    assert_eq!(
-        (all[0].file.text.as_str(), all[0].only.0.len()),
-        ("a.pdf", 1)
-    );
-    assert_eq!(
-        all[0].x.as_ref().and_then(|x| x.place.clone()).as_deref(),
-        Some("x.toml:13:5")
-    );
+    let picture = &all[0].picture;
+    assert_eq!((picture.file.as_str(), picture.only.0.len()), ("a.pdf", 1));
+    assert_eq!(all[0].place("x"), Some("x.toml:13:5"));
+    // A key that is not set has the place of the name, a single condition that of its key.
+    assert_eq!(all[0].place("marks"), Some("x.toml:11:8"));
+    assert_eq!(all[0].place("only.0"), Some("x.toml:15:8"));
+    let list = text.replace("\"link.queue=codel\"", "[\"a=b\",\n\"c=d\"]");
+    let all = Picture::parse_all("x.toml", &list).unwrap();
+    assert_eq!(all[0].place("only.1"), Some("x.toml:16:1"));
     for (from, to, message) in [
         ("a.pdf", "a.doc", "`a.doc` is not the name of a picture"),
+        (
+            "a.pdf",
+            "../../a.pdf",
+            "the picture `../../a.pdf` is not in the output folder",
+        ),
+        (
+            "a.pdf",
+            "fifo/a.pdf",
+            "give a name without a folder: \"a.pdf\"",
+        ),
+        (
+            "a.pdf",
+            "/tmp/a.pdf",
+            "the picture `/tmp/a.pdf` is not in the output folder",
+        ),
         ("only", "onyl", "unknown key `onyl` in [[picture]]"),
         ("link.queue=codel", "codel", "AXIS"),
     ] {

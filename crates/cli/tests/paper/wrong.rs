@@ -1,0 +1,103 @@
+//! Pictures of a scenario that cannot be drawn.
+
+use super::{Place, SCENARIO};
+
+#[test]
+fn a_check_says_nothing_about_repetitions() {
+    let place = Place::new();
+    let band = "[[picture]]\nfile = \"a.svg\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nby = \"link.queue\"\nband = true\n";
+    place.write("s.toml", &format!("{SCENARIO}{band}"));
+    place.ok(&["run", "s.toml", "--check"]);
+    let said = place.fails(&["run", "s.toml", "-o", "out"]);
+    assert!(said.contains("a band needs at least two"), "{said}");
+}
+
+#[test]
+fn a_picture_that_cannot_be_drawn_is_named_before_the_first_run() {
+    let place = Place::new();
+    // The lines of the scenario end before these.
+    let base = "[[picture]]\nfile = \"a.svg\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nby = \"link.queue\"\n";
+    let [_, file, figure, x, y, by, last] =
+        [0, 1, 2, 3, 4, 5, 6].map(|line| SCENARIO.lines().count() + 1 + line);
+    let plain = |rest: &str| format!("[[picture]]\nfile = \"a.svg\"\n{rest}");
+    let cases = [
+        (
+            base.replace("link.rtt", "link.rate"),
+            "no axis of the runs is called `link.rate`",
+            x,
+        ),
+        (
+            base.replace("link.queue", "link.quee"),
+            "did you mean `link.queue`?",
+            by,
+        ),
+        (
+            base.replace("by = \"link.queue\"\n", ""),
+            "`link.queue` varies too (fifo, red)",
+            figure,
+        ),
+        (
+            base.replace("ping.p50", "pong.p50"),
+            "did you mean `ping`?",
+            y,
+        ),
+        (
+            base.replace("ping.p50", "ping.p50,ping.p95"),
+            "a curve shows one figure, and `ping.p50,ping.p95` names several",
+            y,
+        ),
+        (
+            format!("{base}band = true\n"),
+            "a band needs at least two",
+            last,
+        ),
+        (
+            format!("{base}only = [\"link.rtt=20ms\",\n\"link.queue=codel\"]\n"),
+            "no run has link.queue=codel",
+            last + 1,
+        ),
+        (
+            format!("{base}width = \"85\"\n"),
+            "`85` is not a width on paper, such as 85mm",
+            last,
+        ),
+        (
+            base.replace("curve", "curv"),
+            "there is no figure `curv`; did you mean `curve`?",
+            figure,
+        ),
+        (
+            base.replace("a.svg", "a.gif"),
+            "`a.gif` is not the name of a picture",
+            file,
+        ),
+        (
+            base.replace("a.svg", "../a.svg"),
+            "the picture `../a.svg` is not in the output folder",
+            file,
+        ),
+        (
+            plain("figure = \"repetitions\"\n"),
+            "run it with --repeat 5",
+            figure,
+        ),
+        // The runs last 2 s.
+        (
+            plain("from = \"3s\"\n"),
+            "no time is left from 3 s to 2 s",
+            figure,
+        ),
+        (
+            plain("seed = 2\n"),
+            "no run has the seed 2; there are 1",
+            figure,
+        ),
+    ];
+    for (picture, message, line) in cases {
+        place.write("s.toml", &format!("{SCENARIO}{picture}"));
+        let said = place.fails(&["run", "s.toml", "-o", "out"]);
+        assert!(said.contains(message), "{said}");
+        assert!(said.contains(&format!("s.toml:{line}:")), "{line}: {said}");
+        assert!(!place.path("out").exists(), "nothing was run");
+    }
+}
