@@ -51,6 +51,10 @@ pub struct Args {
     /// Heading of a column, such as 'ping.p95=Ping (ms)' or variant=Queue; can be repeated
     #[arg(long, value_name = "FIGURE=TEXT", requires = "table", value_parser = pair)]
     heading: Vec<(String, String)>,
+    /// Write the headings into a .tex table as they are, as LaTeX: formulae, or several lines with
+    /// \shortstack
+    #[arg(long, requires = "heading")]
+    raw_headings: bool,
     /// Unit of a figure in .tex and .md, such as ping.p95=s, total.goodput=kbit/s or up.loss=%; can be
     /// repeated
     #[arg(long, value_name = "FIGURE=UNIT", requires = "table", value_parser = pair)]
@@ -213,6 +217,7 @@ fn layout(args: &Args) -> Layout {
         figures: args.figures.clone(),
         spread: args.spread,
         headings: args.heading.clone(),
+        has_raw_headings: args.raw_headings,
         units: args.unit.clone(),
         digits: (
             all.map(|(_, count)| *count),

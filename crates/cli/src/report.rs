@@ -12,7 +12,7 @@ use sluice_recording::PAGE;
 use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
 use sluice_report::pages::{PageError, link_repetitions, write_file};
 use sluice_report::picture::{
-    Picture, PictureError, Subject, font_pt, height_mm, results, width_mm,
+    Picture, PictureError, Subject, check_seed, font_pt, height_mm, results, width_mm,
 };
 use sluice_report::report_of::{Choice, report_with};
 use sluice_report::sweep;
@@ -113,6 +113,9 @@ pub struct Args {
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
+    /// Print the names of the files only, and no table
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
 }
 
 const SWEEPS: &str = "Curves and heat maps over a matrix; repetitions";
@@ -198,14 +201,6 @@ pub enum ReportError {
         /// The ending that it must have.
         ending: &'static str,
     },
-    /// No run has the requested seed.
-    #[error("no run has the seed {seed}; there are {}", list(known))]
-    Seed {
-        /// The requested seed.
-        seed: u64,
-        /// The seeds of the runs.
-        known: Vec<u64>,
-    },
     /// A file cannot be written.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -225,14 +220,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     }
     let all: Vec<&Recording> = recordings.iter().collect();
     let mut report = report_with(&all, Choice { seed: args.seed })?;
-    if let Some(seed) = args.seed
-        && !recordings.iter().any(|one| one.run().seed == seed)
-    {
-        let mut known: Vec<u64> = recordings.iter().map(|one| one.run().seed).collect();
-        known.sort_unstable();
-        known.dedup();
-        return Err(ReportError::Seed { seed, known });
-    }
+    check_seed(args.seed, recordings.iter().map(|one| one.run().seed))?;
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = results(&all)?;
     let mut pictures = Vec::new();
@@ -265,24 +253,18 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     for (path, content) in &pictures {
         write_file(path, content)?;
     }
-    let mut text = if args.json {
-        table::json(&results)
-    } else {
-        table::text(&results)
+    let mut text = match (args.json, args.quiet) {
+        (true, _) => table::json(&results),
+        (false, true) => String::new(),
+        (false, false) => table::text(&results) + "\n",
     };
     if !args.json {
-        text.push('\n');
         for (path, _) in &pictures {
             text.push_str(&format!("report: {}\n", path.display()));
         }
     }
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn list(seeds: &[u64]) -> String {
-    let words: Vec<String> = seeds.iter().map(u64::to_string).collect();
-    words.join(", ")
 }
 
 /// The picture that the options describe.

@@ -1,5 +1,8 @@
 //! From an experiment to a paper: repetitions, comparisons, pictures and tables.
 
+#[path = "paper/wrong.rs"]
+mod wrong;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -204,6 +207,11 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
     let drawn = place.read("r.svg");
     assert!(drawn.contains("Ping, median") && drawn.contains("confidence interval"));
 
+    let quiet = [
+        "report", "out", "--quiet", "--figure", "totals", "--svg", "t.svg",
+    ];
+    assert_eq!(place.ok(&quiet), "report: t.svg\n");
+
     // Two queues of one scenario are compared, each with its repetitions. The answer comes first.
     let compared = place.ok(&["compare", "out/fifo", "out/red"]);
     let lines: Vec<&str> = compared.lines().collect();
@@ -213,6 +221,11 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
         "red is better (more than chance)",
         "{compared}"
     );
+    let chosen = place.ok(&["compare", "out/fifo", "out/red", "--figures", "ping.p50"]);
+    assert!(chosen.contains("\n  ping.p50 "), "{chosen}");
+    assert!(!chosen.contains("\n  ping.p95 "), "{chosen}");
+    let unknown = place.fails(&["compare", "out/fifo", "out/red", "--figures", "png.p50"]);
+    assert!(unknown.contains("did you mean `ping.p50`"), "{unknown}");
     let single = place.ok(&["compare", "out/fifo.seed-2", "out/red.seed-2"]);
     assert!(single.contains("1 run against 1"), "{single}");
     assert!(single.contains("perhaps chance"), "{single}");
@@ -491,6 +504,15 @@ fn own_tables(place: &Place) {
         "{cells:?}"
     );
     assert!(cells[2].parse::<u64>().expect("whole") > 100, "{cells:?}");
+    // Headings are text, unless they are said to be LaTeX.
+    let latex = |rest: &[&str]| {
+        let heading = ["--heading", r"ping.p95=\shortstack{Ping\\$p_{95}$}"];
+        let table = ["export", "out", "--table", "h.tex", "--figures", "ping.p95"];
+        place.ok(&[&table[..], &heading, rest].concat());
+        place.read("h.tex")
+    };
+    assert!(latex(&[]).contains(r"\textbackslash{}shortstack\{Ping"));
+    assert!(latex(&["--raw-headings"]).contains(r"variant & \shortstack{Ping\\$p_{95}$} \\"));
     for (rest, message) in [
         (
             ["--heading", "png.p95=x"],
@@ -609,47 +631,4 @@ fn own_pictures(place: &Place) {
         said.contains("`direction` has no meaning for `curve`"),
         "{said}"
     );
-}
-
-#[test]
-fn a_check_says_nothing_about_repetitions() {
-    let place = Place::new();
-    let band = "[[picture]]\nfile = \"a.svg\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nby = \"link.queue\"\nband = true\n";
-    place.write("s.toml", &format!("{SCENARIO}{band}"));
-    place.ok(&["run", "s.toml", "--check"]);
-    let said = place.fails(&["run", "s.toml", "-o", "out"]);
-    assert!(said.contains("a band needs at least two"), "{said}");
-}
-
-#[test]
-fn a_picture_that_cannot_be_drawn_is_named_before_the_first_run() {
-    let place = Place::new();
-    let base = "[[picture]]\nfile = \"a.svg\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nby = \"link.queue\"\n";
-    let cases = [
-        (
-            base.replace("link.rtt", "link.rate"),
-            "no axis of the runs is called `link.rate`",
-        ),
-        (base.replace("ping.p50", "pong.p50"), "did you mean `ping`?"),
-        (format!("{base}band = true\n"), "a band needs at least two"),
-        (
-            format!("{base}only = \"link.queue=codel\"\n"),
-            "no run has link.queue=codel",
-        ),
-        (
-            base.replace("curve", "curv"),
-            "there is no figure `curv`; did you mean `curve`?",
-        ),
-        (
-            base.replace("a.svg", "a.gif"),
-            "`a.gif` is not the name of a picture",
-        ),
-    ];
-    for (picture, message) in cases {
-        place.write("s.toml", &format!("{SCENARIO}{picture}"));
-        let said = place.fails(&["run", "s.toml", "-o", "out"]);
-        assert!(said.contains(message), "{said}");
-        assert!(said.contains("s.toml:"), "the place is named: {said}");
-        assert!(!place.path("out").exists(), "nothing was run");
-    }
 }

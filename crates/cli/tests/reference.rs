@@ -190,6 +190,33 @@ fn the_reference_of_the_command_line_is_up_to_date() {
 }
 
 /// The page of a router's status names exactly the keys of the status.
+/// The pages that a page of the documentation links to.
+fn links(page: &str) -> BTreeSet<String> {
+    let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let targets = text.split("](").skip(1).filter_map(|rest| {
+        let (target, _) = rest.split_once(')')?;
+        let (file, _) = target.split_once('#').unwrap_or((target, ""));
+        file.ends_with(".md").then(|| file.to_owned())
+    });
+    targets.collect()
+}
+
+#[test]
+fn the_first_page_lists_every_page_of_the_contents() {
+    let listed = links("README.md");
+    // Single algorithms and measurements are listed by the pages of their folders.
+    let is_below = |page: &str| {
+        let folders = ["algorithms/", "notebook/"];
+        folders.iter().any(|folder| page.starts_with(folder))
+    };
+    let missing: Vec<String> = links("SUMMARY.md")
+        .into_iter()
+        .filter(|page| page != "README.md" && !is_below(page) && !listed.contains(page))
+        .collect();
+    assert_eq!(missing, [""; 0], "docs/README.md does not list these pages");
+}
+
 #[test]
 fn the_reference_of_the_router_status_is_complete() {
     let folder = tempfile::tempdir().expect("a folder");

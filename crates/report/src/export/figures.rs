@@ -1,9 +1,12 @@
 //! The figures of runs as tables: one row per variant with medians and spread, for papers (CSV,
 //! Markdown, LaTeX), and one row per run with everything, for other programs.
 
+mod cell;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
+use self::cell::{Style, cell};
 use crate::figure::curve::{axes, coordinates, hint};
 use crate::figure::words::shown;
 use sluice_recording::figures::{Repeated, figures_of, key_figures, repeated};
@@ -104,6 +107,8 @@ pub struct Layout {
     pub spread: Spread,
     /// Headings of columns, by their figures or `variant`.
     pub headings: Vec<(String, String)>,
+    /// Whether headings are LaTeX already, in a table of LaTeX: formulae, or several lines.
+    pub has_raw_headings: bool,
     /// Units of figures, other than the usual ones.
     pub units: Vec<(String, String)>,
     /// Significant digits of all columns, and of some.
@@ -169,12 +174,17 @@ pub fn table(
     let first = first.as_deref().unwrap_or(VARIANT);
     Ok(match format {
         Format::Csv => csv(results, &columns, first),
-        Format::Markdown => markdown(&rows(results, &columns, (first, spread), Format::Markdown)),
-        Format::Latex => latex(
-            &rows(results, &columns, (first, spread), Format::Latex),
-            results,
-            spread,
-        ),
+        Format::Markdown => markdown(&rows(results, &columns, (first, spread), Style::Markdown)),
+        Format::Latex => {
+            let style = Style::Latex {
+                has_raw_headings: layout.has_raw_headings,
+            };
+            latex(
+                &rows(results, &columns, (first, spread), style),
+                results,
+                spread,
+            )
+        }
     })
 }
 
@@ -271,21 +281,27 @@ fn rows(
     results: &[VariantResult],
     columns: &[Column],
     (first, spread): (&str, Spread),
-    format: Format,
+    style: Style,
 ) -> Vec<Vec<String>> {
     let is_mixed = results
         .iter()
         .any(|result| result.backend != results[0].backend);
-    let name = |text: &str| match format {
-        Format::Latex => escape(text),
-        _ => text.replace('|', "\\|"),
+    let name = |text: &str| match style {
+        Style::Latex { .. } => escape(text),
+        Style::Markdown => text.replace('|', "\\|"),
     };
-    let mut head = vec![name(first)];
+    let own_heading = |text: &str| match style {
+        Style::Latex {
+            has_raw_headings: true,
+        } => text.to_owned(),
+        _ => name(text),
+    };
+    let mut head = vec![own_heading(first)];
     head.extend(
         columns
             .iter()
             .map(|column| match (&column.heading, column.scale.1) {
-                (Some(own), _) => name(own),
+                (Some(own), _) => own_heading(own),
                 (None, "") => name(&column.name),
                 (None, unit) => format!("{} ({})", name(&column.name), name(unit)),
             }),
@@ -298,65 +314,15 @@ fn rows(
         };
         let mut row = vec![name(&variant)];
         row.extend(columns.iter().map(|column| match &column.cells[at] {
-            Some(figure) => cell(figure, column, spread, format),
-            None => match format {
-                Format::Latex => "--".to_owned(),
-                _ => "-".to_owned(),
+            Some(figure) => cell(figure, column, spread, style),
+            None => match style {
+                Style::Latex { .. } => "--".to_owned(),
+                Style::Markdown => "-".to_owned(),
             },
         }));
         rows.push(row);
     }
     rows
-}
-
-fn cell(figure: &Repeated, column: &Column, spread: Spread, format: Format) -> String {
-    let (factor, _) = column.scale;
-    let number = |value: f64| match column.digits {
-        Some(count) => significant(value * factor, count),
-        None => digits(value * factor),
-    };
-    let median = number(figure.spread.median);
-    let (dash, plus) = match format {
-        Format::Latex => ("--", "$\\pm$"),
-        _ => ("–", "±"),
-    };
-    match (spread, figure.interval) {
-        (Spread::Range, _) => {
-            let (low, high) = (number(figure.spread.min), number(figure.spread.max));
-            format!("{median} ({low}{dash}{high})")
-        }
-        (Spread::Interval, Some((low, high))) => {
-            format!("{median} ({}{dash}{})", number(low), number(high))
-        }
-        (Spread::Deviation, Some(_)) => {
-            format!("{median} {plus} {}", number(figure.spread.deviation))
-        }
-        _ => median,
-    }
-}
-
-/// A number with three significant digits, or all of its whole part.
-fn digits(x: f64) -> String {
-    match x.abs() {
-        0.0 => "0".to_owned(),
-        a if a < 0.000_995 => format!("{x:.1e}"),
-        a if a < 0.0995 => format!("{x:.4}"),
-        a if a < 0.9995 => format!("{x:.3}"),
-        a if a < 9.995 => format!("{x:.2}"),
-        a if a < 99.95 => format!("{x:.1}"),
-        _ => format!("{x:.0}"),
-    }
-}
-
-/// A number with `count` significant digits, or all of its whole part.
-fn significant(x: f64, count: u8) -> String {
-    if x == 0.0 || !x.is_finite() {
-        return "0".to_owned();
-    }
-    // Rounding may add a digit: 9.96 is 10.0 with three, and not 9.96.
-    let places = |x: f64| (i32::from(count) - 1 - x.abs().log10().floor() as i32).max(0);
-    let rounded = format!("{x:.0$}", places(x) as usize).parse().unwrap_or(x);
-    format!("{rounded:.0$}", places(rounded) as usize)
 }
 
 fn markdown(rows: &[Vec<String>]) -> String {
@@ -558,21 +524,6 @@ fn line(cells: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn digits_are_significant_ones() {
-        for (x, count, text) in [
-            (9.96, 2, "10"),
-            (9.96, 3, "9.96"),
-            (9.996, 3, "10.0"),
-            (0.012345, 3, "0.0123"),
-            (1234.5, 2, "1234"),
-            (-0.5, 2, "-0.50"),
-            (0.0, 4, "0"),
-        ] {
-            assert_eq!(significant(x, count), text, "{x} with {count}");
-        }
-    }
 
     #[test]
     fn a_unit_belongs_to_its_kind_of_figure() {
