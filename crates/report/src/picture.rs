@@ -139,7 +139,7 @@ pub enum PictureError {
         /// The names.
         y: String,
     },
-    /// Charts over repetitions, of which there are none.
+    /// Charts over repetitions for runs without any.
     #[error(
         "`repetitions` needs a variant with several runs, which differ in their seed: run it with --repeat 5"
     )]
