@@ -97,13 +97,20 @@ pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
 
 /// Returns whether `name` is that of a key figure, of whichever flow or link.
 pub fn is_key_figure(name: &str) -> bool {
-    let mut of_run = RUN_METRICS.iter().map(|decl| (decl.name, decl.key));
-    let mut of_parts = pipe_metrics()
-        .map(|decl| (decl.name, decl.key))
-        .chain(FLOW_METRICS.iter().map(|decl| (decl.name, decl.key)));
-    let rest = name.split_once('.').map_or("", |(_, rest)| rest);
-    of_run.any(|(own, key)| own == name && key != Key::No)
-        || of_parts.any(|(own, key)| own == rest && key != Key::No)
+    let is_key = |key: Key| key != Key::No;
+    let of_flow = name.split_once('.').map_or("", |(_, rest)| rest);
+    // `up.drops` is a figure of a link, and `bulk.drops` one of a flow.
+    let of_pipe = |decl: &MetricDecl<_>| {
+        let pipe = name.strip_suffix(decl.name);
+        pipe.is_some_and(|pipe| pipe.ends_with("up.") || pipe.ends_with("down."))
+    };
+    RUN_METRICS
+        .iter()
+        .any(|decl| is_key(decl.key) && decl.name == name)
+        || FLOW_METRICS
+            .iter()
+            .any(|decl| is_key(decl.key) && decl.name == of_flow)
+        || pipe_metrics().any(|decl| is_key(decl.key) && of_pipe(decl))
 }
 
 /// Returns the name of the queue under test: the busiest one over all of `runs`, the first of equal
@@ -258,4 +265,31 @@ pub fn repeated_beside(summaries: &[&Summary], others: &[&Summary]) -> Vec<(Stri
     all.into_iter()
         .filter_map(|(name, unit, values)| Some((name, Repeated::of(unit, values)?)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_figures_of_links_are_not_those_of_flows() {
+        for name in [
+            "total.goodput",
+            "jain",
+            "ping.p95",
+            "up.drops",
+            "down.sojourn.p95",
+        ] {
+            assert!(is_key_figure(name), "{name}");
+        }
+        for name in [
+            "bulk.drops",
+            "bulk.sojourn.p95",
+            "ping.p50",
+            "up.drops.overflow",
+            "ping.up.p95",
+        ] {
+            assert!(!is_key_figure(name), "{name}");
+        }
+    }
 }

@@ -147,7 +147,11 @@ pub(super) fn lines(pair: &Pair) -> String {
     };
     for (side, says) in [(first, &for_first), (second, &for_second)] {
         for say in says {
-            let beside = if say.is_beside { ", beside that" } else { "" };
+            let beside = match (say.is_beside, decides(says)) {
+                (false, _) => "",
+                (true, true) => ", also",
+                (true, false) => ", but",
+            };
             let _ = writeln!(out, "    {side}{beside}: {}", say.words());
         }
     }
