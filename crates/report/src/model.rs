@@ -157,6 +157,10 @@ pub struct Run {
     pub repetitions: Vec<u64>,
     /// The seed of the run whose curves and packets are shown.
     pub shown_seed: u64,
+    /// Quantiles of the delays of probes and queues, without the warm-up and over all repetitions.
+    #[serde(skip)]
+    #[cfg_attr(test, ts(skip))]
+    pub boxes: Vec<DelayBox>,
     /// Relative URLs of the pages of the single repetitions; empty if there are none.
     pub links: Vec<RepetitionLink>,
     /// Number of its colour and line, unique within a report: colour `look % 7`, and a pattern of
@@ -167,6 +171,15 @@ pub struct Run {
     pub condition: u32,
     /// The condition in words, such as `link.rtt 20ms`; empty if the scenario has only one.
     pub condition_words: String,
+}
+
+/// Quantiles of the delays of a flow of probes or of a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DelayBox {
+    /// The name of the flow, or `queue NAME`.
+    pub name: String,
+    /// The delays that 5, 25, 50, 75 and 95 % of the samples do not exceed.
+    pub ms: [f64; 5],
 }
 
 /// The page of a repetition.

@@ -78,6 +78,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         let shown = group.iter().find(is_chosen).unwrap_or(&group[0]);
         let mut run = run(shown, name.clone(), &typical(&summaries))?;
         run.look = look;
+        run.boxes = boxes::of(group)?;
         if group.len() > 1 {
             run.repeats = repeats::figures(&summaries);
             run.expectations = expectations(shown, &summaries);
@@ -105,6 +106,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         run.condition = conditions[at];
         run.condition_words.clone_from(&words[at]);
     }
+    name_conditions(&mut report.runs);
     Ok(report)
 }
 
@@ -193,6 +195,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         completion_ms: completions(recording, summary, &instances)?,
         repeats: Vec::new(),
         repetitions: Vec::new(),
+        boxes: Vec::new(),
         shown_seed: file.seed,
         links: Vec::new(),
         look: 0,
@@ -634,11 +637,13 @@ fn seconds(time: sluice_core::Time) -> f64 {
     time.as_ns() as f64 / 1e9
 }
 
+mod boxes;
 mod comparison;
 mod repeats;
 mod sides;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use boxes::queue_key;
 use comparison::Comparison;
-use sides::{condition_words, conditions, looks, names};
+use sides::{condition_words, conditions, looks, name_conditions, names};

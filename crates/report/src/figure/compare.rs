@@ -13,6 +13,7 @@ use super::select::{
 use super::words::Words;
 use super::{Figure, FigureKind};
 use crate::model::{Cdf, Direction, Flow, Queue, Report, Run, Series};
+use crate::report_of::queue_key;
 
 /// The part of the caption that explains a kind of figure.
 pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
@@ -34,6 +35,11 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
             "Each dot is the goodput and the mean sojourn time of one window; the ellipse is one standard \
              deviation of their common Gaussian around the mean, over the logarithm of the delay if the axis is \
              logarithmic. Up and left is better."
+                .to_owned(),
+        ),
+        FigureKind::Box if report.runs.iter().any(|run| run.repetitions.len() > 1 && !run.boxes.is_empty()) => Some(
+            "Boxes hold the middle half of the samples, the line is the median, whiskers reach from 5 % to 95 %; \
+             each is the median of these quantiles of the repetitions."
                 .to_owned(),
         ),
         FigureKind::Box => Some(
@@ -286,17 +292,25 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
 /// Ping and sojourn time as boxes.
 pub fn box_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
     let columns = run_columns(report, words);
-    let boxes = |title: &str, of: Vec<(usize, Cdf)>| boxes(report, title, &columns, of);
+    let boxes = |title: &str, of: Vec<(usize, [f64; 5])>| boxes(report, title, &columns, of);
+    let kept = |look: usize, name: &str| {
+        let run = report.runs.iter().find(|run| run.look as usize == look)?;
+        let found = run.boxes.iter().find(|known| known.name == name)?;
+        Some(found.ms)
+    };
     let pings = report.runs.iter().filter_map(|run| {
-        let ping = main_ping(run)?;
-        Some((run.look as usize, Cdf::of(ping.two_way_ms.value.clone())))
+        let (ping, look) = (main_ping(run)?, run.look as usize);
+        let quantiles = kept(look, &ping.name)
+            .or_else(|| quantiles(&Cdf::of(ping.two_way_ms.value.clone())))?;
+        Some((look, quantiles))
     });
-    let sojourns = chosen_queues(report).map(|(variant, queue)| {
-        let cdf = queue.sojourn_cdf.clone();
-        (
-            variant,
-            cdf.unwrap_or_else(|| Cdf::of_sojourn(&queue.packets)),
-        )
+    let sojourns = chosen_queues(report).filter_map(|(look, queue)| {
+        let cdf = || {
+            let cdf = queue.sojourn_cdf.clone();
+            cdf.unwrap_or_else(|| Cdf::of_sojourn(&queue.packets))
+        };
+        let quantiles = kept(look, &queue_key(&queue.name)).or_else(|| quantiles(&cdf()))?;
+        Some((look, quantiles))
     });
     let mut panels = vec![
         boxes("Ping, round trip", pings.collect()),
@@ -306,15 +320,15 @@ pub fn box_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
     panels
 }
 
-fn boxes(report: &Report, title: &str, columns: &Scale, of: Vec<(usize, Cdf)>) -> Panel {
+/// The ends of whiskers and box, and the median between.
+fn quantiles(cdf: &Cdf) -> Option<[f64; 5]> {
+    let at = |share| cdf.quantile(share);
+    Some([at(0.05)?, at(0.25)?, at(0.5)?, at(0.75)?, at(0.95)?])
+}
+
+fn boxes(report: &Report, title: &str, columns: &Scale, of: Vec<(usize, [f64; 5])>) -> Panel {
     let mut panel = beside(title);
-    for (variant, cdf) in of {
-        let at = |share| cdf.quantile(share);
-        let (Some(low), Some(q1), Some(median), Some(q3), Some(high)) =
-            (at(0.05), at(0.25), at(0.5), at(0.75), at(0.95))
-        else {
-            continue;
-        };
+    for (variant, [low, q1, median, q3, high]) in of {
         let x = column_of(report, variant);
         panel
             .fills

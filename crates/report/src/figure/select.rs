@@ -66,6 +66,22 @@ pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     panels
 }
 
+/// Says which repetition the curves and samples are from, if there are several.
+fn shown_repetition(report: &Report, kind: FigureKind) -> Option<String> {
+    let has_all_boxes = report.runs.iter().all(|run| !run.boxes.is_empty());
+    match kind {
+        FigureKind::Repetitions | FigureKind::Totals => return None,
+        FigureKind::Box if has_all_boxes => return None,
+        _ => {}
+    }
+    let run = report.runs.iter().find(|run| run.repetitions.len() > 1)?;
+    Some(format!(
+        "Drawn is the repetition with seed {} of {}.",
+        run.shown_seed,
+        run.repetitions.len()
+    ))
+}
+
 /// The caption: the information that the picture itself does not contain.
 pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     let mut sentences: Vec<String> = Vec::new();
@@ -127,6 +143,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         sentences.push("Triangles: CE-marked packets.".to_owned());
     }
     sentences.extend(compare::explain(report, figure));
+    sentences.extend(shown_repetition(report, figure.kind));
     let facts = shared_facts(report);
     if !facts.is_empty() {
         sentences.push(format!("In all runs: {facts}."));

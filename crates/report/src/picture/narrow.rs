@@ -88,6 +88,8 @@ pub(super) fn show_figures(
 /// Leaves out everything outside a window of time.
 fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
     run.duration_s = run.duration_s.min(to_s);
+    // These are of the whole run; the samples within the window are those of one repetition.
+    run.boxes.clear();
     let cut = |series: &mut model::Series| {
         let kept: Vec<(f64, f64)> = series
             .time_s

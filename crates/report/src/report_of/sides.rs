@@ -1,6 +1,7 @@
 //! The properties that distinguish the runs of a report: their names, conditions and looks.
 
 use crate::judgement::Candidate;
+use crate::model::Run;
 use sluice_recording::Recording;
 use sluice_scenario::Backend;
 
@@ -37,6 +38,24 @@ pub fn condition_words(firsts: &[&Recording]) -> Vec<String> {
         words.join(", ")
     };
     firsts.iter().map(words).collect()
+}
+
+/// Says with each outcome among how many runs it was found, if there are several conditions: it does not
+/// hold beyond its own.
+pub fn name_conditions(runs: &mut [Run]) {
+    let numbers: Vec<u32> = runs.iter().map(|run| run.condition).collect();
+    for run in runs {
+        let rivals = numbers.iter().filter(|number| **number == run.condition);
+        let rivals = rivals.count();
+        if rivals < numbers.len() && !run.judgement.outcome.is_empty() {
+            let condition = match run.condition_words.as_str() {
+                "" => "under the same conditions".to_owned(),
+                words => format!("at {words}"),
+            };
+            let outcome = std::mem::take(&mut run.judgement.outcome);
+            run.judgement.outcome = format!("of the {rivals} {condition}: {outcome}");
+        }
+    }
 }
 
 /// Returns the look of each run: the number of its colour and line. The same variant has the same

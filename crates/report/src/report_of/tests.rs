@@ -159,6 +159,61 @@ fn runs_that_differ_in_their_seed_only_are_repetitions() {
 }
 
 #[test]
+fn boxes_are_those_of_all_repetitions_without_the_warm_up() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |seed: u64, base_ms: u64| {
+        let text = format!(
+            "duration = \"3s\"\nseed = {seed}\n[measure]\nwarmup = \"1s\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = scenario::Scenario::parse("x.toml", &text, &[])
+            .unwrap()
+            .remove(0);
+        let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let dir = temp.path().join(seed.to_string());
+        let mut writer = RunWriter::create(&dir, &variant, &environment).unwrap();
+        // A slow probe in the warm-up, then five.
+        let warm = (500, 900);
+        let probes = (0..5).map(|n| (1000 + 100 * n, base_ms + n));
+        for (seq, (at_ms, rtt_ms)) in [warm].into_iter().chain(probes).enumerate() {
+            let probe = PingSample {
+                time: Time::from_ns(at_ms * 1_000_000),
+                flow: 0,
+                seq: seq as u64,
+                rtt: Some(Span::from_ms(rtt_ms)),
+                up: None,
+                down: None,
+                is_lost: false,
+            };
+            writer.ping(&probe).unwrap();
+        }
+        let end = End::complete(Time::from_ns(3_000_000_000));
+        writer.finish(end).unwrap()
+    };
+    let runs = [run(1, 10), run(2, 30), run(3, 20)];
+    let report = report_of(&runs.iter().collect::<Vec<_>>()).unwrap();
+    // Of five samples, 5 % are the first, 25 % the second and so on; the medians of the repetitions are
+    // those of the last one, and not those of the one that is shown.
+    let boxes = &report.runs[0].boxes;
+    assert_eq!(boxes.len(), 1);
+    assert_eq!(boxes[0].name, "ping");
+    assert_eq!(boxes[0].ms, [20.0, 21.0, 22.0, 23.0, 24.0]);
+    assert_eq!(report.runs[0].shown_seed, 1);
+    // The words of a picture, whose lines are elements of their own.
+    let drawn = |kind| {
+        let drawn = report::svg(&report, &report::Figure::of(kind)).unwrap();
+        let text = |part: &str| part.split_once('>').map(|(_, text)| text.to_owned());
+        let words: Vec<String> = drawn.split('<').filter_map(text).collect();
+        let words = words.join(" ");
+        words.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let all = drawn(report::FigureKind::Box);
+    assert!(all.contains("quantiles of the repetitions"), "{all}");
+    assert!(!all.contains("with seed 1"), "{all}");
+    let one = drawn(report::FigureKind::Distribution);
+    assert!(one.contains("with seed 1 of 3"), "{one}");
+}
+
+#[test]
 fn the_variables_of_the_busiest_queues_are_drawn() {
     use sluice_core::event::StateValue;
     use sluice_core::{Span, Time};
@@ -220,6 +275,44 @@ fn a_run_that_broke_off_is_reported_as_partial() {
         Series::new(vec![0.0, 2.0], vec![1.0, 2.0])
     );
     assert!(run.queues[0].link_mbps.value[0].is_nan());
+}
+
+#[test]
+fn an_outcome_names_the_condition_under_which_it_holds() {
+    let run = |condition: u32, words: &str, outcome: &str| model::Run {
+        condition,
+        condition_words: words.to_owned(),
+        judgement: Judgement {
+            outcome: outcome.to_owned(),
+            ..Judgement::default()
+        },
+        ..model::Run::default()
+    };
+    let outcomes = |mut runs: Vec<model::Run>| {
+        sides::name_conditions(&mut runs);
+        let outcomes = runs.into_iter().map(|run| run.judgement.outcome);
+        outcomes.collect::<Vec<_>>()
+    };
+    let (near, far) = ("link.rtt 10ms", "link.rtt 300ms");
+    assert_eq!(
+        outcomes(vec![
+            run(0, near, "best for calls"),
+            run(0, near, "another queue is better"),
+            run(1, far, "about as good as the others"),
+            run(1, far, ""),
+        ]),
+        [
+            "of the 2 at link.rtt 10ms: best for calls",
+            "of the 2 at link.rtt 10ms: another queue is better",
+            "of the 2 at link.rtt 300ms: about as good as the others",
+            "",
+        ]
+    );
+    // One condition needs no words.
+    assert_eq!(
+        outcomes(vec![run(0, "", "best for calls"), run(0, "", "")]),
+        ["best for calls", ""]
+    );
 }
 
 #[test]
