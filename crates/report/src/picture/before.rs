@@ -111,6 +111,7 @@ impl PictureError {
                 CurveError::Varies { .. } | CurveError::SecondAxis { .. } => "figure",
             },
             PictureError::Figure(FigureError::Width { .. }) => "width",
+            PictureError::Figure(FigureError::Height { .. }) => "height",
             PictureError::Read(_) | PictureError::Figure(_) | PictureError::Ending(_) => "file",
         };
         key.to_owned()
