@@ -263,6 +263,13 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
             text.push_str(&format!("report: {}\n", path.display()));
         }
     }
+    // A picture without a caption cannot say it.
+    if let (Subject::Charts(kind), true) = (args.figure, args.bare)
+        && let Some(note) = report::shown_repetition(&report, kind)
+        && !args.json
+    {
+        text.push_str(&format!("{note}\n"));
+    }
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

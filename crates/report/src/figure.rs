@@ -26,6 +26,7 @@ use self::panel::Panel;
 use self::repeats::{Marks, YAxis};
 #[cfg(test)]
 pub(super) use self::select::LOG_BEYOND;
+pub use self::select::shown_repetition;
 use self::sheet::{Legend, Sheet};
 use self::words::Words;
 use super::model::Report;

@@ -34,7 +34,7 @@ mod typescript;
 pub use figure::curve::{Axes, CurveError, Form, hint};
 pub use figure::repeats::{Marks, YAxis};
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, png, svg};
-pub use figure::{PALETTE, escape};
+pub use figure::{PALETTE, escape, shown_repetition};
 pub use html::html;
 pub use model::Report;
 pub use raster::rasterize;

@@ -106,8 +106,11 @@ impl Say<'_> {
         let Compared { first, second, .. } = self.figure;
         let (first, second) = (self.figure.shown(first), self.figure.shown(second));
         let words = self.figure.change_words();
-        let known: Vec<&str> = words.iter().map(String::as_str).collect();
-        let known: Vec<&str> = known.into_iter().filter(|word| word.len() > 1).collect();
+        let known = words
+            .iter()
+            .map(String::as_str)
+            .filter(|word| word.len() > 1);
+        let known: Vec<&str> = known.collect();
         let beside = match known.is_empty() || first == second {
             true => String::new(),
             false => format!(" ({})", known.join(", ")),

@@ -66,8 +66,9 @@ pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     panels
 }
 
-/// Says which repetition the curves and samples are from, if there are several.
-fn shown_repetition(report: &Report, kind: FigureKind) -> Option<String> {
+/// Returns a sentence that says which repetition the curves and samples of a picture are from, if there
+/// are several.
+pub fn shown_repetition(report: &Report, kind: FigureKind) -> Option<String> {
     let has_all_boxes = report.runs.iter().all(|run| !run.boxes.is_empty());
     match kind {
         FigureKind::Repetitions | FigureKind::Totals => return None,

@@ -73,10 +73,10 @@ impl PictureError {
     /// conditions; `file` if the error is not that of one key.
     pub fn key(&self, picture: &scenario::Picture) -> String {
         let is = |value: &Option<String>, name: &String| value.as_ref() == Some(name);
-        let axis = |name: &String| match () {
-            () if is(&picture.each, name) => "each",
-            () if is(&picture.by, name) => "by",
-            () => "x",
+        let axis = |name: &String| {
+            let others = [("each", &picture.each), ("by", &picture.by)];
+            let found = others.into_iter().find(|(_, value)| is(value, name));
+            found.map_or("x", |(key, _)| key)
         };
         let key = match self {
             PictureError::Subject { .. }

@@ -279,16 +279,16 @@ fn a_run_that_broke_off_is_reported_as_partial() {
 
 #[test]
 fn an_outcome_names_the_condition_under_which_it_holds() {
-    let run = |condition: u32, words: &str, outcome: &str| model::Run {
+    let run = |condition: u32, words: &str, outcome: &str| Run {
         condition,
         condition_words: words.to_owned(),
         judgement: Judgement {
             outcome: outcome.to_owned(),
             ..Judgement::default()
         },
-        ..model::Run::default()
+        ..Run::default()
     };
-    let outcomes = |mut runs: Vec<model::Run>| {
+    let outcomes = |mut runs: Vec<Run>| {
         sides::name_conditions(&mut runs);
         let outcomes = runs.into_iter().map(|run| run.judgement.outcome);
         outcomes.collect::<Vec<_>>()
