@@ -3,6 +3,8 @@
 //! `web/src/model.ts` is generated from these types (`super::typescript`). Units are part of the
 //! names. `None` means "not measured"; a `NaN` in a series is a gap.
 
+mod gaps;
+
 use serde::Serialize;
 #[cfg(test)]
 use {serde::Deserialize, ts_rs::TS};
@@ -689,29 +691,5 @@ impl Packets {
     /// All packets.
     pub fn rows(&self) -> impl Iterator<Item = PacketRow> + '_ {
         (0..self.len()).map(|at| self.row(at))
-    }
-}
-
-/// JSON has no NaN: a gap is `null` there.
-mod gaps {
-    use serde::Serializer;
-    #[cfg(test)]
-    use serde::{Deserialize as _, Deserializer};
-
-    pub fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(
-            values
-                .iter()
-                .map(|value| value.is_finite().then_some(*value)),
-        )
-    }
-
-    #[cfg(test)]
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
-        let values = Vec::<Option<f64>>::deserialize(deserializer)?;
-        Ok(values
-            .into_iter()
-            .map(|value| value.unwrap_or(f64::NAN))
-            .collect())
     }
 }
