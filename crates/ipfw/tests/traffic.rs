@@ -340,6 +340,7 @@ fn passes_in_both_directions_are_distinguished() {
         100,
         &Headers {
             direction: Direction::In,
+            xmit: None,
             ..udp(1)
         },
     );
@@ -486,6 +487,7 @@ fn both_passes_decide_whether_a_super_packet_is_split() {
     let arriving = |from: u16| Headers {
         direction: Direction::In,
         recv: Some(InterfaceId(from)),
+        xmit: None,
         ..udp(1)
     };
     assert!(bench.firewall.splits(&arriving(0), threshold));

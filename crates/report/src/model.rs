@@ -536,6 +536,18 @@ pub struct Queue {
     pub packets: Packets,
 }
 
+impl Queue {
+    /// The name of the queue's box, which is not that of a flow.
+    pub fn box_name(&self) -> String {
+        box_name_of_queue(&self.name)
+    }
+}
+
+/// The name of the box of a queue of this name.
+pub(crate) fn box_name_of_queue(name: &str) -> String {
+    format!("queue {name}")
+}
+
 /// One of an AQM's variables over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]

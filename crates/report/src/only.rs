@@ -6,9 +6,10 @@ use std::borrow::Borrow;
 
 use sluice_core::spelling;
 use sluice_recording::Recording;
-use sluice_scenario::Coordinate;
+use sluice_scenario::{Backend, Coordinate, Variant};
 
-use crate::picture::PlannedRun;
+/// A planned run: its variant, whose seed is that of the run, and its backend.
+pub type PlannedRun<'a> = (&'a Variant, Backend);
 
 /// The axis that tells simulated runs from live ones.
 const BACKEND: &str = "backend";

@@ -17,7 +17,7 @@ use sluice_recording::results::VariantResult;
 use sluice_recording::{ReadError, Recording};
 use sluice_scenario::{self as scenario, Direction};
 
-pub use self::before::PlannedRun;
+pub use crate::only::PlannedRun;
 
 /// The content of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -644,6 +644,5 @@ mod sides;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use boxes::queue_key;
 use comparison::Comparison;
 use sides::{condition_words, conditions, looks, name_conditions, names};

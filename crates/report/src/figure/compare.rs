@@ -13,7 +13,6 @@ use super::select::{
 use super::words::Words;
 use super::{Figure, FigureKind};
 use crate::model::{Cdf, Direction, Flow, Queue, Report, Run, Series};
-use crate::report_of::queue_key;
 
 /// The part of the caption that explains a kind of figure.
 pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
@@ -309,7 +308,7 @@ pub fn box_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
             let cdf = queue.sojourn_cdf.clone();
             cdf.unwrap_or_else(|| Cdf::of_sojourn(&queue.packets))
         };
-        let quantiles = kept(look, &queue_key(&queue.name)).or_else(|| quantiles(&cdf()))?;
+        let quantiles = kept(look, &queue.box_name()).or_else(|| quantiles(&cdf()))?;
         Some((look, quantiles))
     });
     let mut panels = vec![

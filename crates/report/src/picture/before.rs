@@ -4,13 +4,10 @@ use super::{Picture, PictureError, Subject, check_seed, names};
 use crate::figure::FigureError;
 use crate::figure::FigureKind;
 use crate::figure::curve::{self, CurveError, coordinates_of};
-use crate::only::{self, OnlyError};
+use crate::only::{self, OnlyError, PlannedRun};
 use sluice_core::spelling;
+use sluice_scenario as scenario;
 use sluice_scenario::metric::Metric;
-use sluice_scenario::{self as scenario, Backend, Variant};
-
-/// A planned run: its variant, whose seed is that of the run, and its backend.
-pub type PlannedRun<'a> = (&'a Variant, Backend);
 
 impl Picture {
     /// Checks before the first run whether the picture can be drawn from `runs`. Without a number of

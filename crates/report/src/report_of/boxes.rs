@@ -6,7 +6,7 @@ use sluice_recording::figures::median;
 use sluice_recording::{ReadError, Recording};
 use sluice_scenario::{Measured, PipeId};
 
-use crate::model::{Cdf, DelayBox};
+use crate::model::{Cdf, DelayBox, box_name_of_queue};
 
 /// The shares of the samples: the ends of whiskers and box, and the median.
 const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
@@ -75,7 +75,7 @@ fn delays(recording: &Recording) -> Result<Vec<(String, Vec<f64>)>, ReadError> {
     }
     let pipes: Vec<(PipeId, String)> = scenario
         .pipes()
-        .map(|(id, _)| (id, queue_key(id.word())))
+        .map(|(id, _)| (id, box_name_of_queue(id.word())))
         .collect();
     for row in recording.packets()? {
         let row = row?;
@@ -89,9 +89,4 @@ fn delays(recording: &Recording) -> Result<Vec<(String, Vec<f64>)>, ReadError> {
         }
     }
     Ok(all)
-}
-
-/// The name of a queue's box, which is not that of a flow.
-pub fn queue_key(name: &str) -> String {
-    format!("queue {name}")
 }

@@ -163,7 +163,8 @@ fn boxes_are_those_of_all_repetitions_without_the_warm_up() {
     let temp = tempfile::tempdir().unwrap();
     let run = |seed: u64, base_ms: u64| {
         let text = format!(
-            "duration = \"3s\"\nseed = {seed}\n[measure]\nwarmup = \"1s\"\n[[flow]]\ntype = \"ping\"\n"
+            "duration = \"3s\"\nseed = {seed}\n[measure]\nwarmup = \"1s\"\n\
+             [link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"ping\"\n"
         );
         let variant = scenario::Scenario::parse("x.toml", &text, &[])
             .unwrap()
