@@ -18,8 +18,8 @@ use sluice_recording::expect;
 use sluice_recording::figures::{figures_of, pipe_under_test, repeated, rounded, typical};
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
-    RunFile, Status,
+    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Keep, PingSample, QueueSample, ReadError,
+    Recording, RunFile, Status,
 };
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
 use sluice_scenario::{self as scenario, FlowInstance, Measured, Pipe, PipeId};
@@ -123,7 +123,9 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
     let scenario = &file.scenario;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
-    for sample in recording.flow_samples()? {
+    let has_samples = recording.has(Keep::Flows);
+    let rows = has_samples.then(|| recording.flow_samples()).transpose()?;
+    for sample in rows.into_iter().flatten() {
         let sample = sample?;
         if sample.time > end {
             continue;
@@ -133,7 +135,8 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         }
     }
     let mut probes: Vec<Vec<PingSample>> = vec![Vec::new(); instances.len()];
-    for probe in recording.pings()? {
+    let rows = has_samples.then(|| recording.pings()).transpose()?;
+    for probe in rows.into_iter().flatten() {
         let probe = probe?;
         if let Some(of_flow) = probes.get_mut(probe.flow as usize) {
             of_flow.push(probe);
@@ -260,7 +263,9 @@ fn completions(
     let once = summary.flows.iter().filter_map(|flow| flow.fct_ns);
     let mut took: Vec<f64> = once.map(|ns| ns as f64 / 1e6).collect();
     let warmup = recording.run().scenario.measure.warmup;
-    for transfer in recording.transfers()? {
+    let has_samples = recording.has(Keep::Flows);
+    let rows = has_samples.then(|| recording.transfers()).transpose()?;
+    for transfer in rows.into_iter().flatten() {
         let transfer = transfer?;
         let flow = instances.get(transfer.flow as usize).map(|i| i.flow);
         // The transfer of a flow with a fixed size is counted above; exchanges are shown as probes.
@@ -326,6 +331,11 @@ fn facts(file: &RunFile) -> Vec<Fact> {
         Span::ZERO => "of the whole run".to_owned(),
         warmup => format!("without the first {warmup} of the run and of each flow"),
     };
+    match file.recorded {
+        Keep::Packets => {}
+        Keep::Flows => facts.push(Fact::new("recorded", "flows and queues, without packets")),
+        Keep::Figures => facts.push(Fact::new("recorded", "figures only")),
+    }
     facts.extend([
         Fact::new("figures", figures),
         Fact::new("seed", file.seed.to_string()),
@@ -434,7 +444,9 @@ fn count_probes(
         (ping.sent, ping.lost) = (0, 0);
     }
     for recording in group {
-        for probe in recording.pings()? {
+        let has_samples = recording.has(Keep::Flows);
+        let rows = has_samples.then(|| recording.pings()).transpose()?;
+        for probe in rows.into_iter().flatten() {
             let probe = probe?;
             let name = names.get(&probe.flow);
             let Some(ping) = pings.iter_mut().find(|ping| Some(&ping.name) == name) else {
@@ -459,14 +471,18 @@ fn queues(
     let mut packets: Vec<PacketColumns> = pipes.iter().map(new).collect();
     // The charts end with the run. Afterwards the queues only drain.
     let end = Time::from_ns(recording.run().end_ns);
-    for row in recording.packets()? {
+    let has_packets = recording.has(Keep::Packets);
+    let rows = has_packets.then(|| recording.packets()).transpose()?;
+    for row in rows.into_iter().flatten() {
         let row = row?;
         if let Some(place) = place(row.pipe).filter(|_| row.record.at <= end) {
             packets[place].push(&row.record);
         }
     }
     let mut variables: Vec<Variables> = pipes.iter().map(|_| Variables::default()).collect();
-    for sample in recording.queue_samples()? {
+    let has_samples = recording.has(Keep::Flows);
+    let rows = has_samples.then(|| recording.queue_samples()).transpose()?;
+    for sample in rows.into_iter().flatten() {
         let sample = sample?;
         if let Some(place) = place(sample.pipe).filter(|_| sample.time <= end) {
             variables[place].push(sample);

@@ -14,13 +14,26 @@ pub(crate) struct Demand {
     pub packets: u64,
     /// Connections that are open at once.
     pub connections: u64,
-    /// The link that it fills instead, if it sends as much as possible.
-    pub filled: Option<LinkId>,
+    /// The data that it would send if its slowest link had no other flows.
+    pub data: Option<Data>,
+}
+
+/// The data that a flow sends over its slowest link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Data {
+    /// The slowest link.
+    pub link: LinkId,
+    /// Segments.
+    pub segments: u64,
+    /// Bytes of a segment on the link.
+    pub segment_bytes: u64,
+    /// Segments for each ACK.
+    pub ack_every: u32,
 }
 
 /// The limits that the path imposes on a flow.
 pub(crate) struct Outlook<'a> {
-    /// Length of the run.
+    /// Time between the start and the end of the flow.
     pub duration: Span,
     pub links: &'a [Link],
     pub route: &'a Route,

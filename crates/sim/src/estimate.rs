@@ -1,8 +1,12 @@
 //! The expected cost of a simulation.
 
+use std::collections::BTreeMap;
+
 use crate::config::Config;
-use crate::demand::{Outlook, capacity};
+use crate::demand::{Data, Outlook, capacity};
+use crate::ids::LinkId;
 use crate::topology::Link;
+use sluice_core::Time;
 use sluice_core::param::Value;
 
 /// Upper bounds of the cost of a simulation, within a small factor.
@@ -25,27 +29,27 @@ impl Config {
     /// Estimates the cost of the simulation, so that a host can refuse it.
     pub fn estimate(&self) -> Estimate {
         let mut packets = 0_u64;
-        // TCP flows fill a link, no matter how many share it.
-        let mut is_filled = vec![false; self.links.len() + self.routers.len()];
         let mut connections = 0_u64;
+        let mut shared: BTreeMap<LinkId, Share> = BTreeMap::new();
         for flow in &self.flows {
+            let end = Time::ZERO + self.duration;
+            let stop = flow.stop.map_or(end, |stop| stop.min(end));
             let outlook = Outlook {
-                duration: self.duration,
+                duration: stop.since(flow.start.min(stop)),
                 links: &self.links,
                 route: &flow.route,
             };
             let demand = flow.traffic.demand(&outlook);
             packets = packets.saturating_add(demand.packets);
             connections = connections.saturating_add(demand.connections);
-            if let Some(link) = demand.filled {
-                is_filled[link] = true;
+            if let Some(data) = demand.data {
+                shared.entry(data.link).or_default().add(&data);
             }
         }
-        for (link, _) in is_filled.iter().enumerate().filter(|(_, filled)| **filled) {
-            if let Some(bytes) = capacity(&self.links, link, self.duration) {
-                // A full packet, and an ACK for each when much is lost
-                packets = packets.saturating_add(bytes / FULL_PACKET * 2);
-            }
+        // However many flows share a link, no more passes than its rate allows.
+        for (link, share) in shared {
+            let capacity = capacity(&self.links, link, self.duration);
+            packets = packets.saturating_add(share.packets(capacity));
         }
         let held: u64 = self.links.iter().map(held).sum();
         let memory_bytes = held
@@ -57,6 +61,32 @@ impl Config {
             packets,
             memory_bytes,
         }
+    }
+}
+
+/// The data that flows would send over a link.
+#[derive(Default)]
+struct Share {
+    segments: u128,
+    acks: u128,
+    bytes: u128,
+}
+
+impl Share {
+    fn add(&mut self, data: &Data) {
+        let segments = u128::from(data.segments);
+        self.segments += segments;
+        self.acks += segments / u128::from(data.ack_every.max(1));
+        self.bytes += segments * u128::from(data.segment_bytes);
+    }
+
+    /// Returns the packets that hosts send if the link can carry `capacity` bytes. A quarter is added
+    /// for segments sent again and for the ACKs that losses cause.
+    fn packets(&self, capacity: Option<u64>) -> u64 {
+        let bytes = self.bytes.max(1);
+        let passing = capacity.map_or(bytes, |capacity| bytes.min(u128::from(capacity)));
+        let wished = (self.segments + self.acks) as f64 * 1.25;
+        (wished * (passing as f64 / bytes as f64)) as u64
     }
 }
 

@@ -14,7 +14,7 @@ mod tests;
 use sluice_core::event::StateValue;
 use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
-use sluice_sim::{Config, ConfigError, Simulation};
+use sluice_sim::{ConfigError, Estimate, Simulation};
 
 use crate::flow::NotSimulated;
 use recorder::Recorder;
@@ -55,12 +55,7 @@ pub enum SimError {
 /// [`SimError`].
 pub fn check(scenario: &Scenario) -> Result<(), SimError> {
     let config = network::config(scenario)?;
-    // Nothing is sent before the run starts.
-    let active = Config {
-        duration: scenario.duration,
-        ..config.clone()
-    };
-    let estimate = active.estimate();
+    let estimate = config.estimate();
     if estimate.packets > MOST_PACKETS || estimate.memory_bytes > MOST_MEMORY {
         return Err(SimError::TooLarge {
             packets: estimate.packets,
@@ -69,6 +64,14 @@ pub fn check(scenario: &Scenario) -> Result<(), SimError> {
     }
     Simulation::new(&config)?;
     Ok(())
+}
+
+/// Estimates the cost of a simulation of `scenario`.
+///
+/// # Errors
+/// [`SimError`].
+pub fn estimate(scenario: &Scenario) -> Result<Estimate, SimError> {
+    Ok(network::config(scenario)?.estimate())
 }
 
 /// Simulates `scenario` to its end, or until `interrupt` or an algorithm ends it, and returns the

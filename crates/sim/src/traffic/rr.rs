@@ -47,7 +47,7 @@ impl Kind for Rr {
         Demand {
             packets: times.saturating_mul(2 * segments),
             connections: 1,
-            filled: None,
+            data: None,
         }
     }
 

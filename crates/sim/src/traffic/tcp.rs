@@ -1,7 +1,7 @@
 //! A TCP transfer, endless or of a number of bytes, which may be repeated.
 
 use super::{Host, Kind, Source, check_tcp};
-use crate::demand::{Demand, Outlook};
+use crate::demand::{Data, Demand, Outlook};
 use crate::error::ConfigError;
 use crate::ids::{FlowId, Side};
 use crate::network::{Connection, ConnectionId};
@@ -67,25 +67,39 @@ impl Kind for Tcp {
     }
 
     fn demand(&self, outlook: &Outlook<'_>) -> Demand {
-        let demand = Demand {
-            connections: 1,
-            ..Demand::default()
-        };
-        // Without a rate, the receive buffer limits the bytes per round trip.
+        // The receive buffer limits the bytes per round trip.
         let round_trip = outlook.round_trip().as_ns().max(1);
         let by_window = u128::from(self.config.receive_buffer)
             * u128::from(outlook.duration.as_ns())
             / u128::from(round_trip);
         let by_window = u64::try_from(by_window).unwrap_or(u64::MAX);
-        let own = self.bytes.unwrap_or(u64::MAX).min(by_window);
+        let mss = u64::from(self.config.mss);
+        // A transfer that is repeated takes at least a round trip.
+        let times = self.repeat.map_or(1, |pause| {
+            outlook.count(pause.saturating_add(outlook.round_trip()))
+        });
+        let by_program = match (self.bytes, self.writes) {
+            (_, Some((bytes, interval))) => bytes.saturating_mul(outlook.count(interval)),
+            (Some(bytes), None) => bytes.saturating_mul(times),
+            (None, None) => u64::MAX,
+        };
+        let segments = by_program.min(by_window) / mss + 1;
+        let overhead = OVERHEAD.saturating_mul(times);
         match outlook.bottleneck(self.sender) {
-            Some((link, capacity)) if own > capacity => Demand {
-                filled: Some(link),
-                ..demand
+            Some((link, capacity)) => Demand {
+                packets: overhead,
+                connections: 1,
+                data: Some(Data {
+                    link,
+                    segments: segments.min(capacity / (mss + HEADERS) + 1),
+                    segment_bytes: mss + HEADERS,
+                    ack_every: self.config.ack_every,
+                }),
             },
-            _ => Demand {
-                packets: own / u64::from(self.config.mss) * 2 + 20,
-                ..demand
+            None => Demand {
+                packets: segments.saturating_mul(2).saturating_add(overhead),
+                connections: 1,
+                data: None,
             },
         }
     }
@@ -100,6 +114,11 @@ impl Kind for Tcp {
         }
     }
 }
+
+/// Bytes of the IPv4 and TCP headers of a segment, with timestamps.
+const HEADERS: u64 = 52;
+/// The most packets of a handshake and of the end of a connection, some of which may be lost.
+const OVERHEAD: u64 = 20;
 
 /// The current transfer of a flow.
 pub(crate) struct TcpSource {

@@ -570,6 +570,15 @@ fn the_estimate_is_an_upper_bound_within_a_small_factor() {
         assert!(estimate.packets <= sent * 2, "{estimate:?} {sent}");
         assert!(estimate.memory_bytes < 100 << 20);
     }
+    // Ten thousand flows share the link: 10 Gbit/s carry 2.5e9 bytes in 2 s, 1.7 million segments
+    // of 1500 bytes, with an ACK for every second one.
+    let mut many = exact(links(), vec![bulk("cubic"); 10_000], 2);
+    for link in &mut many.links {
+        link.params.pipe.rate = mbit(10_000);
+    }
+    let most = many.estimate();
+    assert!((2_500_000..5_000_000).contains(&most.packets), "{most:?}");
+    assert!(most.memory_bytes < 1 << 30, "{most:?}");
     // An impossible run is refused before it starts.
     let mut wish = exact(links(), vec![bulk("cubic"); 2], 1_000_000);
     wish.links[0].params.pipe.rate = mbit(1_000_000);
