@@ -82,7 +82,7 @@ golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the rea
 test-live: $(WEB) ## live runs, each in its own namespaces
 	@scripts/setup.sh programs
 	$(CARGO) test $(ALL) --test bridge --test attach --test faults --test jumbo --test memory -q -- --test-threads 1
-	$(CARGO) test $(ALL) --test exec --test live --test programs --test router -q -- --test-threads 1
+	$(CARGO) test $(ALL) --test exec --test forward --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test $(ALL) --test overload -q
 
 test-links: $(WEB) ## rate and idle round trip of ten named links under sluice exec, 5 s each way; 1 minute
