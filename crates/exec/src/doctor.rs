@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use crate::network::settings_are_fixed;
+use crate::network::{congestion_controls, settings_are_fixed};
 use sluice_net::namespace::Privilege;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -140,13 +140,8 @@ fn xdp() -> State {
 }
 
 fn controls() -> State {
-    let read = |name: &str| {
-        let path = format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control");
-        fs::read_to_string(path).unwrap_or_default()
-    };
-    let available = read("available");
-    let names: Vec<&str> = available.split_whitespace().collect();
-    if names.contains(&"bbr") {
+    let names = congestion_controls();
+    if names.iter().any(|name| name == "bbr") {
         possible(names.join(", "))
     } else {
         impossible(

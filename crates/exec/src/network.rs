@@ -9,6 +9,7 @@
 //! translator. The IPv6 addresses are from a prefix of local addresses (RFC 4193). Outside, no
 //! route leads to either, so they hide no destination that a program could reach.
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,6 +17,7 @@ use std::path::Path;
 use std::thread;
 
 use rustix::fs::StatVfsMountFlags;
+use sluice_core::spelling::nearest;
 use sluice_net::Clock;
 use sluice_net::namespace::{
     LinkError, Mac, Namespace, NamespaceError, SysctlError, VethEnd, create_veth,
@@ -38,6 +40,37 @@ pub enum NetworkError {
     /// A port.
     #[error(transparent)]
     Port(#[from] PacketError),
+    /// The kernel does not offer a congestion control to this user.
+    #[error("no congestion control `{name}`{}; the kernel has {}", hint(.name, .available), .available.join(", "))]
+    CongestionControl {
+        /// Its name.
+        name: String,
+        /// The ones that there are.
+        available: Vec<String>,
+    },
+}
+
+impl NetworkError {
+    fn congestion_control(name: &str) -> Self {
+        NetworkError::CongestionControl {
+            name: name.to_owned(),
+            available: congestion_controls(),
+        }
+    }
+}
+
+fn hint(name: &str, available: &[String]) -> String {
+    match nearest(name, available.iter().map(String::as_str)).first() {
+        Some(near) => format!(" (did you mean `{near}`?)"),
+        None => String::new(),
+    }
+}
+
+/// Returns the kernel's congestion controls.
+pub fn congestion_controls() -> Vec<String> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let names = fs::read_to_string(path).unwrap_or_default();
+    names.split_whitespace().map(str::to_owned).collect()
 }
 
 /// The namespaces.
@@ -100,6 +133,12 @@ impl Network {
     /// The step that failed; nothing is left behind.
     pub fn create(congestion_control: Option<&str>) -> Result<Network, NetworkError> {
         let is_fixed = settings_are_fixed();
+        // A route does not load the kernel's module.
+        if let Some(name) = congestion_control.filter(|_| is_fixed)
+            && !congestion_controls().iter().any(|offered| offered == name)
+        {
+            return Err(NetworkError::congestion_control(name));
+        }
         // The kernel can create namespaces in parallel, which saves time.
         let host = |name: &'static str| {
             move || {
@@ -111,7 +150,9 @@ impl Network {
                     host.set_sysctl(key, value)?;
                 }
                 if let Some(name) = congestion_control {
-                    host.set_sysctl("net.ipv4.tcp_congestion_control", name)?;
+                    // As root, this loads the kernel's module.
+                    let set = host.set_sysctl("net.ipv4.tcp_congestion_control", name);
+                    set.map_err(|_| NetworkError::congestion_control(name))?;
                 }
                 Ok::<_, NetworkError>(host)
             }

@@ -20,6 +20,14 @@ pub struct TextFile {
     pub text: String,
 }
 
+/// Adds to an error about a file where relative paths begin, if `path` is one.
+pub(super) fn with_folder(problem: Problem, path: &str) -> Problem {
+    match Path::new(path).is_relative() {
+        true => problem.hint("paths are relative to the scenario's file"),
+        false => problem,
+    }
+}
+
 impl TextFile {
     /// Reads a path and the file there; or `{ path = ..., text = ... }` from a recording.
     pub(super) fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
@@ -41,7 +49,7 @@ impl TextFile {
             Err(reason) => {
                 let message = format!("cannot read `{}`: {reason}", whole.display());
                 let problem = Problem::new(node.within(0..path.len()), message);
-                problems.refuse(problem.hint("paths are relative to the scenario's file"))
+                problems.refuse(with_folder(problem, path))
             }
         }
     }

@@ -9,6 +9,21 @@ pub const SECTION: &str = "sluice";
 /// Name under which functions are imported.
 pub const IMPORTS: &str = "sluice";
 
+/// The functions that a module can import.
+pub const FUNCTIONS: [&str; 11] = [
+    "random",
+    "total_bytes",
+    "limit_packets",
+    "limit_bytes",
+    "segments",
+    "dscp",
+    "class",
+    "tag",
+    "src",
+    "dst",
+    "hold_until",
+];
+
 /// The verdict: the packet passes.
 pub const PASS: i32 = 0;
 /// The verdict: the packet is marked and passes. Only for an ECN-capable packet.

@@ -32,7 +32,7 @@ impl Module {
             );
         }
         let engine = Engine::new(&config());
-        let module = wasmi::Module::new(&engine, bytes).map_err(|e| e.to_string())?;
+        let module = wasmi::Module::new(&engine, bytes).map_err(|error| refusal(&error))?;
         let sections = module.custom_sections();
         let mut own = sections.filter(|section| section.name() == abi::SECTION);
         let declared = match (own.next(), own.next()) {
@@ -48,6 +48,7 @@ impl Module {
             }
         };
         let ranks = module.get_export("rank").is_some();
+        check_imports(&module)?;
         check_exports(&module, &declared, ranks)?;
         let module = Module {
             ranks,
@@ -121,6 +122,32 @@ fn config() -> Config {
         .compilation_mode(CompilationMode::Eager)
         .enforced_limits(EnforcedLimits::strict());
     config
+}
+
+/// Returns the reason why a module was refused.
+fn refusal(error: &wasmi::Error) -> String {
+    let why = error.to_string();
+    match why.contains("floating-point") {
+        true => format!("{why}; a module computes with whole numbers only"),
+        false => why,
+    }
+}
+
+/// Checks the names of the imports.
+fn check_imports(module: &wasmi::Module) -> Result<(), String> {
+    let is_known =
+        |module: &str, name: &str| module == abi::IMPORTS && abi::FUNCTIONS.contains(&name);
+    let mut imports = module.imports();
+    match imports.find(|import| !is_known(import.module(), import.name())) {
+        None => Ok(()),
+        Some(import) => Err(format!(
+            "it imports `{}` from `{}`; a module can import from `{}` only {}",
+            import.name(),
+            import.module(),
+            abi::IMPORTS,
+            abi::FUNCTIONS.join(", "),
+        )),
+    }
 }
 
 /// Checks names and types of the exports that Sluice calls.

@@ -202,7 +202,7 @@ fn what_is_wrong_with_a_module_is_named() {
     has(&hooked("(memory 33)"), "a module may have 2097152 bytes");
     has(
         &hooked("(import \"sluice\" \"clock\" (func (result i64)))"),
-        "clock",
+        "it imports `clock` from `sluice`; a module can import from `sluice` only random, ",
     );
     has(
         &hooked("(func (param f64) (drop (f64.neg (local.get 0))))"),

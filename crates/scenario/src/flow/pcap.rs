@@ -7,6 +7,7 @@ use sluice_core::Span;
 
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, wrong_type};
+use super::super::file::with_folder;
 use super::super::schema::{Field, Section, keys};
 use super::super::tree::{Node, Table, Value};
 use super::{FlentSeries, FlowType, Measured};
@@ -183,7 +184,7 @@ impl Field for CaptureFile {
             Ok(traffic) => Some(CaptureFile::new(path.clone(), traffic)),
             Err(error) => {
                 let problem = Problem::new(node.within(0..path.len()), error.to_string());
-                problems.refuse(problem.hint("paths are relative to the scenario's file"))
+                problems.refuse(with_folder(problem, path))
             }
         }
     }
