@@ -1,15 +1,23 @@
-//! Pictures as PDF: the paths of an SVG drawing, with text as outlines, so that it looks the same
-//! everywhere.
+//! Pictures as PDF: the paths and texts of an SVG drawing, with the used glyphs of its fonts, so that
+//! it looks the same everywhere.
 //!
 //! usvg reads the drawing and resolves fonts and styles; pdf-writer writes the file. Only what the
-//! figures consist of is converted: paths and text with plain colours, opacities and dashes.
+//! figures consist of is converted: paths and text with plain colours, opacities and dashes. Text in
+//! fonts without TrueType outlines is drawn as paths.
+
+mod glyphs;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use pdf_writer::types::{LineCapStyle, LineJoinStyle};
-use pdf_writer::{Content, Finish as _, Name, Pdf, Rect, Ref};
+use pdf_writer::{Content, Filter, Finish as _, Name, Pdf, Rect, Ref};
 use resvg::usvg::tiny_skia_path::PathSegment;
-use resvg::usvg::{self, FillRule, Group, LineCap, LineJoin, Node, Paint, Path, Transform};
+use resvg::usvg::{self, FillRule, Group, LineCap, LineJoin, Node, Paint, Path, Text, Transform};
+
+use self::glyphs::Fonts;
 
 /// Converts an SVG drawing to PDF.
 ///
@@ -23,6 +31,7 @@ pub fn pdf(drawn: &str, options: &usvg::Options<'_>) -> Result<Vec<u8>, String> 
     let mut sheet = Sheet {
         content: Content::new(),
         opacities: BTreeMap::new(),
+        fonts: Fonts::new(tree.fontdb()),
     };
     sheet.group(tree.root(), page, 1.0);
 
@@ -45,6 +54,8 @@ pub fn pdf(drawn: &str, options: &usvg::Options<'_>) -> Result<Vec<u8>, String> 
         states.pair(Name(name.as_bytes()), Ref::new(FIRST_STATE + number));
     }
     states.finish();
+    let first_font = FIRST_STATE + sheet.opacities.len() as i32;
+    sheet.fonts.list(&mut resources, first_font);
     resources.finish();
     leaf.finish();
     for ((fill, stroke), (number, _)) in &sheet.opacities {
@@ -52,21 +63,32 @@ pub fn pdf(drawn: &str, options: &usvg::Options<'_>) -> Result<Vec<u8>, String> 
         state.non_stroking_alpha(f32::from(*fill) / OPAQUE);
         state.stroking_alpha(f32::from(*stroke) / OPAQUE);
     }
-    pdf.stream(content, &sheet.content.finish());
+    sheet.fonts.embed(&mut pdf, first_font)?;
+    let packed = packed(&sheet.content.finish());
+    pdf.stream(content, &packed).filter(Filter::FlateDecode);
     Ok(pdf.finish())
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
+    packed
+        .write_all(bytes)
+        .and_then(|()| packed.finish())
+        .expect("writing into memory does not fail")
 }
 
 const POINTS: f32 = 0.75;
 const OPAQUE: f32 = 255.0;
 const FIRST_STATE: i32 = 5;
 
-struct Sheet {
+struct Sheet<'a> {
     content: Content,
+    fonts: Fonts<'a>,
     /// The opacities of fill and stroke that occur, of 255, with their number and name.
     opacities: BTreeMap<(u8, u8), (i32, String)>,
 }
 
-impl Sheet {
+impl Sheet<'_> {
     /// Draws the content of a group. The group's opacity applies to each of its parts, because
     /// parts do not overlap in figures.
     fn group(&mut self, group: &Group, page: Transform, opacity: f32) {
@@ -75,6 +97,7 @@ impl Sheet {
             match node {
                 Node::Group(inner) => self.group(inner, page, opacity),
                 Node::Path(path) => self.path(path, page, opacity),
+                Node::Text(text) if self.fonts.can_write(text) => self.text(text, page, opacity),
                 Node::Text(text) => self.group(text.flattened(), page, opacity),
                 // Figures contain no pictures.
                 Node::Image(_) => {}
@@ -82,25 +105,40 @@ impl Sheet {
         }
     }
 
+    /// Writes a text, whose parts have one colour in figures.
+    fn text(&mut self, text: &Text, page: Transform, of_group: f32) {
+        let fill = text.layouted().iter().find_map(|span| span.fill.as_ref());
+        let Some((fill, [r, g, b])) = fill.and_then(|fill| Some((fill, rgb(fill.paint())?))) else {
+            return;
+        };
+        let opacity = (fill.opacity().get() * of_group * OPAQUE).round() as u8;
+        let name = self.opacity((opacity, OPAQUE as u8));
+        self.content.save_state();
+        self.content.set_parameters(Name(name.as_bytes()));
+        self.content.set_fill_rgb(r, g, b);
+        self.fonts.write(&mut self.content, text, page);
+        self.content.restore_state();
+    }
+
+    /// The name of the opacities of fill and stroke, of 255.
+    fn opacity(&mut self, key: (u8, u8)) -> String {
+        let next = self.opacities.len() as i32;
+        let entry = self.opacities.entry(key);
+        let (_, name) = entry.or_insert_with(|| (next, format!("G{next}")));
+        name.clone()
+    }
+
     fn path(&mut self, path: &Path, page: Transform, of_group: f32) {
         if !path.is_visible() {
             return;
         }
         let place = page.pre_concat(path.abs_transform());
-        let colour = |paint: &Paint| match paint {
-            Paint::Color(colour) => {
-                let part = |value: u8| f32::from(value) / 255.0;
-                Some([part(colour.red), part(colour.green), part(colour.blue)])
-            }
-            // Figures contain neither gradients nor patterns.
-            _ => None,
-        };
         let fill = path
             .fill()
-            .and_then(|fill| Some((fill, colour(fill.paint())?)));
+            .and_then(|fill| Some((fill, rgb(fill.paint())?)));
         let stroke = path
             .stroke()
-            .and_then(|stroke| Some((stroke, colour(stroke.paint())?)));
+            .and_then(|stroke| Some((stroke, rgb(stroke.paint())?)));
         if fill.is_none() && stroke.is_none() {
             return;
         }
@@ -109,11 +147,7 @@ impl Sheet {
             share(fill.map(|(fill, _)| fill.opacity().get())),
             share(stroke.map(|(stroke, _)| stroke.opacity().get())),
         );
-        let next = self.opacities.len() as i32;
-        let (_, name) = self
-            .opacities
-            .entry(key)
-            .or_insert_with(|| (next, format!("G{next}")));
+        let name = self.opacity(key);
         let content = &mut self.content;
         content.save_state();
         content.set_parameters(Name(name.as_bytes()));
@@ -149,6 +183,17 @@ impl Sheet {
             (None, _) => content.stroke(),
         };
         content.restore_state();
+    }
+}
+
+fn rgb(paint: &Paint) -> Option<[f32; 3]> {
+    match paint {
+        Paint::Color(colour) => {
+            let part = |value: u8| f32::from(value) / 255.0;
+            Some([part(colour.red), part(colour.green), part(colour.blue)])
+        }
+        // Figures contain neither gradients nor patterns.
+        _ => None,
     }
 }
 
@@ -190,7 +235,28 @@ fn draw(content: &mut Content, path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
+    use flate2::read::ZlibDecoder;
+
     use super::*;
+
+    /// The operators that draw the page: the last stream of the file.
+    fn operators(bytes: &[u8]) -> String {
+        let start = b"stream\n";
+        let places = bytes.windows(start.len()).rposition(|part| part == start);
+        // "endstream" has the word, too; the last one begins behind it.
+        let end = places.expect("a stream") - 1;
+        let from = bytes[..end]
+            .windows(start.len())
+            .rposition(|part| part == start);
+        let mut text = String::new();
+        let stream = &bytes[from.expect("a stream") + start.len()..];
+        ZlibDecoder::new(stream)
+            .read_to_string(&mut text)
+            .expect("a stream of operators");
+        text
+    }
 
     #[test]
     fn a_pale_shape_keeps_its_opacity_and_a_length_its_size() {
@@ -201,6 +267,40 @@ mod tests {
         // An inch wide: 72 points. 0.2 of 255 is 51.
         assert!(text.contains("/MediaBox [0 0 72 36]"), "{text}");
         assert!(text.contains("/ca 0.2"), "{text}");
-        assert!(text.contains("1 0 0 rg"), "{text}");
+        assert!(operators(&bytes).contains("1 0 0 rg"));
+    }
+
+    #[test]
+    fn text_has_its_characters_and_the_font_only_its_glyphs() {
+        let written = |text: &str| {
+            let drawn = format!(
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"96\" height=\"48\"><text x=\"10\" \
+                 y=\"20\" font-family=\"Noto Sans\" font-size=\"12\">{text}</text></svg>"
+            );
+            let options = crate::raster::options(None).expect("the program's own font");
+            pdf(&drawn, &options).unwrap()
+        };
+        let bytes = written("AB");
+        let text = String::from_utf8_lossy(&bytes);
+        // The map to Unicode has both letters, U+0041 and U+0042.
+        assert!(
+            text.contains("<0041>") && text.contains("<0042>"),
+            "no map to Unicode"
+        );
+        // A glyph each, and no outline.
+        assert_eq!(operators(&bytes).matches(" Tj").count(), 2);
+        assert!(!operators(&bytes).contains(" c\n"));
+        // The whole font has half a million bytes.
+        assert!(bytes.len() < 30_000, "{}", bytes.len());
+
+        // Subsets of other glyphs have other names, so that programs that merge files keep both.
+        let name = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let from = text.find("/BaseFont /").expect("a font") + "/BaseFont /".len();
+            text[from..].split_whitespace().next().map(str::to_owned)
+        };
+        assert!(name(&bytes).is_some_and(|name| name.ends_with("+NotoSans")));
+        assert_eq!(name(&bytes), name(&written("AB")));
+        assert_ne!(name(&bytes), name(&written("AC")));
     }
 }
