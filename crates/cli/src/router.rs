@@ -21,6 +21,7 @@ use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span, units::Bytes};
 use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
+use sluice_router::process::confine::{self, Keep};
 use sluice_router::process::{
     self, ConfigError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings, Spin, StartError,
     Status, StatusAsked, registry,
@@ -85,6 +86,9 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse,
           default_value_t = Bytes::new(DYNAMIC_BYTES))]
     dynamic_memory: Bytes,
+    /// Keep the privileges of the process after the start, and do not filter its system calls
+    #[arg(long)]
+    unconfined: bool,
     /// Seed of all random numbers, including hash keys: anyone who knows it can aim flows at one
     /// queue [default: random; 1 if all ports are files]
     #[arg(long)]
@@ -212,6 +216,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         seed: args.seed,
         split_below: args.split_below,
         is_strict: args.strict,
+        is_confined: !args.unconfined,
         spin: match args.spin {
             SpinWord::None => Spin::None,
             SpinWord::Adaptive => Spin::Adaptive,
@@ -225,7 +230,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         },
     };
     // Signals are caught before anything is opened, so that everything is closed in order.
-    let signals = catch_signals()?;
+    let signals = catch_signals(settings.is_confined)?;
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
     let router = Router::start(&settings)?;
     log.attach(router.take_log());
@@ -251,12 +256,15 @@ fn namespace(name: &std::path::Path) -> PathBuf {
 }
 
 /// Receives signals, one after another, on a thread of their own.
-fn catch_signals() -> Result<Receiver<i32>, Error> {
+fn catch_signals(is_confined: bool) -> Result<Receiver<i32>, Error> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Error::Signal)?;
     let (sender, receiver) = channel();
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
+            if is_confined && let Err(error) = confine::confine(Keep::Nothing) {
+                eprintln!("sluice: warning: the thread of signals keeps its privileges: {error}");
+            }
             for signal in signals.forever() {
                 if sender.send(signal).is_err() {
                     break;

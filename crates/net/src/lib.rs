@@ -3,6 +3,7 @@
 //! - [`namespace`]: network namespaces and interfaces that vanish with the process.
 //! - [`port`]: where packets enter and leave a router.
 //! - [`process`]: programs inside namespaces, and their signals.
+//! - [`confine`]: threads without privileges.
 //! - [`contained`]: programs that end with everything that they have started.
 //! - [`socket`]: sockets of end hosts: timestamps, `TCP_INFO`.
 //! - [`clock`]: the one clock of a live run.
@@ -11,6 +12,7 @@
 //! `examples/forward.rs` shows how to use the ports.
 
 pub mod clock;
+pub mod confine;
 pub mod contained;
 pub mod cores;
 pub mod namespace;

@@ -7,8 +7,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+mod elsewhere;
 mod process;
 mod thread;
+pub(crate) use elsewhere::*;
 pub(crate) use process::*;
 pub(crate) use thread::*;
 

@@ -181,6 +181,8 @@ fn settings(options: &Options) -> PyResult<Settings> {
         },
         seed: options.seed,
         is_strict: options.strict,
+        // The other threads belong to the program.
+        is_confined: false,
         split_below: options
             .split_below
             .as_ref()

@@ -20,6 +20,7 @@ pub use privilege::{
 pub use seat::Seat;
 pub use sysctl::SysctlError;
 
+use crate::confine::by_broker;
 use crate::sys;
 use std::fs::File;
 use std::io;
@@ -153,11 +154,17 @@ impl Namespace {
             join(self.descriptor.as_fd())?;
             Ok(work())
         };
-        let result = thread::scope(|scope| {
-            thread::Builder::new()
-                .spawn_scoped(scope, inside)?
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        // A confined thread may not enter; the broker may.
+        let mut inside = Some(inside);
+        let by_broker = by_broker(|| inside.take().map(|inside| inside()));
+        let result = by_broker.flatten().unwrap_or_else(|| {
+            let inside = inside.take().expect("the broker has not run it");
+            thread::scope(|scope| {
+                thread::Builder::new()
+                    .spawn_scoped(scope, inside)?
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
         });
         result.map_err(|source| self.enter_error(source))
     }

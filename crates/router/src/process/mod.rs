@@ -15,6 +15,8 @@ mod status;
 pub use config::{Checked, Config, ConfigError, at, check};
 pub use hooked::Hooked;
 pub use ruled::Ruled;
+/// For the other threads of a program whose router is confined.
+pub use sluice_net::confine;
 /// The types of [`Hooked`].
 pub use sluice_net::port::nfqueue::{Hook, IfDead, Mark, Traffic};
 /// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
@@ -63,6 +65,9 @@ pub struct Settings {
     pub split_below: Rate,
     /// Frames whose headers hide what rules match are dropped ([`Ruled::strict`]).
     pub is_strict: bool,
+    /// The router's threads and the calling one give up their privileges once the ports are open;
+    /// see [`confine`].
+    pub is_confined: bool,
     /// The way in which the loop waits for due packets.
     pub spin: Spin,
     /// The core that the loop is pinned to; the kernel chooses if `None`.
@@ -88,6 +93,7 @@ impl Settings {
             seed: None,
             split_below: SPLIT_BELOW,
             is_strict: false,
+            is_confined: false,
             spin: Spin::default(),
             core: None,
             cpu_latency: None,

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sluice_core::Stop;
 use sluice_loader::Ending;
 use sluice_net::Clock;
+use sluice_net::confine::{self, ConfineError, Keep};
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
 use sluice_net::port::nfqueue::NfqueueError;
@@ -76,6 +77,9 @@ pub enum StartError {
     /// The bell.
     #[error("cannot open a pair of sockets: {0}")]
     Bell(io::Error),
+    /// The privileges could not be given up.
+    #[error("{0} (`--unconfined` keeps them)")]
+    Confine(#[from] ConfineError),
     /// The keys of hashes.
     #[error("cannot get random numbers from the kernel: {0}")]
     Random(io::Error),
@@ -89,6 +93,10 @@ impl Router {
     pub fn start(settings: &Settings) -> Result<Router, StartError> {
         if settings.hooked.is_none() {
             check_ports(&settings.ports)?;
+        }
+        let is_confined = settings.is_confined;
+        if is_confined {
+            confine::keep_broker()?;
         }
         let namespace = match &settings.namespace {
             Some(path) => Namespace::open(path)?,
@@ -154,21 +162,37 @@ impl Router {
         };
         let is_through = Arc::new(AtomicBool::new(false));
         let through = Arc::clone(&is_through);
-        let (started, has_started) = sync_channel(1);
+        let (started, has_started) = sync_channel::<Result<(), ConfineError>>(1);
+        // The loop sends verdicts, and removes its rules at the end.
+        let keep = match settings.hooked {
+            Some(_) => Keep::NetAdmin,
+            None => Keep::Nothing,
+        };
         let until = stop.clone();
         let ending = Ending::new();
         let of_thread = ending.clone();
         let thread = namespace.spawn("router", move || {
             of_thread.within(|| {
-                Loop::new(start, opened.all, pool, clock, inbox).run(&until, &through, || {
-                    let _ = started.send(());
+                let own = Loop::new(start, opened.all, pool, clock, inbox);
+                own.run(&until, &through, || {
+                    // The loop has its priority, which it could not get later.
+                    let confined = match is_confined {
+                        true => confine::confine(keep),
+                        false => Ok(()),
+                    };
+                    let _ = started.send(confined);
                 })
             })
         })?;
         drop(stay);
         // Commands that arrive from now on find the configuration loaded. If the thread has ended,
         // joining it reports why.
-        let _ = has_started.recv();
+        let confined = has_started.recv().unwrap_or(Ok(()));
+        // The threads of the control socket are started by this one.
+        let confined = match is_confined {
+            true => confined.and_then(|()| confine::confine(Keep::Nothing)),
+            false => confined,
+        };
         let mut router = Router {
             stop,
             ending,
@@ -185,6 +209,10 @@ impl Router {
             idle_limit,
             log: Mutex::new(Some(log_entries)),
         };
+        if let Err(error) = confined {
+            router.stop();
+            return Err(error.into());
+        }
         if let Some(path) = &settings.socket {
             match Listener::open(path, orders, Limits::default()) {
                 Ok(listener) => router.listener = Some(listener),

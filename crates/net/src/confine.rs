@@ -1,0 +1,195 @@
+//! Gives up the privileges of threads that handle what strangers send.
+//!
+//! A router needs capabilities to open its ports, and again when an interface was deleted and created
+//! again. After its start, one thread keeps them, the [broker](keep_broker): it executes the few
+//! functions that must run in a network namespace ([`Namespace::enter`]). All other threads call
+//! [`confine`]. Then they have no capability, can gain none, and a system call that only an attacker
+//! would make (`execve`, `ptrace`, `mount`, `bpf`, ...) kills the process.
+//!
+//! The threads share their memory, so this does not stop an attacker who can execute any code in the
+//! process and waits for the broker. It removes the simple ways: a shell, a module of the kernel, a
+//! change of the machine's configuration. The loop of a router that decides over the kernel's own
+//! packets keeps one capability ([`Keep::NetAdmin`]).
+//!
+//! [`Namespace::enter`]: crate::namespace::Namespace::enter
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+use crate::sys;
+
+/// The reasons why a thread cannot be confined.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot give up privileges: {step}: {source}")]
+pub struct ConfineError {
+    step: &'static str,
+    source: io::Error,
+}
+
+/// What a confined thread keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// No capability.
+    Nothing,
+    /// CAP_NET_ADMIN: the kernel wants it for each verdict on a packet of an NFQUEUE
+    /// (net/netfilter/nfnetlink.c, `nfnetlink_rcv`).
+    NetAdmin,
+}
+
+/// The thread that keeps the capabilities.
+static BROKER: Mutex<Option<Broker>> = Mutex::new(None);
+
+#[derive(Clone)]
+struct Broker {
+    thread: ThreadId,
+    jobs: Sender<sys::Job>,
+}
+
+/// Starts the thread that keeps the capabilities of the calling thread until the process ends. A
+/// second call does nothing.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn keep_broker() -> Result<(), ConfineError> {
+    let mut broker = BROKER.lock().unwrap_or_else(PoisonError::into_inner);
+    if broker.is_some() {
+        return Ok(());
+    }
+    let (jobs, waiting) = mpsc::channel::<sys::Job>();
+    let thread = std::thread::Builder::new()
+        .name(BROKER_NAME.into())
+        .spawn(move || waiting.into_iter().for_each(|job| job()))
+        .map_err(at("the start of the broker"))?;
+    let thread = thread.thread().id();
+    *broker = Some(Broker { thread, jobs });
+    Ok(())
+}
+
+/// Runs `work` on the broker's thread, if there is one and it is not the calling thread. Panics are
+/// passed on. Otherwise returns `None`; then `work` has not run.
+pub(crate) fn by_broker<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    let broker = BROKER
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()?;
+    if broker.thread == std::thread::current().id() {
+        return None;
+    }
+    let result = sys::run_elsewhere(
+        || catch_unwind(AssertUnwindSafe(work)),
+        |job| drop(broker.jobs.send(job)),
+    );
+    result.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
+}
+
+/// Takes all capabilities but `keep` from the calling thread, and from the threads that it starts
+/// later, and installs the filter of system calls.
+///
+/// # Errors
+/// [`ConfineError`]: the kernel has no filters, for example. The thread may then be partly confined.
+pub fn confine(keep: Keep) -> Result<(), ConfineError> {
+    // The loop's priority alternates, which would need CAP_SYS_NICE without this limit.
+    let limit = getrlimit(Resource::Rtprio);
+    if limit.current.is_some_and(|limit| limit < LOOP_PRIORITY) {
+        let raised = Rlimit {
+            current: Some(LOOP_PRIORITY),
+            maximum: Some(limit.maximum.unwrap_or(LOOP_PRIORITY).max(LOOP_PRIORITY)),
+        };
+        // Without the privilege for this, the loop has no priority either.
+        let _ = setrlimit(Resource::Rtprio, raised);
+    }
+    rustix::thread::set_no_new_privs(true).map_err(|error| at("no_new_privs")(error.into()))?;
+    // Kernels before 4.3 have no ambient set.
+    let _ = rustix::thread::clear_ambient_capability_set();
+    let held = rustix::thread::capabilities(None)
+        .map_err(|error| at("reading the capabilities")(error.into()))?;
+    let kept = match keep {
+        Keep::Nothing => CapabilitySet::empty(),
+        Keep::NetAdmin => held.effective & CapabilitySet::NET_ADMIN,
+    };
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, sets)
+        .map_err(|error| at("dropping the capabilities")(error.into()))?;
+    let install = at("a filter of system calls");
+    let program = filter().map_err(io::Error::other);
+    program
+        .and_then(|program| seccompiler::apply_filter(&program).map_err(io::Error::other))
+        .map_err(install)
+}
+
+/// Kills the process for every system call in [`FORBIDDEN`], and allows all others.
+fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut calls: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
+        FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
+    if cfg!(target_arch = "x86_64") {
+        // The same calls of the x32 interface, which has its own numbers for some.
+        let x32 = FORBIDDEN.iter().copied().chain(X32_EXEC);
+        calls.extend(x32.map(|call| (call | X32_BIT, Vec::new())));
+    }
+    let arch = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(
+        calls,
+        SeccompAction::Allow,
+        SeccompAction::KillProcess,
+        arch,
+    )?;
+    filter.try_into()
+}
+
+fn at(step: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
+    move |source| ConfineError { step, source }
+}
+
+/// The name of the broker's thread, as `ps -L` shows it.
+pub const BROKER_NAME: &str = "broker";
+/// The real-time priority of a router's loop.
+const LOOP_PRIORITY: u64 = 1;
+/// Calls that a confined thread never makes.
+const FORBIDDEN: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_io_uring_setup,
+];
+/// arch/x86/entry/syscalls/syscall_64.tbl: the bit of x32 calls, and its own `execve`, `ptrace`,
+/// `process_vm_readv`, `process_vm_writev` and `execveat`.
+const X32_BIT: i64 = 0x4000_0000;
+const X32_EXEC: [i64; 5] = [520, 521, 539, 540, 545];
