@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::spin::SpinWord;
 use indicatif::{ProgressBar, ProgressStyle};
-use sluice_bench::{
-    self as bench, BenchError, BenchPlan, CONTENDERS, METRICS, Progress, Section, Spin,
-};
+use sluice_bench::{self as bench, BenchError, BenchPlan, CONTENDERS, METRICS, Progress, Section};
 use sluice_core::{Span, Stop};
 
 /// What to measure.
@@ -72,17 +71,6 @@ fn setting(text: &str) -> Result<(String, String), String> {
         "expected a setting of a network namespace and its value, such as net.ipv4.tcp_ecn=1",
     )?;
     Ok((name.to_owned(), value.to_owned()))
-}
-
-/// How the loop waits for deadlines.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum SpinWord {
-    /// Sleep
-    None,
-    /// Sleep, but busy-poll for the last microseconds
-    Adaptive,
-    /// Busy-poll always, and keep the kernel's packet path in the caches
-    Always,
 }
 
 /// The reason why nothing was measured.
@@ -166,11 +154,7 @@ fn plan(args: &Args) -> Result<BenchPlan, Error> {
         BenchPlan::full()
     };
     plan.rounds = args.rounds.unwrap_or(plan.rounds);
-    plan.spin = match args.spin {
-        SpinWord::None => Spin::None,
-        SpinWord::Adaptive => Spin::Adaptive,
-        SpinWord::Always => Spin::Always,
-    };
+    plan.spin = args.spin.into();
     plan.real_time = args.real_time;
     plan.cores.clone_from(&args.cpus);
     plan.cpu_latency = args.cpu_latency;

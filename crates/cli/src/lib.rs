@@ -36,6 +36,7 @@ mod report;
 mod router;
 mod run;
 mod shape;
+mod spin;
 mod sweep;
 
 pub use python::Redirect;

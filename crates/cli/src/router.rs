@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::spin::SpinWord;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hooks::HookArgs;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -23,8 +24,8 @@ use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::confine::{self, Keep};
 use sluice_router::process::{
-    self, ConfigError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings, Spin, StartError,
-    Status, StatusAsked, registry,
+    self, ConfigError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings, StartError, Status,
+    StatusAsked, registry,
 };
 
 /// What to route, and how.
@@ -103,17 +104,6 @@ pub struct Args {
     /// Show no status line
     #[arg(short, long)]
     quiet: bool,
-}
-
-/// The way in which the loop waits for due packets.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum SpinWord {
-    /// Sleep: about 30 us late, almost no processor time
-    None,
-    /// Sleep, but busy-poll for the last microseconds
-    Adaptive,
-    /// Busy-poll always, and keep the kernel's packet path in the caches: for a dedicated core
-    Always,
 }
 
 /// Returns the help of PORT, from the registry of ports.
@@ -217,11 +207,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         split_below: args.split_below,
         is_strict: args.strict,
         is_confined: !args.unconfined,
-        spin: match args.spin {
-            SpinWord::None => Spin::None,
-            SpinWord::Adaptive => Spin::Adaptive,
-            SpinWord::Always => Spin::Always,
-        },
+        spin: args.spin.into(),
         core: args.cpu,
         cpu_latency: args.cpu_latency,
         pool: PoolSize {

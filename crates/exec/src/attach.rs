@@ -272,13 +272,13 @@ fn carry(
     let ended = wait(plug, signals, &ending);
     shared.has_ended.store(true, Ordering::Release);
     shared.pulse.ring();
-    let ways = router
+    let reports = router
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     Ok(Detached {
         has_ended: ended?,
         ended: ending.why().map(str::to_owned),
-        verdict: Verdict::new(ways, settings.max_late),
+        verdict: Verdict::new(reports, settings.max_late),
     })
 }
 

@@ -52,7 +52,9 @@ pub use program::ProgramError;
 use pulse::Pulse;
 pub use relay::answer::{Unreachable, reset, unreachable};
 use relay::{Relay, RelayError, Routes};
-pub use router::{Carrier, CarrierLoop, Counter, Path, SEED, WayReport, port_from, random_numbers};
+pub use router::{
+    Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, port_from, random_numbers,
+};
 pub use verdict::Verdict;
 
 /// The program to run, and the link to run it behind.
@@ -361,7 +363,7 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
     shared.has_ended.store(true, Ordering::Release);
     routing.ring();
     relaying.ring();
-    let ways = join(router);
+    let reports = join(router);
     join(relay);
     closing.close();
     if let Some(capture) = capture {
@@ -370,7 +372,7 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
     Ok(Outcome {
         status: ended?.unwrap_or(ENDED),
         ended: ending.why().map(str::to_owned),
-        verdict: Verdict::new(ways, settings.max_late),
+        verdict: Verdict::new(reports, settings.max_late),
     })
 }
 

@@ -71,10 +71,10 @@ impl Path {
 }
 
 impl Carrier for Path {
-    type Queue = Way;
+    type Queue = DirectedPath;
     type Observer = ();
 
-    fn lane(&mut self, direction: Direction, to: PortNumber) -> (Way, ()) {
+    fn lane(&mut self, direction: Direction, to: PortNumber) -> (DirectedPath, ()) {
         let rng = random_numbers(direction);
         let pipes = self.links.iter().map(|link| link.pipe(direction));
         let mut stages: Vec<ScheduledLink> = (0..)
@@ -84,10 +84,10 @@ impl Carrier for Path {
         if direction == Direction::Down {
             stages.reverse();
         }
-        (Way { stages, to }, ())
+        (DirectedPath { stages, to }, ())
     }
 
-    fn packets_in(way: &Way) -> u64 {
+    fn packets_in(way: &DirectedPath) -> u64 {
         let held =
             |stage: &ScheduledLink| stage.link.backlog().packets + stage.link.in_flight().packets;
         way.stages.iter().map(held).sum()
@@ -100,12 +100,12 @@ pub fn random_numbers(direction: Direction) -> Rng {
 }
 
 /// One direction of the path: links in the order in which packets pass them.
-pub struct Way {
+pub struct DirectedPath {
     stages: Vec<ScheduledLink>,
     to: PortNumber,
 }
 
-impl Way {
+impl DirectedPath {
     /// Returns the earliest event of all links but the last: its instant, and the link's index.
     fn next_inner(&self) -> Option<(Time, usize)> {
         let inner = &self.stages[..self.stages.len() - 1];
@@ -133,7 +133,7 @@ impl Way {
     }
 }
 
-impl Queueing for Way {
+impl Queueing for DirectedPath {
     type Key = ();
 
     fn key(&self, _from: Origin, _view: &View, _head: &[u8]) {}
@@ -208,7 +208,7 @@ impl<O: Observer> Observer for Counter<O> {
 
 /// The counts of one direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WayReport {
+pub struct DirectionReport {
     /// Packets that left the link.
     pub packets: u64,
     /// Their bytes, counted as the link counts them.
@@ -243,7 +243,7 @@ pub fn run<C: Carrier>(
     clock: &Clock,
     most_late: Span,
     shared: &Shared,
-) -> [WayReport; 2] {
+) -> [DirectionReport; 2] {
     // A user namespace allows no real-time priority.
     let _ = real_time(REAL_TIME_PRIORITY);
     let mut forwarder = Forwarder::new(ports, pool, *clock, Spin::Adaptive);
@@ -285,10 +285,10 @@ pub fn run<C: Carrier>(
         carrier.sample(&mut forwarder, clock.now());
     }
     let (lanes, ports) = forwarder.finish();
-    let mut reports = [WayReport::default(); 2];
+    let mut reports = [DirectionReport::default(); 2];
     for ((report, lane), port) in reports.iter_mut().zip(lanes).zip([ports[1], ports[0]]) {
         let (queue, counter, counts, lateness) = lane;
-        *report = WayReport {
+        *report = DirectionReport {
             packets: counts.sent,
             bytes: counter.bytes,
             dropped: counts.dropped_total(),

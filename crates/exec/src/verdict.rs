@@ -4,21 +4,24 @@ use std::fmt;
 
 use sluice_core::Span;
 
-use crate::router::WayReport;
+use crate::router::DirectionReport;
 
 /// The verdict on one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
     /// The counts of the directions down and up.
-    pub ways: [WayReport; 2],
+    pub directions: [DirectionReport; 2],
     /// The permitted lateness of packets.
     pub max_late: Option<Span>,
 }
 
 impl Verdict {
     /// Judges the counts of the directions down and up.
-    pub fn new(ways: [WayReport; 2], max_late: Option<Span>) -> Verdict {
-        Verdict { ways, max_late }
+    pub fn new(directions: [DirectionReport; 2], max_late: Option<Span>) -> Verdict {
+        Verdict {
+            directions,
+            max_late,
+        }
     }
 
     /// Returns whether the result is valid: of each direction's packets, at most one in a thousand
@@ -27,35 +30,39 @@ impl Verdict {
         let Some(_) = self.max_late else {
             return true;
         };
-        let is_good =
-            |way: &WayReport| way.too_late.saturating_mul(ALLOWED) <= way.packets && way.lost == 0;
-        self.ways.iter().all(is_good)
+        let is_good = |direction: &DirectionReport| {
+            direction.too_late.saturating_mul(ALLOWED) <= direction.packets && direction.lost == 0
+        };
+        self.directions.iter().all(is_good)
     }
 
     /// Returns the latest departure of both directions.
     fn latest(&self) -> Span {
-        let latest = self.ways.iter().map(|way| way.lateness.most());
+        let latest = self
+            .directions
+            .iter()
+            .map(|direction| direction.lateness.most());
         latest.max().unwrap_or(Span::ZERO)
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, way) in ["down", "up"].iter().zip(&self.ways) {
+        for (name, direction) in ["down", "up"].iter().zip(&self.directions) {
             write!(
                 f,
                 "{name}: {} packets, {} dropped",
-                way.packets, way.dropped
+                direction.packets, direction.dropped
             )?;
-            if way.packets > 0 {
-                let (most, latest) = (way.lateness.bound(999), way.lateness.most());
+            if direction.packets > 0 {
+                let (most, latest) = (direction.lateness.bound(999), direction.lateness.most());
                 write!(f, ", 99.9% at most {most} late, the latest {latest}")?;
             }
             if let Some(limit) = self.max_late {
-                write!(f, ", {} later than {limit}", way.too_late)?;
+                write!(f, ", {} later than {limit}", direction.too_late)?;
             }
-            if way.lost > 0 {
-                write!(f, ", {} lost by the machine", way.lost)?;
+            if direction.lost > 0 {
+                write!(f, ", {} lost by the machine", direction.lost)?;
             }
             f.write_str("; ")?;
         }
@@ -74,13 +81,16 @@ mod tests {
     use super::*;
 
     fn verdict(packets: u64, too_late: u64, lost: u64) -> Verdict {
-        let way = WayReport {
+        let direction = DirectionReport {
             packets,
             too_late,
             lost,
-            ..WayReport::default()
+            ..DirectionReport::default()
         };
-        Verdict::new([way, WayReport::default()], Some(Span::from_ms(1)))
+        Verdict::new(
+            [direction, DirectionReport::default()],
+            Some(Span::from_ms(1)),
+        )
     }
 
     #[test]

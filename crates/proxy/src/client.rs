@@ -7,7 +7,7 @@ use rustix::event::epoll::EventFlags;
 use sluice_core::Time;
 
 use crate::engine::{Id, Refusal, Side, Stage};
-use crate::hub::{Hub, Way};
+use crate::hub::{DestinationKind, Hub};
 use crate::names::Answer;
 use crate::request::Destination;
 use crate::request::body::Body;
@@ -332,12 +332,14 @@ impl Client {
     }
 
     fn connect(&mut self, destination: Destination, hub: &mut Hub, now: Time) {
-        let way = hub.way(&destination);
+        let way = hub.kind(&destination);
         self.destination = Some(destination);
         match way {
-            Way::Known(addresses) => self.open(addresses.into_iter(), Refusal::Host, hub),
-            Way::Prohibited => self.refuse(Refusal::Prohibited),
-            Way::Name => {
+            DestinationKind::Known(addresses) => {
+                self.open(addresses.into_iter(), Refusal::Host, hub)
+            }
+            DestinationKind::Prohibited => self.refuse(Refusal::Prohibited),
+            DestinationKind::Name => {
                 if let Some(destination) = &self.destination {
                     let question = hub.ask(self.number, destination, now);
                     self.progress = Progress::Resolving(question);

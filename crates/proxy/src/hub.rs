@@ -58,7 +58,7 @@ enum Asked {
 
 /// The kind of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum DestinationKind {
     /// Addresses, each with the alternatives that stand for the same place.
     Known(Vec<Vec<SocketAddr>>),
     /// A name that must be resolved.
@@ -69,20 +69,20 @@ pub enum Way {
 
 impl Rules {
     /// Returns the kind of a destination.
-    pub fn way(&self, destination: &Destination) -> Way {
+    pub fn kind(&self, destination: &Destination) -> DestinationKind {
         match &destination.host {
             Host::Name(name) if name == HOST && self.has_host => {
                 let loopback: [IpAddr; 2] =
                     [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
                 let both = loopback.map(|ip| SocketAddr::new(ip, destination.port));
-                Way::Known(vec![both.into()])
+                DestinationKind::Known(vec![both.into()])
             }
-            Host::Name(name) if name == HOST => Way::Prohibited,
-            Host::Name(_) => Way::Name,
+            Host::Name(name) if name == HOST => DestinationKind::Prohibited,
+            Host::Name(_) => DestinationKind::Name,
             Host::Address(ip) if self.allows(*ip) => {
-                Way::Known(vec![vec![SocketAddr::new(*ip, destination.port)]])
+                DestinationKind::Known(vec![vec![SocketAddr::new(*ip, destination.port)]])
             }
-            Host::Address(_) => Way::Prohibited,
+            Host::Address(_) => DestinationKind::Prohibited,
         }
     }
 
@@ -123,8 +123,8 @@ impl Hub {
     }
 
     /// Returns the kind of a destination.
-    pub fn way(&self, destination: &Destination) -> Way {
-        self.rules.way(destination)
+    pub fn kind(&self, destination: &Destination) -> DestinationKind {
+        self.rules.kind(destination)
     }
 
     /// Opens a connection to an address, or to the next of its alternatives. `name` is the
@@ -314,30 +314,35 @@ const PROHIBITED: &str = "it has no address that may be reached from here";
 mod tests {
     use super::*;
 
-    fn way(has_host: bool, is_open: bool, text: &str) -> Way {
+    fn kind(has_host: bool, is_open: bool, text: &str) -> DestinationKind {
         let rules = Rules { has_host, is_open };
-        rules.way(&Destination::parse(text, None).unwrap())
+        rules.kind(&Destination::parse(text, None).unwrap())
     }
 
     #[test]
     fn the_loopback_is_reached_by_name_if_others_reach_the_proxy() {
         let both = ["127.0.0.1:80", "[::1]:80"].map(|a| a.parse().unwrap());
-        let host = Way::Known(vec![both.into()]);
+        let host = DestinationKind::Known(vec![both.into()]);
         for (has_host, is_open, text, expected) in [
             (true, true, "host.sluice:80", host.clone()),
             (true, false, "host.sluice:80", host),
-            (false, false, "host.sluice:80", Way::Prohibited),
-            (true, true, "127.0.0.1:80", Way::Prohibited),
-            (true, true, "[::ffff:127.0.0.1]:80", Way::Prohibited),
-            (false, false, "[::1]:80", Way::Prohibited),
-            (false, false, "0.0.0.0:80", Way::Prohibited),
-            (true, false, "224.0.0.1:80", Way::Prohibited),
-            (true, true, "example.org:80", Way::Name),
+            (false, false, "host.sluice:80", DestinationKind::Prohibited),
+            (true, true, "127.0.0.1:80", DestinationKind::Prohibited),
+            (
+                true,
+                true,
+                "[::ffff:127.0.0.1]:80",
+                DestinationKind::Prohibited,
+            ),
+            (false, false, "[::1]:80", DestinationKind::Prohibited),
+            (false, false, "0.0.0.0:80", DestinationKind::Prohibited),
+            (true, false, "224.0.0.1:80", DestinationKind::Prohibited),
+            (true, true, "example.org:80", DestinationKind::Name),
         ] {
-            assert_eq!(way(has_host, is_open, text), expected, "{text}");
+            assert_eq!(kind(has_host, is_open, text), expected, "{text}");
         }
-        let known = |text: &str| Way::Known(vec![vec![text.parse().unwrap()]]);
-        assert_eq!(way(true, false, "127.0.0.1:80"), known("127.0.0.1:80"));
-        assert_eq!(way(false, true, "192.0.2.1:80"), known("192.0.2.1:80"));
+        let known = |text: &str| DestinationKind::Known(vec![vec![text.parse().unwrap()]]);
+        assert_eq!(kind(true, false, "127.0.0.1:80"), known("127.0.0.1:80"));
+        assert_eq!(kind(false, true, "192.0.2.1:80"), known("192.0.2.1:80"));
     }
 }

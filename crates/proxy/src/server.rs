@@ -17,7 +17,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use sluice_core::{Span, Time};
-use sluice_exec::{Capture, Verdict, WayReport};
+use sluice_exec::{Capture, DirectionReport, Verdict};
 use sluice_net::process::OpenFiles;
 use sluice_net::{Clock, precise_wakeups};
 use sluice_router::forward::Lateness;
@@ -323,10 +323,10 @@ impl Server {
         self.hub.engine.is_sending() || clients.any(|client| client.is_sending())
     }
 
-    fn reports(&self) -> [WayReport; 2] {
+    fn reports(&self) -> [DirectionReport; 2] {
         Side::BOTH.map(|to| {
             let counts = self.hub.engine.counts(to);
-            WayReport {
+            DirectionReport {
                 packets: counts.packets,
                 bytes: counts.bytes,
                 dropped: counts.dropped,

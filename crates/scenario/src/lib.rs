@@ -78,7 +78,7 @@ pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
 pub use words::{
-    Backend, Direction, Growth, HostWord, PipeId, Protocol, SlowStart, Spacing, TcpEcn,
+    Backend, Direction, Growth, HostWord, PipeId, Protocol, SlowStart, SpacingWord, TcpEcn,
 };
 
 use error::{Problem, Problems};

@@ -129,7 +129,7 @@ pub enum HostWord {
 
 /// The instants at which the packets of a UDP flow leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spacing {
+pub enum SpacingWord {
     /// At equal intervals.
     Constant,
     /// At exponentially distributed intervals.
@@ -140,10 +140,10 @@ pub enum Spacing {
     RandomOnOff,
 }
 
-impl Spacing {
+impl SpacingWord {
     /// Returns whether there are bursts, with silence between them.
     pub const fn has_bursts(self) -> bool {
-        matches!(self, Spacing::OnOff | Spacing::RandomOnOff)
+        matches!(self, SpacingWord::OnOff | SpacingWord::RandomOnOff)
     }
 }
 
@@ -225,7 +225,7 @@ word_enum!(HostWord, "`h2` or `h3`", H2 = "h2", H3 = "h3");
 word_enum!(Backend, "`sim` or `live`", Sim = "sim", Live = "live");
 
 word_enum!(
-    Spacing,
+    SpacingWord,
     "`constant`, `poisson`, `on_off` or `random_on_off`",
     Constant = "constant",
     Poisson = "poisson",

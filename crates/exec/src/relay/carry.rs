@@ -16,11 +16,11 @@ pub struct Carry {
     /// The sockets. Events of both lead to [`Carry::pump`].
     pub sockets: [Socket; 2],
     /// The direction from the first socket to the second, and the one back.
-    ways: [Way; 2],
+    ways: [Half; 2],
 }
 
 /// One direction.
-struct Way {
+struct Half {
     reader: OwnedFd,
     writer: OwnedFd,
     /// Bytes in the pipe.
@@ -54,7 +54,7 @@ impl Carry {
         }
         Ok(Carry {
             sockets: [first, second],
-            ways: [Way::new()?, Way::new()?],
+            ways: [Half::new()?, Half::new()?],
         })
     }
 
@@ -95,12 +95,12 @@ pub fn reset(socket: Socket) {
     let _ = socket.set_linger(Some(Duration::ZERO));
 }
 
-impl Way {
-    fn new() -> io::Result<Way> {
+impl Half {
+    fn new() -> io::Result<Half> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // The system may not allow larger pipes; then the default size is used.
         let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE);
-        Ok(Way {
+        Ok(Half {
             reader,
             writer,
             held: 0,

@@ -20,7 +20,7 @@ use sluice_scenario::{Direction, Pipe, PipeId, ScheduledLink};
 
 /// The path of a flow. The addresses of a packet determine its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct FlowPath {
     /// The links, in the order of the path up.
     pub hops: std::ops::Range<usize>,
     /// The part of its round trip that exceeds the delays of its links.
@@ -36,10 +36,10 @@ pub(crate) struct Way {
     pub hosts: (u64, u64),
 }
 
-impl Way {
+impl FlowPath {
     /// The path of all packets, over all of `links` links.
-    pub(crate) const fn whole(links: usize) -> Way {
-        Way {
+    pub(crate) const fn whole(links: usize) -> FlowPath {
+        FlowPath {
             hops: 0..links,
             extra: Span::ZERO,
             class: 0,
@@ -51,8 +51,8 @@ impl Way {
 }
 
 /// Returns for each path the number of earlier paths between the same hosts.
-pub(super) fn nets(ways: &[Way]) -> Vec<u8> {
-    let net = |(index, way): (usize, &Way)| {
+pub(super) fn nets(ways: &[FlowPath]) -> Vec<u8> {
+    let net = |(index, way): (usize, &FlowPath)| {
         let same = ways[..index]
             .iter()
             .filter(|other| other.hosts == way.hosts);
@@ -62,23 +62,23 @@ pub(super) fn nets(ways: &[Way]) -> Vec<u8> {
 }
 
 /// Returns the addresses of each of `ways`.
-pub(super) fn ends_of(ways: &[Way]) -> Vec<PathEnds> {
-    let ends = |(way, net): (&Way, u8)| PathEnds::between(way.hosts, net);
+pub(super) fn ends_of(ways: &[FlowPath]) -> Vec<PathEnds> {
+    let ends = |(way, net): (&FlowPath, u8)| PathEnds::between(way.hosts, net);
     ways.iter().zip(nets(ways)).map(ends).collect()
 }
 
 /// Finds the path of a packet by its addresses.
 #[derive(Clone, Debug)]
-pub(crate) struct WayFinder {
+pub(crate) struct PathFinder {
     /// The paths between hosts that have several, by source and destination.
     by_pair: BTreeMap<(Ipv4Addr, Ipv4Addr), u8>,
     /// The first path of each source.
     by_source: BTreeMap<Ipv4Addr, u8>,
 }
 
-impl WayFinder {
-    pub(super) fn new(ways: &[Way]) -> WayFinder {
-        let mut finder = WayFinder {
+impl PathFinder {
+    pub(super) fn new(ways: &[FlowPath]) -> PathFinder {
+        let mut finder = PathFinder {
             by_pair: BTreeMap::new(),
             by_source: BTreeMap::new(),
         };
@@ -114,7 +114,7 @@ pub(crate) struct Chain {
     /// The links in the order in which packets pass them.
     stages: Vec<Stage>,
     ways: Vec<OneWay>,
-    finder: WayFinder,
+    finder: PathFinder,
     /// The path of the packet in each slot.
     way_of_slot: Vec<u8>,
     /// The number of the packet in each slot, and the next one.
@@ -172,7 +172,7 @@ impl Chain {
     pub(super) fn new<'p>(
         direction: Direction,
         pipes: impl Iterator<Item = (PipeId, &'p Pipe)>,
-        ways: &[Way],
+        ways: &[FlowPath],
         to: PortNumber,
         split_below: Rate,
         rng: &Rng,
@@ -190,7 +190,7 @@ impl Chain {
             stages.reverse();
         }
         let count = stages.len();
-        let one_way = |way: &Way| {
+        let one_way = |way: &FlowPath| {
             let half = Span::from_ns(way.extra.as_ns() / 2);
             match direction {
                 Direction::Up => OneWay {
@@ -207,7 +207,7 @@ impl Chain {
         };
         Chain {
             ways: ways.iter().map(one_way).collect(),
-            finder: WayFinder::new(ways),
+            finder: PathFinder::new(ways),
             stages,
             way_of_slot: Vec::new(),
             numbers: Numbers::default(),
@@ -418,14 +418,14 @@ mod tests {
 
     #[test]
     fn a_path_is_found_by_both_hosts_or_by_the_source_alone() {
-        let between = |up, down| Way {
+        let between = |up, down| FlowPath {
             hosts: (up, down),
-            ..Way::whole(1)
+            ..FlowPath::whole(1)
         };
         // Two hosts share a server. The first host has a second path to the server.
         let ways = [between(1, 1), between(2, 1), between(1, 1)];
         assert_eq!(nets(&ways), [0, 0, 1]);
-        let finder = WayFinder::new(&ways);
+        let finder = PathFinder::new(&ways);
         for (source, destination, way) in [
             ([10, 0, 23, 2], [10, 0, 23, 3], 0),
             ([10, 0, 23, 3], [10, 0, 23, 2], 0),

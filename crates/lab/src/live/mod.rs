@@ -7,7 +7,7 @@ mod router;
 mod run;
 mod topology;
 
-pub(crate) use chain::{Chain, Recorded, Way};
+pub(crate) use chain::{Chain, FlowPath, Recorded};
 pub(crate) use observations::{NOT_RECORDED, ObservationReceiver, ObservationSender, observations};
 pub use router::{FiveTuple, LaneReport, Observation, RouterReport};
 pub(crate) use router::{LaneObserver, RouterSettings, sample};

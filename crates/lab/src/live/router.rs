@@ -21,7 +21,7 @@ use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Obse
 use sluice_wire::frame::{Transport, View};
 
 use super::bridge::Bridge;
-use super::chain::{Chain, Recorded, Sample, Way, WayFinder};
+use super::chain::{Chain, FlowPath, PathFinder, Recorded, Sample};
 use super::observations::ObservationSender;
 use sluice_recording::{Arrival, Release};
 /// The direction of a packet: `Up` from h2 to h3.
@@ -34,7 +34,7 @@ pub(crate) struct RouterSettings {
     /// The links and the seed.
     pub scenario: Scenario,
     /// The paths of flows; the first is the path of all other packets.
-    pub ways: Vec<Way>,
+    pub ways: Vec<FlowPath>,
     /// Super-packets are split on links slower than this.
     pub split_below: Rate,
     /// How the router waits for due times.
@@ -55,8 +55,8 @@ impl RouterSettings {
     }
 
     /// Returns the object that finds the path of a packet.
-    pub(crate) fn finder(&self) -> WayFinder {
-        WayFinder::new(&self.ways)
+    pub(crate) fn finder(&self) -> PathFinder {
+        PathFinder::new(&self.ways)
     }
 
     /// Returns the random numbers of a direction.
@@ -261,7 +261,7 @@ pub(crate) struct LaneObserver {
     releases: Vec<Release>,
     arrivals: Vec<Arrival>,
     /// Finds the path of a packet.
-    ways: WayFinder,
+    ways: PathFinder,
     observations: ObservationSender,
 }
 
@@ -269,7 +269,7 @@ impl LaneObserver {
     /// Creates the observer of a direction.
     pub(crate) fn new(
         direction: Direction,
-        ways: WayFinder,
+        ways: PathFinder,
         observations: ObservationSender,
     ) -> Self {
         LaneObserver {

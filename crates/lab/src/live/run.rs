@@ -16,7 +16,7 @@ use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 
-use super::chain::{Way, ends_of, nets};
+use super::chain::{FlowPath, ends_of, nets};
 use super::observations::{NOT_RECORDED, ObservationReceiver, observations};
 use super::router::{Observation, RouterReport, RouterSettings, route};
 use super::topology::{Host, MOST_WAYS, PathEnds, Topology, TopologyError};
@@ -206,12 +206,12 @@ pub(crate) fn router_settings(scenario: &Scenario) -> RouterSettings {
 }
 
 /// Returns the different paths of flows, the common one first, and the index of each flow's path.
-fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
-    let mut ways = vec![Way::whole(scenario.hops.len() + 1)];
+fn ways(scenario: &Scenario) -> (Vec<FlowPath>, Vec<usize>) {
+    let mut ways = vec![FlowPath::whole(scenario.hops.len() + 1)];
     // Rules refer only to the addresses of the common path.
     let is_ruled = scenario.rules.is_some();
     let number = |(index, flow): (usize, &Flow)| {
-        let mut way = Way {
+        let mut way = FlowPath {
             hops: scenario.hops_of(flow),
             extra: scenario.extra_rtt(flow),
             class: flow.class as u32,

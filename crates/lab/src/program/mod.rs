@@ -34,8 +34,8 @@ use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Direction, Scenario, Variant};
 
 use crate::live::{
-    Chain, LaneObserver, NOT_RECORDED, Observation, ObservationReceiver, ObservationSender,
-    Recorded as _, RouterSettings, Way, observations, sample,
+    Chain, FlowPath, LaneObserver, NOT_RECORDED, Observation, ObservationReceiver,
+    ObservationSender, Recorded as _, RouterSettings, observations, sample,
 };
 use crate::run::write_observation;
 use connections::{Connections, Flow, Side};
@@ -163,7 +163,7 @@ impl Recorder for Plan<'_> {
         let scenario = &self.variant.scenario;
         let settings = RouterSettings {
             scenario: scenario.clone(),
-            ways: vec![Way::whole(scenario.hops.len() + 1)],
+            ways: vec![FlowPath::whole(scenario.hops.len() + 1)],
             split_below: SPLIT_BELOW,
             spin: Spin::Adaptive,
         };

@@ -3,7 +3,7 @@
 use sluice_core::Backlog;
 use sluice_scenario::{Direction, Link, Pipe};
 
-use super::way::Way;
+use super::directed::DirectedLink;
 use super::{Counts, Engine, Side};
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
     }
 
     /// Returns a direction of the link next to the program.
-    fn link(&self, to: Side) -> &Way {
+    fn link(&self, to: Side) -> &DirectedLink {
         let ways = &self.ways[to.index()];
         match to {
             Side::Near => ways.last(),

@@ -7,13 +7,13 @@
 //! Each event is handled at its due time, however late [`Engine::advance`] is called. So a busy
 //! machine delays bytes to the program, but does not change the behaviour of the link and of TCP.
 
+mod directed;
 mod frames;
 mod links;
 mod pair;
 mod parcels;
 mod sending;
 mod watch;
-mod way;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ use sluice_exec::Frame;
 use sluice_scenario::{Direction, Link};
 use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot};
 
+use directed::DirectedLink;
 use pair::{Gate, Pair};
 use parcels::{Load, Parcel, Parcels};
 use watch::Watch;
 pub use watch::{Arrival, EndState, Flow, Observation, Observations, Release, Sent};
-use way::Way;
 
 /// An end of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +118,7 @@ pub struct Counts {
 pub struct Engine {
     /// The links towards the near and towards the far end, each in the order in which packets pass
     /// them.
-    ways: [Vec<Way>; 2],
+    ways: [Vec<DirectedLink>; 2],
     parcels: Parcels,
     counts: [Counts; 2],
     pairs: Vec<Option<Pair>>,
@@ -143,9 +143,9 @@ impl Engine {
         let ways = |direction| {
             let ways = links.iter().zip(0..).map(|(link, hop)| {
                 let rng = rng.fork(direction as u64).fork(hop);
-                Way::new(link.pipe(direction), rng)
+                DirectedLink::new(link.pipe(direction), rng)
             });
-            ways.collect::<Vec<Way>>()
+            ways.collect::<Vec<DirectedLink>>()
         };
         let mut down = ways(Direction::Down);
         down.reverse();
@@ -174,7 +174,11 @@ impl Engine {
     /// Returns the time of the next event, for which [`Engine::advance`] must be called. Returns
     /// `None` if there is none until another method is called.
     pub fn next_due(&self) -> Option<Time> {
-        let ways = self.ways.iter().flatten().filter_map(Way::next_wake);
+        let ways = self
+            .ways
+            .iter()
+            .flatten()
+            .filter_map(DirectedLink::next_wake);
         let timer = self.timers.first().map(|(at, ..)| *at);
         let sample = self.watch.iter().map(|watch| watch.sample_at);
         ways.chain(timer).chain(sample).min()
@@ -414,7 +418,7 @@ impl Engine {
             is_waiting && Side::BOTH.iter().all(|side| !pair.is_over(*side))
         };
         let mut up = self.ways[Side::Far.index()].iter();
-        self.pairs.iter().flatten().any(sends) || !up.all(Way::is_empty)
+        self.pairs.iter().flatten().any(sends) || !up.all(DirectedLink::is_empty)
     }
 
     // ---- datagrams ---------------------------------------------------------------------

@@ -9,9 +9,9 @@ use sluice_core::{Backlog, Ecn, Packet, Sink, Span, Time};
 use sluice_scenario::{Direction, PipeId};
 use sluice_tcp::{Segment, Snapshot};
 
+use super::directed::DirectedLink;
 use super::pair::Pair;
 use super::parcels::{Load, Parcels};
-use super::way::Way;
 use super::{Engine, Id, Side, flow_of};
 
 /// An observation of the link.
@@ -228,7 +228,7 @@ impl Watch {
     }
 
     /// Reports the state of the queues, and everything since the last report.
-    fn report(&mut self, ways: &[Vec<Way>; 2], at: Time, is_end: bool) {
+    fn report(&mut self, ways: &[Vec<DirectedLink>; 2], at: Time, is_end: bool) {
         for (to, ways) in [Side::Near, Side::Far].into_iter().zip(ways) {
             for (place, way) in ways.iter().enumerate() {
                 let hop = match to {
@@ -271,7 +271,7 @@ impl Watch {
 impl Engine {
     /// Reports observations of the link from now on.
     pub fn observe(&mut self, to: Observations) {
-        let rows = |ways: &Vec<Way>| ways.iter().map(|_| LinkRows::default()).collect();
+        let rows = |ways: &Vec<DirectedLink>| ways.iter().map(|_| LinkRows::default()).collect();
         let [near, far] = &self.ways;
         self.watch = Some(Box::new(Watch {
             to,
@@ -328,7 +328,7 @@ impl Engine {
         &mut self,
         to: Side,
         hop: usize,
-        work: impl FnOnce(&mut Way, &mut dyn Sink) -> T,
+        work: impl FnOnce(&mut DirectedLink, &mut dyn Sink) -> T,
     ) -> T {
         let way = &mut self.ways[to.index()][hop];
         match &mut self.watch {

@@ -52,7 +52,10 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     let places = places(scenario);
     let mut captures: Vec<Vec<Sight>> = places.iter().map(|_| Vec::new()).collect();
     let ends = scenario.rules.is_some().then(|| run.ends());
-    let mut pipes: BTreeMap<_, _> = scenario.pipes().map(|(id, p)| (id, Way::of(p))).collect();
+    let mut pipes: BTreeMap<_, _> = scenario
+        .pipes()
+        .map(|(id, p)| (id, ThroughPipe::of(p)))
+        .collect();
     for (at, row) in run.rows.iter().enumerate() {
         let way = pipes.get_mut(&row.pipe);
         let way = way.expect("a packet is on a link of the path");
@@ -220,18 +223,18 @@ impl<'a> Run<'a> {
 }
 
 /// A pipe, and the path of packets through it.
-struct Way<'a> {
+struct ThroughPipe<'a> {
     pipe: &'a Pipe,
     params: LinkParams,
     /// The packets that have arrived, if the link makes duplicates of packets.
     arrived: Option<BTreeSet<u64>>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> ThroughPipe<'a> {
     fn of(pipe: &'a Pipe) -> Self {
         let params = pipe.params();
         let copies = params.duplicate.duplicate.as_billionths() > 0;
-        Way {
+        ThroughPipe {
             pipe,
             params,
             arrived: copies.then(BTreeSet::new),

@@ -6,7 +6,7 @@ use super::super::error::{Problem, Problems};
 use super::super::field::Dscp;
 use super::super::schema::{Section, keys};
 use super::super::tree::Table;
-use super::super::words::Spacing;
+use super::super::words::SpacingWord;
 use super::{FlentSeries, FlowType, Measured};
 
 keys! {
@@ -20,7 +20,7 @@ keys! {
         /// exponentially distributed intervals, `on_off` at equal intervals for `on` and then none
         /// for `off`, `random_on_off` the same with exponentially distributed lengths of these
         /// means
-        spacing: Spacing = Spacing::Constant;
+        spacing: SpacingWord = SpacingWord::Constant;
         /// length of a burst
         on: Option<Span>, Span::from_us(1) => Span::from_secs(3600);
         /// length of the silence between two bursts
@@ -37,10 +37,10 @@ impl Udp {
     pub fn spacing(&self) -> traffic::Spacing {
         let (on, off) = (self.on.unwrap_or_default(), self.off.unwrap_or_default());
         match self.spacing {
-            Spacing::Constant => traffic::Spacing::Constant,
-            Spacing::Poisson => traffic::Spacing::Poisson,
-            Spacing::OnOff => traffic::Spacing::OnOff { on, off },
-            Spacing::RandomOnOff => traffic::Spacing::RandomOnOff { on, off },
+            SpacingWord::Constant => traffic::Spacing::Constant,
+            SpacingWord::Poisson => traffic::Spacing::Poisson,
+            SpacingWord::OnOff => traffic::Spacing::OnOff { on, off },
+            SpacingWord::RandomOnOff => traffic::Spacing::RandomOnOff { on, off },
         }
     }
 }

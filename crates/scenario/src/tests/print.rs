@@ -209,9 +209,9 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
                     rate: Rate::from_bps(rate),
                     size,
                     spacing: if has_bursts {
-                        Spacing::RandomOnOff
+                        SpacingWord::RandomOnOff
                     } else {
-                        Spacing::Poisson
+                        SpacingWord::Poisson
                     },
                     on: has_bursts.then_some(on),
                     off: has_bursts.then_some(Span::ZERO),

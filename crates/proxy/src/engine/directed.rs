@@ -6,7 +6,7 @@ use sluice_core::{Backlog, Cx, Packet, Rng, Sink, Time};
 use sluice_scenario::{Pipe, ScheduledLink};
 
 /// A direction: its link and the schedule of its changes.
-pub struct Way {
+pub struct DirectedLink {
     scheduled: ScheduledLink,
     pipe: Pipe,
     rng: Rng,
@@ -14,9 +14,9 @@ pub struct Way {
     pub is_cut: bool,
 }
 
-impl Way {
-    pub fn new(pipe: &Pipe, rng: Rng) -> Way {
-        Way {
+impl DirectedLink {
+    pub fn new(pipe: &Pipe, rng: Rng) -> DirectedLink {
+        DirectedLink {
             scheduled: pipe.build(&rng),
             pipe: pipe.clone(),
             rng,
@@ -76,7 +76,7 @@ impl Way {
         self.scheduled.link.poll(&mut cx)
     }
 
-    /// Returns the time of the next event, for which [`Way::poll`] must be called.
+    /// Returns the time of the next event, for which [`DirectedLink::poll`] must be called.
     pub fn next_wake(&self) -> Option<Time> {
         // Only packets are events: a change of the delay has no effect without one.
         self.scheduled.next_packet()
