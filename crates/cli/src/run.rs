@@ -14,7 +14,7 @@ use sluice_lab::suite::{
 use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
-use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
+use sluice_recording::{Keep, ReadError, RecordError, Recording, settle_abandoned};
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
 use sluice_report::pages::{HtmlPages, PageError, write_file};
@@ -48,6 +48,10 @@ pub struct Args {
     /// Run everything, including runs already recorded from the same scenario and program
     #[arg(long)]
     fresh: bool,
+    /// What to record: figures; flows, with the samples of flows and queues; or packets, with every
+    /// packet [default: packets; figures for a scenario with more than 50 runs]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    record: Option<Keep>,
     /// Number of simulations at a time [default: one per core]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -161,10 +165,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         is_fresh: args.fresh,
         threads: args.jobs,
         core: args.cpu,
+        keep: args.record,
         pages: Some(&HtmlPages),
         interrupt: &interrupt,
         watch: &|progress| bars.tell(progress),
     };
+    if args.record.is_none() {
+        for experiment in &suite.experiments {
+            if options.keep_of(experiment) == Keep::Figures {
+                let runs = count(experiment.runs.len(), "run");
+                eprintln!(
+                    "sluice: {}: of its {runs}, only the figures are recorded (--record packets \
+                     records everything)",
+                    experiment.name
+                );
+            }
+        }
+    }
     let executed = execute(&suite, &options);
     drop(limit);
     drop(bars);
@@ -397,6 +414,14 @@ pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
 
 /// The conventional exit status after SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+fn level(text: &str) -> Result<Keep, String> {
+    let named = Keep::ALL.into_iter().find(|(_, word)| *word == text);
+    named.map(|(keep, _)| keep).ok_or_else(|| {
+        let words = Keep::ALL.map(|(_, word)| word);
+        format!("one of {}", words.join(", "))
+    })
+}
 
 fn at_least_once(text: &str) -> Result<NonZeroU32, String> {
     let number = text.parse();

@@ -2,12 +2,13 @@
 //!
 //! A run is the same as an earlier one if the resolved scenario, including the seed, the backend
 //! and the program's binary are the same. A live run also needs the same machine and kernel. Its
-//! tables must be unchanged: a damaged recording is not reused.
+//! tables must be unchanged: a damaged recording is not reused. Their lengths and times show that,
+//! so that they are not read; a table whose time is later than the end of the run is read.
 
 use std::path::Path;
 
 use crate::run::Finished;
-use sluice_recording::{Environment, ReadError, Recording, Status};
+use sluice_recording::{Environment, Keep, ReadError, Recording, Status};
 use sluice_scenario::{Backend, Variant};
 
 /// The reason why an earlier run cannot be reused.
@@ -31,16 +32,24 @@ pub enum Stale {
     /// The run was made on another machine or kernel, which matters to a live run.
     #[error("the machine or its kernel has changed")]
     Machine,
+    /// Less was recorded than is wanted now.
+    #[error("the earlier run recorded less")]
+    Tables,
     /// The recording cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// Returns the run of `variant` on `backend` in the folder `dir`.
+/// Returns the run of `variant` on `backend` in the folder `dir`, recorded at least as `keep` says.
 ///
 /// # Errors
 /// The reason why the variant must be run again.
-pub fn earlier(variant: &Variant, backend: Backend, dir: &Path) -> Result<Finished, Stale> {
+pub fn earlier(
+    variant: &Variant,
+    backend: Backend,
+    dir: &Path,
+    keep: Keep,
+) -> Result<Finished, Stale> {
     if !dir.join("run.json").is_file() {
         return Err(Stale::None);
     }
@@ -66,7 +75,10 @@ pub fn earlier(variant: &Variant, backend: Backend, dir: &Path) -> Result<Finish
     if backend == Backend::Live && is_elsewhere {
         return Err(Stale::Machine);
     }
-    recording.check_all()?;
+    if !recording.has(keep) {
+        return Err(Stale::Tables);
+    }
+    recording.check_unchanged()?;
     // The same program stored it.
     let summary = recording.stored_summary()?.ok_or(Stale::Incomplete)?;
     Ok(Finished {

@@ -13,7 +13,7 @@ use crate::live::{self, Listener, LiveError, Observation};
 use crate::simulated::{self, SimError};
 use sluice_recording::metrics::measure;
 use sluice_recording::{
-    End, Environment, QueueSample, ReadError, RecordError, Recording, RunWriter, Status,
+    End, Environment, Keep, QueueSample, ReadError, RecordError, Recording, RunWriter, Status,
 };
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario, Variant};
@@ -87,8 +87,8 @@ pub fn check(variant: &Variant, backend: Backend) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Runs `variant` on `backend` and records it in the folder `dir`. The router of a live run is
-/// pinned to `core`; the kernel chooses if it is `None`.
+/// Runs `variant` on `backend` and records in the folder `dir` what `keep` names. The router of a
+/// live run is pinned to `core`; the kernel chooses if it is `None`.
 ///
 /// # Errors
 /// [`RunError`]. The data recorded until then is kept and marked partial.
@@ -96,13 +96,13 @@ pub fn run(
     variant: &Variant,
     backend: Backend,
     core: Option<usize>,
-    dir: &Path,
+    (dir, keep): (&Path, Keep),
     started_at: String,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Finished, RunError> {
     let environment = Environment::here(backend, started_at);
-    let writer = RunWriter::create(dir, variant, &environment)?;
+    let writer = RunWriter::create_keeping(keep, dir, variant, &environment)?;
     let finished = record(variant, backend, core, writer, interrupt, progress)
         .map_err(|failed| failed.error)?;
     finished.recording.store_summary(&finished.summary)?;

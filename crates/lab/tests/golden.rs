@@ -5,6 +5,8 @@
 //! algorithm, of TCP, or of a measurement. If the change is intended, `make golden` rewrites the
 //! tables, and the changelog gives the reason in a line with the digest of all tables.
 //!
+//! The figures are computed while a run is written. Those of its tables are compared with them.
+//!
 //! The measurements of the runs are kept in `target/tmp/golden`, so that `make test-claims` can
 //! check the sentences of the page of published experiments against it.
 
@@ -15,10 +17,13 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 use sluice_core::Stop;
+use sluice_lab::simulated::estimate;
 use sluice_lab::suite::{Backends, Options, Request, execute};
 use sluice_lab::table;
 use sluice_recording::figures::figures_of;
+use sluice_recording::metrics::measure;
 use sluice_recording::results::VariantResult;
+use sluice_recording::{Keep, Recording};
 use sluice_scenario::Backend;
 
 fn root() -> PathBuf {
@@ -90,6 +95,7 @@ fn simulate() -> BTreeMap<String, String> {
         is_fresh: true,
         threads: None,
         core: None,
+        keep: Some(Keep::Packets),
         pages: None,
         interrupt: &interrupt,
         watch: &|_| {},
@@ -102,12 +108,33 @@ fn simulate() -> BTreeMap<String, String> {
             .map(|failure| format!("{}: {}", failure.what, failure.error))
             .collect();
         assert!(failed.is_empty(), "{failed:?}");
+        executed.results.iter().for_each(check_figures);
         tables.insert(format!("{}.txt", experiment.name), text(&executed.results));
     }
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("golden");
     let _ = fs::remove_dir_all(&kept);
     keep(folder.path(), &kept);
     tables
+}
+
+/// Checks that the figures that were computed during a run are those of its tables.
+fn check_figures(result: &VariantResult) {
+    for run in &result.runs {
+        let recording = Recording::open(&run.folder).expect("a recording");
+        let read = measure(&recording).expect("its tables");
+        assert_eq!(read, run.summary, "{} {}", result.scenario, result.variant);
+        let numbers = recording.packets().expect("its packets");
+        let last = numbers.filter_map(|row| row.expect("a packet").record.packet);
+        let sent = last.max().map_or(0, |last| last + 1);
+        let expected = estimate(&recording.run().scenario).expect("it was simulated");
+        let ratio = expected.packets as f64 / sent.max(1) as f64;
+        if !(0.5..=2.0).contains(&ratio) {
+            eprintln!(
+                "ESTIMATE {} {}: {} for {sent}, {ratio:.2}",
+                result.scenario, result.variant, expected.packets
+            );
+        }
+    }
 }
 
 /// Copies the descriptions and summaries of all runs, without their tables.

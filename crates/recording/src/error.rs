@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use parquet::errors::ParquetError;
 
+use crate::keep::Keep;
 use crate::run_file::FORMAT;
 
 /// The reason why a recording cannot be read.
@@ -41,6 +42,22 @@ pub enum ReadError {
         path: PathBuf,
         /// The error.
         error: ParquetError,
+    },
+    /// The run was recorded without the table.
+    #[error(
+        "`{}` has no table `{table}`, because only the {} of the run were recorded: repeat it with \
+         `--record {} --fresh`",
+        dir.display(),
+        kept.word(),
+        Keep::of_table(table).word()
+    )]
+    NotRecorded {
+        /// The folder of the run.
+        dir: PathBuf,
+        /// The table.
+        table: String,
+        /// What was recorded.
+        kept: Keep,
     },
     /// A table has changed since it was written.
     #[error(

@@ -25,6 +25,7 @@ pub mod expect;
 pub mod figures;
 mod folder;
 pub mod headers;
+mod keep;
 pub mod metrics;
 mod pages;
 pub mod part;
@@ -45,9 +46,10 @@ pub use cell::{Cell, ColumnDecl, ColumnKind, Row};
 pub use cells::CellWriter;
 pub use checksum::{Checksum, program};
 pub use error::{ReadError, RecordError};
+pub use keep::Keep;
 pub use pages::{Pages, PagesError};
 pub use program::{ProgramEntry, ProgramRecord};
-pub use reader::Recording;
+pub use reader::{Recording, if_recorded};
 pub use reference::reference;
 pub use rows::{
     Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Header, NO_FLOW, PacketRow, PingSample,

@@ -13,10 +13,11 @@ use super::cell::Row;
 use super::checksum::Checksum;
 use super::error::{ReadError, RecordError};
 use super::folder::{read_run_file, save};
+use super::keep::Keep;
 use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };
-use super::run_file::{RunFile, Status, write_json};
+use super::run_file::{RUN_JSON, RunFile, Status, write_json};
 use super::table::{Rows, path_of};
 use sluice_scenario::metric::Summary;
 
@@ -30,6 +31,8 @@ pub struct Recording {
     memory: Option<Arc<BTreeMap<&'static str, Bytes>>>,
     /// Tables that were found intact; each is checked once.
     sound: Arc<Mutex<BTreeSet<&'static str>>>,
+    /// The figures, if they were computed while the recording was written.
+    measured: Option<Arc<Summary>>,
 }
 
 impl Recording {
@@ -47,6 +50,7 @@ impl Recording {
             run,
             memory: None,
             sound: Arc::default(),
+            measured: None,
         })
     }
 
@@ -56,7 +60,23 @@ impl Recording {
             run,
             memory: Some(Arc::new(tables)),
             sound: Arc::default(),
+            measured: None,
         }
+    }
+
+    /// Adds what the writer of the recording knows: its figures, and that its tables are intact.
+    pub(crate) fn written(mut self, measured: Option<Summary>) -> Recording {
+        let tables = TABLES
+            .into_iter()
+            .filter(|t| self.run.tables.contains_key(*t));
+        self.sound = Arc::new(Mutex::new(tables.collect()));
+        self.measured = measured.map(Arc::new);
+        self
+    }
+
+    /// Returns the figures that were computed while the recording was written.
+    pub(crate) fn measured(&self) -> Option<&Summary> {
+        self.measured.as_deref()
     }
 
     /// Writes a recording in memory to the folder `dir`, as [`super::RunWriter::create`] would have
@@ -77,7 +97,11 @@ impl Recording {
             }
         };
         save(dir, &self.run, &tables, &self.dir)?;
-        Ok(Recording::open(dir)?)
+        let saved = Recording::open(dir)?;
+        Ok(Recording {
+            measured: self.measured.clone(),
+            ..saved
+        })
     }
 
     /// Returns the bytes of a table as Parquet.
@@ -85,6 +109,7 @@ impl Recording {
     /// # Errors
     /// There is no such table, or it cannot be read.
     pub fn parquet(&self, table: &str) -> Result<Bytes, ReadError> {
+        self.check_recorded(table)?;
         let path = self.dir.join(table).with_extension("parquet");
         let found = match &self.memory {
             Some(tables) => tables
@@ -127,6 +152,7 @@ impl Recording {
     /// # Errors
     /// The table cannot be read.
     pub fn headers(&self) -> Result<Rows<Header>, ReadError> {
+        self.check_recorded(Header::TABLE)?;
         if self.memory.is_none() && !self.run.tables.contains_key(Header::TABLE) {
             return Ok(Rows::none(&self.dir));
         }
@@ -210,7 +236,24 @@ impl Recording {
         write_json(&path, summary).map_err(|error| RecordError::Write { path, error })
     }
 
+    /// Returns whether the run was recorded at the level `keep` or a higher one.
+    pub fn has(&self, keep: Keep) -> bool {
+        self.run.recorded >= keep
+    }
+
+    fn check_recorded(&self, table: &str) -> Result<(), ReadError> {
+        if self.has(Keep::of_table(table)) {
+            return Ok(());
+        }
+        Err(ReadError::NotRecorded {
+            dir: self.dir.clone(),
+            table: table.to_owned(),
+            kept: self.run.recorded,
+        })
+    }
+
     fn rows<R: Row>(&self) -> Result<Rows<R>, ReadError> {
+        self.check_recorded(R::TABLE)?;
         if self.memory.is_some() {
             return Rows::in_memory(self.parquet(R::TABLE)?);
         }
@@ -235,6 +278,27 @@ impl Recording {
             .try_for_each(|table| self.check_sound(table))
     }
 
+    /// Checks that no table has changed since the run ended. A table that has its length and is
+    /// not younger than run.json, which is written last, is not read.
+    ///
+    /// # Errors
+    /// A table is damaged or missing.
+    pub fn check_unchanged(&self) -> Result<(), ReadError> {
+        let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
+        let ended = modified(&self.dir.join(RUN_JSON)).ok();
+        let is_unchanged = |table: &&str, expected: &Checksum| {
+            let path = self.dir.join(table).with_extension("parquet");
+            let length = fs::metadata(&path).map(|file| file.len());
+            length.is_ok_and(|bytes| bytes == expected.bytes)
+                && modified(&path).is_ok_and(|at| ended.is_some_and(|ended| at <= ended))
+        };
+        TABLES
+            .into_iter()
+            .filter_map(|table| Some((table, self.run.tables.get(table)?)))
+            .filter(|(table, expected)| !is_unchanged(table, expected))
+            .try_for_each(|(table, _)| self.check_sound(table))
+    }
+
     fn check_sound(&self, table: &'static str) -> Result<(), ReadError> {
         let Some(expected) = self.run.tables.get(table).filter(|_| self.memory.is_none()) else {
             // A table in memory needs no check, and a run of an older program has no checksums.
@@ -257,5 +321,16 @@ impl Recording {
             }),
             Err(error) => Err(ReadError::Open { path, error }),
         }
+    }
+}
+
+/// Returns the rows of a table, or none if it was not recorded.
+///
+/// # Errors
+/// That of `rows`, if the table was recorded.
+pub fn if_recorded<R: Row>(rows: Result<Rows<R>, ReadError>) -> Result<Rows<R>, ReadError> {
+    match rows {
+        Err(ReadError::NotRecorded { dir, .. }) => Ok(Rows::none(&dir)),
+        rows => rows,
     }
 }

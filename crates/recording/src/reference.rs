@@ -83,6 +83,18 @@ A file has its name only when it is complete; until then its name ends in `.part
 run keeps the files that it has written. If a run was killed (`kill -9`), the next command that
 reads its folder writes this into `run.json`.
 
+`sluice run --record LEVEL` sets how much is recorded:
+
+| level | files |
+|---|---|
+| `figures` | `run.json` and `summary.json`; default for a scenario with more than 50 runs |
+| `flows` | also `flows`, `queues`, `pings`, `transfers`, and the report without packets |
+| `packets` | everything; default for all other scenarios |
+
+The figures are the same at every level, because they are computed during the run. A command that
+needs a table that was not recorded names the table and the level that has it. `run.json` has the
+level as `recorded`, unless it is `packets`.
+
 All times are in nanoseconds from the start of the run. `flow` is the number of the flow in
 `run.json`; packets of no flow have 4294967295. The tables are Parquet (Snappy), which every reader
 supports:

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::checksum::{Checksum, program};
+use super::keep::Keep;
 use super::program::ProgramEntry;
 use crate::part::Part;
 use sluice_scenario::{Backend, Coordinate, Scenario, Variant};
@@ -171,6 +172,9 @@ pub struct RunFile {
     pub ends: [String; 2],
     /// Packets lost outside the queues, by cause.
     pub lost: BTreeMap<String, u64>,
+    /// How much is recorded.
+    #[serde(default, skip_serializing_if = "Keep::is_everything")]
+    pub recorded: Keep,
     /// The complete tables.
     #[serde(default)]
     pub tables: BTreeMap<String, Checksum>,
@@ -198,6 +202,7 @@ impl RunFile {
             flows: flows_of(scenario),
             ends: hosts(),
             lost: BTreeMap::new(),
+            recorded: Keep::Packets,
             tables: BTreeMap::new(),
             programs: Vec::new(),
             scenario: scenario.clone(),

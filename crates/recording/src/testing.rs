@@ -69,7 +69,7 @@ pub fn recording(dir: &std::path::Path) -> Recording {
 }
 
 /// Two TCP flows and a ping over 1.2 Mbit/s for 10 s, of which 2 s are warm-up.
-fn variant() -> Variant {
+pub fn variant() -> Variant {
     let text = r#"
         duration = "10s"
         [link]

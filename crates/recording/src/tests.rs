@@ -238,7 +238,7 @@ fn the_space_asked_for_covers_a_full_link() {
     let recording = writer.finish(End::complete(Time::ZERO)).unwrap();
     let size = |name: &str| fs::metadata(recording.dir().join(name)).unwrap().len();
     let written = size("packets.parquet") + size("releases.parquet");
-    let estimate = estimated_bytes(&variant().scenario) - 1_000_000;
+    let estimate = estimated_bytes(&variant().scenario, Keep::Packets) - 1_000_000;
     assert!(
         written <= estimate && estimate <= 3 * written,
         "{written} bytes written, {estimate} estimated"

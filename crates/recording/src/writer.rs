@@ -13,6 +13,8 @@ use sluice_core::{Rate, Time};
 use super::cell::Row;
 use super::error::RecordError;
 use super::folder::{prepare, read_run_file};
+use super::keep::Keep;
+use super::metrics::Meters;
 use super::program::{ProgramEntry, ProgramRecord};
 use super::reader::Recording;
 use super::rows::{
@@ -64,19 +66,21 @@ pub struct RunWriter {
     run: RunFile,
     /// `None` once the writer is finished.
     tables: Option<Tables>,
+    /// Computes the figures during the run; `None` if its scenario is known only at its end.
+    meters: Option<Meters>,
     /// The latest instant in any row.
     latest: Time,
 }
 
 struct Tables {
-    packets: TableWriter<PacketRow>,
-    headers: TableWriter<Header>,
-    flows: TableWriter<FlowSample>,
-    queues: TableWriter<QueueSample>,
-    pings: TableWriter<PingSample>,
-    transfers: TableWriter<Transfer>,
-    releases: TableWriter<Release>,
-    arrivals: TableWriter<Arrival>,
+    packets: Option<TableWriter<PacketRow>>,
+    headers: Option<TableWriter<Header>>,
+    flows: Option<TableWriter<FlowSample>>,
+    queues: Option<TableWriter<QueueSample>>,
+    pings: Option<TableWriter<PingSample>>,
+    transfers: Option<TableWriter<Transfer>>,
+    releases: Option<TableWriter<Release>>,
+    arrivals: Option<TableWriter<Arrival>>,
 }
 
 impl RunWriter {
@@ -91,27 +95,28 @@ impl RunWriter {
         variant: &Variant,
         environment: &Environment,
     ) -> Result<RunWriter, RecordError> {
-        prepare(dir, estimated_bytes(&variant.scenario))?;
-        let run = RunFile::new(variant, environment);
+        RunWriter::create_keeping(Keep::Packets, dir, variant, environment)
+    }
+
+    /// Like [`RunWriter::create`], for a recording of what `keep` names. Rows of other tables count
+    /// for the figures only.
+    ///
+    /// # Errors
+    /// As [`RunWriter::create`].
+    pub fn create_keeping(
+        keep: Keep,
+        dir: &Path,
+        variant: &Variant,
+        environment: &Environment,
+    ) -> Result<RunWriter, RecordError> {
+        prepare(dir, estimated_bytes(&variant.scenario, keep))?;
+        let mut run = RunFile::new(variant, environment);
+        run.recorded = keep;
         run.write(dir).map_err(|error| RecordError::Write {
             path: dir.join(RUN_JSON),
             error,
         })?;
-        Ok(RunWriter {
-            tables: Some(Tables {
-                packets: create_table(dir)?,
-                headers: create_table(dir)?,
-                flows: create_table(dir)?,
-                queues: create_table(dir)?,
-                pings: create_table(dir)?,
-                transfers: create_table(dir)?,
-                releases: create_table(dir)?,
-                arrivals: create_table(dir)?,
-            }),
-            dir: Some(dir.to_owned()),
-            run,
-            latest: Time::ZERO,
-        })
+        RunWriter::begin(run, Some(dir))
     }
 
     /// Creates the recording of `variant` in memory. [`Recording::save`] writes it to a folder.
@@ -122,19 +127,25 @@ impl RunWriter {
         variant: &Variant,
         environment: &Environment,
     ) -> Result<RunWriter, RecordError> {
+        RunWriter::begin(RunFile::new(variant, environment), None)
+    }
+
+    fn begin(run: RunFile, dir: Option<&Path>) -> Result<RunWriter, RecordError> {
+        let keep = run.recorded;
         Ok(RunWriter {
             tables: Some(Tables {
-                packets: table_in_memory()?,
-                headers: table_in_memory()?,
-                flows: table_in_memory()?,
-                queues: table_in_memory()?,
-                pings: table_in_memory()?,
-                transfers: table_in_memory()?,
-                releases: table_in_memory()?,
-                arrivals: table_in_memory()?,
+                packets: begin_table(keep, dir)?,
+                headers: begin_table(keep, dir)?,
+                flows: begin_table(keep, dir)?,
+                queues: begin_table(keep, dir)?,
+                pings: begin_table(keep, dir)?,
+                transfers: begin_table(keep, dir)?,
+                releases: begin_table(keep, dir)?,
+                arrivals: begin_table(keep, dir)?,
             }),
-            dir: None,
-            run: RunFile::new(variant, environment),
+            dir: dir.map(Path::to_owned),
+            meters: Some(meters_of(&run)),
+            run,
             latest: Time::ZERO,
         })
     }
@@ -148,11 +159,17 @@ impl RunWriter {
     /// determines its traffic and its duration itself.
     pub fn set_scenario(&mut self, scenario: &Scenario) {
         self.run.describe(scenario);
+        self.meters = None;
     }
 
     /// Names both ends of the path, instead of `h2` and `h3`.
     pub fn set_ends(&mut self, ends: [&str; 2]) {
         self.run.ends = ends.map(str::to_owned);
+    }
+
+    /// Returns whether rows of `R` are recorded.
+    pub fn keeps<R: Row>(&self) -> bool {
+        self.run.recorded >= Keep::of_table(R::TABLE)
     }
 
     /// Records a packet whose fate in the queue of `pipe` is known.
@@ -169,6 +186,9 @@ impl RunWriter {
             pipe: pipe.into(),
             record: record.clone(),
         };
+        if let Some(meters) = &mut self.meters {
+            meters.packet(&row);
+        }
         push(&mut self.tables().packets, &row)
     }
 
@@ -187,6 +207,9 @@ impl RunWriter {
     /// As [`RunWriter::packet`].
     pub fn flow_sample(&mut self, sample: &FlowSample) -> Result<(), RecordError> {
         self.latest = self.latest.max(sample.time);
+        if let Some(meters) = &mut self.meters {
+            meters.flow_sample(sample);
+        }
         push(&mut self.tables().flows, sample)
     }
 
@@ -205,6 +228,9 @@ impl RunWriter {
     /// As [`RunWriter::packet`].
     pub fn ping(&mut self, sample: &PingSample) -> Result<(), RecordError> {
         self.latest = self.latest.max(sample.time);
+        if let Some(meters) = &mut self.meters {
+            meters.ping(sample);
+        }
         push(&mut self.tables().pings, sample)
     }
 
@@ -214,6 +240,9 @@ impl RunWriter {
     /// As [`RunWriter::packet`].
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<(), RecordError> {
         self.latest = self.latest.max(transfer.start + transfer.took);
+        if let Some(meters) = &mut self.meters {
+            meters.transfer(transfer);
+        }
         push(&mut self.tables().transfers, transfer)
     }
 
@@ -223,6 +252,9 @@ impl RunWriter {
     /// As [`RunWriter::packet`].
     pub fn release(&mut self, release: &Release) -> Result<(), RecordError> {
         self.latest = self.latest.max(release.due);
+        if let Some(meters) = &mut self.meters {
+            meters.release(release);
+        }
         push(&mut self.tables().releases, release)
     }
 
@@ -251,11 +283,19 @@ impl RunWriter {
     /// # Errors
     /// A file cannot be written. The run is then marked partial as far as possible.
     pub fn finish(mut self, end: End) -> Result<Recording, RecordError> {
+        let end_at = end.at;
         let tables = self.close(end)?;
-        match &self.dir {
-            Some(dir) => Ok(Recording::open(dir)?),
-            None => Ok(Recording::in_memory(self.run.clone(), tables)),
-        }
+        // A run that ended early has another measured time. Its figures come from its tables, if
+        // they were recorded.
+        let is_recorded = self.run.recorded == Keep::Packets;
+        let meters = self.meters.take();
+        let meters = meters.filter(|meters| meters.end() == end_at || !is_recorded);
+        let measured = meters.map(|meters| meters.finish(&self.run));
+        let recording = match &self.dir {
+            Some(dir) => Recording::open(dir)?,
+            None => Recording::in_memory(self.run.clone(), tables),
+        };
+        Ok(recording.written(measured))
     }
 
     fn tables(&mut self) -> &mut Tables {
@@ -284,7 +324,8 @@ impl RunWriter {
         let mut failed = None;
         for (table, result) in TABLES.into_iter().zip(results) {
             match result {
-                Ok(finished) => {
+                Ok(None) => {}
+                Ok(Some(finished)) => {
                     self.run.tables.insert(table.to_owned(), finished.checksum);
                     in_memory.extend(finished.bytes.map(|bytes| (table, bytes)));
                 }
@@ -319,26 +360,47 @@ impl Drop for RunWriter {
     }
 }
 
-fn create_table<R: Row>(dir: &Path) -> Result<TableWriter<R>, RecordError> {
-    TableWriter::create(dir).map_err(|error| write_error(&super::table::path_of::<R>(dir), error))
+/// Returns the meters of a run that ends as planned.
+fn meters_of(run: &RunFile) -> Meters {
+    Meters::new(&run.scenario, Time::from_ns(run.end_ns))
 }
 
-fn push<R: Row>(table: &mut TableWriter<R>, row: &R) -> Result<(), RecordError> {
+/// Begins a table in the folder `dir`, or in memory; `None` if `keep` does not have it.
+fn begin_table<R: Row>(
+    keep: Keep,
+    dir: Option<&Path>,
+) -> Result<Option<TableWriter<R>>, RecordError> {
+    if keep < Keep::of_table(R::TABLE) {
+        return Ok(None);
+    }
+    let table = match dir {
+        Some(dir) => TableWriter::create(dir),
+        None => TableWriter::in_memory(),
+    };
+    let path = || super::table::path_of::<R>(dir.unwrap_or(Path::new("")));
+    table.map(Some).map_err(|error| write_error(&path(), error))
+}
+
+fn push<R: Row>(table: &mut Option<TableWriter<R>>, row: &R) -> Result<(), RecordError> {
+    let Some(table) = table else {
+        return Ok(());
+    };
     table
         .push(row)
         .map_err(|error| write_error(table.path(), error))
 }
 
-fn table_in_memory<R: Row>() -> Result<TableWriter<R>, RecordError> {
-    TableWriter::in_memory()
-        .map_err(|error| write_error(&super::table::path_of::<R>(Path::new("")), error))
-}
-
-fn finish<R: Row>(table: TableWriter<R>) -> Result<Finished, RecordError> {
+fn finish<R: Row>(table: Option<TableWriter<R>>) -> Result<Option<Finished>, RecordError> {
+    let Some(table) = table else {
+        return Ok(None);
+    };
     let path = table.path().to_owned();
     // A table without its footer is useless and takes space that run.json may need, so it is
     // removed.
-    table.finish().map_err(|error| write_error(&path, error))
+    let finished = table.finish();
+    finished
+        .map(Some)
+        .map_err(|error| write_error(&path, error))
 }
 
 fn write_error(path: &Path, error: ParquetError) -> RecordError {
@@ -356,7 +418,7 @@ fn write_error(path: &Path, error: ParquetError) -> RecordError {
 }
 
 /// Estimates the maximum size of a run: a full link in both directions, and samples.
-pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
+pub(crate) fn estimated_bytes(scenario: &Scenario, keep: Keep) -> u64 {
     // With random times a packet takes 17 bytes in `packets` and `releases` together; half of that
     // is added for safety. An acknowledgement of every second packet goes back.
     const PER_PACKET: f64 = 26.0 * 1.5;
@@ -378,7 +440,13 @@ pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
         let is_used = scenario.flows.iter().any(|f| f.direction == direction);
         if is_used { packets(direction) } else { 0.0 }
     });
-    (FIXED + busy.iter().sum::<f64>() * PER_PACKET + samples * (flows + 20.0) * PER_SAMPLE) as u64
+    let bytes = [
+        (Keep::Figures, FIXED),
+        (Keep::Flows, samples * (flows + 20.0) * PER_SAMPLE),
+        (Keep::Packets, busy.iter().sum::<f64>() * PER_PACKET),
+    ];
+    let kept = bytes.into_iter().filter(|(level, _)| *level <= keep);
+    kept.map(|(_, bytes)| bytes).sum::<f64>() as u64
 }
 
 /// Searches `dir` and its subfolders for runs whose process was killed, and marks each as partial.

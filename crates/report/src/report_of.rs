@@ -18,8 +18,8 @@ use sluice_recording::expect;
 use sluice_recording::figures::{figures_of, median, pipe_under_test, repeated, rounded, typical};
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
-    RunFile, Status,
+    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Keep, PingSample, QueueSample, ReadError,
+    Recording, RunFile, Status, if_recorded,
 };
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
 use sluice_scenario::{self as scenario, FlowInstance, Measured, Pipe, PipeId};
@@ -123,7 +123,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
     let scenario = &file.scenario;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
-    for sample in recording.flow_samples()? {
+    for sample in if_recorded(recording.flow_samples())? {
         let sample = sample?;
         if sample.time > end {
             continue;
@@ -133,7 +133,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         }
     }
     let mut probes: Vec<Vec<PingSample>> = vec![Vec::new(); instances.len()];
-    for probe in recording.pings()? {
+    for probe in if_recorded(recording.pings())? {
         let probe = probe?;
         if let Some(of_flow) = probes.get_mut(probe.flow as usize) {
             of_flow.push(probe);
@@ -264,7 +264,7 @@ fn completions(
     let once = summary.flows.iter().filter_map(|flow| flow.fct_ns);
     let mut took: Vec<f64> = once.map(|ns| ns as f64 / 1e6).collect();
     let warmup = recording.run().scenario.measure.warmup;
-    for transfer in recording.transfers()? {
+    for transfer in if_recorded(recording.transfers())? {
         let transfer = transfer?;
         let flow = instances.get(transfer.flow as usize).map(|i| i.flow);
         // The transfer of a flow with a fixed size is counted above; exchanges are shown as probes.
@@ -330,6 +330,11 @@ fn facts(file: &RunFile) -> Vec<Fact> {
         Span::ZERO => "of the whole run".to_owned(),
         warmup => format!("without the first {warmup} of the run and of each flow"),
     };
+    match file.recorded {
+        Keep::Packets => {}
+        Keep::Flows => facts.push(Fact::new("recorded", "flows and queues, without packets")),
+        Keep::Figures => facts.push(Fact::new("recorded", "figures only")),
+    }
     facts.extend([
         Fact::new("figures", figures),
         Fact::new("seed", file.seed.to_string()),
@@ -433,14 +438,14 @@ fn queues(
     let mut packets: Vec<PacketColumns> = pipes.iter().map(new).collect();
     // The charts end with the run. Afterwards the queues only drain.
     let end = Time::from_ns(recording.run().end_ns);
-    for row in recording.packets()? {
+    for row in if_recorded(recording.packets())? {
         let row = row?;
         if let Some(place) = place(row.pipe).filter(|_| row.record.at <= end) {
             packets[place].push(&row.record);
         }
     }
     let mut variables: Vec<Variables> = pipes.iter().map(|_| Variables::default()).collect();
-    for sample in recording.queue_samples()? {
+    for sample in if_recorded(recording.queue_samples())? {
         let sample = sample?;
         if let Some(place) = place(sample.pipe).filter(|_| sample.time <= end) {
             variables[place].push(sample);

@@ -43,6 +43,7 @@ fn run(folder: &Path, name: &str, sets: &[&str], repeat: u32) -> Vec<Place> {
         is_fresh: false,
         threads: None,
         core: None,
+        keep: None,
         pages: None,
         interrupt: &Stop::new(),
         watch: &|_| {},

@@ -14,7 +14,7 @@ mod tests;
 use sluice_core::event::StateValue;
 use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
-use sluice_sim::{ConfigError, Simulation};
+use sluice_sim::{ConfigError, Estimate, Simulation};
 
 use crate::flow::NotSimulated;
 use recorder::Recorder;
@@ -64,6 +64,14 @@ pub fn check(scenario: &Scenario) -> Result<(), SimError> {
     }
     Simulation::new(&config)?;
     Ok(())
+}
+
+/// Estimates the cost of a simulation of `scenario`.
+///
+/// # Errors
+/// [`SimError`].
+pub fn estimate(scenario: &Scenario) -> Result<Estimate, SimError> {
+    Ok(network::config(scenario)?.estimate())
 }
 
 /// Simulates `scenario` to its end, or until `interrupt` or an algorithm ends it, and returns the

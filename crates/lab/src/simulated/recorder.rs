@@ -194,6 +194,9 @@ impl Observer for Recorder<'_> {
         let packet = self.sent;
         self.sent += 1;
         self.numbers.set(slot, packet);
+        if !self.writer.keeps::<Header>() {
+            return;
+        }
         let (number, is_from_client) = (flow as u32, sent.is_from_client);
         let row = match &sent.content {
             Content::Segment {

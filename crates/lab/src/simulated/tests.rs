@@ -13,7 +13,7 @@ use sluice_tcp::cc;
 
 use crate::run::{RunError, record, run};
 use sluice_recording::metrics::measure;
-use sluice_recording::{Recording, RunWriter, Transfer};
+use sluice_recording::{Keep, Recording, RunWriter, Transfer};
 use sluice_scenario::{Backend, Scenario};
 
 fn simulate(text: &str) -> (tempfile::TempDir, Recording) {
@@ -32,7 +32,7 @@ fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
         &variants[0],
         Backend::Sim,
         None,
-        &dir,
+        (&dir, Keep::Packets),
         started,
         &Stop::new(),
         &mut |_| {},

@@ -16,7 +16,7 @@ use crate::run::{self, Finished};
 use crate::table;
 use sluice_recording::part;
 use sluice_recording::results::VariantResult;
-use sluice_recording::{PAGE, Pages, PagesError, Recording};
+use sluice_recording::{Keep, PAGE, Pages, PagesError, Recording};
 use sluice_scenario::Backend;
 
 /// The settings for executing a suite.
@@ -27,6 +27,9 @@ pub struct Options<'a> {
     pub threads: Option<NonZeroUsize>,
     /// The core that the router of a live run is pinned to; `None` leaves the choice to the kernel.
     pub core: Option<usize>,
+    /// How much is recorded; `None` for every packet, or for the figures of a scenario with more
+    /// than [`MOST_WITH_PACKETS`] runs.
+    pub keep: Option<Keep>,
     /// Draws pages, which takes about as long as a simulation; `None` draws no pages.
     pub pages: Option<&'a (dyn Pages + Sync)>,
     /// Ends the suite early; the recorded data is kept.
@@ -59,6 +62,19 @@ pub struct Executed {
     pub missing: usize,
 }
 
+/// The most runs of a scenario that record every packet by default.
+pub const MOST_WITH_PACKETS: usize = 50;
+
+impl Options<'_> {
+    /// Returns how much of the runs of `experiment` is recorded.
+    pub fn keep_of(&self, experiment: &Experiment) -> Keep {
+        self.keep.unwrap_or(match experiment.runs.len() {
+            0..=MOST_WITH_PACKETS => Keep::Packets,
+            _ => Keep::Figures,
+        })
+    }
+}
+
 /// Executes all runs: simulations in parallel, then live runs one after another. Returns the
 /// results by experiment, in the order of the suite.
 pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
@@ -70,6 +86,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
         .map(|(experiment, run)| Job {
             experiment,
             run,
+            keep: options.keep_of(&suite.experiments[experiment]),
             outcome: Mutex::new(None),
         })
         .collect();
@@ -120,6 +137,7 @@ type Outcome = Result<Finished, Box<dyn std::error::Error + Send + Sync>>;
 struct Job<'a> {
     experiment: usize,
     run: &'a Planned,
+    keep: Keep,
     outcome: Mutex<Option<Outcome>>,
 }
 
@@ -141,10 +159,12 @@ impl Job<'_> {
             dir,
         } = self.run;
         let page = dir.join(PAGE);
+        // A page of a single run without curves shows nothing but the table of figures.
+        let pages = options.pages.filter(|_| self.keep > Keep::Figures);
         if !options.is_fresh
-            && let Ok(finished) = reuse::earlier(variant, *backend, dir)
+            && let Ok(finished) = reuse::earlier(variant, *backend, dir, self.keep)
         {
-            if let Some(pages) = options.pages
+            if let Some(pages) = pages
                 && !page.is_file()
             {
                 pages.write_run(&page, &finished.recording)?;
@@ -158,12 +178,12 @@ impl Job<'_> {
             variant,
             *backend,
             options.core,
-            dir,
+            (dir, self.keep),
             started_at,
             options.interrupt,
             &mut progress,
         )?;
-        if let Some(pages) = options.pages {
+        if let Some(pages) = pages {
             pages.write_run(&page, &finished.recording)?;
         }
         Ok(finished)

@@ -20,5 +20,5 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use execute::{Executed, Options, Progress, execute};
+pub use execute::{Executed, MOST_WITH_PACKETS, Options, Progress, execute};
 pub use plan::{Backends, Experiment, Failure, PlanError, Planned, PrepareError, Request, Suite};

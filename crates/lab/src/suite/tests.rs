@@ -4,7 +4,8 @@ use std::sync::Mutex;
 
 use sluice_core::Stop;
 
-use sluice_recording::{Pages, PagesError, Recording};
+use sluice_recording::metrics::measure;
+use sluice_recording::{Keep, Pages, PagesError, Recording};
 
 use super::*;
 use sluice_recording::Status;
@@ -73,6 +74,7 @@ fn options<'a>(interrupt: &'a Stop, watch: &'a (dyn Fn(Progress<'_>) + Sync)) ->
         is_fresh: false,
         threads: None,
         core: None,
+        keep: None,
         pages: Some(&Blank),
         interrupt,
         watch,
@@ -233,14 +235,55 @@ fn runs_are_reused_until_scenario_or_seed_change_or_a_table_is_damaged() {
         "which has replaced the first"
     );
 
-    // A byte in the middle of a page, which Parquet itself does not notice.
+    // A copy of the table with a later time is read, and is the same table.
     let table = place.path("out/codel/packets.parquet");
+    let bytes = fs::read(&table).expect("the table");
+    fs::write(&table, bytes).expect("writable");
+    assert_eq!(reused(&run(&plan(&request))), 2, "no table is damaged");
+
+    // A byte in the middle of a page, which Parquet itself does not notice.
     let mut bytes = fs::read(&table).expect("the table");
     let middle = bytes.len() / 3;
     bytes[middle] ^= 1;
     fs::write(&table, bytes).expect("writable");
     assert_eq!(reused(&run(&plan(&request))), 1, "one table is damaged");
     assert_eq!(reused(&run(&plan(&request))), 2, "and its run was repeated");
+}
+
+#[test]
+fn figures_are_the_same_at_every_level_of_recording() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let request = place.request("s.toml");
+    let plan = || request.plan().expect("a plan");
+    let interrupt = Stop::new();
+    let recorded = |keep| {
+        let options = Options {
+            keep: Some(keep),
+            ..options(&interrupt, &|_| {})
+        };
+        let executed = execute(&plan(), &options);
+        let of_run = |at: usize| executed[0].results[at].runs[0].summary.clone();
+        (reused(&executed), [of_run(0), of_run(1)])
+    };
+    let all = recorded(Keep::Packets);
+    assert_eq!(recorded(Keep::Figures), (2, all.1.clone()), "it has more");
+    let table = |name: &str| place.path("out/codel").join(name);
+    for (keep, has) in [(Keep::Figures, [false; 2]), (Keep::Flows, [true, false])] {
+        fs::remove_dir_all(place.path("out")).expect("the folder");
+        assert_eq!(recorded(keep), (0, all.1.clone()));
+        let tables = ["flows.parquet", "packets.parquet"].map(|name| table(name).is_file());
+        assert_eq!(tables, has);
+        assert_eq!(table("report.html").is_file(), has[0]);
+        // The figures in the file are those of the run, and a table that is not there is named.
+        let recording = Recording::open(&place.path("out/codel")).expect("a recording");
+        let read = measure(&recording).expect("figures");
+        assert!(all.1.contains(&read));
+        let error = recording.packets().err().expect("no packets").to_string();
+        let says = error.contains("no table `packets`") && error.contains("--record packets");
+        assert!(says, "{error}");
+    }
+    assert_eq!(recorded(Keep::Packets).0, 0, "packets are missing");
 }
 
 #[test]

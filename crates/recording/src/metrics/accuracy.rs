@@ -16,8 +16,8 @@ use sluice_scenario::metric::Accuracy;
 /// time between the actual releases, over all such pairs. Its error relative to the configured rate
 /// is `sum(transmission times) / sum(times between releases) - 1`.
 #[derive(Debug)]
-pub struct AccuracyMeter<'a> {
-    link: &'a Link,
+pub struct AccuracyMeter {
+    link: Link,
     last: BTreeMap<&'static str, Release>,
     late: Vec<u64>,
     planned_ns: u64,
@@ -25,9 +25,9 @@ pub struct AccuracyMeter<'a> {
     actual_ns: i64,
 }
 
-impl<'a> AccuracyMeter<'a> {
+impl AccuracyMeter {
     /// Creates a collector without releases.
-    pub fn new(link: &'a Link) -> Self {
+    pub fn new(link: Link) -> Self {
         AccuracyMeter {
             link,
             last: BTreeMap::new(),

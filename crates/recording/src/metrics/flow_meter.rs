@@ -1,6 +1,7 @@
 //! Collects the measurements of a flow and computes its figures.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Span, Time};
@@ -12,11 +13,14 @@ use super::percentile::percentiles;
 use super::voip::mean_opinion_score;
 use crate::{FlowSample, PingSample, ProgramEntry, Transfer};
 use sluice_scenario::metric::{FlowSummary, Reported};
-use sluice_scenario::{Direction, FlowInstance, Measured};
+use sluice_scenario::{Direction, Flow, FlowInstance, Measured};
 
 /// Collects the measurements of a flow.
-pub(super) struct FlowMeter<'a> {
-    pub(super) instance: &'a FlowInstance<'a>,
+pub(super) struct FlowMeter {
+    pub(super) name: String,
+    /// Its declaration in the scenario.
+    pub(super) flow: Arc<Flow>,
+    start: Time,
     from: Time,
     to: Time,
     arrived: Vec<Arrived>,
@@ -43,19 +47,26 @@ pub(super) struct FlowMeter<'a> {
     way_sum_ns: u64,
     way_count: u64,
     /// The flow's program.
-    program: Option<&'a ProgramEntry>,
+    program: Option<ProgramEntry>,
 }
 
-impl<'a> FlowMeter<'a> {
-    pub(super) fn new(instance: &'a FlowInstance<'a>, warmup: Span, end: Time) -> Self {
-        let flow = instance.flow;
+impl FlowMeter {
+    /// Creates the meter of `instance`, whose declaration is `flow`, in a run that ends at `end`.
+    pub(super) fn new(
+        instance: FlowInstance<'_>,
+        flow: Arc<Flow>,
+        warmup: Span,
+        end: Time,
+    ) -> Self {
         let warmup = if flow.kind.is_sized() {
             Span::ZERO
         } else {
             warmup
         };
         FlowMeter {
-            instance,
+            name: instance.name,
+            flow,
+            start: Time::ZERO + instance.start,
             from: Time::ZERO + instance.start.saturating_add(warmup),
             to: end.min(Time::ZERO + instance.stop),
             arrived: Vec::new(),
@@ -104,13 +115,13 @@ impl<'a> FlowMeter<'a> {
         }
     }
 
-    pub(super) fn program(&mut self, program: &'a ProgramEntry) {
-        self.program = Some(program);
+    pub(super) fn program(&mut self, program: &ProgramEntry) {
+        self.program = Some(program.clone());
     }
 
     /// Returns the running time of its program.
     fn runtime_ns(&self) -> Option<u64> {
-        let program = self.program?;
+        let program = self.program.as_ref()?;
         Some(program.ended_ns.saturating_sub(program.started_ns))
     }
 
@@ -124,7 +135,7 @@ impl<'a> FlowMeter<'a> {
         if let Some(rtt) = probe.rtt {
             self.jitter.transit(rtt.as_ns());
         }
-        let way = match self.instance.flow.direction {
+        let way = match self.flow.direction {
             Direction::Up => probe.up,
             Direction::Down => probe.down,
         };
@@ -153,7 +164,7 @@ impl<'a> FlowMeter<'a> {
             Fate::Sent => {}
         }
         self.sojourn.push(record.sojourn().as_ns());
-        if self.instance.flow.kind.measured() == Measured::Datagrams {
+        if self.flow.kind.measured() == Measured::Datagrams {
             self.jitter.transit(record.sojourn().as_ns());
             self.went(record.sojourn().saturating_add(rest));
         }
@@ -168,7 +179,7 @@ impl<'a> FlowMeter<'a> {
 
     /// Returns whether the flow sends as much as it can for as long as it lasts.
     pub(super) fn is_greedy(&self) -> bool {
-        let transfer = self.instance.flow.kind.transfer();
+        let transfer = self.flow.kind.transfer();
         transfer.is_some_and(|transfer| transfer.bytes.is_none())
     }
 
@@ -197,7 +208,7 @@ impl<'a> FlowMeter<'a> {
         if let Some(ns) = self.jitter.mean_ns() {
             return Some(ns);
         }
-        let has_round_trips = self.instance.flow.kind.metrics().contains(&"p50");
+        let has_round_trips = self.flow.kind.metrics().contains(&"p50");
         let mut arrivals = self.arrivals.clone();
         // RFC 3550 section 6.4.1: the packets in the order of arrival, which is not that of sending
         // if the link reorders.
@@ -211,7 +222,7 @@ impl<'a> FlowMeter<'a> {
 
     /// Returns the instant at which the last byte of its transfer had arrived.
     fn completed(&self) -> Option<Time> {
-        let transfer = self.instance.flow.kind.transfer()?;
+        let transfer = self.flow.kind.transfer()?;
         if transfer.repeats {
             return None;
         }
@@ -225,8 +236,13 @@ impl<'a> FlowMeter<'a> {
         Some(self.completed()?.since(self.start()))
     }
 
+    /// Ends the measured time at `end`, if that is earlier than planned.
+    pub(super) fn end_at(&mut self, end: Time) {
+        self.to = self.to.min(end);
+    }
+
     pub(super) fn start(&self) -> Time {
-        Time::ZERO + self.instance.start
+        self.start
     }
 
     /// Returns the samples of its payload within its measured time, as far as they are after
@@ -243,7 +259,7 @@ impl<'a> FlowMeter<'a> {
     }
 
     fn goodput(&self) -> Option<f64> {
-        if !self.instance.flow.kind.is_sized() {
+        if !self.flow.kind.is_sized() {
             return goodput(&self.arrived, self.from, self.to);
         }
         // The counter is zero at the start of the flow, whenever the first sample was taken.
@@ -256,7 +272,7 @@ impl<'a> FlowMeter<'a> {
 /// Returns the payload of several flows per second: from the instant after `after` at which the
 /// first of them sent in its measured time, until the last one ended. Flows that come and go do not
 /// count as if all had been active together.
-pub(super) fn goodput_together(meters: &[&FlowMeter<'_>], after: Time) -> Option<f64> {
+pub(super) fn goodput_together(meters: &[&FlowMeter], after: Time) -> Option<f64> {
     let (mut bits, mut first, mut last) = (0.0, None::<Time>, None::<Time>);
     for meter in meters {
         let mut samples = meter.measured(after);
@@ -273,17 +289,16 @@ pub(super) fn goodput_together(meters: &[&FlowMeter<'_>], after: Time) -> Option
 }
 
 /// Returns the figures of a flow, or of several taken together.
-pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummary {
-    let flow = meters
+pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
+    let flow = &meters
         .first()
         .expect("a flow has at least one instance")
-        .instance
         .flow;
-    let gather = |pick: for<'m> fn(&'m FlowMeter<'a>) -> &'m Vec<u64>| {
+    let gather = |pick: fn(&FlowMeter) -> &Vec<u64>| {
         let mut all: Vec<u64> = meters.iter().flat_map(|m| pick(m)).copied().collect();
         percentiles(&mut all)
     };
-    let counts = |pick: &dyn Fn(&FlowMeter<'_>) -> Option<u64>| {
+    let counts = |pick: &dyn Fn(&FlowMeter) -> Option<u64>| {
         let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!counts.is_empty()).then(|| counts.iter().sum::<u64>())
     };
@@ -307,7 +322,7 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         _ => (probes > 0).then(|| lost as f64 / probes as f64),
     };
     // For several flows, the mean over them, because each is a separate call.
-    let mean = |pick: &dyn Fn(&FlowMeter<'_>) -> Option<f64>| {
+    let mean = |pick: &dyn Fn(&FlowMeter) -> Option<f64>| {
         let all: Vec<f64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
     };
@@ -347,9 +362,9 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
 }
 
 /// Returns what the programs of a flow reported: for several, the mean of each figure.
-fn reported(meters: &[&FlowMeter<'_>]) -> BTreeMap<String, Reported> {
+fn reported(meters: &[&FlowMeter]) -> BTreeMap<String, Reported> {
     let mut sums: BTreeMap<String, (Reported, u64)> = BTreeMap::new();
-    let programs = meters.iter().filter_map(|meter| meter.program);
+    let programs = meters.iter().filter_map(|meter| meter.program.as_ref());
     for (name, figure) in programs.flat_map(|program| &program.figures) {
         match sums.get_mut(name) {
             Some((sum, count)) => {

@@ -9,7 +9,7 @@ mod fairness;
 mod flow_meter;
 mod goodput;
 mod jitter;
-mod measure;
+mod meters;
 mod percentile;
 mod pipe_meter;
 #[cfg(test)]
@@ -21,6 +21,7 @@ pub use confidence::Spread;
 pub use fairness::{Greedy, Shares, convergence, shares};
 pub use goodput::{Arrived, RatePoint, goodput, goodput_series};
 pub use jitter::Jitter;
-pub use measure::measure;
+pub(crate) use meters::Meters;
+pub use meters::measure;
 pub use percentile::{jain, percentiles};
 pub use voip::mean_opinion_score;

@@ -2,7 +2,8 @@
 
 use sluice_scenario::metric::Percentiles;
 
-/// Returns the percentiles of `values`, in nanoseconds; `None` for no values. Sorts the values.
+/// Returns the percentiles of `values`, in nanoseconds; `None` for no values. Changes the order of
+/// the values: selecting three of them takes a fraction of the time of sorting all.
 ///
 /// The y-th percentile is the smallest value x such that at least y percent of all values are not
 /// larger than x (RFC 2330 section 11.3): the value of rank `ceil(y * n / 100)`. It is always an
@@ -17,9 +18,13 @@ use sluice_scenario::metric::Percentiles;
 /// assert_eq!(p.deviation_ns, 13);
 /// ```
 pub fn percentiles(values: &mut [u64]) -> Option<Percentiles> {
-    values.sort_unstable();
-    let (first, last) = (values.first()?, values.last()?);
-    let at = |percent: usize| values[(values.len() * percent).div_ceil(100) - 1];
+    let (first, last) = (*values.iter().min()?, *values.iter().max()?);
+    let length = values.len();
+    let rank = |percent: usize| (length * percent).div_ceil(100) - 1;
+    // Each selection leaves the smaller values before its own.
+    let p99 = *values.select_nth_unstable(rank(99)).1;
+    let p95 = *values[..=rank(99)].select_nth_unstable(rank(95)).1;
+    let p50 = *values[..=rank(95)].select_nth_unstable(rank(50)).1;
     let sum: u128 = values.iter().map(|v| u128::from(*v)).sum();
     let count = values.len() as u128;
     // n * sum of squared deviations = n * sum of squares - square of the sum, exact in integers:
@@ -39,11 +44,11 @@ pub fn percentiles(values: &mut [u64]) -> Option<Percentiles> {
     };
     Some(Percentiles {
         count: values.len() as u64,
-        min_ns: *first,
-        p50_ns: at(50),
-        p95_ns: at(95),
-        p99_ns: at(99),
-        max_ns: *last,
+        min_ns: first,
+        p50_ns: p50,
+        p95_ns: p95,
+        p99_ns: p99,
+        max_ns: last,
         mean_ns: (sum / count) as u64,
         deviation_ns: deviation.round() as u64,
     })

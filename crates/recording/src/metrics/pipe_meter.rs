@@ -10,9 +10,9 @@ use sluice_scenario::Pipe;
 use sluice_scenario::metric::{METERS, Measured, Meter, PipeMeter as FigureMeter, PipeSummary};
 
 /// Collects the measurements of a pipe.
-pub(super) struct PipeMeter<'a> {
-    run: Measured<'a>,
-    pipe: &'a Pipe,
+pub(super) struct PipeMeter {
+    from: Time,
+    to: Time,
     packets: u64,
     sent: u64,
     bytes: u64,
@@ -20,26 +20,27 @@ pub(super) struct PipeMeter<'a> {
     drops: BTreeMap<String, u64>,
     marks: u64,
     /// The figures that have a meter of their own.
-    metered: Vec<(&'static Meter, Box<dyn FigureMeter + 'a>)>,
+    metered: Vec<(&'static Meter, Box<dyn FigureMeter>)>,
 }
 
-impl<'a> PipeMeter<'a> {
-    pub(super) fn new(pipe: &'a Pipe, run: Measured<'a>) -> Self {
+impl PipeMeter {
+    /// Creates the meter of the time from `from` to `to`.
+    pub(super) fn new(from: Time, to: Time) -> Self {
         PipeMeter {
-            run,
-            pipe,
+            from,
+            to,
             packets: 0,
             sent: 0,
             bytes: 0,
             sojourn: Vec::new(),
             drops: BTreeMap::new(),
             marks: 0,
-            metered: METERS.iter().map(|m| (*m, (m.new)(run))).collect(),
+            metered: METERS.iter().map(|m| (*m, (m.new)())).collect(),
         }
     }
 
     pub(super) fn packet(&mut self, record: &PacketRecord) {
-        let is_inside = |t| (self.run.from..=self.run.to).contains(&t);
+        let is_inside = |t| (self.from..=self.to).contains(&t);
         let wire_packets = u64::from(record.segments);
         if is_inside(record.arrival) {
             self.packets += wire_packets;
@@ -68,16 +69,14 @@ impl<'a> PipeMeter<'a> {
         self.sojourn.push(record.sojourn().as_ns());
     }
 
-    pub(super) fn finish(mut self) -> PipeSummary {
+    /// Returns the figures of `pipe` in `run`.
+    pub(super) fn finish(mut self, pipe: &Pipe, run: &Measured<'_>) -> PipeSummary {
         let dropped: u64 = self.drops.values().sum();
         let ratio = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let start = |t: Time| t.since(Time::ZERO);
-        let allowed = self
-            .pipe
-            .rate
-            .bits_between(start(self.run.from), start(self.run.to));
+        let allowed = pipe.rate.bits_between(start(run.from), start(run.to));
         PipeSummary {
-            name: self.run.pipe.to_string(),
+            name: run.pipe.to_string(),
             utilisation: allowed
                 .filter(|bits| *bits > 0.0)
                 .map(|bits| self.bytes as f64 * 8.0 / bits),
@@ -87,7 +86,7 @@ impl<'a> PipeMeter<'a> {
             metered: self
                 .metered
                 .iter_mut()
-                .map(|(declared, meter)| (declared.figure.name.to_owned(), meter.finish()))
+                .map(|(declared, meter)| (declared.figure.name.to_owned(), meter.finish(run)))
                 .collect(),
             packets: self.packets,
             sent: self.sent,

@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_core::{Span, Time};
 
 use super::*;
 use crate::expect;
 use crate::testing::recording;
-use crate::{PingSample, Release};
+use crate::{End, PingSample, Recording, Release, RunWriter};
 use sluice_scenario::metric::{Metric, Unit, reference};
 use sluice_scenario::{Backend, Direction, Scenario};
 
@@ -77,7 +78,7 @@ fn release(due_us: u64, late_us: u64) -> Release {
 fn the_rate_error_is_taken_over_busy_periods() {
     let text = "duration = \"1s\"\n[link]\nrate = \"10Mbit/s\"\ndelay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n";
     let scenario = Scenario::parse("x", text, &[]).unwrap().remove(0).scenario;
-    let mut meter = AccuracyMeter::new(&scenario.link);
+    let mut meter = AccuracyMeter::new(scenario.link);
     // 1500 B take 1.2 ms. Two busy periods of two packets: due 1.2 ms apart, sent 1.212 ms and 1.2 ms
     // apart. Between the periods the link is idle, and the lateness of 500 us there does not count.
     for (due, late) in [(10_000, 0), (11_200, 12), (50_000, 500), (51_200, 500)] {
@@ -97,7 +98,7 @@ fn the_rate_error_follows_a_schedule() {
     let text = "duration = \"1s\"\n[link]\nrate = [[\"0s\", \"10Mbit/s\"], [\"20ms\", \"5Mbit/s\"]]\n\
                 delay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n";
     let scenario = Scenario::parse("x", text, &[]).unwrap().remove(0).scenario;
-    let mut meter = AccuracyMeter::new(&scenario.link);
+    let mut meter = AccuracyMeter::new(scenario.link);
     // With 5 ms of delay the slots end at 18, 19.2, 20.4 and 22.8 ms. The third began before the change
     // and keeps its 1.2 ms; the fourth takes 2.4 ms.
     for due in [23_000, 24_200, 25_400, 27_800] {
@@ -209,7 +210,9 @@ fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
         .remove(0)
         .scenario;
     let instance = scenario.instances().next().unwrap();
-    let mut meter = flow_meter::FlowMeter::new(&instance, Span::ZERO, Time::from_ns(10_000 * MS));
+    let flow = Arc::new(instance.flow.clone());
+    let end = Time::from_ns(10_000 * MS);
+    let mut meter = flow_meter::FlowMeter::new(instance, flow, Span::ZERO, end);
     // Sent every 20 ms. The second one, after 50 ms, arrives last.
     for (seq, way) in (0..).zip([10, 50, 14]) {
         meter.probe(&PingSample {
@@ -226,6 +229,36 @@ fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
     // RFC 3550 section 6.4.1, in the order of arrival: transits of 10, 14 and 50 ms. J is
     // 4/16 = 0.25 ms, then 0.25 + (36 - 0.25)/16 = 2.484375 ms; their mean is 1.3671875 ms.
     assert_eq!(call.jitter_ns, Some(1_367_188));
+}
+
+#[test]
+fn figures_of_the_writer_are_those_of_its_tables() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = recording(temp.path());
+    let read = Recording::open(temp.path()).unwrap();
+    assert_eq!(read.measured(), None);
+    assert_eq!(recording.measured(), Some(&measure(&read).unwrap()));
+}
+
+#[test]
+fn figures_of_a_run_that_ended_early_are_those_of_its_tables() {
+    let temp = tempfile::tempdir().unwrap();
+    let whole = recording(&temp.path().join("whole"));
+    let variant = crate::testing::variant();
+    let dir = temp.path().join("early");
+    let mut writer = RunWriter::create(&dir, &variant, &whole.run().environment).unwrap();
+    for probe in whole.pings().unwrap() {
+        writer.ping(&probe.unwrap()).unwrap();
+    }
+    let early = writer
+        .finish(End::partial(Time::from_ns(4500 * MS), "interrupted"))
+        .unwrap();
+    assert_eq!(early.measured(), None);
+    // The warm-up of 2 s is left out, so the probes of 2, 3 and 4 s count: 22, 23 and 24 ms.
+    let summary = measure(&early).unwrap();
+    let ping = summary.flows.iter().find(|flow| flow.name == "ping");
+    let rtt = ping.unwrap().rtt.unwrap();
+    assert_eq!((rtt.count, rtt.p50_ns), (3, 23 * MS));
 }
 
 #[test]

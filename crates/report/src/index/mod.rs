@@ -25,7 +25,7 @@ use crate::pages::{PageError, relative, write_file};
 use sluice_recording::PAGE;
 use sluice_recording::figures::pipe_under_test;
 use sluice_recording::runs::{Found, Place, RunsError, runs_in};
-use sluice_recording::{BACKLOG_PACKETS, ReadError, Recording, Status};
+use sluice_recording::{BACKLOG_PACKETS, ReadError, Recording, Status, if_recorded};
 
 /// The reason why no index was written.
 #[derive(Debug, thiserror::Error)]
@@ -168,7 +168,7 @@ impl Curve {
         let seconds = |time: Time| time.as_ns() as f64 / 1e9;
         let mut points = Vec::new();
         let mut first = None;
-        for probe in recording.pings()? {
+        for probe in if_recorded(recording.pings())? {
             let probe = probe?;
             if *first.get_or_insert(probe.flow) == probe.flow
                 && let Some(rtt) = probe.rtt
@@ -182,7 +182,7 @@ impl Curve {
                 points,
             });
         }
-        for sample in recording.queue_samples()? {
+        for sample in if_recorded(recording.queue_samples())? {
             let sample = sample?;
             if sample.variable == BACKLOG_PACKETS && sample.pipe.word() == under_test {
                 points.push((seconds(sample.time), sample.value));

@@ -3,7 +3,7 @@
 use sluice_core::record::Fate;
 use sluice_core::{Span, Time};
 use sluice_recording::figures::median;
-use sluice_recording::{ReadError, Recording};
+use sluice_recording::{ReadError, Recording, if_recorded};
 use sluice_scenario::{Measured, PipeId};
 
 use crate::model::{Cdf, DelayBox, box_name_of_queue};
@@ -65,7 +65,7 @@ fn delays(recording: &Recording) -> Result<Vec<(String, Vec<f64>)>, ReadError> {
             None => all.push((name.to_owned(), vec![delay])),
         }
     };
-    for probe in recording.pings()? {
+    for probe in if_recorded(recording.pings())? {
         let probe = probe?;
         if let (Some(Some((from, name))), Some(rtt)) = (probes.get(probe.flow as usize), probe.rtt)
             && (*from..=end).contains(&probe.time)
@@ -77,7 +77,7 @@ fn delays(recording: &Recording) -> Result<Vec<(String, Vec<f64>)>, ReadError> {
         .pipes()
         .map(|(id, _)| (id, box_name_of_queue(id.word())))
         .collect();
-    for row in recording.packets()? {
+    for row in if_recorded(recording.packets())? {
         let row = row?;
         let is_measured = (Time::ZERO + warmup..=end).contains(&row.record.at);
         let is_sent = matches!(row.record.fate, Fate::Sent | Fate::Marked);

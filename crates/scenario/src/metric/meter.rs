@@ -11,16 +11,17 @@ use super::vocabulary::MetricDecl;
 use crate::{PipeId, Scenario};
 
 /// Measures one figure of a direction from the packets of its queue.
-pub trait PipeMeter {
+pub trait PipeMeter: Send {
     /// Counts a packet that left the queue or was dropped after the warm-up. Packets come in the
     /// order of these events.
     fn packet(&mut self, record: &PacketRecord);
 
-    /// Returns the figure in its unit, times in nanoseconds; `None` if nothing was measured.
-    fn finish(&mut self) -> Option<f64>;
+    /// Returns the figure of `run` in its unit, times in nanoseconds; `None` if nothing was
+    /// measured.
+    fn finish(&mut self, run: &Measured<'_>) -> Option<f64>;
 }
 
-/// The information that a meter has before the first packet.
+/// The run that a meter has measured, and the direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
     /// The scenario of the run.
@@ -37,8 +38,8 @@ pub struct Measured<'a> {
 pub struct Meter {
     /// The figure; its `value` is [`PipeSummary::metered`].
     pub figure: MetricDecl<PipeSummary>,
-    /// Creates the meter of a run.
-    pub new: for<'a> fn(Measured<'a>) -> Box<dyn PipeMeter + 'a>,
+    /// Creates the meter, without packets.
+    pub new: fn() -> Box<dyn PipeMeter>,
 }
 
 macro_rules! meters {

@@ -21,50 +21,40 @@ pub(super) static FIGURE: Meter = Meter {
         source: "RFC 7928 section 2.4",
         value: PipeSummary::metered,
     },
-    new: |run| Box::new(Synchronisation::new(run)),
+    new: || Box::new(Synchronisation::default()),
 };
 
 /// Gathers the losses of a direction.
-struct Synchronisation<'a> {
-    run: Measured<'a>,
-    /// The bulk TCP flows of the direction, which send as much as they can.
-    bulk: Vec<FlowInstance<'a>>,
+#[derive(Default)]
+struct Synchronisation {
     losses: Vec<Loss>,
 }
 
-impl<'a> Synchronisation<'a> {
-    fn new(run: Measured<'a>) -> Self {
-        let is_bulk = |instance: &FlowInstance<'_>| {
-            let kind = &instance.flow.kind;
-            run.pipe.direction() == instance.flow.direction
-                && matches!(kind, FlowKind::Tcp(tcp) if tcp.bytes.is_none())
-        };
-        Synchronisation {
-            run,
-            bulk: run.scenario.instances().filter(is_bulk).collect(),
-            losses: Vec::new(),
-        }
-    }
-}
-
-impl PipeMeter for Synchronisation<'_> {
+impl PipeMeter for Synchronisation {
     fn packet(&mut self, record: &PacketRecord) {
         if let Fate::Dropped(_) = record.fate {
             self.losses.push((record.at, record.flow));
         }
     }
 
-    fn finish(&mut self) -> Option<f64> {
+    fn finish(&mut self, run: &Measured<'_>) -> Option<f64> {
+        // The bulk TCP flows of the direction, which send as much as they can.
+        let is_bulk = |instance: &FlowInstance<'_>| {
+            let kind = &instance.flow.kind;
+            run.pipe.direction() == instance.flow.direction
+                && matches!(kind, FlowKind::Tcp(tcp) if tcp.bytes.is_none())
+        };
+        let bulk: Vec<FlowInstance<'_>> = run.scenario.instances().filter(is_bulk).collect();
         let is_active = |flow: &&FlowInstance<'_>, at: Time| {
-            let stop = self.run.to.min(Time::ZERO + flow.stop);
+            let stop = run.to.min(Time::ZERO + flow.stop);
             (Time::ZERO + flow.start..=stop).contains(&at)
         };
         let active = |at| {
-            let flows = self.bulk.iter().filter(|flow| is_active(flow, at));
+            let flows = bulk.iter().filter(|flow| is_active(flow, at));
             flows.map(|flow| flow.id).collect()
         };
         // Two packets lost in the same millisecond are one event on a path without delay.
-        let round_trip = self.run.scenario.link.rtt().max(Span::from_ms(1));
+        let round_trip = run.scenario.link.rtt().max(Span::from_ms(1));
         synchronisation(&mut self.losses, round_trip, active)
     }
 }
