@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 5;
+export const SCHEMA = 6;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -326,6 +326,11 @@ export type Ping = {
   up: Quantiles | null;
   /** Quantiles of `Ping.down_ms`. */
   down: Quantiles | null;
+  /**
+   * The round-trip times that 5, 25, 50, 75 and 95 % of the probes do not exceed, without the
+   * warm-up: medians over the repetitions. `null` if they are to be computed from `two_way_ms`.
+   */
+  box_ms: [number, number, number, number, number] | null;
 };
 
 /** A queue in front of a link of the path. */
@@ -361,6 +366,11 @@ export type Queue = {
    * then be complete.
    */
   sojourn_cdf: Cdf | null;
+  /**
+   * The sojourn times that 5, 25, 50, 75 and 95 % of these packets do not exceed, without the
+   * warm-up: medians over the repetitions. `null` if they are to be computed from the distribution.
+   */
+  box_ms: [number, number, number, number, number] | null;
   /** The fate of each packet. */
   packets: Packets;
 };

@@ -6,6 +6,7 @@
 
 mod compare;
 pub mod curve;
+mod dots;
 mod heat;
 mod panel;
 pub mod repeats;

@@ -13,7 +13,7 @@ use super::packed;
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -159,10 +159,6 @@ pub struct Run {
     pub repetitions: Vec<u64>,
     /// The seed of the run whose curves and packets are shown.
     pub shown_seed: u64,
-    /// Quantiles of the delays of probes and queues, without the warm-up and over all repetitions.
-    #[serde(skip)]
-    #[cfg_attr(test, ts(skip))]
-    pub boxes: Vec<DelayBox>,
     /// Relative URLs of the pages of the single repetitions; empty if there are none.
     pub links: Vec<RepetitionLink>,
     /// Number of its colour and line, unique within a report: colour `look % 7`, and a pattern of
@@ -175,13 +171,12 @@ pub struct Run {
     pub condition_words: String,
 }
 
-/// Quantiles of the delays of a flow of probes or of a queue.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DelayBox {
-    /// The name of the flow, or `queue NAME`.
-    pub name: String,
-    /// The delays that 5, 25, 50, 75 and 95 % of the samples do not exceed.
-    pub ms: [f64; 5],
+impl Run {
+    /// Whether it has boxes over all repetitions.
+    pub fn has_boxes(&self) -> bool {
+        self.pings.iter().any(|ping| ping.box_ms.is_some())
+            || self.queues.iter().any(|queue| queue.box_ms.is_some())
+    }
 }
 
 /// The page of a repetition.
@@ -496,6 +491,9 @@ pub struct Ping {
     pub up: Option<Quantiles>,
     /// Quantiles of [`Ping::down_ms`].
     pub down: Option<Quantiles>,
+    /// The round-trip times that 5, 25, 50, 75 and 95 % of the probes do not exceed, without the
+    /// warm-up: medians over the repetitions. `None` if they are to be computed from `two_way_ms`.
+    pub box_ms: Option<[f64; 5]>,
 }
 
 /// A queue in front of a link of the path.
@@ -532,20 +530,11 @@ pub struct Queue {
     /// Distribution of the sojourn times. `None` if it is to be computed from `packets`, which must
     /// then be complete.
     pub sojourn_cdf: Option<Cdf>,
+    /// The sojourn times that 5, 25, 50, 75 and 95 % of these packets do not exceed, without the
+    /// warm-up: medians over the repetitions. `None` if they are to be computed from the distribution.
+    pub box_ms: Option<[f64; 5]>,
     /// The fate of each packet.
     pub packets: Packets,
-}
-
-impl Queue {
-    /// The name of the queue's box, which is not that of a flow.
-    pub fn box_name(&self) -> String {
-        box_name_of_queue(&self.name)
-    }
-}
-
-/// The name of the box of a queue of this name.
-pub(crate) fn box_name_of_queue(name: &str) -> String {
-    format!("queue {name}")
 }
 
 /// One of an AQM's variables over time.

@@ -78,7 +78,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         let shown = group.iter().find(is_chosen).unwrap_or(&group[0]);
         let mut run = run(shown, name.clone(), &typical(&summaries))?;
         run.look = look;
-        run.boxes = boxes::of(group)?;
+        boxes::fill(&mut run, group)?;
         if group.len() > 1 {
             run.repeats = repeats::figures(&summaries);
             run.expectations = expectations(shown, &summaries);
@@ -195,7 +195,6 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         completion_ms: completions(recording, summary, &instances)?,
         repeats: Vec::new(),
         repetitions: Vec::new(),
-        boxes: Vec::new(),
         shown_seed: file.seed,
         links: Vec::new(),
         look: 0,
@@ -423,6 +422,7 @@ fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummar
         two_way: ms(figures.rtt),
         up: ms(figures.up),
         down: ms(figures.down),
+        box_ms: None,
     }
 }
 
@@ -497,6 +497,7 @@ fn queue(
         drops: counts(&figures.drops),
         sojourn_ms: figures.sojourn.map(|p| quantiles(p, 1e6)),
         sojourn_cdf: None,
+        box_ms: None,
         packets: packets.columns,
     }
 }

@@ -13,6 +13,15 @@ import { dashes, ink, variantColor } from "../theme.ts";
 import { axis, Frame, type FrameSpec, isPointed, linearAxis, logAxis, timeOptions } from "./frame.ts";
 import type { ChartGroup, Member } from "./group.ts";
 
+/** Width of the stripes in which variants with dots at the same place take turns, in dots. */
+const STRIPE = 2;
+
+/** Whether the dot of a layer at a place is drawn, and not that of another layer there. */
+function hasTurn(taken: Uint8Array[], layer: number, place: number, stripe: number): boolean {
+  const present = taken.flatMap((places, at) => (places[place] === 1 ? [at] : []));
+  return present[stripe % present.length] === layer;
+}
+
 export interface Cloud {
   label: string;
   variant: number;
@@ -172,30 +181,44 @@ export class PacketChart implements Member {
     // The margin prevents glyphs on the axis from being cut off.
     ctx.rect(bbox.left - margin, bbox.top - margin, bbox.width + 2 * margin, bbox.height + 2 * margin);
     ctx.clip();
-    for (const layer of this.shown()) this.drawSent(plot, layer);
+    this.drawSent(plot);
     for (const layer of this.shown()) this.drawSignals(plot, layer);
     ctx.restore();
   }
 
-  /** Dots, at most one per pixel: a million packets cost no more than the plot has pixels. */
-  private drawSent(plot: uPlot, { cloud, columns: { verdict }, time, wait }: Layer): void {
+  /**
+   * Dots, at most one per place: a million packets cost no more than the plot has places. Where several
+   * variants have dots, they take turns in narrow stripes, so that none hides another.
+   */
+  private drawSent(plot: uPlot): void {
     const { ctx, bbox } = plot;
-    const ratio = devicePixelRatio;
-    const size = Math.max(1, Math.round(1.6 * ratio));
-    const width = Math.ceil(bbox.width) + 1;
-    const seen = new Uint8Array(width * (Math.ceil(bbox.height) + 1));
+    const size = Math.max(1, Math.round(1.6 * devicePixelRatio));
+    const [left, top] = [Math.round(bbox.left), Math.round(bbox.top)];
+    const columns = Math.ceil(bbox.width / size) + 1;
+    const rows = Math.ceil(bbox.height / size) + 1;
     const [toX, toY] = this.projection(plot);
-    ctx.fillStyle = variantColor(cloud.variant);
+    const taken = this.shown().map(({ columns: { verdict }, time, wait }) => {
+      const places = new Uint8Array(columns * rows);
+      const end = lowerBound(time, this.group.to);
+      for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
+        if (verdict[at] !== VERDICT.sent) continue;
+        const column = Math.floor((toX(time[at] as number) - left) / size);
+        const row = Math.floor((toY(wait[at] as number) - top) / size);
+        places[row * columns + column] = 1;
+      }
+      return places;
+    });
     ctx.globalAlpha = 0.65;
-    const end = lowerBound(time, this.group.to);
-    for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
-      if (verdict[at] !== VERDICT.sent) continue;
-      const x = Math.round(toX(time[at] as number));
-      const y = Math.round(toY(wait[at] as number));
-      const pixel = (y - Math.round(bbox.top)) * width + (x - Math.round(bbox.left));
-      if (seen[pixel] === 1) continue;
-      seen[pixel] = 1;
-      ctx.fillRect(x - size / 2, y - size / 2, size, size);
+    for (const [layer, { cloud }] of this.shown().entries()) {
+      ctx.fillStyle = variantColor(cloud.variant);
+      for (let row = 0; row < rows; row += 1) {
+        for (let column = 0; column < columns; column += 1) {
+          const place = row * columns + column;
+          if (taken[layer]?.[place] === 1 && hasTurn(taken, layer, place, Math.floor(column / STRIPE))) {
+            ctx.fillRect(left + column * size, top + row * size, size, size);
+          }
+        }
+      }
     }
     ctx.globalAlpha = 1;
   }

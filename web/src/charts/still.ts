@@ -1,10 +1,10 @@
 /** Charts without interaction, drawn as SVG, so that they print and follow the theme by themselves. */
 import { h, swatch } from "../dom.ts";
-import { quantile } from "../maths/cdf.ts";
+import type { Five } from "../maths/cdf.ts";
 import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
 import { distinct, shortened } from "../maths/names.ts";
-import type { Cdf, Tradeoff } from "../model.ts";
+import type { Tradeoff } from "../model.ts";
 import { dashes, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import { Axis, s } from "./svg.ts";
 
@@ -104,7 +104,8 @@ abstract class StillChart {
 export interface BoxColumn {
   label: string;
   variant: number;
-  cdf: Cdf;
+  /** The delays that 5, 25, 50, 75 and 95 % of the samples do not exceed. */
+  ms: Five;
 }
 
 /** One row per variant: whiskers from 5 % to 95 %, the middle half as a box, the median as a line. */
@@ -121,7 +122,7 @@ export class BoxPlot extends StillChart {
   }
 
   setColumns(columns: BoxColumn[]): void {
-    this.columns = columns.filter((column) => column.cdf.count > 0);
+    this.columns = columns;
     this.draw();
   }
 
@@ -134,26 +135,18 @@ export class BoxPlot extends StillChart {
     if (rows.length === 0) return null;
     const [left, row] = [this.names, 30];
     const bottom = rows.length * row + 8;
-    const five = rows.map(({ cdf }) =>
-      [0.05, 0.25, 0.5, 0.75, 0.95].map((share) => quantile(cdf, share) ?? 0),
-    );
-    const x = delayAxis(five.flat(), [left, this.width - 24], this.isLog);
+    const all = rows.flatMap(({ ms }) => ms);
+    const x = delayAxis(all, [left, this.width - 24], this.isLog);
     const parts = grid(x, [4, bottom], this.width, this.isLog ? "ms, logarithmic" : "ms");
     const names = this.short(rows.map(({ label }) => label));
-    for (const [at, { label, variant }] of rows.entries()) {
-      const [p5, p25, p50, p75, p95] = (five[at] as number[]).map((value) => x.at(value)) as [
-        number,
-        number,
-        number,
-        number,
-        number,
-      ];
+    for (const [at, { label, variant, ms }] of rows.entries()) {
+      const [p5, p25, p50, p75, p95] = ms.map((value) => x.at(value)) as Five;
       const y = 4 + at * row + row / 2;
       const color = variantVariable(variant);
       const stroke = { stroke: color, "stroke-width": 1.5 };
       const line = (x1: number, x2: number, y1: number, y2: number, width = 1.5) =>
         s("line", { x1, x2, y1, y2, ...stroke, "stroke-width": width });
-      const said = (five[at] as number[]).map(milliseconds);
+      const said = ms.map(milliseconds);
       parts.push(
         s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, names[at] ?? ""),
         s(

@@ -28,3 +28,12 @@ export function quantile(cdf: Cdf, fraction: number): number | null {
   const at = cdf.fraction.findIndex((share) => share >= fraction);
   return cdf.value[at] ?? null;
 }
+
+/** The values that 5, 25, 50, 75 and 95 % of the samples do not exceed. */
+export type Five = [number, number, number, number, number];
+
+/** What a box shows of a distribution; `null` without samples. */
+export function boxOf(cdf: Cdf): Five | null {
+  if (cdf.count === 0) return null;
+  return [0.05, 0.25, 0.5, 0.75, 0.95].map((share) => quantile(cdf, share) ?? 0) as Five;
+}

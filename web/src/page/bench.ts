@@ -6,7 +6,7 @@ import { type Line, LineChart } from "../charts/lines.ts";
 import { type Cloud, PacketChart } from "../charts/packets.ts";
 import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
 import { choice, dropdown, h } from "../dom.ts";
-import { empiricalCdf } from "../maths/cdf.ts";
+import { boxOf, empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { staircase, sumSeries } from "../maths/series.ts";
 import { busiestQueue, mainPing } from "../maths/verdict.ts";
@@ -75,7 +75,9 @@ export class Bench {
       this.addComparisons(direction, isSpread);
     }
     this.strips = this.repetitions();
-    const box = "Box: middle half; line: median; whiskers: 5\u00a0% to 95\u00a0%.";
+    const isRepeated = runs.some((run) => run.repetitions.length > 1);
+    const over = isRepeated ? " Each of them is the median of these quantiles of the repetitions." : "";
+    const box = `Box: middle half; line: median; whiskers: 5\u00a0% to 95\u00a0%.${over}`;
     this.boxes = {
       ping: new BoxPlot("box-ping", "Ping", `Round trips of answered probes. ${box}`, isSpread),
       sojourn: new BoxPlot("box-sojourn", "Sojourn time", `Packets that left the queue. ${box}`, isSpread),
@@ -225,11 +227,10 @@ export class Bench {
       chart.setPoints(points);
     }
     this.boxes.ping.setColumns(
-      this.eachPing((ping) => ping.two_way_ms).map(({ look, series }) => ({
-        label: look.label,
-        variant: look.variant,
-        cdf: empiricalCdf(series.value),
-      })),
+      this.eachPing((ping) => ping.two_way_ms).flatMap(({ look, series, ping }) => {
+        const ms = ping.box_ms ?? boxOf(empiricalCdf(series.value));
+        return ms === null ? [] : [{ label: look.label, variant: look.variant, ms }];
+      }),
     );
     const curves = runs.flatMap((run): Curve[] =>
       run.completion_ms === null
@@ -532,16 +533,19 @@ export class Bench {
   }
 
   private eachPing(pick: (ping: Ping) => Series | null) {
-    return this.report.runs.flatMap((run) =>
-      run.pings.flatMap((ping, flow) => {
+    return this.report.runs.flatMap((run) => {
+      // A call has no round trips.
+      const known = run.pings.flatMap((ping, flow) => {
         const series = pick(ping);
-        const label = run.pings.length === 1 ? run.name : `${run.name}, ${ping.name}`;
-        // A call has no round trips.
-        return series === null || series.value.length === 0
+        return series === null || series.value.every((value) => value === null)
           ? []
-          : [{ look: { label, variant: run.look, flow }, series }];
-      }),
-    );
+          : [{ ping, flow, series }];
+      });
+      return known.map(({ ping, flow, series }) => {
+        const label = known.length === 1 ? run.name : `${run.name}, ${ping.name}`;
+        return { look: { label, variant: run.look, flow }, series, ping };
+      });
+    });
   }
 
   private fillQueue(): void {
@@ -586,9 +590,10 @@ export class Bench {
     );
     this.cdfs.sojourn.frame.setCaption(`${title}; packets that were sent`);
     this.boxes.sojourn.setColumns(
-      chosen.flatMap(({ label, variant, queue }) =>
-        queue.sojourn_cdf === null ? [] : [{ label, variant, cdf: queue.sojourn_cdf }],
-      ),
+      chosen.flatMap(({ label, variant, queue }) => {
+        const ms = queue.box_ms ?? (queue.sojourn_cdf === null ? null : boxOf(queue.sojourn_cdf));
+        return ms === null ? [] : [{ label, variant, ms }];
+      }),
     );
   }
 

@@ -1,5 +1,5 @@
 /** A report of plausible size and shape, with numbers from `path.ts`. */
-import { empiricalCdf, quantile } from "../../src/maths/cdf.ts";
+import { boxOf, empiricalCdf, quantile } from "../../src/maths/cdf.ts";
 import {
   type Cdf,
   type Count,
@@ -185,6 +185,7 @@ function runOf(variant: Variant, seconds: number): Run {
         two_way: quantilesOf(pings.two),
         up: quantilesOf(pings.up),
         down: quantilesOf(pings.down),
+        box_ms: boxOf(empiricalCdf(pings.two)),
       },
     ],
     retransmits: outcome.retransmits.at(-1)?.value ?? 0,
@@ -307,6 +308,7 @@ function queueOf(
     drops: countOf(2),
     sojourn_ms: quantilesOf(waits),
     sojourn_cdf: fewer(empiricalCdf(waits)),
+    box_ms: boxOf(empiricalCdf(waits)),
     packets: {
       flows: ["bulk", "ping"],
       reasons,

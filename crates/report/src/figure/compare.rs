@@ -36,7 +36,7 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
              logarithmic. Up and left is better."
                 .to_owned(),
         ),
-        FigureKind::Box if report.runs.iter().any(|run| run.repetitions.len() > 1 && !run.boxes.is_empty()) => Some(
+        FigureKind::Box if report.runs.iter().any(|run| run.repetitions.len() > 1 && run.has_boxes()) => Some(
             "Boxes hold the middle half of the samples, the line is the median, whiskers reach from 5 % to 95 %; \
              each is the median of these quantiles of the repetitions."
                 .to_owned(),
@@ -292,14 +292,10 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
 pub fn box_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
     let columns = run_columns(report, words);
     let boxes = |title: &str, of: Vec<(usize, [f64; 5])>| boxes(report, title, &columns, of);
-    let kept = |look: usize, name: &str| {
-        let run = report.runs.iter().find(|run| run.look as usize == look)?;
-        let found = run.boxes.iter().find(|known| known.name == name)?;
-        Some(found.ms)
-    };
     let pings = report.runs.iter().filter_map(|run| {
         let (ping, look) = (main_ping(run)?, run.look as usize);
-        let quantiles = kept(look, &ping.name)
+        let quantiles = ping
+            .box_ms
             .or_else(|| quantiles(&Cdf::of(ping.two_way_ms.value.clone())))?;
         Some((look, quantiles))
     });
@@ -308,7 +304,7 @@ pub fn box_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
             let cdf = queue.sojourn_cdf.clone();
             cdf.unwrap_or_else(|| Cdf::of_sojourn(&queue.packets))
         };
-        let quantiles = kept(look, &queue.box_name()).or_else(|| quantiles(&cdf()))?;
+        let quantiles = queue.box_ms.or_else(|| quantiles(&cdf()))?;
         Some((look, quantiles))
     });
     let mut panels = vec![

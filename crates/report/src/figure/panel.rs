@@ -1,12 +1,12 @@
 //! One chart of a figure.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::dots::{apart, columns_of_dots};
 use super::scale::Scale;
 use super::text::{Measure, break_lines, breaks_well, shortened};
 use super::{AXIS_SIZE, Area, Drawn, FINE, GRID, INK, MUTED, bold, color, dash, fine, plain};
@@ -87,7 +87,7 @@ pub struct Cloud {
 }
 
 /// A point of a plot, in drawing units.
-type Place = (i32, i32);
+pub type Place = (i32, i32);
 
 impl Panel {
     /// The room that the numbers of the y axis and its label need left of the plot, at most `most`.
@@ -188,9 +188,14 @@ impl Panel {
             }
         }
         // Draw the dots of all variants first, so that they hide no drop or mark.
-        for cloud in &self.clouds {
+        let sent: Vec<Vec<Place>> = self
+            .clouds
+            .iter()
+            .map(|cloud| places(&cloud.sent))
+            .collect();
+        for (cloud, corners) in self.clouds.iter().zip(columns_of_dots(&sent)) {
             let style = color(cloud.variant).mix(0.7).filled();
-            for corners in columns_of_dots(&places(&cloud.sent)) {
+            for corners in corners {
                 flat.draw(&Rectangle::new(corners, style))?;
             }
         }
@@ -554,38 +559,6 @@ pub fn stroke(
     Ok(())
 }
 
-/// Keeps one point in each cell of a grid, which hides the others.
-fn apart(places: Vec<Place>, grid: i32) -> Vec<Place> {
-    let mut seen = BTreeSet::new();
-    places
-        .into_iter()
-        .filter(|(x, y)| seen.insert((x.div_euclid(grid), y.div_euclid(grid))))
-        .collect()
-}
-
-/// Rounds dots to a grid of one CSS pixel, and joins dots that touch vertically. So a picture of a
-/// million packets is hardly larger than one of ten thousand.
-fn columns_of_dots(places: &[Place]) -> Vec<[Place; 2]> {
-    let grid = fine(1);
-    let cells: BTreeSet<Place> = places
-        .iter()
-        .map(|(x, y)| (x.div_euclid(grid), y.div_euclid(grid)))
-        .collect();
-    let cells: Vec<Place> = cells.into_iter().collect();
-    let touches = |a: &Place, b: &Place| a.0 == b.0 && a.1 + 1 == b.1;
-    let middle = |cell: i32| cell * grid + grid / 2;
-    cells
-        .chunk_by(touches)
-        .map(|run| {
-            let ((x, top), (_, bottom)) = (run[0], run[run.len() - 1]);
-            [
-                (middle(x) - DOT_RADIUS, middle(top) - DOT_RADIUS),
-                (middle(x) + DOT_RADIUS, middle(bottom) + DOT_RADIUS),
-            ]
-        })
-        .collect()
-}
-
 /// plotters centres the label of the y axis on the edge of its area.
 const LABEL_MARGIN: u32 = 12;
 /// Room beside a chart, in CSS pixels.
@@ -607,7 +580,6 @@ const X_LABEL_LINE: u32 = 16;
 const MOST_NAME_LINES: usize = 3;
 const UPRIGHT_WIDTH: u32 = 14;
 const LONGEST_UPRIGHT: u32 = 90;
-const DOT_RADIUS: i32 = FINE as i32 * 7 / 10;
 const SIGNAL_GRID: i32 = 3 * FINE as i32;
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
 /// Returns a sentence that says which repetition the curves and samples of a picture are from, if there
 /// are several.
 pub fn shown_repetition(report: &Report, kind: FigureKind) -> Option<String> {
-    let has_all_boxes = report.runs.iter().all(|run| !run.boxes.is_empty());
+    let has_all_boxes = report.runs.iter().all(Run::has_boxes);
     match kind {
         FigureKind::Repetitions | FigureKind::Totals => return None,
         FigureKind::Box if has_all_boxes => return None,
@@ -530,12 +530,14 @@ fn each_ping(
 }
 
 /// The pings of a single run that has several, and the number of the first ping's colour, which
-/// follows those of the flows.
-pub(super) fn pings_of_one(report: &Report, flows: FlowLines) -> Option<(usize, &[Ping])> {
+/// follows those of the flows. A call has no round trips, and is none.
+pub(super) fn pings_of_one(report: &Report, flows: FlowLines) -> Option<(usize, Vec<&Ping>)> {
     let [run] = report.runs.as_slice() else {
         return None;
     };
-    let is_each = flows != FlowLines::Sum && run.pings.len() > 1;
+    let has_round_trips = |ping: &&Ping| ping.two_way_ms.value.iter().any(|rtt| !rtt.is_nan());
+    let pings: Vec<&Ping> = run.pings.iter().filter(has_round_trips).collect();
+    let is_each = flows != FlowLines::Sum && pings.len() > 1;
     let of = |direction| {
         run.flows
             .iter()
@@ -543,7 +545,7 @@ pub(super) fn pings_of_one(report: &Report, flows: FlowLines) -> Option<(usize, 
             .count()
     };
     let places = DIRECTIONS.map(of).into_iter().max().unwrap_or(0);
-    is_each.then_some((places, run.pings.as_slice()))
+    is_each.then_some((places, pings))
 }
 
 /// The first ping that was answered.

@@ -329,3 +329,29 @@ fn a_simulation_names_no_machine() {
     };
     assert!(of(crate::model::Backend::Live) && !of(crate::model::Backend::Sim));
 }
+
+#[test]
+fn the_legend_of_one_run_has_its_pings_and_not_its_calls() {
+    let mut report = drawable();
+    report.runs.truncate(1);
+    let run = &mut report.runs[0];
+    let ping = run.pings[0].clone();
+    let named = |name: &str, is_call: bool| {
+        let mut own = ping.clone();
+        own.name = name.to_owned();
+        if is_call {
+            own.two_way_ms.value.fill(f64::NAN);
+            own.two_way = None;
+        }
+        own
+    };
+    run.pings = vec![
+        named("call-up", true),
+        named("near", false),
+        named("far", false),
+    ];
+    let drawn = svg(&report, &Figure::time()).expect("there is something to draw");
+    let words: Vec<String> = texts(&drawn).0.into_iter().map(|(text, _)| text).collect();
+    let has = |name: &str| words.iter().any(|text| text.trim() == name);
+    assert!(has("near") && has("far") && !has("call-up"), "{words:?}");
+}

@@ -89,7 +89,12 @@ pub(super) fn show_figures(
 fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
     run.duration_s = run.duration_s.min(to_s);
     // These are of the whole run; the samples within the window are those of one repetition.
-    run.boxes.clear();
+    for ping in &mut run.pings {
+        ping.box_ms = None;
+    }
+    for queue in &mut run.queues {
+        queue.box_ms = None;
+    }
     let cut = |series: &mut model::Series| {
         let kept: Vec<(f64, f64)> = series
             .time_s

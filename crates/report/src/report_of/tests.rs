@@ -194,10 +194,15 @@ fn boxes_are_those_of_all_repetitions_without_the_warm_up() {
     let report = report_of(&runs.iter().collect::<Vec<_>>()).unwrap();
     // Of five samples, 5 % are the first, 25 % the second and so on; the medians of the repetitions are
     // those of the last one, and not those of the one that is shown.
-    let boxes = &report.runs[0].boxes;
-    assert_eq!(boxes.len(), 1);
-    assert_eq!(boxes[0].name, "ping");
-    assert_eq!(boxes[0].ms, [20.0, 21.0, 22.0, 23.0, 24.0]);
+    let ping = &report.runs[0].pings[0];
+    assert_eq!(ping.box_ms, Some([20.0, 21.0, 22.0, 23.0, 24.0]));
+    // A queue without packets has no box.
+    assert!(
+        report.runs[0]
+            .queues
+            .iter()
+            .all(|queue| queue.box_ms.is_none())
+    );
     assert_eq!(report.runs[0].shown_seed, 1);
     // The words of a picture, whose lines are elements of their own.
     let drawn = |kind| {
