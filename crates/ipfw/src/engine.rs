@@ -318,6 +318,26 @@ impl Firewall {
         })
     }
 
+    /// Returns whether an Ethernet frame that is not IP passes: rules with `mac-type` decide, in both
+    /// passes ([`Firewall::second_pass`]), and a frame that none of them matches passes. It enters no
+    /// pipe.
+    pub fn passes(&mut self, headers: &Headers, cx: &mut Cx<'_>) -> bool {
+        if !self.switches.is_enabled[0] {
+            return true;
+        }
+        let out = self.second_pass(headers);
+        std::iter::once(headers).chain(&out).all(|pass| {
+            let walk = Walk {
+                now: cx.now,
+                rng: &mut *cx.rng,
+                packets: 1,
+                // The entries of a log have addresses.
+                log: None,
+            };
+            self.rules.passes(pass, walk)
+        })
+    }
+
     /// Processes everything due up to `cx.now` and returns the next packet that left its pipes, in
     /// the order of their due times. Call this until it returns `None`.
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {

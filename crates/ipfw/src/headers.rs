@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::words::names::{IPV4, IPV6};
+
 /// Protocol number of ICMP.
 pub const ICMP: u8 = 1;
 /// Protocol number of TCP.
@@ -39,8 +41,7 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The headers of an IP packet, as parsed by the host. Frames that carry no IP never reach the
-/// rules; a bridge passes them.
+/// The headers of an IP packet, as parsed by the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
     /// The pass.
@@ -78,6 +79,9 @@ pub struct Headers {
     pub tcp_flags: u8,
     /// Type of ICMP or ICMPv6; `None` for other protocols and later fragments.
     pub icmp_type: Option<u8>,
+    /// The type of an Ethernet frame that is not IP; `None` for a packet. The fields of IP are
+    /// unspecified then. Such frames are for [`Firewall::passes`](crate::Firewall::passes) only.
+    pub frame: Option<u16>,
 }
 
 /// The fragmentation fields of a packet.
@@ -116,7 +120,14 @@ impl Headers {
             },
             tcp_flags: 0,
             icmp_type: None,
+            frame: None,
         }
+    }
+
+    /// Returns the type of the Ethernet frame, which carries IPv4, IPv6, or something else.
+    pub fn ethertype(&self) -> u16 {
+        let ip = if self.src.is_ipv6() { IPV6 } else { IPV4 };
+        self.frame.unwrap_or(ip)
     }
 
     /// Whether the port fields are valid: they are not in later fragments.

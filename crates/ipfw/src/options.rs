@@ -18,9 +18,9 @@ use crate::matching::flow_fields::FlowFields;
 use crate::matching::{Look, Names};
 use crate::words::address::{Address, Ranges};
 use crate::words::argument::{
-    Bits, Codepoints, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports, Protocol,
-    address, bits, codepoints, fragment, icmp_types, icmp6_types, interface, lookup, no_argument,
-    numbers, ports, precedence, protocol_argument, version,
+    Bits, Codepoints, EtherTypes, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports,
+    Protocol, address, bits, codepoints, ether_types, fragment, icmp_types, icmp6_types, interface,
+    lookup, no_argument, numbers, ports, precedence, protocol_argument, version,
 };
 use crate::words::names::{TCP_FLAGS, TOS_BITS};
 use crate::words::parser::{Parse, Parser};
@@ -185,6 +185,13 @@ options! {
         }
     }
     packet {
+        /// types of Ethernet frames, such as `arp`; frames that are not IP are tested against no other rules
+        MacType(EtherTypes) {
+            words: "mac-type",
+            example: "mac-type 0x0806,0x8863-0x8864",
+            read: ether_types,
+            test: |types, headers, _| types.hold(headers.ethertype()),
+        }
         /// bits of the TOS octet of IPv4 that are set, or with `!` clear
         Tos(Bits) {
             words: "iptos",

@@ -98,6 +98,8 @@ pub(crate) struct Rules {
     interfaces: Vec<Interface>,
     own: Vec<IpAddr>,
     programs: Programs,
+    /// The places of the rules for frames that are not IP; `None` after a change.
+    of_frames: Option<Box<[usize]>>,
 }
 
 /// The state that a failed batch restores. It includes the counters, because no packet arrives in
@@ -167,7 +169,14 @@ impl Rules {
             interfaces: Vec::new(),
             own: Vec::new(),
             programs: Programs::new(hash),
+            of_frames: None,
         }
+    }
+
+    /// Must be called after every change of a rule.
+    fn changed(&mut self) {
+        self.programs.invalidate();
+        self.of_frames = None;
     }
 
     pub fn save(&self) -> Saved {
@@ -188,7 +197,7 @@ impl Rules {
         self.states = saved.states;
         self.lifetimes = saved.lifetimes;
         self.verbose_limit = saved.verbose_limit;
-        self.programs.invalidate();
+        self.changed();
     }
 
     /// Returns what commands made of the rules.
@@ -265,7 +274,7 @@ impl Rules {
                 self.states.forget_rule(gone.id());
             }
         }
-        self.programs.invalidate();
+        self.changed();
     }
 
     /// Returns the rules in order; the built-in one is last.
@@ -296,7 +305,7 @@ impl Rules {
             let compiled = Compiled::new(&entry.rule, &self.interfaces, &mut self.tables);
             entry.compiled = Arc::new(compiled);
         }
-        self.programs.invalidate();
+        self.changed();
     }
 
     pub fn interfaces(&self) -> &[Interface] {
@@ -338,7 +347,7 @@ impl Rules {
             .entries
             .partition_point(|e| e.number <= number && e.number != DEFAULT_RULE);
         self.entries.insert(at, entry);
-        self.programs.invalidate();
+        self.changed();
         number
     }
 
@@ -363,7 +372,7 @@ impl Rules {
         gone.into_iter().for_each(|id| self.states.forget_rule(id));
         let removed = before - self.entries.len();
         if removed > 0 {
-            self.programs.invalidate();
+            self.changed();
         }
         removed
     }
@@ -399,7 +408,7 @@ impl Rules {
                 count += 1;
             }
         }
-        self.programs.invalidate();
+        self.changed();
         count
     }
 
@@ -410,7 +419,7 @@ impl Rules {
         for set in enable {
             self.disabled_sets &= !(1 << set);
         }
-        self.programs.invalidate();
+        self.changed();
     }
 
     pub fn is_set_disabled(&self, set: u8) -> bool {
@@ -432,6 +441,42 @@ impl Rules {
         };
         let cached = self.cached(headers, start);
         (self.run(cached.program, headers, walk), cached)
+    }
+
+    /// Returns whether a frame that is not IP passes this pass. The first rule with `mac-type` that
+    /// matches the frame decides, and a frame that no such rule matches passes.
+    pub fn passes(&mut self, headers: &Headers, mut walk: Walk<'_>) -> bool {
+        let meant = self.of_frames.get_or_insert_with(|| {
+            let places = self.entries.iter().enumerate();
+            let meant = places.filter(|(_, entry)| {
+                entry.rule.names_frames() && !entry.is_disabled(self.disabled_sets)
+            });
+            meant.map(|(place, _)| place).collect()
+        });
+        let env = Environment {
+            interfaces: &self.interfaces,
+            own: &self.own,
+            tables: &self.tables,
+        };
+        let fields = FlowFields::of(headers);
+        for place in meant {
+            let entry = &mut self.entries[*place];
+            let mut look = Look::new(&env);
+            let matches = entry.compiled.holds_for_flow(&fields, &mut look)
+                && (entry.prob >= 1 << 32 || walk.rng.chance(entry.prob))
+                && entry.compiled.holds_for_packet(headers, &mut look);
+            if !matches {
+                continue;
+            }
+            entry.count(headers, &mut walk);
+            match entry.rule.action {
+                Action::Allow => return true,
+                Action::Deny => return false,
+                // The grammar refuses all others.
+                _ => {}
+            }
+        }
+        true
     }
 
     /// Calls `visit` for each pipe (`true`) or queue that this flow may enter in this pass. Returns

@@ -263,7 +263,6 @@ const FOREIGN_ACTIONS: &[&str] = &[
 
 const FOREIGN_OPTIONS: &[&str] = &[
     "mac any any",
-    "mac-type ipv4",
     "ipoptions ssrr",
     "tcpack 1",
     "tcpseq 1",

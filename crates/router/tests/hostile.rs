@@ -181,6 +181,7 @@ fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
         LostFrame::NoExit,
         LostFrame::TinySegments,
         LostFrame::Evasive,
+        LostFrame::Denied,
     ];
     let lost: u64 = lost.into_iter().map(|cause| counts.lost(cause)).sum();
     // Segments are admitted instead of the super-packet that was split, and copies in addition.
@@ -381,6 +382,51 @@ fn what_hides_a_port_from_the_rules_is_dropped_when_strict() {
         zoo::ethernet(0x0806, &[0; 28]),
     ];
     assert_eq!(filtered(&fine, true).sent, fine);
+}
+
+#[test]
+fn rules_decide_by_the_type_of_a_frame() {
+    // Numbers of IEEE 802: ARP, PPPoE discovery, LLDP.
+    let [arp, discovery, lldp] =
+        [0x0806, 0x8863, 0x88cc].map(|number| zoo::ethernet(number, &[0; 28]));
+    let web = zoo::ethernet(zoo::V4, &zoo::ipv4(6, &zoo::tcp(80)));
+    let all = [arp, discovery, lldp, web];
+    let passing = |lines: &str| {
+        let frames = all.iter().cloned();
+        let outcome = cross(
+            Link::Ethernet,
+            frames.map(|frame| (frame, VnetHeader::default())).collect(),
+            rules::between_left_and_right(lines),
+        );
+        let denied = outcome.counts.lost(LostFrame::Denied);
+        let dropped = outcome.counts.dropped_total();
+        assert_eq!(outcome.sent.len() as u64 + denied + dropped, 4, "{lines}");
+        outcome.sent
+    };
+    // Frames that are not IP are tested against rules with `mac-type` only.
+    assert_eq!(passing("add deny ip from any to any"), all[..3]);
+    let but_lldp = "add deny ip from any to any mac-type 0x0600-0x8866,0x88cc";
+    assert_eq!(
+        passing(&format!(
+            "add allow ip from any to any mac-type arp\n{but_lldp}"
+        )),
+        all[..1]
+    );
+    assert_eq!(
+        passing("add deny ip from any to any mac-type ipv4"),
+        all[..3]
+    );
+    assert_eq!(
+        passing("add deny ip from any to any not mac-type ipv4"),
+        all[3..]
+    );
+    assert!(passing("add deny ip from any to any mac-type 1-65535 in recv left").is_empty());
+    assert_eq!(
+        passing("add deny ip from any to any mac-type 1-65535 out xmit left"),
+        all
+    );
+    let disabled = "add set 3 deny ip from any to any mac-type arp\nset disable 3";
+    assert_eq!(passing(disabled), all);
 }
 
 #[test]

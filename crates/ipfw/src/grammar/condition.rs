@@ -31,7 +31,6 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("antispoof", "routing is left to the host"),
     ("mac", "rules see IP headers only"),
     ("MAC", "rules see IP headers only"),
-    ("mac-type", "rules see IP headers only"),
     ("src-mac", "rules see IP headers only"),
     ("dst-mac", "rules see IP headers only"),
     ("diverted", DIVERT),

@@ -186,6 +186,12 @@ impl Rule {
             && self.source_ports.is_none()
     }
 
+    /// Whether frames that are not IP are tested against this rule: it has the option `mac-type`.
+    pub(crate) fn names_frames(&self) -> bool {
+        let terms = || self.options.iter().flatten();
+        terms().any(|term| matches!(term.condition, Condition::MacType(_)))
+    }
+
     /// Iterates over the clauses that must hold, in the order in which they are written.
     pub fn clauses(&self) -> impl Iterator<Item = Clause> + '_ {
         let front = [&self.protocol, &self.source].into_iter().cloned();
@@ -266,7 +272,13 @@ pub(super) fn rule(
         })?;
         body(p, &mut rule)?;
     }
+    let at = p.at();
     options(p, &mut rule)?;
+    let has_action = matches!(rule.action, Action::Allow | Action::Deny | Action::Count);
+    if rule.names_frames() && (!has_action || rule.state.is_some()) {
+        let text = "mac-type goes with allow, deny and count only, without keep-state and limit";
+        return Err(refused(text, at));
+    }
     Ok(rule)
 }
 

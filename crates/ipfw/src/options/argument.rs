@@ -5,7 +5,8 @@ use std::fmt::{self, Display as _};
 use crate::matching::{Hosts, Interfaces, LookupTest, Names, PortRanges};
 use crate::words::address::{Address, Ranges};
 use crate::words::argument::{
-    Bits, Codepoints, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports, Protocol,
+    Bits, Codepoints, EtherTypes, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing, Ports,
+    Protocol,
 };
 
 /// An argument as text. `Display` writes the argument alone.
@@ -53,6 +54,7 @@ without_names!(
     u8,
     Bits,
     Codepoints,
+    EtherTypes,
     FragmentTest,
     IcmpTypes,
     Nothing,
@@ -88,6 +90,16 @@ impl Written for Address {
 }
 
 impl Written for Ports {
+    fn write(&self, f: &mut fmt::Formatter<'_>, has_names: bool) -> fmt::Result {
+        if has_names {
+            self.write_names(f)
+        } else {
+            self.fmt(f)
+        }
+    }
+}
+
+impl Written for EtherTypes {
     fn write(&self, f: &mut fmt::Formatter<'_>, has_names: bool) -> fmt::Result {
         if has_names {
             self.write_names(f)

@@ -150,6 +150,8 @@ fn every_condition_matches_and_does_not_match() {
         ("via 10.0.0.254", &base, &out),
         ("via any", &base, &with(|h| h.recv = None)),
         ("layer2", &with(|h| h.is_layer2 = true), &base),
+        ("mac-type ipv4,arp", &base, &v6),
+        ("mac-type 0x86dd", &v6, &base),
         (
             "iptos lowdelay,!throughput",
             &with(|h| h.tos = 0x10),

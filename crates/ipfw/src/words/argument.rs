@@ -100,6 +100,51 @@ impl IcmpTypes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(pub Ranges);
 
+/// Types of Ethernet frames: ranges up to 65535.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtherTypes(Ranges);
+
+impl EtherTypes {
+    /// Whether the list contains the type of a frame.
+    pub fn hold(&self, ethertype: u16) -> bool {
+        self.0.holds(u32::from(ethertype))
+    }
+
+    /// Writes the names of the types that have one.
+    pub(crate) fn write_names(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, names::ethertype_name)
+    }
+
+    fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: fn(u16) -> Option<&'static str>,
+    ) -> fmt::Result {
+        let one = |f: &mut fmt::Formatter<'_>, number: u32| match u16::try_from(number)
+            .ok()
+            .and_then(name)
+        {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{number:#06x}"),
+        };
+        write_list(f, &self.0.0, |f, (low, high)| {
+            one(f, *low)?;
+            if low != high {
+                f.write_str("-")?;
+                one(f, *high)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// In hexadecimal, as ipfw prints them.
+impl fmt::Display for EtherTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, |_| None)
+    }
+}
+
 /// The argument of `lookup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
@@ -305,6 +350,17 @@ pub(crate) fn numbers(p: &mut Parser<'_>, word: At<&str>, max: u32) -> Parse<Ran
         max,
         |_| None,
     )
+}
+
+pub(crate) fn ether_types(p: &mut Parser<'_>, word: At<&str>) -> Parse<EtherTypes> {
+    address::list(
+        argument(p, word)?,
+        "a list of types of Ethernet frames",
+        "numbers, ranges and names such as arp, ipv4, ipv6, pppoe_disc, separated by commas",
+        65535,
+        |name| names::ethertype(name).map(u32::from),
+    )
+    .map(EtherTypes)
 }
 
 pub(crate) fn icmp_types(p: &mut Parser<'_>, word: At<&str>) -> Parse<IcmpTypes> {

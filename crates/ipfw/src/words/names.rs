@@ -35,6 +35,40 @@ const PROTOCOLS: &[(&str, u8)] = &[
     ("udplite", UDPLITE),
 ];
 
+/// Types of Ethernet frames (IEEE 802 numbers). The first name of a number is printed.
+const ETHERTYPES: &[(&str, u16)] = &[
+    ("ipv4", IPV4),
+    ("ip", IPV4),
+    ("arp", 0x0806),
+    ("rarp", 0x8035),
+    ("vlan", 0x8100),
+    ("ipv6", IPV6),
+    ("pppoe_disc", 0x8863),
+    ("pppoe_sess", 0x8864),
+    ("loopback", 0x9000),
+];
+
+/// The type of frames with IPv4.
+pub(crate) const IPV4: u16 = 0x0800;
+/// The type of frames with IPv6.
+pub(crate) const IPV6: u16 = 0x86dd;
+
+/// Returns a type of Ethernet frames by its name.
+pub(crate) fn ethertype(name: &str) -> Option<u16> {
+    let mut types = ETHERTYPES.iter();
+    types
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number)
+}
+
+/// Returns the name of a type of Ethernet frames.
+pub(crate) fn ethertype_name(number: u16) -> Option<&'static str> {
+    let mut types = ETHERTYPES.iter();
+    types
+        .find(|(_, known)| *known == number)
+        .map(|(name, _)| *name)
+}
+
 /// Well-known services.
 const SERVICES: &[(&str, u16)] = &[
     ("ftp-data", 20),

@@ -21,11 +21,13 @@ pub enum LostFrame {
     Evasive,
     /// The frames from its port fill the port's share of the pool.
     OverShare,
+    /// The frame is not IP, and a rule dropped it ([`Queueing::passes`](super::Queueing::passes)).
+    Denied,
 }
 
 impl LostFrame {
     /// Every cause, in the order of the counters.
-    pub const ALL: [LostFrame; 7] = [
+    pub const ALL: [LostFrame; 8] = [
         LostFrame::Malformed,
         LostFrame::NoSlot,
         LostFrame::Blocked,
@@ -33,6 +35,7 @@ impl LostFrame {
         LostFrame::TinySegments,
         LostFrame::Evasive,
         LostFrame::OverShare,
+        LostFrame::Denied,
     ];
 
     /// Returns the cause as one word.
@@ -45,14 +48,15 @@ impl LostFrame {
             LostFrame::TinySegments => "tiny_segments",
             LostFrame::Evasive => "evasive",
             LostFrame::OverShare => "over_share",
+            LostFrame::Denied => "denied",
         }
     }
 }
 
 /// The counters of one lane. The `received` frames of its ports are the sum of `whole`, `plain`,
-/// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)`, `lost(Evasive)` and
-/// `lost(OverShare)`, unless that lost a segment. The `admitted` packets, which include segments, are `sent + dropped + held + lost(Blocked)`, unless a link
-/// copied some.
+/// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)`, `lost(Evasive)`,
+/// `lost(Denied)` and `lost(OverShare)`, unless that lost a segment. The `admitted` packets, which
+/// include segments, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Super-packets that were split.

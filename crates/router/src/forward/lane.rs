@@ -140,7 +140,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             return;
         }
         if !view.is_ip() {
-            self.bypass(slot, from, &view, pool, outboxes);
+            self.bypass(slot, from, &view, arrival, pool, outboxes);
             return;
         }
         let key = self.queueing.key(origin(from, slot, pool), &view, head);
@@ -210,11 +210,18 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         slot: Slot,
         from: PortNumber,
         view: &View,
+        arrival: Time,
         pool: &mut Pool,
         outboxes: &mut [Outbox],
     ) {
         let cause = match self.queueing.bypass(from) {
             _ if view.fault.is_some() => LostFrame::Malformed,
+            _ if !self.with(arrival, pool, |queueing, cx| {
+                queueing.passes(from, view, cx)
+            }) =>
+            {
+                LostFrame::Denied
+            }
             Some(to) => {
                 self.counts.bypassed += 1;
                 outboxes[to].push(slot, self.number, None);

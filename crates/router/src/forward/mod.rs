@@ -104,6 +104,13 @@ pub trait Queueing {
     /// before; a time in the past means now.
     fn next_wake(&self) -> Option<Time>;
 
+    /// Returns whether an Ethernet frame that is not IP may pass, which arrived at port `from` at
+    /// `cx.now`.
+    fn passes(&mut self, from: PortNumber, view: &View, cx: &mut Cx<'_>) -> bool {
+        let _ = (from, view, cx);
+        true
+    }
+
     /// Returns the port through which frames that are not IP leave, bypassing the queues. Without a
     /// port they are lost.
     fn bypass(&self, from: PortNumber) -> Option<PortNumber>;

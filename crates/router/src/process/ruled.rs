@@ -194,6 +194,16 @@ impl Queueing for Ruled {
         }
     }
 
+    fn passes(&mut self, from: PortNumber, view: &View, cx: &mut Cx<'_>) -> bool {
+        let unspecified = IpAddr::from([0; 4]);
+        let mut headers = Headers::new(Direction::In, 0, unspecified, unspecified);
+        headers.recv = Some(interface(from));
+        headers.is_layer2 = true;
+        headers.frame = Some(view.ethertype);
+        headers.ip_len = view.frame_len;
+        self.firewall.passes(&headers, cx)
+    }
+
     fn bypass(&self, from: PortNumber) -> Option<PortNumber> {
         Some(self.partners[from])
     }
