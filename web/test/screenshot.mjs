@@ -99,6 +99,17 @@ async function checkDrawn(page) {
 async function checkWidth(page) {
   const overflow = await page.evaluate(() => document.scrollingElement.scrollWidth - innerWidth);
   check(overflow <= 0, `the page is ${overflow} px wider than the window`);
+  const cut = await page.$$eval("table", (tables) =>
+    tables
+      .filter((table) => {
+        const room = table.closest(".scroll");
+        const isWider = table.scrollWidth > (room ?? table.parentElement).clientWidth + 1;
+        const hasShade = room !== null && getComputedStyle(room).backgroundImage.includes("gradient");
+        return isWider && !hasShade;
+      })
+      .map((table) => table.closest("[id]")?.id),
+  );
+  check(cut.length === 0, `tables are cut without a hint: ${cut.join(", ")}`);
 }
 
 /** Text of drawings keeps its size on narrow screens. */
