@@ -37,6 +37,8 @@ pub fn pdf(drawn: &str, options: &usvg::Options<'_>) -> Result<Vec<u8>, String> 
 
     let (catalog, pages, only, content) = (Ref::new(1), Ref::new(2), Ref::new(3), Ref::new(4));
     let mut pdf = Pdf::new();
+    // The first version with opacities: pdfTeX warns of pictures that are newer than 1.5.
+    pdf.set_version(1, 4);
     pdf.catalog(catalog).pages(pages);
     pdf.pages(pages).kids([only]).count(1);
     let mut leaf = pdf.page(only);
@@ -266,6 +268,7 @@ mod tests {
         let text = String::from_utf8_lossy(&bytes);
         // An inch wide: 72 points. 0.2 of 255 is 51.
         assert!(text.contains("/MediaBox [0 0 72 36]"), "{text}");
+        assert!(bytes.starts_with(b"%PDF-1.4"));
         assert!(text.contains("/ca 0.2"), "{text}");
         assert!(operators(&bytes).contains("1 0 0 rg"));
     }

@@ -335,7 +335,7 @@ impl Picture {
             subject: Subject::from_word(&row.figure)?,
             axes: Axes {
                 x: row.x.clone().unwrap_or_default(),
-                y: row.y.clone().unwrap_or_default(),
+                y: row.y.0.clone(),
                 by: row.by.clone(),
                 each: row.each.clone(),
                 needs_band: row.band,

@@ -72,7 +72,7 @@ pub use flow::{
 };
 pub(crate) use flow::{flow_types_with, instance_names};
 pub use link::{Link, Pipe, Preset, ScheduledLink};
-pub use picture::{Headings, Only, PICTURE_ENDINGS, Picture, PictureRow};
+pub use picture::{Figures, Headings, Only, PICTURE_ENDINGS, Picture, PictureRow};
 pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};

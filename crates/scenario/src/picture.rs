@@ -24,8 +24,8 @@ keys! {
         /// of a curve or heat map: the axis on x, such as `link.rtt`
         x: Option<String>;
         /// of a curve or heat map: the figure, such as `ping.p50`; of repetitions: one or several,
-        /// as in `"ping.p50,total.goodput"`
-        y: Option<String>;
+        /// as a list or as in `"ping.p50,total.goodput"`
+        y: Figures = Figures::default();
         /// of a curve: the axis of the lines; of a heat map: the axis on y
         by: Option<String>;
         /// of a curve or heat map: the axis with a separate chart for each value
@@ -144,6 +144,34 @@ impl Field for Only {
     fn write(&self) -> Option<Value> {
         let texts = self.0.iter().map(|text| Value::text(text).into());
         (!self.0.is_empty()).then(|| Value::Array(texts.collect()))
+    }
+}
+
+/// The names of figures, separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures(pub String);
+
+impl Field for Figures {
+    type Scalar = Infallible;
+    const KIND: &'static str = "figure or list of figures";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let items = match &node.value {
+            Value::Array(items) if !items.is_empty() => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        let mut names = Vec::new();
+        for item in items {
+            match &item.value {
+                Value::Text(text) => names.push(text.as_str()),
+                _ => return problems.refuse(wrong_type(key, item, "the name of a figure")),
+            }
+        }
+        Some(Figures(names.join(",")))
+    }
+
+    fn write(&self) -> Option<Value> {
+        (!self.0.is_empty()).then(|| Value::text(&self.0))
     }
 }
 

@@ -213,6 +213,15 @@ fn pictures_are_read_apart_from_the_scenario() {
     let list = text.replace("\"link.queue=codel\"", "[\"a=b\",\n\"c=d\"]");
     let all = Picture::parse_all("x.toml", &list).unwrap();
     assert_eq!(all[0].place("only.1"), Some("x.toml:16:1"));
+    // Several figures are a list or a text with commas.
+    let y = |value: &str| {
+        let text = text.replace("y = \"ping.p50\"", &format!("y = {value}"));
+        Picture::parse_all("x.toml", &text).map(|all| all[0].picture.y.0.clone())
+    };
+    assert_eq!(y("[\"a.p50\", \"b.p50\"]").unwrap(), "a.p50,b.p50");
+    assert_eq!(y("\"a.p50,b.p50\"").unwrap(), "a.p50,b.p50");
+    let told = y("[\"a.p50\", 3]").unwrap_err().to_string();
+    assert!(told.contains("x.toml:14:15"), "{told}");
     for (from, to, message) in [
         ("a.pdf", "a.doc", "`a.doc` is not the name of a picture"),
         (
