@@ -14,7 +14,7 @@ use crate::headers::{Direction, Headers, Interface, InterfaceId};
 use crate::log::{Log, LogEntry};
 use crate::objects::budget::Refusals;
 use crate::objects::instance::NONE;
-use crate::objects::layout::{Layout, STRIDE};
+use crate::objects::layout::{Layout, STRIDE, Trial};
 use crate::objects::packets::Passage;
 use crate::objects::runtime::Runtime;
 use crate::rules::{Outcome, RuleId, Rules, Walk};
@@ -87,6 +87,7 @@ pub const DYNAMIC_BYTES: u64 = 512 << 20;
 /// ```
 pub struct Firewall {
     pub(crate) layout: Layout,
+    pub(crate) trial: Trial,
     pub(crate) runtime: Runtime,
     pub(crate) rules: Rules,
     pub(crate) variables: Variables,
@@ -178,6 +179,7 @@ impl Firewall {
         let switches = Switches::of(&variables);
         Firewall {
             layout: Layout::default(),
+            trial: Trial::default(),
             runtime: Runtime::new(&rng, hash, settings.dynamic_bytes),
             rules: Rules::new(settings.accepts_by_default, hash),
             variables,

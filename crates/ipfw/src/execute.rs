@@ -168,6 +168,7 @@ impl Firewall {
                     variables: &self.variables,
                     files: &mut *run.files,
                     warnings: &mut output.warnings,
+                    trial: &mut self.trial,
                 };
                 self.layout.configure(config, &mut means)?;
                 self.apply(run, cx);
@@ -177,6 +178,7 @@ impl Firewall {
                 self.apply(run, cx);
             }
             Command::FlushObjects(_) => {
+                self.trial.forget();
                 self.layout.flush();
                 self.apply(run, cx);
             }
@@ -281,6 +283,7 @@ impl Firewall {
     }
 
     fn restore(&mut self, checkpoint: Checkpoint) {
+        self.trial.forget();
         self.layout = checkpoint.layout;
         self.rules.restore(checkpoint.rules);
         self.variables = checkpoint.variables;
@@ -292,6 +295,7 @@ impl Firewall {
         kind: ObjectKind,
         numbers: &[At<u32>],
     ) -> Result<(), CommandError> {
+        self.trial.forget();
         let before = self.layout.clone();
         for number in numbers {
             if let Err(reason) = self.layout.delete(kind, number.value) {

@@ -264,3 +264,32 @@ proptest! {
         prop_assert_eq!(sort(carry_out(&steps, true)), sort(carry_out(&steps, false)));
     }
 }
+
+#[test]
+fn a_scheduler_refuses_the_queue_that_is_too_much_however_it_got_the_others() {
+    // The weights of QFQ's queues add up to at most 2^17 (core's `sched::qfq`): 131 times 1000.
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 1Mbit/s\nsched 1 config type qfq");
+    for queue in 1..=131 {
+        bench.ok(&format!("queue {queue} config sched 1 weight 1000"));
+    }
+    let one_more = "queue 132 config sched 1 weight 1000";
+    let sum = "the weights would add up to 132000, more than 131072";
+    let refused = |bench: &mut Bench| bench.run(one_more).unwrap_err().to_string();
+    assert!(refused(&mut bench).contains(sum));
+    assert!(refused(&mut bench).contains(sum));
+    for makes_room in ["queue 7 config weight 1", "queue 7 delete"] {
+        bench.ok(makes_room);
+        bench.ok(one_more);
+        bench.ok("queue 132 delete");
+        bench.ok("queue 7 config sched 1 weight 1000");
+        assert!(refused(&mut bench).contains(sum), "{makes_room}");
+    }
+    // A queue that moves to another scheduler makes room, too.
+    bench.script("pipe 2 config bw 1Mbit/s\nsched 2 config type qfq");
+    bench.ok("queue 7 config sched 2");
+    bench.ok(one_more);
+    // Types without a limit take any number.
+    bench.ok("sched 1 config type wf2q+");
+    bench.ok("queue 7 config sched 1 weight 1000");
+}

@@ -139,6 +139,7 @@ impl Firewall {
     pub fn replace(&mut self, prepared: Prepared, cx: &mut Cx<'_>) -> Replaced {
         let now = cx.now;
         self.advance(|at| at < now, cx);
+        self.trial.forget();
         let layout = mem::replace(&mut self.layout, prepared.layout);
         layout.mark_replaced(&mut self.layout);
         self.variables = prepared.variables;

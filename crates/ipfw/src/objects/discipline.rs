@@ -6,7 +6,7 @@ use sluice_core::aqm::Aqm;
 use sluice_core::param::{Kind, Value};
 use sluice_core::registry::{self, Algorithm, Spec};
 use sluice_core::sched::fifo::FifoParams;
-use sluice_core::sched::{Share, ShareDecl, ShareError, ShareRange};
+use sluice_core::sched::{Classful, Share, ShareDecl, ShareError, ShareRange};
 use sluice_core::units::{Bytes, Rate};
 
 use super::layout::FlowsetConfig;
@@ -234,9 +234,17 @@ pub(crate) fn check_shares<'f>(
     let Some(classful) = discipline.as_classful() else {
         return Ok(());
     };
-    for (class, flowset) in (0..).zip(flowsets) {
-        let aqm = build_aqm(flowset, Rate::UNLIMITED);
-        classful.open(class, share(flowset), &limits(flowset), aqm)?;
-    }
-    Ok(())
+    (0..)
+        .zip(flowsets)
+        .try_for_each(|(class, flowset)| open(classful, class, flowset))
+}
+
+/// Opens a queue of a flowset.
+pub(crate) fn open(
+    classful: &mut dyn Classful,
+    class: u32,
+    flowset: &FlowsetConfig,
+) -> Result<(), ShareError> {
+    let aqm = build_aqm(flowset, Rate::UNLIMITED);
+    classful.open(class, share(flowset), &limits(flowset), aqm)
 }

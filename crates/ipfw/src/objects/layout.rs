@@ -17,6 +17,8 @@ use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
 mod settings;
+mod trial;
+pub(crate) use self::trial::Trial;
 
 use self::settings::{link, queue_settings, scheduler_buckets, scheduler_choice};
 use super::discipline;
@@ -157,6 +159,7 @@ pub(crate) struct Means<'a> {
     pub variables: &'a Variables,
     pub files: &'a mut dyn Files,
     pub warnings: &'a mut Vec<Warning>,
+    pub trial: &'a mut Trial,
 }
 
 impl Means<'_> {
@@ -224,6 +227,9 @@ fn kernel(errno: &'static str, reason: String) -> ErrorKind {
 impl Layout {
     /// Executes a `config` command as a whole, or not at all.
     pub fn configure(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {
+        if c.kind != ObjectKind::Queue || self.flowsets.contains_key(&c.number.value) {
+            means.trial.forget();
+        }
         match c.kind {
             ObjectKind::Pipe => self.configure_pipe(c, means)?,
             ObjectKind::Queue => self.configure_queue(c, means)?,
@@ -336,7 +342,7 @@ impl Layout {
                 let is_compat = means.is_compat();
                 let spec = &scheduler.spec;
                 discipline::bound_share(spec, c, &mut flowset, is_compat, means.warnings);
-                self.check_shares(number, &flowset, parent, c.number)?;
+                self.check_shares(number, &flowset, parent, c.number, means.trial)?;
             }
             Some(scheduler) => {
                 let name = scheduler.spec.algorithm.name;
@@ -479,14 +485,16 @@ impl Layout {
         flowset: &FlowsetConfig,
         scheduler: u32,
         at: At<u32>,
+        trial: &mut Trial,
     ) -> Result<(), CommandError> {
         let config = &self.schedulers[&scheduler];
         let others = self
             .flowsets
             .iter()
             .filter(|(n, f)| **n != number && f.scheduler == scheduler);
-        let all = others.map(|(_, f)| f).chain([flowset]);
-        discipline::check_shares(&config.spec, all).map_err(|error| {
+        let others = others.map(|(_, f)| f);
+        let accepted = trial.accept(scheduler, &config.spec, others, flowset);
+        accepted.map_err(|error| {
             CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
         })
     }
