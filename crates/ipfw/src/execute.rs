@@ -5,10 +5,12 @@ mod prepared;
 mod rules;
 mod survey;
 mod tables;
+mod watching;
 
 pub use batch::Batch;
 pub use prepared::{Prepared, Replaced};
 pub use survey::Survey;
+pub use watching::{Detail, Tally, Watching};
 
 use std::fmt::Write as _;
 

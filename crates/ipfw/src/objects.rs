@@ -10,3 +10,4 @@ pub(crate) mod packets;
 mod reconcile;
 pub(crate) mod runtime;
 pub(crate) mod stats;
+pub(crate) mod watch;

@@ -7,6 +7,7 @@ use sluice_core::param::Ratio;
 use sluice_core::units::Time;
 
 use super::stats::{Counters, Histogram, Meter};
+use super::watch::NO_ROW;
 use crate::flow::FlowId;
 use crate::grammar::Loss;
 
@@ -31,6 +32,8 @@ pub(crate) struct Instance {
     pub is_used: bool,
     /// Whether `loss` applies.
     has_loss: bool,
+    /// The number of the row in the watcher's table; 0 without one.
+    pub watch_row: u16,
     /// The time of the last arrival or departure.
     pub last_active: Time,
     pub meter: Meter,
@@ -66,6 +69,8 @@ pub(crate) struct Queue {
     pub is_open: bool,
     pub last_active: Time,
     pub is_used: bool,
+    /// The number of the row in the watcher's table; 0 without one.
+    pub watch_row: u16,
 }
 
 /// The state of `plr`.
@@ -115,6 +120,7 @@ impl Instance {
             is_ready: false,
             is_used: true,
             has_loss: false,
+            watch_row: NO_ROW,
             last_active: now,
             meter: Meter::default(),
             waits: Histogram::default(),

@@ -6,6 +6,7 @@ use sluice_core::units::Time;
 
 use super::instance::{NONE, Queue};
 use super::stats::{Counters, Histogram};
+use super::watch::Rows;
 use crate::headers::Headers;
 use crate::rules::RuleId;
 
@@ -96,6 +97,8 @@ pub(crate) struct Tap<'a> {
     pub queues: Option<&'a mut [Queue]>,
     pub totals: &'a mut Totals,
     pub passages: &'a mut Passages,
+    /// Where the watcher counts.
+    pub watch: Option<Rows<'a>>,
     /// Whether packets are being moved to another queue. Drops are then not caused by traffic.
     pub is_moving: bool,
 }
@@ -104,6 +107,12 @@ impl Tap<'_> {
     fn queue(&mut self, packet: &Packet) -> Option<&mut Queue> {
         self.queues.as_mut()?.get_mut(packet.class as usize)
     }
+}
+
+/// Returns the number of the row of the packet's queue in the watcher's table.
+fn watch_row(queues: Option<&[Queue]>, packet: &Packet) -> Option<u16> {
+    let queue = queues?.get(packet.class as usize)?;
+    Some(queue.watch_row)
 }
 
 impl Sink for Tap<'_> {
@@ -118,6 +127,11 @@ impl Sink for Tap<'_> {
         self.totals.dropped += u64::from(packet.segments);
         if let Some(queue) = self.queue(&packet) {
             queue.counters.drop(packet.segments, reason);
+        }
+        if let Some(rows) = &mut self.watch {
+            let queue = watch_row(self.queues.as_deref(), &packet);
+            let headers = &self.passages.of(&packet).headers;
+            rows.discard(&packet, reason, queue, headers);
         }
         self.passages.leave(packet.slot);
         self.sink.discard(now, packet, reason);
@@ -151,6 +165,10 @@ impl Sink for Tap<'_> {
     fn on_event(&mut self, now: Time, event: &Event<'_>) {
         match event {
             Event::Mark { packet } => {
+                if let Some(rows) = &mut self.watch {
+                    let queue = watch_row(self.queues.as_deref(), packet);
+                    rows.mark(packet, queue, &self.passages.of(packet).headers);
+                }
                 self.counters.marked += u64::from(packet.segments);
                 if let Some(queue) = self.queue(packet) {
                     queue.counters.marked += u64::from(packet.segments);
@@ -158,6 +176,10 @@ impl Sink for Tap<'_> {
             }
             Event::Dequeue { packet } => {
                 self.waits.add(packet.sojourn(now));
+                if let Some(rows) = &mut self.watch {
+                    let queue = watch_row(self.queues.as_deref(), packet);
+                    rows.leave(packet, queue, &self.passages.of(packet).headers, now);
+                }
             }
             Event::Enqueue { .. } | Event::State { .. } => {}
         }

@@ -18,6 +18,7 @@ use super::instance::{Instance, LossState, NONE, Queue};
 use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
 use super::packets::{Passage, Passages, Tap, Totals};
 use super::stats::Counters;
+use super::watch::{NO_ROW, Place, Rows, WatchTable};
 use crate::flow::{FlowId, Mask};
 use crate::hash::{KeyedHash, Map};
 
@@ -78,6 +79,8 @@ pub(crate) struct Runtime {
     pub(super) budget: Budget,
     /// The source of the links' own random streams.
     pub(super) seed: Rng,
+    /// What is counted while somebody watches.
+    pub watch: Option<Box<WatchTable>>,
 }
 
 /// The most instances, and the most queues. Beyond this limit idle ones are deleted; if none is
@@ -107,6 +110,7 @@ impl Runtime {
             sweep: Sweep::default(),
             budget: Budget::new(dynamic_bytes),
             seed: seed.clone(),
+            watch: None,
         }
     }
 
@@ -317,6 +321,9 @@ impl Runtime {
                 None => record.loss(),
             };
             is_lost = loss.is_some_and(|loss| loss.loses(cx.rng));
+            if self.watch.is_some() {
+                self.watch_arrival(&packet, instance, queue);
+            }
         }
         self.with_link(instance, !is_new, cx, |link, cx| {
             if is_lost {
@@ -331,6 +338,51 @@ impl Runtime {
         }
         self.schedule(instance, cx.now);
         if queue != NONE { queue } else { instance }
+    }
+
+    /// Counts an arrival for the watcher.
+    fn watch_arrival(&mut self, packet: &Packet, instance: u32, queue: u32) {
+        let record = &self.instances[instance as usize];
+        let scheduler = self.schedulers[record.scheduler as usize].as_ref();
+        let (Some(table), Some(scheduler)) = (self.watch.as_deref_mut(), scheduler) else {
+            return;
+        };
+        let queue = self.queues.get(queue as usize).map(|queue| queue.watch_row);
+        let mut rows = Rows {
+            table,
+            object: scheduler.number,
+            link: record.watch_row,
+        };
+        rows.arrive(packet, queue, &self.passages.of(packet).headers);
+    }
+
+    /// Ends the watcher's interval: returns its table, and counts in `fresh` from now on.
+    pub fn exchange_watch(&mut self, fresh: Option<Box<WatchTable>>) -> Option<Box<WatchTable>> {
+        let table = self.watch.take();
+        for place in table.iter().flat_map(|table| table.places()) {
+            self.set_watch_row(*place, NO_ROW);
+        }
+        for (place, row) in fresh.iter().flat_map(|table| table.places()).zip(1..) {
+            self.set_watch_row(*place, row);
+        }
+        self.watch = fresh;
+        table
+    }
+
+    fn set_watch_row(&mut self, place: Place, row: u16) {
+        let field = match place {
+            Place::Link(index) => self
+                .instances
+                .get_mut(index as usize)
+                .map(|i| &mut i.watch_row),
+            Place::Queue(index) => self
+                .queues
+                .get_mut(index as usize)
+                .map(|q| &mut q.watch_row),
+        };
+        if let Some(field) = field {
+            *field = row;
+        }
     }
 
     /// Returns a packet that has no place to the host.
@@ -360,10 +412,17 @@ impl Runtime {
             .expect("an instance at work has a link");
         let now = cx.now;
         let is_listening = cx.is_listening();
-        let has_queues = self
-            .schedulers
-            .get(record.scheduler as usize)
-            .is_some_and(|s| s.as_ref().is_some_and(|s| s.config.is_multi_queue));
+        let scheduler = self.schedulers.get(record.scheduler as usize);
+        let scheduler = scheduler.and_then(Option::as_ref);
+        let has_queues = scheduler.is_some_and(|s| s.config.is_multi_queue);
+        let watch = match (self.watch.as_deref_mut(), scheduler) {
+            (Some(table), Some(scheduler)) => Some(Rows {
+                table,
+                object: scheduler.number,
+                link: record.watch_row,
+            }),
+            _ => None,
+        };
         let (rng, sink) = cx.parts();
         let mut tap = Tap {
             sink,
@@ -373,6 +432,7 @@ impl Runtime {
             queues: has_queues.then_some(&mut self.queues[..]),
             totals: &mut self.totals,
             passages: &mut self.passages,
+            watch,
             is_moving,
         };
         work(link, &mut Cx::new(now, rng, &mut tap))
@@ -471,6 +531,7 @@ impl Runtime {
             is_open: false,
             last_active: now,
             is_used: true,
+            watch_row: NO_ROW,
         };
         let index = match self.free_queues.pop() {
             Some(index) => {

@@ -212,7 +212,7 @@ fn words(mask: &Mask) -> String {
     }
 }
 
-fn link_state(number: u32, link: &LinkConfig) -> LinkState {
+pub(crate) fn link_state(number: u32, link: &LinkConfig) -> LinkState {
     LinkState {
         number,
         rate_bps: if link.rate.is_unlimited() {
