@@ -1,5 +1,5 @@
-//! The router: the packet loop between ports and queues, the process around it, and its control
-//! socket.
+//! The router: the packet loop between ports and queues, the process around it, its control socket,
+//! and what a watcher sees of it.
 //!
 //! `examples/own_router.rs` is a router of your own: ports, a pipe, and the loop.
 #![deny(missing_docs)]

@@ -12,7 +12,11 @@ use std::time::Duration;
 
 use sluice_ipfw::{CommandError, Interface, Mode, Output, Prepared, Replaced, Settings, Survey};
 
-use super::{Given, Texts};
+use sluice_ipfw::watch::Watching;
+
+use super::journal::changes;
+use super::{Given, Journal, Texts};
+use crate::forward::Lateness;
 
 /// A request to the loop.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub enum Work {
     Replace(Box<Prepared>),
     /// Report the status.
     Status,
+    /// Exchange the tables in which the engine counts for watchers.
+    Watch(Box<Watching>),
 }
 
 /// A request, and the destination of its answer.
@@ -122,9 +128,22 @@ pub enum Answered<T> {
     Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
+    /// The exchanged tables.
+    Watched(Box<Watched<T>>),
     /// The configuration was replaced. The old one takes time to free, so the sender of the order
     /// gets it.
     Replaced(Box<Replaced>),
+}
+
+/// The loop's answer to an exchange of tables.
+#[derive(Debug)]
+pub struct Watched<T> {
+    /// The tables.
+    pub watching: Watching,
+    /// The status.
+    pub status: T,
+    /// The lateness of packets since the start.
+    pub lateness: Lateness,
 }
 
 impl<T> Answer<T> {
@@ -146,6 +165,7 @@ pub struct Orders<T> {
     orders: SyncSender<Posted<T>>,
     bell: Bell,
     builder: Arc<Builder>,
+    journal: Arc<Journal>,
 }
 
 impl<T> Clone for Orders<T> {
@@ -154,6 +174,7 @@ impl<T> Clone for Orders<T> {
             orders: self.orders.clone(),
             bell: self.bell.clone(),
             builder: Arc::clone(&self.builder),
+            journal: Arc::clone(&self.journal),
         }
     }
 }
@@ -214,6 +235,7 @@ pub fn inbox<T>(builder: Builder) -> std::io::Result<(Inbox<T>, Orders<T>)> {
         orders: sender,
         bell: Bell(ring),
         builder: Arc::new(builder),
+        journal: Arc::default(),
     };
     Ok((inbox, orders))
 }
@@ -236,6 +258,11 @@ impl<T> Orders<T> {
     /// Returns what builds configurations for this loop.
     pub fn builder(&self) -> &Builder {
         &self.builder
+    }
+
+    /// Returns the record of the changes of the configuration.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Sends an order to the loop, and waits for its answer, at most for `patience`. An order that
@@ -266,6 +293,24 @@ impl<T> Orders<T> {
     /// # Errors
     /// [`Refused`].
     pub fn commands(
+        &self,
+        (text, mode, files): (String, Mode, Texts),
+        patience: Duration,
+    ) -> Result<Answered<T>, Refused> {
+        let entry = changes(&text).then(|| text.trim().to_owned());
+        let answered = self.execute((text, mode, files), patience);
+        if let Some(entry) = entry {
+            let refused = match &answered {
+                Ok(Answered::Commands(_, Err(error))) => Some(error.to_string()),
+                Ok(_) => None,
+                Err(refused) => Some(refused.to_string()),
+            };
+            self.journal.note(entry, refused);
+        }
+        answered
+    }
+
+    fn execute(
         &self,
         (text, mode, files): (String, Mode, Texts),
         patience: Duration,

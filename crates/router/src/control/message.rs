@@ -27,6 +27,12 @@ pub enum Request {
     },
     /// Report the router's status.
     Status {},
+    /// Report the newest sample of the traffic with a number above `after`, as soon as there is one.
+    Watch {
+        /// The number of the sample that the client has; 0 for none.
+        #[serde(default)]
+        after: u64,
+    },
 }
 
 /// Files, by the names in the commands.
@@ -98,6 +104,9 @@ pub struct Reply<S = Box<RawValue>, T = Box<RawValue>> {
     /// The status, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
     pub status: Option<T>,
+    /// The sample, if requested.
+    #[serde(skip_serializing_if = "Option::is_none", default = "none")]
+    pub sample: Option<Box<RawValue>>,
 }
 
 fn none<T>() -> Option<T> {
@@ -186,6 +195,7 @@ impl<S, T> Reply<S, T> {
             }),
             state: None,
             status: None,
+            sample: None,
         }
     }
 }
@@ -217,7 +227,7 @@ mod tests {
             ),
             (
                 r#"{"do":"reboot"}"#,
-                "unknown variant `reboot`, expected `commands` or `status`",
+                "unknown variant `reboot`, expected one of `commands`, `status`, `watch`",
             ),
             (r#"{"commands":"pipe show"}"#, "missing field `do`"),
         ] {

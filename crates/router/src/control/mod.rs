@@ -18,17 +18,19 @@
 
 mod client;
 mod inbox;
+mod journal;
 mod message;
 mod server;
 
 pub use client::{AskError, ask, files_of};
 pub use inbox::{
-    Answer, Answered, Bell, Builder, Inbox, Order, Orders, Pending, Refused, Work, inbox,
+    Answer, Answered, Bell, Builder, Inbox, Order, Orders, Pending, Refused, Watched, Work, inbox,
 };
+pub use journal::{Change, Journal};
 pub use message::{
     Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };
-pub use server::{Limits, Listener, ServeError, read_request};
+pub use server::{Asked, Limits, Listener, SampleSource, ServeError, read_request};
 
 use std::path::PathBuf;
 

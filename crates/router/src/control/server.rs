@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use sluice_ipfw::{CommandError, Output, Snapshot};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -82,6 +83,24 @@ impl Listener {
         orders: Orders<T>,
         limits: Limits,
     ) -> Result<Listener, ServeError> {
+        Listener::open_watched(path, orders, limits, None)
+    }
+
+    /// Like [`Listener::open`], and answers watchers from `samples`.
+    ///
+    /// # Errors
+    /// As for [`Listener::open`].
+    pub fn open_watched<T: Serialize + Send + 'static>(
+        path: &Path,
+        orders: Orders<T>,
+        limits: Limits,
+        samples: Option<SampleSource>,
+    ) -> Result<Listener, ServeError> {
+        let means = Means {
+            orders,
+            limits,
+            samples,
+        };
         let error = |step| {
             move |source| ServeError::System {
                 step,
@@ -105,7 +124,7 @@ impl Listener {
         let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
         let thread = thread::Builder::new()
             .name("control".into())
-            .spawn(move || accept(&listener, &orders, limits, &closing))
+            .spawn(move || accept(&listener, &means, &closing))
             .map_err(error("serve"))?;
         Ok(Listener {
             path: path.to_owned(),
@@ -210,10 +229,29 @@ struct Client {
 
 type Clients = Arc<Mutex<Vec<Client>>>;
 
+/// Returns the newest sample with a number above the given one, as JSON.
+pub type SampleSource = Arc<dyn Fn(u64, Duration) -> Result<Box<RawValue>, Refused> + Send + Sync>;
+
+/// The means by which requests are answered.
+struct Means<T> {
+    orders: Orders<T>,
+    limits: Limits,
+    samples: Option<SampleSource>,
+}
+
+impl<T> Clone for Means<T> {
+    fn clone(&self) -> Self {
+        Means {
+            orders: self.orders.clone(),
+            limits: self.limits,
+            samples: self.samples.clone(),
+        }
+    }
+}
+
 fn accept<T: Serialize + Send + 'static>(
     listener: &UnixListener,
-    orders: &Orders<T>,
-    limits: Limits,
+    means: &Means<T>,
     is_closing: &AtomicBool,
 ) {
     let clients = Clients::default();
@@ -228,7 +266,7 @@ fn accept<T: Serialize + Send + 'static>(
             continue;
         };
         // If a client cannot be served, its connection is closed.
-        let _ = admit(number, stream, &clients, orders, limits);
+        let _ = admit(number, stream, &clients, means);
     }
     for client in lock(&clients).iter() {
         let _ = client.stream.shutdown(Shutdown::Both);
@@ -239,14 +277,13 @@ fn admit<T: Serialize + Send + 'static>(
     number: u64,
     stream: UnixStream,
     clients: &Clients,
-    orders: &Orders<T>,
-    limits: Limits,
+    means: &Means<T>,
 ) -> io::Result<()> {
     let peer = socket_peercred(&stream)?;
     if peer.uid != geteuid() && !peer.uid.is_root() {
         return refuse(&stream, "this router belongs to another user", 77);
     }
-    if !make_room(clients, limits.clients) {
+    if !make_room(clients, means.limits.clients) {
         return refuse(&stream, &Refused::Busy.to_string(), 75);
     }
     let is_served = Arc::new(AtomicBool::new(false));
@@ -255,10 +292,10 @@ fn admit<T: Serialize + Send + 'static>(
         stream: stream.try_clone()?,
         is_served: Arc::clone(&is_served),
     });
-    let (orders, all) = (orders.clone(), Arc::clone(clients));
+    let (means, all) = (means.clone(), Arc::clone(clients));
     let served = thread::Builder::new().name("client".into()).spawn(move || {
         // An error is the client's: the client disconnected, or was too slow.
-        let _ = serve(&stream, &orders, limits, &is_served);
+        let _ = serve(&stream, &means, &is_served);
         lock(&all).retain(|client| client.number != number);
     });
     if served.is_err() {
@@ -298,10 +335,10 @@ fn refuse(stream: &UnixStream, why: &str, exit_code: u8) -> io::Result<()> {
 
 fn serve<T: Serialize>(
     stream: &UnixStream,
-    orders: &Orders<T>,
-    limits: Limits,
+    means: &Means<T>,
     is_served: &AtomicBool,
 ) -> io::Result<()> {
+    let Means { orders, limits, .. } = means;
     let mut requests = BufReader::new(Timed::new(stream, limits.patience));
     let mut line = Vec::new();
     loop {
@@ -315,11 +352,16 @@ fn serve<T: Serialize>(
         let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
         let is_whole = line.ends_with(b"\n");
         match read_request(&line) {
-            Ok(Work::Commands { text, mode, files }) => {
+            Ok(Asked::Sample { after }) => {
+                let source = means.samples.as_ref();
+                let sample = source.map(|samples| samples(after, limits.work));
+                write(&sampled::<T>(sample), &mut replies)?;
+            }
+            Ok(Asked::Work(Work::Commands { text, mode, files })) => {
                 let answer = orders.commands((text, mode, files), limits.work);
                 reply(answer, &mut replies)?;
             }
-            Ok(work) => reply(orders.order(work, limits.work), &mut replies)?,
+            Ok(Asked::Work(work)) => reply(orders.order(work, limits.work), &mut replies)?,
             Err(why) => write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?,
         }
         if !is_whole {
@@ -330,11 +372,38 @@ fn serve<T: Serialize>(
     }
 }
 
+/// A request as the server handles it.
+#[derive(Debug)]
+pub enum Asked {
+    /// An order for the loop.
+    Work(Work),
+    /// A sample with a number above `after`.
+    Sample {
+        /// The number.
+        after: u64,
+    },
+}
+
+fn sampled<T>(sample: Option<Result<Box<RawValue>, Refused>>) -> Reply<Box<Snapshot>, T> {
+    match sample {
+        Some(Ok(sample)) => Reply {
+            stdout: String::new(),
+            warnings: Vec::new(),
+            error: None,
+            state: None,
+            status: None,
+            sample: Some(sample),
+        },
+        Some(Err(refused)) => Reply::refusal(refused.to_string(), 75),
+        None => Reply::refusal("this router cannot be watched".into(), 76),
+    }
+}
+
 /// Reads a line as a request.
 ///
 /// # Errors
 /// The reason why the line is not a request.
-pub fn read_request(line: &[u8]) -> Result<Work, String> {
+pub fn read_request(line: &[u8]) -> Result<Asked, String> {
     if line.len() > MOST_REQUEST {
         return Err(format!("the request is longer than {MOST_REQUEST} bytes"));
     }
@@ -346,12 +415,13 @@ pub fn read_request(line: &[u8]) -> Result<Work, String> {
             commands,
             how,
             files,
-        }) => Ok(Work::Commands {
+        }) => Ok(Asked::Work(Work::Commands {
             text: commands,
             mode: how.into(),
             files,
-        }),
-        Ok(Request::Status {}) => Ok(Work::Status),
+        })),
+        Ok(Request::Status {}) => Ok(Asked::Work(Work::Status)),
+        Ok(Request::Watch { after }) => Ok(Asked::Sample { after }),
         Err(error) => Err(format!("the request cannot be read: {error}")),
     }
 }
@@ -370,8 +440,11 @@ fn reply<T: Serialize>(
             error: None,
             state: None,
             status: Some(*status),
+            sample: None,
         },
-        Ok(Answered::Replaced(_)) => unreachable!("`commands` answers with what they wrote"),
+        Ok(Answered::Replaced(_) | Answered::Watched(_)) => {
+            unreachable!("no request is answered with this")
+        }
         Err(refused) => Reply::refusal(refused.to_string(), 75),
     };
     write::<Box<Snapshot>, T>(&reply, to)
@@ -384,6 +457,7 @@ fn said<T>(output: Output, result: Result<(), CommandError>) -> Reply<Box<Snapsh
         error: result.err().as_ref().map(Into::into),
         state: output.snapshot,
         status: None,
+        sample: None,
     }
 }
 

@@ -146,6 +146,22 @@ impl Lateness {
         self.buckets.iter().sum()
     }
 
+    /// Returns the packets that were counted after `before`, an earlier copy.
+    #[must_use]
+    pub fn since(&self, before: &Lateness) -> Lateness {
+        let counts = |i| self.buckets[i] - before.buckets[i];
+        Lateness {
+            buckets: std::array::from_fn(counts),
+            most: self.most,
+        }
+    }
+
+    /// Returns the counts: element `i` counts the packets less than `2^i` ns late that no earlier
+    /// element counts.
+    pub const fn buckets(&self) -> &[u64; 64] {
+        &self.buckets
+    }
+
     /// Returns the largest lateness.
     pub const fn most(&self) -> Span {
         self.most

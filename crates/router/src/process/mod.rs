@@ -11,6 +11,7 @@ mod ruled;
 mod running;
 mod start;
 mod status;
+pub mod watch;
 
 pub use config::{Checked, Config, ConfigError, at, check};
 pub use hooked::Hooked;
@@ -24,7 +25,7 @@ pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
 pub use start::{MOST_PORTS, StartError};
 pub use status::{PortStatus, Status, StatusAsked};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +38,8 @@ use sluice_ipfw::{Interface, LogEntry, Output};
 use sluice_loader::Ending;
 use sluice_net::cores::IdleLimit;
 use sluice_net::namespace::Namespace;
+
+use watch::Watcher;
 
 use crate::control::{Answered, Bell, Listener, Orders, Refused, Remark, Work};
 
@@ -147,6 +150,7 @@ pub struct Router {
     namespace: Namespace,
     idle_limit: Option<IdleLimit>,
     log: Mutex<Option<Receiver<LogEntry>>>,
+    watcher: Watcher,
 }
 
 /// The kind that a port was opened as, and the reason for the choice.
@@ -195,10 +199,18 @@ impl Router {
     pub fn status(&self) -> Result<Status, Refused> {
         match self.orders.order(Work::Status, PATIENCE)? {
             Answered::Status(status) => Ok(*status),
-            Answered::Commands(..) | Answered::Survey(_) | Answered::Replaced(_) => {
+            Answered::Commands(..)
+            | Answered::Survey(_)
+            | Answered::Watched(_)
+            | Answered::Replaced(_) => {
                 unreachable!("a request for the status is answered with the status")
             }
         }
+    }
+
+    /// Returns what hands out samples of the traffic.
+    pub const fn watcher(&self) -> &Watcher {
+        &self.watcher
     }
 
     /// Requests the status, without waiting for the answer.
@@ -215,7 +227,16 @@ impl Router {
     /// # Errors
     /// [`ReloadError`]; the old configuration stays in force.
     pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
-        let config = Config::read(self.config.as_ref().ok_or(ReloadError::None)?)?;
+        let path = self.config.as_ref().ok_or(ReloadError::None)?;
+        let reloaded = self.reload_from(path);
+        let refused = reloaded.as_ref().err().map(ToString::to_string);
+        let journal = self.orders.journal();
+        journal.note(format!("load {}", path.display()), refused);
+        reloaded
+    }
+
+    fn reload_from(&self, path: &Path) -> Result<Vec<Remark>, ReloadError> {
+        let config = Config::read(path)?;
         let builder = self.orders.builder();
         // `me` changes together with the rules.
         builder.set_interfaces(interfaces(&self.names, &self.namespace));

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
+use sluice_ipfw::watch::Watching;
 use sluice_ipfw::{Batch, Firewall, Interface, LogEntry, Output, Survey};
 use sluice_net::Clock;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
 use super::{Config, PortChoice, PortStatus, Ruled, Status};
-use crate::control::{Answer, Answered, Given, Inbox, Order, Texts, Work};
+use crate::control::{Answer, Answered, Given, Inbox, Order, Texts, Watched, Work};
 use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
 
 /// The arguments of the loop's thread.
@@ -190,6 +191,7 @@ impl Loop {
                 answer.send(Answered::Status(Box::new(self.status())));
                 return None;
             }
+            Work::Watch(watching) => return Some(Pieces::Watch { watching, answer }),
             Work::Replace(prepared) => {
                 self.commands += 1;
                 let replaced = self.with(|ruled, cx| {
@@ -240,6 +242,22 @@ impl Loop {
                     return Some(Pieces::Survey { survey, answer });
                 }
                 answer.send(Answered::Survey(survey));
+            }
+            Pieces::Watch {
+                mut watching,
+                answer,
+            } => {
+                let watch = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
+                    ruled.firewall_mut().watch(&mut watching, cx)
+                };
+                if self.with(watch) {
+                    return Some(Pieces::Watch { watching, answer });
+                }
+                answer.send(Answered::Watched(Box::new(Watched {
+                    watching: *watching,
+                    status: self.status(),
+                    lateness: *self.forwarder.lanes()[LANE].lateness(),
+                })));
             }
             Pieces::Batch {
                 files,
@@ -343,6 +361,11 @@ enum Pieces {
     /// A command that only shows flows.
     Survey {
         survey: Box<Survey>,
+        answer: Answer<Status>,
+    },
+    /// An exchange of the watchers' tables.
+    Watch {
+        watching: Box<Watching>,
         answer: Answer<Status>,
     },
     /// Lines that take effect one by one.

@@ -18,8 +18,9 @@ use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec};
 use super::config::{Config, ConfigError};
 use super::ports::{self, PortTime};
 use super::running::{self, Loop, LoopSettings};
+use super::watch::Watcher;
 use super::{Router, Settings, interfaces};
-use crate::control::{Builder, Limits, Listener, ServeError, inbox};
+use crate::control::{Builder, Limits, Listener, SampleSource, ServeError, inbox};
 
 /// The largest number of descriptors that one loop watches, including its bell.
 pub const MOST_PORTS: usize = 62;
@@ -208,13 +209,19 @@ impl Router {
             namespace,
             idle_limit,
             log: Mutex::new(Some(log_entries)),
+            watcher: Watcher::new(orders.clone()),
         };
         if let Err(error) = confined {
             router.stop();
             return Err(error.into());
         }
         if let Some(path) = &settings.socket {
-            match Listener::open(path, orders, Limits::default()) {
+            let watcher = router.watcher.clone();
+            let samples: SampleSource = Arc::new(move |after, patience| {
+                let sample = watcher.sample(after, patience)?;
+                Ok(serde_json::value::to_raw_value(&*sample).expect("a sample is plain values"))
+            });
+            match Listener::open_watched(path, orders, Limits::default(), Some(samples)) {
                 Ok(listener) => router.listener = Some(listener),
                 Err(error) => {
                     router.stop();

@@ -103,7 +103,10 @@ impl StatusAsked {
     pub fn poll(&self) -> Result<Option<Status>, Refused> {
         Ok(self.0.poll()?.map(|answer| match answer {
             Answered::Status(status) => *status,
-            Answered::Commands(..) | Answered::Survey(_) | Answered::Replaced(_) => {
+            Answered::Commands(..)
+            | Answered::Survey(_)
+            | Answered::Watched(_)
+            | Answered::Replaced(_) => {
                 unreachable!("a request for the status is answered with the status")
             }
         }))

@@ -2,7 +2,7 @@
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings};
-use sluice_router::control::{Given, Reply, Work, read_request};
+use sluice_router::control::{Asked, Given, Reply, Work, read_request};
 
 /// Executes requests, one per line: every line is answered, and each answer is one line that a
 /// client can read.
@@ -11,11 +11,11 @@ pub fn requests(bytes: &[u8]) {
     let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let reply: Reply<_, u32> = match read_request(line) {
-            Ok(Work::Status) => Reply {
+            Ok(Asked::Work(Work::Status)) => Reply {
                 status: Some(7),
                 ..Reply::refusal(String::new(), 0)
             },
-            Ok(Work::Commands { text, mode, files }) => {
+            Ok(Asked::Work(Work::Commands { text, mode, files })) => {
                 let mut output = Output::default();
                 let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
                 let result =
@@ -26,9 +26,13 @@ pub fn requests(bytes: &[u8]) {
                     error: result.err().as_ref().map(Into::into),
                     state: output.snapshot,
                     status: None,
+                    sample: None,
                 }
             }
-            Ok(Work::Replace(_)) => unreachable!("requests carry text"),
+            Ok(Asked::Sample { .. }) => Reply::refusal(String::new(), 0),
+            Ok(Asked::Work(Work::Replace(_) | Work::Watch(_))) => {
+                unreachable!("requests carry text")
+            }
             Err(why) => Reply::refusal(why, 76),
         };
         let written = serde_json::to_string(&reply).expect("a reply can be written");

@@ -1,0 +1,333 @@
+//! Evaluates the tables of the packet loop.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sluice_core::{DropReason, Time};
+use sluice_ipfw::show::FlowState;
+use sluice_ipfw::watch::{
+    Detail, FlowTraffic, ObjectName, Place, Tally, Traffic, WatchTable, Watching,
+};
+
+use super::sample::end;
+use super::{
+    FlowSample, LatenessSample, ObjectSample, PortSample, Sample, Sojourn, SojournCounts,
+    TrafficSample,
+};
+use crate::control::{Change, Watched};
+use crate::forward::Lateness;
+use crate::process::{PortStatus, Status};
+
+/// The state between two exchanges.
+#[derive(Default)]
+pub(super) struct Collector {
+    /// A table to use again.
+    spare: Option<Box<WatchTable>>,
+    /// The places of the next table.
+    places: Vec<Place>,
+    /// Bytes and drops by place, at the last exchange.
+    tallies: HashMap<Place, (u64, u64)>,
+    /// The last exchange.
+    last: Option<Last>,
+    /// Packets that wait, by flow hash and object.
+    held: HashMap<(u32, ObjectName), Held>,
+    /// Sojourn times since each object is watched.
+    sojourn: HashMap<(Place, ObjectName), SojournCounts>,
+}
+
+struct Last {
+    at: Time,
+    status: Status,
+    lateness: Lateness,
+    exchanges: u32,
+}
+
+#[derive(Default)]
+struct Held {
+    packets: u64,
+    idle: u32,
+}
+
+/// Largest number of pipes and queues with rows.
+const MOST_OBJECTS: usize = 128;
+/// Largest number of flows in a sample.
+const MOST_FLOWS: usize = 64;
+/// Of these, flows that are chosen by their drops.
+const BY_DROPS: usize = 16;
+/// Intervals without a packet after which a flow is forgotten.
+const FORGET: u32 = 30;
+
+impl Collector {
+    /// Returns the next exchange.
+    pub fn begin(&mut self) -> Watching {
+        let places = self.places.clone();
+        let table = match self.spare.take() {
+            Some(mut table) => {
+                table.reset(places);
+                table
+            }
+            None => Box::new(WatchTable::new(places)),
+        };
+        Watching::new(Some(table))
+    }
+
+    /// Returns whether the loop counts in rows for the places that exist.
+    pub fn has_begun(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.exchanges > 1)
+    }
+
+    /// Evaluates an exchange. The first two give no sample: the first finds the places, the second
+    /// starts to count.
+    pub fn evaluate(
+        &mut self,
+        watched: Watched<Status>,
+        number: u64,
+        changes: Vec<Change>,
+    ) -> Option<Sample> {
+        let Watched {
+            watching,
+            status,
+            lateness,
+        } = watched;
+        self.choose(&watching.tallies);
+        let last = self.last.take();
+        let exchanges = last.as_ref().map_or(0, |last| last.exchanges);
+        self.last = Some(Last {
+            at: watching.at,
+            status: status.clone(),
+            lateness,
+            exchanges: exchanges.saturating_add(1),
+        });
+        let (Some(last), Some(table)) = (last, watching.table) else {
+            return None;
+        };
+        if exchanges < 2 {
+            self.spare = Some(table);
+            return None;
+        }
+        let interval_ns = watching.at.since(last.at).as_ns().max(1);
+        let rows: BTreeMap<Place, &Traffic> =
+            table.places().iter().copied().zip(table.rows()).collect();
+        let mut objects: Vec<(ObjectName, ObjectSample)> = Vec::new();
+        let mut before = std::mem::take(&mut self.sojourn);
+        for detail in &watching.details {
+            if let Some(traffic) = rows.get(&detail.place) {
+                let mut row = object(detail, traffic, interval_ns);
+                let key = (detail.place, detail.object);
+                let sojourn = self
+                    .sojourn
+                    .entry(key)
+                    .or_insert_with(|| before.remove(&key).unwrap_or_default());
+                sojourn.absorb(&traffic.waits);
+                row.total_sojourn = sojourn.clone();
+                objects.push((detail.object, row));
+            }
+        }
+        objects.sort_by(|(a, x), (b, y)| (a, &x.flow).cmp(&(b, &y.flow)));
+        let unlisted = watching.tallies.len().saturating_sub(objects.len()) as u64;
+        let (flows, other_flows) = self.flows(&table, interval_ns);
+        let sample = Sample {
+            number,
+            unix_ms: unix_ms(),
+            interval_ns,
+            ports: ports(&status, &last.status, interval_ns),
+            lateness: late(&lateness, &last.lateness),
+            objects: objects.into_iter().map(|(_, object)| object).collect(),
+            unlisted,
+            other: traffic(&table.other, interval_ns),
+            flows,
+            other_flows,
+            changes,
+            status,
+        };
+        self.spare = Some(table);
+        Some(sample)
+    }
+
+    /// Chooses the places of the next table: all of them or, if there are many, those with most
+    /// traffic, drops and backlog.
+    fn choose(&mut self, tallies: &[Tally]) {
+        let before = std::mem::take(&mut self.tallies);
+        if tallies.len() <= MOST_OBJECTS {
+            self.places = tallies.iter().map(|tally| tally.place).collect();
+        } else {
+            let delta = |tally: &Tally, pick: fn(&(u64, u64)) -> u64, now: u64| {
+                let old = before.get(&tally.place).map_or(0, pick);
+                now.saturating_sub(old)
+            };
+            let ranks: [&dyn Fn(&Tally) -> u64; 3] = [
+                &|tally| delta(tally, |(bytes, _)| *bytes, tally.bytes),
+                &|tally| delta(tally, |(_, dropped)| *dropped, tally.dropped),
+                &|tally| tally.queued_packets,
+            ];
+            let mut chosen = BTreeSet::new();
+            for (rank, share) in ranks.into_iter().zip([2, 4, 4]) {
+                let mut ranked: Vec<(u64, Place)> = tallies
+                    .iter()
+                    .map(|tally| (rank(tally), tally.place))
+                    .filter(|(rank, _)| *rank > 0)
+                    .collect();
+                let most = MOST_OBJECTS / share;
+                if ranked.len() > most {
+                    ranked.select_nth_unstable_by(most, |a, b| b.0.cmp(&a.0));
+                    ranked.truncate(most);
+                }
+                chosen.extend(ranked.into_iter().map(|(_, place)| place));
+            }
+            self.places = chosen.into_iter().collect();
+        }
+        self.tallies = tallies
+            .iter()
+            .map(|tally| (tally.place, (tally.bytes, tally.dropped)))
+            .collect();
+    }
+
+    /// Returns the busiest flows, and the sum of all others.
+    fn flows(&mut self, table: &WatchTable, interval_ns: u64) -> (Vec<FlowSample>, TrafficSample) {
+        self.held.retain(|_, held| {
+            held.idle += 1;
+            held.idle < FORGET
+        });
+        let mut flows: Vec<(u64, &FlowTraffic)> = Vec::new();
+        for flow in table.flows() {
+            let row = &flow.traffic;
+            let held = self.held.entry((flow.hash, flow.flow.object)).or_default();
+            held.idle = 0;
+            let came = held.packets + row.arrived_packets;
+            // Packets from before the watch leave without having come.
+            held.packets = came.saturating_sub(row.packets + row.dropped_total());
+            flows.push((held.packets, flow));
+        }
+        flows.sort_by_key(|(_, flow)| std::cmp::Reverse((flow.traffic.bytes, flow.hash)));
+        let mut rest = flows.split_off(flows.len().min(MOST_FLOWS - BY_DROPS));
+        rest.sort_by_key(|(held, flow)| {
+            std::cmp::Reverse((flow.traffic.dropped_total(), *held, flow.hash))
+        });
+        let unlisted = rest.split_off(rest.len().min(BY_DROPS));
+        flows.append(&mut rest);
+        let mut other = table.other_flows.clone();
+        for (_, flow) in unlisted {
+            other.absorb(&flow.traffic);
+        }
+        let flows = flows.into_iter().map(|(held, row)| FlowSample {
+            object: name(row.flow.object),
+            src: row.flow.src,
+            src_port: row.flow.src_port,
+            dst: row.flow.dst,
+            dst_port: row.flow.dst_port,
+            proto: row.flow.proto,
+            backlog_packets: held,
+            traffic: traffic(&row.traffic, interval_ns),
+        });
+        (flows.collect(), traffic(&other, interval_ns))
+    }
+}
+
+fn name(object: ObjectName) -> String {
+    format!("{} {}", object.word(), object.number())
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+fn per_second(count: u64, interval_ns: u64) -> u64 {
+    let scaled = u128::from(count) * 1_000_000_000 + u128::from(interval_ns) / 2;
+    u64::try_from(scaled / u128::from(interval_ns)).unwrap_or(u64::MAX)
+}
+
+fn traffic(row: &Traffic, interval_ns: u64) -> TrafficSample {
+    let waits = &row.waits;
+    let quantile = |per_mille| waits.quantile(per_mille).map_or(0, |span| span.as_ns());
+    let sojourn = (waits.packets() > 0).then(|| Sojourn {
+        mean_ns: (waits.sum_ns() / u128::from(waits.packets())) as u64,
+        p50_ns: quantile(500),
+        p95_ns: quantile(950),
+        p99_ns: quantile(990),
+        max_ns: waits.longest().as_ns(),
+    });
+    let dropped = DropReason::ALL
+        .iter()
+        .map(|reason| (reason.name().to_owned(), row.dropped(*reason)));
+    TrafficSample {
+        arrived_bps: per_second(row.arrived_bytes * 8, interval_ns),
+        rate_bps: per_second(row.bytes * 8, interval_ns),
+        packets_per_s: per_second(row.packets, interval_ns),
+        arrived_packets: row.arrived_packets,
+        packets: row.packets,
+        bytes: row.bytes,
+        marked: row.marked,
+        dropped: dropped.filter(|(_, count)| *count > 0).collect(),
+        sojourn,
+    }
+}
+
+fn object(detail: &Detail, row: &Traffic, interval_ns: u64) -> ObjectSample {
+    let state = &detail.state;
+    let mut variables: BTreeMap<String, f64> = BTreeMap::new();
+    for (_, name, value) in &state.variables {
+        let largest = variables.entry((*name).to_owned()).or_insert(*value);
+        *largest = largest.max(*value);
+    }
+    let dropped = state.counters.dropped_for.iter();
+    ObjectSample {
+        name: name(detail.object),
+        flow: detail.is_masked.then(|| flow_text(state)),
+        parent: detail.parent.map(name),
+        words: detail.words.clone(),
+        link_bps: detail.link.rate_bps,
+        delay_ns: detail.link.delay_ns,
+        backlog_packets: state.queued_packets,
+        backlog_bytes: state.queued_bytes,
+        in_flight_packets: state.in_flight_packets,
+        is_active: state.is_active,
+        total_packets: state.counters.packets,
+        total_bytes: state.counters.bytes,
+        total_marked: state.counters.marked,
+        total_dropped: dropped.map(|(name, n)| ((*name).to_owned(), *n)).collect(),
+        total_sojourn: SojournCounts::default(),
+        state: variables,
+        traffic: traffic(row, interval_ns),
+    }
+}
+
+/// Returns the flow of a mask; fields that the mask does not distinguish are zero.
+fn flow_text(state: &FlowState) -> String {
+    let (src, dst) = (
+        end(state.src, state.src_port),
+        end(state.dst, state.dst_port),
+    );
+    match state.proto {
+        0 => format!("{src} > {dst}"),
+        proto => format!("proto {proto} {src} > {dst}"),
+    }
+}
+
+fn ports(status: &Status, before: &Status, interval_ns: u64) -> Vec<PortSample> {
+    let pairs = status.ports.iter().zip(&before.ports);
+    let rows = pairs.map(|(now, old)| {
+        let rate = |now: u64, old: u64| per_second(now.saturating_sub(old), interval_ns);
+        let lost = |port: &PortStatus| port.lost.values().sum::<u64>();
+        PortSample {
+            name: now.name.clone(),
+            received_bps: rate(now.received_bytes * 8, old.received_bytes * 8),
+            sent_bps: rate(now.sent_bytes * 8, old.sent_bytes * 8),
+            received_per_s: rate(now.received, old.received),
+            sent_per_s: rate(now.sent, old.sent),
+            lost: lost(now).saturating_sub(lost(old)),
+        }
+    });
+    rows.collect()
+}
+
+fn late(now: &Lateness, before: &Lateness) -> LatenessSample {
+    let interval = now.since(before);
+    LatenessSample {
+        packets: interval.packets(),
+        p50_ns: interval.bound(500).as_ns(),
+        p99_ns: interval.bound(990).as_ns(),
+        p999_ns: interval.bound(999).as_ns(),
+        since_start: now.buckets().to_vec(),
+    }
+}

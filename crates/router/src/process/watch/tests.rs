@@ -1,0 +1,185 @@
+use sluice_core::{Cx, DropCounter, Packet, Rng, Span, Time};
+use sluice_ipfw::{Direction, Firewall, Headers, NoFiles, Settings};
+
+use super::collect::Collector;
+use super::*;
+use crate::forward::Lateness;
+
+/// An engine and the collector that watches it, in virtual time.
+struct Bench {
+    firewall: Firewall,
+    rng: Rng,
+    dropped: DropCounter,
+    collector: Collector,
+    slot: u32,
+    number: u64,
+}
+
+impl Bench {
+    fn new(lines: &[String]) -> Bench {
+        let mut bench = Bench {
+            firewall: Firewall::new(&Settings::default()),
+            rng: Rng::from_seed(1),
+            dropped: DropCounter::default(),
+            collector: Collector::default(),
+            slot: 0,
+            number: 0,
+        };
+        for line in lines {
+            bench.with(Time::ZERO, |firewall, cx| {
+                firewall.command(line, &mut NoFiles, cx).unwrap();
+            });
+        }
+        bench
+    }
+
+    fn with<T>(&mut self, at: Time, work: impl FnOnce(&mut Firewall, &mut Cx<'_>) -> T) -> T {
+        let mut cx = Cx::new(at, &mut self.rng, &mut self.dropped);
+        work(&mut self.firewall, &mut cx)
+    }
+
+    /// Sends a packet of 1250 bytes from a port at `at`, and lets everything leave that is due.
+    fn send(&mut self, at: Time, src_port: u16) {
+        let (src, dst) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let mut headers = Headers::new(Direction::In, 17, src, dst);
+        (headers.src_port, headers.dst_port) = (src_port, 9);
+        let mut packet = Packet::new(self.slot, 1250);
+        packet.flow = u32::from(src_port);
+        self.slot += 1;
+        self.with(at, |firewall, cx| {
+            while firewall.poll(cx).is_some() {}
+            let _ = firewall.handle(packet, &headers, cx);
+        });
+    }
+
+    fn exchange(&mut self, at: Time) -> Option<Sample> {
+        let mut watching = self.collector.begin();
+        while self.with(at, |firewall, cx| firewall.watch(&mut watching, cx)) {}
+        let watched = Watched {
+            watching,
+            status: Status::default(),
+            lateness: Lateness::default(),
+        };
+        self.number += 1;
+        self.collector.evaluate(watched, self.number, Vec::new())
+    }
+}
+
+fn ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_ms(ms)
+}
+
+#[test]
+fn a_sample_has_the_rates_of_a_known_load() {
+    let lines = [
+        "pipe 1 config bw 2Mbit/s queue 10",
+        "add pipe 1 ip from any to any",
+    ];
+    let mut bench = Bench::new(&lines.map(str::to_owned));
+    bench.send(ms(0), 1);
+    assert!(bench.exchange(ms(10)).is_none());
+    assert!(bench.exchange(ms(10)).is_none());
+    // Two flows of 1250 bytes each 10 ms are 1 Mbit/s each, which the pipe just carries.
+    for tick in 1..=200 {
+        bench.send(ms(10 * tick), 1);
+        bench.send(ms(10 * tick), 2);
+    }
+    let sample = bench
+        .exchange(ms(2010))
+        .expect("the third exchange gives a sample");
+    assert_eq!(sample.interval_ns, 2_000_000_000);
+    let [object] = &sample.objects[..] else {
+        panic!("one pipe, not {:?}", sample.objects);
+    };
+    assert_eq!(
+        (object.name.as_str(), object.link_bps),
+        ("pipe 1", 2_000_000)
+    );
+    assert_eq!(object.traffic.rate_bps, 2_000_000);
+    assert_eq!(object.traffic.arrived_packets, 400);
+    // The first packet of each pair is sent at once, the second 5 ms later.
+    let sojourn = object.traffic.sojourn.unwrap();
+    assert_eq!((sojourn.mean_ns, sojourn.max_ns), (2_500_000, 5_000_000));
+    // Half of the 400 packets waited for 0, the others for 5 ms, which is between 2^22 and 2^23 ns.
+    let total = &object.total_sojourn;
+    assert_eq!((total.packets, total.sum_ns), (400, 1_000_000_000));
+    let at = |limit: u64| {
+        SojournCounts::LIMITS
+            .iter()
+            .position(|l| *l == limit)
+            .unwrap()
+    };
+    assert_eq!(
+        [total.below[at(1 << 22)], total.below[at(1 << 23)]],
+        [200, 400]
+    );
+    assert_eq!(sample.flows.len(), 2);
+    for flow in &sample.flows {
+        assert_eq!(flow.traffic.rate_bps, 1_000_000);
+        assert_eq!(flow.object, "pipe 1");
+    }
+    assert_eq!(sample.unlisted, 0);
+    // Nothing arrives in the next second: every rate is zero.
+    let idle = bench.exchange(ms(3010)).unwrap();
+    assert_eq!(idle.objects[0].traffic, TrafficSample::default());
+    assert!(idle.flows.is_empty());
+    assert_eq!(idle.objects[0].total_packets, 401);
+}
+
+#[test]
+fn of_many_pipes_the_busiest_are_listed_and_the_others_are_summed() {
+    let mut lines: Vec<String> = (1..=300)
+        .map(|n| format!("pipe {n} config bw 1Mbit/s"))
+        .collect();
+    lines.extend((1..=300).map(|n| format!("add {n} pipe {n} ip from any {n} to any")));
+    let mut bench = Bench::new(&lines);
+    for port in 1..=300 {
+        bench.send(ms(1), port);
+    }
+    bench.exchange(ms(1000));
+    // From here on pipes 1 to 5 carry ten packets per interval, the others one.
+    let mut sample = None;
+    for interval in 1..=3 {
+        for port in 1..=300 {
+            for _ in 0..(if port <= 5 { 10 } else { 1 }) {
+                bench.send(ms(1000 * interval + 1), port);
+            }
+        }
+        sample = bench.exchange(ms(1000 * (interval + 1)));
+    }
+    let sample = sample.unwrap();
+    assert!(sample.objects.len() <= 128, "{}", sample.objects.len());
+    for number in 1..=5 {
+        let name = format!("pipe {number}");
+        let object = sample
+            .objects
+            .iter()
+            .find(|object| object.name == name)
+            .unwrap();
+        assert_eq!(object.traffic.arrived_packets, 10);
+    }
+    assert_eq!(sample.objects.len() as u64 + sample.unlisted, 300);
+    let listed: u64 = sample
+        .objects
+        .iter()
+        .map(|o| o.traffic.arrived_packets)
+        .sum();
+    assert_eq!(listed + sample.other.arrived_packets, 295 + 5 * 10);
+    let flows: u64 = sample.flows.iter().map(|f| f.traffic.arrived_packets).sum();
+    assert_eq!(flows + sample.other_flows.arrived_packets, 295 + 5 * 10);
+    assert!(sample.flows.len() <= 64);
+}
+
+#[test]
+fn a_sample_survives_its_json() {
+    let lines = ["pipe 1 config bw 2Mbit/s", "add pipe 1 ip from any to any"];
+    let mut bench = Bench::new(&lines.map(str::to_owned));
+    bench.send(ms(0), 1);
+    for at in [1, 2] {
+        bench.exchange(ms(at));
+    }
+    bench.send(ms(3), 1);
+    let sample = bench.exchange(ms(20)).unwrap();
+    let json = serde_json::to_string(&sample).unwrap();
+    assert_eq!(serde_json::from_str::<Sample>(&json).unwrap(), sample);
+}
