@@ -1,5 +1,5 @@
-// Builds dist/report.html and dist/index.html: each is one file with its script and style inside that
-// opens from disk without a network. `crates/lab/src/report/html.rs` fills the two markers that are
+// Builds dist/report.html, dist/index.html and dist/live.html: each is one file with its script and
+// style inside. The first two open from disk without a network; a router serves the third one. `crates/lab/src/report/html.rs` fills the two markers that are
 // left, the title and the model.
 //
 // There are two scripts, because the index does not need the chart library, which is half of the
@@ -30,14 +30,19 @@ const fill = (page, marker, text) => {
   return page.replace(marker, () => text);
 };
 
-const shell = await readFile(here("src/page.html"), "utf8");
+const shells = {
+  index: await readFile(here("src/page.html"), "utf8"),
+  live: await readFile(here("src/live.html"), "utf8"),
+};
 await mkdir(here("dist"), { recursive: true });
 // The report is written last: `make` checks its time to determine whether both are up to date.
-for (const name of ["index", "report"]) {
+for (const name of ["index", "live", "report"]) {
   const script = (await bundle(`src/${name}.ts`)).replaceAll("</script", "<\\/script");
   const style = (await bundle(`src/${name}.css`)).replaceAll("</style", "<\\/style");
+  const shell = name === "live" ? shells.live : shells.index;
   const page = fill(fill(shell, "/*style*/", style), "/*script*/", script);
-  for (const marker of ["{{title}}", "{{model}}"]) fill(page, marker, "");
+  // The page of a router has no model inside: it asks the router.
+  for (const marker of name === "live" ? [] : ["{{title}}", "{{model}}"]) fill(page, marker, "");
   await writeFile(here(`dist/${name}.html.part`), page);
   await rename(here(`dist/${name}.html.part`), here(`dist/${name}.html`));
   console.log(`dist/${name}.html: ${Math.round(page.length / 1024)} KiB`);

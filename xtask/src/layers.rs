@@ -46,6 +46,11 @@ const LAYERS: &[Layer] = &[
         uses: &["core", "ipfw", "loader", "net", "wire"],
         tests: &["load"],
     },
+    Layer {
+        name: "http",
+        uses: &["router"],
+        tests: &["core", "ipfw"],
+    },
     layer(
         "scenario",
         &["core", "ipfw", "loader", "sim", "tcp", "wire"],
@@ -97,6 +102,7 @@ const LAYERS: &[Layer] = &[
             "bench",
             "core",
             "exec",
+            "http",
             "ipfw",
             "lab",
             "loader",

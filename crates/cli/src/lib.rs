@@ -38,6 +38,8 @@ mod run;
 mod shape;
 mod spin;
 mod sweep;
+mod top;
+mod watch;
 
 pub use python::Redirect;
 
@@ -81,6 +83,8 @@ enum Command {
     Router(router::Args),
     /// Shape the uplink of this machine in both directions, until Ctrl-C
     Shape(shape::Args),
+    /// Show what a running router does, live: pipes, queues and flows
+    Top(top::Args),
     /// Send a command in dummynet's language to a router
     Ipfw(ipfw::Args),
     /// Report what this machine allows, and how to allow the rest
@@ -127,6 +131,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Router(args) => router::run(&args).map_err(Into::into),
         Command::Shape(args) => shape::run(&args).map_err(Into::into),
+        Command::Top(args) => top::run(&args).map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
         Command::Doctor(args) => doctor::run(&args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),

@@ -3,6 +3,8 @@
 mod hooks;
 mod log;
 mod service;
+pub(crate) mod status;
+mod web;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -30,7 +32,10 @@ use sluice_router::process::{
 
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     #[arg(value_name = "PORT", required_unless_present_any = ["check", "forward", "local"], help = ports_help())]
     ports: Vec<PortSpec>,
     /// How to attach to an interface that is given without a kind; the router reports its choice
@@ -98,12 +103,21 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true,
           default_missing_value = "/dev/log")]
     syslog: Option<PathBuf>,
+    #[command(flatten)]
+    web: web::Page,
     /// Print the summary as JSON, and entries of `log` rules as lines of JSON on standard error
     #[arg(long)]
     json: bool,
     /// Show no status line
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// What to do with a router that runs.
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Print what a running router does: ports, pipes, queues and flows over the last interval
+    Status(status::Args),
 }
 
 /// Returns the help of PORT, from the registry of ports.
@@ -150,6 +164,12 @@ pub enum Error {
     /// An algorithm from a file ended the run.
     #[error("the router was ended: {0}")]
     Algorithm(String),
+    /// A running router cannot be shown.
+    #[error(transparent)]
+    Status(#[from] status::Error),
+    /// The page cannot be served.
+    #[error(transparent)]
+    Web(#[from] web::Error),
     /// Signals cannot be caught.
     #[error("cannot catch signals: {0}")]
     Signal(io::Error),
@@ -163,6 +183,9 @@ pub enum Error {
 /// # Errors
 /// [`Error`]. An error in a file of commands is reported with its line and column.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if let Some(Action::Status(args)) = &args.action {
+        return Ok(status::run(args)?);
+    }
     route(args, None)
 }
 
@@ -218,10 +241,22 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     // Signals are caught before anything is opened, so that everything is closed in order.
     let signals = catch_signals(settings.is_confined)?;
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
+    let web = web::settings(&args.web)?;
     let router = Router::start(&settings)?;
+    let server = match web::serve(web.as_ref(), &router) {
+        Ok(server) => server,
+        Err(error) => {
+            router.stop();
+            return Err(error.into());
+        }
+    };
+    if let Some(server) = server.as_ref().filter(|_| !args.quiet) {
+        eprintln!("sluice: page and metrics at http://{}/", server.address());
+    }
     log.attach(router.take_log());
     announce(args, &settings, &router);
     attend(args, &router, &signals, &log);
+    drop(server);
     let failure = router.failure().map(str::to_owned);
     let status = router.stop();
     log.write();

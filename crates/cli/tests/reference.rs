@@ -10,6 +10,10 @@ use expect_test::expect_file;
 use serde_json::Value as Json;
 use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl};
+use sluice_router::control::Change;
+use sluice_router::process::watch::{
+    FlowSample, ObjectSample, PortSample, Sample, Sojourn, TrafficSample,
+};
 
 /// Returns the output of `sluice list --json`.
 fn algorithms() -> Vec<Json> {
@@ -252,6 +256,59 @@ fn the_reference_of_the_router_status_is_complete() {
     };
     assert_eq!(named(all), keys(&status));
     assert_eq!(named(port), keys(&status["ports"][0]));
+}
+
+/// The page of samples names every key of a sample.
+#[test]
+fn the_reference_of_samples_is_complete() {
+    fn keys(json: &Json, found: &mut BTreeSet<String>) {
+        match json {
+            Json::Object(members) => {
+                for (key, value) in members {
+                    found.insert(key.clone());
+                    // The status has a page of its own; reasons and variables are not keys.
+                    if !["status", "dropped", "total_dropped", "state"].contains(&key.as_str()) {
+                        keys(value, found);
+                    }
+                }
+            }
+            Json::Array(items) => items.iter().for_each(|item| keys(item, found)),
+            _ => {}
+        }
+    }
+    let mut sample = Sample::default();
+    sample.ports.push(PortSample::default());
+    sample.changes.push(Change {
+        refused: Some(String::new()),
+        ..Change::default()
+    });
+    let traffic = TrafficSample {
+        sojourn: Some(Sojourn::default()),
+        ..TrafficSample::default()
+    };
+    sample.flows.push(FlowSample {
+        object: String::new(),
+        src: [0; 4].into(),
+        src_port: 0,
+        dst: [0; 4].into(),
+        dst_port: 0,
+        proto: 0,
+        backlog_packets: 0,
+        traffic: traffic.clone(),
+    });
+    sample.objects.push(ObjectSample {
+        traffic,
+        ..ObjectSample::default()
+    });
+    let mut found = BTreeSet::new();
+    let json = serde_json::to_value(&sample).expect("a sample is plain");
+    keys(&json, &mut found);
+    let page = include_str!("../../../docs/watching.md");
+    let missing: Vec<&String> = found
+        .iter()
+        .filter(|key| !page.contains(&format!("`{key}`")))
+        .collect();
+    assert!(missing.is_empty(), "docs/watching.md lacks {missing:?}");
 }
 
 /// Returns whether an algorithm has a page, which the index then links to.

@@ -6,6 +6,8 @@
 #[path = "router/reload.rs"]
 mod reload;
 mod verdict;
+#[path = "router/watch.rs"]
+mod watch;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -28,6 +28,8 @@ export interface LineSpec extends FrameSpec {
   say: (value: number) => string;
   /** Whether a logarithmic axis is offered, and whether it comes first. */
   log?: "offered" | "first";
+  /** Times that are marked by a vertical line. */
+  marks?: () => number[];
 }
 
 /** Rows of a tooltip; it says how many more there are. */
@@ -142,10 +144,28 @@ export class LineChart implements Member {
             },
           ],
           setCursor: [(plot) => this.describe(plot)],
+          draw: [(plot) => this.mark(plot)],
         },
       },
       uPlot.join(tables),
     );
+  }
+
+  private mark(plot: uPlot): void {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = ink().muted;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+    for (const at of this.spec.marks?.() ?? []) {
+      const x = Math.round(plot.valToPos(at, "x", true));
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.restore();
   }
 
   /** Replaces values that a logarithmic axis cannot show. */

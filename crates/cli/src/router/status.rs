@@ -1,0 +1,273 @@
+//! `sluice router status`: what a running router does, in one screen.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use sluice_router::process::watch::Sample;
+
+use crate::watch::{self, WatchError, cut, reasons, short, sojourn, time};
+
+/// Which router, and in which form.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The router's socket [default: sluice.sock in XDG_RUNTIME_DIR or /run]
+    #[arg(long, value_name = "PATH", env = "SLUICE_SOCKET")]
+    socket: Option<PathBuf>,
+    /// Print the sample as JSON (docs/watching.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// The reason why nothing is shown.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no sample.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+/// Prints the state of a router over the last interval.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let path = watch::socket(args.socket.as_ref());
+    let text = if args.json {
+        format!("{}\n", watch::fetch_json(&path, 0)?)
+    } else {
+        text(&watch::fetch(&path, 0)?)
+    };
+    crate::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Rows of objects and of flows; `sluice top` shows more.
+const MOST_ROWS: usize = 20;
+
+/// Writes a sample in at most 79 columns.
+fn text(sample: &Sample) -> String {
+    let mut out = String::new();
+    let status = &sample.status;
+    let mut line = |text: String| writeln!(out, "{}", text.trim_end()).expect("a string");
+    line(format!(
+        "up {}, {} commands, figures of the last {}{}",
+        span(status.uptime_ns),
+        status.commands,
+        time(sample.interval_ns),
+        if status.is_real_time {
+            ""
+        } else {
+            ", without real-time priority"
+        },
+    ));
+    line(format!(
+        "late at most {} (median), {} (99 %), {} (99.9 %) of {} packets",
+        time(sample.lateness.p50_ns),
+        time(sample.lateness.p99_ns),
+        time(sample.lateness.p999_ns),
+        short(sample.lateness.packets as f64)
+    ));
+    for (what, counts) in [("dropped", &status.dropped), ("lost", &status.lost)] {
+        if !counts.is_empty() {
+            line(format!(
+                "{what} since the start: {}",
+                cut(&reasons(counts), 55)
+            ));
+        }
+    }
+    line(String::new());
+    line(format!(
+        "{:<20} {:>10} {:>10} {:>10} {:>10} {:>8}",
+        "port", "in bit/s", "out bit/s", "in pkt/s", "out pkt/s", "lost"
+    ));
+    for port in &sample.ports {
+        line(format!(
+            "{:<20} {:>10} {:>10} {:>10} {:>10} {:>8}",
+            cut(&port.name, 20),
+            short(port.received_bps as f64),
+            short(port.sent_bps as f64),
+            short(port.received_per_s as f64),
+            short(port.sent_per_s as f64),
+            short(port.lost as f64)
+        ));
+    }
+    line(String::new());
+    if sample.objects.is_empty() {
+        line("no pipe or queue has had a packet yet".to_owned());
+        return out;
+    }
+    let columns = |name: &str, cells: [String; 8]| {
+        let [rate, link, backlog, p50, p95, p99, dropped, marked] = cells;
+        let name = cut(name, 18);
+        format!(
+            "{name:<18} {rate:>6} {link:>6} {backlog:>6} {p50:>7} {p95:>7} {p99:>7} {dropped:>6} {marked:>5}"
+        )
+    };
+    let heads = [
+        "bit/s", "of", "queued", "p50", "p95", "p99", "drops", "marks",
+    ];
+    line(columns("", heads.map(str::to_owned)));
+    for object in sample.objects.iter().take(MOST_ROWS) {
+        let [p50, p95, p99] = sojourn(&object.traffic);
+        let link = match object.link_bps {
+            0 => "-".to_owned(),
+            bps => short(bps as f64),
+        };
+        let cells = [
+            short(object.traffic.rate_bps as f64),
+            link,
+            short(object.backlog_packets as f64),
+            p50,
+            p95,
+            p99,
+            short(object.traffic.dropped_total() as f64),
+            short(object.traffic.marked as f64),
+        ];
+        line(columns(&object.label(), cells));
+        let mut notes = vec![cut(&object.words, 75)];
+        if !object.traffic.dropped.is_empty() {
+            notes.push(format!("dropped: {}", reasons(&object.traffic.dropped)));
+        }
+        if !object.state.is_empty() {
+            notes.push(watch::state(&object.state));
+        }
+        for note in notes {
+            line(format!("  {}", cut(&note, 76)));
+        }
+    }
+    let hidden = sample.objects.len().saturating_sub(MOST_ROWS) as u64 + sample.unlisted;
+    if hidden > 0 {
+        line(format!(
+            "{hidden} more pipes and queues: sluice top, or --json"
+        ));
+    }
+    if !sample.flows.is_empty() {
+        line(String::new());
+        let head = ["bit/s", "queued", "p50", "p99", "drops", "marks"];
+        let row = |name: &str, cells: [String; 6]| {
+            let [rate, queued, p50, p99, dropped, marked] = cells;
+            let name = cut(name, 34);
+            format!("{name:<34} {rate:>6} {queued:>6} {p50:>7} {p99:>7} {dropped:>6} {marked:>5}")
+        };
+        line(row("busiest flows", head.map(str::to_owned)));
+        for flow in sample.flows.iter().take(MOST_ROWS / 2) {
+            let [p50, _, p99] = sojourn(&flow.traffic);
+            let cells = [
+                short(flow.traffic.rate_bps as f64),
+                short(flow.backlog_packets as f64),
+                p50,
+                p99,
+                short(flow.traffic.dropped_total() as f64),
+                short(flow.traffic.marked as f64),
+            ];
+            line(row(&flow.label(), cells));
+        }
+    }
+    out
+}
+
+/// Writes an uptime in its two largest units.
+fn span(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use sluice_router::process::watch::{
+        FlowSample, ObjectSample, PortSample, Sojourn, TrafficSample,
+    };
+
+    use super::*;
+
+    /// A sample with long names and large numbers.
+    pub(crate) fn sample() -> Sample {
+        let traffic = |rate_bps| TrafficSample {
+            rate_bps,
+            packets: 1000,
+            dropped: [
+                ("overflow".to_owned(), 123_456),
+                ("congestion".to_owned(), 7),
+            ]
+            .into(),
+            marked: 99_999,
+            sojourn: Some(Sojourn {
+                mean_ns: 5_000_000,
+                p50_ns: 4_210_000,
+                p95_ns: 104_000_000,
+                p99_ns: 1_200_000_000,
+                max_ns: 2_000_000_000,
+            }),
+            ..TrafficSample::default()
+        };
+        let object = |name: &str, rate_bps| ObjectSample {
+            name: name.to_owned(),
+            words: "fq_codel target 5ms interval 100ms quantum 1514 limit 10240 flows 1024 ECN"
+                .into(),
+            link_bps: 1_000_000_000,
+            backlog_packets: 123_456,
+            state: [("count".to_owned(), 12.0), ("p".to_owned(), 0.0125)].into(),
+            traffic: traffic(rate_bps),
+            ..ObjectSample::default()
+        };
+        Sample {
+            number: 1,
+            interval_ns: 1_000_000_000,
+            ports: vec![PortSample {
+                name: "packet:a-very-long-name0".into(),
+                received_bps: 987_654_321,
+                ..PortSample::default()
+            }],
+            objects: vec![
+                object("sched 65535", 999_999_999),
+                ObjectSample {
+                    flow: Some("10.255.255.255:65535 > 10.255.255.254:65535".into()),
+                    ..object("pipe 2", 1000)
+                },
+            ],
+            flows: vec![FlowSample {
+                object: "sched 65535".into(),
+                src: "2001:db8:1234:5678:9abc:def0:1234:5678".parse().unwrap(),
+                src_port: 65535,
+                dst: "10.0.0.2".parse().unwrap(),
+                dst_port: 443,
+                proto: 6,
+                backlog_packets: 10,
+                traffic: traffic(12_345_678),
+            }],
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn the_text_fits_into_80_columns_with_the_largest_figures() {
+        let text = text(&sample());
+        for line in text.lines() {
+            assert!(line.chars().count() < 80, "{line}");
+        }
+        for expected in [
+            "sched 65535 ",
+            "1.00G",
+            "overflow 123k",
+            "count 12, p 0.0125",
+            "4.21ms",
+        ] {
+            assert!(text.contains(expected), "no {expected} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_router_without_traffic_says_so() {
+        assert!(text(&Sample::default()).ends_with("no pipe or queue has had a packet yet\n"));
+        assert_eq!(span(90_000_000_000_000), "1 d 1 h");
+    }
+}

@@ -1,0 +1,188 @@
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode;
+use sluice_router::control::Change;
+use sluice_router::process::watch::{ObjectSample, Sample};
+
+use super::app::{App, Order};
+use super::draw;
+use crate::router::status::tests::sample;
+
+/// Draws on a screen of 80 by 24 and returns its text.
+fn screen(app: &App) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| draw(frame, app)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let row = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..24)
+        .map(|y| format!("{}\n", row(y).trim_end()))
+        .collect()
+}
+
+fn app() -> App {
+    let mut app = App::new(Order::Rate, String::new());
+    app.take(sample());
+    app
+}
+
+fn press(app: &mut App, keys: &str) {
+    for key in keys.chars() {
+        assert!(app.press(KeyCode::Char(key)), "`{key}` ends");
+    }
+}
+
+/// A sample of pipes with these numbers, rates, backlogs and drops.
+fn pipes(rows: &[(u32, u64, u64, u64)]) -> Sample {
+    let objects = rows.iter().map(|(number, rate, backlog, drops)| {
+        let mut object = ObjectSample {
+            name: format!("pipe {number}"),
+            words: "droptail".into(),
+            backlog_packets: *backlog,
+            ..ObjectSample::default()
+        };
+        object.traffic.rate_bps = *rate;
+        if *drops > 0 {
+            object.traffic.dropped.insert("overflow".into(), *drops);
+        }
+        object
+    });
+    Sample {
+        number: 2,
+        objects: objects.collect(),
+        ..Sample::default()
+    }
+}
+
+fn names(app: &App) -> Vec<String> {
+    app.objects()
+        .iter()
+        .map(|object| object.name.clone())
+        .collect()
+}
+
+#[test]
+fn the_screen_of_80_by_24_has_ports_rows_log_and_keys() {
+    let text = screen(&app());
+    for expected in [
+        "sluice top ",
+        "packet:a-very-l~ in   988Mbit/s",
+        "pipe or queue",
+        "sched 65535",
+        "1.00G  1.00G   123k  4.21ms   1.20s   123k",
+        "q quit  s sort: rate",
+        "sched 65535 drops packets",
+    ] {
+        assert!(text.contains(expected), "no `{expected}` in\n{text}");
+    }
+    assert!(text.lines().next_back().unwrap().starts_with("q quit"));
+}
+
+#[test]
+fn rows_are_sorted_by_rate_backlog_and_drops() {
+    let mut app = App::new(Order::Rate, String::new());
+    app.take(pipes(&[(1, 10, 5, 0), (2, 30, 1, 7), (3, 20, 9, 2)]));
+    assert_eq!(names(&app), ["pipe 2", "pipe 3", "pipe 1"]);
+    press(&mut app, "s");
+    assert_eq!(names(&app), ["pipe 3", "pipe 1", "pipe 2"]);
+    press(&mut app, "ss");
+    assert_eq!(names(&app), ["pipe 2", "pipe 3", "pipe 1"]);
+    press(&mut app, "s");
+    assert_eq!(names(&app), ["pipe 1", "pipe 2", "pipe 3"]);
+}
+
+#[test]
+fn the_filter_keeps_rows_with_its_text() {
+    let mut app = App::new(Order::Rate, String::new());
+    app.take(pipes(&[(1, 10, 0, 0), (12, 30, 0, 0), (3, 20, 0, 0)]));
+    press(&mut app, "/PIPE 1");
+    assert!(screen(&app).contains("filter: PIPE 1_"));
+    assert_eq!(names(&app), ["pipe 12", "pipe 1"]);
+    app.press(KeyCode::Enter);
+    assert!(!app.press(KeyCode::Char('q')), "q ends again");
+    app.press(KeyCode::Esc);
+    assert_eq!(names(&app).len(), 3);
+}
+
+#[test]
+fn a_pipe_opens_with_its_facts_and_flows() {
+    let mut app = app();
+    app.press(KeyCode::Enter);
+    let text = screen(&app);
+    for expected in [
+        "sched 65535: 1.00Gbit/s, delay 0, fq_codel",
+        "p95 104ms",
+        "overflow 123k, congestion 7",
+        "state: count 12, p 0.0125",
+        "tcp [2001:db8:1234:5678:9abc:def0:1234:5678]:65535 > 10.0.0.2:443",
+    ] {
+        assert!(text.contains(expected), "no `{expected}` in\n{text}");
+    }
+    app.press(KeyCode::Esc);
+    app.press(KeyCode::Down);
+    app.press(KeyCode::Enter);
+    let text = screen(&app);
+    assert!(text.contains("pipe 2 10.255.255.255:65535"), "{text}");
+    assert!(
+        text.contains("no flow"),
+        "the flow is in another pipe:\n{text}"
+    );
+}
+
+#[test]
+fn the_log_has_changes_once_and_what_began_and_ended() {
+    let mut app = App::new(Order::Rate, String::new());
+    let change = |unix_ms, text: &str| Change {
+        unix_ms,
+        text: text.into(),
+        refused: None,
+    };
+    let mut first = pipes(&[(1, 0, 0, 3)]);
+    first.changes = vec![change(1000, "pipe 1 config bw 1M")];
+    app.take(first);
+    let mut second = pipes(&[(1, 0, 0, 0)]);
+    second.changes = vec![change(1000, "pipe 1 config bw 1M"), change(2000, "flush")];
+    app.take(second);
+    press(&mut app, "l");
+    let text = screen(&app);
+    assert_eq!(text.matches("pipe 1 config bw 1M").count(), 1, "{text}");
+    for expected in [
+        "00:00:02 flush",
+        "pipe 1 drops packets",
+        "pipe 1 no longer drops packets",
+    ] {
+        assert!(text.contains(expected), "no `{expected}` in\n{text}");
+    }
+}
+
+#[test]
+fn a_router_that_ends_leaves_the_last_figures_and_says_so() {
+    let mut app = app();
+    app.fail("no router listens at /run/sluice.sock".into());
+    let text = screen(&app);
+    assert!(text.contains("no answer: no router listens"), "{text}");
+    assert!(text.contains("sched 65535"), "{text}");
+    app.take(sample());
+    assert!(!screen(&app).contains("no answer"));
+}
+
+#[test]
+fn pausing_keeps_the_screen() {
+    let mut app = App::new(Order::Rate, String::new());
+    app.take(pipes(&[(1, 10, 0, 0)]));
+    press(&mut app, "p");
+    app.take(pipes(&[(2, 10, 0, 0)]));
+    assert_eq!(names(&app), ["pipe 1"]);
+    assert!(screen(&app).contains("PAUSED"));
+    press(&mut app, "p");
+    app.take(pipes(&[(2, 10, 0, 0)]));
+    assert_eq!(names(&app), ["pipe 2"]);
+}
+
+#[test]
+fn small_screens_show_what_fits() {
+    let app = app();
+    for (width, height) in [(1, 1), (20, 3), (40, 10), (200, 60)] {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &app)).unwrap();
+    }
+}

@@ -1,0 +1,186 @@
+//! What `sluice router status` and `sluice top` share: the client, and figures as short text.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sluice_router::control::{AskError, Request, ask, default_socket};
+use sluice_router::process::watch::{Sample, TrafficSample};
+
+/// The reason why there is no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The router cannot be reached or did not answer.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The router refused.
+    #[error("the router at {} refuses: {why}", .path.display())]
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The router has another version.
+    #[error("the answer of the router at {} cannot be read: {source}; is it of this version?", .path.display())]
+    Strange {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
+        source: serde_json::Error,
+    },
+}
+
+/// Returns the path of the router's socket: the given one, or the default one.
+pub fn socket(given: Option<&PathBuf>) -> PathBuf {
+    given.cloned().unwrap_or_else(default_socket)
+}
+
+/// Returns the newest sample with a number above `after`, as JSON.
+///
+/// # Errors
+/// [`WatchError`].
+pub fn fetch_json(path: &Path, after: u64) -> Result<String, WatchError> {
+    let reply = ask(path, &Request::Watch { after })?;
+    match (reply.sample, reply.error) {
+        (Some(sample), _) => Ok(sample.get().to_owned()),
+        (None, error) => Err(WatchError::Refused {
+            path: path.to_owned(),
+            why: error.map_or_else(|| "no sample".to_owned(), |error| error.message),
+        }),
+    }
+}
+
+/// Like [`fetch_json`], as values.
+///
+/// # Errors
+/// [`WatchError`].
+pub fn fetch(path: &Path, after: u64) -> Result<Sample, WatchError> {
+    let json = fetch_json(path, after)?;
+    serde_json::from_str(&json).map_err(|source| WatchError::Strange {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Writes a number with three digits and a unit of thousands: `0`, `999`, `1.23k`, `45.6M`.
+pub fn short(value: f64) -> String {
+    const UNITS: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+    let mut unit = 0;
+    let mut scaled = value;
+    // 999.5 would be written as 1000.
+    while scaled >= 999.5 && unit + 1 < UNITS.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let digits = match scaled {
+        _ if unit == 0 && scaled.fract() == 0.0 => 0,
+        s if s < 9.995 => 2,
+        s if s < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.digits$}{}", UNITS[unit])
+}
+
+/// Writes a time with three digits: `0`, `850us`, `4.21ms`, `1.50s`.
+pub fn time(ns: u64) -> String {
+    let ns = ns as f64;
+    let (scaled, unit) = match ns {
+        0.0 => return "0".to_owned(),
+        ns if ns < 999_500.0 => (ns / 1e3, "us"),
+        ns if ns < 999_500_000.0 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let digits = match scaled {
+        s if s < 9.995 => 2,
+        s if s < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.digits$}{unit}")
+}
+
+/// Writes sojourn times: median, 95th and 99th percentile.
+pub fn sojourn(traffic: &TrafficSample) -> [String; 3] {
+    match &traffic.sojourn {
+        Some(s) => [s.p50_ns, s.p95_ns, s.p99_ns].map(time),
+        None => ["-", "-", "-"].map(str::to_owned),
+    }
+}
+
+/// Writes counts by reason: `overflow 3, congestion 1`.
+pub fn reasons(counts: &BTreeMap<String, u64>) -> String {
+    let mut counts: Vec<(&String, &u64)> = counts.iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let words = counts
+        .iter()
+        .map(|(reason, count)| format!("{reason} {}", short(**count as f64)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Writes the state of an AQM. Names say nothing about units, so times are recognised by size.
+pub fn state(variables: &BTreeMap<String, f64>) -> String {
+    let words = variables.iter().map(|(name, value)| {
+        if value.fract() != 0.0 && value.abs() < 1.0 {
+            format!("{name} {value:.4}")
+        } else {
+            format!("{name} {}", short(*value))
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Cuts a text to at most `width` columns; the last one shows that something is missing. Control
+/// characters, which a foreign name may contain, are replaced.
+pub fn cut(text: &str, width: usize) -> String {
+    let clean = text.chars().map(|c| if c.is_control() { '?' } else { c });
+    let mut kept: String = clean.clone().take(width).collect();
+    if clean.count() > width && width > 0 {
+        kept.pop();
+        kept.push('~');
+    }
+    kept
+}
+
+/// Returns the time of day, UTC.
+pub fn clock(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000 % 86_400;
+    let (h, m, s) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{h:02}:{m:02}:{s:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (999.0, "999"),
+            (999.9, "1.00k"),
+            (1234.0, "1.23k"),
+            (45_600_000.0, "45.6M"),
+            (999_600_000.0, "1.00G"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+        for (ns, text) in [
+            (0, "0"),
+            (850, "0.85us"),
+            (42_000, "42.0us"),
+            (999_600, "1.00ms"),
+            (14_200_000, "14.2ms"),
+            (1_500_000_000, "1.50s"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+    }
+
+    #[test]
+    fn a_cut_text_shows_it_and_holds_no_control_characters() {
+        assert_eq!(cut("pipe 1", 6), "pipe 1");
+        assert_eq!(cut("pipe 10", 6), "pipe ~");
+        assert_eq!(cut("a\u{1b}[2Jb", 10), "a?[2Jb");
+        assert_eq!(clock(86_399_000), "23:59:59");
+    }
+}

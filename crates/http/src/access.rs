@@ -1,0 +1,218 @@
+//! Who may read: names of hosts, the token, and the cookie that stands for it.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use super::request::Request;
+
+/// The fewest characters of a token: 16 random ones of 64 have 96 bits.
+pub const SHORTEST_TOKEN: usize = 16;
+/// The most characters of a token.
+pub const MOST_TOKEN: usize = 256;
+
+/// The reasons why a token cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("cannot read the token in {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The token is too short or too long.
+    #[error(
+        "the token in {} has {length} characters; it needs {SHORTEST_TOKEN} to {MOST_TOKEN}, for \
+         example from `openssl rand -hex 16`", .path.display()
+    )]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// The number of characters.
+        length: usize,
+    },
+    /// The token has characters that a header cannot carry.
+    #[error("the token in {} may only have letters, digits and -._~+/=", .0.display())]
+    Characters(PathBuf),
+}
+
+/// Reads the token in the first line of a file.
+///
+/// # Errors
+/// [`TokenError`].
+pub fn read_token(path: &Path) -> Result<String, TokenError> {
+    let text = fs::read_to_string(path).map_err(|source| TokenError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    if !(SHORTEST_TOKEN..=MOST_TOKEN).contains(&token.len()) {
+        return Err(TokenError::Length {
+            path: path.to_owned(),
+            length: token.len(),
+        });
+    }
+    // RFC 6750 section 2.1.
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    match token.chars().all(is_good) {
+        true => Ok(token),
+        false => Err(TokenError::Characters(path.to_owned())),
+    }
+}
+
+/// The name of the cookie.
+const COOKIE: &str = "sluice_session";
+
+/// What admits a client.
+pub(super) struct Access {
+    token: Option<String>,
+    /// The value of the cookie: random, so that the token is not stored in the browser.
+    session: String,
+}
+
+impl Access {
+    pub fn new(token: Option<String>) -> io::Result<Access> {
+        let mut bytes = [0; 16];
+        // Up to 256 bytes are never returned partially: getrandom(2).
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        Ok(Access {
+            token,
+            session: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        })
+    }
+
+    /// Returns whether the request may read figures.
+    pub fn admits(&self, request: &Request) -> bool {
+        let Some(token) = &self.token else {
+            return true;
+        };
+        let bearer = request
+            .header("authorization")
+            .and_then(|value| value.strip_prefix("Bearer "));
+        if bearer.is_some_and(|given| is_equal(given.trim(), token)) {
+            return true;
+        }
+        let cookies = request.header("cookie").unwrap_or_default().split(';');
+        let mut values = cookies.filter_map(|cookie| cookie.trim().split_once('='));
+        values.any(|(name, value)| name == COOKIE && is_equal(value, &self.session))
+    }
+
+    /// Returns the cookie for a client that knows the token.
+    pub fn login(&self, given: &str) -> Option<String> {
+        let token = self.token.as_ref()?;
+        is_equal(given.trim(), token).then(|| {
+            format!(
+                "{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/",
+                self.session
+            )
+        })
+    }
+}
+
+/// Compares in a time that depends on the lengths only.
+fn is_equal(a: &str, b: &str) -> bool {
+    let differences = a
+        .bytes()
+        .zip(b.bytes())
+        .fold(0, |sum, (a, b)| sum | (a ^ b));
+    a.len() == b.len() && differences == 0
+}
+
+/// Checks the names of hosts in a request.
+///
+/// # Errors
+/// The reason why the request is refused.
+pub(super) fn check_names(request: &Request) -> Result<(), String> {
+    let host = request
+        .header("host")
+        .ok_or("a request needs one Host header")?;
+    if !is_literal(host) {
+        return Err(
+            "the Host must be an IP address or localhost, so that no other site can read the \
+                    figures by its own name (DNS rebinding)"
+                .to_owned(),
+        );
+    }
+    match request.header("origin") {
+        Some(origin) if origin.strip_prefix("http://") != Some(host) => {
+            Err("the Origin is another site".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a Host is `localhost` or an address, with or without a port.
+fn is_literal(host: &str) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').is_some_and(|(address, port)| {
+            address.parse::<std::net::Ipv6Addr>().is_ok()
+                && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+        });
+    }
+    let (name, port) = match host.split_once(':') {
+        Some((name, port)) => (name, Some(port)),
+        None => (host, None),
+    };
+    let is_name = name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_ipv4());
+    is_name && port.is_none_or(is_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_addresses_or_localhost() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:9180",
+            "localhost:9180",
+            "[::1]:9180",
+            "10.0.0.1:80",
+        ] {
+            assert!(is_literal(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9180",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "[::1",
+            "127.0.0.1:x",
+            "",
+        ] {
+            assert!(!is_literal(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_long_and_plain() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let read = |text: &str| {
+            fs::write(&path, text).unwrap();
+            read_token(&path)
+        };
+        assert_eq!(read("0123456789abcdef\n").unwrap(), "0123456789abcdef");
+        let short = read("short\n").unwrap_err().to_string();
+        assert!(
+            short.contains("has 5 characters; it needs 16 to 256"),
+            "{short}"
+        );
+        assert!(matches!(
+            read("0123456789abcde\u{e9}"),
+            Err(TokenError::Characters(_))
+        ));
+        assert!(matches!(
+            read_token(Path::new("/nowhere")),
+            Err(TokenError::Unreadable { .. })
+        ));
+    }
+}

@@ -1,0 +1,417 @@
+//! The web page of a running router: read-only, for browsers and for Prometheus.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/` | the page |
+//! | `/metrics` | the newest sample, in the OpenMetrics text format |
+//! | `/state` | the newest sample, as JSON |
+//! | `/history` | the rates and delays of the last day, as JSON |
+//! | `/events` | samples as they come, as server-sent events |
+//! | `/login` (POST) | exchanges the token for a cookie |
+//!
+//! Each connection has a thread of ordinary priority and carries one request. A thread reads a
+//! request of at most [`MOST_HEAD`] bytes within [`PATIENCE`], and at most [`MOST_CLIENTS`]
+//! connections are open. A reader of `/events` that is slow gets the newest sample after the one
+//! that it has read, so that samples do not accumulate; one that does not read for [`PATIENCE`] is
+//! disconnected.
+//!
+//! A page of another site must not read the figures, not even by DNS rebinding: the Host header must
+//! be an IP address or `localhost`, and an Origin header must name the same host. At an address
+//! other than loopback every answer with figures requires a token.
+
+mod access;
+mod history;
+mod metrics;
+mod request;
+
+pub use access::{MOST_TOKEN, SHORTEST_TOKEN, TokenError, read_token};
+pub use metrics::text as metrics;
+
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use access::Access;
+use history::History;
+use request::{Method, Request};
+
+use sluice_router::process::watch::Watcher;
+
+/// The settings of the server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The address and the port.
+    pub address: SocketAddr,
+    /// The token that clients need; required at an address that is not loopback.
+    pub token: Option<String>,
+    /// The page.
+    pub page: &'static str,
+}
+
+impl Settings {
+    /// Checks what can be checked before the address is opened.
+    ///
+    /// # Errors
+    /// [`HttpError::Open`].
+    pub fn check(&self) -> Result<(), HttpError> {
+        if !self.address.ip().is_loopback() && self.token.is_none() {
+            return Err(HttpError::Open(self.address));
+        }
+        Ok(())
+    }
+}
+
+/// The reasons why the server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// Anybody could read the figures.
+    #[error(
+        "--http {0} can be reached from other machines, so it needs --http-token FILE; or use \
+         127.0.0.1:{port}", port = .0.port()
+    )]
+    Open(SocketAddr),
+    /// The address cannot be opened.
+    #[error("cannot listen at {address}: {source}{}", hint(.source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No random numbers.
+    #[error("cannot get random numbers from the kernel: {0}")]
+    Random(io::Error),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program has this port, choose another one",
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has this address",
+        _ => "",
+    }
+}
+
+/// A server that runs until it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    is_closing: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What the threads share.
+struct Means {
+    watcher: Watcher,
+    access: Access,
+    page: &'static str,
+    history: Mutex<History>,
+    is_closing: Arc<AtomicBool>,
+    clients: AtomicUsize,
+}
+
+/// Largest head of a request.
+const MOST_HEAD: usize = 16 << 10;
+/// Largest number of connections.
+const MOST_CLIENTS: usize = 32;
+/// A request must be complete, and each piece of an answer read, within this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A sample must have come within this time.
+const SAMPLE: Duration = Duration::from_secs(5);
+/// The pause after a sample that did not come.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// Starts a server that shows what `watcher` sees. While it runs, the router is watched all the
+    /// time, for the history.
+    ///
+    /// # Errors
+    /// [`HttpError`].
+    pub fn start(settings: &Settings, watcher: Watcher) -> Result<Server, HttpError> {
+        let Settings {
+            address,
+            token,
+            page,
+        } = settings;
+        settings.check()?;
+        let access = Access::new(token.clone()).map_err(HttpError::Random)?;
+        let error = |source| HttpError::Listen {
+            address: *address,
+            source,
+        };
+        let listener = TcpListener::bind(address).map_err(error)?;
+        let address = listener.local_addr().map_err(error)?;
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let means = Arc::new(Means {
+            watcher,
+            access,
+            page,
+            history: Mutex::default(),
+            is_closing: Arc::clone(&is_closing),
+            clients: AtomicUsize::new(0),
+        });
+        let recorder = Arc::clone(&means);
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new()
+                .name(name.into())
+                .spawn(work)
+                .map_err(error)
+        };
+        let threads = vec![
+            spawn("history", Box::new(move || record(&recorder)))?,
+            spawn("http", Box::new(move || accept(&listener, &means)))?,
+        ];
+        Ok(Server {
+            address,
+            is_closing,
+            threads,
+        })
+    }
+
+    /// Returns the address; its port is the actual one if 0 was given.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.is_closing.store(true, Ordering::Release);
+        // Ends the wait for a connection.
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        if TcpStream::connect_timeout(&address, RETRY).is_ok() {
+            for thread in self.threads.drain(..) {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Keeps the history.
+fn record(means: &Means) {
+    let mut after = 0;
+    while !means.is_closing.load(Ordering::Acquire) {
+        match means.watcher.sample(after, RETRY) {
+            Ok(sample) => {
+                after = sample.number;
+                lock(&means.history).add(&sample);
+            }
+            Err(_) => thread::sleep(RETRY / 10),
+        }
+    }
+}
+
+fn lock(history: &Mutex<History>) -> std::sync::MutexGuard<'_, History> {
+    // Nothing under the lock can panic halfway.
+    history.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn accept(listener: &TcpListener, means: &Arc<Means>) {
+    loop {
+        let accepted = listener.accept();
+        if means.is_closing.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok((stream, _)) = accepted else {
+            // Most likely there are too many open files; some must be closed first.
+            thread::sleep(RETRY / 20);
+            continue;
+        };
+        let of_thread = Arc::clone(means);
+        let serve = move || {
+            if of_thread.clients.fetch_add(1, Ordering::Relaxed) < MOST_CLIENTS {
+                // An error is the client's.
+                let _ = serve(&stream, &of_thread);
+            } else {
+                let busy = Answer::text(503, "too many connections");
+                let _ = stream
+                    .set_write_timeout(Some(RETRY))
+                    .and_then(|()| busy.send(&stream));
+            }
+            of_thread.clients.fetch_sub(1, Ordering::Relaxed);
+            let _ = stream.shutdown(Shutdown::Both);
+        };
+        let _ = thread::Builder::new()
+            .name("http-client".into())
+            .spawn(serve);
+    }
+}
+
+/// Answers one request.
+fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let request = match Request::read(stream, MOST_HEAD, PATIENCE) {
+        Ok(request) => request,
+        Err(request::ReadError::Io(error)) => return Err(error),
+        Err(request::ReadError::Bad(why)) => return Answer::text(400, why).send(stream),
+    };
+    if let Err(why) = access::check_names(&request) {
+        return Answer::text(403, &why).send(stream);
+    }
+    let path = request.path.split('?').next().unwrap_or_default();
+    match (request.method, path) {
+        // The page has no figures.
+        (Method::Get, "/") => return Answer::page(means.page).send(stream),
+        (Method::Post, "/login") => {
+            return match means.access.login(&request.body) {
+                Some(cookie) => Answer::text(204, "")
+                    .with("Set-Cookie", cookie)
+                    .send(stream),
+                None => Answer::text(403, "wrong token").send(stream),
+            };
+        }
+        (Method::Post, _) => return Answer::text(405, "only GET").send(stream),
+        (Method::Get, _) => {}
+    }
+    if !means.access.admits(&request) {
+        let why = "a token is required: open the page with #token=TOKEN behind its address, or send \
+                   `Authorization: Bearer TOKEN`";
+        return Answer::text(401, why)
+            .with("WWW-Authenticate", "Bearer")
+            .send(stream);
+    }
+    if path == "/events" {
+        return events(stream, means);
+    }
+    if path == "/history" {
+        let history = lock(&means.history).json();
+        return Answer::json(history).send(stream);
+    }
+    if !["/metrics", "/state"].contains(&path) {
+        return Answer::text(404, "there are /, /metrics, /state, /history and /events")
+            .send(stream);
+    }
+    match means.watcher.sample(0, SAMPLE) {
+        Err(why) => Answer::text(503, &why.to_string()),
+        Ok(sample) if path == "/metrics" => Answer::of(metrics::CONTENT_TYPE, metrics(&sample)),
+        Ok(sample) => Answer::json(serde_json::to_string(&*sample).expect("a sample is plain")),
+    }
+    .send(stream)
+}
+
+/// Sends samples until the reader or the router ends.
+fn events(mut stream: &TcpStream, means: &Means) -> io::Result<()> {
+    Answer::stream().send_head(stream)?;
+    let mut after = 0;
+    while !means.is_closing.load(Ordering::Acquire) {
+        match means.watcher.sample(after, SAMPLE) {
+            Ok(sample) => {
+                after = sample.number;
+                let json = serde_json::to_string(&*sample).expect("a sample is plain");
+                stream.write_all(format!("id: {after}\ndata: {json}\n\n").as_bytes())?;
+            }
+            // A comment shows that the connection lives.
+            Err(_) => {
+                stream.write_all(b": no sample\n\n")?;
+                thread::sleep(RETRY);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An answer.
+struct Answer {
+    status: u16,
+    kind: &'static str,
+    headers: Vec<(&'static str, String)>,
+    body: String,
+}
+
+impl Answer {
+    fn of(kind: &'static str, body: String) -> Answer {
+        Answer {
+            status: 200,
+            kind,
+            headers: Vec::new(),
+            body,
+        }
+    }
+
+    fn text(status: u16, text: &str) -> Answer {
+        Answer {
+            status,
+            ..Answer::of("text/plain; charset=utf-8", format!("{text}\n"))
+        }
+    }
+
+    fn page(page: &str) -> Answer {
+        Answer::of("text/html; charset=utf-8", page.to_owned())
+    }
+
+    fn json(json: String) -> Answer {
+        Answer::of("application/json", json)
+    }
+
+    fn stream() -> Answer {
+        Answer::of("text/event-stream", String::new())
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Answer {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    fn send(self, mut stream: &TcpStream) -> io::Result<()> {
+        let head = self.head(Some(self.body.len()));
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(self.body.as_bytes())
+    }
+
+    fn send_head(self, mut stream: &TcpStream) -> io::Result<()> {
+        stream.write_all(self.head(None).as_bytes())
+    }
+
+    fn head(&self, length: Option<usize>) -> String {
+        let phrase = match self.status {
+            200 => "OK",
+            204 => "No Content",
+            400 => "Bad Request",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "Not Found",
+            405 => "Method Not Allowed",
+            _ => "Service Unavailable",
+        };
+        let mut head = format!(
+            "HTTP/1.1 {} {phrase}\r\nContent-Type: {}\r\n",
+            self.status, self.kind
+        );
+        for (name, value) in FIXED {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if let Some(length) = length {
+            head.push_str(&format!("Content-Length: {length}\r\n"));
+        }
+        head.push_str("\r\n");
+        head
+    }
+}
+
+/// The headers of every answer. The script and the style of the page are inside it.
+const FIXED: [(&str, &str); 6] = [
+    ("Connection", "close"),
+    ("Cache-Control", "no-store"),
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+];
+
+#[cfg(test)]
+mod tests;

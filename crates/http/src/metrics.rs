@@ -1,0 +1,396 @@
+//! A sample in the OpenMetrics text format.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use sluice_router::process::watch::{ObjectSample, Sample, SojournCounts};
+
+/// The type of the answer.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Writes a sample.
+pub fn text(sample: &Arc<Sample>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Metrics(Arc::clone(sample))));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("a string takes any text");
+    text
+}
+
+#[derive(Debug)]
+struct Metrics(Arc<Sample>);
+
+type Labels<'a> = Vec<(&'a str, String)>;
+
+/// The values of one metric.
+enum Values<'a> {
+    Counter(Vec<(Labels<'a>, u64)>),
+    Seconds(Vec<(Labels<'a>, f64)>),
+    Gauge(Vec<(Labels<'a>, i64)>),
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let sample = &*self.0;
+        for (name, help, unit, values) in simple(sample) {
+            let kind = match values {
+                Values::Counter(_) => MetricType::Counter,
+                Values::Seconds(_) | Values::Gauge(_) => MetricType::Gauge,
+            };
+            let metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
+            match values {
+                Values::Counter(rows) => rows_of(metric, rows, ConstCounter::<u64>::new)?,
+                Values::Seconds(rows) => rows_of(metric, rows, ConstGauge::<f64>::new)?,
+                Values::Gauge(rows) => rows_of(metric, rows, ConstGauge::<i64>::new)?,
+            }
+        }
+        let seconds = Unit::Seconds;
+        let help = "Sojourn times of the packets that left a pipe, scheduler or queue, since it is watched";
+        let kind = MetricType::Histogram;
+        let mut metric = encoder.encode_descriptor("sluice_sojourn", help, Some(&seconds), kind)?;
+        for object in &sample.objects {
+            let waits = &object.total_sojourn;
+            let labels = of_object(object);
+            let mut family = metric.encode_family(&labels)?;
+            let sum = waits.sum_ns as f64 / 1e9;
+            family.encode_histogram::<NoLabelSet>(sum, waits.packets, &buckets(waits), None)?;
+        }
+        let help = "Time from the instant at which a packet was due to its transmission";
+        let mut metric =
+            encoder.encode_descriptor("sluice_lateness", help, Some(&seconds), kind)?;
+        let (sum, packets, buckets) = lateness(&sample.lateness.since_start);
+        metric.encode_histogram::<NoLabelSet>(sum, packets, &buckets, None)
+    }
+}
+
+/// Writes the rows of a metric. The only row of a metric without labels has no braces.
+fn rows_of<V, M: EncodeMetric>(
+    mut metric: MetricEncoder<'_>,
+    rows: Vec<(Labels<'_>, V)>,
+    value: impl Fn(V) -> M,
+) -> Result<(), fmt::Error> {
+    for (labels, number) in rows {
+        if labels.is_empty() {
+            return value(number).encode(metric);
+        }
+        value(number).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Returns the buckets of a histogram, each with its own count.
+fn buckets(waits: &SojournCounts) -> Vec<(f64, u64)> {
+    let mut before = 0;
+    let limits = SojournCounts::LIMITS.iter().zip(&waits.below);
+    let mut buckets: Vec<(f64, u64)> = limits
+        .map(|(limit, below)| {
+            let count = below - before;
+            before = *below;
+            (*limit as f64 / 1e9, count)
+        })
+        .collect();
+    buckets.push((f64::INFINITY, waits.packets.saturating_sub(before)));
+    buckets
+}
+
+/// The first and the last power of two of nanoseconds that bound a bucket of the lateness: 1 us and
+/// 1 s.
+const LATE: std::ops::RangeInclusive<usize> = 10..=30;
+
+/// Returns sum (an upper bound, as for the percentiles), count and buckets of the lateness.
+fn lateness(counts: &[u64]) -> (f64, u64, Vec<(f64, u64)>) {
+    let bound = |power: usize| (1_u64 << power.min(63)) as f64 / 1e9;
+    let sum = counts.iter().enumerate();
+    let sum = sum.map(|(power, count)| bound(power) * *count as f64).sum();
+    let packets: u64 = counts.iter().sum();
+    let mut buckets = Vec::new();
+    let mut seen = 0;
+    for power in LATE {
+        let below: u64 = counts.iter().take(power + 1).sum();
+        buckets.push((bound(power), below - seen));
+        seen = below;
+    }
+    buckets.push((f64::INFINITY, packets - seen));
+    (sum, packets, buckets)
+}
+
+fn of_object(object: &ObjectSample) -> Labels<'_> {
+    vec![
+        ("object", object.name.clone()),
+        ("flow", object.flow.clone().unwrap_or_default()),
+    ]
+}
+
+type Metric<'a> = (&'static str, &'static str, Option<Unit>, Values<'a>);
+
+/// Returns the metrics that are numbers.
+fn simple(sample: &Sample) -> Vec<Metric<'_>> {
+    let status = &sample.status;
+    let of_ports = |value: fn(&sluice_router::process::PortStatus) -> u64| {
+        let rows = status.ports.iter();
+        Values::Counter(
+            rows.map(|port| (vec![("port", port.name.clone())], value(port)))
+                .collect(),
+        )
+    };
+    let of_objects = |value: fn(&ObjectSample) -> u64| {
+        let rows = sample.objects.iter();
+        Values::Counter(
+            rows.map(|object| (of_object(object), value(object)))
+                .collect(),
+        )
+    };
+    let states = |value: fn(&ObjectSample) -> u64| {
+        let rows = sample.objects.iter();
+        let rows = rows.map(|object| (of_object(object), value(object) as i64));
+        Values::Gauge(rows.collect())
+    };
+    let reasons = |label: &'static str, counts: &std::collections::BTreeMap<String, u64>| {
+        let rows = counts.iter();
+        Values::Counter(
+            rows.map(|(reason, n)| (vec![(label, reason.clone())], *n))
+                .collect(),
+        )
+    };
+    let port_losses = status.ports.iter().flat_map(|port| {
+        let rows = port.lost.iter();
+        rows.map(|(reason, count)| {
+            let labels = vec![("port", port.name.clone()), ("reason", reason.clone())];
+            (labels, *count)
+        })
+    });
+    let drops = sample.objects.iter().flat_map(|object| {
+        let rows = object.total_dropped.iter();
+        rows.map(|(reason, count)| {
+            let mut labels = of_object(object);
+            labels.push(("reason", reason.clone()));
+            (labels, *count)
+        })
+    });
+    let variables = sample.objects.iter().flat_map(|object| {
+        let rows = object.state.iter();
+        rows.map(|(name, value)| {
+            let mut labels = of_object(object);
+            labels.push(("variable", name.clone()));
+            (labels, *value)
+        })
+    });
+    let one = |value: u64| Values::Counter(vec![(Vec::new(), value)]);
+    let bytes = || Some(Unit::Bytes);
+    vec![
+        (
+            "sluice_uptime",
+            "Time since the router started",
+            Some(Unit::Seconds),
+            Values::Seconds(vec![(Vec::new(), status.uptime_ns as f64 / 1e9)]),
+        ),
+        (
+            "sluice_port_received_frames",
+            "Frames received",
+            None,
+            of_ports(|p| p.received),
+        ),
+        (
+            "sluice_port_received",
+            "Bytes received",
+            bytes(),
+            of_ports(|p| p.received_bytes),
+        ),
+        (
+            "sluice_port_sent_frames",
+            "Frames sent",
+            None,
+            of_ports(|p| p.sent),
+        ),
+        (
+            "sluice_port_sent",
+            "Bytes sent",
+            bytes(),
+            of_ports(|p| p.sent_bytes),
+        ),
+        (
+            "sluice_port_lost_frames",
+            "Frames that the port or the kernel lost",
+            None,
+            Values::Counter(port_losses.collect()),
+        ),
+        (
+            "sluice_admitted_packets",
+            "Packets given to the rules",
+            None,
+            one(status.admitted),
+        ),
+        (
+            "sluice_bypassed_frames",
+            "Frames that bypassed the rules",
+            None,
+            one(status.bypassed),
+        ),
+        (
+            "sluice_sent_packets",
+            "Packets handed to a port",
+            None,
+            one(status.sent),
+        ),
+        (
+            "sluice_dropped_packets",
+            "Packets dropped by rules, queues and links",
+            None,
+            reasons("reason", &status.dropped),
+        ),
+        (
+            "sluice_lost_frames",
+            "Frames lost on the way to a queue or to a port",
+            None,
+            reasons("cause", &status.lost),
+        ),
+        (
+            "sluice_commands",
+            "Commands executed, including refused ones",
+            None,
+            one(status.commands),
+        ),
+        (
+            "sluice_object_arrived_packets",
+            "Packets that arrived at a pipe, scheduler or queue, including dropped ones",
+            None,
+            of_objects(|o| o.total_packets),
+        ),
+        (
+            "sluice_object_arrived",
+            "Bytes that arrived at a pipe, scheduler or queue, including dropped ones",
+            bytes(),
+            of_objects(|o| o.total_bytes),
+        ),
+        (
+            "sluice_object_marked_packets",
+            "Packets that were CE-marked",
+            None,
+            of_objects(|o| o.total_marked),
+        ),
+        (
+            "sluice_object_dropped_packets",
+            "Packets that were dropped",
+            None,
+            Values::Counter(drops.collect()),
+        ),
+        (
+            "sluice_object_rate_bits_per_second",
+            "Rate at which packets left over the last interval",
+            None,
+            states(|o| o.traffic.rate_bps),
+        ),
+        (
+            "sluice_object_link_bits_per_second",
+            "Rate of the link; 0 without a limit",
+            None,
+            states(|o| o.link_bps),
+        ),
+        (
+            "sluice_object_backlog_packets",
+            "Packets that wait",
+            None,
+            states(|o| o.backlog_packets),
+        ),
+        (
+            "sluice_object_backlog",
+            "Bytes that wait",
+            bytes(),
+            states(|o| o.backlog_bytes),
+        ),
+        (
+            "sluice_object_state",
+            "Variables of the algorithm; times are in nanoseconds",
+            None,
+            Values::Seconds(variables.collect()),
+        ),
+        (
+            "sluice_unlisted_objects",
+            "Pipes and queues that are not listed, because there are too many",
+            None,
+            Values::Gauge(vec![(Vec::new(), sample.unlisted as i64)]),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_router::process::PortStatus;
+
+    fn sample() -> Arc<Sample> {
+        let mut sample = Sample::default();
+        sample.status.ports.push(PortStatus {
+            name: "eth0".into(),
+            received_bytes: 1500,
+            lost: [("kernel_queue".to_owned(), 3)].into(),
+            ..PortStatus::default()
+        });
+        sample.status.uptime_ns = 1_500_000_000;
+        sample.lateness.since_start = vec![0; 64];
+        // Two packets less than 2^11 ns late, one less than 2^40 ns.
+        (
+            sample.lateness.since_start[11],
+            sample.lateness.since_start[40],
+        ) = (2, 1);
+        sample.objects.push(ObjectSample {
+            name: "pipe 1".into(),
+            total_dropped: [("overflow".to_owned(), 7)].into(),
+            total_sojourn: SojournCounts {
+                packets: 3,
+                sum_ns: 2_000_000_000,
+                below: SojournCounts::LIMITS
+                    .iter()
+                    .map(|limit| u64::from(*limit > 200_000) * 2)
+                    .collect(),
+            },
+            ..ObjectSample::default()
+        });
+        Arc::new(sample)
+    }
+
+    #[test]
+    fn the_text_has_counters_by_reason_and_histograms() {
+        let text = text(&sample());
+        for line in [
+            "# TYPE sluice_port_received_bytes counter",
+            "# UNIT sluice_port_received_bytes bytes",
+            "sluice_port_received_bytes_total{port=\"eth0\"} 1500",
+            "sluice_port_lost_frames_total{port=\"eth0\",reason=\"kernel_queue\"} 3",
+            "sluice_uptime_seconds 1.5",
+            "sluice_object_dropped_packets_total{object=\"pipe 1\",flow=\"\",reason=\"overflow\"} 7",
+            "sluice_sojourn_seconds_sum{object=\"pipe 1\",flow=\"\"} 2.0",
+            // 2^17 ns are 131 us, 2^18 ns are 262 us.
+            "sluice_sojourn_seconds_bucket{le=\"0.000131072\",object=\"pipe 1\",flow=\"\"} 0",
+            "sluice_sojourn_seconds_bucket{le=\"0.000262144\",object=\"pipe 1\",flow=\"\"} 2",
+            "sluice_sojourn_seconds_bucket{le=\"+Inf\",object=\"pipe 1\",flow=\"\"} 3",
+            "sluice_lateness_seconds_bucket{le=\"0.000001024\"} 0",
+            "sluice_lateness_seconds_bucket{le=\"0.000002048\"} 2",
+            "sluice_lateness_seconds_count 3",
+        ] {
+            assert!(text.lines().any(|l| l == line), "no `{line}` in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let page = include_str!("../../../docs/watching.md");
+        let text = text(&sample());
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        for name in names.filter_map(|rest| rest.split(' ').next()) {
+            assert!(
+                page.contains(&format!("`{name}`")),
+                "docs/watching.md lacks {name}"
+            );
+        }
+    }
+}

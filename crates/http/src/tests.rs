@@ -1,0 +1,286 @@
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sluice_core::{Cx, DropCounter, Rng, Time};
+use sluice_ipfw::{Firewall, Settings as EngineSettings};
+
+use super::*;
+use sluice_router::control::{Answered, Builder, Watched, Work, inbox};
+use sluice_router::forward::Lateness;
+use sluice_router::process::Status;
+
+/// A server beside a loop without packets.
+struct Served {
+    server: Option<Server>,
+    end: mpsc::Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+const TOKEN: &str = "0123456789abcdef";
+
+impl Served {
+    fn start(token: Option<&str>) -> Served {
+        let (mut inbox, orders) = inbox::<Status>(Builder::default()).unwrap();
+        let (end, ended) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut firewall = Firewall::new(&EngineSettings::default());
+            let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+            while ended.try_recv().is_err() {
+                while let Some(order) = inbox.take() {
+                    let Work::Watch(mut watching) = order.work else {
+                        panic!("only exchanges are expected");
+                    };
+                    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+                    while firewall.watch(&mut watching, &mut cx) {}
+                    order.answer.send(Answered::Watched(Box::new(Watched {
+                        watching: *watching,
+                        status: Status::default(),
+                        lateness: Lateness::default(),
+                    })));
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let settings = Settings {
+            address: "127.0.0.1:0".parse().unwrap(),
+            token: token.map(str::to_owned),
+            page: "<!doctype html><title>live</title>",
+        };
+        let server = Server::start(&settings, Watcher::new(orders)).unwrap();
+        Served {
+            server: Some(server),
+            end,
+            thread: Some(thread),
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.server.as_ref().expect("it runs").address()
+    }
+
+    fn open(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let host = self.address().to_string();
+        stream
+            .write_all(request.replace("HOST", &host).as_bytes())
+            .unwrap();
+        stream
+    }
+
+    /// Sends a request and returns the whole answer.
+    fn ask(&self, request: &str) -> String {
+        let mut answer = String::new();
+        self.open(request).read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn get(&self, path: &str, headers: &str) -> String {
+        self.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: HOST\r\n{headers}\r\n"
+        ))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        let _ = self.end.send(());
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+    }
+}
+
+#[track_caller]
+fn expect(answer: &str, status: u16) {
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status} ")),
+        "{answer}"
+    );
+    for header in [
+        "Content-Security-Policy: default-src 'none'",
+        "X-Content-Type-Options: nosniff",
+    ] {
+        assert!(answer.contains(header), "{answer}");
+    }
+}
+
+#[test]
+fn the_page_metrics_state_and_history_are_served() {
+    let served = Served::start(None);
+    let page = served.get("/", "");
+    expect(&page, 200);
+    assert!(page.ends_with("<title>live</title>"));
+    let metrics = served.get("/metrics", "");
+    expect(&metrics, 200);
+    assert!(metrics.contains("application/openmetrics-text") && metrics.ends_with("# EOF\n"));
+    let state = served.get("/state?x=1", "");
+    let body = state.split("\r\n\r\n").nth(1).unwrap();
+    let state: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert!(state["number"].as_u64().unwrap() >= 1);
+    let history = served.get("/history", "");
+    assert!(history.contains("\"series\":"), "{history}");
+    expect(&served.get("/other", ""), 404);
+}
+
+#[test]
+fn foreign_names_are_refused() {
+    let served = Served::start(None);
+    for request in [
+        "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        "GET /state HTTP/1.1\r\n\r\n",
+        "GET /state HTTP/1.1\r\nHost: HOST\r\nHost: evil.example\r\n\r\n",
+        "GET /state HTTP/1.1\r\nHost: HOST\r\nOrigin: http://evil.example\r\n\r\n",
+        "GET /state HTTP/1.1\r\nHost: HOST\r\nOrigin: null\r\n\r\n",
+    ] {
+        expect(&served.ask(request), 403);
+    }
+    let own = served.ask("GET /state HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\n\r\n");
+    expect(&own, 200);
+}
+
+#[test]
+fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
+    let served = Served::start(Some(TOKEN));
+    expect(&served.get("/", ""), 200);
+    for path in ["/metrics", "/state", "/history", "/events"] {
+        expect(&served.get(path, ""), 401);
+        expect(
+            &served.get(path, "Authorization: Bearer 0123456789abcdeX\r\n"),
+            401,
+        );
+        expect(
+            &served.get(path, "Cookie: sluice_session=0123456789abcdef\r\n"),
+            401,
+        );
+    }
+    expect(
+        &served.get("/state", &format!("Authorization: Bearer {TOKEN}\r\n")),
+        200,
+    );
+    let login = |token: &str, more: &str| {
+        served.ask(&format!(
+            "POST /login HTTP/1.1\r\nHost: HOST\r\n{more}Content-Length: {}\r\n\r\n{token}",
+            token.len()
+        ))
+    };
+    expect(&login("wrong", ""), 403);
+    expect(&login(TOKEN, "Origin: http://evil.example\r\n"), 403);
+    let answer = login(TOKEN, "");
+    expect(&answer, 204);
+    let cookie = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("Set-Cookie: "))
+        .unwrap();
+    assert!(
+        cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"),
+        "{cookie}"
+    );
+    assert!(!cookie.contains(TOKEN), "{cookie}");
+    let value = cookie.split(';').next().unwrap();
+    expect(
+        &served.get("/state", &format!("Cookie: a=b; {value}\r\n")),
+        200,
+    );
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token() {
+    let (_, orders) = inbox::<Status>(Builder::default()).unwrap();
+    let settings = Settings {
+        address: "0.0.0.0:0".parse().unwrap(),
+        token: None,
+        page: "",
+    };
+    let refused = Server::start(&settings, Watcher::new(orders))
+        .err()
+        .unwrap();
+    assert!(
+        refused.to_string().contains("needs --http-token FILE"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let served = Served::start(None);
+    let (_, orders) = inbox::<Status>(Builder::default()).unwrap();
+    let settings = Settings {
+        address: served.address(),
+        token: None,
+        page: "",
+    };
+    let refused = Server::start(&settings, Watcher::new(orders))
+        .err()
+        .unwrap();
+    assert!(
+        refused
+            .to_string()
+            .contains("another program has this port"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let served = Served::start(None);
+    expect(&served.ask("nonsense\r\n\r\n"), 400);
+    expect(&served.ask("DELETE / HTTP/1.1\r\nHost: HOST\r\n\r\n"), 400);
+    expect(
+        &served.ask("POST /state HTTP/1.1\r\nHost: HOST\r\n\r\n"),
+        405,
+    );
+    let long = "POST /login HTTP/1.1\r\nHost: HOST\r\nContent-Length: 100000\r\n\r\n";
+    expect(&served.ask(long), 400);
+    let chunked = "POST /login HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n";
+    expect(&served.ask(chunked), 400);
+    let head = format!("GET / HTTP/1.1\r\nHost: HOST\r\nX: {}", "x".repeat(20_000));
+    expect(&served.ask(&head), 400);
+}
+
+#[test]
+fn events_come_as_they_are_taken_and_a_reader_gets_each_once() {
+    let served = Served::start(None);
+    let mut stream = served.open("GET /events HTTP/1.1\r\nHost: HOST\r\n\r\n");
+    let mut text = String::new();
+    while text.matches("data: ").count() < 2 {
+        let mut piece = [0; 4096];
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the stream ended: {text}");
+        text.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    assert!(text.contains("Content-Type: text/event-stream"));
+    let ids: Vec<u64> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("id: ")?.parse().ok())
+        .collect();
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+}
+
+#[test]
+fn too_many_connections_are_refused_and_others_are_served_again() {
+    let served = Served::start(None);
+    let silent: Vec<TcpStream> = (0..40)
+        .map(|_| TcpStream::connect(served.address()).unwrap())
+        .collect();
+    let mut stream = silent.last().unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    drop(silent);
+    let answered = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(20));
+        served.get("/", "").starts_with("HTTP/1.1 200 ")
+    });
+    assert!(answered);
+}

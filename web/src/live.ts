@@ -1,0 +1,326 @@
+/** The page of a running router: the charts of the report, fed by server-sent events. */
+import { ChartGroup } from "./charts/group.ts";
+import { type Line, LineChart } from "./charts/lines.ts";
+import { choice, dropdown, h } from "./dom.ts";
+import {
+  extend,
+  flowLabel,
+  LEVELS,
+  type LiveObject,
+  label,
+  type Past,
+  reasons,
+  type Sample,
+  type Series,
+  total,
+} from "./live/sample.ts";
+import { megabits, milliseconds, plain, whole } from "./maths/format.ts";
+import { watchTheme } from "./theme.ts";
+
+/** Pipes and queues that are drawn at the same time, unless one is chosen. */
+const MOST_DRAWN = 5;
+/** How often the coarser resolutions are fetched again. */
+const REFRESH_MS = 10_000;
+const BUSIEST = "the busiest";
+
+type Level = (typeof LEVELS)[number];
+
+class Live {
+  private past: Past = { series: [], changes: [] };
+  private sample: Sample | null = null;
+  private chosen = BUSIEST;
+  private level: Level = LEVELS[0];
+  private charts: { chart: LineChart; lines: (series: Series, hue: number) => Line[] }[] = [];
+  private readonly header = h("header", { class: "live-head" });
+  private readonly picker = h("div", { class: "live-picker" });
+  private readonly grid = h("div", { class: "live-charts" });
+  private readonly tables = h("div", {});
+  private names = "";
+
+  constructor(private readonly page: HTMLElement) {
+    const windows = LEVELS.map(({ text }) => ({ value: text as string, text }));
+    const windowChoice = choice("Time shown", windows, this.level.text, (text) => {
+      this.level = LEVELS.find((level) => level.text === text) ?? LEVELS[0];
+      this.makeCharts();
+      void this.refresh();
+    });
+    const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice);
+    this.makeCharts();
+    this.page.replaceChildren(this.header, toolbar, this.grid, this.tables);
+    setInterval(() => {
+      if (this.level !== LEVELS[0]) void this.refresh();
+    }, REFRESH_MS);
+  }
+
+  async refresh(): Promise<void> {
+    const answer = await fetch("/history");
+    if (!answer.ok) throw new Error(await answer.text());
+    this.past = (await answer.json()) as Past;
+    this.draw();
+  }
+
+  take(sample: Sample): void {
+    this.sample = sample;
+    extend(this.past, sample);
+    this.draw();
+    this.page.dataset["state"] = "drawn";
+    this.page.dataset["number"] = String(sample.number);
+  }
+
+  private makeCharts(): void {
+    const group = new ChartGroup("live", -this.level.span, 0);
+    const marks = () => this.past.changes.map((change) => this.ago(change.unix_ms));
+    const chart = (
+      id: string,
+      title: string,
+      caption: string,
+      unit: string,
+      say: (value: number) => string,
+      lines: (series: Series, hue: number) => Line[],
+    ) => ({
+      chart: new LineChart({ id, title, caption, height: 200, unit, say, marks }, group),
+      lines,
+    });
+    const line = (
+      series: Series,
+      hue: number,
+      values: number[],
+      suffix: string,
+      flow: number,
+      scale = 1,
+    ): Line => ({
+      label: suffix === "" ? series.name : `${series.name}, ${suffix}`,
+      variant: hue,
+      flow,
+      time: series.unix_ms.map((at) => this.ago(at)),
+      value: values.map((value) => value * scale),
+    });
+    this.charts = [
+      chart("rate", "Rate", "at which packets left the queue", "Mbit/s", megabits, (series, hue) => [
+        line(series, hue, series.rate_bps, "", 0, 1e-6),
+      ]),
+      chart(
+        "sojourn",
+        "Sojourn time",
+        "from enqueue to dequeue: median, and 99th percentile dashed",
+        "ms",
+        milliseconds,
+        (series, hue) => [
+          line(series, hue, series.p50_ms, "median", 0),
+          line(series, hue, series.p99_ms, "99 %", 1),
+        ],
+      ),
+      chart("backlog", "Backlog", "packets that wait", "packets", whole, (series, hue) => [
+        line(series, hue, series.backlog_packets, "", 0),
+      ]),
+      chart(
+        "drops",
+        "Drops and marks",
+        "packets in each interval: dropped, and CE-marked dashed",
+        "packets",
+        whole,
+        (series, hue) => [
+          line(series, hue, series.dropped, "dropped", 0),
+          line(series, hue, series.marked, "marked", 1),
+        ],
+      ),
+    ];
+    this.grid.replaceChildren(...this.charts.map(({ chart }) => chart.frame.figure));
+  }
+
+  /** Seconds before the newest sample, as a negative number. */
+  private ago(unixMs: number): number {
+    return (unixMs - (this.sample?.unix_ms ?? Date.now())) / 1000;
+  }
+
+  /** The names of the pipes and queues that are drawn; each keeps its colour while it is drawn. */
+  private drawn(): string[] {
+    if (this.chosen !== BUSIEST) return [this.chosen];
+    const objects = [...(this.sample?.objects ?? [])];
+    objects.sort((a, b) => b.rate_bps - a.rate_bps || b.backlog_packets - a.backlog_packets);
+    return objects.slice(0, MOST_DRAWN).map(label).sort();
+  }
+
+  private draw(): void {
+    const sample = this.sample;
+    if (sample === null) return;
+    this.drawHeader(sample);
+    this.drawPicker(sample);
+    // A tooltip stays while the pointer is in a chart.
+    if (!this.grid.matches(":has(.u-over:hover)")) {
+      const names = this.drawn();
+      const all = this.past.series.filter(({ step_ms }) => step_ms === this.level.step);
+      for (const { chart, lines } of this.charts) {
+        const drawn = names.flatMap((name, hue) => {
+          const series = all.find((one) => one.name === name);
+          return series === undefined ? [] : lines(series, hue);
+        });
+        chart.setLines(drawn);
+      }
+    }
+    this.tables.replaceChildren(
+      ...[objects(sample), flows(sample), changes(sample)].filter((table) => table !== null),
+    );
+  }
+
+  private drawHeader(sample: Sample): void {
+    const up = Math.floor(sample.status.uptime_ns / 1e9);
+    const two = (value: number) => String(value).padStart(2, "0");
+    const upText = `${Math.floor(up / 3600)}:${two(Math.floor(up / 60) % 60)}:${two(up % 60)}`;
+    const late = milliseconds(sample.lateness.p99_ns / 1e6);
+    const dropped = reasons(sample.status.dropped);
+    this.header.replaceChildren(
+      h("h1", {}, "Sluice router"),
+      h(
+        "p",
+        { class: "note" },
+        `up ${upText} · ${new Date(sample.unix_ms).toLocaleTimeString()} · packets late at most ${late} (99 %) · ${whole(sample.status.commands)} commands`,
+      ),
+      ...(dropped === "" ? [] : [h("p", { class: "note" }, `dropped since the start: ${dropped}`)]),
+      table(
+        "Ports",
+        ["port", "in", "out", "in, packets/s", "out, packets/s", "lost"],
+        sample.ports.map((port) => [
+          port.name,
+          megabits(port.received_bps / 1e6),
+          megabits(port.sent_bps / 1e6),
+          whole(port.received_per_s),
+          whole(port.sent_per_s),
+          whole(port.lost),
+        ]),
+      ),
+    );
+  }
+
+  private drawPicker(sample: Sample): void {
+    const names = [BUSIEST, ...sample.objects.map(label)];
+    if (names.join("\n") === this.names) return;
+    this.names = names.join("\n");
+    if (!names.includes(this.chosen)) this.chosen = BUSIEST;
+    const options = names.map((name) => ({ value: name, text: name }));
+    const select = dropdown("Show", options, this.chosen, (name) => {
+      this.chosen = name;
+      this.draw();
+    });
+    this.picker.replaceChildren(select);
+  }
+}
+
+function table(title: string, heads: string[], rows: string[][]): HTMLElement {
+  const head = heads.map((text) => h("th", { scope: "col" }, text));
+  const body = rows.map(([first = "", ...cells]) =>
+    h("tr", {}, h("th", { scope: "row" }, first), ...cells.map((cell) => h("td", {}, cell))),
+  );
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, title),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+      h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...body)),
+    ),
+  );
+}
+
+const sojourn = (traffic: Pick<LiveObject, "sojourn">): string[] =>
+  traffic.sojourn === null
+    ? ["–", "–", "–"]
+    : [traffic.sojourn.p50_ns, traffic.sojourn.p95_ns, traffic.sojourn.p99_ns].map((ns) =>
+        milliseconds(ns / 1e6),
+      );
+
+function objects(sample: Sample): HTMLElement | null {
+  if (sample.objects.length === 0) return h("p", { class: "note" }, "No pipe or queue has had a packet yet.");
+  const rows = sample.objects.map((object) => [
+    label(object),
+    megabits(object.rate_bps / 1e6),
+    object.link_bps === 0 ? "no limit" : megabits(object.link_bps / 1e6),
+    whole(object.backlog_packets),
+    ...sojourn(object),
+    reasons(object.dropped) || "0",
+    whole(object.marked),
+    Object.entries(object.state)
+      .map(([name, value]) => `${name} ${plain(value)}`)
+      .join(", "),
+    object.words,
+  ]);
+  const more = sample.unlisted > 0 ? `, and ${whole(sample.unlisted)} more` : "";
+  const heads = [
+    "",
+    "rate",
+    "link",
+    "queued",
+    "p50",
+    "p95",
+    "p99",
+    "dropped",
+    "marked",
+    "AQM state",
+    "queue",
+  ];
+  return table(`Pipes and queues${more}`, heads, rows);
+}
+
+function flows(sample: Sample): HTMLElement | null {
+  if (sample.flows.length === 0) return null;
+  const rows = sample.flows
+    .slice(0, 20)
+    .map((flow) => [
+      flowLabel(flow),
+      flow.object,
+      megabits(flow.rate_bps / 1e6),
+      whole(flow.backlog_packets),
+      ...sojourn(flow),
+      whole(total(flow.dropped)),
+      whole(flow.marked),
+    ]);
+  return table("Busiest flows", ["", "in", "rate", "queued", "p50", "p95", "p99", "dropped", "marked"], rows);
+}
+
+function changes(sample: Sample): HTMLElement | null {
+  if (sample.changes.length === 0) return null;
+  const rows = [...sample.changes]
+    .reverse()
+    .map((change) => [
+      new Date(change.unix_ms).toLocaleTimeString(),
+      change.text,
+      change.refused === undefined ? "done" : `refused: ${change.refused}`,
+    ]);
+  return table("Changes", ["", "command", ""], rows);
+}
+
+/** Exchanges the token behind the address for a cookie, and removes it from the address. */
+async function login(): Promise<void> {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token === null) return;
+  history.replaceState(null, "", location.pathname);
+  const answer = await fetch("/login", { method: "POST", body: token });
+  if (!answer.ok) throw new Error("the token is wrong");
+}
+
+async function run(page: HTMLElement): Promise<void> {
+  await login();
+  watchTheme();
+  const live = new Live(page);
+  await live.refresh();
+  const events = new EventSource("/events");
+  const alarm = h("p", { class: "banner", role: "alert", hidden: true }, "The router does not answer.");
+  page.prepend(alarm);
+  events.onmessage = (event: MessageEvent<string>) => {
+    alarm.hidden = true;
+    live.take(JSON.parse(event.data) as Sample);
+  };
+  events.onerror = () => {
+    alarm.hidden = false;
+  };
+}
+
+const page = document.getElementById("page");
+if (page !== null) {
+  run(page).catch((error: unknown) => {
+    const why = error instanceof Error ? error.message : String(error);
+    page.replaceChildren(h("p", { class: "banner", role: "alert" }, `This page cannot be shown: ${why}`));
+    page.dataset["state"] = "failed";
+  });
+}

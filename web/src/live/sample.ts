@@ -1,0 +1,148 @@
+/** The parts of a sample and of the history that the page reads; docs/watching.md explains them. */
+
+export interface Traffic {
+  arrived_bps: number;
+  rate_bps: number;
+  marked: number;
+  dropped: Record<string, number>;
+  sojourn: { p50_ns: number; p95_ns: number; p99_ns: number } | null;
+}
+
+export interface LiveObject extends Traffic {
+  name: string;
+  flow: string | null;
+  words: string;
+  link_bps: number;
+  backlog_packets: number;
+  state: Record<string, number>;
+}
+
+export interface LiveFlow extends Traffic {
+  object: string;
+  src: string;
+  src_port: number;
+  dst: string;
+  dst_port: number;
+  proto: number;
+  backlog_packets: number;
+}
+
+export interface LivePort {
+  name: string;
+  received_bps: number;
+  sent_bps: number;
+  received_per_s: number;
+  sent_per_s: number;
+  lost: number;
+}
+
+export interface Change {
+  unix_ms: number;
+  text: string;
+  refused?: string;
+}
+
+export interface Sample {
+  number: number;
+  unix_ms: number;
+  interval_ns: number;
+  status: { uptime_ns: number; commands: number; dropped: Record<string, number> };
+  ports: LivePort[];
+  lateness: { p50_ns: number; p99_ns: number };
+  objects: LiveObject[];
+  unlisted: number;
+  flows: LiveFlow[];
+  changes: Change[];
+}
+
+/** A series of the history at one resolution. */
+export interface Series {
+  name: string;
+  step_ms: number;
+  unix_ms: number[];
+  rate_bps: number[];
+  backlog_packets: number[];
+  p50_ms: number[];
+  p99_ms: number[];
+  dropped: number[];
+  marked: number[];
+}
+
+export interface Past {
+  series: Series[];
+  changes: Change[];
+}
+
+/** The resolutions of the history in ms, with the time that each covers in s. */
+export const LEVELS = [
+  { step: 1_000, span: 300, text: "5 min" },
+  { step: 10_000, span: 3_600, text: "1 h" },
+  { step: 60_000, span: 86_400, text: "24 h" },
+] as const;
+
+export const label = (object: LiveObject): string =>
+  object.flow === null ? object.name : `${object.name} ${object.flow}`;
+
+const PROTOCOLS: Record<number, string> = { 1: "icmp", 6: "tcp", 17: "udp", 58: "icmp6" };
+
+export function flowLabel(flow: LiveFlow): string {
+  const end = (address: string, port: number) => {
+    if (port === 0) return address;
+    return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+  };
+  const proto = PROTOCOLS[flow.proto] ?? `protocol ${flow.proto}`;
+  return `${proto} ${end(flow.src, flow.src_port)} → ${end(flow.dst, flow.dst_port)}`;
+}
+
+export const total = (counts: Record<string, number>): number =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+/** Counts by reason, most frequent first. */
+export function reasons(counts: Record<string, number>): string {
+  const sorted = Object.entries(counts).sort((a, b) => b[1] - a[1]);
+  return sorted.map(([reason, count]) => `${reason} ${count}`).join(", ");
+}
+
+/** Adds a sample to the finest resolution of the past, which then covers the same time as before. */
+export function extend(past: Past, sample: Sample): void {
+  const { step, span } = LEVELS[0];
+  for (const object of sample.objects) {
+    const name = label(object);
+    let series = past.series.find((one) => one.name === name && one.step_ms === step);
+    if (series === undefined) {
+      series = {
+        name,
+        step_ms: step,
+        unix_ms: [],
+        rate_bps: [],
+        backlog_packets: [],
+        p50_ms: [],
+        p99_ms: [],
+        dropped: [],
+        marked: [],
+      };
+      past.series.push(series);
+    }
+    if ((series.unix_ms.at(-1) ?? 0) >= sample.unix_ms) continue;
+    series.unix_ms.push(sample.unix_ms);
+    series.rate_bps.push(object.rate_bps);
+    series.backlog_packets.push(object.backlog_packets);
+    series.p50_ms.push((object.sojourn?.p50_ns ?? 0) / 1e6);
+    series.p99_ms.push((object.sojourn?.p99_ns ?? 0) / 1e6);
+    series.dropped.push(total(object.dropped));
+    series.marked.push(object.marked);
+    const old = series.unix_ms.findIndex((at) => at > sample.unix_ms - span * 1000);
+    for (const column of [
+      series.unix_ms,
+      series.rate_bps,
+      series.backlog_packets,
+      series.p50_ms,
+      series.p99_ms,
+      series.dropped,
+      series.marked,
+    ]) {
+      column.splice(0, old);
+    }
+  }
+  past.changes = sample.changes;
+}

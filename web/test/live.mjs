@@ -1,0 +1,208 @@
+// Opens the page of a router in headless Chromium, with a server that stands for the router, and keeps
+// screenshots in artifacts/. The page must draw its charts and tables, follow new samples, mark a change,
+// show foreign names as text, and fit into 390 pixels.
+//
+//   node test/live.mjs [--out DIR]
+//
+// Needs Chromium (`apt-get install chromium`), or its path in CHROMIUM.
+import { existsSync } from "node:fs";
+import { mkdir, readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { chromium } from "playwright-core";
+
+const { values } = parseArgs({ options: { out: { type: "string" } } });
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+const out = resolve(values.out ?? here("../../artifacts"));
+const browserPath = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser"].find(
+  (path) => path !== undefined && existsSync(path),
+);
+const failures = [];
+const check = (holds, sentence) => {
+  if (!holds) failures.push(sentence);
+};
+
+// Plausible figures to look at; not a measurement. A pipe of 50 Mbit/s gets `fq_codel` 100 s ago.
+const NOW = Date.UTC(2026, 0, 2, 12, 0, 0);
+const CHANGED = NOW - 100_000;
+const wave = (at, period, low, high) =>
+  low + ((high - low) * (1 + Math.sin((at / 1000 / period) * 2 * Math.PI))) / 2;
+const pipes = [
+  { name: "pipe 1", link: 50e6, base: 48e6, words: "fq_codel target 5ms interval 100ms quantum 1514" },
+  { name: "pipe 2", link: 10e6, base: 8e6, words: "droptail" },
+  { name: "queue 10", link: 10e6, base: 3e6, words: "weight 5 droptail" },
+];
+const point = (pipe, at) => {
+  const isOld = pipe.name === "pipe 1" && at < CHANGED;
+  return {
+    rate: wave(at, 40 + pipe.base / 1e6, pipe.base * 0.8, pipe.base),
+    backlog: Math.round(wave(at, 13, 5, isOld ? 400 : 40)),
+    p50: wave(at, 17, 2, isOld ? 180 : 6),
+    p99: wave(at, 17, 6, isOld ? 260 : 14),
+    dropped: Math.round(wave(at, 31, 0, isOld ? 60 : 8)),
+    marked: pipe.name === "pipe 1" && !isOld ? 12 : 0,
+  };
+};
+const changes = [{ unix_ms: CHANGED, text: "ipfw sched 1 config type fq_codel" }];
+const history = () => ({
+  series: [1_000, 10_000, 60_000].flatMap((step) =>
+    pipes.map((pipe) => {
+      const count = { 1000: 300, 10000: 360, 60000: 1440 }[step];
+      const times = Array.from({ length: count }, (_, at) => NOW - (count - at) * step);
+      const points = times.map((at) => point(pipe, at));
+      return {
+        name: pipe.name,
+        step_ms: step,
+        unix_ms: times,
+        rate_bps: points.map((p) => p.rate),
+        backlog_packets: points.map((p) => p.backlog),
+        p50_ms: points.map((p) => p.p50),
+        p99_ms: points.map((p) => p.p99),
+        dropped: points.map((p) => p.dropped),
+        marked: points.map((p) => p.marked),
+      };
+    }),
+  ),
+  changes,
+});
+const sample = (number) => {
+  const at = NOW + number * 1000;
+  const traffic = (p) => ({
+    arrived_bps: p.rate,
+    rate_bps: p.rate,
+    marked: p.marked,
+    dropped: p.dropped > 0 ? { congestion: p.dropped } : {},
+    sojourn: { p50_ns: p.p50 * 1e6, p95_ns: p.p99 * 0.9e6, p99_ns: p.p99 * 1e6 },
+  });
+  return {
+    number,
+    unix_ms: at,
+    interval_ns: 1e9,
+    status: { uptime_ns: (8_000 + number) * 1e9, commands: 7, dropped: { congestion: 5_120, overflow: 42 } },
+    ports: ["eth0", "eth1"].map((name, i) => ({
+      name,
+      received_bps: i === 0 ? 57e6 : 4e6,
+      sent_bps: i === 0 ? 4e6 : 56e6,
+      received_per_s: i === 0 ? 6_100 : 2_000,
+      sent_per_s: i === 0 ? 2_000 : 6_000,
+      lost: 0,
+    })),
+    lateness: { p50_ns: 2_048, p99_ns: 32_768 },
+    objects: pipes.map((pipe) => ({
+      name: pipe.name,
+      flow: null,
+      words: pipe.words,
+      link_bps: pipe.link,
+      backlog_packets: point(pipe, at).backlog,
+      state: pipe.name === "pipe 1" ? { count: 12, dropping: 1 } : {},
+      ...traffic(point(pipe, at)),
+    })),
+    unlisted: 0,
+    flows: Array.from({ length: 10 }, (_, i) => ({
+      object: "pipe 1",
+      src: i === 3 ? "2001:db8::1234:5678:9abc:def0" : `10.0.0.${i + 1}`,
+      src_port: 40_000 + i,
+      dst: i === 3 ? "2001:db8::1" : "192.0.2.1",
+      dst_port: 443,
+      proto: 6,
+      backlog_packets: 3,
+      ...traffic({ ...point(pipes[0], at), rate: 4.8e6 }),
+    })),
+    other_flows: {},
+    changes:
+      number < 3 ? changes : [...changes, { unix_ms: NOW + 2_500, text: "<b>pipe 2</b>", refused: "no" }],
+  };
+};
+
+const html = await readFile(here("../dist/live.html"), "utf8");
+const asked = [];
+const server = createServer((request, response) => {
+  const path = request.url ?? "/";
+  asked.push(`${request.method} ${path}`);
+  if (path === "/login") {
+    request.resume();
+    response.writeHead(204, { "Set-Cookie": "sluice_session=1; HttpOnly; SameSite=Strict; Path=/" }).end();
+  } else if (path === "/") {
+    response.writeHead(200, { "Content-Type": "text/html; charset=utf-8" }).end(html);
+  } else if (path === "/history") {
+    response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(history()));
+  } else if (path === "/events") {
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    let number = 0;
+    const send = () => {
+      number += 1;
+      response.write(`id: ${number}\ndata: ${JSON.stringify(sample(number))}\n\n`);
+    };
+    send();
+    // Ends after some samples, so that the pictures are of a page at rest.
+    const timer = setInterval(() => {
+      if (number < 8) send();
+    }, 300);
+    response.on("close", () => clearInterval(timer));
+  } else {
+    response.writeHead(404).end();
+  }
+});
+await new Promise((done) => server.listen(0, "127.0.0.1", done));
+const address = `http://127.0.0.1:${server.address().port}/`;
+
+await mkdir(out, { recursive: true });
+const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
+try {
+  for (const [width, scheme] of [
+    [1280, "light"],
+    [390, "dark"],
+  ]) {
+    const context = await browser.newContext({
+      viewport: { width, height: 900 },
+      colorScheme: scheme,
+      timezoneId: "UTC",
+    });
+    const page = await context.newPage();
+    const where = `${width} px`;
+    page.on("console", (message) => {
+      if (["error", "warning"].includes(message.type())) failures.push(`${where}: ${message.text()}`);
+    });
+    page.on("pageerror", (error) => failures.push(`${where}: exception: ${error.message}`));
+    await page.goto(`${address}#token=0123456789abcdef`);
+    await page.waitForSelector('#page[data-state="drawn"]', { timeout: 30_000 });
+    check(!page.url().includes("token"), `${where}: the token stays in the address`);
+    const charts = await page.$$eval("figure.chart:not(.empty)", (all) =>
+      all.map((one) => one.dataset.chart),
+    );
+    check(charts.join() === "rate,sojourn,backlog,drops", `${where}: charts ${charts}`);
+    await page.waitForFunction(() => document.getElementById("page").dataset.number === "8");
+    const text = await page.textContent("#page");
+    for (const word of [
+      "pipe 1",
+      "fq_codel target 5ms",
+      "congestion",
+      "<b>pipe 2</b>",
+      "refused: no",
+      "tcp 10.0.0.1:40000",
+    ]) {
+      check(text.includes(word), `${where}: no "${word}"`);
+    }
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    check(wide <= 0, `${where}: the page is ${wide} px too wide`);
+    await page.screenshot({ path: `${out}/live-${width}.png`, fullPage: true });
+    await page.click('button[data-value="24 h"]');
+    await page.waitForFunction(() => document.querySelector("#chart-rate").dataset.series === "3");
+    await page.selectOption("select", "pipe 1");
+    await page.waitForFunction(() => document.querySelector("#chart-rate").dataset.series === "1");
+    await page.screenshot({ path: `${out}/live-${width}-day.png` });
+    await context.close();
+  }
+  check(asked.includes("POST /login"), "the page did not log in");
+} finally {
+  await browser.close();
+  server.closeAllConnections();
+  server.close();
+}
+if (failures.length > 0) {
+  for (const failure of failures) console.error(`live: ${failure}`);
+  process.exit(1);
+}
+console.log(`live: ok, screenshots in ${out}`);
