@@ -119,6 +119,8 @@ const MOST_CLIENTS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A sample must have come within this time.
 const SAMPLE: Duration = Duration::from_secs(5);
+/// Bytes of samples that the kernel keeps for a reader.
+const KEPT: usize = 64 << 10;
 /// The pause after a sample that did not come.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -224,23 +226,26 @@ fn accept(listener: &TcpListener, means: &Arc<Means>) {
             thread::sleep(RETRY / 20);
             continue;
         };
+        // Connections are counted in the order in which they come.
+        if means.clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
+            means.clients.fetch_sub(1, Ordering::Relaxed);
+            // The buffer of a new connection takes the answer without waiting.
+            let _ = stream
+                .set_write_timeout(Some(RETRY / 10))
+                .and_then(|()| Answer::text(503, "too many connections").send(&stream));
+            continue;
+        }
         let of_thread = Arc::clone(means);
         let serve = move || {
-            if of_thread.clients.fetch_add(1, Ordering::Relaxed) < MOST_CLIENTS {
-                // An error is the client's.
-                let _ = serve(&stream, &of_thread);
-            } else {
-                let busy = Answer::text(503, "too many connections");
-                let _ = stream
-                    .set_write_timeout(Some(RETRY))
-                    .and_then(|()| busy.send(&stream));
-            }
-            of_thread.clients.fetch_sub(1, Ordering::Relaxed);
+            // An error is the client's.
+            let _ = serve(&stream, &of_thread);
             let _ = stream.shutdown(Shutdown::Both);
+            of_thread.clients.fetch_sub(1, Ordering::Relaxed);
         };
-        let _ = thread::Builder::new()
-            .name("http-client".into())
-            .spawn(serve);
+        let thread = thread::Builder::new().name("http-client".into());
+        if thread.spawn(serve).is_err() {
+            means.clients.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -299,6 +304,8 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
 
 /// Sends samples until the reader or the router ends.
 fn events(mut stream: &TcpStream, means: &Means) -> io::Result<()> {
+    // By default the kernel would keep minutes of samples for a reader that stalls.
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, KEPT);
     Answer::stream().send_head(stream)?;
     let mut after = 0;
     while !means.is_closing.load(Ordering::Acquire) {

@@ -98,7 +98,9 @@ fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
         while let Some(order) = inbox.take() {
             let answer = match &order.work {
                 Work::Status => Answered::Status(Box::new(7)),
-                Work::Replace(_) => unreachable!("no test replaces the configuration"),
+                Work::Replace(_) | Work::Watch(_) => {
+                    unreachable!("no test replaces the configuration or watches")
+                }
                 Work::Commands { text, mode, .. } => {
                     let mut output = Output::default();
                     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);

@@ -23,7 +23,7 @@ impl App {
         lines.push(line(self.head(), Look::Head, width));
         for port in self.sample.ports.iter().take(PORTS) {
             lines.push(plain(format!(
-                "{:<16} in {:>6}bit/s {:>6}pkt/s  out {:>6}bit/s {:>6}pkt/s  lost {}",
+                "{:<16} in {:>6}bit/s {:>6}pps  out {:>6}bit/s {:>6}pps  lost {}",
                 cut(&port.name, 16),
                 short(port.received_bps as f64),
                 short(port.received_per_s as f64),

@@ -18,7 +18,7 @@ use super::instance::{Instance, LossState, NONE, Queue};
 use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
 use super::packets::{Passage, Passages, Tap, Totals};
 use super::stats::Counters;
-use super::watch::{NO_ROW, Place, Rows, WatchTable};
+use super::watch::{NO_ROW, Rows, WatchTable};
 use crate::flow::{FlowId, Mask};
 use crate::hash::{KeyedHash, Map};
 
@@ -338,51 +338,6 @@ impl Runtime {
         }
         self.schedule(instance, cx.now);
         if queue != NONE { queue } else { instance }
-    }
-
-    /// Counts an arrival for the watcher.
-    fn watch_arrival(&mut self, packet: &Packet, instance: u32, queue: u32) {
-        let record = &self.instances[instance as usize];
-        let scheduler = self.schedulers[record.scheduler as usize].as_ref();
-        let (Some(table), Some(scheduler)) = (self.watch.as_deref_mut(), scheduler) else {
-            return;
-        };
-        let queue = self.queues.get(queue as usize).map(|queue| queue.watch_row);
-        let mut rows = Rows {
-            table,
-            object: scheduler.number,
-            link: record.watch_row,
-        };
-        rows.arrive(packet, queue, &self.passages.of(packet).headers);
-    }
-
-    /// Ends the watcher's interval: returns its table, and counts in `fresh` from now on.
-    pub fn exchange_watch(&mut self, fresh: Option<Box<WatchTable>>) -> Option<Box<WatchTable>> {
-        let table = self.watch.take();
-        for place in table.iter().flat_map(|table| table.places()) {
-            self.set_watch_row(*place, NO_ROW);
-        }
-        for (place, row) in fresh.iter().flat_map(|table| table.places()).zip(1..) {
-            self.set_watch_row(*place, row);
-        }
-        self.watch = fresh;
-        table
-    }
-
-    fn set_watch_row(&mut self, place: Place, row: u16) {
-        let field = match place {
-            Place::Link(index) => self
-                .instances
-                .get_mut(index as usize)
-                .map(|i| &mut i.watch_row),
-            Place::Queue(index) => self
-                .queues
-                .get_mut(index as usize)
-                .map(|q| &mut q.watch_row),
-        };
-        if let Some(field) = field {
-            *field = row;
-        }
     }
 
     /// Returns a packet that has no place to the host.

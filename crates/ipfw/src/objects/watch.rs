@@ -7,6 +7,7 @@ use sluice_core::packet::Packet;
 use sluice_core::units::{Span, Time};
 
 use super::layout::STRIDE;
+use super::runtime::Runtime;
 use super::stats::REASONS;
 use crate::headers::Headers;
 
@@ -267,10 +268,13 @@ pub struct FlowTraffic {
 #[derive(Clone, Debug)]
 pub struct WatchTable {
     places: Vec<Place>,
+    /// Number of the places that the watcher has chosen; the others had their first packet since.
+    chosen: usize,
     rows: Vec<Traffic>,
     /// Sets of [`WAYS`] flows by hash.
     flows: Vec<Option<Box<FlowTraffic>>>,
     /// Rows of earlier intervals for use again, so that packets cause no allocation.
+    #[expect(clippy::vec_box, reason = "a row moves as one pointer")]
     spare: Vec<Box<FlowTraffic>>,
     /// The traffic of pipes and schedulers without a row.
     pub other: Traffic,
@@ -293,10 +297,14 @@ impl WatchTable {
     /// Largest number of places in one table.
     pub const MOST_PLACES: usize = MOST_PLACES;
 
+    /// Up to this number of places, an object without a row gets one with its first packet.
+    pub const ROOM: usize = 128;
+
     /// Creates an empty table with rows for these places, the first [`WatchTable::MOST_PLACES`].
     pub fn new(places: Vec<Place>) -> WatchTable {
         let mut table = WatchTable {
             places: Vec::new(),
+            chosen: 0,
             rows: Vec::new(),
             flows: vec![None; MOST_FLOWS],
             spare: Vec::new(),
@@ -311,8 +319,12 @@ impl WatchTable {
     /// Makes the table as new, for these places.
     pub fn reset(&mut self, mut places: Vec<Place>) {
         places.truncate(MOST_PLACES);
+        places.reserve(Self::ROOM.saturating_sub(places.len()));
         self.places = places;
-        self.rows.resize_with(self.places.len(), Traffic::default);
+        self.chosen = self.places.len();
+        // Objects that have their first packet in the interval cause no allocation.
+        let rows = self.places.len().max(Self::ROOM);
+        self.rows.resize_with(rows, Traffic::default);
         let used = self.flows.iter_mut().filter_map(Option::take);
         self.spare.extend(used);
         let blank = || {
@@ -349,12 +361,22 @@ impl WatchTable {
 
     /// Returns the rows in the order of [`WatchTable::places`].
     pub fn rows(&self) -> &[Traffic] {
-        &self.rows
+        &self.rows[..self.places.len()]
     }
 
     /// Returns the flows.
     pub fn flows(&self) -> impl Iterator<Item = &FlowTraffic> {
         self.flows.iter().filter_map(Option::as_deref)
+    }
+
+    /// Returns the number of a new row for this place, if there is room. A place that has a row was
+    /// that of an object which has been deleted since: the row remains that object's.
+    fn claim(&mut self, place: Place) -> u16 {
+        if self.places.len() >= Self::ROOM || self.places.contains(&place) {
+            return NO_ROW;
+        }
+        self.places.push(place);
+        self.places.len() as u16
     }
 
     /// Returns the row with this number.
@@ -398,6 +420,70 @@ impl WatchTable {
             row
         });
         &mut row.traffic
+    }
+}
+
+impl Runtime {
+    /// Counts an arrival for the watcher.
+    pub(super) fn watch_arrival(&mut self, packet: &Packet, instance: u32, queue: u32) {
+        let record = &mut self.instances[instance as usize];
+        let scheduler = self.schedulers[record.scheduler as usize].as_ref();
+        let (Some(table), Some(scheduler)) = (self.watch.as_deref_mut(), scheduler) else {
+            return;
+        };
+        if record.watch_row == NO_ROW {
+            record.watch_row = table.claim(Place::Link(instance));
+        }
+        let queue = self.queues.get_mut(queue as usize).map(|record| {
+            if record.watch_row == NO_ROW && record.flowset < STRIDE {
+                record.watch_row = table.claim(Place::Queue(queue));
+            }
+            record.watch_row
+        });
+        let mut rows = Rows {
+            table,
+            object: scheduler.number,
+            link: record.watch_row,
+        };
+        rows.arrive(packet, queue, &self.passages.of(packet).headers);
+    }
+
+    /// Ends the watcher's interval: returns its table, and counts in `fresh` from now on.
+    pub(crate) fn exchange_watch(
+        &mut self,
+        mut fresh: Option<Box<WatchTable>>,
+    ) -> Option<Box<WatchTable>> {
+        let table = self.watch.take();
+        if let (Some(old), Some(fresh)) = (&table, &mut fresh) {
+            // The watcher chose the places of `fresh` before it had heard of these.
+            for place in &old.places[old.chosen..] {
+                fresh.claim(*place);
+            }
+        }
+        for place in table.iter().flat_map(|table| table.places()) {
+            self.set_watch_row(*place, NO_ROW);
+        }
+        for (place, row) in fresh.iter().flat_map(|table| table.places()).zip(1..) {
+            self.set_watch_row(*place, row);
+        }
+        self.watch = fresh;
+        table
+    }
+
+    fn set_watch_row(&mut self, place: Place, row: u16) {
+        let field = match place {
+            Place::Link(index) => self
+                .instances
+                .get_mut(index as usize)
+                .map(|i| &mut i.watch_row),
+            Place::Queue(index) => self
+                .queues
+                .get_mut(index as usize)
+                .map(|q| &mut q.watch_row),
+        };
+        if let Some(field) = field {
+            *field = row;
+        }
     }
 }
 

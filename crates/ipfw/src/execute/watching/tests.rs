@@ -125,7 +125,7 @@ fn the_table_counts_arrivals_departures_drops_and_sojourn_times_by_flow() {
 }
 
 #[test]
-fn what_has_no_row_is_counted_together_and_a_deleted_place_has_no_detail() {
+fn a_first_packet_brings_a_row_if_there_is_room_and_a_deleted_place_has_no_detail() {
     let mut engine = Engine::new(&[
         "pipe 1 config bw 1Mbit/s mask src-port 0xffff",
         "add 100 pipe 1 ip from any to any",
@@ -135,18 +135,42 @@ fn what_has_no_row_is_counted_together_and_a_deleted_place_has_no_detail() {
     engine.watch(ms(1), Some(vec![first.tallies[0].place]));
     engine.send(ms(20), 1, 1);
     engine.send(ms(20), 2, 2);
-    let rest = engine.watch(ms(30), Some(vec![first.tallies[0].place]));
+    // A table with as many places as it has room for, of which the second pipe is none.
+    let mut full = vec![first.tallies[0].place];
+    full.extend((1000..1127).map(Place::Link));
+    assert_eq!(full.len(), WatchTable::ROOM);
+    let rest = engine.watch(ms(30), Some(full));
     assert!(rest.details[0].is_masked);
     let table = rest.table.unwrap();
-    assert_eq!(table.rows()[0].arrived_packets, 1);
-    assert_eq!(table.other.arrived_packets, 2);
+    let arrived = |table: &WatchTable| -> Vec<u64> {
+        table.rows().iter().map(|row| row.arrived_packets).collect()
+    };
+    assert_eq!(arrived(&table), [1, 2]);
+    assert!(table.other.is_idle());
     assert_eq!(rest.tallies.len(), 2);
+    engine.send(ms(30), 1, 1);
+    engine.send(ms(30), 2, 2);
+    let last = engine.watch(ms(40), Some(vec![first.tallies[0].place]));
+    let table = last.table.unwrap();
+    assert_eq!(arrived(&table)[0], 1);
+    assert_eq!(table.other.arrived_packets, 2);
     engine.run(ms(100));
     engine.with(ms(100), |firewall, cx| {
         firewall.command("pipe 1 delete", &mut NoFiles, cx).unwrap();
     });
     assert!(engine.watch(ms(100), None).details.is_empty());
     assert!(engine.firewall.runtime.watch.is_none());
+}
+
+#[test]
+fn what_arrived_in_a_new_row_leaves_in_the_same_row_of_the_next_table() {
+    let mut engine = Engine::new(&["pipe 1 config queue 100", "add pipe 1 ip from any to any"]);
+    engine.watch(ms(0), Some(vec![]));
+    engine.send(ms(1), 1, 3);
+    engine.watch(ms(1), Some(vec![]));
+    engine.run(ms(2));
+    let table = engine.watch(ms(2), None).table.unwrap();
+    assert_eq!(table.rows()[0].packets, 3);
 }
 
 #[test]
@@ -196,10 +220,13 @@ fn a_table_is_empty_again_after_a_reset() {
     engine.send(ms(1), 1, 10);
     engine.run(ms(2));
     let mut table = engine.watch(ms(2), None).table.unwrap();
-    assert_eq!(table.other.packets, 10);
+    assert_eq!(
+        (table.places(), table.rows()[0].packets),
+        (&[Place::Link(0)][..], 10)
+    );
     table.reset(vec![Place::Link(0)]);
     assert!(table.other.is_idle() && table.rows()[0].is_idle());
-    assert_eq!(table.other.waits.packets(), 0);
+    assert_eq!(table.rows()[0].waits.packets(), 0);
     assert_eq!(table.flows().count(), 0);
 }
 

@@ -49,7 +49,7 @@ struct Held {
 }
 
 /// Largest number of pipes and queues with rows.
-const MOST_OBJECTS: usize = 128;
+const MOST_OBJECTS: usize = WatchTable::ROOM;
 /// Largest number of flows in a sample.
 const MOST_FLOWS: usize = 64;
 /// Of these, flows that are chosen by their drops.
