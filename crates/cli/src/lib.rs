@@ -85,6 +85,11 @@ enum Command {
     Shape(shape::Args),
     /// Show what a running router does, live: pipes, queues and flows
     Top(top::Args),
+    /// Print a dashboard for Grafana over the metrics of routers
+    ///
+    /// Import it with Dashboards > New > Import. It asks for the Prometheus data source that collects
+    /// /metrics of `sluice router --http`.
+    Grafana,
     /// Send a command in dummynet's language to a router
     Ipfw(ipfw::Args),
     /// Report what this machine allows, and how to allow the rest
@@ -132,6 +137,9 @@ pub fn command(words: &[OsString]) -> ExitCode {
         Command::Router(args) => router::run(&args).map_err(Into::into),
         Command::Shape(args) => shape::run(&args).map_err(Into::into),
         Command::Top(args) => top::run(&args).map_err(Into::into),
+        Command::Grafana => print(&sluice_http::dashboard())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
         Command::Doctor(args) => doctor::run(&args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),

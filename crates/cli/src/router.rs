@@ -241,9 +241,9 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     // Signals are caught before anything is opened, so that everything is closed in order.
     let signals = catch_signals(settings.is_confined)?;
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
-    let web = web::settings(&args.web)?;
+    let page = web::prepare(&args.web)?;
     let router = Router::start(&settings)?;
-    let server = match web::serve(web.as_ref(), &router) {
+    let server = match web::serve(page, &router) {
         Ok(server) => server,
         Err(error) => {
             router.stop();

@@ -193,7 +193,6 @@ fn the_reference_of_the_command_line_is_up_to_date() {
     expect_file!["../../../docs/command-line.md"].assert_eq(&page);
 }
 
-/// The page of a router's status names exactly the keys of the status.
 /// The pages that a page of the documentation links to.
 fn links(page: &str) -> BTreeSet<String> {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
@@ -221,6 +220,7 @@ fn the_first_page_lists_every_page_of_the_contents() {
     assert_eq!(missing, [""; 0], "docs/README.md does not list these pages");
 }
 
+/// The page of a router's status names exactly the keys of the status.
 #[test]
 fn the_reference_of_the_router_status_is_complete() {
     let folder = tempfile::tempdir().expect("a folder");

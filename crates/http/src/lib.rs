@@ -20,11 +20,13 @@
 //! other than loopback every answer with figures requires a token.
 
 mod access;
+mod grafana;
 mod history;
 mod metrics;
 mod request;
 
 pub use access::{MOST_TOKEN, SHORTEST_TOKEN, TokenError, read_token};
+pub use grafana::dashboard;
 pub use metrics::text as metrics;
 
 use std::io::{self, Write};
@@ -52,15 +54,19 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Checks what can be checked before the address is opened.
+    /// Opens the address. A port below 1024 needs a privilege, which a router gives up when it has
+    /// started.
     ///
     /// # Errors
-    /// [`HttpError::Open`].
-    pub fn check(&self) -> Result<(), HttpError> {
+    /// [`HttpError::Open`] and [`HttpError::Listen`].
+    pub fn listen(&self) -> Result<TcpListener, HttpError> {
         if !self.address.ip().is_loopback() && self.token.is_none() {
             return Err(HttpError::Open(self.address));
         }
-        Ok(())
+        TcpListener::bind(self.address).map_err(|source| HttpError::Listen {
+            address: self.address,
+            source,
+        })
     }
 }
 
@@ -125,24 +131,26 @@ const KEPT: usize = 64 << 10;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Starts a server that shows what `watcher` sees. While it runs, the router is watched all the
-    /// time, for the history.
+    /// Starts a server at what [`Settings::listen`] has opened, which shows what `watcher` sees. While
+    /// it runs, the router is watched all the time, for the history.
     ///
     /// # Errors
     /// [`HttpError`].
-    pub fn start(settings: &Settings, watcher: Watcher) -> Result<Server, HttpError> {
+    pub fn start(
+        settings: &Settings,
+        listener: TcpListener,
+        watcher: Watcher,
+    ) -> Result<Server, HttpError> {
         let Settings {
             address,
             token,
             page,
         } = settings;
-        settings.check()?;
         let access = Access::new(token.clone()).map_err(HttpError::Random)?;
         let error = |source| HttpError::Listen {
             address: *address,
             source,
         };
-        let listener = TcpListener::bind(address).map_err(error)?;
         let address = listener.local_addr().map_err(error)?;
         let is_closing = Arc::new(AtomicBool::new(false));
         let means = Arc::new(Means {

@@ -50,7 +50,8 @@ impl Served {
             token: token.map(str::to_owned),
             page: "<!doctype html><title>live</title>",
         };
-        let server = Server::start(&settings, Watcher::new(orders)).unwrap();
+        let listener = settings.listen().unwrap();
+        let server = Server::start(&settings, listener, Watcher::new(orders)).unwrap();
         Served {
             server: Some(server),
             end,
@@ -193,15 +194,12 @@ fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
 
 #[test]
 fn an_address_that_others_reach_needs_a_token() {
-    let (_, orders) = inbox::<Status>(Builder::default()).unwrap();
     let settings = Settings {
         address: "0.0.0.0:0".parse().unwrap(),
         token: None,
         page: "",
     };
-    let refused = Server::start(&settings, Watcher::new(orders))
-        .err()
-        .unwrap();
+    let refused = settings.listen().unwrap_err();
     assert!(
         refused.to_string().contains("needs --http-token FILE"),
         "{refused}"
@@ -211,15 +209,12 @@ fn an_address_that_others_reach_needs_a_token() {
 #[test]
 fn a_port_in_use_is_named() {
     let served = Served::start(None);
-    let (_, orders) = inbox::<Status>(Builder::default()).unwrap();
     let settings = Settings {
         address: served.address(),
         token: None,
         page: "",
     };
-    let refused = Server::start(&settings, Watcher::new(orders))
-        .err()
-        .unwrap();
+    let refused = settings.listen().unwrap_err();
     assert!(
         refused
             .to_string()

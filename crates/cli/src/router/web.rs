@@ -1,6 +1,6 @@
 //! `--http`: the page of the router.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use sluice_http::{HttpError, Server, Settings, TokenError, read_token};
@@ -30,24 +30,28 @@ pub enum Error {
     Http(#[from] HttpError),
 }
 
-/// The settings of the page, read before the router starts.
-pub fn settings(args: &Page) -> Result<Option<Settings>, Error> {
+/// The page, before the router starts: its settings, and its address opened.
+pub struct Prepared(Settings, TcpListener);
+
+/// Reads the token and opens the address, before the router gives up its privileges.
+pub fn prepare(args: &Page) -> Result<Option<Prepared>, Error> {
     let Some(address) = args.http else {
         return Ok(None);
     };
-    let token = args.http_token.as_deref().map(read_token).transpose()?;
     let settings = Settings {
         address,
-        token,
+        token: args.http_token.as_deref().map(read_token).transpose()?,
         page: PAGE,
     };
-    settings.check()?;
-    Ok(Some(settings))
+    let listener = settings.listen()?;
+    Ok(Some(Prepared(settings, listener)))
 }
 
 /// Serves the page until the result is dropped.
-pub fn serve(settings: Option<&Settings>, router: &Router) -> Result<Option<Server>, Error> {
-    let server = settings.map(|settings| Server::start(settings, router.watcher().clone()));
+pub fn serve(page: Option<Prepared>, router: &Router) -> Result<Option<Server>, Error> {
+    let server = page.map(|Prepared(settings, listener)| {
+        Server::start(&settings, listener, router.watcher().clone())
+    });
     Ok(server.transpose()?)
 }
 
