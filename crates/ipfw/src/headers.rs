@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::words::names::{IPV4, IPV6};
-
+/// Type of Ethernet frames with IPv4.
+pub const IPV4: u16 = 0x0800;
+/// Type of Ethernet frames with IPv6.
+pub const IPV6: u16 = 0x86dd;
 /// Protocol number of ICMP.
 pub const ICMP: u8 = 1;
 /// Protocol number of TCP.

@@ -2,7 +2,7 @@
 //!
 //! Numbers are those of the IANA registries.
 
-use crate::headers::{ICMP, ICMP6, SCTP, TCP, UDP, UDPLITE};
+use crate::headers::{ICMP, ICMP6, IPV4, IPV6, SCTP, TCP, UDP, UDPLITE};
 
 /// Protocols by name. The first name of a number is printed.
 const PROTOCOLS: &[(&str, u8)] = &[
@@ -47,11 +47,6 @@ const ETHERTYPES: &[(&str, u16)] = &[
     ("pppoe_sess", 0x8864),
     ("loopback", 0x9000),
 ];
-
-/// The type of frames with IPv4.
-pub(crate) const IPV4: u16 = 0x0800;
-/// The type of frames with IPv6.
-pub(crate) const IPV6: u16 = 0x86dd;
 
 /// Returns a type of Ethernet frames by its name.
 pub(crate) fn ethertype(name: &str) -> Option<u16> {
