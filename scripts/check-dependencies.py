@@ -43,6 +43,7 @@ TWICE = {
     "miniz_oxide": "of png and of flate2",
     "r-efi": "of two versions of getrandom; not compiled on Linux",
     "roxmltree": "of fontconfig-parser and of usvg",
+    "signal-hook": "of crossterm and of this tree",
     "syn": "derive macros move to syn 3 one by one; ts-rs and zerocopy have not",
     "wasmparser": "of wasmi and of wasm-encoder",
 }
