@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use crate::network::{congestion_controls, settings_are_fixed};
+use crate::network::{allowed_controls, settings_are_fixed};
 use sluice_net::namespace::Privilege;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -140,7 +140,7 @@ fn xdp() -> State {
 }
 
 fn controls() -> State {
-    let names = congestion_controls();
+    let names = allowed_controls();
     if names.iter().any(|name| name == "bbr") {
         possible(names.join(", "))
     } else {

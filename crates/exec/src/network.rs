@@ -48,13 +48,30 @@ pub enum NetworkError {
         /// The ones that there are.
         available: Vec<String>,
     },
+    /// The kernel keeps a congestion control from other namespaces than its first one
+    /// (net/ipv4/tcp_cong.c, `tcp_set_default_congestion_control`).
+    #[error(
+        "the kernel allows only {} in new namespaces, not `{name}`; `sysctl \
+         net.ipv4.tcp_allowed_congestion_control=\"{} {name}\"` changes this",
+        .allowed.join(", "),
+        .allowed.join(" ")
+    )]
+    Restricted {
+        /// Its name.
+        name: String,
+        /// The ones that are allowed.
+        allowed: Vec<String>,
+    },
 }
 
 impl NetworkError {
     fn congestion_control(name: &str) -> Self {
-        NetworkError::CongestionControl {
-            name: name.to_owned(),
-            available: congestion_controls(),
+        let (name, available) = (name.to_owned(), congestion_controls());
+        if available.contains(&name) {
+            let allowed = allowed_controls();
+            NetworkError::Restricted { name, allowed }
+        } else {
+            NetworkError::CongestionControl { name, available }
         }
     }
 }
@@ -68,7 +85,17 @@ fn hint(name: &str, available: &[String]) -> String {
 
 /// Returns the kernel's congestion controls.
 pub fn congestion_controls() -> Vec<String> {
-    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    control_names("available")
+}
+
+/// Returns the ones that the kernel allows in other namespaces than its first one.
+pub fn allowed_controls() -> Vec<String> {
+    control_names("allowed")
+}
+
+/// Reads one of the kernel's lists of congestion controls.
+fn control_names(list: &str) -> Vec<String> {
+    let path = format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control");
     let names = fs::read_to_string(path).unwrap_or_default();
     names.split_whitespace().map(str::to_owned).collect()
 }
@@ -362,6 +389,19 @@ const SETTINGS: &[(&str, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_restricted_congestion_control_is_named_with_what_allows_it() {
+        let error = NetworkError::Restricted {
+            name: "cubic".to_owned(),
+            allowed: vec!["reno".to_owned(), "bbr".to_owned()],
+        };
+        assert_eq!(
+            error.to_string(),
+            "the kernel allows only reno, bbr in new namespaces, not `cubic`; `sysctl \
+             net.ipv4.tcp_allowed_congestion_control=\"reno bbr cubic\"` changes this"
+        );
+    }
 
     #[test]
     fn every_place_has_addresses_of_its_own() {
