@@ -303,18 +303,14 @@ impl Row for PacketRow {
         let (packet, cells) = cells.split_last().expect("a packet has a number");
         let (pipe, cells) = cells.split_last().expect("a packet has a pipe");
         let pipe_column = cells.len();
-        let at = |name: &str| {
-            let column = PacketRecord::COLUMNS.iter().position(|c| c.name == name);
-            let column = column.expect("the columns of a packet are known");
-            (column, cells[column])
-        };
+        let at = |column: usize| (column, cells[column]);
         fn get<T: CellType>((column, cell): (usize, Cell<'_>)) -> Result<T, usize> {
             T::from_cell(cell).ok_or(column)
         }
-        let arrival: Time = get(at("time_ns"))?;
-        let settled: Option<Time> = get(at("at_ns"))?;
-        let (verdict_column, verdict) = at("verdict");
-        let (reason_column, reason) = at("reason");
+        let arrival: Time = get(at(const { column("time_ns") }))?;
+        let settled: Option<Time> = get(at(const { column("at_ns") }))?;
+        let (verdict_column, verdict) = at(const { column("verdict") });
+        let (reason_column, reason) = at(const { column("reason") });
         let fate = match verdict {
             Cell::Text("queued") => Fate::Queued,
             Cell::Text("sent") => Fate::Sent,
@@ -326,14 +322,14 @@ impl Row for PacketRow {
             }
             _ => return Err(verdict_column),
         };
-        let (ecn_column, ecn) = at("ecn");
+        let (ecn_column, ecn) = at(const { column("ecn") });
         let record = PacketRecord {
-            seq: get(at("seq"))?,
+            seq: get(at(const { column("seq") }))?,
             packet: get((pipe_column + 1, *packet))?,
             arrival,
-            flow: get(at("flow"))?,
-            len: get(at("size_bytes"))?,
-            segments: get(at("segments"))?,
+            flow: get(at(const { column("flow") }))?,
+            len: get(at(const { column("size_bytes") }))?,
+            segments: get(at(const { column("segments") }))?,
             ecn: match ecn {
                 Cell::Int(0) => Ecn::NotEct,
                 Cell::Int(1) => Ecn::Ect1,
@@ -341,7 +337,7 @@ impl Row for PacketRow {
                 Cell::Int(3) => Ecn::Ce,
                 _ => return Err(ecn_column),
             },
-            class: get(at("class"))?,
+            class: get(at(const { column("class") }))?,
             fate,
             at: settled.unwrap_or(arrival),
         };
@@ -350,6 +346,24 @@ impl Row for PacketRow {
             record,
         })
     }
+}
+
+/// Returns the position of the column `name` of [`PacketRecord`].
+const fn column(name: &str) -> usize {
+    let name = name.as_bytes();
+    let mut column = 0;
+    while column < PacketRecord::COLUMNS.len() {
+        let other = PacketRecord::COLUMNS[column].name.as_bytes();
+        let mut same = 0;
+        while same < name.len() && same < other.len() && name[same] == other[same] {
+            same += 1;
+        }
+        if same == name.len() && same == other.len() {
+            return column;
+        }
+        column += 1;
+    }
+    panic!("the columns of a packet are known")
 }
 
 /// Columns of [`PacketRecord`] that can be empty: for packets still queued, or not dropped.

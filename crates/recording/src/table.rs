@@ -235,10 +235,20 @@ impl<R: Row> Rows<R> {
     }
 
     fn read_row(&mut self) -> Result<R, ReadError> {
+        // On the stack, without an allocation for each row, and no larger than needed: the cells are
+        // emptied for each row.
+        match self.group.len() {
+            0..=8 => self.read_row_in::<8>(),
+            9..=16 => self.read_row_in::<16>(),
+            _ => self.read_row_in::<MOST_COLUMNS>(),
+        }
+    }
+
+    /// Reads a row of at most `N` columns.
+    fn read_row_in<const N: usize>(&mut self) -> Result<R, ReadError> {
         let row = self.next_row;
         self.next_row += 1;
-        // On the stack, without an allocation for each row.
-        let mut cells = [Cell::Empty; MOST_COLUMNS];
+        let mut cells = [Cell::Empty; N];
         let cells = &mut cells[..self.group.len()];
         for ((cell, loaded), decl) in cells.iter_mut().zip(&mut self.group).zip(&self.decls) {
             match loaded.cell(row) {

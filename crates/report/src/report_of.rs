@@ -76,9 +76,10 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         let summaries: Vec<&Summary> = summaries.iter().collect();
         let is_chosen = |one: &&&Recording| Some(one.run().seed) == choice.seed;
         let shown = group.iter().find(is_chosen).unwrap_or(&group[0]);
-        let mut run = run(shown, name.clone(), &typical(&summaries))?;
+        let mut delays = Delays::new(shown);
+        let mut run = run(shown, name.clone(), &typical(&summaries), &mut delays)?;
         run.look = look;
-        run.boxes = boxes::of(group)?;
+        run.boxes = boxes::of(group, shown, delays)?;
         if group.len() > 1 {
             run.repeats = repeats::figures(&summaries);
             run.expectations = expectations(shown, &summaries);
@@ -117,7 +118,12 @@ pub fn repetitions<'a>(recordings: &[&'a Recording]) -> Vec<(String, Vec<&'a Rec
     names(&firsts).into_iter().zip(groups).collect()
 }
 
-fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, ReadError> {
+fn run(
+    recording: &Recording,
+    name: String,
+    summary: &Summary,
+    delays: &mut Delays,
+) -> Result<Run, ReadError> {
     let file = recording.run();
     let end = Time::from_ns(file.end_ns);
     let scenario = &file.scenario;
@@ -135,6 +141,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
     let mut probes: Vec<Vec<PingSample>> = vec![Vec::new(); instances.len()];
     for probe in if_recorded(recording.pings())? {
         let probe = probe?;
+        delays.probe(&probe);
         if let Some(of_flow) = probes.get_mut(probe.flow as usize) {
             of_flow.push(probe);
         }
@@ -152,7 +159,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
             Measured::Nothing => {}
         }
     }
-    let queues = queues(recording, summary, &instances)?;
+    let queues = queues(recording, summary, &instances, delays)?;
     let comparison = Comparison::new(&instances, &samples, &scenario.measure, end);
     Ok(Run {
         name,
@@ -430,6 +437,7 @@ fn queues(
     recording: &Recording,
     summary: &Summary,
     instances: &[FlowInstance<'_>],
+    delays: &mut Delays,
 ) -> Result<Vec<Queue>, ReadError> {
     let scenario = &recording.run().scenario;
     let pipes: Vec<(PipeId, &Pipe)> = scenario.pipes().collect();
@@ -440,6 +448,7 @@ fn queues(
     let end = Time::from_ns(recording.run().end_ns);
     for row in if_recorded(recording.packets())? {
         let row = row?;
+        delays.packet(&row);
         if let Some(place) = place(row.pipe).filter(|_| row.record.at <= end) {
             packets[place].push(&row.record);
         }
@@ -649,5 +658,6 @@ mod sides;
 #[cfg(test)]
 mod tests;
 
+use boxes::Delays;
 use comparison::Comparison;
 use sides::{condition_words, conditions, looks, name_conditions, names};

@@ -122,12 +122,38 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
         let outcome = job.outcome.into_inner().expect(LOCK);
         outcomes[job.experiment].push((job.run, outcome));
     }
-    let conclude = |(experiment, outcomes)| conclude(experiment, outcomes, options.pages);
-    suite
-        .experiments
-        .iter()
-        .zip(outcomes)
-        .map(conclude)
+    let experiments = suite.experiments.iter().zip(outcomes).collect();
+    in_parallel(threads, experiments, |(experiment, outcomes)| {
+        conclude(experiment, outcomes, options.pages)
+    })
+}
+
+/// Applies `apply` to all of `items` on at most `threads` threads; returns the results in the order
+/// of the items.
+fn in_parallel<T: Send, R: Send>(
+    threads: usize,
+    items: Vec<T>,
+    apply: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let most = threads.min(items.len());
+    let mut done: Vec<Option<R>> = Vec::new();
+    done.resize_with(items.len(), || None);
+    let todo = Mutex::new(items.into_iter().zip(&mut done));
+    let next = || todo.lock().expect(LOCK).next();
+    let work = || {
+        while let Some((item, place)) = next() {
+            *place = Some(apply(item));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..most {
+            scope.spawn(work);
+        }
+        work();
+    });
+    drop(todo);
+    let done = done.into_iter();
+    done.map(|result| result.expect("every item was taken"))
         .collect()
 }
 
@@ -275,7 +301,16 @@ fn write_overview(
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))
     };
     let all: Vec<&Recording> = recordings.iter().collect();
-    pages.write_overview(&page, &all)?;
+    let of_run = |one: &Recording| std::fs::read_to_string(one.dir().join(PAGE)).ok();
+    // The page of a single run shows the same.
+    let only = match recordings {
+        [one] => of_run(one),
+        _ => None,
+    };
+    match only {
+        Some(text) => write(&page, &text)?,
+        None => pages.write_overview(&page, &all)?,
+    }
     let agreements = agreements(results);
     if !agreements.is_empty() {
         let text = serde_json::to_string_pretty(&agreements).expect("figures and names are JSON");

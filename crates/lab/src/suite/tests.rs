@@ -56,16 +56,16 @@ impl Place {
     }
 }
 
-/// Pages without content: the suite decides when and where they are written.
+/// Pages that say what they are: the suite decides when and where they are written.
 struct Blank;
 
 impl Pages for Blank {
     fn write_run(&self, path: &Path, _: &Recording) -> Result<(), PagesError> {
-        Ok(fs::write(path, "")?)
+        Ok(fs::write(path, "run")?)
     }
 
     fn write_overview(&self, path: &Path, _: &[&Recording]) -> Result<(), PagesError> {
-        Ok(fs::write(path, "")?)
+        Ok(fs::write(path, "overview")?)
     }
 }
 
@@ -189,6 +189,17 @@ fn a_broken_scenario_does_not_stop_the_others() {
     assert!(place.path("out/b/report.html").is_file());
     assert!(place.path("out/b/summary.json").is_file());
     assert!(place.path("out/b/codel/report.html").is_file());
+}
+
+#[test]
+fn the_page_of_an_only_run_is_drawn_once() {
+    let place = Place::new();
+    place.write("s/one.toml", &SCENARIO.replace("\"fifo\", ", ""));
+    place.write("s/two.toml", SCENARIO);
+    run(&place.request("s").plan().expect("a plan"));
+    let page = |of: &str| fs::read_to_string(place.path(of)).expect("a page");
+    assert_eq!(page("out/one/report.html"), "run");
+    assert_eq!(page("out/two/report.html"), "overview");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use sluice_core::record::Fate;
 use sluice_core::{Span, Time};
 use sluice_recording::figures::median;
-use sluice_recording::{ReadError, Recording, if_recorded};
+use sluice_recording::{PacketRow, PingSample, ReadError, Recording, if_recorded};
 use sluice_scenario::{Measured, PipeId};
 
 use crate::model::{Cdf, DelayBox, box_name_of_queue};
@@ -12,14 +12,24 @@ use crate::model::{Cdf, DelayBox, box_name_of_queue};
 const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 
 /// Returns the boxes of the probes and queues of a run. Each quantile is the median of those of the
-/// repetitions.
+/// repetitions. The delays of `shown`, one of them, were collected before.
 ///
 /// # Errors
 /// A table cannot be read.
-pub fn of(group: &[&Recording]) -> Result<Vec<DelayBox>, ReadError> {
+pub fn of(
+    group: &[&Recording],
+    shown: &Recording,
+    of_shown: Delays,
+) -> Result<Vec<DelayBox>, ReadError> {
+    let mut of_shown = Some(of_shown);
     let mut all: Vec<(String, Vec<[f64; 5]>)> = Vec::new();
     for recording in group {
-        for (name, delays) in delays(recording)? {
+        let is_shown = std::ptr::eq(*recording, shown);
+        let delays = match of_shown.take_if(|_| is_shown) {
+            Some(delays) => delays,
+            None => Delays::read(recording)?,
+        };
+        for (name, delays) in delays.all {
             let cdf = Cdf::of(delays);
             let quantiles = SHARES.map(|share| cdf.quantile(share));
             let [Some(a), Some(b), Some(c), Some(d), Some(e)] = quantiles else {
@@ -42,51 +52,78 @@ pub fn of(group: &[&Recording]) -> Result<Vec<DelayBox>, ReadError> {
     Ok(boxes.collect())
 }
 
-/// The delays of the probes and queues of a recording in ms, by their names, without the warm-up.
-fn delays(recording: &Recording) -> Result<Vec<(String, Vec<f64>)>, ReadError> {
-    let file = recording.run();
-    let scenario = &file.scenario;
-    let warmup = scenario.measure.warmup;
-    let end = Time::from_ns(file.end_ns);
-    // The start of measurement of each flow of probes.
-    let probes: Vec<Option<(Time, String)>> = scenario
-        .instances()
-        .map(|instance| {
+/// Collects the delays of the probes and queues of a run in ms, without the warm-up.
+pub struct Delays {
+    /// The name of each flow of probes, and the start of its measurement.
+    probes: Vec<Option<(Time, String)>>,
+    pipes: Vec<(PipeId, String)>,
+    warm: Time,
+    end: Time,
+    /// The delays by name.
+    all: Vec<(String, Vec<f64>)>,
+}
+
+impl Delays {
+    /// Creates the collector for `recording`.
+    pub fn new(recording: &Recording) -> Delays {
+        let file = recording.run();
+        let scenario = &file.scenario;
+        let warmup = scenario.measure.warmup;
+        let probes = scenario.instances().map(|instance| {
             let is_probe = instance.flow.kind.measured() == Measured::Delays;
             let from = Time::ZERO + instance.start.saturating_add(warmup);
-            is_probe.then(|| (from, instance.name.clone()))
-        })
-        .collect();
-    let mut all: Vec<(String, Vec<f64>)> = Vec::new();
-    let mut add = |name: &str, delay: Span| {
-        let delay = delay.as_ms_f64();
-        match all.iter_mut().find(|(known, _)| known == name) {
-            Some((_, delays)) => delays.push(delay),
-            None => all.push((name.to_owned(), vec![delay])),
-        }
-    };
-    for probe in if_recorded(recording.pings())? {
-        let probe = probe?;
-        if let (Some(Some((from, name))), Some(rtt)) = (probes.get(probe.flow as usize), probe.rtt)
-            && (*from..=end).contains(&probe.time)
-        {
-            add(name, rtt);
+            is_probe.then_some((from, instance.name))
+        });
+        let pipes = scenario.pipes();
+        Delays {
+            probes: probes.collect(),
+            pipes: pipes
+                .map(|(id, _)| (id, box_name_of_queue(id.word())))
+                .collect(),
+            warm: Time::ZERO + warmup,
+            end: Time::from_ns(file.end_ns),
+            all: Vec::new(),
         }
     }
-    let pipes: Vec<(PipeId, String)> = scenario
-        .pipes()
-        .map(|(id, _)| (id, box_name_of_queue(id.word())))
-        .collect();
-    for row in if_recorded(recording.packets())? {
-        let row = row?;
-        let is_measured = (Time::ZERO + warmup..=end).contains(&row.record.at);
+
+    fn read(recording: &Recording) -> Result<Delays, ReadError> {
+        let mut delays = Delays::new(recording);
+        for probe in if_recorded(recording.pings())? {
+            delays.probe(&probe?);
+        }
+        for row in if_recorded(recording.packets())? {
+            delays.packet(&row?);
+        }
+        Ok(delays)
+    }
+
+    /// Adds the round-trip time of a probe. Probes come before packets.
+    pub fn probe(&mut self, probe: &PingSample) {
+        if let (Some(Some((from, name))), Some(rtt)) =
+            (self.probes.get(probe.flow as usize), probe.rtt)
+            && (*from..=self.end).contains(&probe.time)
+        {
+            add(&mut self.all, name, rtt);
+        }
+    }
+
+    /// Adds the time that a packet waited.
+    pub fn packet(&mut self, row: &PacketRow) {
+        let is_measured = (self.warm..=self.end).contains(&row.record.at);
         let is_sent = matches!(row.record.fate, Fate::Sent | Fate::Marked);
-        if let Some((_, name)) = pipes.iter().find(|(id, _)| *id == row.pipe)
-            && is_measured
+        if is_measured
             && is_sent
+            && let Some((_, name)) = self.pipes.iter().find(|(id, _)| *id == row.pipe)
         {
-            add(name, row.record.sojourn());
+            add(&mut self.all, name, row.record.sojourn());
         }
     }
-    Ok(all)
+}
+
+fn add(all: &mut Vec<(String, Vec<f64>)>, name: &str, delay: Span) {
+    let delay = delay.as_ms_f64();
+    match all.iter_mut().find(|(known, _)| known == name) {
+        Some((_, delays)) => delays.push(delay),
+        None => all.push((name.to_owned(), vec![delay])),
+    }
 }
