@@ -219,7 +219,7 @@ fn ctrl_c_keeps_what_has_been_simulated() {
     let place = Place::new();
     place.write(
         "s.toml",
-        &SCENARIO.replace("500ms", "144h").replace("10Mbit", "2Mbit"),
+        &SCENARIO.replace("500ms", "48h").replace("10Mbit", "2Mbit"),
     );
     let child = place
         .sluice(&["run", "s.toml", "-o", "out"])
