@@ -10,10 +10,9 @@
 //! | `/login` (POST) | exchanges the token for a cookie |
 //!
 //! Each connection has a thread of ordinary priority and carries one request. A thread reads a
-//! request of at most [`MOST_HEAD`] bytes within [`PATIENCE`], and at most [`MOST_CLIENTS`]
-//! connections are open. A reader of `/events` that is slow gets the newest sample after the one
-//! that it has read, so that samples do not accumulate; one that does not read for [`PATIENCE`] is
-//! disconnected.
+//! request of at most 16 KiB within 10 s, and at most 32 connections are open. A reader of `/events`
+//! that is slow gets the newest sample after the one that it has read, so that samples do not
+//! accumulate; one that does not read for 10 s is disconnected.
 //!
 //! A page of another site must not read the figures, not even by DNS rebinding: the Host header must
 //! be an IP address or `localhost`, and an Origin header must name the same host. At an address

@@ -33,12 +33,12 @@ pub use show::Snapshot;
 
 /// What a watcher sees of a running engine: traffic by pipe, queue and flow, in intervals.
 ///
-/// While somebody watches, the engine counts in a [`WatchTable`] of fixed size: traffic, drops,
-/// marks and sojourn times of some pipes and queues and of some flows, and the sum of all others. A
-/// host exchanges the table for an empty one at the end of each interval, which copies nothing, and
-/// evaluates the full one on another thread. [`Firewall::watch`] does that in steps, with packets in
-/// between; it also returns a short [`Tally`] of every pipe and queue, from which the host chooses
-/// those that get rows of their own in the next interval.
+/// While somebody watches, the engine counts in a [`WatchTable`](watch::WatchTable) of fixed size:
+/// traffic, drops, marks and sojourn times of some pipes and queues and of some flows, and the sum of
+/// all others. A host exchanges the table for an empty one at the end of each interval, which copies
+/// nothing, and evaluates the full one on another thread. [`Firewall::watch`] does that in steps, with
+/// packets in between. It also returns a short [`Tally`](watch::Tally) of every pipe and queue, from
+/// which the host chooses those that get rows of their own in the next interval.
 pub mod watch {
     pub use crate::execute::{Detail, Tally, Watching};
     pub use crate::objects::watch::{
