@@ -5,6 +5,8 @@
 
 #[path = "router/reload.rs"]
 mod reload;
+#[path = "router/service.rs"]
+mod service;
 mod verdict;
 #[path = "router/watch.rs"]
 mod watch;
@@ -248,111 +250,6 @@ fn signals_reload_the_configuration_and_end_the_router() {
     let status = running.end();
     assert_eq!(status["ports"][1]["name"], "em1");
     assert_eq!(status["dropped"], serde_json::json!({}));
-}
-
-/// What a service manager receives.
-struct Manager {
-    socket: UnixDatagram,
-    _folder: tempfile::TempDir,
-    path: String,
-}
-
-impl Manager {
-    fn new() -> Manager {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify").to_str().unwrap().to_owned();
-        let socket = UnixDatagram::bind(&path).unwrap();
-        Manager {
-            socket,
-            _folder: folder,
-            path,
-        }
-    }
-
-    /// Returns the next message other than a watchdog message, or `None` after `patience`; and the
-    /// number of watchdog messages before it.
-    fn next(&self, patience: Duration) -> (Option<String>, u32) {
-        let (end, mut alive) = (Instant::now() + patience, 0);
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let wait = left.max(Duration::from_millis(1));
-            self.socket.set_read_timeout(Some(wait)).unwrap();
-            let mut message = [0; 256];
-            match self.socket.recv(&mut message) {
-                Ok(n) if &message[..n] == b"WATCHDOG=1\n" => alive += 1,
-                Ok(n) => return (Some(text(&message[..n])), alive),
-                Err(_) => return (None, alive),
-            }
-            if left.is_zero() {
-                return (None, alive);
-            }
-        }
-    }
-
-    fn expect(&self, beginning: &str) {
-        let (message, _) = self.next(Duration::from_secs(30));
-        let message = message.unwrap_or_else(|| panic!("no {beginning}"));
-        assert!(message.starts_with(beginning), "{message}");
-    }
-}
-
-#[test]
-fn a_service_manager_learns_of_start_reload_life_and_end() {
-    let manager = Manager::new();
-    let environment = [
-        ("NOTIFY_SOCKET", &*manager.path),
-        ("WATCHDOG_USEC", "600000"),
-    ];
-    let running = Running::start_in(Some("pipe 1 config bw 1Mbit/s\n"), &[], &environment);
-    manager.expect("READY=1");
-    // Watchdog messages arrive every 0.2 s, on a busy machine later.
-    let (message, alive) = manager.next(Duration::from_secs(3));
-    assert_eq!(message, None);
-    assert!(alive >= 3, "{alive}");
-    running.signal(Signal::HUP);
-    manager.expect("RELOADING=1\nMONOTONIC_USEC=");
-    manager.expect("READY=1");
-    running.signal(Signal::TERM);
-    manager.expect("STOPPING=1");
-    running.end();
-}
-
-#[test]
-fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
-    let manager = Manager::new();
-    let environment = [
-        ("NOTIFY_SOCKET", &*manager.path),
-        ("WATCHDOG_USEC", "600000"),
-    ];
-    let mut running = Running::start_in(None, &["--accept"], &environment);
-    manager.expect("READY=1");
-    // As one change, this occupies the loop for about a minute: for each queue that exists already,
-    // the scheduler is tried with all queues.
-    let mut lines = String::from("pipe 1 config bw 1Mbit/s\n");
-    for number in (1..=30_000).chain(1..=30_000) {
-        lines.push_str(&format!("queue {number} config pipe 1 weight 1\n"));
-    }
-    let path = running.path("queues");
-    fs::write(&path, lines).unwrap();
-    let mut client = Command::new(SLUICE)
-        .args(["ipfw", "--atomic"])
-        .arg(&path)
-        .env("SLUICE_SOCKET", running.path("s"))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // Waits until the loop is busy.
-    std::thread::sleep(Duration::from_secs(2));
-    manager.next(Duration::from_millis(1));
-    let (message, alive) = manager.next(Duration::from_secs(2));
-    assert_eq!((message, alive), (None, 0));
-    running.signal(Signal::TERM);
-    manager.expect("STOPPING=1");
-    let status = running.child.take().unwrap().wait().unwrap();
-    assert_eq!(status.code(), Some(70));
-    running.hear("sluice: the packet loop did not end in 5s");
-    client.kill().unwrap();
-    client.wait().unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The rules: their order, sets and counters, and how a packet walks through them.
 
 pub(crate) mod compiled;
+mod frames;
 mod index;
 pub(crate) mod program;
 pub(crate) mod states;
@@ -20,7 +21,7 @@ use crate::matching::{Environment, Look};
 use crate::tables::Tables;
 use compiled::Compiled;
 use program::{Cached, Programs, Step, first_at, skip_target};
-use states::{Lifetimes, States};
+use states::{Lifetimes, LookedUp, States};
 
 /// Identifies a rule: by its number, and by its age among rules of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -443,42 +444,6 @@ impl Rules {
         (self.run(cached.program, headers, walk), cached)
     }
 
-    /// Returns whether a frame that is not IP passes this pass. The first rule with `mac-type` that
-    /// matches the frame decides, and a frame that no such rule matches passes.
-    pub fn passes(&mut self, headers: &Headers, mut walk: Walk<'_>) -> bool {
-        let meant = self.of_frames.get_or_insert_with(|| {
-            let places = self.entries.iter().enumerate();
-            let meant = places.filter(|(_, entry)| {
-                entry.rule.names_frames() && !entry.is_disabled(self.disabled_sets)
-            });
-            meant.map(|(place, _)| place).collect()
-        });
-        let env = Environment {
-            interfaces: &self.interfaces,
-            own: &self.own,
-            tables: &self.tables,
-        };
-        let fields = FlowFields::of(headers);
-        for place in meant {
-            let entry = &mut self.entries[*place];
-            let mut look = Look::new(&env);
-            let matches = entry.compiled.holds_for_flow(&fields, &mut look)
-                && (entry.prob >= 1 << 32 || walk.rng.chance(entry.prob))
-                && entry.compiled.holds_for_packet(headers, &mut look);
-            if !matches {
-                continue;
-            }
-            entry.count(headers, &mut walk);
-            match entry.rule.action {
-                Action::Allow => return true,
-                Action::Deny => return false,
-                // The grammar refuses all others.
-                _ => {}
-            }
-        }
-        true
-    }
-
     /// Calls `visit` for each pipe (`true`) or queue that this flow may enter in this pass. Returns
     /// whether the list is complete: it is not where states, or tables that each packet is tested
     /// against, decide.
@@ -652,29 +617,6 @@ fn state_name(rule: &Rule) -> Option<&str> {
         (Action::CheckState(flow), _) => Some(flow),
         (_, Some(state)) => Some(&state.flow),
         _ => None,
-    }
-}
-
-/// The names of states that a packet has looked up. As in ipfw, each name is looked up once per
-/// packet; otherwise a state could send its packet in circles.
-#[derive(Default)]
-struct LookedUp {
-    names: [u16; MOST_NAMES],
-    count: usize,
-}
-
-/// The most different names that one packet looks up.
-const MOST_NAMES: usize = 16;
-
-impl LookedUp {
-    /// Whether `name` is looked up for the first time.
-    fn is_new(&mut self, name: u16) -> bool {
-        if self.count == MOST_NAMES || self.names[..self.count].contains(&name) {
-            return false;
-        }
-        self.names[self.count] = name;
-        self.count += 1;
-        true
     }
 }
 

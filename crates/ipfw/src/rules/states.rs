@@ -569,5 +569,28 @@ impl State {
     }
 }
 
+/// The names of states that a packet has looked up. As in ipfw, each name is looked up once per
+/// packet; otherwise a state could send its packet in circles.
+#[derive(Default)]
+pub(super) struct LookedUp {
+    names: [u16; MOST_NAMES],
+    count: usize,
+}
+
+/// The most different names that one packet looks up.
+const MOST_NAMES: usize = 16;
+
+impl LookedUp {
+    /// Whether `name` is looked up for the first time.
+    pub fn is_new(&mut self, name: u16) -> bool {
+        if self.count == MOST_NAMES || self.names[..self.count].contains(&name) {
+            return false;
+        }
+        self.names[self.count] = name;
+        self.count += 1;
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests;
