@@ -6,17 +6,17 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import tomllib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import loky
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.ipc as ipc
@@ -24,19 +24,13 @@ import pyarrow.parquet as pq
 
 from sluice import _sluice
 from sluice._sluice import SluiceError
+from sluice.executors import AHEAD, Executor, Fixed, Processes, Timed
 from sluice.plot import SweepPlots
 from sluice.progress import bar
 from sluice.runs import Run, program
 from sluice.scenario import Scenario, word
 from sluice.sources import Source, find, localize
 from sluice.table import Table
-
-
-class Executor(Protocol):
-    """An object with the `submit` of `concurrent.futures`, which does the runs."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:  # noqa: ANN401
-        """Start a call and return its future."""
 
 
 def sweep(
@@ -46,7 +40,7 @@ def sweep(
     seeds: int | Iterable[int] = 1,
     executor: Executor | None = None,
     jobs: int | None = None,
-    batch: int = 1,
+    batch: int | None = None,
     out: str | PathLike[str] | None = None,
     backend: str = "sim",
     progress: bool = True,
@@ -59,8 +53,12 @@ def sweep(
     `executor` is anything with the `submit` of `concurrent.futures`: a pool of processes, an MPI
     pool, or the `Client` of Dask, which repeats the runs of a lost worker. Without one, `jobs`
     processes of this machine are used, by default one per core. The results are bit-identical on
-    every executor. The executor gets `batch` runs per call: more than one pays off when a run is
-    shorter than the executor's cost of a call, as on thousands of cores.
+    every executor.
+
+    The executor gets `batch` runs per call. The default is one run. On a Dask client, the default
+    is as many runs as take about 0.15 s together, by the time that the first runs take, because a
+    call costs more there than a short run. Calls are longer on more than 30 threads, so that the
+    scheduler keeps all of them busy. A lost worker repeats the runs of its unfinished call.
 
     `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs of the
     same scenario and seed by the same program that it already has are not repeated. Failed runs are
@@ -83,7 +81,7 @@ def sweep(
     """
     if jobs is not None and jobs < 1:
         raise SluiceError(f"a sweep needs at least 1 process, not {jobs}")
-    if batch < 1:
+    if batch is not None and batch < 1:
         raise SluiceError(f"a batch of {batch} runs is empty; give at least 1")
     plan = list(_plan(Scenario(scenario), over, seeds, backend, out is not None))
     store = _Store(out, list(over))
@@ -229,15 +227,26 @@ def carry_out(task: Task) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def carry_out_batch(tasks: Sequence[Task]) -> list[Outcome]:
-    """Execute several tasks, one after another. The outcome of one that fails is its error."""
+def carry_out_batch(
+    tasks: Sequence[Task], most_s: float | None = None
+) -> tuple[list[Outcome], float]:
+    """Execute several tasks, one after another, and return their outcomes and the time in seconds.
+
+    The outcome of a task that fails is its error. After `most_s` seconds no further task begins,
+    and the remaining ones have no outcome.
+    """
     outcomes: list[Outcome] = []
+    start = time.monotonic()
+    took_s = 0.0
     for task in tasks:
         try:
             outcomes.append(carry_out(task))
         except Exception as error:
             outcomes.append(error)
-    return outcomes
+        took_s = time.monotonic() - start
+        if most_s is not None and took_s >= most_s:
+            break
+    return outcomes, took_s
 
 
 def _files_of(run: Run) -> dict[str, bytes]:
@@ -321,7 +330,7 @@ def _seed_of(text: str) -> int:
 
 
 def _carry_out(
-    tasks: Sequence[Task], executor: Executor | None, jobs: int | None, batch: int
+    tasks: Sequence[Task], executor: Executor | None, jobs: int | None, batch: int | None
 ) -> Iterator[tuple[Task, Result]]:
     """Yield each task with its result, in the order in which the tasks end."""
     if executor is None:
@@ -341,9 +350,11 @@ def _carry_out(
             yield task, Result(None, str(outcome) or type(outcome).__name__, files)
 
 
-def _in_processes(tasks: Sequence[Task], jobs: int, batch: int) -> Iterator[tuple[Task, Outcome]]:
+def _in_processes(
+    tasks: Sequence[Task], jobs: int, batch: int | None
+) -> Iterator[tuple[Task, Outcome]]:
     lost = []
-    with _Processes(max(1, min(jobs, len(tasks)))) as processes:
+    with Processes(max(1, min(jobs, len(tasks)))) as processes:
         for task, outcome in _submit(processes, tasks, AHEAD_OF_PROCESS * jobs, batch):
             if isinstance(outcome, BrokenProcessPool):
                 lost.append(task)
@@ -352,77 +363,66 @@ def _in_processes(tasks: Sequence[Task], jobs: int, batch: int) -> Iterator[tupl
     # Each run of a lost process is repeated in a separate one, so that the run that kills its
     # process is identified.
     for task in lost:
-        with _Processes(1) as processes:
+        with Processes(1) as processes:
             yield from _submit(processes, [task], 1, 1)
 
 
-class _Processes:
-    """Processes of this machine. Each is a pool: one that ends breaks its pool, but no other."""
-
-    def __init__(self, count: int) -> None:
-        # Unlike the standard library's, loky's processes do not import the caller's script.
-        self._pools = [loky.ProcessPoolExecutor(1) for _ in range(count)]
-        self._futures: list[list[Future[Any]]] = [[] for _ in range(count)]
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
-        """Start a call in the process with the fewest unfinished calls."""
-        for futures in self._futures:
-            futures[:] = [future for future in futures if not future.done()]
-        at = min(range(len(self._pools)), key=lambda n: len(self._futures[n]))
-        try:
-            future: Future[Any] = self._pools[at].submit(fn, *args)
-        except BrokenProcessPool:
-            self._pools[at].shutdown(wait=False)
-            self._pools[at] = loky.ProcessPoolExecutor(1)
-            future = self._pools[at].submit(fn, *args)
-        self._futures[at].append(future)
-        return future
-
-    def __enter__(self) -> "_Processes":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for pool in self._pools:
-            if kind is None:
-                pool.shutdown()
-            else:
-                pool.shutdown(wait=False, kill_workers=True)
-
-
 def _submit(
-    workers: Executor, tasks: Sequence[Task], ahead: int, batch: int
+    workers: Executor, tasks: Sequence[Task], ahead: int, batch: int | None
 ) -> Iterator[tuple[Task, Outcome]]:
     """Submit tasks in at most `ahead` calls of `batch` tasks, and yield each with its outcome."""
     get_executor = getattr(workers, "get_executor", None)
+    calls: Fixed | Timed = Fixed(batch or 1, ahead)
     if get_executor is not None:
         # Dask's `Client` returns futures of another type, and `pure=False` stops it from caching
         # results by their arguments, which it would never release. Each thread has a second call
         # waiting.
-        ahead = max(ahead, 2 * sum(workers.nthreads().values()))  # type: ignore[attr-defined]
+        nthreads = workers.nthreads  # type: ignore[attr-defined]
+        if batch is None:
+            calls = Timed(lambda: sum(nthreads().values()))
+        else:
+            calls = Fixed(batch, max(ahead, 2 * sum(nthreads().values())))
         workers = get_executor(pure=False)
-    futures: dict[Any, Sequence[Task]] = {}
-    waiting = deque(tasks[at : at + batch] for at in range(0, len(tasks), batch))
+    waiting = deque(tasks[at] for at in calls.order(len(tasks)))
+    futures: dict[Any, list[Task]] = {}
+    unfinished = 0
+    suspects: list[Task] = []
     while waiting or futures:
-        while waiting and len(futures) < ahead:
-            some = waiting.popleft()
+        while waiting and (size := calls.next(len(waiting), len(futures), unfinished)) > 0:
+            some = [waiting.popleft() for _ in range(size)]
             try:
-                if batch == 1:
+                if isinstance(calls, Fixed) and calls.size == 1:
                     future = workers.submit(carry_out, some[0])
                 else:
-                    future = workers.submit(carry_out_batch, some)
+                    future = workers.submit(carry_out_batch, some, calls.most_s)
                 futures[future] = some
+                unfinished += len(some)
             except BrokenProcessPool as error:
                 yield from ((task, error) for task in some)
         if futures:
             done, _ = wait(futures, return_when=FIRST_COMPLETED)
             for future in done:
                 some = futures.pop(future)
+                unfinished -= len(some)
                 outcome = _outcome(future)
-                several = outcome if isinstance(outcome, list) else [outcome] * len(some)
-                yield from zip(some, several, strict=True)
+                if isinstance(outcome, tuple):
+                    outcomes, took_s = outcome
+                    calls.note(len(outcomes), took_s)
+                    waiting.extendleft(reversed(some[len(outcomes) :]))
+                    yield from zip(some, outcomes, strict=False)
+                elif len(some) > 1 and not isinstance(outcome, BrokenProcessPool):
+                    suspects.extend(some)
+                else:
+                    yield from ((task, outcome) for task in some)
+    # The runs of a call that failed as a whole, such as one that ends its worker. Each is repeated
+    # alone, with no other run beside it, so that only the one that causes this fails.
+    for task in suspects:
+        alone: Outcome = _outcome(workers.submit(carry_out, task))
+        yield task, alone
 
 
-def _outcome(future: "Future[bytes | list[Outcome]]") -> Outcome | list[Outcome]:
+def _outcome(future: "Future[Any]") -> Any:  # noqa: ANN401
+    """Return the result of a call, or its error."""
     error = future.exception()
     return future.result() if error is None else error
 
@@ -538,9 +538,6 @@ RESERVED = {"seed"}
 RUNS = "runs.parquet"
 # Increment this when the format of the stored results changes.
 FORMAT = "1"
-# The number of runs submitted to an executor at a time: enough for thousands of cores, in bounded
-# memory.
-AHEAD = 10_000
 # The number of runs submitted per local process at a time: the next run starts without waiting for
 # a message.
 AHEAD_OF_PROCESS = 2

@@ -92,6 +92,117 @@ def test_an_error_in_a_batch_is_of_one_run(monkeypatch: pytest.MonkeyPatch) -> N
     assert done.runs["error"] == [None, "the disk is on fire", None] * 4
 
 
+class LikeDask:
+    """Has the methods of a Dask client that sweeps use, and does calls in threads."""
+
+    def __init__(self, fail: Callable[[list[sweeps.Task]], None] = lambda tasks: None) -> None:
+        self.calls: list[list[sweeps.Task]] = []
+        self._fail = fail
+        self._threads = ThreadPoolExecutor(2)
+
+    def nthreads(self) -> dict[str, int]:
+        return {"a": 1, "b": 1}
+
+    def get_executor(self, pure: bool) -> "LikeDask":
+        assert not pure
+        return self
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+        tasks = args[0] if isinstance(args[0], list) else [args[0]]
+        self.calls.append(tasks)
+
+        def call() -> Any:  # noqa: ANN401
+            self._fail(tasks)
+            return fn(*args)
+
+        return self._threads.submit(call)
+
+
+class Clock:
+    """A clock that each run advances."""
+
+    def __init__(self, run_s: float) -> None:
+        self.now_s = 0.0
+        self._run_s = run_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def carry_out(self, task: sweeps.Task) -> bytes:
+        self.now_s += self._run_s
+        return f"{task.seed}".encode()
+
+
+def plan(seeds: int) -> list[sweeps.Task]:
+    return list(sweeps._plan(sluice.Scenario(SCENARIO), {}, seeds, "sim"))
+
+
+def test_short_runs_are_sent_to_dask_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = sweeps.carry_out(plan(1)[0])
+    monkeypatch.setattr(sweeps, "carry_out", lambda task: result)
+    client = LikeDask()
+    over = {"link.queue": ["fifo", "codel"]}
+    done = sluice.sweep(SCENARIO, over, seeds=200, progress=False, executor=client, out=tmp_path)
+    assert done.runs["status"] == ["complete"] * 400
+    assert done.runs["seed"] == list(range(1, 201)) * 2
+    # Each run was sent once, and is found again alone.
+    assert sorted(task.key for call in client.calls for task in call) == sorted(done.runs["key"])
+    assert len(client.calls) < 400 / 2
+    next((tmp_path / "figures").rglob("*.parquet")).unlink()
+    again = LikeDask()
+    done = sluice.sweep(SCENARIO, over, seeds=200, progress=False, executor=again, out=tmp_path)
+    assert done.found == 399
+    assert [len(call) for call in again.calls] == [1]
+
+
+def test_a_worker_returns_a_batch_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.25)
+    monkeypatch.setattr(sweeps, "carry_out", clock.carry_out)
+    monkeypatch.setattr(sweeps, "time", clock)
+    tasks = plan(10)
+    # 0.25 s x 3 < 0.9 s <= 0.25 s x 4.
+    assert sweeps.carry_out_batch(tasks, 0.9) == ([b"1", b"2", b"3", b"4"], 1.0)
+    assert sweeps.carry_out_batch(tasks, 0.01) == ([b"1"], 0.25)
+    outcomes, took_s = sweeps.carry_out_batch(tasks)
+    assert (len(outcomes), took_s) == (10, 2.5)
+
+
+def test_the_runs_that_a_batch_left_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[int] = []
+
+    def carry_out_batch(
+        tasks: list[sweeps.Task], most_s: float | None
+    ) -> tuple[list[sweeps.Outcome], float]:
+        some = tasks[: max(1, len(tasks) // 2)]
+        did.extend(task.seed for task in some)
+        return [f"{task.seed}".encode() for task in some], 0.001
+
+    monkeypatch.setattr(sweeps, "carry_out_batch", carry_out_batch)
+    ended = dict(sweeps._submit(LikeDask(), plan(300), 10, None))
+    assert {task.seed: outcome for task, outcome in ended.items()} == {
+        seed: f"{seed}".encode() for seed in range(1, 301)
+    }
+    assert sorted(did) == list(range(1, 301))
+
+
+@pytest.mark.parametrize("batch", [None, 50])
+def test_a_run_that_ends_its_worker_fails_alone(
+    batch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(tasks: list[sweeps.Task]) -> None:
+        if any(task.seed == 77 for task in tasks):
+            raise RuntimeError("the worker died")
+
+    monkeypatch.setattr(sweeps, "carry_out", lambda task: b"done")
+    client = LikeDask(fail)
+    ended = dict(sweeps._submit(client, plan(100), 10, batch))
+    assert len(ended) == 100
+    failed = {task.seed: str(outcome) for task, outcome in ended.items() if outcome != b"done"}
+    assert failed == {77: "the worker died"}
+
+
 def test_finished_runs_are_found_again(alone: sluice.Sweep, tmp_path: Path) -> None:
     first, second, third = Counting(), Counting(), Counting()
     done = sweep(executor=first, out=tmp_path)
@@ -224,15 +335,38 @@ def test_a_killed_process_leaves_the_runs_of_its_neighbour_alone(
     assert killed in repeated[0]
 
 
+def kill_once_in_batch(
+    tasks: list[sweeps.Task], most_s: float | None
+) -> tuple[list[sweeps.Outcome], float]:
+    """Do a batch with `kill_once` for each run."""
+    sweeps.carry_out = kill_once
+    try:
+        return ORIGINAL_BATCH(tasks, most_s)
+    finally:
+        sweeps.carry_out = ORIGINAL
+
+
+ORIGINAL_BATCH = sweeps.carry_out_batch
+
+
+@pytest.mark.parametrize("batch", [None, 1, 4])
 def test_a_killed_worker_of_dask_costs_only_its_runs(
-    alone: sluice.Sweep, cluster: LocalCluster, noted: Path, monkeypatch: pytest.MonkeyPatch
+    batch: int | None,
+    alone: sluice.Sweep,
+    cluster: LocalCluster,
+    noted: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for path in noted.iterdir():
+        path.unlink()
     monkeypatch.setattr(sweeps, "carry_out", kill_once)
+    monkeypatch.setattr(sweeps, "carry_out_batch", kill_once_in_batch)
     with Client(cluster) as client:
-        done = sweep(executor=client)
+        done = sweep(executor=client, batch=batch)
     assert done.figures == alone.figures
     by_key, killed = tries(noted)
     repeated = [pids for pids in by_key.values() if len(pids) > 1]
+    # Those of its unfinished call, and those whose results the client had not fetched yet.
     assert repeated
     assert all(killed in pids for pids in repeated)
 
