@@ -1,6 +1,6 @@
 //! The cost of a packet as rules and dynamic pipes grow in number, and the memory of a pipe.
 //!
-//! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory|show]`
+//! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory|show|configure]`
 //!
 //! *Rules*: the given number of `count` rules, each for another destination, and one rule that
 //! passes the packet. A known flow is one of 64 that recur; a new flow appears for the first time.
@@ -13,7 +13,8 @@
 //! last two cases, each packet enters a pipe that was not used for a long time, and pays for every
 //! cache line. The *floor* for comparison is the cost of the same number of random
 //! read-modify-writes in the same amount of memory ([`LINES`] lines, in [`REGIONS`] independent
-//! places). *Show*: how long commands about 100 000 pipes take.
+//! places). *Show*: how long commands about 100 000 pipes take. *Configure*: how long 20 000 lines
+//! take that create the queues of one scheduler, and that change them, each queue with packets.
 //!
 //! *Memory*: the heap per pipe when empty after a packet, when inactive, and with four packets.
 
@@ -23,7 +24,9 @@ use std::time::{Duration, Instant};
 
 use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
 use sluice_ipfw::headers::UDP;
-use sluice_ipfw::{Direction, Disposition, Firewall, Headers, NoFiles, Settings};
+use sluice_ipfw::{
+    Amendment, Direction, Disposition, Firewall, Headers, Mode, NoFiles, Output, Settings,
+};
 
 /// Rounds are short, so that at least one of many is not interrupted, even on a busy machine.
 const ROUNDS: usize = 300;
@@ -47,6 +50,10 @@ fn main() {
     }
     if is_wanted("show") {
         show();
+    }
+    if is_wanted("configure") {
+        configure();
+        exchange();
     }
 }
 
@@ -73,6 +80,16 @@ impl Engine {
             panic!("the commands of a benchmark are right: {error}");
         }
         engine
+    }
+
+    /// Executes commands, one per line. Returns the milliseconds that they take.
+    fn command(&mut self, text: &str) -> f64 {
+        let now = Time::from_ns(self.now_ns);
+        let mut cx = Cx::new(now, &mut self.rng, &mut self.sink);
+        let start = Instant::now();
+        let done = self.firewall.batch(text, false, &mut NoFiles, &mut cx);
+        done.expect("the commands of a benchmark are right");
+        start.elapsed().as_secs_f64() * 1e3
     }
 
     fn send(&mut self, headers: &Headers) {
@@ -278,6 +295,84 @@ fn show() {
             assert!(black_box(output).is_ok());
         }
         println!("{command:>28} {:>14.1}", shortest.as_secs_f64() * 1e3);
+    }
+}
+
+/// Measures how long it takes to create and to change many queues of one scheduler.
+fn configure() {
+    println!(
+        "\n{:>28} {:>14} {:>14}",
+        "queues of one scheduler", "create, ms", "change, ms"
+    );
+    for count in [1_000, 20_000] {
+        let mut engine = Engine::new("pipe 1 config bw 1Gbit/s");
+        let lines = |weight: u32| -> String {
+            let lines = (1..=count).map(|n| format!("queue {n} config pipe 1 weight {weight}\n"));
+            lines.collect()
+        };
+        let created = engine.command(&lines(1));
+        let rules: String = (1..=count)
+            .map(|n| {
+                format!(
+                    "add queue {n} ip from {} to any\n",
+                    Ipv4Addr::from(0x0a00_0000 + n)
+                )
+            })
+            .collect();
+        engine.command(&rules);
+        for source in 1..=count {
+            engine.send(&headers(source, 1000));
+        }
+        let changed = engine.command(&lines(2));
+        println!("{count:>28} {created:>14.0} {changed:>14.0}");
+    }
+}
+
+/// Measures how long an atomic change of 20 000 lines, built beside the engine, holds the engine.
+fn exchange() {
+    println!(
+        "\n{:>28} {:>14} {:>14}",
+        "20 000 lines as one", "build, ms", "exchange, ms"
+    );
+    let address = |n: u32| Ipv4Addr::from(0x0c00_0000 + n);
+    let pipes = |rate: u32| -> String {
+        let line = |n| format!("pipe {n} config bw {rate}Mbit/s\n");
+        (1..=20_000).map(line).collect()
+    };
+    let entries: String = (1..=20_000)
+        .map(|n| format!("table t add {}\n", address(n)))
+        .collect();
+    let rules: String = (1..=20_000)
+        .map(|n| format!("add {n} pipe {n} ip from {} to any\n", address(n)))
+        .collect();
+    let delete: String = (1..=20_000).map(|n| format!("delete {n}\n")).collect();
+    let mut engine = Engine::new("add 65000 allow ip from any to any");
+    for (name, text) in [
+        ("new pipes", pipes(1)),
+        ("idle pipes change", pipes(2)),
+        ("table entries", entries),
+        ("new rules", rules),
+        ("rules go", delete),
+    ] {
+        let mut draft = engine.firewall.draft();
+        while engine.firewall.continue_draft(&mut draft) {}
+        let (settings, mut output) = (Settings::default(), Output::default());
+        let start = Instant::now();
+        let amended = draft.amend(&settings, &text, Mode::Atomic, &mut NoFiles, &mut output);
+        let Ok(Amendment::Change(amended)) = amended else {
+            panic!("the commands of a benchmark change something: {amended:?}");
+        };
+        let built = start.elapsed().as_secs_f64() * 1e3;
+        let mut cx = Cx::new(Time::ZERO, &mut engine.rng, &mut engine.sink);
+        let start = Instant::now();
+        let replaced = engine.firewall.exchange(*amended, &mut cx);
+        let held = start.elapsed().as_secs_f64() * 1e3;
+        assert!(black_box(replaced).is_ok());
+        // The first packet after a change of rules builds their index.
+        let start = Instant::now();
+        engine.send(&headers(7, 1000));
+        let first = start.elapsed().as_secs_f64() * 1e3;
+        println!("{name:>28} {built:>14.1} {held:>14.2}   first packet {first:.2}");
     }
 }
 

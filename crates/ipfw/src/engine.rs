@@ -8,6 +8,7 @@ use sluice_core::sched::Wake;
 use sluice_core::units::{Rate, Time};
 use sluice_core::{Rng, link};
 
+use crate::execute::Beside;
 use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
 use crate::headers::{Direction, Headers, Interface, InterfaceId};
@@ -100,6 +101,10 @@ pub struct Firewall {
     /// Scratch space of [`Firewall::advance`].
     arrived: Vec<link::Departure>,
     log: Log,
+    /// Grows with each command that may change the configuration.
+    pub(crate) revision: u64,
+    /// Set while commands are executed on a copy of a configuration, beside an engine.
+    pub(crate) beside: Option<Beside>,
 }
 
 /// Variables that are read for every packet.
@@ -189,6 +194,8 @@ impl Firewall {
             out: VecDeque::new(),
             arrived: Vec::new(),
             log: Log::default(),
+            revision: 0,
+            beside: None,
         }
     }
 
@@ -211,6 +218,7 @@ impl Firewall {
 
     /// Sets the host's interfaces. [`Headers`] refer to them by their index in this list.
     pub fn set_interfaces(&mut self, interfaces: Vec<Interface>) {
+        self.revision += 1;
         self.rules.set_interfaces(interfaces);
     }
 
@@ -247,11 +255,13 @@ impl Firewall {
         let way_out = self.second_pass(headers);
         let mut splits = false;
         for pass in std::iter::once(headers).chain(&way_out) {
-            let runtime = &self.runtime;
+            let (runtime, layout) = (&self.runtime, &self.layout);
             let is_certain = self.switches.one_pass
                 && self.rules.targets(pass, |is_pipe, number| {
                     let flowset = if is_pipe { number + 2 * STRIDE } else { number };
-                    splits |= runtime.wants_single_packets(flowset, threshold);
+                    splits |= runtime
+                        .wants_single_packets(flowset, threshold)
+                        .unwrap_or_else(|| layout.wants_single_packets(flowset, threshold));
                 });
             if !is_certain {
                 return self.splits_any(threshold);
@@ -487,6 +497,7 @@ impl Firewall {
             pipes: pipes + 1,
             holder: NONE,
         };
+        self.runtime.ensure(flowset, &self.layout);
         let place = self
             .runtime
             .enter(packet, flowset, passage, cached.hint, cx);

@@ -1,6 +1,7 @@
 //! Executes commands, each as a whole or not at all.
 
 mod batch;
+mod draft;
 mod prepared;
 mod rules;
 mod survey;
@@ -8,6 +9,8 @@ mod tables;
 mod watching;
 
 pub use batch::Batch;
+pub(crate) use draft::Beside;
+pub use draft::{Amended, Amendment, Draft};
 pub use prepared::{Prepared, Replaced};
 pub use survey::Survey;
 pub use watching::{Detail, Tally, Watching};
@@ -74,7 +77,7 @@ impl Firewall {
         let result = self.lines(text, &Flags::default(), &mut run, output, cx);
         match (&result, checkpoint) {
             (Err(_), Some(checkpoint)) => self.restore(checkpoint),
-            (Ok(()), Some(_)) => self.runtime.apply(&mut self.layout, cx),
+            (Ok(()), Some(_)) => self.apply_layout(cx),
             (_, None) => {}
         }
         result
@@ -164,6 +167,10 @@ impl Firewall {
         output: &mut Output,
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
+        self.check_place(command)?;
+        if !matches!(command, Command::ShowObjects(..) | Command::List { .. }) {
+            self.revision += 1;
+        }
         match command {
             Command::Configure(config) => {
                 let mut means = Means {
@@ -264,7 +271,7 @@ impl Firewall {
         (run.is_batch, run.is_deferred) = before;
         match checkpoint {
             Some(checkpoint) if result.is_err() || flags.check_only => self.restore(checkpoint),
-            Some(_) => self.runtime.apply(&mut self.layout, cx),
+            Some(_) => self.apply_layout(cx),
             None => {}
         }
         result
@@ -272,6 +279,13 @@ impl Firewall {
 
     fn apply(&mut self, run: &Run<'_>, cx: &mut Cx<'_>) {
         if !run.is_deferred {
+            self.apply_layout(cx);
+        }
+    }
+
+    /// Makes the running objects match the layout. A copy has none.
+    fn apply_layout(&mut self, cx: &mut Cx<'_>) {
+        if self.beside.is_none() {
             self.runtime.apply(&mut self.layout, cx);
         }
     }
@@ -297,11 +311,18 @@ impl Firewall {
         kind: ObjectKind,
         numbers: &[At<u32>],
     ) -> Result<(), CommandError> {
-        self.trial.forget();
-        let before = self.layout.clone();
+        // A refused deletion of one object changes nothing.
+        let before = (numbers.len() > 1).then(|| self.layout.clone());
         for number in numbers {
+            match kind {
+                ObjectKind::Queue => self.trial.leave(number.value, None),
+                ObjectKind::Pipe | ObjectKind::Scheduler => self.trial.forget(),
+            }
             if let Err(reason) = self.layout.delete(kind, number.value) {
-                self.layout = before;
+                if let Some(before) = before {
+                    self.layout = before;
+                    self.trial.forget();
+                }
                 return Err(CommandError::new(
                     ErrorKind::DeleteRefused(reason),
                     number.at,
@@ -464,12 +485,14 @@ impl Firewall {
 
     /// Returns the value of a variable that the engine counts.
     fn count_of(&self, name: &str) -> u64 {
-        let [schedulers, instances, flowsets, queues] = self.runtime.population().map(|n| n as u64);
+        let layout = &self.layout;
+        let (schedulers, flowsets) = (layout.schedulers.len(), layout.flowsets.len());
+        let [instances, queues] = self.runtime.population().map(|n| n as u64);
         let totals = self.runtime.totals;
         match named(name).value.rsplit('.').next() {
-            Some("schk_count") => schedulers,
+            Some("schk_count") => schedulers as u64,
             Some("si_count") => instances,
-            Some("fsk_count") => flowsets,
+            Some("fsk_count") => flowsets as u64,
             Some("queue_count") => queues,
             Some("io_pkt") => totals.packets,
             Some("io_pkt_drop") => totals.dropped,

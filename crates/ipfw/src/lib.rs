@@ -6,6 +6,7 @@
 //! reasons. `examples/virtual_time.rs` shows how to use the crate.
 #![deny(missing_docs)]
 
+mod copying;
 mod engine;
 mod execute;
 pub mod flow;
@@ -23,7 +24,7 @@ mod variables;
 mod words;
 
 pub use engine::{DYNAMIC_BYTES, Departure, Disposition, Firewall, Mode, Output, Settings};
-pub use execute::{Batch, Prepared, Replaced, Survey};
+pub use execute::{Amended, Amendment, Batch, Draft, Prepared, Replaced, Survey};
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use log::LogEntry;

@@ -4,6 +4,7 @@ pub(crate) mod compiled;
 mod frames;
 mod index;
 pub(crate) mod program;
+mod ruleset;
 pub(crate) mod states;
 
 use std::net::IpAddr;
@@ -21,6 +22,7 @@ use crate::matching::{Environment, Look};
 use crate::tables::Tables;
 use compiled::Compiled;
 use program::{Cached, Programs, Step, first_at, skip_target};
+pub(crate) use ruleset::{Ruleset, RulesetCopy, Saved};
 use states::{Lifetimes, LookedUp, States};
 
 /// Identifies a rule: by its number, and by its age among rules of the same number.
@@ -103,30 +105,6 @@ pub(crate) struct Rules {
     of_frames: Option<Box<[usize]>>,
 }
 
-/// The state that a failed batch restores. It includes the counters, because no packet arrives in
-/// between.
-#[derive(Clone)]
-pub(crate) struct Saved {
-    entries: Vec<Entry>,
-    disabled_sets: u32,
-    tables: Tables,
-    states: States,
-    lifetimes: Lifetimes,
-    verbose_limit: u32,
-}
-
-/// The rules as commands define them: everything but the states and the caches of flows.
-pub(crate) struct Ruleset {
-    entries: Vec<Entry>,
-    serial: u32,
-    disabled_sets: u32,
-    tables: Tables,
-    lifetimes: Lifetimes,
-    verbose_limit: u32,
-    interfaces: Vec<Interface>,
-    own: Vec<IpAddr>,
-}
-
 /// The deepest nesting of `call`, as in ipfw.
 const MOST_CALLS: usize = 16;
 /// The most calls of one packet. Further calls belong to a loop and have no effect.
@@ -178,104 +156,6 @@ impl Rules {
     fn changed(&mut self) {
         self.programs.invalidate();
         self.of_frames = None;
-    }
-
-    pub fn save(&self) -> Saved {
-        Saved {
-            entries: self.entries.clone(),
-            disabled_sets: self.disabled_sets,
-            tables: self.tables.clone(),
-            states: self.states.clone(),
-            lifetimes: self.lifetimes,
-            verbose_limit: self.verbose_limit,
-        }
-    }
-
-    pub fn restore(&mut self, saved: Saved) {
-        self.entries = saved.entries;
-        self.disabled_sets = saved.disabled_sets;
-        self.tables = saved.tables;
-        self.states = saved.states;
-        self.lifetimes = saved.lifetimes;
-        self.verbose_limit = saved.verbose_limit;
-        self.changed();
-    }
-
-    /// Returns what commands made of the rules.
-    pub fn into_ruleset(self) -> Ruleset {
-        Ruleset {
-            entries: self.entries,
-            serial: self.serial,
-            disabled_sets: self.disabled_sets,
-            tables: self.tables,
-            lifetimes: self.lifetimes,
-            verbose_limit: self.verbose_limit,
-            interfaces: self.interfaces,
-            own: self.own,
-        }
-    }
-
-    /// Replaces the rules, tables and interfaces, and returns the old ones. Both rulesets have the
-    /// same built-in rule.
-    pub fn replace(&mut self, mut new: Ruleset) -> Ruleset {
-        for entry in &mut new.entries {
-            if entry.number != DEFAULT_RULE {
-                // Packets inside remember rules by their serial numbers.
-                entry.serial += self.serial;
-            }
-            entry.state = state_name(&entry.rule).map(|name| self.states.name(name));
-        }
-        let old = Ruleset {
-            entries: std::mem::replace(&mut self.entries, new.entries),
-            serial: self.serial,
-            disabled_sets: std::mem::replace(&mut self.disabled_sets, new.disabled_sets),
-            tables: std::mem::replace(&mut self.tables, new.tables),
-            lifetimes: std::mem::replace(&mut self.lifetimes, new.lifetimes),
-            verbose_limit: std::mem::replace(&mut self.verbose_limit, new.verbose_limit),
-            interfaces: std::mem::replace(&mut self.interfaces, new.interfaces),
-            own: std::mem::replace(&mut self.own, new.own),
-        };
-        self.serial += new.serial;
-        self.adopt(&old.entries);
-        old
-    }
-
-    /// Gives each rule that has the same place and text as a rule in `old` the counters, states and
-    /// age of the old rule, so that packets inside continue behind the rule that sent them. States
-    /// of other rules are removed.
-    fn adopt(&mut self, old: &[Entry]) {
-        if let (Some(built_in), Some(before)) = (self.entries.last_mut(), old.last()) {
-            built_in.take_counters(before);
-        }
-        let mut number = 0;
-        let mut before: &[Entry] = &[];
-        let mut is_same = true;
-        for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
-            if entry.number != number {
-                number = entry.number;
-                let start = old.partition_point(|e| e.number < number);
-                let end = old.partition_point(|e| e.number <= number);
-                before = &old[start..end];
-                is_same = true;
-            }
-            // From the first difference on, rules are younger than those before it.
-            is_same &= before.first().is_some_and(|o| o.rule == entry.rule);
-            if let Some((first, rest)) = before.split_first().filter(|_| is_same) {
-                entry.serial = first.serial;
-                entry.take_counters(first);
-                before = rest;
-            }
-        }
-        for gone in old.iter().filter(|e| e.rule.state.is_some()) {
-            if self
-                .entries
-                .binary_search_by_key(&gone.id(), Entry::id)
-                .is_err()
-            {
-                self.states.forget_rule(gone.id());
-            }
-        }
-        self.changed();
     }
 
     /// Returns the rules in order; the built-in one is last.

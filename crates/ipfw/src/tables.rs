@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::copying::Copying;
 use crate::flow::v6_mask;
 use crate::words::address::{Net, net};
 use crate::words::error::{CommandError, ErrorKind};
@@ -79,6 +80,22 @@ pub(crate) struct Table {
     entries: BTreeMap<Key, Vec<u32>>,
     /// The number of entries per prefix length, IPv4 first.
     lengths: Box<[[u32; 129]; 2]>,
+}
+
+/// A copy of all tables that is made in pieces.
+#[derive(Default)]
+pub(crate) struct TablesCopy {
+    /// The copied tables, the last one in part.
+    tables: Vec<TableCopy>,
+    names: BTreeMap<String, TableId>,
+    /// Whether the last table is whole.
+    is_whole: bool,
+}
+
+/// The copy of a slot, which may be empty.
+struct TableCopy {
+    head: Option<Table>,
+    entries: Copying<Key, Vec<u32>>,
 }
 
 /// A key. Entries are listed in the order of keys.
@@ -174,7 +191,58 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// Copies the next entries. Returns whether more are left.
+    pub fn copy_piece(&self, copy: &mut TablesCopy) -> bool {
+        if copy.tables.is_empty() || copy.is_whole {
+            let Some(next) = self.slots.get(copy.tables.len()) else {
+                copy.names = self.names.clone();
+                return false;
+            };
+            let head = next.as_ref().map(Table::head);
+            copy.tables.push(TableCopy {
+                head,
+                entries: Copying::default(),
+            });
+            copy.is_whole = next.is_none();
+        }
+        let last = copy.tables.len() - 1;
+        if let Some(table) = &self.slots[last] {
+            copy.is_whole = !copy.tables[last].entries.next(&table.entries);
+        }
+        true
+    }
+}
+
+impl TablesCopy {
+    /// Returns the tables of a whole copy.
+    pub fn finish(self) -> Tables {
+        let tables = self.tables.into_iter();
+        let slots = tables.map(|copy| {
+            copy.head.map(|head| Table {
+                entries: copy.entries.finish().collect(),
+                ..head
+            })
+        });
+        Tables {
+            slots: slots.collect(),
+            names: self.names,
+        }
+    }
+}
+
 impl Table {
+    /// Returns the table without its entries, but with their number per length.
+    fn head(&self) -> Table {
+        Table {
+            name: self.name.clone(),
+            values: self.values.clone(),
+            entries: BTreeMap::new(),
+            lengths: self.lengths.clone(),
+            ..*self
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -92,9 +92,13 @@ impl Network {
     }
 
     fn batch(&self, commands: &str) -> Reply {
+        self.commands(commands, How::Batch)
+    }
+
+    fn commands(&self, commands: &str, how: How) -> Reply {
         let request = Request::Commands {
             commands: commands.into(),
-            how: How::Batch,
+            how,
             files: Texts::new(),
         };
         let reply = ask(&self.folder.path().join("s"), &request).unwrap();
@@ -436,6 +440,43 @@ fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
     let count: u64 = shown.split_whitespace().nth(1).unwrap().parse().unwrap();
     // Each packet crosses the rules twice.
     assert_eq!(count, 2 * udp.sent, "{shown}");
+    assert_eq!(network.end(), BTreeMap::new());
+}
+
+#[test]
+fn a_change_of_20_000_lines_as_one_loses_no_packet() {
+    let network = Network::new("add 200 count udp from any to any");
+    // 1250 B at 100 Mbit/s are 10 000 packets a second.
+    let start = network.soon();
+    let udp = network.udp(CLIENT, start, Span::from_secs(4), 100, Spacing::Constant);
+    sleep(Duration::from_millis(800));
+    let lines = |rate: u32| -> String {
+        let pipe = |n| format!("pipe {n} config bw {rate}Mbit/s\nqueue {n} config pipe {n}\n");
+        let address = |n: u32| Ipv4Addr::from(0x0c00_0000 + n);
+        let entry = |n| format!("table t add {}\n", address(n));
+        let rule = |n| format!("add {n} pipe {n} ip from {} to any\n", address(n));
+        let pipes = (1..=5000).map(pipe);
+        let entries = (1..=8000).map(entry);
+        let rules = (1..=2000).map(rule);
+        let flush = "-f flush\ntable t destroy\nadd 200 count udp from any to any\n".to_owned();
+        let first = [if rate == 1 { String::new() } else { flush }];
+        first
+            .into_iter()
+            .chain(pipes)
+            .chain(entries)
+            .chain(rules)
+            .collect()
+    };
+    for rate in [1, 2] {
+        let reply = network.commands(&lines(rate), How::Atomic);
+        assert_eq!((reply.error, reply.warnings.len()), (None, 0));
+        let pipes = &network.state("--json pipe show")["pipes"];
+        assert_eq!(pipes.as_array().unwrap().len(), 5000);
+        assert_eq!(pipes[4999]["link"]["rate_bps"], 1_000_000 * u64::from(rate));
+    }
+    let udp = udp.join().unwrap();
+    eprintln!("{} packets, longest gap {}", udp.sent, longest_gap(&udp));
+    assert_eq!(udp.received + udp.overflowed, udp.sent);
     assert_eq!(network.end(), BTreeMap::new());
 }
 

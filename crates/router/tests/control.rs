@@ -96,16 +96,25 @@ fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
         };
         rustix::event::poll(&mut poll, Some(&tick)).unwrap();
         while let Some(order) = inbox.take() {
-            let answer = match &order.work {
+            let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+            let answer = match order.work {
                 Work::Status => Answered::Status(Box::new(7)),
+                Work::Draft => {
+                    let mut draft = firewall.draft();
+                    while firewall.continue_draft(&mut draft) {}
+                    Answered::Draft(Box::new(draft))
+                }
+                Work::Exchange(amended) => match firewall.exchange(*amended, &mut cx) {
+                    Ok(replaced) => Answered::Replaced(Box::new(replaced)),
+                    Err(stale) => Answered::Stale(stale),
+                },
                 Work::Replace(_) | Work::Watch(_) => {
                     unreachable!("no test replaces the configuration or watches")
                 }
                 Work::Commands { text, mode, .. } => {
                     let mut output = Output::default();
-                    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
                     let mut files = NoFiles;
-                    let result = firewall.execute(text, *mode, &mut files, &mut output, &mut cx);
+                    let result = firewall.execute(&text, mode, &mut files, &mut output, &mut cx);
                     Answered::Commands(Box::new(output), result)
                 }
             };

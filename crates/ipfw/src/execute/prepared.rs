@@ -9,7 +9,7 @@ use super::Run;
 use crate::engine::{Firewall, Output, Settings};
 use crate::grammar::{CommandError, Flags};
 use crate::headers::Interface;
-use crate::objects::layout::{Files, Layout};
+use crate::objects::layout::{Files, Layout, Touched};
 use crate::rules::Ruleset;
 use crate::variables::Variables;
 
@@ -45,8 +45,9 @@ pub struct Prepared {
 /// for which no packet waits.
 #[expect(dead_code, reason = "it is only kept until it is dropped")]
 pub struct Replaced {
-    layout: Layout,
-    rules: Ruleset,
+    pub(super) layout: Layout,
+    pub(super) rules: Ruleset,
+    pub(super) touched: [Touched; 2],
 }
 
 impl std::fmt::Debug for Prepared {
@@ -139,14 +140,19 @@ impl Firewall {
     pub fn replace(&mut self, prepared: Prepared, cx: &mut Cx<'_>) -> Replaced {
         let now = cx.now;
         self.advance(|at| at < now, cx);
+        self.revision += 1;
         self.trial.forget();
         let layout = mem::replace(&mut self.layout, prepared.layout);
-        layout.mark_replaced(&mut self.layout);
+        self.layout.touch_all();
         self.variables = prepared.variables;
         self.refresh_switches();
         let rules = self.rules.replace(prepared.rules);
-        self.runtime.apply(&mut self.layout, cx);
-        Replaced { layout, rules }
+        let touched = self.runtime.apply(&mut self.layout, cx);
+        Replaced {
+            layout,
+            rules,
+            touched,
+        }
     }
 }
 

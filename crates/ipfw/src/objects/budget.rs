@@ -22,7 +22,9 @@ const PIPE_SHARE: u64 = 4;
 const INSTANCE_BYTES: u64 =
     size_of::<Instance>() as u64 + size_of::<(FlowId, u32)>() as u64 * 8 / 7;
 /// The same for a queue.
-const QUEUE_BYTES: u64 = size_of::<Queue>() as u64 + size_of::<(QueueKey, u32)>() as u64 * 8 / 7;
+const QUEUE_BYTES: u64 = size_of::<Queue>() as u64
+    + size_of::<(QueueKey, u32)>() as u64 * 8 / 7
+    + 2 * size_of::<u32>() as u64;
 /// Instances that are visited to find idle ones when the memory is used up.
 const LOOKS: usize = 64;
 

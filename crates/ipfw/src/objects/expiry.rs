@@ -155,6 +155,16 @@ impl Runtime {
         if let Some(moved) = of_instance.get(place) {
             self.queues[*moved as usize].place = place as u32;
         }
+        let record = &self.queues[queue as usize];
+        let (flowset, place) = (record.flowset, record.flowset_place as usize);
+        if let Some(of_flowset) = self.by_flowset.get_mut(&flowset) {
+            of_flowset.swap_remove(place);
+            if let Some(moved) = of_flowset.get(place) {
+                self.queues[*moved as usize].flowset_place = place as u32;
+            } else if of_flowset.is_empty() {
+                self.by_flowset.remove(&flowset);
+            }
+        }
         let record = &mut self.queues[queue as usize];
         let key = QueueKey {
             instance: record.instance,

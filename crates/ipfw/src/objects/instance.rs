@@ -61,6 +61,8 @@ pub(crate) struct Queue {
     pub place: u32,
     /// The number of the flowset.
     pub flowset: u32,
+    /// The index of the queue among those of its flowset.
+    pub flowset_place: u32,
     /// The masked flow.
     pub key: FlowId,
     pub counters: Counters,

@@ -8,7 +8,7 @@
 //!
 //! A command changes the layout only after it has been checked completely.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_core::link::{LinkParams, Profile};
@@ -16,12 +16,17 @@ use sluice_core::param::{Value, Values};
 use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
+mod flowsets;
 mod settings;
+mod touched;
 mod trial;
+pub(crate) use self::flowsets::Flowsets;
+pub(crate) use self::touched::Touched;
 pub(crate) use self::trial::Trial;
 
 use self::settings::{link, queue_settings, scheduler_buckets, scheduler_choice};
 use super::discipline;
+use crate::copying::Copying;
 use crate::flow::Mask;
 use crate::grammar::{
     At, CommandError, Config, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind, Policy, QueueSize,
@@ -84,11 +89,11 @@ pub(crate) struct SchedulerConfig {
 pub(crate) struct Layout {
     pub links: BTreeMap<u32, LinkConfig>,
     pub schedulers: BTreeMap<u32, SchedulerConfig>,
-    pub flowsets: BTreeMap<u32, FlowsetConfig>,
+    pub flowsets: Flowsets,
     /// Schedulers that may have changed since the layout was last applied.
-    pub touched: BTreeSet<u32>,
+    pub touched: Touched,
     /// Flowsets that may have changed.
-    pub touched_flowsets: BTreeSet<u32>,
+    pub touched_flowsets: Touched,
 }
 
 impl Layout {
@@ -96,11 +101,8 @@ impl Layout {
     /// 1500 bytes. Each mask counts as one flow.
     pub fn most_queued(&self) -> u64 {
         let of_flowsets = |number: u32| {
-            let own = self
-                .flowsets
-                .values()
-                .filter(move |f| f.scheduler == number);
-            own.map(|flowset| match flowset.queue {
+            let own = self.flowsets.of_scheduler(number);
+            own.map(|(_, flowset)| match flowset.queue {
                 QueueSize::Slots(packets) => packets,
                 QueueSize::Bytes(bytes) => bytes.div_ceil(1500),
             })
@@ -111,7 +113,7 @@ impl Layout {
             match scheduler.spec.value("limit").filter(|_| is_own) {
                 // A scheduler that no flowset uses holds nothing.
                 Some(Value::Count(limit))
-                    if self.flowsets.values().any(|f| f.scheduler == *number) =>
+                    if self.flowsets.of_scheduler(*number).next().is_some() =>
                 {
                     limit
                 }
@@ -120,6 +122,33 @@ impl Layout {
         };
         let limits = self.schedulers.iter().map(of_scheduler);
         limits.fold(0, u64::saturating_add)
+    }
+}
+
+/// A copy of a layout that is made in pieces.
+#[derive(Default)]
+pub(crate) struct LayoutCopy {
+    links: Copying<u32, LinkConfig>,
+    schedulers: Copying<u32, SchedulerConfig>,
+    flowsets: Copying<u32, FlowsetConfig>,
+}
+
+impl LayoutCopy {
+    /// Copies the next objects. Returns whether more may be left.
+    pub fn next(&mut self, layout: &Layout) -> bool {
+        self.links.next(&layout.links)
+            || self.schedulers.next(&layout.schedulers)
+            || self.flowsets.next(&layout.flowsets)
+    }
+
+    /// Returns the layout, in which nothing is touched.
+    pub fn finish(self) -> Layout {
+        Layout {
+            links: self.links.finish().collect(),
+            schedulers: self.schedulers.finish().collect(),
+            flowsets: self.flowsets.finish().collect(),
+            ..Layout::default()
+        }
     }
 }
 
@@ -227,8 +256,9 @@ fn kernel(errno: &'static str, reason: String) -> ErrorKind {
 impl Layout {
     /// Executes a `config` command as a whole, or not at all.
     pub fn configure(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {
-        if c.kind != ObjectKind::Queue || self.flowsets.contains_key(&c.number.value) {
-            means.trial.forget();
+        match c.kind {
+            ObjectKind::Queue => means.trial.leave(c.number.value, self.parent_of(c)),
+            ObjectKind::Pipe | ObjectKind::Scheduler => means.trial.forget(),
         }
         match c.kind {
             ObjectKind::Pipe => self.configure_pipe(c, means)?,
@@ -254,9 +284,9 @@ impl Layout {
         self.touched_flowsets
             .extend([number + STRIDE, number + 2 * STRIDE]);
         // A new type of scheduler may change the range of its queues' shares.
-        let of_this = self.queues().filter(|(_, f)| f.scheduler == number);
-        let of_this: Vec<u32> = of_this.map(|(n, _)| n).collect();
-        self.touched_flowsets.extend(of_this);
+        let of_this = self.flowsets.of_scheduler(number).map(|(n, _)| n);
+        self.touched_flowsets
+            .extend(of_this.filter(|n| *n < STRIDE));
     }
 
     /// Iterates over the flowsets that `queue` rules name.
@@ -303,11 +333,16 @@ impl Layout {
         Ok(())
     }
 
+    /// Returns the scheduler of a queue after a command: the one that it names, or the present one.
+    fn parent_of(&self, c: &Config) -> Option<u32> {
+        let present = self.flowsets.get(&c.number.value).map(|f| f.scheduler);
+        c.parent.map(|p| p.value).or(present)
+    }
+
     fn configure_queue(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {
         let number = c.number.value;
         let old = self.flowsets.get(&number);
-        let parent = c.parent.map(|p| p.value).or(old.map(|o| o.scheduler));
-        let Some(parent) = parent else {
+        let Some(parent) = self.parent_of(c) else {
             let reason =
                 format!("queue {number} is new: name its scheduler with `pipe M` or `sched M`");
             return Err(CommandError::new(
@@ -423,8 +458,7 @@ impl Layout {
                 internal: Some(number + 2 * STRIDE),
             });
         self.flowsets
-            .entry(number + 2 * STRIDE)
-            .or_insert_with(|| FlowsetConfig::plain(number + STRIDE));
+            .insert_missing(number + 2 * STRIDE, FlowsetConfig::plain(number + STRIDE));
         Ok(())
     }
 
@@ -460,20 +494,18 @@ impl Layout {
         match scheduler.internal {
             Some(internal) => {
                 self.flowsets
-                    .entry(internal)
-                    .or_insert_with(|| FlowsetConfig::plain(number));
+                    .insert_missing(internal, FlowsetConfig::plain(number));
             }
             None => {
-                self.flowsets.remove(&(number + STRIDE));
+                self.flowsets.remove(number + STRIDE);
             }
         }
         if scheduler.is_multi_queue {
             // Queues configured earlier: their shares are limited to the range of the new
             // scheduler.
-            let of_this = self.flowsets.values_mut().filter(|f| f.scheduler == number);
-            for flowset in of_this {
+            self.flowsets.for_each_of(number, |flowset| {
                 discipline::clamp_share(&scheduler.spec, flowset);
-            }
+            });
         }
         self.schedulers.insert(number, scheduler);
     }
@@ -488,12 +520,9 @@ impl Layout {
         trial: &mut Trial,
     ) -> Result<(), CommandError> {
         let config = &self.schedulers[&scheduler];
-        let others = self
-            .flowsets
-            .iter()
-            .filter(|(n, f)| **n != number && f.scheduler == scheduler);
-        let others = others.map(|(_, f)| f);
-        let accepted = trial.accept(scheduler, &config.spec, others, flowset);
+        let others = self.flowsets.of_scheduler(scheduler);
+        let others = others.filter(|(n, _)| *n != number);
+        let accepted = trial.accept((scheduler, &config.spec), others, (number, flowset));
         accepted.map_err(|error| {
             CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
         })
@@ -505,12 +534,8 @@ impl Layout {
         config: &SchedulerConfig,
         at: At<u32>,
     ) -> Result<(), CommandError> {
-        let mut all: Vec<FlowsetConfig> = self
-            .flowsets
-            .values()
-            .filter(|f| f.scheduler == number)
-            .cloned()
-            .collect();
+        let of_this = self.flowsets.of_scheduler(number);
+        let mut all: Vec<FlowsetConfig> = of_this.map(|(_, f)| f.clone()).collect();
         all.iter_mut()
             .for_each(|f| discipline::clamp_share(&config.spec, f));
         discipline::check_shares(&config.spec, all.iter()).map_err(|error| {
@@ -573,7 +598,7 @@ impl Layout {
                 "a scheduler is deleted with its pipe: pipe {number} delete"
             )),
             ObjectKind::Queue => {
-                if self.flowsets.remove(&number).is_none() {
+                if self.flowsets.remove(number).is_none() {
                     return Err(format!("queue {number} does not exist"));
                 }
                 // A scheduler that had adopted the flowset needs another one.
@@ -592,8 +617,8 @@ impl Layout {
                 }
                 self.schedulers.remove(&number);
                 self.schedulers.remove(&(number + STRIDE));
-                self.flowsets.remove(&(number + STRIDE));
-                self.flowsets.remove(&(number + 2 * STRIDE));
+                self.flowsets.remove(number + STRIDE);
+                self.flowsets.remove(number + 2 * STRIDE);
                 Ok(())
             }
         }
@@ -601,19 +626,25 @@ impl Layout {
 
     /// Deletes all objects.
     pub fn flush(&mut self) {
-        self.touched.extend(self.schedulers.keys());
-        self.touched_flowsets.extend(self.flowsets.keys());
+        self.touch_all();
         self.links.clear();
         self.schedulers.clear();
         self.flowsets.clear();
     }
 
-    /// Marks in `new`, which replaces this layout, everything that either of them has.
-    pub fn mark_replaced(&self, new: &mut Layout) {
-        let schedulers = self.schedulers.keys().chain(new.schedulers.keys());
-        new.touched = schedulers.copied().collect();
-        let flowsets = self.flowsets.keys().chain(new.flowsets.keys());
-        new.touched_flowsets = flowsets.copied().collect();
+    /// Marks everything as changed.
+    pub fn touch_all(&mut self) {
+        self.touched = Touched::All;
+        self.touched_flowsets = Touched::All;
+    }
+
+    /// Whether super-packets must be split before they enter a flowset.
+    pub fn wants_single_packets(&self, flowset: u32, threshold: Rate) -> bool {
+        let Some(flowset) = self.flowsets.get(&flowset) else {
+            return false;
+        };
+        let link = self.links.get(&(flowset.scheduler % STRIDE));
+        flowset.loss.is_some() || link.is_some_and(|link| link.wants_single_packets(threshold))
     }
 
     /// Returns the link of a scheduler.

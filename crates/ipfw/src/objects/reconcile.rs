@@ -10,6 +10,7 @@
 //! or its pipe or queue no longer exists.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::rc::Rc;
 
 use sluice_core::event::Cx;
@@ -17,17 +18,23 @@ use sluice_core::packet::Packet;
 
 use super::discipline;
 use super::instance::{LossState, NONE};
-use super::layout::{FlowsetConfig, Layout, STRIDE};
+use super::layout::{FlowsetConfig, Layout, STRIDE, Touched};
 use super::runtime::{Flowset, Runtime, Scheduler};
 use super::stats::Counters;
 use crate::flow::FlowId;
 use crate::hash::Map;
 
 impl Runtime {
-    /// Makes the running objects match `layout`.
-    pub fn apply(&mut self, layout: &mut Layout, cx: &mut Cx<'_>) {
-        let touched = std::mem::take(&mut layout.touched);
-        let touched_flowsets = std::mem::take(&mut layout.touched_flowsets);
+    /// Makes the running objects match `layout`. Objects that are not running are created with their
+    /// first packets ([`Runtime::ensure`]), so that a change of many costs little. Returns the lists
+    /// of what was touched: freeing long ones takes milliseconds.
+    pub fn apply(&mut self, layout: &mut Layout, cx: &mut Cx<'_>) -> [Touched; 2] {
+        let lists = [
+            mem::take(&mut layout.touched),
+            mem::take(&mut layout.touched_flowsets),
+        ];
+        let touched = lists[0].running(&self.scheduler_slots);
+        let touched_flowsets = lists[1].running(&self.flowsets);
         let layout = &*layout;
         let rebuilt = self.to_be_rebuilt(layout, &touched, &touched_flowsets);
         let mut moved = Vec::new();
@@ -41,12 +48,11 @@ impl Runtime {
             self.apply_flowset(*number, layout, &rebuilt, cx);
         }
         // Flowsets that waited for a scheduler, or whose scheduler was deleted.
-        if !touched.is_empty() {
-            let waiting = layout.queues().map(|(n, f)| (n, f.scheduler));
-            for (flowset, scheduler) in waiting.filter(|(_, s)| touched.contains(s)) {
-                if let Some(flowset) = self.flowsets.get_mut(&flowset) {
-                    let slot = self.scheduler_slots.get(&scheduler);
-                    flowset.scheduler = slot.copied().unwrap_or(NONE);
+        for scheduler in &touched {
+            let slot = self.scheduler_slots.get(scheduler).copied();
+            for (number, _) in layout.flowsets.of_scheduler(*scheduler) {
+                if let Some(flowset) = self.flowsets.get_mut(&number) {
+                    flowset.scheduler = slot.unwrap_or(NONE);
                 }
             }
         }
@@ -55,8 +61,65 @@ impl Runtime {
             let passage = self.passages.of(&packet);
             let number = passage.flowset;
             let flow = FlowId::of(&passage.headers, number % STRIDE);
+            self.ensure(number, layout);
             self.admit(packet, number, flow, NONE, false, cx);
         }
+        lists
+    }
+
+    /// Creates the running flowset `number` and its scheduler, if the layout has them and they are
+    /// not running yet.
+    pub fn ensure(&mut self, number: u32, layout: &Layout) {
+        let running = self.flowsets.get(&number);
+        if running.is_none_or(|flowset| flowset.scheduler == NONE) {
+            self.create(number, layout);
+        }
+    }
+
+    #[cold]
+    fn create(&mut self, number: u32, layout: &Layout) {
+        let Some(config) = layout.flowsets.get(&number) else {
+            return;
+        };
+        let slot = self.create_scheduler(config.scheduler, layout);
+        let flowset = self.flowsets.entry(number).or_insert_with(|| Flowset {
+            config: Rc::new(config.clone()),
+            scheduler: NONE,
+        });
+        flowset.scheduler = slot.unwrap_or(NONE);
+    }
+
+    /// Returns the slot of a scheduler, which is created if the layout has it.
+    fn create_scheduler(&mut self, number: u32, layout: &Layout) -> Option<u32> {
+        if let Some(slot) = self.scheduler_slots.get(&number) {
+            return Some(*slot);
+        }
+        let config = layout.schedulers.get(&number)?;
+        let link = layout.link_of(number);
+        let internal = config.internal.and_then(|n| layout.flowsets.get(&n));
+        let scheduler = Scheduler {
+            number,
+            config: Rc::new(config.clone()),
+            link: Rc::new(link.clone()),
+            internal: internal.cloned().map(Rc::new),
+            model: super::runtime::build(config, internal, link),
+            single: NONE,
+            by_flow: Map::with_hasher(self.hash),
+            forgotten: Counters::default(),
+            link_bytes: 0,
+        };
+        let slot = match self.free_schedulers.pop() {
+            Some(slot) => {
+                self.schedulers[slot as usize] = Some(scheduler);
+                slot
+            }
+            None => {
+                self.schedulers.push(Some(scheduler));
+                self.schedulers.len() as u32 - 1
+            }
+        };
+        self.scheduler_slots.insert(number, slot);
+        Some(slot)
     }
 
     /// Returns the schedulers whose packets must be moved.
@@ -177,28 +240,6 @@ impl Runtime {
         let link = layout.link_of(number);
         let internal = config.internal.and_then(|n| layout.flowsets.get(&n));
         let Some(slot) = self.scheduler_slots.get(&number).copied() else {
-            let scheduler = Scheduler {
-                number,
-                config: Rc::new(config.clone()),
-                link: Rc::new(link.clone()),
-                internal: internal.cloned().map(Rc::new),
-                model: super::runtime::build(config, internal, link),
-                single: NONE,
-                by_flow: Map::with_hasher(self.hash),
-                forgotten: Counters::default(),
-                link_bytes: 0,
-            };
-            let slot = match self.free_schedulers.pop() {
-                Some(slot) => {
-                    self.schedulers[slot as usize] = Some(scheduler);
-                    slot
-                }
-                None => {
-                    self.schedulers.push(Some(scheduler));
-                    self.schedulers.len() as u32 - 1
-                }
-            };
-            self.scheduler_slots.insert(number, slot);
             return;
         };
         let scheduler = self.schedulers[slot as usize]
@@ -260,6 +301,10 @@ impl Runtime {
             self.flowsets.remove(&number);
             return;
         };
+        let Some(old) = self.flowsets.get(&number) else {
+            return;
+        };
+        let old = Rc::clone(&old.config);
         let slot = self
             .scheduler_slots
             .get(&config.scheduler)
@@ -270,25 +315,20 @@ impl Runtime {
             config: Rc::clone(&config),
             scheduler: slot,
         };
-        let Some(old) = self.flowsets.insert(number, new) else {
-            return;
-        };
+        self.flowsets.insert(number, new);
         let is_multi_queue = layout
             .schedulers
             .get(&config.scheduler)
             .is_some_and(|s| s.is_multi_queue);
-        if !is_multi_queue || rebuilt.contains(&config.scheduler) || *old.config == *config {
+        if !is_multi_queue || rebuilt.contains(&config.scheduler) || *old == *config {
             return;
         }
-        let has_new_share = discipline::share(&old.config) != discipline::share(&config);
-        let has_new_limits = old.config.queue != config.queue;
-        let has_new_aqm = old.config.aqm != config.aqm;
-        let has_new_loss = old.config.loss != config.loss;
-        for queue in 0..self.queues.len() as u32 {
+        let has_new_share = discipline::share(&old) != discipline::share(&config);
+        let has_new_limits = old.queue != config.queue;
+        let has_new_aqm = old.aqm != config.aqm;
+        let has_new_loss = old.loss != config.loss;
+        for queue in self.queues_of(number) {
             let record = &mut self.queues[queue as usize];
-            if !record.is_used || record.flowset != number {
-                continue;
-            }
             if has_new_loss {
                 record.loss = LossState::new(config.loss.as_ref());
             }

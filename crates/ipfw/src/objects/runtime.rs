@@ -68,6 +68,8 @@ pub(crate) struct Runtime {
     pub(crate) queues: Vec<Queue>,
     pub(super) free_queues: Vec<u32>,
     pub(super) queue_slots: Map<QueueKey, u32>,
+    /// The queues of each flowset that has some.
+    pub(super) by_flowset: Map<u32, Vec<u32>>,
     pub(super) agenda: Agenda,
     /// Instances with work at `ready_at`, which is no later than any event on the agenda. They are
     /// idle links that have just received packets.
@@ -102,6 +104,7 @@ impl Runtime {
             queues: Vec::new(),
             free_queues: Vec::new(),
             queue_slots: Map::with_hasher(hash),
+            by_flowset: Map::with_hasher(hash),
             agenda: Agenda::default(),
             ready: std::collections::VecDeque::new(),
             ready_at: Time::ZERO,
@@ -122,41 +125,35 @@ impl Runtime {
         &self.queues[queue as usize]
     }
 
-    /// Returns the queues of a flowset.
+    /// Returns the queues of a flowset in the order of their slots.
     pub fn queues_of(&self, flowset: u32) -> Vec<u32> {
-        let all = self.queues.iter().zip(0..);
-        all.filter(|(q, _)| q.is_used && q.flowset == flowset)
-            .map(|(_, i)| i)
-            .collect()
+        let mut all = self.by_flowset.get(&flowset).cloned().unwrap_or_default();
+        all.sort_unstable();
+        all
     }
 
     /// Returns the number of queues of a flowset that are open in their schedulers.
     pub fn open_queues(&self, flowset: u32) -> usize {
-        let is_open = |q: &&Queue| q.is_open && q.flowset == flowset;
-        self.queues.iter().filter(is_open).count()
+        let all = self.by_flowset.get(&flowset).into_iter().flatten();
+        all.filter(|queue| self.queues[**queue as usize].is_open)
+            .count()
     }
 
-    /// Returns the numbers of schedulers, running instances, flowsets and queues.
-    pub fn population(&self) -> [usize; 4] {
+    /// Returns the numbers of running instances and open queues.
+    pub fn population(&self) -> [usize; 2] {
         [
-            self.scheduler_slots.len(),
             self.instances.iter().filter(|i| i.link.is_some()).count(),
-            self.flowsets.len(),
             self.queues.iter().filter(|q| q.is_open).count(),
         ]
     }
 
-    /// Whether super-packets must be split before they enter a flowset.
-    pub fn wants_single_packets(&self, flowset: u32, threshold: Rate) -> bool {
-        let Some(flowset) = self.flowsets.get(&flowset) else {
-            return false;
-        };
-        let scheduler = self.schedulers.get(flowset.scheduler as usize);
-        flowset.config.loss.is_some()
-            || scheduler.is_some_and(|scheduler| {
-                let scheduler = scheduler.as_ref().expect("a flowset's scheduler exists");
-                scheduler.link.wants_single_packets(threshold)
-            })
+    /// Whether super-packets must be split before they enter a flowset; `None` if it is not running.
+    pub fn wants_single_packets(&self, flowset: u32, threshold: Rate) -> Option<bool> {
+        let flowset = self.flowsets.get(&flowset)?;
+        let scheduler = self.schedulers.get(flowset.scheduler as usize)?;
+        let scheduler = scheduler.as_ref().expect("a flowset's scheduler exists");
+        let is_lossy = flowset.config.loss.is_some();
+        Some(is_lossy || scheduler.link.wants_single_packets(threshold))
     }
 
     /// Returns when the next event is due.
@@ -475,11 +472,13 @@ impl Runtime {
         if let Some(found) = self.queue_slots.get(&key) {
             return Some(*found);
         }
-        let of_instance = &mut self.instances[key.instance as usize].queues;
+        let of_instance = &self.instances[key.instance as usize].queues;
+        let of_flowset = self.by_flowset.get(&key.flowset);
         let queue = Queue {
             instance: key.instance,
             place: of_instance.len() as u32,
             flowset: key.flowset,
+            flowset_place: of_flowset.map_or(0, Vec::len) as u32,
             key: key.flow,
             counters: Counters::default(),
             loss: LossState::new(flowset.loss.as_ref()),
@@ -508,6 +507,7 @@ impl Runtime {
             }
         };
         self.instances[key.instance as usize].queues.push(index);
+        self.by_flowset.entry(key.flowset).or_default().push(index);
         self.queue_slots.insert(key, index);
         Some(index)
     }

@@ -8,9 +8,12 @@ use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
 };
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sluice_ipfw::{CommandError, Interface, Mode, Output, Prepared, Replaced, Settings, Survey};
+use sluice_ipfw::{
+    Amended, Amendment, CommandError, Draft, Interface, Mode, Output, Prepared, Replaced, Settings,
+    Survey,
+};
 
 use sluice_ipfw::watch::Watching;
 
@@ -32,6 +35,10 @@ pub enum Work {
     },
     /// Use this configuration in place of the whole old one.
     Replace(Box<Prepared>),
+    /// Copy the configuration, for a change that is built beside the loop.
+    Draft,
+    /// Use this changed copy, unless the configuration has changed since.
+    Exchange(Box<Amended>),
     /// Report the status.
     Status,
     /// Exchange the tables in which the engine counts for watchers.
@@ -133,6 +140,10 @@ pub enum Answered<T> {
     /// The configuration was replaced. The old one takes time to free, so the sender of the order
     /// gets it.
     Replaced(Box<Replaced>),
+    /// A copy of the configuration.
+    Draft(Box<Draft>),
+    /// The copy is older than the configuration, which stays.
+    Stale(Box<Amended>),
 }
 
 /// The loop's answer to an exchange of tables.
@@ -205,6 +216,9 @@ pub enum Refused {
          with `show` commands"
     )]
     Unfinished,
+    /// Other commands have changed the configuration each time before the change was in place.
+    #[error("other commands keep changing the configuration; nothing has changed, try again")]
+    Overtaken,
     /// The loop has ended.
     #[error("the router has ended")]
     Ended,
@@ -315,6 +329,11 @@ impl<T> Orders<T> {
         (text, mode, files): (String, Mode, Texts),
         patience: Duration,
     ) -> Result<Answered<T>, Refused> {
+        if Draft::is_for(&text, mode)
+            && let Some(answered) = self.amend(&text, mode, &files, patience)?
+        {
+            return Ok(answered);
+        }
         if mode != Mode::Replace {
             return self.order(Work::Commands { text, mode, files }, patience);
         }
@@ -327,6 +346,39 @@ impl<T> Orders<T> {
             Err(error) => Err(error),
         };
         Ok(Answered::Commands(Box::new(output), result))
+    }
+
+    /// Executes commands on a copy of the configuration, on this thread, and lets the loop exchange the
+    /// two. Returns `None` if the commands need the loop; then nothing is changed.
+    fn amend(
+        &self,
+        text: &str,
+        mode: Mode,
+        files: &Texts,
+        patience: Duration,
+    ) -> Result<Option<Answered<T>>, Refused> {
+        let start = Instant::now();
+        let left = || patience.saturating_sub(start.elapsed());
+        loop {
+            let Answered::Draft(draft) = self.order(Work::Draft, left())? else {
+                unreachable!("a request for a copy is answered with one");
+            };
+            let mut output = Box::<Output>::default();
+            let settings = &self.builder.settings;
+            let amended = draft.amend(settings, text, mode, &mut Given(files), &mut output);
+            let amended = match amended {
+                Ok(Amendment::Change(amended)) => amended,
+                Ok(Amendment::Nothing) => return Ok(Some(Answered::Commands(output, Ok(())))),
+                Ok(Amendment::NeedsEngine) => return Ok(None),
+                Err(error) => return Ok(Some(Answered::Commands(output, Err(error)))),
+            };
+            // The old configuration, or the stale copy, is freed here.
+            match self.order(Work::Exchange(amended), left())? {
+                Answered::Stale(_) if start.elapsed() < patience => {}
+                Answered::Stale(_) => return Err(Refused::Overtaken),
+                _ => return Ok(Some(Answered::Commands(output, Ok(())))),
+            }
+        }
     }
 
     /// Sends an order to the loop, and lets the caller poll for the answer.

@@ -442,7 +442,9 @@ fn reply<T: Serialize>(
             status: Some(*status),
             sample: None,
         },
-        Ok(Answered::Replaced(_) | Answered::Watched(_)) => {
+        Ok(
+            Answered::Replaced(_) | Answered::Watched(_) | Answered::Draft(_) | Answered::Stale(_),
+        ) => {
             unreachable!("no request is answered with this")
         }
         Err(refused) => Reply::refusal(refused.to_string(), 75),

@@ -202,7 +202,9 @@ impl Router {
             Answered::Commands(..)
             | Answered::Survey(_)
             | Answered::Watched(_)
-            | Answered::Replaced(_) => {
+            | Answered::Replaced(_)
+            | Answered::Draft(_)
+            | Answered::Stale(_) => {
                 unreachable!("a request for the status is answered with the status")
             }
         }

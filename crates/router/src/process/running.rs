@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
 use sluice_ipfw::watch::Watching;
-use sluice_ipfw::{Batch, Firewall, Interface, LogEntry, Output, Survey};
+use sluice_ipfw::{Batch, Draft, Firewall, Interface, LogEntry, Output, Survey};
 use sluice_net::Clock;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
@@ -192,6 +192,26 @@ impl Loop {
                 return None;
             }
             Work::Watch(watching) => return Some(Pieces::Watch { watching, answer }),
+            Work::Draft => {
+                let draft = self.with(|ruled, _| ruled.firewall().draft());
+                let draft = Box::new(draft);
+                return self.next_piece(Pieces::Draft { draft, answer });
+            }
+            Work::Exchange(amended) => {
+                let exchanged = self.with(|ruled, cx| {
+                    let exchanged = ruled.firewall_mut().exchange(*amended, cx);
+                    ruled.commands_applied();
+                    exchanged
+                });
+                answer.send(match exchanged {
+                    Ok(replaced) => {
+                        self.commands += 1;
+                        Answered::Replaced(Box::new(replaced))
+                    }
+                    Err(amended) => Answered::Stale(amended),
+                });
+                return None;
+            }
             Work::Replace(prepared) => {
                 self.commands += 1;
                 let replaced = self.with(|ruled, cx| {
@@ -258,6 +278,23 @@ impl Loop {
                     status: self.status(),
                     lateness: *self.forwarder.lanes()[LANE].lateness(),
                 })));
+            }
+            Pieces::Draft { mut draft, answer } => {
+                let clock = self.clock;
+                let enough_at = clock.now() + COMMANDS_PER_TURN;
+                let is_left = self.with(|ruled, _| {
+                    let firewall = ruled.firewall();
+                    while firewall.continue_draft(&mut draft) {
+                        if clock.now() >= enough_at {
+                            return true;
+                        }
+                    }
+                    false
+                });
+                if is_left {
+                    return Some(Pieces::Draft { draft, answer });
+                }
+                answer.send(Answered::Draft(draft));
             }
             Pieces::Batch {
                 files,
@@ -366,6 +403,11 @@ enum Pieces {
     /// An exchange of the watchers' tables.
     Watch {
         watching: Box<Watching>,
+        answer: Answer<Status>,
+    },
+    /// A copy of the configuration.
+    Draft {
+        draft: Box<Draft>,
         answer: Answer<Status>,
     },
     /// Lines that take effect one by one.

@@ -106,7 +106,9 @@ impl StatusAsked {
             Answered::Commands(..)
             | Answered::Survey(_)
             | Answered::Watched(_)
-            | Answered::Replaced(_) => {
+            | Answered::Replaced(_)
+            | Answered::Draft(_)
+            | Answered::Stale(_) => {
                 unreachable!("a request for the status is answered with the status")
             }
         }))

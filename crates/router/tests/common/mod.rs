@@ -30,7 +30,9 @@ pub fn requests(bytes: &[u8]) {
                 }
             }
             Ok(Asked::Sample { .. }) => Reply::refusal(String::new(), 0),
-            Ok(Asked::Work(Work::Replace(_) | Work::Watch(_))) => {
+            Ok(Asked::Work(
+                Work::Replace(_) | Work::Watch(_) | Work::Draft | Work::Exchange(_),
+            )) => {
                 unreachable!("requests carry text")
             }
             Err(why) => Reply::refusal(why, 76),

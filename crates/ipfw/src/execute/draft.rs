@@ -1,0 +1,233 @@
+//! Changes of many lines that are executed on a copy of the configuration beside a running engine,
+//! and take effect at one instant.
+
+use std::mem;
+
+use sluice_core::event::{Cx, DropCounter};
+use sluice_core::{Rng, Time};
+
+use super::{Replaced, Run};
+use crate::engine::{Firewall, Mode, Output, Settings};
+use crate::grammar::{self, Command, CommandError, ErrorKind, Flags, Variable};
+use crate::objects::layout::{Files, Layout, LayoutCopy};
+use crate::rules::{Ruleset, RulesetCopy};
+use crate::variables::Variables;
+
+/// A copy of the configuration of an engine, for a change beside it.
+///
+/// A large configuration is copied in pieces, with packets in between. Then another thread executes
+/// commands on the copy ([`Draft::amend`]), and [`Firewall::exchange`] puts the result in place at
+/// one instant, unless the configuration has changed meanwhile.
+///
+/// ```
+/// use sluice_core::{Cx, DropCounter, Rng, Time};
+/// use sluice_ipfw::{Amendment, Draft, Firewall, Mode, NoFiles, Output, Settings};
+///
+/// let settings = Settings::default();
+/// let mut firewall = Firewall::new(&settings);
+/// let mut draft = firewall.draft();
+/// while firewall.continue_draft(&mut draft) {}
+/// let builder = std::thread::spawn(move || {
+///     let text = "pipe 1 config bw 1Mbit/s\nadd 100 pipe 1 ip from any to any";
+///     let mut output = Output::default();
+///     draft.amend(&settings, text, Mode::Atomic, &mut NoFiles, &mut output)
+/// });
+/// let Ok(Amendment::Change(amended)) = builder.join().unwrap() else {
+///     panic!("the lines change something");
+/// };
+/// let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+/// let mut cx = Cx::new(Time::ZERO, &mut rng, &mut dropped);
+/// drop(firewall.exchange(*amended, &mut cx).unwrap());
+/// assert_eq!(firewall.snapshot(&mut cx).pipes.len(), 1);
+/// ```
+pub struct Draft {
+    revision: u64,
+    layout: LayoutCopy,
+    copy: RulesetCopy,
+    /// The rules, once they are copied completely.
+    rules: Option<Ruleset>,
+    variables: Variables,
+}
+
+/// A changed copy of a configuration.
+pub struct Amended {
+    revision: u64,
+    layout: Layout,
+    rules: Ruleset,
+    variables: Variables,
+}
+
+/// The result of commands on a copy.
+#[derive(Debug)]
+pub enum Amendment {
+    /// The changed copy.
+    Change(Box<Amended>),
+    /// The commands were only checked (`-n`).
+    Nothing,
+    /// A command needs the running engine, because it shows or clears what packets have changed.
+    /// Nothing was executed.
+    NeedsEngine,
+}
+
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draft").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Amended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Amended").finish_non_exhaustive()
+    }
+}
+
+/// The state of an engine that executes commands on a copy.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    needs_engine: bool,
+}
+
+impl Draft {
+    /// Returns whether `text` is one change, which takes effect as a whole or not at all, and which
+    /// may be executed on a copy: in [`Mode::Atomic`], or a command with `--atomic` or `-n`.
+    pub fn is_for(text: &str, mode: Mode) -> bool {
+        match mode {
+            Mode::Atomic => true,
+            Mode::Batch | Mode::Replace => false,
+            Mode::Command => flags_of(text).is_some_and(|f| f.atomic || f.check_only),
+        }
+    }
+
+    /// Executes commands on the copy. Takes time in proportion to the texts and the copy.
+    /// `output` keeps what was written before a command was refused.
+    ///
+    /// # Errors
+    ///
+    /// The command that was refused.
+    pub fn amend(
+        self,
+        settings: &Settings,
+        text: &str,
+        mode: Mode,
+        files: &mut dyn Files,
+        output: &mut Output,
+    ) -> Result<Amendment, CommandError> {
+        let mut firewall = Firewall::new(settings);
+        firewall.layout = self.layout.finish();
+        let rules = self.rules.expect("a draft is amended when it is whole");
+        firewall.rules.load(rules);
+        firewall.variables = self.variables;
+        firewall.variables_changed();
+        firewall.beside = Some(Beside::default());
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let mut run = Run {
+            files,
+            is_batch: mode != Mode::Command,
+            is_deferred: mode == Mode::Atomic,
+            depth: 0,
+        };
+        let result = firewall.lines(text, &Flags::default(), &mut run, output, &mut cx);
+        if firewall.beside.is_some_and(|beside| beside.needs_engine) {
+            *output = Output::default();
+            return Ok(Amendment::NeedsEngine);
+        }
+        result?;
+        if mode == Mode::Command && flags_of(text).is_some_and(|flags| flags.check_only) {
+            return Ok(Amendment::Nothing);
+        }
+        Ok(Amendment::Change(Box::new(Amended {
+            revision: self.revision,
+            layout: firewall.layout,
+            rules: firewall.rules.into_ruleset(),
+            variables: firewall.variables,
+        })))
+    }
+}
+
+impl Firewall {
+    /// Begins a copy of the configuration. [`Firewall::continue_draft`] copies it.
+    pub fn draft(&self) -> Draft {
+        Draft {
+            revision: self.revision,
+            layout: LayoutCopy::default(),
+            copy: RulesetCopy::default(),
+            rules: None,
+            variables: self.variables.clone(),
+        }
+    }
+
+    /// Copies the next piece of the configuration, which must not change meanwhile: the commands of
+    /// others wait. Packets need not. Returns whether more is left.
+    pub fn continue_draft(&self, draft: &mut Draft) -> bool {
+        if draft.rules.is_some() {
+            return false;
+        }
+        if draft.layout.next(&self.layout) || self.rules.copy_piece(&mut draft.copy) {
+            return true;
+        }
+        let copy = mem::take(&mut draft.copy);
+        draft.rules = Some(self.rules.ruleset_of(copy));
+        false
+    }
+
+    /// Puts a changed copy of the configuration in place, at `cx.now`. Rules that remain keep their
+    /// counters and states; pipes and queues that remain keep their packets. Returns the old
+    /// configuration.
+    ///
+    /// # Errors
+    ///
+    /// The copy, if the configuration has changed since it was copied. Then nothing is changed.
+    pub fn exchange(
+        &mut self,
+        amended: Amended,
+        cx: &mut Cx<'_>,
+    ) -> Result<Replaced, Box<Amended>> {
+        if amended.revision != self.revision {
+            return Err(Box::new(amended));
+        }
+        let now = cx.now;
+        self.advance(|at| at < now, cx);
+        self.revision += 1;
+        self.trial.forget();
+        let layout = mem::replace(&mut self.layout, amended.layout);
+        let rules = self.rules.exchange(amended.rules);
+        self.variables = amended.variables;
+        self.variables_changed();
+        let touched = self.runtime.apply(&mut self.layout, cx);
+        Ok(Replaced {
+            layout,
+            rules,
+            touched,
+        })
+    }
+
+    /// Refuses a command that needs the running engine, if this is a copy beside it.
+    pub(super) fn check_place(&mut self, command: &Command) -> Result<(), CommandError> {
+        let Some(beside) = self.beside.as_mut().filter(|_| needs_engine(command)) else {
+            return Ok(());
+        };
+        beside.needs_engine = true;
+        // Nobody reads this: the engine executes the text.
+        let text = "the command needs the running engine".to_owned();
+        Err(CommandError::of(ErrorKind::Contradiction(text)))
+    }
+}
+
+/// Whether a command shows or clears what packets have changed.
+fn needs_engine(command: &Command) -> bool {
+    match command {
+        Command::ShowObjects(..) | Command::List { .. } | Command::Zero { .. } => true,
+        Command::Sysctl { variables, .. } => {
+            let is_shown = |variable: &Variable| variable.value.is_none();
+            variables.is_empty() || variables.iter().any(is_shown)
+        }
+        _ => false,
+    }
+}
+
+/// Returns the flags of a command; `None` if it cannot be read.
+fn flags_of(text: &str) -> Option<Flags> {
+    let parsed = grammar::parse(text.trim_end(), 1, false).ok()?;
+    Some(parsed.invocation?.flags)
+}

@@ -1,0 +1,204 @@
+//! The rules as one value: saved, restored, replaced as a whole, and copied in pieces.
+
+use std::mem;
+use std::net::IpAddr;
+
+use super::states::{Lifetimes, States};
+use super::{DEFAULT_RULE, Entry, Rules, state_name};
+use crate::copying::PIECE;
+use crate::headers::Interface;
+use crate::tables::{Tables, TablesCopy};
+
+/// The state that a failed batch restores. It includes the counters, because no packet arrives in
+/// between.
+#[derive(Clone)]
+pub(crate) struct Saved {
+    entries: Vec<Entry>,
+    disabled_sets: u32,
+    tables: Tables,
+    states: States,
+    lifetimes: Lifetimes,
+    verbose_limit: u32,
+}
+
+/// The rules as commands define them: everything but the states and the caches of flows.
+pub(crate) struct Ruleset {
+    entries: Vec<Entry>,
+    serial: u32,
+    disabled_sets: u32,
+    tables: Tables,
+    lifetimes: Lifetimes,
+    verbose_limit: u32,
+    interfaces: Vec<Interface>,
+    own: Vec<IpAddr>,
+}
+
+/// A copy of the rules that is made in pieces.
+#[derive(Default)]
+pub(crate) struct RulesetCopy {
+    entries: Vec<Vec<Entry>>,
+    copied: usize,
+    tables: TablesCopy,
+}
+
+impl Rules {
+    pub fn save(&self) -> Saved {
+        Saved {
+            entries: self.entries.clone(),
+            disabled_sets: self.disabled_sets,
+            tables: self.tables.clone(),
+            states: self.states.clone(),
+            lifetimes: self.lifetimes,
+            verbose_limit: self.verbose_limit,
+        }
+    }
+
+    pub fn restore(&mut self, saved: Saved) {
+        self.entries = saved.entries;
+        self.disabled_sets = saved.disabled_sets;
+        self.tables = saved.tables;
+        self.states = saved.states;
+        self.lifetimes = saved.lifetimes;
+        self.verbose_limit = saved.verbose_limit;
+        self.changed();
+    }
+
+    /// Makes these the rules of an engine that has none of its own.
+    pub fn load(&mut self, mut new: Ruleset) {
+        for entry in &mut new.entries {
+            entry.state = state_name(&entry.rule).map(|name| self.states.name(name));
+        }
+        self.swap(new);
+        self.changed();
+    }
+
+    /// Returns what commands made of the rules.
+    pub fn into_ruleset(self) -> Ruleset {
+        Ruleset {
+            entries: self.entries,
+            serial: self.serial,
+            disabled_sets: self.disabled_sets,
+            tables: self.tables,
+            lifetimes: self.lifetimes,
+            verbose_limit: self.verbose_limit,
+            interfaces: self.interfaces,
+            own: self.own,
+        }
+    }
+
+    /// Replaces the rules, tables and interfaces, and returns the old ones. Both rulesets have the
+    /// same built-in rule.
+    pub fn replace(&mut self, mut new: Ruleset) -> Ruleset {
+        for entry in &mut new.entries {
+            if entry.number != DEFAULT_RULE {
+                // Packets inside remember rules by their serial numbers.
+                entry.serial += self.serial;
+            }
+            entry.state = state_name(&entry.rule).map(|name| self.states.name(name));
+        }
+        new.serial += self.serial;
+        let old = self.swap(new);
+        self.adopt(&old.entries);
+        old
+    }
+
+    /// Puts an amended copy of these rules in place, and returns the old ones. Rules that remain
+    /// keep their counters and states.
+    pub fn exchange(&mut self, mut new: Ruleset) -> Ruleset {
+        let mut remaining = self.entries.iter().peekable();
+        for entry in &mut new.entries {
+            entry.state = state_name(&entry.rule).map(|name| self.states.name(name));
+            // Both are in the order of the ids.
+            while remaining.next_if(|old| old.id() < entry.id()).is_some() {}
+            if let Some(same) = remaining.next_if(|old| old.id() == entry.id()) {
+                entry.take_counters(same);
+            }
+        }
+        let old = self.swap(new);
+        self.forget_states_of(&old.entries);
+        self.changed();
+        old
+    }
+
+    fn swap(&mut self, new: Ruleset) -> Ruleset {
+        Ruleset {
+            entries: mem::replace(&mut self.entries, new.entries),
+            serial: mem::replace(&mut self.serial, new.serial),
+            disabled_sets: mem::replace(&mut self.disabled_sets, new.disabled_sets),
+            tables: mem::replace(&mut self.tables, new.tables),
+            lifetimes: mem::replace(&mut self.lifetimes, new.lifetimes),
+            verbose_limit: mem::replace(&mut self.verbose_limit, new.verbose_limit),
+            interfaces: mem::replace(&mut self.interfaces, new.interfaces),
+            own: mem::replace(&mut self.own, new.own),
+        }
+    }
+
+    /// Copies the next rules or entries of tables, some hundred. Returns whether more are left.
+    pub fn copy_piece(&self, copy: &mut RulesetCopy) -> bool {
+        let start = copy.copied;
+        if start < self.entries.len() {
+            let end = (start + PIECE).min(self.entries.len());
+            copy.entries.push(self.entries[start..end].to_vec());
+            copy.copied = end;
+            return true;
+        }
+        self.tables.copy_piece(&mut copy.tables)
+    }
+
+    /// Returns the rules of a whole copy of these.
+    pub fn ruleset_of(&self, copy: RulesetCopy) -> Ruleset {
+        Ruleset {
+            entries: copy.entries.into_iter().flatten().collect(),
+            serial: self.serial,
+            disabled_sets: self.disabled_sets,
+            tables: copy.tables.finish(),
+            lifetimes: self.lifetimes,
+            verbose_limit: self.verbose_limit,
+            interfaces: self.interfaces.clone(),
+            own: self.own.clone(),
+        }
+    }
+
+    /// Gives each rule that has the same place and text as a rule in `old` the counters, states and
+    /// age of the old rule, so that packets inside continue behind the rule that sent them. States
+    /// of other rules are removed.
+    fn adopt(&mut self, old: &[Entry]) {
+        if let (Some(built_in), Some(before)) = (self.entries.last_mut(), old.last()) {
+            built_in.take_counters(before);
+        }
+        let mut number = 0;
+        let mut before: &[Entry] = &[];
+        let mut is_same = true;
+        for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
+            if entry.number != number {
+                number = entry.number;
+                let start = old.partition_point(|e| e.number < number);
+                let end = old.partition_point(|e| e.number <= number);
+                before = &old[start..end];
+                is_same = true;
+            }
+            // From the first difference on, rules are younger than those before it.
+            is_same &= before.first().is_some_and(|o| o.rule == entry.rule);
+            if let Some((first, rest)) = before.split_first().filter(|_| is_same) {
+                entry.serial = first.serial;
+                entry.take_counters(first);
+                before = rest;
+            }
+        }
+        self.forget_states_of(old);
+        self.changed();
+    }
+
+    /// Removes the states of rules that are gone.
+    fn forget_states_of(&mut self, old: &[Entry]) {
+        for gone in old.iter().filter(|e| e.rule.state.is_some()) {
+            if self
+                .entries
+                .binary_search_by_key(&gone.id(), Entry::id)
+                .is_err()
+            {
+                self.states.forget_rule(gone.id());
+            }
+        }
+    }
+}
