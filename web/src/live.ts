@@ -2,6 +2,7 @@
 import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
+import { Control } from "./live/control.ts";
 import {
   extend,
   flowLabel,
@@ -35,6 +36,8 @@ class Live {
   private readonly picker = h("div", { class: "live-picker" });
   private readonly grid = h("div", { class: "live-charts" });
   private readonly tables = h("div", {});
+  private readonly control = new Control();
+  private changed = 0;
   private names = "";
 
   constructor(private readonly page: HTMLElement) {
@@ -46,7 +49,7 @@ class Live {
     });
     const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice);
     this.makeCharts();
-    this.page.replaceChildren(this.header, toolbar, this.grid, this.tables);
+    this.page.replaceChildren(this.header, toolbar, this.grid, this.control.element, this.tables);
     setInterval(() => {
       if (this.level !== LEVELS[0]) void this.refresh();
     }, REFRESH_MS);
@@ -63,12 +66,19 @@ class Live {
     this.sample = sample;
     extend(this.past, sample);
     this.draw();
+    // Others may have changed what the form shows.
+    const newest = sample.changes.at(-1)?.unix_ms ?? 1;
+    if (newest !== this.changed) {
+      this.changed = newest;
+      void this.control.load();
+    }
     this.page.dataset["state"] = "drawn";
     this.page.dataset["number"] = String(sample.number);
   }
 
   private makeCharts(): void {
-    const group = new ChartGroup("live", -this.level.span, 0);
+    const group = new ChartGroup("live", -this.level.span / this.level.seconds, 0);
+    const timeUnit = this.level.unit;
     const marks = () => this.past.changes.map((change) => this.ago(change.unix_ms));
     const chart = (
       id: string,
@@ -78,7 +88,7 @@ class Live {
       say: (value: number) => string,
       lines: (series: Series, hue: number) => Line[],
     ) => ({
-      chart: new LineChart({ id, title, caption, height: 200, unit, say, marks }, group),
+      chart: new LineChart({ id, title, caption, height: 200, unit, say, marks, timeUnit }, group),
       lines,
     });
     const line = (
@@ -128,9 +138,9 @@ class Live {
     this.grid.replaceChildren(...this.charts.map(({ chart }) => chart.frame.figure));
   }
 
-  /** Seconds before the newest sample, as a negative number. */
+  /** Time before the newest sample in the unit of the axis, as a negative number. */
   private ago(unixMs: number): number {
-    return (unixMs - (this.sample?.unix_ms ?? Date.now())) / 1000;
+    return (unixMs - (this.sample?.unix_ms ?? Date.now())) / 1000 / this.level.seconds;
   }
 
   /** The names of the pipes and queues that are drawn; each keeps its colour while it is drawn. */
@@ -284,10 +294,11 @@ function changes(sample: Sample): HTMLElement | null {
     .reverse()
     .map((change) => [
       new Date(change.unix_ms).toLocaleTimeString(),
+      change.by,
       change.text,
       change.refused === undefined ? "done" : `refused: ${change.refused}`,
     ]);
-  return table("Changes", ["", "command", ""], rows);
+  return table("Changes", ["", "by", "command", ""], rows);
 }
 
 /** Exchanges the token behind the address for a cookie, and removes it from the address. */

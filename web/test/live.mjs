@@ -45,7 +45,7 @@ const point = (pipe, at) => {
     marked: pipe.name === "pipe 1" && !isOld ? 12 : 0,
   };
 };
-const changes = [{ unix_ms: CHANGED, text: "ipfw sched 1 config type fq_codel" }];
+const changes = [{ unix_ms: CHANGED, by: "uid 0", text: "ipfw sched 1 config type fq_codel" }];
 const history = () => ({
   series: [1_000, 10_000, 60_000].flatMap((step) =>
     pipes.map((pipe) => {
@@ -112,8 +112,32 @@ const sample = (number) => {
     })),
     other_flows: {},
     changes:
-      number < 3 ? changes : [...changes, { unix_ms: NOW + 2_500, text: "<b>pipe 2</b>", refused: "no" }],
+      number < 3
+        ? changes
+        : [...changes, { unix_ms: NOW + 2_500, by: "http 192.0.2.7", text: "<b>pipe 2</b>", refused: "no" }],
   };
+};
+
+// What stands for the router refuses an algorithm that it does not know, and takes one change back.
+let undo = null;
+const sent = [];
+const control = () => ({
+  is_allowed: true,
+  undo,
+  objects: [
+    { name: "pipe 1", rate: "50Mbit/s", settings: "delay 5ms queue 50", algorithm: "codel target 5ms" },
+    { name: "sched 1", rate: null, settings: "", algorithm: "type fq_codel limit 1000" },
+    { name: "queue 10", rate: null, settings: "sched 2 weight 5 queue 50", algorithm: "droptail" },
+  ],
+  aqms: ["droptail", "codel", "pie"],
+  schedulers: ["wf2q+", "fq_codel"],
+});
+const change = (path, body) => {
+  sent.push([path, body]);
+  const isWrong = body.includes("cdoel");
+  if (!isWrong) undo = path === "/undo" ? null : JSON.parse(body).commands;
+  const error = { message: "unrecognised option ``cdoel''", place: { line: 1, column: 7 }, exit_code: 64 };
+  return { undo, reply: { stdout: "", warnings: [], ...(isWrong ? { error } : {}) } };
 };
 
 const html = await readFile(here("../dist/live.html"), "utf8");
@@ -126,6 +150,16 @@ const server = createServer((request, response) => {
     response.writeHead(204, { "Set-Cookie": "sluice_session=1; HttpOnly; SameSite=Strict; Path=/" }).end();
   } else if (path === "/") {
     response.writeHead(200, { "Content-Type": "text/html; charset=utf-8" }).end(html);
+  } else if (path === "/control") {
+    response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(control()));
+  } else if (path === "/command" || path === "/undo") {
+    let body = "";
+    request.on("data", (piece) => (body += piece));
+    request.on("end", () => {
+      const answer = change(path, body);
+      const status = answer.reply.error === undefined ? 200 : 422;
+      response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(answer));
+    });
   } else if (path === "/history") {
     response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(history()));
   } else if (path === "/events") {
@@ -163,7 +197,10 @@ try {
     const page = await context.newPage();
     const where = `${width} px`;
     page.on("console", (message) => {
-      if (["error", "warning"].includes(message.type())) failures.push(`${where}: ${message.text()}`);
+      // The browser reports the refusal that the test asks for.
+      const isRefusal = message.text().includes("status of 422");
+      if (["error", "warning"].includes(message.type()) && !isRefusal)
+        failures.push(`${where}: ${message.text()}`);
     });
     page.on("pageerror", (error) => failures.push(`${where}: exception: ${error.message}`));
     await page.goto(`${address}#token=0123456789abcdef`);
@@ -185,12 +222,39 @@ try {
     ]) {
       check(text.includes(word), `${where}: no "${word}"`);
     }
+    await page.selectOption(".live-fields select >> nth=0", "pipe 1");
+    const composed = await page.inputValue(".live-control textarea");
+    check(
+      composed === "pipe 1 config bw 50Mbit/s delay 5ms queue 50 codel target 5ms",
+      `${where}: the form says "${composed}"`,
+    );
+    await page.fill(".live-control input >> nth=0", "20Mbit/s");
+    await page.selectOption(".live-fields select >> nth=1", "pie");
+    await page.click('.live-control button:has-text("Apply")');
+    await page.waitForFunction(() => document.querySelector(".live-result").textContent.includes("done"));
+    const changed = "pipe 1 config bw 20Mbit/s delay 5ms queue 50 pie";
+    check(
+      JSON.stringify(sent.at(-1)) === JSON.stringify(["/command", JSON.stringify({ commands: changed })]),
+      `${where}: sent ${sent.at(-1)}`,
+    );
+    await page.click(`.live-control button:has-text("Undo ${changed}")`);
+    await page.waitForFunction(() => document.querySelectorAll(".live-control button")[1].disabled);
+    check(sent.at(-1)[0] === "/undo", `${where}: no undo`);
+    await page.fill(".live-control textarea", "pipe 1 cdoel");
+    await page.click('.live-control button:has-text("Apply")');
+    await page.waitForSelector(".live-result.banner");
+    const refused = await page.textContent(".live-result");
+    check(refused.includes("``cdoel'' (column 7)"), `${where}: the refusal says "${refused}"`);
+    await page.selectOption(".live-fields select >> nth=0", "sched 1");
+    const scheduler = await page.inputValue(".live-control textarea");
+    check(scheduler === "sched 1 config type fq_codel limit 1000", `${where}: the form says "${scheduler}"`);
+    await page.$eval(".live-result", (result) => result.classList.remove("banner"));
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     check(wide <= 0, `${where}: the page is ${wide} px too wide`);
     await page.screenshot({ path: `${out}/live-${width}.png`, fullPage: true });
     await page.click('button[data-value="24 h"]');
     await page.waitForFunction(() => document.querySelector("#chart-rate").dataset.series === "3");
-    await page.selectOption("select", "pipe 1");
+    await page.selectOption(".live-picker select", "pipe 1");
     await page.waitForFunction(() => document.querySelector("#chart-rate").dataset.series === "1");
     await page.screenshot({ path: `${out}/live-${width}-day.png` });
     await context.close();

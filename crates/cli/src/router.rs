@@ -2,6 +2,7 @@
 
 mod hooks;
 mod log;
+mod save;
 mod service;
 pub(crate) mod status;
 mod web;
@@ -118,6 +119,9 @@ pub struct Args {
 enum Action {
     /// Print what a running router does: ports, pipes, queues and flows over the last interval
     Status(status::Args),
+    /// Print the configuration of a running router as commands, or write it to a file, with which
+    /// `sluice router --config` starts
+    Save(save::Args),
 }
 
 /// Returns the help of PORT, from the registry of ports.
@@ -167,6 +171,9 @@ pub enum Error {
     /// A running router cannot be shown.
     #[error(transparent)]
     Status(#[from] status::Error),
+    /// The configuration cannot be saved.
+    #[error(transparent)]
+    Save(#[from] save::Error),
     /// The page cannot be served.
     #[error(transparent)]
     Web(#[from] web::Error),
@@ -183,10 +190,11 @@ pub enum Error {
 /// # Errors
 /// [`Error`]. An error in a file of commands is reported with its line and column.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    if let Some(Action::Status(args)) = &args.action {
-        return Ok(status::run(args)?);
+    match &args.action {
+        Some(Action::Status(args)) => Ok(status::run(args)?),
+        Some(Action::Save(args)) => Ok(save::run(args)?),
+        None => route(args, None),
     }
-    route(args, None)
 }
 
 /// Like [`run`], and starts with these commands instead of a file.
@@ -367,9 +375,12 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
     let bar = ProgressBar::with_draw_target(None, target).with_style(style);
     let mut line = StatusLine::default();
     let mut service = service::Service::ready();
+    let mut seen = 0;
     thread::scope(|scope| {
         loop {
-            let entries = log.drain();
+            let (changes, noted) = router.changes_since(seen);
+            seen = noted;
+            let entries = log.drain() + &log.changes(&changes);
             if !entries.is_empty() {
                 bar.suspend(|| eprint!("{}", crate::terminal::clean(&entries)));
             }

@@ -66,6 +66,17 @@ pub fn read_token(path: &Path) -> Result<String, TokenError> {
 /// The name of the cookie.
 const COOKIE: &str = "sluice_session";
 
+/// The reason why a client is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admitted {
+    /// No token is needed.
+    Anybody,
+    /// It sent the token.
+    Token,
+    /// It sent the cookie that stands for the token.
+    Cookie,
+}
+
 /// What admits a client.
 pub(super) struct Access {
     token: Option<String>,
@@ -84,20 +95,21 @@ impl Access {
         })
     }
 
-    /// Returns whether the request may read figures.
-    pub fn admits(&self, request: &Request) -> bool {
+    /// Returns why the request may read figures, if it may.
+    pub fn admits(&self, request: &Request) -> Option<Admitted> {
         let Some(token) = &self.token else {
-            return true;
+            return Some(Admitted::Anybody);
         };
         let bearer = request
             .header("authorization")
             .and_then(|value| value.strip_prefix("Bearer "));
         if bearer.is_some_and(|given| is_equal(given.trim(), token)) {
-            return true;
+            return Some(Admitted::Token);
         }
         let cookies = request.header("cookie").unwrap_or_default().split(';');
         let mut values = cookies.filter_map(|cookie| cookie.trim().split_once('='));
-        values.any(|(name, value)| name == COOKIE && is_equal(value, &self.session))
+        let is_own = |(name, value)| name == COOKIE && is_equal(value, &self.session);
+        values.any(is_own).then_some(Admitted::Cookie)
     }
 
     /// Returns the cookie for a client that knows the token.
@@ -131,8 +143,8 @@ pub(super) fn check_names(request: &Request) -> Result<(), String> {
         .ok_or("a request needs one Host header")?;
     if !is_literal(host) {
         return Err(
-            "the Host must be an IP address or localhost, so that no other site can read the \
-                    figures by its own name (DNS rebinding)"
+            "the Host must be an IP address or localhost, so that no other site can use this \
+                    page by its own name (DNS rebinding)"
                 .to_owned(),
         );
     }

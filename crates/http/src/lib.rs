@@ -1,4 +1,4 @@
-//! The web page of a running router: read-only, for browsers and for Prometheus.
+//! The web page of a running router, for browsers and for Prometheus.
 //!
 //! | path | answer |
 //! |---|---|
@@ -8,6 +8,9 @@
 //! | `/history` | the rates and delays of the last day, as JSON |
 //! | `/events` | samples as they come, as server-sent events |
 //! | `/login` (POST) | exchanges the token for a cookie |
+//! | `/control` | what the form for changes shows, as JSON |
+//! | `/command` (POST) | executes commands |
+//! | `/undo` (POST) | takes the last change back |
 //!
 //! Each connection has a thread of ordinary priority and carries one request. A thread reads a
 //! request of at most 16 KiB within 10 s, and at most 32 connections are open. A reader of `/events`
@@ -17,8 +20,12 @@
 //! A page of another site must not read the figures, not even by DNS rebinding: the Host header must
 //! be an IP address or `localhost`, and an Origin header must name the same host. At an address
 //! other than loopback every answer with figures requires a token.
+//!
+//! Without an [`Editor`] the page is read-only. Changes always require the token, or the cookie that
+//! stands for it together with an Origin header.
 
 mod access;
+mod control;
 mod grafana;
 mod history;
 mod metrics;
@@ -39,6 +46,7 @@ use access::Access;
 use history::History;
 use request::{Method, Request};
 
+use sluice_router::process::Editor;
 use sluice_router::process::watch::Watcher;
 
 /// The settings of the server.
@@ -48,6 +56,8 @@ pub struct Settings {
     pub address: SocketAddr,
     /// The token that clients need; required at an address that is not loopback.
     pub token: Option<String>,
+    /// Whether the page can change the configuration, which requires a token.
+    pub is_controlled: bool,
     /// The page.
     pub page: &'static str,
 }
@@ -57,10 +67,13 @@ impl Settings {
     /// started.
     ///
     /// # Errors
-    /// [`HttpError::Open`] and [`HttpError::Listen`].
+    /// [`HttpError::Open`], [`HttpError::Control`] and [`HttpError::Listen`].
     pub fn listen(&self) -> Result<TcpListener, HttpError> {
         if !self.address.ip().is_loopback() && self.token.is_none() {
             return Err(HttpError::Open(self.address));
+        }
+        if self.is_controlled && self.token.is_none() {
+            return Err(HttpError::Control);
         }
         TcpListener::bind(self.address).map_err(|source| HttpError::Listen {
             address: self.address,
@@ -78,6 +91,12 @@ pub enum HttpError {
          127.0.0.1:{port}", port = .0.port()
     )]
     Open(SocketAddr),
+    /// Anybody on this machine could change the configuration.
+    #[error(
+        "--http-control needs --http-token FILE, so that not every user of this machine can change \
+         the configuration; make one with `openssl rand -hex 16`"
+    )]
+    Control,
     /// The address cannot be opened.
     #[error("cannot listen at {address}: {source}{}", hint(.source))]
     Listen {
@@ -110,6 +129,7 @@ pub struct Server {
 struct Means {
     watcher: Watcher,
     access: Access,
+    editor: Option<Editor>,
     page: &'static str,
     history: Mutex<History>,
     is_closing: Arc<AtomicBool>,
@@ -130,8 +150,9 @@ const KEPT: usize = 64 << 10;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Starts a server at what [`Settings::listen`] has opened, which shows what `watcher` sees. While
-    /// it runs, the router is watched all the time, for the history.
+    /// Starts a server at what [`Settings::listen`] has opened, which shows what `watcher` sees, and
+    /// makes changes with `editor`. While it runs, the router is watched all the time, for the
+    /// history.
     ///
     /// # Errors
     /// [`HttpError`].
@@ -139,11 +160,13 @@ impl Server {
         settings: &Settings,
         listener: TcpListener,
         watcher: Watcher,
+        editor: Option<Editor>,
     ) -> Result<Server, HttpError> {
         let Settings {
             address,
             token,
             page,
+            is_controlled: _,
         } = settings;
         let access = Access::new(token.clone()).map_err(HttpError::Random)?;
         let error = |source| HttpError::Listen {
@@ -155,6 +178,7 @@ impl Server {
         let means = Arc::new(Means {
             watcher,
             access,
+            editor,
             page,
             history: Mutex::default(),
             is_closing: Arc::clone(&is_closing),
@@ -280,15 +304,24 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
                 None => Answer::text(403, "wrong token").send(stream),
             };
         }
-        (Method::Post, _) => return Answer::text(405, "only GET").send(stream),
-        (Method::Get, _) => {}
+        (Method::Post, path) if !CHANGES.contains(&path) => {
+            return Answer::text(405, "only GET").send(stream);
+        }
+        _ => {}
     }
-    if !means.access.admits(&request) {
+    let Some(admitted) = means.access.admits(&request) else {
         let why = "a token is required: open the page with #token=TOKEN behind its address, or send \
                    `Authorization: Bearer TOKEN`";
         return Answer::text(401, why)
             .with("WWW-Authenticate", "Bearer")
             .send(stream);
+    };
+    if request.method == Method::Post {
+        let from = format!("http {}", stream.peer_addr()?.ip().to_canonical());
+        return control::change(&request, &from, admitted, means.editor.as_ref()).send(stream);
+    }
+    if path == "/control" {
+        return control::form(means.editor.as_ref()).send(stream);
     }
     if path == "/events" {
         return events(stream, means);
@@ -298,8 +331,11 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
         return Answer::json(history).send(stream);
     }
     if !["/metrics", "/state"].contains(&path) {
-        return Answer::text(404, "there are /, /metrics, /state, /history and /events")
-            .send(stream);
+        return Answer::text(
+            404,
+            "there are /, /metrics, /state, /history, /events and /control",
+        )
+        .send(stream);
     }
     match means.watcher.sample(0, SAMPLE) {
         Err(why) => Answer::text(503, &why.to_string()),
@@ -308,6 +344,9 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
     }
     .send(stream)
 }
+
+/// The paths of changes.
+const CHANGES: [&str; 2] = ["/command", "/undo"];
 
 /// Sends samples until the reader or the router ends.
 fn events(mut stream: &TcpStream, means: &Means) -> io::Result<()> {
@@ -393,6 +432,8 @@ impl Answer {
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            415 => "Unsupported Media Type",
+            422 => "Unprocessable Content",
             _ => "Service Unavailable",
         };
         let mut head = format!(

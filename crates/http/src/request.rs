@@ -1,4 +1,4 @@
-//! Reads the head of a request, and the short body of a login.
+//! Reads the head of a request, and its short body.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -35,8 +35,10 @@ impl From<io::Error> for ReadError {
 
 /// Largest number of headers.
 const MOST_HEADERS: usize = 64;
-/// Largest body: a token.
-const MOST_BODY: usize = 512;
+/// Largest body of a login: a token.
+const MOST_LOGIN: usize = 512;
+/// Largest body: commands.
+const MOST_BODY: usize = 64 << 10;
 
 impl Request {
     /// Reads a request of at most `most` bytes within `patience`, however small its pieces are.
@@ -70,7 +72,12 @@ impl Request {
                 return Err(ReadError::Bad("the head of the request is too long"));
             }
         };
-        if length > MOST_BODY {
+        let most = if request.path == "/login" {
+            MOST_LOGIN
+        } else {
+            MOST_BODY
+        };
+        if length > most {
             return Err(ReadError::Bad("the body of the request is too long"));
         }
         while bytes.len() < head + length {
@@ -104,7 +111,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, ReadError> {
     let method = match parsed.method {
         Some("GET") => Method::Get,
         Some("POST") => Method::Post,
-        _ => return Err(ReadError::Bad("only GET is possible")),
+        _ => return Err(ReadError::Bad("only GET and POST are possible")),
     };
     let headers = parsed.headers.iter().map(|header| {
         let value = String::from_utf8_lossy(header.value).into_owned();

@@ -6,10 +6,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
-use sluice_ipfw::{Firewall, Settings as EngineSettings};
+use sluice_ipfw::{Firewall, Output, Settings as EngineSettings};
 
 use super::*;
-use sluice_router::control::{Answered, Builder, Watched, Work, inbox};
+use sluice_router::control::{Answered, Builder, Given, Watched, Work, inbox};
 use sluice_router::forward::Lateness;
 use sluice_router::process::Status;
 
@@ -24,6 +24,10 @@ const TOKEN: &str = "0123456789abcdef";
 
 impl Served {
     fn start(token: Option<&str>) -> Served {
+        Served::start_with(token, false)
+    }
+
+    fn start_with(token: Option<&str>, is_controlled: bool) -> Served {
         let (mut inbox, orders) = inbox::<Status>(Builder::default()).unwrap();
         let (end, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -31,10 +35,32 @@ impl Served {
             let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
             while ended.try_recv().is_err() {
                 while let Some(order) = inbox.take() {
-                    let Work::Watch(mut watching) = order.work else {
-                        panic!("only exchanges are expected");
-                    };
                     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+                    let mut watching = match order.work {
+                        Work::Watch(watching) => watching,
+                        Work::Save => {
+                            let configuration = Box::new(firewall.configuration());
+                            order.answer.send(Answered::Saved(configuration));
+                            continue;
+                        }
+                        Work::Commands { text, mode, files } => {
+                            let mut output = Output::default();
+                            let mut files = Given(&files);
+                            let result =
+                                firewall.execute(&text, mode, &mut files, &mut output, &mut cx);
+                            let answered = Answered::Commands(Box::new(output), result);
+                            order.answer.send(answered);
+                            continue;
+                        }
+                        Work::Replace(prepared) => {
+                            let old = firewall.replace(*prepared, &mut cx);
+                            order.answer.send(Answered::Replaced(Box::new(old)));
+                            continue;
+                        }
+                        Work::Status | Work::Draft | Work::Exchange(_) => {
+                            panic!("nobody asks for it")
+                        }
+                    };
                     while firewall.watch(&mut watching, &mut cx) {}
                     order.answer.send(Answered::Watched(Box::new(Watched {
                         watching: *watching,
@@ -48,10 +74,12 @@ impl Served {
         let settings = Settings {
             address: "127.0.0.1:0".parse().unwrap(),
             token: token.map(str::to_owned),
+            is_controlled,
             page: "<!doctype html><title>live</title>",
         };
         let listener = settings.listen().unwrap();
-        let server = Server::start(&settings, listener, Watcher::new(orders)).unwrap();
+        let editor = is_controlled.then(|| Editor::new(orders.clone()));
+        let server = Server::start(&settings, listener, Watcher::new(orders), editor).unwrap();
         Served {
             server: Some(server),
             end,
@@ -80,6 +108,14 @@ impl Served {
         let mut answer = String::new();
         self.open(request).read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// Sends a change and returns the whole answer.
+    fn post(&self, path: &str, headers: &str, body: &str) -> String {
+        self.ask(&format!(
+            "POST {path} HTTP/1.1\r\nHost: HOST\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
     }
 
     fn get(&self, path: &str, headers: &str) -> String {
@@ -197,6 +233,7 @@ fn an_address_that_others_reach_needs_a_token() {
     let settings = Settings {
         address: "0.0.0.0:0".parse().unwrap(),
         token: None,
+        is_controlled: false,
         page: "",
     };
     let refused = settings.listen().unwrap_err();
@@ -212,6 +249,7 @@ fn a_port_in_use_is_named() {
     let settings = Settings {
         address: served.address(),
         token: None,
+        is_controlled: false,
         page: "",
     };
     let refused = settings.listen().unwrap_err();
@@ -278,4 +316,123 @@ fn too_many_connections_are_refused_and_others_are_served_again() {
         served.get("/", "").starts_with("HTTP/1.1 200 ")
     });
     assert!(answered);
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+const BEARER: &str = "Authorization: Bearer 0123456789abcdef\r\n";
+
+fn body(answer: &str) -> serde_json::Value {
+    let (_, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+    serde_json::from_str(body).unwrap()
+}
+
+#[test]
+fn pipes_are_changed_and_the_change_is_taken_back_under_the_address_of_the_client() {
+    let served = Served::start_with(Some(TOKEN), true);
+    let may = format!("{JSON}{BEARER}");
+    let change = |text: &str| {
+        let request = serde_json::json!({ "commands": text }).to_string();
+        served.post("/command", &may, &request)
+    };
+    let answer = change("pipe 1 config bw 10Mbit/s");
+    expect(&answer, 200);
+    assert_eq!(body(&answer)["undo"], "pipe 1 config bw 10Mbit/s");
+    let form = body(&served.get("/control", BEARER));
+    assert_eq!(form["is_allowed"], true);
+    assert_eq!(form["objects"][0]["rate"], "10Mbit/s");
+    // The words are those of the command line.
+    let answer = change("pipe 1 config bw 10Mbit/s cdoel");
+    expect(&answer, 422);
+    let error = &body(&answer)["reply"]["error"];
+    let why = error["message"].as_str().unwrap();
+    assert!(why.contains("did you mean ``codel''"), "{why}");
+    assert_eq!(error["place"]["column"], 27);
+    let answer = served.post("/undo", &may, "{}");
+    expect(&answer, 200);
+    assert!(body(&answer)["undo"].is_null());
+    assert_eq!(
+        body(&served.get("/control", BEARER))["objects"],
+        serde_json::json!([])
+    );
+    expect(&served.post("/undo", &may, "{}"), 422);
+    let changes = body(&served.get("/state", BEARER));
+    let changes: Vec<[&str; 2]> = changes["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| ["by", "text"].map(|key| change[key].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            ["http 127.0.0.1", "pipe 1 config bw 10Mbit/s"],
+            ["http 127.0.0.1", "pipe 1 config bw 10Mbit/s cdoel"],
+            ["http 127.0.0.1", "undo: pipe 1 config bw 10Mbit/s"],
+        ]
+    );
+}
+
+#[test]
+fn changes_need_the_token_or_the_cookie_of_this_page() {
+    let served = Served::start_with(Some(TOKEN), true);
+    let body = r#"{"commands":"pipe 1 config"}"#;
+    let try_with = |headers: &str| served.post("/command", headers, body);
+    let login = served.post("/login", "", TOKEN);
+    let cookie = login
+        .lines()
+        .find_map(|line| line.strip_prefix("Set-Cookie: "));
+    let cookie = cookie.unwrap().split(';').next().unwrap();
+    let cookie = format!("{JSON}Cookie: {cookie}\r\n");
+    expect(&try_with(JSON), 401);
+    expect(
+        &try_with(&format!("{JSON}Authorization: Bearer x\r\n")),
+        401,
+    );
+    expect(&try_with(&cookie), 403);
+    expect(
+        &try_with(&format!("{cookie}Origin: http://evil.example\r\n")),
+        403,
+    );
+    expect(
+        &try_with(&format!("{JSON}{BEARER}Origin: http://evil.example\r\n")),
+        403,
+    );
+    // What a form of another site could send.
+    expect(
+        &try_with(&format!("{BEARER}Content-Type: text/plain\r\n")),
+        415,
+    );
+    expect(&try_with(&format!("{cookie}Origin: http://HOST\r\n")), 200);
+    expect(&try_with(&format!("{JSON}{BEARER}")), 200);
+    let evil = format!(
+        "POST /command HTTP/1.1\r\nHost: evil.example\r\n{JSON}{BEARER}Content-Length: 0\r\n\r\n"
+    );
+    expect(&served.ask(&evil), 403);
+    let wrong = served.post("/command", &format!("{JSON}{BEARER}"), "{}");
+    expect(&wrong, 400);
+    assert!(wrong.contains("missing field `commands`"), "{wrong}");
+}
+
+#[test]
+fn a_page_without_control_changes_nothing() {
+    let served = Served::start(Some(TOKEN));
+    let may = format!("{JSON}{BEARER}");
+    let answer = served.post("/command", &may, r#"{"commands":"pipe 1 config"}"#);
+    expect(&answer, 403);
+    assert!(
+        answer.contains("start the router with --http-control"),
+        "{answer}"
+    );
+    assert_eq!(body(&served.get("/control", BEARER))["is_allowed"], false);
+    let settings = Settings {
+        address: "127.0.0.1:0".parse().unwrap(),
+        token: None,
+        is_controlled: true,
+        page: "",
+    };
+    let refused = settings.listen().unwrap_err().to_string();
+    assert!(
+        refused.contains("--http-control needs --http-token FILE"),
+        "{refused}"
+    );
 }

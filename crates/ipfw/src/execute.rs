@@ -1,6 +1,7 @@
 //! Executes commands, each as a whole or not at all.
 
 mod batch;
+mod configuration;
 mod draft;
 mod prepared;
 mod rules;
@@ -9,6 +10,7 @@ mod tables;
 mod watching;
 
 pub use batch::Batch;
+pub use configuration::{Configuration, ObjectCommand};
 pub(crate) use draft::Beside;
 pub use draft::{Amended, Amendment, Draft};
 pub use prepared::{Prepared, Replaced};

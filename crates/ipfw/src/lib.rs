@@ -24,7 +24,9 @@ mod variables;
 mod words;
 
 pub use engine::{DYNAMIC_BYTES, Departure, Disposition, Firewall, Mode, Output, Settings};
-pub use execute::{Amended, Amendment, Batch, Draft, Prepared, Replaced, Survey};
+pub use execute::{
+    Amended, Amendment, Batch, Configuration, Draft, ObjectCommand, Prepared, Replaced, Survey,
+};
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use log::LogEntry;

@@ -191,6 +191,11 @@ impl Variables {
         variables
     }
 
+    /// Iterates over the variables that were set.
+    pub fn changed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.changed.iter().map(|(name, value)| (*name, *value))
+    }
+
     /// Iterates over the names of all variables.
     pub fn names() -> impl Iterator<Item = &'static str> {
         VARIABLES.iter().map(|variable| variable.name)

@@ -28,6 +28,8 @@ export interface LineSpec extends FrameSpec {
   say: (value: number) => string;
   /** Whether a logarithmic axis is offered, and whether it comes first. */
   log?: "offered" | "first";
+  /** The unit of times; seconds if it is missing. */
+  timeUnit?: "s" | "min" | "h";
   /** Times that are marked by a vertical line. */
   marks?: () => number[];
 }
@@ -125,7 +127,7 @@ export class LineChart implements Member {
         ...shared,
         scales: { ...shared.scales, y: this.yScale() },
         axes: [
-          axis("time (s)", "x", linearAxis),
+          axis(`time (${this.spec.timeUnit ?? "s"})`, "x", linearAxis),
           axis(this.isLog ? `${this.unit}, logarithmic` : this.unit, "y", this.isLog ? logAxis : linearAxis),
         ],
         series: [{}, ...this.lines.map((line) => this.seriesOf(line))],
@@ -210,8 +212,13 @@ export class LineChart implements Member {
       rows.push(this.row(line, at + 1, value));
     });
     if (rows.length > MOST_ROWS) rows.splice(MOST_ROWS, rows.length, `and ${rows.length - MOST_ROWS} more`);
-    const time = h("div", { class: "time" }, instant(plot.posToVal(left, "x")));
+    const time = h("div", { class: "time" }, this.instant(plot.posToVal(left, "x")));
     this.frame.showTooltip(plot, time, ...rows);
+  }
+
+  private instant(at: number): string {
+    const unit = this.spec.timeUnit;
+    return unit === undefined || unit === "s" ? instant(at) : `${at.toFixed(2)} ${unit}`;
   }
 
   private row(line: Line, at: number, value: number): HTMLElement {

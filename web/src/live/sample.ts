@@ -38,6 +38,7 @@ export interface LivePort {
 
 export interface Change {
   unix_ms: number;
+  by: string;
   text: string;
   refused?: string;
 }
@@ -73,11 +74,11 @@ export interface Past {
   changes: Change[];
 }
 
-/** The resolutions of the history in ms, with the time that each covers in s. */
+/** The resolutions of the history in ms, with the time that each covers and the unit of its axis in s. */
 export const LEVELS = [
-  { step: 1_000, span: 300, text: "5 min" },
-  { step: 10_000, span: 3_600, text: "1 h" },
-  { step: 60_000, span: 86_400, text: "24 h" },
+  { step: 1_000, span: 300, text: "5 min", unit: "s", seconds: 1 },
+  { step: 10_000, span: 3_600, text: "1 h", unit: "min", seconds: 60 },
+  { step: 60_000, span: 86_400, text: "24 h", unit: "h", seconds: 3_600 },
 ] as const;
 
 export const label = (object: LiveObject): string =>

@@ -1,5 +1,5 @@
-//! Writes the entries of `log` rules: on standard error, as JSON or in ipfw's format, and to
-//! syslog.
+//! Writes the entries of `log` rules and changes of the configuration: on standard error, as JSON or
+//! text, and to syslog.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 
 use serde_json::json;
 use sluice_ipfw::{Direction, LogEntry};
+use sluice_router::control::Change;
 
 /// Where the entries of a router go.
 pub(super) struct Log {
@@ -72,6 +73,38 @@ impl Log {
         text
     }
 
+    /// Returns the text of changes of the configuration, one line each. They have gone to syslog.
+    pub fn changes(&self, changes: &[Change]) -> String {
+        let mut text = String::new();
+        for change in changes {
+            let Change {
+                by, text: command, ..
+            } = change;
+            let line = match &change.refused {
+                None => format!("{by} changed: {command}"),
+                Some(why) => format!("{by} was refused: {command}: {why}"),
+            };
+            if let Some(syslog) = &self.syslog {
+                let _ = syslog.send(format!("<{CHANGES}>sluice: {line}").as_bytes());
+            }
+            if self.is_json {
+                let mut value = json!({
+                    "log": "change",
+                    "unix_ms": change.unix_ms,
+                    "by": by,
+                    "text": command,
+                });
+                if let Some(why) = &change.refused {
+                    value["refused"] = why.as_str().into();
+                }
+                text.push_str(&format!("{value}\n"));
+            } else {
+                text.push_str(&format!("sluice: {line}\n"));
+            }
+        }
+        text
+    }
+
     /// Writes the entries that are waiting to standard error.
     pub fn write(&self) {
         let text = self.drain();
@@ -111,6 +144,8 @@ fn as_json(entry: &LogEntry) -> serde_json::Value {
 /// RFC 3164 section 4.1.1: facility 4, security and authorization (LOG_AUTH; FreeBSD's ipfw uses its
 /// own LOG_SECURITY), severity 6, informational (LOG_INFO).
 const PRIORITY: u8 = 4 * 8 + 6;
+/// Facility 3, system daemons (LOG_DAEMON); severity 5, normal but significant (LOG_NOTICE).
+const CHANGES: u8 = 3 * 8 + 5;
 
 #[cfg(test)]
 mod tests {
@@ -172,6 +207,37 @@ mod tests {
         assert_eq!(lines[0]["source_port"], 7);
         assert!(lines[0]["limit"].is_null());
         assert_eq!(lines[1]["limit"], 2);
+    }
+
+    #[test]
+    fn changes_are_logged_with_who_and_when() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("log");
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        let change = |refused: Option<&str>| Change {
+            unix_ms: 5,
+            by: "http 192.0.2.7".into(),
+            text: "pipe 1 config".into(),
+            refused: refused.map(str::to_owned),
+        };
+        let log = Log::new(false, Some(&path)).unwrap();
+        let text = log.changes(&[change(None), change(Some("no"))]);
+        let first = "sluice: http 192.0.2.7 changed: pipe 1 config\n";
+        let second = "sluice: http 192.0.2.7 was refused: pipe 1 config: no\n";
+        assert_eq!(text, format!("{first}{second}"));
+        let mut buffer = [0; 256];
+        let length = daemon.recv(&mut buffer).unwrap();
+        // LOG_DAEMON | LOG_NOTICE is 29.
+        let heard = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        assert_eq!(heard, format!("<29>{}", first.trim_end()));
+        let log = Log::new(true, None).unwrap();
+        let text = log.changes(&[change(Some("no"))]);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["by"], "http 192.0.2.7");
+        assert_eq!(
+            (&value["unix_ms"], &value["refused"]),
+            (&5.into(), &"no".into())
+        );
     }
 
     #[test]

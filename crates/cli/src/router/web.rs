@@ -9,14 +9,17 @@ use sluice_router::process::Router;
 /// Where the page is served, and to whom.
 #[derive(Debug, clap::Args)]
 pub struct Page {
-    /// Serve a page with live charts, and metrics for Prometheus, at this address; read-only. Other
-    /// addresses than those of loopback require a token
+    /// Serve a page with live charts, and metrics for Prometheus, at this address. Other addresses
+    /// than those of loopback require a token
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
     /// File whose first line is the token that the page and the metrics require: 16 or more letters
     /// and digits
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token: Option<PathBuf>,
+    /// Let the page change pipes, queues and AQMs, and take changes back; requires a token
+    #[arg(long, requires = "http")]
+    http_control: bool,
 }
 
 /// The reason why the page is not served.
@@ -41,6 +44,7 @@ pub fn prepare(args: &Page) -> Result<Option<Prepared>, Error> {
     let settings = Settings {
         address,
         token: args.http_token.as_deref().map(read_token).transpose()?,
+        is_controlled: args.http_control,
         page: PAGE,
     };
     let listener = settings.listen()?;
@@ -50,7 +54,8 @@ pub fn prepare(args: &Page) -> Result<Option<Prepared>, Error> {
 /// Serves the page until the result is dropped.
 pub fn serve(page: Option<Prepared>, router: &Router) -> Result<Option<Server>, Error> {
     let server = page.map(|Prepared(settings, listener)| {
-        Server::start(&settings, listener, router.watcher().clone())
+        let editor = settings.is_controlled.then(|| router.editor());
+        Server::start(&settings, listener, router.watcher().clone(), editor)
     });
     Ok(server.transpose()?)
 }

@@ -133,6 +133,7 @@ fn the_log_has_changes_once_and_what_began_and_ended() {
     let mut app = App::new(Order::Rate, String::new());
     let change = |unix_ms, text: &str| Change {
         unix_ms,
+        by: "uid 0".into(),
         text: text.into(),
         refused: None,
     };

@@ -1,9 +1,7 @@
 //! A router that runs reads a changed module of a flow-queued AQM, and keeps its packets.
 
-use std::net::UdpSocket;
-
-use super::Running;
 use super::verdict::write_module;
+use super::*;
 
 const PASS: i32 = 0;
 const DROP: i32 = 2;
@@ -70,4 +68,49 @@ fn a_changed_module_of_flow_queues_decides_about_the_packets_that_wait() {
     );
     assert_eq!(reasons, format!("[[\"congestion\",{dropped}]]"));
     router.end();
+}
+
+/// A router is started, changed and saved; another one starts from the file.
+#[test]
+fn a_saved_configuration_starts_a_router_with_the_same_state() {
+    let config = "pipe 1 config bw 10Mbit/s delay 5\nadd 100 pipe 1 udp from any to any in\n";
+    let running = Running::start(Some(config), &[]);
+    for words in [
+        "-q pipe 1 config bw 12Mbit/s delay 5 queue 80 codel target 7ms",
+        "-q sched 2 config type fq_codel limit 500",
+        "-q queue 3 config sched 2 mask src-ip 0xffffffff",
+        "-q table guests add 10.0.0.0/8 7",
+        "-q add 200 set 4 queue 3 ip from table(guests) to any out",
+        "-q set disable 4",
+        "-q sysctl net.inet.ip.fw.one_pass=0",
+    ] {
+        running.ok(words);
+    }
+    let shown = |running: &Running| {
+        let questions = [
+            "-S list",
+            "pipe show",
+            "sched show",
+            "queue show",
+            "table all list",
+        ];
+        questions.map(|words| running.ok(words))
+    };
+    let before = shown(&running);
+    let saved = running.run(&mut Command::new(SLUICE), "router save saved.conf");
+    assert!(saved.status.success(), "{saved:?}");
+    let text = fs::read_to_string(running.path("saved.conf")).unwrap();
+    let printed = running.run(&mut Command::new(SLUICE), "router save");
+    assert_eq!(super::text(&printed.stdout), text);
+    running.end();
+    let running = Running::start(Some(&text), &[]);
+    assert_eq!(shown(&running), before);
+    running.end();
+    let gone = Command::new(SLUICE)
+        .args(["router", "save", "--socket", "/nowhere/s"])
+        .output()
+        .unwrap();
+    let (code, error) = refusal(&gone);
+    assert_eq!(code, 1);
+    assert!(error.contains("no router listens at /nowhere/s"), "{error}");
 }

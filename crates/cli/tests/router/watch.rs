@@ -285,3 +285,156 @@ fn an_unfit_address_or_token_is_refused_before_the_router_starts() {
     assert_eq!(code, 1);
     assert!(error.contains("no router listens at /nowhere/s"), "{error}");
 }
+
+/// What the page sends to change something.
+fn change(page: SocketAddr, path: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\n\
+         Authorization: Bearer 0123456789abcdef\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    let (status, body) = ask(page, &request);
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+/// 600 datagrams wait in a slow pipe while its rate and then its AQM are changed on the page.
+#[test]
+fn a_change_on_the_page_acts_at_once_and_loses_no_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "0123456789abcdef\n").unwrap();
+    let config = "pipe 1 config bw 1Mbit/s queue 1000\nadd 100 pipe 1 udp from any to any in\n\
+                  add 200 allow ip from any to any\n";
+    let token = token.to_str().unwrap();
+    let options = [
+        "--http",
+        "127.0.0.1:0",
+        "--http-control",
+        "--http-token",
+        token,
+    ];
+    let mut running = Running::start(Some(config), &options);
+    let names = ["em0", "em1", "far0", "far1"];
+    let mut links = running.namespace.links().unwrap();
+    for name in names {
+        links.silence_ipv6(name).unwrap();
+    }
+    let (here, there) = running.sender(&names);
+    let page = page_of(&running);
+    let mut received = || links.interface("far1").unwrap().traffic.received;
+    let before = received();
+    send(&running, here, there, 60, Duration::from_millis(1));
+    let sent = u64::from(FLOWS) * 60;
+
+    let (began, at_first) = (Instant::now(), received());
+    let faster = r#"{"commands":"pipe 1 config bw 10Mbit/s queue 1000"}"#;
+    let (status, answer) = change(page, "/command", faster);
+    assert_eq!((status, &answer["reply"]["error"]), (200, &Value::Null));
+    std::thread::sleep(Duration::from_millis(250).saturating_sub(began.elapsed()));
+    let (frames, elapsed) = (received() - at_first, began.elapsed());
+    // 10,000 bit each. The old rate gives 1 Mbit/s; the new one gives more than 5 even if all packets
+    // have left long before the end of the interval.
+    let mbit_per_s = frames as f64 * 0.01 / elapsed.as_secs_f64();
+    assert!(mbit_per_s > 5.0, "{frames} frames in {elapsed:?}");
+
+    let aqm = r#"{"commands":"pipe 1 config bw 10Mbit/s queue 1000 codel target 5s interval 10s"}"#;
+    let (status, answer) = change(page, "/command", aqm);
+    assert_eq!((status, &answer["reply"]["error"]), (200, &Value::Null));
+    assert!(
+        running.ok("pipe show").contains("target 5s"),
+        "{}",
+        running.ok("pipe show")
+    );
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while received() - before < sent && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(received() - before, sent, "packets were lost");
+
+    let (status, answer) = change(page, "/undo", "{}");
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["undo"], "pipe 1 config bw 10Mbit/s queue 1000");
+    let shown = running.ok("pipe show");
+    assert!(
+        shown.contains("10.000 Mbit/s") && shown.contains("droptail"),
+        "{shown}"
+    );
+    // In the words of the command.
+    let wrong = r#"{"commands":"pipe 1 config bw 10Mbit/s cdoel"}"#;
+    let (status, answer) = change(page, "/command", wrong);
+    let (_, error) = refusal(&running.ipfw("pipe 1 config bw 10Mbit/s cdoel"));
+    let why = answer["reply"]["error"]["message"].as_str().unwrap();
+    assert!(status == 422 && error.contains(why), "{why}: {error}");
+    // Another client's change is not lost by an undo.
+    running.ok("-q pipe 2 config bw 3Mbit/s");
+    let (status, answer) = change(page, "/undo", "{}");
+    let why = answer["reply"]["error"]["message"].as_str().unwrap();
+    assert!(
+        status == 422 && why.contains("`ipfw -q pipe 2 config bw 3Mbit/s` by uid"),
+        "{why}"
+    );
+    // Four changes on the page, the last of which is refused, and one of the other client.
+    let logged: Vec<Value> = (0..6)
+        .map(|_| {
+            let heard = running.hear("{");
+            serde_json::from_str(heard.lines().last().unwrap()).unwrap()
+        })
+        .collect();
+    let said: Vec<(&str, bool)> = logged
+        .iter()
+        .map(|line| (line["by"].as_str().unwrap(), line["refused"].is_null()))
+        .collect();
+    let page = ("http 127.0.0.1", true);
+    assert_eq!(said[..4], [page, page, page, ("http 127.0.0.1", false)]);
+    assert!(
+        said[4].0.starts_with("uid ") && said[5].0.starts_with("uid "),
+        "{said:?}"
+    );
+    assert!(logged.iter().all(|line| line["unix_ms"].as_u64() > Some(0)));
+    running.end();
+}
+
+#[test]
+fn changes_without_token_or_by_other_sites_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "0123456789abcdef\n").unwrap();
+    let token = token.to_str().unwrap();
+    let options = [
+        "--accept",
+        "--http",
+        "127.0.0.1:0",
+        "--http-control",
+        "--http-token",
+        token,
+    ];
+    let running = Running::start(None, &options);
+    let page = page_of(&running);
+    let status = |headers: &str| {
+        let body = r#"{"commands":"pipe 1 config"}"#;
+        let length = body.len();
+        let request = format!(
+            "POST /command HTTP/1.1\r\nContent-Type: application/json\r\n{headers}\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        ask(page, &request).0
+    };
+    const TOKEN: &str = "Authorization: Bearer 0123456789abcdef\r\n";
+    assert_eq!(status("Host: HOST\r\n"), 401);
+    assert_eq!(status(&format!("Host: evil.example\r\n{TOKEN}")), 403);
+    let foreign = format!("Host: HOST\r\nOrigin: http://evil.example\r\n{TOKEN}");
+    assert_eq!(status(&foreign), 403);
+    assert_eq!(running.ok("pipe show"), "");
+    assert_eq!(status(&format!("Host: HOST\r\n{TOKEN}")), 200);
+    running.end();
+    let open = Command::new(SLUICE)
+        .args(["router", "nowhere0", "nowhere1", "--accept"])
+        .args(["--http", "127.0.0.1:0", "--http-control"])
+        .output()
+        .unwrap();
+    let (_, error) = refusal(&open);
+    assert!(
+        error.contains("--http-control needs --http-token FILE"),
+        "{error}"
+    );
+}

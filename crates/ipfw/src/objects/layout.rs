@@ -44,7 +44,16 @@ pub(crate) struct LinkConfig {
     pub delay: Span,
     pub burst: u64,
     pub profile: Option<Arc<Profile>>,
+    /// The file that the profile was read from.
+    pub profile_file: Option<Arc<ProfileFile>>,
     pub effects: Values,
+}
+
+/// A file of a delay profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProfileFile {
+    pub path: String,
+    pub text: String,
 }
 
 impl LinkConfig {
@@ -213,6 +222,7 @@ impl LinkConfig {
             delay: Span::ZERO,
             burst: 0,
             profile: None,
+            profile_file: None,
             effects: Values::new(),
         }
     }
@@ -229,7 +239,7 @@ impl LinkConfig {
 }
 
 impl FlowsetConfig {
-    fn plain(scheduler: u32) -> Self {
+    pub fn plain(scheduler: u32) -> Self {
         FlowsetConfig {
             scheduler,
             queue: QueueSize::Slots(DEFAULT_SLOTS),

@@ -1,6 +1,9 @@
 //! The body of the fuzz target `commands`, so that a normal test can replay its corpus.
 
-use sluice_ipfw::grammar;
+use std::collections::BTreeMap;
+
+use sluice_core::{Cx, Time};
+use sluice_ipfw::{Files, Mode, Output, grammar};
 
 use super::{Bench, MS, Texts, udp};
 
@@ -42,7 +45,76 @@ pub fn commands(text: &str) {
         for question in ["--json pipe show", "--json show", "sched show", "-d show"] {
             bench.ok(question);
         }
+        written_configuration_reads_as_the_same(&mut bench);
         // In any case, packets inside leave, or are in flight for at most an hour.
         bench.ok("-q pipe flush");
+    }
+}
+
+/// The configuration of an engine, written as commands, gives another engine the same one.
+pub fn written_configuration_reads_as_the_same(bench: &mut Bench) {
+    let before = bench.firewall.configuration();
+    let (text, files) = (before.commands(), before.files());
+    let mut other = Bench::new();
+    other.files = Texts(Vec::new());
+    let mut given = Read(&files);
+    let mut cx = Cx::new(Time::ZERO, &mut other.rng, &mut other.dropped);
+    let mut output = Output::default();
+    let read = other
+        .firewall
+        .execute(&text, Mode::Replace, &mut given, &mut output, &mut cx);
+    if let Err(error) = read {
+        panic!("{error} in\n{text}");
+    }
+    let after = other.firewall.configuration();
+    assert_eq!(after.commands(), text);
+    assert_eq!(after.files(), files);
+    let settings = |bench: &mut Bench| -> Vec<String> {
+        let questions = [
+            "-S list",
+            "table all list",
+            "set show",
+            "sysctl -n net.inet.ip.fw.one_pass",
+        ];
+        let mut answers: Vec<String> = questions.map(|question| bench.ok(question)).to_vec();
+        for object in ["pipe", "sched", "queue"] {
+            // Without the flows and their number, which belong to the packets.
+            let shown = bench.ok(&format!("{object} show"));
+            let lines = shown.lines().filter(|line| !is_flow(line));
+            answers.extend(lines.map(without_counts));
+        }
+        answers
+    };
+    assert_eq!(settings(bench), settings(&mut other), "{text}");
+}
+
+/// Returns whether a line of `show` is a flow or its header.
+fn is_flow(line: &str) -> bool {
+    line.starts_with("BKT")
+        || line.starts_with(|c: char| c == ' ' || c.is_ascii_digit()) && {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.iter().filter(|word| word.contains('/')).count() >= 2 && !line.contains("mask")
+        }
+}
+
+/// Returns a line of `show` without numbers of active queues.
+fn without_counts(line: &str) -> String {
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    for word in ["flows", "active"] {
+        if let Some(at) = words.iter().position(|w| *w == word) {
+            words[at - 1] = "-";
+        }
+    }
+    words.join(" ")
+}
+
+struct Read<'a>(&'a BTreeMap<String, String>);
+
+impl Files for Read<'_> {
+    fn read(&mut self, path: &str) -> Result<String, String> {
+        self.0
+            .get(path)
+            .cloned()
+            .ok_or_else(|| "it is not there".to_owned())
     }
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sluice_ipfw::{
-    Amended, Amendment, CommandError, Draft, Interface, Mode, Output, Prepared, Replaced, Settings,
-    Survey,
+    Amended, Amendment, CommandError, Configuration, Draft, Interface, Mode, Output, Prepared,
+    Replaced, Settings, Survey,
 };
 
 use sluice_ipfw::watch::Watching;
@@ -41,6 +41,8 @@ pub enum Work {
     Exchange(Box<Amended>),
     /// Report the status.
     Status,
+    /// Copy the configuration.
+    Save,
     /// Exchange the tables in which the engine counts for watchers.
     Watch(Box<Watching>),
 }
@@ -135,6 +137,8 @@ pub enum Answered<T> {
     Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
+    /// The configuration.
+    Saved(Box<Configuration>),
     /// The exchanged tables.
     Watched(Box<Watched<T>>),
     /// The configuration was replaced. The old one takes time to free, so the sender of the order
@@ -301,13 +305,14 @@ impl<T> Orders<T> {
         answered.try_recv().map_err(|_| Refused::Unfinished)
     }
 
-    /// Executes commands, at most for `patience`. A replacement of the whole configuration is read
-    /// and checked on this thread.
+    /// Executes commands for somebody, at most for `patience`. A replacement of the whole
+    /// configuration is read and checked on this thread.
     ///
     /// # Errors
     /// [`Refused`].
     pub fn commands(
         &self,
+        by: &str,
         (text, mode, files): (String, Mode, Texts),
         patience: Duration,
     ) -> Result<Answered<T>, Refused> {
@@ -319,12 +324,13 @@ impl<T> Orders<T> {
                 Ok(_) => None,
                 Err(refused) => Some(refused.to_string()),
             };
-            self.journal.note(entry, refused);
+            self.journal.note(by, &entry, refused);
         }
         answered
     }
 
-    fn execute(
+    /// Executes commands without a note in the journal.
+    pub(crate) fn execute(
         &self,
         (text, mode, files): (String, Mode, Texts),
         patience: Duration,
@@ -378,6 +384,17 @@ impl<T> Orders<T> {
                 Answered::Stale(_) => return Err(Refused::Overtaken),
                 _ => return Ok(Some(Answered::Commands(output, Ok(())))),
             }
+        }
+    }
+
+    /// Copies the configuration.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn configuration(&self, patience: Duration) -> Result<Box<Configuration>, Refused> {
+        match self.order(Work::Save, patience)? {
+            Answered::Saved(configuration) => Ok(configuration),
+            _ => unreachable!("a request for the configuration is answered with it"),
         }
     }
 

@@ -12,6 +12,9 @@ use sluice_ipfw::grammar::{self, Command};
 pub struct Change {
     /// The instant, in milliseconds since the Unix epoch.
     pub unix_ms: u64,
+    /// Who made it: `uid 0` over the control socket, an address over HTTP, `reload`, `start`.
+    #[serde(default)]
+    pub by: String,
     /// The command, or the file that was loaded.
     pub text: String,
     /// The refusal, if it was refused.
@@ -21,7 +24,13 @@ pub struct Change {
 
 /// The last changes of the configuration, in fixed memory.
 #[derive(Debug, Default)]
-pub struct Journal(Mutex<VecDeque<Change>>);
+pub struct Journal(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    entries: VecDeque<Change>,
+    noted: u64,
+}
 
 /// Largest number of changes.
 const MOST: usize = 64;
@@ -29,26 +38,41 @@ const MOST: usize = 64;
 const LONGEST: usize = 200;
 
 impl Journal {
-    /// Notes a change now, or its refusal.
-    pub fn note(&self, text: String, refused: Option<String>) {
+    /// Notes a change by somebody now, or its refusal. Returns the number of changes so far.
+    pub fn note(&self, by: &str, text: &str, refused: Option<String>) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let mut entries = self.lock();
-        if entries.len() == MOST {
-            entries.pop_front();
+        let mut state = self.lock();
+        if state.entries.len() == MOST {
+            state.entries.pop_front();
         }
-        entries.push_back(Change {
+        state.entries.push_back(Change {
             unix_ms: now.map_or(0, |since| since.as_millis() as u64),
-            text: short(&text),
+            by: by.to_owned(),
+            text: short(text),
             refused: refused.as_deref().map(short),
         });
+        state.noted += 1;
+        state.noted
     }
 
     /// Returns the changes, oldest first.
     pub fn entries(&self) -> Vec<Change> {
-        self.lock().iter().cloned().collect()
+        self.lock().entries.iter().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Change>> {
+    /// Returns the changes behind the first `number`, as far as they are kept, and the number of all
+    /// changes so far.
+    pub fn since(&self, number: u64) -> (Vec<Change>, u64) {
+        let state = self.lock();
+        let new = usize::try_from(state.noted.saturating_sub(number)).unwrap_or(usize::MAX);
+        let skipped = state.entries.len().saturating_sub(new);
+        (
+            state.entries.iter().skip(skipped).cloned().collect(),
+            state.noted,
+        )
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing under the lock can panic halfway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,7 +95,7 @@ fn short(text: &str) -> String {
 
 /// Returns whether a text of commands changes the configuration, as far as its words say. A command
 /// that is refused counts, since it was meant to.
-pub(super) fn changes(text: &str) -> bool {
+pub(crate) fn changes(text: &str) -> bool {
     text.lines().any(|line| {
         let mut words = line.split_whitespace();
         let only_shows = words.any(|word| ["show", "list", "info", "lookup"].contains(&word));
@@ -121,9 +145,15 @@ mod tests {
     fn the_journal_keeps_the_last_changes_and_shortens_them() {
         let journal = Journal::default();
         for number in 0..100 {
-            journal.note(format!("pipe {number} config"), None);
+            journal.note("uid 0", &format!("pipe {number} config"), None);
         }
-        journal.note(format!("{}\nb\nc", "x".repeat(500)), Some("no".into()));
+        let long = format!("{}\nb\nc", "x".repeat(500));
+        assert_eq!(journal.note("reload", &long, Some("no".into())), 101);
+        let (new, noted) = journal.since(99);
+        let by: Vec<&str> = new.iter().map(|change| change.by.as_str()).collect();
+        assert_eq!((by, noted), (vec!["uid 0", "reload"], 101));
+        assert!(journal.since(101).0.is_empty());
+        assert_eq!(journal.since(0).0.len(), 64);
         let entries = journal.entries();
         assert_eq!(entries.len(), 64);
         assert_eq!(entries[0].text, "pipe 37 config");

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sluice_ipfw::grammar::Position;
-use sluice_ipfw::{CommandError, Files, Mode, Warning};
+use sluice_ipfw::{CommandError, Files, Mode, Output, Snapshot, Warning};
+
+use super::{Answered, Refused};
 
 /// Longest request in bytes: room for well over ten thousand rules.
 pub const MOST_REQUEST: usize = 8 << 20;
@@ -27,6 +29,8 @@ pub enum Request {
     },
     /// Report the router's status.
     Status {},
+    /// Report the configuration as commands.
+    Save {},
     /// Report the newest sample of the traffic with a number above `after`, as soon as there is one.
     Watch {
         /// The number of the sample that the client has; 0 for none.
@@ -163,6 +167,16 @@ impl Place {
     }
 }
 
+impl Remark {
+    /// The warning that a saved configuration names a file.
+    fn of_file(path: &String) -> Remark {
+        Remark {
+            place: Place::default(),
+            text: format!("the commands read a delay profile from {path}: keep this file"),
+        }
+    }
+}
+
 impl From<&Warning> for Remark {
     fn from(warning: &Warning) -> Remark {
         Remark {
@@ -183,19 +197,67 @@ impl From<&CommandError> for Failure {
 }
 
 impl<S, T> Reply<S, T> {
-    /// Creates a reply that only refuses.
-    pub fn refusal(message: String, exit_code: u8) -> Self {
+    /// Creates a reply without content: the commands were executed and said nothing.
+    pub const fn empty() -> Self {
         Reply {
             stdout: String::new(),
             warnings: Vec::new(),
+            error: None,
+            state: None,
+            status: None,
+            sample: None,
+        }
+    }
+
+    /// Creates a reply that only refuses.
+    pub fn refusal(message: String, exit_code: u8) -> Self {
+        Reply {
             error: Some(Failure {
                 place: Place::default(),
                 message,
                 exit_code,
             }),
-            state: None,
-            status: None,
-            sample: None,
+            ..Reply::empty()
+        }
+    }
+}
+
+impl<T> Reply<Box<Snapshot>, T> {
+    /// Creates the reply for an answer of the loop. Formats on this thread and not in the loop,
+    /// because that takes long with many flows.
+    pub fn of(answer: Result<Answered<T>, Refused>) -> Self {
+        match answer {
+            Ok(Answered::Commands(output, result)) => Reply::said(*output, result),
+            Ok(Answered::Survey(survey)) => Reply::said(survey.finish(), Ok(())),
+            Ok(Answered::Status(status)) => Reply {
+                status: Some(*status),
+                ..Reply::empty()
+            },
+            Ok(Answered::Saved(configuration)) => Reply {
+                stdout: configuration.commands(),
+                warnings: configuration.files().keys().map(Remark::of_file).collect(),
+                ..Reply::empty()
+            },
+            Ok(
+                Answered::Replaced(_)
+                | Answered::Watched(_)
+                | Answered::Draft(_)
+                | Answered::Stale(_),
+            ) => {
+                unreachable!("no request is answered with this")
+            }
+            // EX_TEMPFAIL of sysexits.h.
+            Err(refused) => Reply::refusal(refused.to_string(), 75),
+        }
+    }
+
+    fn said(output: Output, result: Result<(), CommandError>) -> Self {
+        Reply {
+            stdout: output.stdout,
+            warnings: output.warnings.iter().map(Into::into).collect(),
+            error: result.err().as_ref().map(Into::into),
+            state: output.snapshot,
+            ..Reply::empty()
         }
     }
 }
@@ -227,7 +289,7 @@ mod tests {
             ),
             (
                 r#"{"do":"reboot"}"#,
-                "unknown variant `reboot`, expected one of `commands`, `status`, `watch`",
+                "unknown variant `reboot`, expected one of `commands`, `status`, `save`, `watch`",
             ),
             (r#"{"commands":"pipe show"}"#, "missing field `do`"),
         ] {

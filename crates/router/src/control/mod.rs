@@ -26,6 +26,7 @@ pub use client::{AskError, ask, files_of};
 pub use inbox::{
     Answer, Answered, Bell, Builder, Inbox, Order, Orders, Pending, Refused, Watched, Work, inbox,
 };
+pub(crate) use journal::changes;
 pub use journal::{Change, Journal};
 pub use message::{
     Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,

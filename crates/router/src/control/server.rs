@@ -16,7 +16,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sluice_ipfw::{CommandError, Output, Snapshot};
+use sluice_ipfw::Snapshot;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Work};
@@ -280,6 +280,7 @@ fn admit<T: Serialize + Send + 'static>(
     means: &Means<T>,
 ) -> io::Result<()> {
     let peer = socket_peercred(&stream)?;
+    let by = format!("uid {}", peer.uid.as_raw());
     if peer.uid != geteuid() && !peer.uid.is_root() {
         return refuse(&stream, "this router belongs to another user", 77);
     }
@@ -295,7 +296,7 @@ fn admit<T: Serialize + Send + 'static>(
     let (means, all) = (means.clone(), Arc::clone(clients));
     let served = thread::Builder::new().name("client".into()).spawn(move || {
         // An error is the client's: the client disconnected, or was too slow.
-        let _ = serve(&stream, &means, &is_served);
+        let _ = serve(&stream, &by, &means, &is_served);
         lock(&all).retain(|client| client.number != number);
     });
     if served.is_err() {
@@ -335,6 +336,7 @@ fn refuse(stream: &UnixStream, why: &str, exit_code: u8) -> io::Result<()> {
 
 fn serve<T: Serialize>(
     stream: &UnixStream,
+    by: &str,
     means: &Means<T>,
     is_served: &AtomicBool,
 ) -> io::Result<()> {
@@ -358,7 +360,7 @@ fn serve<T: Serialize>(
                 write(&sampled::<T>(sample), &mut replies)?;
             }
             Ok(Asked::Work(Work::Commands { text, mode, files })) => {
-                let answer = orders.commands((text, mode, files), limits.work);
+                let answer = orders.commands(by, (text, mode, files), limits.work);
                 reply(answer, &mut replies)?;
             }
             Ok(Asked::Work(work)) => reply(orders.order(work, limits.work), &mut replies)?,
@@ -387,12 +389,8 @@ pub enum Asked {
 fn sampled<T>(sample: Option<Result<Box<RawValue>, Refused>>) -> Reply<Box<Snapshot>, T> {
     match sample {
         Some(Ok(sample)) => Reply {
-            stdout: String::new(),
-            warnings: Vec::new(),
-            error: None,
-            state: None,
-            status: None,
             sample: Some(sample),
+            ..Reply::empty()
         },
         Some(Err(refused)) => Reply::refusal(refused.to_string(), 75),
         None => Reply::refusal("this router cannot be watched".into(), 76),
@@ -421,6 +419,7 @@ pub fn read_request(line: &[u8]) -> Result<Asked, String> {
             files,
         })),
         Ok(Request::Status {}) => Ok(Asked::Work(Work::Status)),
+        Ok(Request::Save {}) => Ok(Asked::Work(Work::Save)),
         Ok(Request::Watch { after }) => Ok(Asked::Sample { after }),
         Err(error) => Err(format!("the request cannot be read: {error}")),
     }
@@ -430,37 +429,7 @@ fn reply<T: Serialize>(
     answer: Result<Answered<T>, Refused>,
     to: &mut BufWriter<Timed<'_>>,
 ) -> io::Result<()> {
-    let reply = match answer {
-        Ok(Answered::Commands(output, result)) => said(*output, result),
-        // Formatted here and not in the loop, because it takes long with many flows.
-        Ok(Answered::Survey(survey)) => said(survey.finish(), Ok(())),
-        Ok(Answered::Status(status)) => Reply {
-            stdout: String::new(),
-            warnings: Vec::new(),
-            error: None,
-            state: None,
-            status: Some(*status),
-            sample: None,
-        },
-        Ok(
-            Answered::Replaced(_) | Answered::Watched(_) | Answered::Draft(_) | Answered::Stale(_),
-        ) => {
-            unreachable!("no request is answered with this")
-        }
-        Err(refused) => Reply::refusal(refused.to_string(), 75),
-    };
-    write::<Box<Snapshot>, T>(&reply, to)
-}
-
-fn said<T>(output: Output, result: Result<(), CommandError>) -> Reply<Box<Snapshot>, T> {
-    Reply {
-        stdout: output.stdout,
-        warnings: output.warnings.iter().map(Into::into).collect(),
-        error: result.err().as_ref().map(Into::into),
-        state: output.snapshot,
-        status: None,
-        sample: None,
-    }
+    write(&Reply::of(answer), to)
 }
 
 fn write<S: Serialize, T: Serialize>(

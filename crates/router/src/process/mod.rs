@@ -5,6 +5,7 @@
 //! between two batches of packets.
 
 mod config;
+mod edit;
 mod hooked;
 mod ports;
 mod ruled;
@@ -14,6 +15,7 @@ mod status;
 pub mod watch;
 
 pub use config::{Checked, Config, ConfigError, at, check};
+pub use edit::{EditForm, Editor};
 pub use hooked::Hooked;
 pub use ruled::Ruled;
 /// For the other threads of a program whose router is confined.
@@ -41,7 +43,7 @@ use sluice_net::namespace::Namespace;
 
 use watch::Watcher;
 
-use crate::control::{Answered, Bell, Listener, Orders, Refused, Remark, Work};
+use crate::control::{Answered, Bell, Change, Listener, Orders, Refused, Remark, Work};
 
 /// The settings of a router.
 #[derive(Clone, Debug)]
@@ -202,6 +204,7 @@ impl Router {
             Answered::Commands(..)
             | Answered::Survey(_)
             | Answered::Watched(_)
+            | Answered::Saved(_)
             | Answered::Replaced(_)
             | Answered::Draft(_)
             | Answered::Stale(_) => {
@@ -213,6 +216,17 @@ impl Router {
     /// Returns what hands out samples of the traffic.
     pub const fn watcher(&self) -> &Watcher {
         &self.watcher
+    }
+
+    /// Returns what changes the configuration for a page.
+    pub fn editor(&self) -> Editor {
+        Editor::new(self.orders.clone())
+    }
+
+    /// Returns the changes of the configuration behind the first `number`, as far as they are kept,
+    /// and the number of all changes so far.
+    pub fn changes_since(&self, number: u64) -> (Vec<Change>, u64) {
+        self.orders.journal().since(number)
     }
 
     /// Requests the status, without waiting for the answer.
@@ -233,7 +247,7 @@ impl Router {
         let reloaded = self.reload_from(path);
         let refused = reloaded.as_ref().err().map(ToString::to_string);
         let journal = self.orders.journal();
-        journal.note(format!("load {}", path.display()), refused);
+        journal.note("reload", &format!("load {}", path.display()), refused);
         reloaded
     }
 

@@ -106,6 +106,7 @@ impl StatusAsked {
             Answered::Commands(..)
             | Answered::Survey(_)
             | Answered::Watched(_)
+            | Answered::Saved(_)
             | Answered::Replaced(_)
             | Answered::Draft(_)
             | Answered::Stale(_) => {

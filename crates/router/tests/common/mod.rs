@@ -29,6 +29,10 @@ pub fn requests(bytes: &[u8]) {
                     sample: None,
                 }
             }
+            Ok(Asked::Work(Work::Save)) => Reply {
+                stdout: firewall.configuration().commands(),
+                ..Reply::empty()
+            },
             Ok(Asked::Sample { .. }) => Reply::refusal(String::new(), 0),
             Ok(Asked::Work(
                 Work::Replace(_) | Work::Watch(_) | Work::Draft | Work::Exchange(_),

@@ -7,7 +7,7 @@ use sluice_core::link::Profile;
 use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
-use super::{FlowsetConfig, LinkConfig, Means, kernel, read_file};
+use super::{FlowsetConfig, LinkConfig, Means, ProfileFile, kernel, read_file};
 use crate::flow::Mask;
 use crate::grammar::{
     At, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, QueueSize, SchedulerWords,
@@ -16,6 +16,7 @@ use crate::objects::discipline;
 
 pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, CommandError> {
     let mut rate = c.rate.unwrap_or(Rate::UNLIMITED);
+    let mut profile_file = None;
     let profile = match &c.profile {
         None => None,
         Some(path) => {
@@ -40,6 +41,10 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
                     "a profile has no effect on a link without `bw`".into(),
                 );
             }
+            profile_file = Some(Arc::new(ProfileFile {
+                path: path.value.clone(),
+                text,
+            }));
             Some(Arc::new(profile))
         }
     };
@@ -54,6 +59,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
         delay: c.delay.unwrap_or(Span::ZERO),
         burst: c.burst.unwrap_or(0),
         profile,
+        profile_file,
         effects: c.effects.clone(),
     })
 }

@@ -1,0 +1,88 @@
+//! `sluice router save`: the configuration of a running router as a file of commands.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use sluice_router::control::{AskError, Request, ask};
+
+use crate::watch;
+
+/// Which router, and where to.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// File to write; it is replaced at one instant [default: standard output]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The router's socket [default: sluice.sock in XDG_RUNTIME_DIR or /run]
+    #[arg(long, value_name = "PATH", env = "SLUICE_SOCKET")]
+    socket: Option<PathBuf>,
+}
+
+/// The reason why nothing is saved.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The router cannot be reached or did not answer.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The router refused.
+    #[error("the router at {} refuses: {why}", .path.display())]
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Writes the configuration of a router.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let socket = watch::socket(args.socket.as_ref());
+    let reply = ask(&socket, &Request::Save {})?;
+    if let Some(error) = reply.error {
+        let (path, why) = (socket, error.message);
+        return Err(Error::Refused { path, why });
+    }
+    let text = format!("{HEAD}{}", reply.stdout);
+    match &args.file {
+        None => crate::print(&text)?,
+        Some(path) => write(path, &text).map_err(|source| Error::Unwritable {
+            path: path.clone(),
+            source,
+        })?,
+    }
+    for remark in reply.warnings {
+        eprintln!("sluice: note: {}", remark.text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a file beside the old one and renames it, so that a router that starts meanwhile, or after
+/// a failure of power, reads the old one or the new one.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    fs::write(&beside, text)?;
+    fs::File::open(&beside)?.sync_all()?;
+    // A link stays a link.
+    fs::rename(&beside, fs::canonicalize(path).as_deref().unwrap_or(path))
+}
+
+/// The first line.
+const HEAD: &str = "# The configuration of a running router, from `sluice router save`.\n";

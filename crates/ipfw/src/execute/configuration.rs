@@ -1,0 +1,291 @@
+//! The configuration of a running engine as commands, which give another engine the same one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use sluice_core::units::Span;
+
+use crate::engine::Firewall;
+use crate::grammar::{
+    At, Config, ObjectKind, Policy, Position, RuleFormat, SchedulerWords, ShowKinds, ShowRule,
+    ShowValues,
+};
+use crate::objects::layout::{FlowsetConfig, Layout, STRIDE, SchedulerConfig};
+use crate::rules::{DEFAULT_RULE, Entry};
+use crate::tables::Tables;
+use crate::variables::Variables;
+
+/// A copy of the configuration of an engine, to be written on another thread.
+///
+/// The commands give each object its settings in full, so that they do not depend on variables that
+/// were changed later. Counters, states and packets are not part of a configuration.
+///
+/// ```
+/// use sluice_core::{Cx, DropCounter, Rng, Time};
+/// use sluice_ipfw::{Firewall, NoFiles, Settings};
+///
+/// let mut firewall = Firewall::new(&Settings::default());
+/// let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+/// let mut cx = Cx::new(Time::ZERO, &mut rng, &mut dropped);
+/// firewall.command("pipe 1 config bw 1MByte/s", &mut NoFiles, &mut cx).unwrap();
+/// let text = firewall.configuration().commands();
+/// assert_eq!(text, "pipe 1 config bw 8Mbit/s queue 50\n");
+/// ```
+#[derive(Debug)]
+pub struct Configuration {
+    layout: Layout,
+    rules: Vec<Entry>,
+    disabled: Vec<u8>,
+    tables: Tables,
+    variables: Variables,
+}
+
+/// The command that configures an object, in parts that a form can replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ObjectCommand {
+    /// The name as in commands: `pipe 1`, `sched 1` or `queue 1`.
+    pub name: String,
+    /// The rate in the words of the command; `None` if the object has no rate of its own.
+    pub rate: Option<String>,
+    /// The settings between the rate and the algorithm.
+    pub settings: String,
+    /// The AQM or the scheduler with its parameters; `droptail` without an AQM.
+    pub algorithm: String,
+}
+
+impl Firewall {
+    /// Copies the configuration. Takes time in proportion to its size, as an atomic change does.
+    pub fn configuration(&self) -> Configuration {
+        Configuration {
+            layout: self.layout.clone(),
+            rules: self.rules.entries().to_vec(),
+            disabled: (0..31)
+                .filter(|set| self.rules.is_set_disabled(*set))
+                .collect(),
+            tables: self.rules.tables.clone(),
+            variables: self.variables.clone(),
+        }
+    }
+}
+
+impl Configuration {
+    /// Returns the commands, one per line.
+    pub fn commands(&self) -> String {
+        let mut out = String::new();
+        let mut line = |text: &dyn std::fmt::Display| {
+            writeln!(out, "{text}").expect("a string takes any text");
+        };
+        for config in self.configs() {
+            line(&config);
+        }
+        // Variables are defaults of objects, which are written in full, so variables come behind them.
+        for (name, value) in self.variables.changed() {
+            line(&format_args!("sysctl {name}={value}"));
+        }
+        let mut tables: Vec<_> = self.tables.iter().collect();
+        tables.sort_by_key(|(id, _)| id.0);
+        for (_, table) in tables {
+            let mut create = format!("table {} create type {}", table.name, table.kind.word());
+            if !table.values.is_empty() {
+                create.push_str(&format!(" valtype {}", ShowKinds(&table.values)));
+            }
+            if table.limit > 0 {
+                create.push_str(&format!(" limit {}", table.limit));
+            }
+            line(&create);
+            for (key, values) in table.entries() {
+                line(&format_args!(
+                    "table {} add {key} {}",
+                    table.name,
+                    ShowValues(values)
+                ));
+            }
+        }
+        for entry in self
+            .rules
+            .iter()
+            .filter(|entry| entry.number != DEFAULT_RULE)
+        {
+            let format = RuleFormat {
+                has_set: entry.rule.set != 0,
+                ..RuleFormat::default()
+            };
+            let rule = ShowRule(&entry.rule, format);
+            line(&format_args!("add {:05} {rule}", entry.number));
+        }
+        if !self.disabled.is_empty() {
+            let sets: Vec<String> = self.disabled.iter().map(u8::to_string).collect();
+            line(&format_args!("set disable {}", sets.join(" ")));
+        }
+        out
+    }
+
+    /// Returns the texts of the files that the commands name.
+    pub fn files(&self) -> BTreeMap<String, String> {
+        let links = self.layout.links.values();
+        let files = links.filter_map(|link| link.profile_file.as_deref());
+        files
+            .map(|file| (file.path.clone(), file.text.clone()))
+            .collect()
+    }
+
+    /// Returns the commands of the first `most` objects, in parts.
+    pub fn objects(&self, most: usize) -> Vec<ObjectCommand> {
+        let configs = self.configs().take(most);
+        let mut seen = BTreeSet::new();
+        let objects = configs.map(|config| parts(&config));
+        objects
+            .filter(|object| seen.insert(object.name.clone()))
+            .collect()
+    }
+
+    /// Returns the commands that configure the objects, in their order.
+    fn configs(&self) -> impl Iterator<Item = Config> {
+        let of_links = self
+            .layout
+            .links
+            .keys()
+            .flat_map(|number| self.link(*number));
+        let is_free = |number: u32| self.adopted(number).is_none();
+        let queues = self.layout.queues();
+        let queues = queues.filter(move |(number, _)| is_free(*number));
+        of_links.chain(queues.map(|(number, flowset)| queue(number, flowset)))
+    }
+
+    /// Returns the queue that a scheduler has adopted for its single queue, since the two have the
+    /// same number.
+    fn adopted(&self, number: u32) -> Option<&FlowsetConfig> {
+        let scheduler = self.layout.schedulers.get(&number)?;
+        let is_own = scheduler.internal == Some(number);
+        self.layout.flowsets.get(&number).filter(|_| is_own)
+    }
+
+    /// Returns the commands for a pipe and the scheduler of its number.
+    fn link(&self, number: u32) -> Vec<Config> {
+        let pipe = self.pipe(number);
+        let Some(scheduler) = self.layout.schedulers.get(&number) else {
+            return vec![pipe];
+        };
+        let sched = self.scheduler(number, scheduler);
+        if let Some(flowset) = self.adopted(number) {
+            // A scheduler adopts a queue that is there before it.
+            let queue = queue(number, flowset);
+            return vec![queue.clone(), sched, pipe, queue];
+        }
+        let spec = &scheduler.spec;
+        // What a new pipe has.
+        let is_default = spec.algorithm.name == "wf2q+"
+            && spec.values.iter().next().is_none()
+            && scheduler.mask.is_empty();
+        if is_default {
+            vec![pipe]
+        } else {
+            vec![pipe, sched]
+        }
+    }
+
+    fn pipe(&self, number: u32) -> Config {
+        let mut config = Config::new(ObjectKind::Pipe, at(number));
+        let link = &self.layout.links[&number];
+        config.rate = (!link.rate.is_unlimited()).then_some(link.rate);
+        config.delay = (link.delay > Span::ZERO).then_some(link.delay);
+        config.burst = (link.burst > 0).then_some(link.burst);
+        config.profile = link.profile_file.as_ref().map(|file| at(file.path.clone()));
+        config.effects = link.effects.clone();
+        if let Some(flowset) = self.layout.flowsets.get(&(number + 2 * STRIDE)) {
+            of_flowset(&mut config, flowset);
+        }
+        if let Some(fifo) = self.layout.schedulers.get(&(number + STRIDE)) {
+            of_scheduler(&mut config, fifo);
+        }
+        config
+    }
+
+    fn scheduler(&self, number: u32, scheduler: &SchedulerConfig) -> Config {
+        let mut config = Config::new(ObjectKind::Scheduler, at(number));
+        config.scheduler = Some(at(SchedulerWords {
+            spec: scheduler.spec.clone(),
+            is_typed: true,
+        }));
+        of_scheduler(&mut config, scheduler);
+        let internal = scheduler
+            .internal
+            .filter(|internal| *internal == number + STRIDE);
+        let flowset = internal.and_then(|internal| self.layout.flowsets.get(&internal));
+        if let Some(flowset) = flowset.filter(|f| **f != FlowsetConfig::plain(number)) {
+            of_flowset(&mut config, flowset);
+        }
+        config
+    }
+}
+
+fn queue(number: u32, flowset: &FlowsetConfig) -> Config {
+    let mut config = Config::new(ObjectKind::Queue, at(number));
+    config.parent = Some(at(flowset.scheduler));
+    of_flowset(&mut config, flowset);
+    if !flowset.mask.is_empty() {
+        config.mask = Some(at(flowset.mask));
+        config.buckets = Some(flowset.buckets);
+    }
+    config
+}
+
+fn of_flowset(config: &mut Config, flowset: &FlowsetConfig) {
+    config.queue = Some(at(flowset.queue));
+    config.loss = flowset.loss;
+    config.weight = (flowset.weight > 0).then_some(at(flowset.weight));
+    config.max_len = (flowset.max_len > 0).then_some(at(flowset.max_len));
+    config.priority = (flowset.priority > 0).then_some(flowset.priority);
+    config.policy = flowset.policy.as_ref().map(|policy| {
+        at(match (policy, &flowset.aqm) {
+            // With the defaults of its time.
+            (Policy::Aqm(_), Some(aqm)) => Policy::Aqm(aqm.clone()),
+            _ => policy.clone(),
+        })
+    });
+}
+
+fn of_scheduler(config: &mut Config, scheduler: &SchedulerConfig) {
+    if !scheduler.mask.is_empty() {
+        config.mask = Some(at(scheduler.mask));
+        config.buckets = Some(scheduler.buckets);
+    }
+}
+
+/// Splits a command into parts.
+fn parts(config: &Config) -> ObjectCommand {
+    let name = format!("{} {}", config.kind.word(), config.number.value);
+    let mut rest = config.clone();
+    let rate = (config.kind == ObjectKind::Pipe).then(|| {
+        let mut only = Config::new(config.kind, config.number);
+        only.rate = rest.rate.take();
+        let text = words(&only);
+        text.strip_prefix("bw ")
+            .map_or_else(|| "0".to_owned(), str::to_owned)
+    });
+    let mut algorithm = Config::new(config.kind, config.number);
+    algorithm.policy = rest.policy.take();
+    algorithm.scheduler = rest.scheduler.take();
+    let algorithm = match words(&algorithm) {
+        text if text.is_empty() => "droptail".to_owned(),
+        text => text,
+    };
+    ObjectCommand {
+        name,
+        rate,
+        settings: words(&rest),
+        algorithm,
+    }
+}
+
+/// Returns the words behind `config`.
+fn words(config: &Config) -> String {
+    let text = config.to_string();
+    let words = text.split_once(" config").map_or("", |(_, words)| words);
+    words.trim().to_owned()
+}
+
+fn at<T>(value: T) -> At<T> {
+    At::new(value, Position::default())
+}

@@ -1,0 +1,332 @@
+//! Changes of the configuration that can be taken back, for a page.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use sluice_core::registry::{self, Form};
+use sluice_ipfw::{Configuration, Mode, ObjectCommand, Snapshot};
+
+use super::Status;
+use crate::control::{Answered, FileText, Orders, Refused, Reply, Texts, changes};
+
+/// Executes commands for somebody, and takes them back.
+///
+/// To take a change back, the whole configuration before it is put in place again. Packets and
+/// counters stay. A change is only taken back while it is the last one, so that changes by others
+/// are not lost.
+pub struct Editor {
+    orders: Orders<Status>,
+    undo: Mutex<Vec<Before>>,
+}
+
+/// The configuration before a change.
+struct Before {
+    /// The change.
+    change: String,
+    /// The number of changes so far, with this one.
+    noted: u64,
+    commands: String,
+    files: Texts,
+}
+
+/// What a form needs to compose commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EditForm {
+    /// The change that would be taken back.
+    pub undo: Option<String>,
+    /// The pipes, schedulers and queues, as commands in parts; at most [`Editor::MOST_OBJECTS`].
+    pub objects: Vec<ObjectCommand>,
+    /// The names of all AQMs.
+    pub aqms: Vec<&'static str>,
+    /// The names of all schedulers.
+    pub schedulers: Vec<&'static str>,
+}
+
+type Answer = Reply<Box<Snapshot>, Status>;
+
+impl Editor {
+    /// Largest number of objects in a form.
+    pub const MOST_OBJECTS: usize = 256;
+
+    /// Creates an editor of the loop that executes these orders.
+    pub fn new(orders: Orders<Status>) -> Editor {
+        Editor {
+            orders,
+            undo: Mutex::default(),
+        }
+    }
+
+    /// Executes commands for somebody; several lines at one instant or not at all. Commands that
+    /// only show something are answered, too.
+    pub fn change(&self, by: &str, text: &str) -> Answer {
+        let mut undo = self.lock();
+        let before = self.noted();
+        let configuration = match self.orders.configuration(PATIENCE) {
+            Ok(configuration) => configuration,
+            Err(refused) => return Reply::of(Err(refused)),
+        };
+        let files = files(&configuration);
+        let mode = match text.trim().lines().count() {
+            0 | 1 => Mode::Command,
+            _ => Mode::Atomic,
+        };
+        let commands = (text.to_owned(), mode, files.clone());
+        let answered = self.orders.commands(by, commands, PATIENCE);
+        match &answered {
+            // It may have been executed; nobody knows.
+            Err(Refused::Unfinished) => undo.clear(),
+            Ok(Answered::Commands(_, Ok(()))) if changes(text) => {
+                let noted = self.noted();
+                // A change by somebody else came between.
+                if noted != before + 1 {
+                    undo.clear();
+                } else {
+                    undo.push(Before {
+                        change: text.trim().to_owned(),
+                        noted,
+                        commands: configuration.commands(),
+                        files,
+                    });
+                    forget(&mut undo);
+                }
+            }
+            _ => {}
+        }
+        Reply::of(answered)
+    }
+
+    /// Takes the last change back.
+    pub fn undo(&self, by: &str) -> Answer {
+        let mut undo = self.lock();
+        let Some(before) = undo.pop() else {
+            return Reply::refusal("there is no change to take back".into(), UNAVAILABLE);
+        };
+        let (since, _) = self.orders.journal().since(before.noted);
+        if let Some(other) = since.iter().find(|change| change.refused.is_none()) {
+            let text = format!(
+                "`{}` cannot be taken back: `{}` by {} came after it and would be lost",
+                before.change, other.text, other.by
+            );
+            undo.clear();
+            return Reply::refusal(text, UNAVAILABLE);
+        }
+        let commands = (before.commands, Mode::Replace, before.files);
+        let answered = self.orders.execute(commands, PATIENCE);
+        let refused = match &answered {
+            Ok(Answered::Commands(_, Err(error))) => Some(error.to_string()),
+            Ok(_) => None,
+            Err(refused) => Some(refused.to_string()),
+        };
+        let text = format!("undo: {}", before.change);
+        let noted = self.orders.journal().note(by, &text, refused);
+        if let Some(next) = undo.last_mut() {
+            next.noted = noted;
+        }
+        // The output repeats each command of the configuration.
+        let mut reply = Reply::of(answered);
+        reply.stdout.clear();
+        reply.warnings.clear();
+        reply
+    }
+
+    /// Returns the change that [`Editor::undo`] would take back.
+    pub fn next_undo(&self) -> Option<String> {
+        self.lock().last().map(|before| before.change.clone())
+    }
+
+    /// Returns what a form needs.
+    ///
+    /// # Errors
+    /// The loop does not answer.
+    pub fn form(&self) -> Result<EditForm, Refused> {
+        let configuration = self.orders.configuration(PATIENCE)?;
+        let named = |is_aqm: bool| {
+            let of_form = registry::algorithms().filter(move |a| (a.form == Form::Aqm) == is_aqm);
+            of_form.map(|algorithm| algorithm.name).collect()
+        };
+        Ok(EditForm {
+            undo: self.next_undo(),
+            objects: configuration.objects(Self::MOST_OBJECTS),
+            aqms: named(true),
+            schedulers: named(false),
+        })
+    }
+
+    fn noted(&self) -> u64 {
+        self.orders.journal().since(u64::MAX).1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Before>> {
+        // Nothing under the lock can panic halfway.
+        self.undo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the files that the configuration was read from, so that commands may name them again.
+fn files(configuration: &Configuration) -> Texts {
+    let files = configuration.files().into_iter();
+    files
+        .map(|(path, text)| (path, FileText::Text(text)))
+        .collect()
+}
+
+/// Forgets the oldest configurations, beyond a number and a size.
+fn forget(undo: &mut Vec<Before>) {
+    let size = |undo: &[Before]| {
+        undo.iter()
+            .map(|before| before.commands.len())
+            .sum::<usize>()
+    };
+    while undo.len() > MOST_UNDO || undo.len() > 1 && size(undo) > MOST_UNDO_BYTES {
+        undo.remove(0);
+    }
+}
+
+/// The loop answers between two batches: within milliseconds unless it executes a long command.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// EX_UNAVAILABLE of sysexits.h.
+const UNAVAILABLE: u8 = 69;
+/// Largest number of changes that can be taken back.
+const MOST_UNDO: usize = 16;
+/// Largest size of their configurations.
+const MOST_UNDO_BYTES: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use sluice_core::{Cx, DropCounter, Rng, Time};
+    use sluice_ipfw::{Firewall, Output, Settings};
+
+    use super::*;
+    use crate::control::{Builder, Given, Work, inbox};
+
+    /// Gives an editor beside a loop without packets to `work`.
+    fn with_editor(work: impl FnOnce(&Editor, &Orders<Status>)) {
+        let (mut inbox, orders) = inbox::<Status>(Builder::default()).unwrap();
+        let has_ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut firewall = Firewall::new(&Settings::default());
+                let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+                while !has_ended.load(Ordering::Acquire) {
+                    let Some(order) = inbox.take() else {
+                        thread::yield_now();
+                        continue;
+                    };
+                    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+                    order.answer.send(match order.work {
+                        Work::Save => Answered::Saved(Box::new(firewall.configuration())),
+                        Work::Replace(prepared) => {
+                            Answered::Replaced(Box::new(firewall.replace(*prepared, &mut cx)))
+                        }
+                        Work::Draft => {
+                            let mut draft = firewall.draft();
+                            while firewall.continue_draft(&mut draft) {}
+                            Answered::Draft(Box::new(draft))
+                        }
+                        Work::Exchange(amended) => match firewall.exchange(*amended, &mut cx) {
+                            Ok(replaced) => Answered::Replaced(Box::new(replaced)),
+                            Err(stale) => Answered::Stale(stale),
+                        },
+                        Work::Commands { text, mode, files } => {
+                            let mut output = Output::default();
+                            let mut files = Given(&files);
+                            let result =
+                                firewall.execute(&text, mode, &mut files, &mut output, &mut cx);
+                            Answered::Commands(Box::new(output), result)
+                        }
+                        work => panic!("{work:?} is not expected"),
+                    });
+                }
+            });
+            work(&Editor::new(orders.clone()), &orders);
+            has_ended.store(true, Ordering::Release);
+        });
+    }
+
+    fn commands(orders: &Orders<Status>) -> String {
+        orders.configuration(PATIENCE).unwrap().commands()
+    }
+
+    #[test]
+    fn changes_are_taken_back_one_by_one() {
+        with_editor(|editor, orders| {
+            let mut states = vec![commands(orders)];
+            for text in [
+                "pipe 1 config bw 10Mbit/s",
+                "pipe 1 config bw 20Mbit/s codel\nsched 1 config type fq_codel",
+                "-q add 100 pipe 1 ip from any to any",
+            ] {
+                let reply = editor.change("192.0.2.7", text);
+                assert!(reply.error.is_none(), "{reply:?}");
+                assert_eq!(editor.next_undo().as_deref(), Some(text));
+                states.push(commands(orders));
+            }
+            // A command that shows, and a refused one, leave nothing to take back.
+            assert!(
+                editor
+                    .change("x", "pipe show")
+                    .stdout
+                    .contains("20.000 Mbit/s")
+            );
+            let refused = editor.change("x", "pipe 1 config bw 10Mbit/s cdoel");
+            assert!(refused.error.is_some());
+            while let Some(expected) = states.pop() {
+                assert_eq!(commands(orders), expected);
+                let reply = editor.undo("192.0.2.7");
+                assert_eq!(reply.error.is_some(), states.is_empty(), "{reply:?}");
+            }
+            let last = orders.journal().entries().pop().unwrap();
+            assert_eq!(last.text, "undo: pipe 1 config bw 10Mbit/s");
+            assert_eq!(last.by, "192.0.2.7");
+        });
+    }
+
+    #[test]
+    fn a_change_is_not_taken_back_with_a_later_one_of_somebody_else() {
+        with_editor(|editor, orders| {
+            editor.change("192.0.2.7", "pipe 1 config bw 10Mbit/s");
+            let other = (
+                "pipe 2 config bw 3Mbit/s".to_owned(),
+                Mode::Command,
+                Texts::new(),
+            );
+            orders.commands("uid 7", other, PATIENCE).unwrap();
+            let before = commands(orders);
+            let reply = editor.undo("192.0.2.7");
+            let why = reply.error.unwrap().message;
+            assert!(
+                why.contains("`pipe 2 config bw 3Mbit/s` by uid 7 came after it"),
+                "{why}"
+            );
+            assert_eq!(commands(orders), before);
+        });
+    }
+
+    #[test]
+    fn several_lines_are_one_change_or_none() {
+        with_editor(|editor, orders| {
+            let reply = editor.change("x", "pipe 1 config bw 10Mbit/s\npipe 2 config bw fast");
+            assert!(reply.error.is_some());
+            assert_eq!(commands(orders), "");
+            assert!(editor.next_undo().is_none());
+        });
+    }
+
+    #[test]
+    fn a_form_has_the_objects_and_the_names_of_algorithms() {
+        with_editor(|editor, _| {
+            editor.change("x", "pipe 1 config bw 10Mbit/s codel");
+            let form = editor.form().unwrap();
+            assert_eq!(form.objects[0].rate.as_deref(), Some("10Mbit/s"));
+            assert!(form.aqms.contains(&"codel") && form.schedulers.contains(&"fq_codel"));
+            assert_eq!(
+                form.undo.as_deref(),
+                Some("pipe 1 config bw 10Mbit/s codel")
+            );
+        });
+    }
+}
