@@ -169,7 +169,9 @@ class Live {
       }
     }
     this.tables.replaceChildren(
-      ...[objects(sample), flows(sample), changes(sample)].filter((table) => table !== null),
+      ...[objects(sample), roundTrips(sample), flows(sample), changes(sample)].filter(
+        (table) => table !== null,
+      ),
     );
   }
 
@@ -270,6 +272,17 @@ function objects(sample: Sample): HTMLElement | null {
     "queue",
   ];
   return table(`Pipes and queues${more}`, heads, rows);
+}
+
+function roundTrips(sample: Sample): HTMLElement | null {
+  if (!sample.rtt) return null;
+  const { all, objects, hosts } = sample.rtt;
+  const rows = [all, ...objects, ...hosts.slice(0, 20)].map(({ name, samples, rtt }) => [
+    name,
+    whole(samples),
+    ...sojourn({ sojourn: rtt }),
+  ]);
+  return table("Round-trip times, last minute", ["", "samples", "p50", "p95", "p99"], rows);
 }
 
 function flows(sample: Sample): HTMLElement | null {

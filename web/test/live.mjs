@@ -111,6 +111,11 @@ const sample = (number) => {
       ...traffic({ ...point(pipes[0], at), rate: 4.8e6 }),
     })),
     other_flows: {},
+    rtt: {
+      all: { name: "all", samples: 5_400, rtt: { p50_ns: 21e6, p95_ns: 34e6, p99_ns: 48e6 } },
+      objects: [{ name: "pipe 1", samples: 4_100, rtt: { p50_ns: 24e6, p95_ns: 36e6, p99_ns: 49e6 } }],
+      hosts: [{ name: "192.0.2.1", samples: 3_900, rtt: { p50_ns: 23e6, p95_ns: 35e6, p99_ns: 47e6 } }],
+    },
     changes:
       number < 3
         ? changes
@@ -219,6 +224,7 @@ try {
       "<b>pipe 2</b>",
       "refused: no",
       "tcp 10.0.0.1:40000",
+      "Round-trip times",
     ]) {
       check(text.includes(word), `${where}: no "${word}"`);
     }

@@ -1,5 +1,6 @@
 //! `sluice router`: packets between interfaces, through dummynet's rules, pipes and queues.
 
+mod flows;
 mod hooks;
 mod log;
 mod save;
@@ -70,6 +71,10 @@ pub struct Args {
     /// headers, and fragments that hold, or could overwrite, a part of a TCP header
     #[arg(long)]
     strict: bool,
+    /// Measure the round-trip times of the TCP flows that pass, from their timestamps; see `sluice
+    /// router status`
+    #[arg(long)]
+    rtt: bool,
     /// Split super-packets while any pipe is slower than this
     #[arg(long, value_name = "RATE", value_parser = Rate::parse, default_value_t = SPLIT_BELOW)]
     split_below: Rate,
@@ -106,6 +111,8 @@ pub struct Args {
     syslog: Option<PathBuf>,
     #[command(flatten)]
     web: web::Page,
+    #[command(flatten)]
+    flows: flows::FlowArgs,
     /// Print the summary as JSON, and entries of `log` rules as lines of JSON on standard error
     #[arg(long)]
     json: bool,
@@ -177,6 +184,9 @@ pub enum Error {
     /// The page cannot be served.
     #[error(transparent)]
     Web(#[from] web::Error),
+    /// The file of flows cannot be opened.
+    #[error(transparent)]
+    Flows(#[from] flows::Error),
     /// Signals cannot be caught.
     #[error("cannot catch signals: {0}")]
     Signal(io::Error),
@@ -237,6 +247,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         seed: args.seed,
         split_below: args.split_below,
         is_strict: args.strict,
+        measures_rtt: args.rtt,
         is_confined: !args.unconfined,
         spin: args.spin.into(),
         core: args.cpu,
@@ -250,6 +261,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     let signals = catch_signals(settings.is_confined)?;
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
     let page = web::prepare(&args.web)?;
+    let flow_file = flows::open(&args.flows)?;
     let router = Router::start(&settings)?;
     let server = match web::serve(page, &router) {
         Ok(server) => server,
@@ -262,9 +274,20 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         eprintln!("sluice: page and metrics at http://{}/", server.address());
     }
     log.attach(router.take_log());
+    let flow_log = flow_file.map(|file| flows::FlowLog::start(file, router.watcher().clone()));
+    let flow_log = match flow_log.transpose() {
+        Ok(flow_log) => flow_log,
+        Err(error) => {
+            router.stop();
+            return Err(error.into());
+        }
+    };
     announce(args, &settings, &router);
     attend(args, &router, &signals, &log);
     drop(server);
+    if let Some(flow_log) = flow_log {
+        flow_log.finish();
+    }
     let failure = router.failure().map(str::to_owned);
     let status = router.stop();
     log.write();
@@ -472,6 +495,10 @@ fn conclude(args: &Args, status: &Status) -> Result<(), Error> {
     } else {
         status.to_string()
     };
+    if args.flows.is_stdout() {
+        eprint!("{text}");
+        return Ok(());
+    }
     Ok(crate::print(&text)?)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sluice_router::control::{AskError, Request, ask, default_socket};
-use sluice_router::process::watch::{Sample, TrafficSample};
+use sluice_router::process::watch::{Sample, Sojourn, TrafficSample};
 
 /// The reason why there is no sample.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,12 @@ pub fn time(ns: u64) -> String {
 
 /// Writes sojourn times: median, 95th and 99th percentile.
 pub fn sojourn(traffic: &TrafficSample) -> [String; 3] {
-    match &traffic.sojourn {
+    times(traffic.sojourn.as_ref())
+}
+
+/// Writes median, 95th and 99th percentile.
+pub fn times(sojourn: Option<&Sojourn>) -> [String; 3] {
+    match sojourn {
         Some(s) => [s.p50_ns, s.p95_ns, s.p99_ns].map(time),
         None => ["-", "-", "-"].map(str::to_owned),
     }

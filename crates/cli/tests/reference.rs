@@ -278,6 +278,10 @@ fn the_reference_of_samples_is_complete() {
     }
     let mut sample = Sample::default();
     sample.ports.push(PortSample::default());
+    sample.rtt = Some(sluice_router::process::watch::RttSample {
+        hosts: vec![Default::default()],
+        ..Default::default()
+    });
     sample.changes.push(Change {
         refused: Some(String::new()),
         ..Change::default()

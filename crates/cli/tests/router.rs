@@ -55,6 +55,16 @@ impl Running {
         };
         create_veth(end("em0", 1), end("far0", 2)).unwrap();
         create_veth(end("em1", 3), end("far1", 4)).unwrap();
+        Running::start_between(namespace, config, more, environment)
+    }
+
+    /// Starts a router between `em0` and `em1` of a namespace.
+    fn start_between(
+        namespace: Namespace,
+        config: Option<&str>,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let descriptor = namespace.as_fd().as_raw_fd();
         let mut command = Command::new(SLUICE);

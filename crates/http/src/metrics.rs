@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use sluice_router::process::watch::{ObjectSample, Sample, SojournCounts};
+use sluice_router::process::watch::{ObjectSample, Sample, SojournCounts, TotalTraffic};
 
 /// The type of the answer.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -62,6 +62,25 @@ impl Collector for Metrics {
             let mut family = metric.encode_family(&labels)?;
             let sum = waits.sum_ns as f64 / 1e9;
             family.encode_histogram::<NoLabelSet>(sum, waits.packets, &buckets(waits), None)?;
+        }
+        if let Some(other) = other(sample) {
+            let waits = &other.total_sojourn;
+            let labels = of_other();
+            let mut family = metric.encode_family(&labels)?;
+            let sum = waits.sum_ns as f64 / 1e9;
+            family.encode_histogram::<NoLabelSet>(sum, waits.packets, &buckets(waits), None)?;
+        }
+        if let Some(rtt) = &sample.rtt {
+            let help =
+                "Round-trip times from the router to the host that answers, since it is watched";
+            let mut metric = encoder.encode_descriptor("sluice_rtt", help, Some(&seconds), kind)?;
+            for row in std::iter::once(&rtt.all).chain(&rtt.objects) {
+                let times = &row.total_rtt;
+                let labels = vec![("object", row.name.clone())];
+                let mut family = metric.encode_family(&labels)?;
+                let sum = times.sum_ns as f64 / 1e9;
+                family.encode_histogram::<NoLabelSet>(sum, times.packets, &buckets(times), None)?;
+            }
         }
         let help = "Time from the instant at which a packet was due to its transmission";
         let mut metric =
@@ -129,6 +148,16 @@ fn of_object(object: &ObjectSample) -> Labels<'_> {
     ]
 }
 
+/// Returns the traffic of the objects that are not listed, once there was some.
+fn other(sample: &Sample) -> Option<&TotalTraffic> {
+    Some(&sample.other_total).filter(|other| other.total_packets > 0)
+}
+
+/// No object has this name.
+fn of_other() -> Labels<'static> {
+    vec![("object", "other".to_owned()), ("flow", String::new())]
+}
+
 type Metric<'a> = (&'static str, &'static str, Option<Unit>, Values<'a>);
 
 /// Returns the metrics that are numbers.
@@ -141,12 +170,11 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
                 .collect(),
         )
     };
-    let of_objects = |value: fn(&ObjectSample) -> u64| {
+    let of_objects = |value: fn(&ObjectSample) -> u64, of_rest: fn(&TotalTraffic) -> u64| {
         let rows = sample.objects.iter();
-        Values::Counter(
-            rows.map(|object| (of_object(object), value(object)))
-                .collect(),
-        )
+        let rows = rows.map(|object| (of_object(object), value(object)));
+        let rest = other(sample).map(|other| (of_other(), of_rest(other)));
+        Values::Counter(rows.chain(rest).collect())
     };
     let states = |value: fn(&ObjectSample) -> u64| {
         let rows = sample.objects.iter();
@@ -175,12 +203,29 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             (labels, *count)
         })
     });
+    let rest = other(sample).into_iter().flat_map(|other| {
+        let rows = other.total_dropped.iter();
+        rows.map(|(reason, count)| {
+            let mut labels = of_other();
+            labels.push(("reason", reason.clone()));
+            (labels, *count)
+        })
+    });
+    let drops = drops.chain(rest);
     let variables = sample.objects.iter().flat_map(|object| {
         let rows = object.state.iter();
         rows.map(|(name, value)| {
             let mut labels = of_object(object);
             labels.push(("variable", name.clone()));
             (labels, *value)
+        })
+    });
+    let rtts = sample.rtt.iter().flat_map(|rtt| &rtt.hosts);
+    let rtts = rtts.filter_map(|row| Some((&row.name, row.rtt?)));
+    let rtts = rtts.flat_map(|(host, rtt)| {
+        [("0.5", rtt.p50_ns), ("0.95", rtt.p95_ns)].map(|(quantile, ns)| {
+            let labels = vec![("host", host.clone()), ("quantile", quantile.to_owned())];
+            (labels, ns as f64 / 1e9)
         })
     });
     let one = |value: u64| Values::Counter(vec![(Vec::new(), value)]);
@@ -262,19 +307,19 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             "sluice_object_arrived_packets",
             "Packets that arrived at a pipe, scheduler or queue, including dropped ones",
             None,
-            of_objects(|o| o.total_packets),
+            of_objects(|o| o.total_packets, |o| o.total_packets),
         ),
         (
             "sluice_object_arrived",
             "Bytes that arrived at a pipe, scheduler or queue, including dropped ones",
             bytes(),
-            of_objects(|o| o.total_bytes),
+            of_objects(|o| o.total_bytes, |o| o.total_bytes),
         ),
         (
             "sluice_object_marked_packets",
             "Packets that were CE-marked",
             None,
-            of_objects(|o| o.total_marked),
+            of_objects(|o| o.total_marked, |o| o.total_marked),
         ),
         (
             "sluice_object_dropped_packets",
@@ -313,6 +358,12 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             Values::Seconds(variables.collect()),
         ),
         (
+            "sluice_rtt_host",
+            "Round-trip times to the hosts with most of them, over the last minute",
+            Some(Unit::Seconds),
+            Values::Seconds(rtts.collect()),
+        ),
+        (
             "sluice_unlisted_objects",
             "Pipes and queues that are not listed, because there are too many",
             None,
@@ -325,6 +376,7 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
 mod tests {
     use super::*;
     use sluice_router::process::PortStatus;
+    use sluice_router::process::watch::{RttRow, RttSample, Sojourn};
 
     fn sample() -> Arc<Sample> {
         let mut sample = Sample::default();
@@ -354,6 +406,28 @@ mod tests {
             },
             ..ObjectSample::default()
         });
+        sample.other_total = TotalTraffic {
+            total_packets: 5,
+            total_bytes: 6000,
+            total_dropped: [("overflow".to_owned(), 1)].into(),
+            ..TotalTraffic::default()
+        };
+        sample.unlisted = 2;
+        let row = |name: &str| RttRow {
+            name: name.into(),
+            samples: 3,
+            rtt: Some(Sojourn {
+                p50_ns: 20_000_000,
+                p95_ns: 30_000_000,
+                ..Sojourn::default()
+            }),
+            total_rtt: sample.objects[0].total_sojourn.clone(),
+        };
+        sample.rtt = Some(RttSample {
+            all: row("all"),
+            objects: vec![row("pipe 1")],
+            hosts: vec![row("192.0.2.1")],
+        });
         Arc::new(sample)
     }
 
@@ -375,10 +449,21 @@ mod tests {
             "sluice_lateness_seconds_bucket{le=\"0.000001024\"} 0",
             "sluice_lateness_seconds_bucket{le=\"0.000002048\"} 2",
             "sluice_lateness_seconds_count 3",
+            "sluice_object_arrived_packets_total{object=\"other\",flow=\"\"} 5",
+            "sluice_object_dropped_packets_total{object=\"other\",flow=\"\",reason=\"overflow\"} 1",
+            "sluice_unlisted_objects 2",
+            "sluice_rtt_host_seconds{host=\"192.0.2.1\",quantile=\"0.5\"} 0.02",
+            "sluice_rtt_seconds_count{object=\"pipe 1\"} 3",
         ] {
             assert!(text.lines().any(|l| l == line), "no `{line}` in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    /// Prometheus' own parser reads the same file in python/tests/test_metrics.py.
+    #[test]
+    fn the_text_is_that_of_the_file_that_another_parser_reads() {
+        expect_test::expect_file!["../tests/metrics.txt"].assert_eq(&text(&sample()));
     }
 
     #[test]

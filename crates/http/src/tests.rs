@@ -66,6 +66,7 @@ impl Served {
                         watching: *watching,
                         status: Status::default(),
                         lateness: Lateness::default(),
+                        rtt: None,
                     })));
                 }
                 thread::sleep(Duration::from_millis(1));

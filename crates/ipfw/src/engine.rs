@@ -18,6 +18,7 @@ use crate::objects::instance::NONE;
 use crate::objects::layout::{Layout, STRIDE, Trial};
 use crate::objects::packets::Passage;
 use crate::objects::runtime::Runtime;
+use crate::objects::watch::ObjectName;
 use crate::rules::{Outcome, RuleId, Rules, Walk};
 use crate::show::Snapshot;
 use crate::variables::Variables;
@@ -268,6 +269,27 @@ impl Firewall {
             }
         }
         splits
+    }
+
+    /// Returns the pipe or queue that packets with these headers enter first, in either pass. `None`
+    /// if there is none, or if the rules cannot decide in advance.
+    pub fn first_object(&mut self, headers: &Headers) -> Option<ObjectName> {
+        let way_out = self.second_pass(headers);
+        for pass in std::iter::once(headers).chain(&way_out) {
+            let mut first = None;
+            let is_certain = self.rules.targets(pass, |is_pipe, number| {
+                let object = if is_pipe {
+                    ObjectName::Pipe
+                } else {
+                    ObjectName::Queue
+                };
+                first.get_or_insert(object(number));
+            });
+            if !is_certain || first.is_some() {
+                return first.filter(|_| is_certain);
+            }
+        }
+        None
     }
 
     /// Handles a packet at `cx.now` for one pass through the rules. The packet's slot is a small

@@ -181,6 +181,7 @@ fn settings(options: &Options) -> PyResult<Settings> {
         },
         seed: options.seed,
         is_strict: options.strict,
+        measures_rtt: false,
         // The other threads belong to the program.
         is_confined: false,
         split_below: options

@@ -7,3 +7,4 @@
 pub mod control;
 pub mod forward;
 pub mod process;
+pub mod rtt;

@@ -36,6 +36,13 @@ export interface LivePort {
   lost: number;
 }
 
+/** Round-trip times over the last minute. */
+export interface RttRow {
+  name: string;
+  samples: number;
+  rtt: Traffic["sojourn"];
+}
+
 export interface Change {
   unix_ms: number;
   by: string;
@@ -53,6 +60,7 @@ export interface Sample {
   objects: LiveObject[];
   unlisted: number;
   flows: LiveFlow[];
+  rtt: { all: RttRow; objects: RttRow[]; hosts: RttRow[] } | null;
   changes: Change[];
 }
 

@@ -145,6 +145,21 @@ fn text(sample: &Sample) -> String {
             "{hidden} more pipes and queues: sluice top, or --json"
         ));
     }
+    if let Some(rtt) = &sample.rtt {
+        line(String::new());
+        let row = |name: &str, cells: [String; 4]| {
+            let [samples, p50, p95, p99] = cells;
+            let name = cut(name, 39);
+            format!("{name:<39} {samples:>8} {p50:>8} {p95:>8} {p99:>8}")
+        };
+        let heads = ["samples", "p50", "p95", "p99"].map(str::to_owned);
+        line(row("round-trip times, last minute", heads));
+        let hosts = rtt.hosts.iter().take(MOST_ROWS / 2);
+        for of in std::iter::once(&rtt.all).chain(&rtt.objects).chain(hosts) {
+            let [p50, p95, p99] = watch::times(of.rtt.as_ref());
+            line(row(&of.name, [short(of.samples as f64), p50, p95, p99]));
+        }
+    }
     if !sample.flows.is_empty() {
         line(String::new());
         let head = ["bit/s", "queued", "p50", "p99", "drops", "marks"];

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use sluice_router::process::watch::{ObjectSample, TrafficSample};
 
 use super::app::{App, Look, ScreenLine, View, flow_key};
-use crate::watch::{clock, cut, reasons, short, sojourn, state, time};
+use crate::watch::{clock, cut, reasons, short, sojourn, state, time, times};
 
 /// Ports that are shown.
 const PORTS: usize = 4;
@@ -180,6 +180,15 @@ impl App {
             return;
         };
         for text in facts(object) {
+            lines.push(line(text, Look::Plain, width));
+        }
+        let rtts = self.sample.rtt.iter().flat_map(|rtt| &rtt.objects);
+        for rtt in rtts.filter(|rtt| rtt.name == object.name) {
+            let [p50, p95, p99] = times(rtt.rtt.as_ref());
+            let text = format!(
+                "round trips, last minute: p50 {p50}, p95 {p95}, p99 {p99} of {}",
+                short(rtt.samples as f64)
+            );
             lines.push(line(text, Look::Plain, width));
         }
         if let Some(rates) = self.history.get(label) {

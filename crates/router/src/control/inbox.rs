@@ -20,6 +20,7 @@ use sluice_ipfw::watch::Watching;
 use super::journal::changes;
 use super::{Given, Journal, Texts};
 use crate::forward::Lateness;
+use crate::rtt::RttCounts;
 
 /// A request to the loop.
 #[derive(Debug)]
@@ -159,6 +160,8 @@ pub struct Watched<T> {
     pub status: T,
     /// The lateness of packets since the start.
     pub lateness: Lateness,
+    /// Round-trip times since the last exchange, if they are measured.
+    pub rtt: Option<Box<RttCounts>>,
 }
 
 impl<T> Answer<T> {

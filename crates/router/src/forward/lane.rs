@@ -144,6 +144,9 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             return;
         }
         let key = self.queueing.key(origin(from, slot, pool), &view, head);
+        if self.queueing.observes() {
+            self.queueing.observe(&key, &view, head, arrival);
+        }
         self.queueing.set_free_packets(pool.available() as u64);
         let flow = self.hasher.flow(&view);
         let mut packet = Packet::new(slot.number(), view.ip_len);

@@ -92,6 +92,17 @@ pub trait Queueing {
     /// [`prefetch`](sluice_core::prefetch).
     fn prefetch_now(&mut self) {}
 
+    /// Returns whether [`Queueing::observe`] wants to see frames.
+    fn observes(&self) -> bool {
+        false
+    }
+
+    /// Sees a frame that arrived at `at`, before it is admitted. `head` is as for
+    /// [`Queueing::key`].
+    fn observe(&mut self, key: &Self::Key, view: &View, head: &[u8], at: Time) {
+        let _ = (key, view, head, at);
+    }
+
     /// Accepts a packet that arrived at `cx.now`. It leaves through [`Queueing::poll`] or goes to
     /// the context's sink.
     fn admit(&mut self, packet: Packet, key: &Self::Key, cx: &mut Cx<'_>);

@@ -70,6 +70,8 @@ pub struct Settings {
     pub split_below: Rate,
     /// Frames whose headers hide what rules match are dropped ([`Ruled::strict`]).
     pub is_strict: bool,
+    /// Round-trip times of TCP flows are measured ([`crate::rtt`]).
+    pub measures_rtt: bool,
     /// The router's threads and the calling one give up their privileges once the ports are open;
     /// see [`confine`].
     pub is_confined: bool,
@@ -98,6 +100,7 @@ impl Settings {
             seed: None,
             split_below: SPLIT_BELOW,
             is_strict: false,
+            measures_rtt: false,
             is_confined: false,
             spin: Spin::default(),
             core: None,

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
 use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Headers, InterfaceId};
-use sluice_wire::frame::{Transport, View};
+use sluice_wire::frame::{Transport, View, timestamps};
 
 use crate::forward::{Departure, Origin, PortNumber, Queueing};
+use crate::rtt::{RttCounts, RttMeter};
 
 /// A bridge between pairs of ports, with dummynet's rules in between.
 ///
@@ -25,6 +26,8 @@ pub struct Ruled {
     /// Whether super-packets are split for any link.
     splits: bool,
     is_strict: bool,
+    /// The measurement of round-trip times, if it is wanted.
+    rtt: Option<Box<RttMeter>>,
     /// Whether the only port is a queue of the kernel's own stack.
     is_hooked: bool,
 }
@@ -45,6 +48,7 @@ impl Ruled {
             split_below,
             splits: false,
             is_strict: false,
+            rtt: None,
             is_hooked: false,
         };
         ruled.commands_applied();
@@ -64,6 +68,7 @@ impl Ruled {
             split_below,
             splits: false,
             is_strict: false,
+            rtt: None,
             is_hooked: true,
         };
         ruled.commands_applied();
@@ -79,6 +84,17 @@ impl Ruled {
     pub const fn strict(mut self, is_strict: bool) -> Ruled {
         self.is_strict = is_strict;
         self
+    }
+
+    /// Measures round-trip times of TCP flows ([`crate::rtt`]).
+    pub fn measuring_rtt(mut self, is_wanted: bool) -> Ruled {
+        self.rtt = is_wanted.then(Box::default);
+        self
+    }
+
+    /// Takes the round-trip times since the last call, if they are measured.
+    pub fn take_rtt(&mut self) -> Option<RttCounts> {
+        self.rtt.as_mut().map(|meter| meter.take())
     }
 
     /// Returns the engine.
@@ -128,6 +144,20 @@ impl Queueing for Ruled {
 
     fn is_strict(&self) -> bool {
         self.is_strict
+    }
+
+    fn observes(&self) -> bool {
+        self.rtt.is_some()
+    }
+
+    fn observe(&mut self, key: &Headers, view: &View, head: &[u8], at: Time) {
+        let Some(meter) = &mut self.rtt else {
+            return;
+        };
+        if let Some(timestamps) = timestamps(view, head) {
+            let firewall = &mut self.firewall;
+            meter.see(key, &timestamps, at, || firewall.first_object(key));
+        }
     }
 
     fn is_wide(&self) -> bool {

@@ -24,6 +24,7 @@ pub(super) struct LoopSettings {
     pub(super) is_hooked: bool,
     pub(super) split_below: Rate,
     pub(super) is_strict: bool,
+    pub(super) measures_rtt: bool,
     pub(super) spin: Spin,
     pub(super) cpu_latency: Option<Span>,
     pub(super) time: PortTime,
@@ -64,7 +65,9 @@ impl Loop {
             true => Ruled::hooked(engine, start.split_below),
             false => Ruled::new(engine, partners, start.split_below),
         };
-        let ruled = ruled.strict(start.is_strict);
+        let ruled = ruled
+            .strict(start.is_strict)
+            .measuring_rtt(start.measures_rtt);
         let mut forwarder = Forwarder::new(ports, pool, clock, start.spin);
         forwarder.keep_warm(start.warmer);
         forwarder.share_pool();
@@ -279,10 +282,12 @@ impl Loop {
                 if self.with(watch) {
                     return Some(Pieces::Watch { watching, answer });
                 }
+                let rtt = self.with(|ruled, _| ruled.take_rtt());
                 answer.send(Answered::Watched(Box::new(Watched {
                     watching: *watching,
                     status: self.status(),
                     lateness: *self.forwarder.lanes()[LANE].lateness(),
+                    rtt: rtt.map(Box::new),
                 })));
             }
             Pieces::Draft { mut draft, answer } => {

@@ -154,6 +154,7 @@ impl Router {
             is_hooked: settings.hooked.is_some(),
             split_below: settings.split_below,
             is_strict: settings.is_strict,
+            measures_rtt: settings.measures_rtt,
             spin: settings.spin,
             cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
             time: opened.time,

@@ -6,13 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sluice_core::{DropReason, Time};
 use sluice_ipfw::show::FlowState;
 use sluice_ipfw::watch::{
-    Detail, FlowTraffic, ObjectName, Place, Tally, Traffic, WatchTable, Watching,
+    Detail, FlowTraffic, ObjectName, Place, Tally, Traffic, Waits, WatchTable, Watching,
 };
 
+use super::rtt::RttWindows;
 use super::sample::end;
 use super::{
     FlowSample, LatenessSample, ObjectSample, PortSample, Sample, Sojourn, SojournCounts,
-    TrafficSample,
+    TotalTraffic, TrafficSample,
 };
 use crate::control::{Change, Watched};
 use crate::forward::Lateness;
@@ -31,6 +32,10 @@ pub(super) struct Collector {
     last: Option<Last>,
     /// Packets that wait, by flow hash and object.
     held: HashMap<(u32, ObjectName), Held>,
+    /// Round-trip times.
+    rtt: RttWindows,
+    /// The traffic of objects without a row since the watch began.
+    other: TotalTraffic,
     /// Sojourn times since each object is watched.
     sojourn: HashMap<(Place, ObjectName), SojournCounts>,
 }
@@ -76,6 +81,11 @@ impl Collector {
         self.last.as_ref().is_some_and(|last| last.exchanges > 1)
     }
 
+    /// Returns the table of the last sample, until the next exchange.
+    pub fn table(&self) -> Option<&WatchTable> {
+        self.spare.as_deref()
+    }
+
     /// Evaluates an exchange. The first two give no sample: the first finds the places, the second
     /// starts to count.
     pub fn evaluate(
@@ -88,7 +98,10 @@ impl Collector {
             watching,
             status,
             lateness,
+            rtt,
         } = watched;
+        // Also those from before the first sample.
+        let rtt = rtt.map(|counts| self.rtt.absorb(&counts));
         self.choose(&watching.tallies);
         let last = self.last.take();
         let exchanges = last.as_ref().map_or(0, |last| last.exchanges);
@@ -125,6 +138,7 @@ impl Collector {
         }
         objects.sort_by(|(a, x), (b, y)| (a, &x.flow).cmp(&(b, &y.flow)));
         let unlisted = watching.tallies.len().saturating_sub(objects.len()) as u64;
+        self.other.absorb(&table.other);
         let (flows, other_flows) = self.flows(&table, interval_ns);
         let sample = Sample {
             number,
@@ -135,8 +149,10 @@ impl Collector {
             objects: objects.into_iter().map(|(_, object)| object).collect(),
             unlisted,
             other: traffic(&table.other, interval_ns),
+            other_total: self.other.clone(),
             flows,
             other_flows,
+            rtt,
             changes,
             status,
         };
@@ -223,7 +239,7 @@ impl Collector {
     }
 }
 
-fn name(object: ObjectName) -> String {
+pub(super) fn name(object: ObjectName) -> String {
     format!("{} {}", object.word(), object.number())
 }
 
@@ -238,15 +254,6 @@ fn per_second(count: u64, interval_ns: u64) -> u64 {
 }
 
 fn traffic(row: &Traffic, interval_ns: u64) -> TrafficSample {
-    let waits = &row.waits;
-    let quantile = |per_mille| waits.quantile(per_mille).map_or(0, |span| span.as_ns());
-    let sojourn = (waits.packets() > 0).then(|| Sojourn {
-        mean_ns: (waits.sum_ns() / u128::from(waits.packets())) as u64,
-        p50_ns: quantile(500),
-        p95_ns: quantile(950),
-        p99_ns: quantile(990),
-        max_ns: waits.longest().as_ns(),
-    });
     let dropped = DropReason::ALL
         .iter()
         .map(|reason| (reason.name().to_owned(), row.dropped(*reason)));
@@ -259,8 +266,20 @@ fn traffic(row: &Traffic, interval_ns: u64) -> TrafficSample {
         bytes: row.bytes,
         marked: row.marked,
         dropped: dropped.filter(|(_, count)| *count > 0).collect(),
-        sojourn,
+        sojourn: sojourn(&row.waits),
     }
+}
+
+/// Returns mean and percentiles of a histogram, unless it is empty.
+pub(super) fn sojourn(waits: &Waits) -> Option<Sojourn> {
+    let quantile = |per_mille| waits.quantile(per_mille).map_or(0, |span| span.as_ns());
+    (waits.packets() > 0).then(|| Sojourn {
+        mean_ns: (waits.sum_ns() / u128::from(waits.packets())) as u64,
+        p50_ns: quantile(500),
+        p95_ns: quantile(950),
+        p99_ns: quantile(990),
+        max_ns: waits.longest().as_ns(),
+    })
 }
 
 fn object(detail: &Detail, row: &Traffic, interval_ns: u64) -> ObjectSample {

@@ -7,11 +7,14 @@
 //! no lock. When nobody has asked for [`IDLE`], the thread ends and the loop counts nothing.
 
 mod collect;
+mod flows;
+mod rtt;
 mod sample;
 
+pub use flows::{FlowEnd, FlowRecord, FlowTimeouts};
 pub use sample::{
-    FlowSample, LatenessSample, ObjectSample, PortSample, Sample, Sojourn, SojournCounts,
-    TrafficSample,
+    FlowSample, LatenessSample, ObjectSample, PortSample, RttRow, RttSample, Sample, Sojourn,
+    SojournCounts, TotalTraffic, TrafficSample,
 };
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,6 +26,7 @@ use sluice_ipfw::watch::Watching;
 use super::Status;
 use crate::control::{Answered, Orders, Refused, Watched, Work};
 use collect::Collector;
+use flows::Ledger;
 
 /// Hands out the newest sample of a router. Clones share the thread that takes samples.
 #[derive(Clone)]
@@ -31,6 +35,7 @@ pub struct Watcher(Arc<Shared>);
 struct Shared {
     orders: Orders<Status>,
     state: Mutex<State>,
+    ledger: Mutex<Option<Ledger>>,
     changed: Condvar,
 }
 
@@ -62,6 +67,7 @@ impl Watcher {
         Watcher(Arc::new(Shared {
             orders,
             state: Mutex::default(),
+            ledger: Mutex::default(),
             changed: Condvar::new(),
         }))
     }
@@ -98,6 +104,24 @@ impl Watcher {
         }
     }
 
+    /// Keeps records of flows from the next sample on. Somebody must ask for samples all the time.
+    pub fn record_flows(&self, timeouts: FlowTimeouts) {
+        *self.0.ledger() = Some(Ledger::new(timeouts));
+    }
+
+    /// Takes the records of flows that are due, and the number of records that found no room.
+    /// `is_last` makes records of all flows, up to the newest sample.
+    pub fn take_flows(&self, is_last: bool) -> (Vec<FlowRecord>, u64) {
+        let mut ledger = self.0.ledger();
+        let Some(ledger) = ledger.as_mut() else {
+            return (Vec::new(), 0);
+        };
+        if is_last {
+            ledger.end();
+        }
+        ledger.take()
+    }
+
     fn start(&self, state: &mut State) -> Result<(), Refused> {
         let shared = Arc::clone(&self.0);
         let first = state.latest.as_ref().map_or(0, |sample| sample.number);
@@ -117,6 +141,11 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing under the lock can panic halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
+        // Nothing under the lock can panic halfway.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes samples until nobody asks for them. Their numbers follow `number`.
@@ -145,6 +174,13 @@ impl Shared {
             pause = match collector.evaluate(*watched, number + 1, changes) {
                 Some(sample) => {
                     number = sample.number;
+                    if let (Some(ledger), Some(table)) = (self.ledger().as_mut(), collector.table())
+                    {
+                        let from_ms = sample
+                            .unix_ms
+                            .saturating_sub(sample.interval_ns / 1_000_000);
+                        ledger.add(table, (from_ms, sample.unix_ms));
+                    }
                     let mut state = self.lock();
                     state.latest = Some(Arc::new(sample));
                     state.taken = Some(Instant::now());

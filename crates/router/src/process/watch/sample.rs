@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use sluice_core::Span;
-use sluice_ipfw::watch::Waits;
+use sluice_core::{DropReason, Span};
+use sluice_ipfw::watch::{Traffic, Waits};
 
 use crate::control::Change;
 use crate::process::Status;
@@ -33,10 +33,14 @@ pub struct Sample {
     pub unlisted: u64,
     /// The traffic of pipes and schedulers without a row.
     pub other: TrafficSample,
+    /// The same since the watch began.
+    pub other_total: TotalTraffic,
     /// The busiest flows through pipes, busiest first.
     pub flows: Vec<FlowSample>,
     /// The traffic of all flows without a row.
     pub other_flows: TrafficSample,
+    /// Round-trip times of the last 30 to 60 intervals, if they are measured (`--rtt`).
+    pub rtt: Option<RttSample>,
     /// The last changes of the configuration, oldest first.
     pub changes: Vec<Change>,
 }
@@ -95,6 +99,63 @@ pub struct TrafficSample {
     pub dropped: BTreeMap<String, u64>,
     /// Sojourn times of the packets that left the queue, if any did.
     pub sojourn: Option<Sojourn>,
+}
+
+/// Round-trip times of TCP flows, from the router to the host that answers and back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RttSample {
+    /// Those of all hosts.
+    pub all: RttRow,
+    /// By the pipe or queue that the segments entered.
+    pub objects: Vec<RttRow>,
+    /// The hosts with most samples.
+    pub hosts: Vec<RttRow>,
+}
+
+/// Round-trip times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RttRow {
+    /// The pipe or queue, or the address of the host.
+    pub name: String,
+    /// The number of round-trip times.
+    pub samples: u64,
+    /// The round-trip times, if there are any.
+    pub rtt: Option<Sojourn>,
+    /// A histogram of all round-trip times since the watch began.
+    pub total_rtt: SojournCounts,
+}
+
+/// Traffic since the watch began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TotalTraffic {
+    /// Packets that arrived, including dropped ones.
+    pub total_packets: u64,
+    /// Bytes that arrived.
+    pub total_bytes: u64,
+    /// Packets that were CE-marked.
+    pub total_marked: u64,
+    /// Packets that were dropped, by reason.
+    pub total_dropped: BTreeMap<String, u64>,
+    /// Sojourn times of the packets that left.
+    pub total_sojourn: SojournCounts,
+}
+
+impl TotalTraffic {
+    pub(super) fn absorb(&mut self, traffic: &Traffic) {
+        self.total_packets += traffic.arrived_packets;
+        self.total_bytes += traffic.arrived_bytes;
+        self.total_marked += traffic.marked;
+        for reason in DropReason::ALL {
+            let count = traffic.dropped(*reason);
+            if count > 0 {
+                *self
+                    .total_dropped
+                    .entry(reason.name().to_owned())
+                    .or_default() += count;
+            }
+        }
+        self.total_sojourn.absorb(&traffic.waits);
+    }
 }
 
 /// Sojourn times: enqueue to dequeue. Percentiles are at most 1/16 off.

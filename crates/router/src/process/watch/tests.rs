@@ -59,6 +59,7 @@ impl Bench {
             watching,
             status: Status::default(),
             lateness: Lateness::default(),
+            rtt: None,
         };
         self.number += 1;
         self.collector.evaluate(watched, self.number, Vec::new())
