@@ -220,7 +220,7 @@ def _duration_ns(text: str) -> int:
 
 
 def program() -> str:
-    """Return the SHA-256 of the library, which changes whenever its code changes."""
+    """Return the identity of the library, which changes whenever its code changes."""
     return _sluice.program(_sluice.__file__)
 
 

@@ -14,7 +14,7 @@ use sluice_lab::suite::{
 use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
-use sluice_recording::{Keep, ReadError, RecordError, Recording, settle_abandoned};
+use sluice_recording::{Keep, PAGE, ReadError, RecordError, Recording, settle_abandoned};
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
 use sluice_report::pages::{HtmlPages, PageError, write_file};
@@ -52,6 +52,13 @@ pub struct Args {
     /// packet [default: packets; figures for a scenario with more than 50 runs]
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     record: Option<Keep>,
+    /// Write report pages also with --json, and for scenarios with more than 16 runs [default: `sluice
+    /// report DIR` draws them later]
+    #[arg(long)]
+    report: bool,
+    /// Also run simulations that would take very long or much memory
+    #[arg(short, long)]
+    yes: bool,
     /// Number of simulations at a time [default: one per core]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -127,7 +134,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::python::has_begun();
     let is_live = suite.is_live();
     let limit = suite.prepare(args.cpu_latency)?;
-    suite.check();
+    suite.check(args.yes);
     if suite.is_empty() && suite.failures.len() == 1 {
         let failure = suite.failures.remove(0);
         return Err(Error::Scenario(failure.error));
@@ -166,7 +173,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         threads: args.jobs,
         core: args.cpu,
         keep: args.record,
-        pages: Some(&HtmlPages),
+        pages: (args.report || !args.json).then_some(&HtmlPages as _),
+        has_all_pages: args.report,
         interrupt: &interrupt,
         watch: &|progress| bars.tell(progress),
     };
@@ -240,8 +248,12 @@ fn conclude(
                 let _ = write!(text, "\n{}", agreement::text(&both).trim_end());
                 text.push('\n');
             }
-            let page = experiment.output.join("report.html");
-            let _ = writeln!(text, "\n{}report: {}", reused(&executed), page.display());
+            let page = experiment.output.join(PAGE);
+            let page = match page.is_file() {
+                true => page.display().to_string(),
+                false => format!("`sluice report {}` draws it", experiment.output.display()),
+            };
+            let _ = writeln!(text, "\n{}report: {page}", reused(&executed));
             write_figures(&experiment.output, &executed.results)?;
             // Pictures of a sweep would mislead without some of its runs.
             if executed.missing == 0 && executed.failures.is_empty() {

@@ -331,7 +331,7 @@ fn differences(a: &Found, b: &Found) -> Vec<Line> {
         let here = &run.environment;
         let mut lines = settings(&run.scenario_toml);
         lines.retain(|line| !line.starts_with("seed ="));
-        let program = here.program_sha256.as_deref().unwrap_or("unknown");
+        let program = here.program_id.as_deref().unwrap_or("unknown");
         let short = program.get(..12).unwrap_or(program);
         lines.push(format!("# program: {} ({short})", here.program));
         if here.backend == Backend::Live {

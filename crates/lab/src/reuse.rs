@@ -63,8 +63,8 @@ pub fn earlier(
     if then.backend != backend {
         return Err(Stale::Backend(then.backend));
     }
-    // Without a checksum the program is unknown.
-    if then.program_sha256.is_none() || then.program_sha256 != here.program_sha256 {
+    // Without an identity the program is unknown.
+    if then.program_id.is_none() || then.program_id != here.program_id {
         return Err(Stale::Program);
     }
     let is_same = run.variant == variant.name && run.coordinates == variant.coordinates;

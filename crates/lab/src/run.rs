@@ -75,14 +75,15 @@ impl Finished {
     }
 }
 
-/// Checks whether `variant` can run on `backend`, without starting anything.
+/// Checks whether `variant` can run on `backend`, without starting anything. A simulation that is
+/// too large is refused unless `any_size` holds.
 ///
 /// # Errors
 /// A missing privilege or congestion control, by name.
-pub fn check(variant: &Variant, backend: Backend) -> Result<(), RunError> {
+pub fn check(variant: &Variant, backend: Backend, any_size: bool) -> Result<(), RunError> {
     match backend {
         Backend::Live => live::check(&variant.scenario)?,
-        Backend::Sim => simulated::check(&variant.scenario)?,
+        Backend::Sim => simulated::check(&variant.scenario, any_size)?,
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use sluice_core::{Span, Stop};
 use sluice_lab::run::{Failed, Finished, check, record};
 use sluice_recording::figures::figures_of;
 use sluice_recording::metrics::measure;
-use sluice_recording::{Checksum, Environment, Recording, RunWriter, Status};
+use sluice_recording::{Environment, Recording, RunWriter, Status, identity_of};
 use sluice_report::report_of::report_of;
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario, Variant};
@@ -34,16 +34,16 @@ pub(crate) fn variants(
         .collect())
 }
 
-/// Return the SHA-256 of this library's file, at `path`.
+/// Return the identity of this library's file, at `path`: its build ID, or its SHA-256.
 #[pyfunction]
 pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     if let Some(known) = PROGRAM.get() {
         return Ok(known);
     }
-    let sum = Checksum::of_file(&path)
+    let id = identity_of(&path)
         .map_err(|error| error::of(format!("cannot read `{}`: {error}", path.display())))?;
-    Ok(PROGRAM.get_or_init(|| sum.sha256))
+    Ok(PROGRAM.get_or_init(|| id))
 }
 
 /// Run the scenario `text`, which has no matrix, under the variant name `variant`.
@@ -132,7 +132,7 @@ fn carry_out(
     };
     let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
     let environment = Environment::of_program(backend, started_at, Some(program));
-    let result = check(variant, backend).map_err(Failed::from);
+    let result = check(variant, backend, false).map_err(Failed::from);
     let result = result.and_then(|()| {
         let writer = RunWriter::in_memory(variant, &environment)?;
         record(variant, backend, None, writer, &interrupt, &mut progress)

@@ -1,11 +1,10 @@
-//! Checksums of tables, which reveal damage, and of the running program.
+//! Checksums of tables, which reveal damage.
 //!
 //! SHA-256 in hexadecimal, as printed by `sha256sum`.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -35,14 +34,6 @@ impl Checksum {
             }
         }
     }
-}
-
-/// Returns the SHA-256 of the running program's file, which changes with every change of its code;
-/// `None` if the system does not give access to the file.
-pub fn program() -> Option<&'static str> {
-    static PROGRAM: OnceLock<Option<String>> = OnceLock::new();
-    let of_this = || Some(Checksum::of_file(Path::new("/proc/self/exe")).ok()?.sha256);
-    PROGRAM.get_or_init(of_this).as_deref()
 }
 
 /// A writer that computes the checksum of the bytes that pass through it.
@@ -87,7 +78,7 @@ impl<W: Write> Write for Summing<W> {
     }
 }
 
-fn hex(digest: &[u8]) -> String {
+pub(crate) fn hex(digest: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

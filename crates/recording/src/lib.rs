@@ -25,6 +25,7 @@ pub mod expect;
 pub mod figures;
 mod folder;
 pub mod headers;
+mod identity;
 mod keep;
 pub mod metrics;
 mod pages;
@@ -44,8 +45,9 @@ mod writer;
 
 pub use cell::{Cell, ColumnDecl, ColumnKind, Row};
 pub use cells::CellWriter;
-pub use checksum::{Checksum, program};
+pub use checksum::Checksum;
 pub use error::{ReadError, RecordError};
+pub use identity::{identity_of, program};
 pub use keep::Keep;
 pub use pages::{Pages, PagesError};
 pub use program::{ProgramEntry, ProgramRecord};

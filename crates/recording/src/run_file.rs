@@ -7,7 +7,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::checksum::{Checksum, program};
+use super::checksum::Checksum;
+use super::identity::program;
 use super::keep::Keep;
 use super::program::ProgramEntry;
 use crate::part::Part;
@@ -89,9 +90,10 @@ pub struct Environment {
     pub backend: Backend,
     /// The program and its version.
     pub program: String,
-    /// The SHA-256 of the program's file, because another program may give other results.
-    #[serde(default)]
-    pub program_sha256: Option<String>,
+    /// The identity of the program's file ([`program()`]), because another program may give other
+    /// results.
+    #[serde(default, alias = "program_sha256")]
+    pub program_id: Option<String>,
     /// The name of the machine.
     pub host: String,
     /// The system and its version.
@@ -107,11 +109,11 @@ impl Environment {
     }
 
     /// Like [`Environment::here`], for a program that is a library of another one: its file has the
-    /// SHA-256 `program_sha256`.
+    /// identity `program_id`.
     pub fn of_program(
         backend: Backend,
         started_at: String,
-        program_sha256: Option<String>,
+        program_id: Option<String>,
     ) -> Environment {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
@@ -120,7 +122,7 @@ impl Environment {
         Environment {
             backend,
             program: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
-            program_sha256,
+            program_id,
             host: read("hostname"),
             kernel: format!("{} {}", read("ostype"), read("osrelease")),
             started_at,

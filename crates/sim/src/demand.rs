@@ -1,10 +1,12 @@
 //! The most that a flow will send within the limits of its path.
 
+use crate::config::Config;
 use crate::ids::{LinkId, Side};
-use crate::topology::{Link, Route};
-use sluice_core::{Rate, Span};
+use crate::stage::Stage;
+use crate::topology::{Link, Route, Router};
+use sluice_core::{Rate, Rng, Span};
 
-/// Assumed rate of a router: its rules make a bottleneck.
+/// Assumed rate of a router without a limited pipe.
 const ROUTER_RATE: Rate = Rate::from_bps(1_000_000_000);
 
 /// The cost of one flow.
@@ -16,6 +18,8 @@ pub(crate) struct Demand {
     pub connections: u64,
     /// The data that it would send if its slowest link had no other flows.
     pub data: Option<Data>,
+    /// The bytes that it sends over its slowest link whatever the other flows do.
+    pub fixed: Option<(LinkId, u64)>,
 }
 
 /// The data that a flow sends over its slowest link.
@@ -35,8 +39,15 @@ pub(crate) struct Data {
 pub(crate) struct Outlook<'a> {
     /// Time between the start and the end of the flow.
     pub duration: Span,
-    pub links: &'a [Link],
+    pub links: &'a Links<'a>,
     pub route: &'a Route,
+}
+
+/// The links and routers of a simulation.
+pub(crate) struct Links<'a> {
+    links: &'a [Link],
+    /// What each router can pass.
+    routers: Vec<Rate>,
 }
 
 impl Outlook<'_> {
@@ -50,7 +61,7 @@ impl Outlook<'_> {
         let route = self.route;
         let mut sum = route.forward_delay.saturating_add(route.backward_delay);
         for link in route.forward.iter().chain(&route.backward) {
-            if let Some(link) = self.links.get(*link) {
+            if let Some(link) = self.links.links.get(*link) {
                 sum = sum.saturating_add(link.params.pipe.delay);
             }
         }
@@ -63,7 +74,7 @@ impl Outlook<'_> {
             Side::Client => &self.route.forward,
             Side::Server => &self.route.backward,
         };
-        let limited = |link: &LinkId| Some((*link, capacity(self.links, *link, self.duration)?));
+        let limited = |link: &LinkId| Some((*link, self.links.capacity(*link, self.duration)?));
         links
             .iter()
             .filter_map(limited)
@@ -71,12 +82,33 @@ impl Outlook<'_> {
     }
 }
 
-/// Bytes that a link can send in the whole run; none without a rate. The rate of a router is not
-/// known; [`ROUTER_RATE`] is assumed.
-pub(crate) fn capacity(links: &[Link], link: LinkId, duration: Span) -> Option<u64> {
-    let Some(link) = links.get(link) else {
-        return Some(ROUTER_RATE.bytes_in(duration));
-    };
-    let pipe = &link.params.pipe;
-    (!pipe.rate.is_unlimited()).then(|| pipe.rate.bytes_in(duration))
+impl<'a> Links<'a> {
+    pub fn of(config: &'a Config) -> Self {
+        let rate = |router| pipe_rates(router).unwrap_or(ROUTER_RATE);
+        Links {
+            links: &config.links,
+            routers: config.routers.iter().map(rate).collect(),
+        }
+    }
+
+    /// Bytes that a link can send in the whole run; none without a rate.
+    pub fn capacity(&self, link: LinkId, duration: Span) -> Option<u64> {
+        let Some(own) = self.links.get(link) else {
+            let rate = self.routers.get(link - self.links.len())?;
+            return Some(rate.bytes_in(duration));
+        };
+        let pipe = &own.params.pipe;
+        match &own.files.rate {
+            Some(source) => Some(source.bytes_in(duration)),
+            None => (!pipe.rate.is_unlimited()).then(|| pipe.rate.bytes_in(duration)),
+        }
+    }
+}
+
+/// Returns the sum of the rates of all limited pipes of `router`; `None` if there are none, or if its
+/// commands are wrong. A pipe with a mask counts once.
+fn pipe_rates(router: &Router) -> Option<Rate> {
+    let mut stage = Stage::router(0, router, &Rng::from_seed(0)).ok()?;
+    let sum = stage.pipe_rates();
+    (sum > 0).then(|| Rate::from_bps(sum))
 }

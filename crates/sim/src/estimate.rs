@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::Config;
-use crate::demand::{Data, Outlook, capacity};
+use crate::demand::{Data, Links, Outlook};
 use crate::ids::LinkId;
 use crate::topology::Link;
 use sluice_core::Time;
@@ -31,12 +31,13 @@ impl Config {
         let mut packets = 0_u64;
         let mut connections = 0_u64;
         let mut shared: BTreeMap<LinkId, Share> = BTreeMap::new();
+        let links = Links::of(self);
         for flow in &self.flows {
             let end = Time::ZERO + self.duration;
             let stop = flow.stop.map_or(end, |stop| stop.min(end));
             let outlook = Outlook {
                 duration: stop.since(flow.start.min(stop)),
-                links: &self.links,
+                links: &links,
                 route: &flow.route,
             };
             let demand = flow.traffic.demand(&outlook);
@@ -45,10 +46,13 @@ impl Config {
             if let Some(data) = demand.data {
                 shared.entry(data.link).or_default().add(&data);
             }
+            if let Some((link, bytes)) = demand.fixed {
+                shared.entry(link).or_default().fixed += u128::from(bytes);
+            }
         }
         // However many flows share a link, no more passes than its rate allows.
         for (link, share) in shared {
-            let capacity = capacity(&self.links, link, self.duration);
+            let capacity = links.capacity(link, self.duration);
             packets = packets.saturating_add(share.packets(capacity));
         }
         let held: u64 = self.links.iter().map(held).sum();
@@ -64,12 +68,14 @@ impl Config {
     }
 }
 
-/// The data that flows would send over a link.
+/// What flows would send over a link.
 #[derive(Default)]
 struct Share {
     segments: u128,
     acks: u128,
     bytes: u128,
+    /// The bytes of flows that do not yield to others.
+    fixed: u128,
 }
 
 impl Share {
@@ -80,12 +86,18 @@ impl Share {
         self.bytes += segments * u128::from(data.segment_bytes);
     }
 
-    /// Returns the packets that hosts send if the link can carry `capacity` bytes. A quarter is added
-    /// for segments sent again and for the ACKs that losses cause.
+    /// Returns the packets that hosts send if the link can carry `capacity` bytes, without those of
+    /// flows that do not yield. A tenth is added for segments sent again and for the ACKs that losses
+    /// cause. Flows that yield get at least a quarter of the link: nothing from most FIFOs beside a
+    /// flood, half of a fair queue.
     fn packets(&self, capacity: Option<u64>) -> u64 {
         let bytes = self.bytes.max(1);
-        let passing = capacity.map_or(bytes, |capacity| bytes.min(u128::from(capacity)));
-        let wished = (self.segments + self.acks) as f64 * 1.25;
+        let passing = capacity.map_or(bytes, |capacity| {
+            let capacity = u128::from(capacity);
+            let left = capacity.saturating_sub(self.fixed).max(capacity / 4);
+            bytes.min(left)
+        });
+        let wished = (self.segments + self.acks) as f64 * 1.1;
         (wished * (passing as f64 / bytes as f64)) as u64
     }
 }

@@ -125,6 +125,19 @@ impl Stage {
         delay.or(self.commands.last().map(|(at, _)| *at))
     }
 
+    /// The sum of the rates of a router's pipes in bits per second, without those that have no limit.
+    pub fn pipe_rates(&mut self) -> u64 {
+        let Engine::Router(firewall) = &mut self.engine else {
+            return 0;
+        };
+        let (mut rng, mut sink) = (Rng::from_seed(0), DropCounter::default());
+        let pipes = firewall
+            .snapshot(&mut Cx::new(Time::ZERO, &mut rng, &mut sink))
+            .pipes;
+        let rates = pipes.iter().map(|pipe| pipe.link.rate_bps);
+        rates.fold(0, u64::saturating_add)
+    }
+
     /// The backlog of a link's queue. A router reports it with `show`.
     pub fn backlog(&self) -> Backlog {
         match &self.engine {

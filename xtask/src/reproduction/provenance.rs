@@ -33,7 +33,7 @@ impl Provenance {
             let here = &recording.run().environment;
             let is_live = backend == "live";
             let sum = here
-                .program_sha256
+                .program_id
                 .as_deref()
                 .unwrap_or("of an unknown file");
             let mut words = format!("{} ({})", here.program, sum.get(..12).unwrap_or(sum));
@@ -76,7 +76,7 @@ impl Provenance {
 const HEAD: &str = "
 ## Which programs made these runs
 
-A program is identified by the first digits of its SHA-256. `make reproduction-sim` repeats the simulations and
+A program is identified by the first digits of its build ID or SHA-256. `make reproduction-sim` repeats the simulations and
 keeps the live runs, which take about two hours: a simulation shows the present algorithms, a live run those of
 the program named here. A check ensures that both are of the same scenario.
 

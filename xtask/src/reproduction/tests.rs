@@ -92,7 +92,7 @@ fn the_page_says_which_program_made_which_runs() {
     let mut run: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     run["environment"]["kernel"] = "Linux 6.18.44-of-mine".into();
-    run["environment"]["program_sha256"] = "0123456789abcdef".into();
+    run["environment"]["program_id"] = "0123456789abcdef".into();
     run["environment"]["started_at"] = "2026-01-02T03:04:05Z".into();
     fs::write(&file, run.to_string()).unwrap();
     fs::write(at("list.toml"), LIST).unwrap();

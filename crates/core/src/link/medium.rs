@@ -28,6 +28,15 @@ impl RateSource {
         }
     }
 
+    /// Returns the bytes that can pass in the time `length` from the start on. For a trace, that is
+    /// its mean rate.
+    pub fn bytes_in(&self, length: Span) -> u64 {
+        match self {
+            RateSource::Schedule(schedule) => schedule.bytes_in(length),
+            RateSource::Opportunities(trace) => Rate::from_bps(trace.mean_bps()).bytes_in(length),
+        }
+    }
+
     /// Returns the earliest start of a transmission, from `now` on.
     pub(super) fn ready_at(&mut self, now: Time) -> Time {
         match self {

@@ -94,6 +94,23 @@ impl Schedule {
             .map_or(Time::MAX, |(from, _)| *from)
     }
 
+    /// Returns the bytes that can pass in the time `length` from the start on. The first rate also
+    /// holds before its instant.
+    pub fn bytes_in(&self, length: Span) -> u64 {
+        let end = Time::ZERO + length;
+        let ends = self.steps.iter().skip(1).map(|(at, _)| *at);
+        let mut from = Time::ZERO;
+        let mut bytes = 0_u64;
+        for ((_, rate), until) in self.steps.iter().zip(ends.chain([Time::MAX])) {
+            let until = until.min(end);
+            if let Some(rate) = rate {
+                bytes = bytes.saturating_add(rate.bytes_in(until.since(from)));
+            }
+            from = from.max(until);
+        }
+        bytes
+    }
+
     /// Returns the instants and rates.
     pub fn steps(&self) -> &[(Time, Option<Rate>)] {
         &self.steps
@@ -134,6 +151,16 @@ mod tests {
             "line 1, column 6: `5` follows the last column"
         );
         assert_eq!(error(""), "line 1, column 1: the file holds no rates");
+    }
+
+    #[test]
+    fn each_rate_passes_its_bytes() {
+        let s = Span::from_secs;
+        // 8 kbit/s from the start, nothing from second 10 on, 16 kbit/s from second 20 on.
+        let schedule = Schedule::parse("2000000000,8000\n10000000000,0\n20000000000,16000").unwrap();
+        assert_eq!(schedule.bytes_in(s(5)), 5 * 1000);
+        assert_eq!(schedule.bytes_in(s(15)), 10 * 1000);
+        assert_eq!(schedule.bytes_in(s(23)), 10 * 1000 + 3 * 2000);
     }
 
     #[test]

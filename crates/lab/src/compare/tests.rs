@@ -45,6 +45,7 @@ fn run(folder: &Path, name: &str, sets: &[&str], repeat: u32) -> Vec<Place> {
         core: None,
         keep: None,
         pages: None,
+        has_all_pages: false,
         interrupt: &Stop::new(),
         watch: &|_| {},
     };

@@ -31,7 +31,7 @@ pub enum SimError {
     /// The simulation would be too large.
     #[error(
         "the simulation would send about {packets} packets and take {} MiB of memory, where at most \
-         {MOST_PACKETS} packets and {} MiB are accepted: shorten it, or lower its rates",
+         {MOST_PACKETS} packets and {} MiB are accepted: shorten it, lower its rates, or let `sluice run --yes` go ahead",
         memory_bytes >> 20,
         MOST_MEMORY >> 20
     )]
@@ -49,14 +49,15 @@ pub enum SimError {
     Record(#[from] RecordError),
 }
 
-/// Checks whether `scenario` can be simulated.
+/// Checks whether `scenario` can be simulated, at `any_size` or only if it is not too large.
 ///
 /// # Errors
 /// [`SimError`].
-pub fn check(scenario: &Scenario) -> Result<(), SimError> {
+pub fn check(scenario: &Scenario, any_size: bool) -> Result<(), SimError> {
     let config = network::config(scenario)?;
     let estimate = config.estimate();
-    if estimate.packets > MOST_PACKETS || estimate.memory_bytes > MOST_MEMORY {
+    let is_large = estimate.packets > MOST_PACKETS || estimate.memory_bytes > MOST_MEMORY;
+    if is_large && !any_size {
         return Err(SimError::TooLarge {
             packets: estimate.packets,
             memory_bytes: estimate.memory_bytes,

@@ -25,7 +25,7 @@ fn simulate(text: &str) -> (tempfile::TempDir, Recording) {
 fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
     let file = folder.join("x.toml").display().to_string();
     let variants = Scenario::parse(&file, text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
-    super::check(&variants[0].scenario)?;
+    super::check(&variants[0].scenario, false)?;
     let started = "2026-01-02T03:04:05Z".to_owned();
     let dir = folder.join("run");
     let finished = run(
@@ -316,10 +316,13 @@ fn a_recording_in_memory_has_the_bytes_of_one_in_a_folder() {
 fn a_simulation_that_is_too_large_is_refused_with_its_size() {
     let text = "duration = \"24h\"\n[link]\nrate = \"1Tbit/s\"\nrtt = \"20ms\"\n[[flow]]\ntype = \"udp\"\nrate = \"1Tbit/s\"\n";
     let variants = Scenario::parse("x.toml", text, &[]).unwrap();
-    let error = super::check(&variants[0].scenario).unwrap_err().to_string();
+    let error = super::check(&variants[0].scenario, false)
+        .unwrap_err()
+        .to_string();
     // 1e12 bit/s * 86400 s / (1228 * 8) = 8.79e12
     assert!(error.contains("about 879478"), "{error}");
     assert!(error.contains("at most 4000000000 packets"), "{error}");
+    super::check(&variants[0].scenario, true).expect("the user insists");
 }
 
 #[test]

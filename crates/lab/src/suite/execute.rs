@@ -32,6 +32,8 @@ pub struct Options<'a> {
     pub keep: Option<Keep>,
     /// Draws pages, which takes about as long as a simulation; `None` draws no pages.
     pub pages: Option<&'a (dyn Pages + Sync)>,
+    /// Whether scenarios with more than [`MOST_WITH_PAGES`] runs get pages, too.
+    pub has_all_pages: bool,
     /// Ends the suite early; the recorded data is kept.
     pub interrupt: &'a Stop,
     /// Receives the progress, from several threads.
@@ -65,7 +67,17 @@ pub struct Executed {
 /// The most runs of a scenario that record every packet by default.
 pub const MOST_WITH_PACKETS: usize = 50;
 
-impl Options<'_> {
+/// The most runs of a scenario that get pages by default. The page over more of them begins with a
+/// table, and nobody opens the pages of all.
+pub const MOST_WITH_PAGES: usize = 16;
+
+impl<'a> Options<'a> {
+    /// Returns what draws the pages of `experiment`; `None` if it gets none.
+    pub fn pages_of(&self, experiment: &Experiment) -> Option<&'a (dyn Pages + Sync)> {
+        let gets_pages = self.has_all_pages || experiment.runs.len() <= MOST_WITH_PAGES;
+        self.pages.filter(|_| gets_pages)
+    }
+
     /// Returns how much of the runs of `experiment` is recorded.
     pub fn keep_of(&self, experiment: &Experiment) -> Keep {
         self.keep.unwrap_or(match experiment.runs.len() {
@@ -87,6 +99,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
             experiment,
             run,
             keep: options.keep_of(&suite.experiments[experiment]),
+            pages: options.pages_of(&suite.experiments[experiment]),
             outcome: Mutex::new(None),
         })
         .collect();
@@ -124,7 +137,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
     }
     let experiments = suite.experiments.iter().zip(outcomes).collect();
     in_parallel(threads, experiments, |(experiment, outcomes)| {
-        conclude(experiment, outcomes, options.pages)
+        conclude(experiment, outcomes, options.pages_of(experiment))
     })
 }
 
@@ -164,6 +177,7 @@ struct Job<'a> {
     experiment: usize,
     run: &'a Planned,
     keep: Keep,
+    pages: Option<&'a (dyn Pages + Sync)>,
     outcome: Mutex<Option<Outcome>>,
 }
 
@@ -186,7 +200,7 @@ impl Job<'_> {
         } = self.run;
         let page = dir.join(PAGE);
         // A page of a single run without curves shows nothing but the table of figures.
-        let pages = options.pages.filter(|_| self.keep > Keep::Figures);
+        let pages = self.pages.filter(|_| self.keep > Keep::Figures);
         if !options.is_fresh
             && let Ok(finished) = reuse::earlier(variant, *backend, dir, self.keep)
         {
@@ -197,6 +211,7 @@ impl Job<'_> {
             }
             return Ok(finished);
         }
+        remove_page(&page)?;
         // Microseconds are precise enough to show the order in which runs began.
         let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
@@ -259,20 +274,19 @@ fn conclude(
             VariantResult::of(experiment.name.clone(), runs)
         })
         .collect();
-    if let Some(pages) = pages
-        && let Err(error) = write_overview(experiment, &executed.results, &recordings, pages)
-    {
+    if let Err(error) = write_overview(experiment, &executed.results, &recordings, pages) {
         fail(experiment.file.display().to_string(), error);
     }
     executed
 }
 
-/// Writes the figures and the page of all runs of a scenario, unless they exist.
+/// Writes the figures and the page of all runs of a scenario, unless they exist. Without `pages`, an
+/// older page of other runs is removed.
 fn write_overview(
     experiment: &Experiment,
     results: &[VariantResult],
     recordings: &[Recording],
-    pages: &(dyn Pages + Sync),
+    pages: Option<&(dyn Pages + Sync)>,
 ) -> Result<(), PagesError> {
     if recordings.is_empty() {
         return Ok(());
@@ -291,7 +305,7 @@ fn write_overview(
         .for_each(|run| run.reused = false);
     let text = table::json(&stored);
     let is_current = is_old
-        && page.is_file()
+        && (page.is_file() || pages.is_none())
         && std::fs::read_to_string(&summary).is_ok_and(|there| there == text);
     if is_current {
         return Ok(());
@@ -307,9 +321,10 @@ fn write_overview(
         [one] => of_run(one),
         _ => None,
     };
-    match only {
-        Some(text) => write(&page, &text)?,
-        None => pages.write_overview(&page, &all)?,
+    match (pages, only) {
+        (None, _) => remove_page(&page)?,
+        (Some(_), Some(text)) => write(&page, &text)?,
+        (Some(pages), None) => pages.write_overview(&page, &all)?,
     }
     let agreements = agreements(results);
     if !agreements.is_empty() {
@@ -318,6 +333,17 @@ fn write_overview(
     }
     write(&summary, &text)?;
     Ok(())
+}
+
+/// Removes the page at `path`, which shows older runs.
+fn remove_page(path: &Path) -> Result<(), PagesError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!(
+            "cannot remove `{}`, which shows older runs: {error}",
+            path.display()
+        ))?,
+        _ => Ok(()),
+    }
 }
 
 const LOCK: &str = "nobody panics with the lock";

@@ -12,13 +12,13 @@
 //!
 //! For a single file, `OUTPUT` is the request's output folder. For several files and folders, it is
 //! a folder below that, named by the path of the file within its folder. It contains
-//! `summary.json`, the results of all its runs, `report.html`, and `agreement.json` if there are
-//! both simulations and live runs.
+//! `summary.json`, the results of all its runs, `agreement.json` if there are both simulations and
+//! live runs, and `report.html` for a few runs or on request.
 
 mod execute;
 mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use execute::{Executed, MOST_WITH_PACKETS, Options, Progress, execute};
+pub use execute::{Executed, MOST_WITH_PACKETS, MOST_WITH_PAGES, Options, Progress, execute};
 pub use plan::{Backends, Experiment, Failure, PlanError, Planned, PrepareError, Request, Suite};

@@ -312,8 +312,9 @@ impl Suite {
         Ok(limit)
     }
 
-    /// Turns runs that a backend cannot execute into failures, before any run starts.
-    pub fn check(&mut self) {
+    /// Turns runs that a backend cannot execute into failures, before any run starts. A simulation
+    /// that is too large is one of them unless `any_size` holds.
+    pub fn check(&mut self, any_size: bool) {
         let mut missing_privilege = false;
         for experiment in &mut self.experiments {
             for backend in [Backend::Sim, Backend::Live] {
@@ -323,7 +324,7 @@ impl Suite {
                 let of_it = experiment.runs.iter().filter(|run| run.backend == backend);
                 let checked = of_it
                     .map(|run| &run.variant)
-                    .try_for_each(|variant| run::check(variant, backend));
+                    .try_for_each(|variant| run::check(variant, backend, any_size));
                 let Err(error) = checked else {
                     continue;
                 };

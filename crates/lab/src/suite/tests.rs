@@ -76,6 +76,7 @@ fn options<'a>(interrupt: &'a Stop, watch: &'a (dyn Fn(Progress<'_>) + Sync)) ->
         core: None,
         keep: None,
         pages: Some(&Blank),
+        has_all_pages: false,
         interrupt,
         watch,
     }
@@ -179,7 +180,7 @@ fn a_broken_scenario_does_not_stop_the_others() {
     let unknown = SCENARIO.replace("type = \"ping\"", "type = \"tcp\"\ncc = \"vegas9\"");
     place.write("s/c.toml", &unknown.replace("1s", "2s"));
     let mut suite = place.request("s").plan().expect("a plan");
-    suite.check();
+    suite.check(false);
     let failed: Vec<&str> = suite.failures.iter().map(|f| f.what.as_str()).collect();
     assert_eq!(failed.len(), 2, "{failed:?}");
     assert!(failed[0].ends_with("a.toml") && failed[1].ends_with("c.toml"));
@@ -189,6 +190,33 @@ fn a_broken_scenario_does_not_stop_the_others() {
     assert!(place.path("out/b/report.html").is_file());
     assert!(place.path("out/b/summary.json").is_file());
     assert!(place.path("out/b/codel/report.html").is_file());
+}
+
+#[test]
+fn more_than_sixteen_runs_get_pages_on_request_only() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let page = place.path("out/report.html");
+    let of_run = place.path("out/codel.seed-9/report.html");
+    let runs = |repeat, has_all_pages| {
+        let mut request = place.request("s.toml");
+        request.repeat = repeat;
+        let options = Options {
+            has_all_pages,
+            ..options(&Stop::new(), &|_| {})
+        };
+        let executed = execute(&request.plan().expect("a plan"), &options);
+        assert!(executed[0].failures.is_empty());
+        (reused(&executed), page.is_file(), of_run.is_file())
+    };
+    // Two variants with eight seeds are sixteen runs.
+    assert_eq!(runs(8, false), (0, true, false));
+    // The older page does not show the two new runs, so it goes.
+    assert_eq!(runs(9, false), (16, false, false));
+    assert!(place.path("out/summary.json").is_file());
+    assert_eq!(runs(9, true), (18, true, true));
+    // What was drawn on request stays while it shows the same runs.
+    assert_eq!(runs(9, false), (18, true, true));
 }
 
 #[test]

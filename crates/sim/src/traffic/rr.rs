@@ -47,7 +47,7 @@ impl Kind for Rr {
         Demand {
             packets: times.saturating_mul(2 * segments),
             connections: 1,
-            data: None,
+            ..Demand::default()
         }
     }
 

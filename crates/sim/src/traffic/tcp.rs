@@ -95,11 +95,12 @@ impl Kind for Tcp {
                     segment_bytes: mss + HEADERS,
                     ack_every: self.config.ack_every,
                 }),
+                ..Demand::default()
             },
             None => Demand {
                 packets: segments.saturating_mul(2).saturating_add(overhead),
                 connections: 1,
-                data: None,
+                ..Demand::default()
             },
         }
     }

@@ -61,8 +61,12 @@ impl Kind for Udp {
     fn demand(&self, outlook: &Outlook<'_>) -> Demand {
         let bytes = self.rate.bytes_in(outlook.duration);
         let sent = bytes / u64::from(self.payload + super::DATAGRAM_HEADERS);
+        let duty = self.spacing.duty_cycle();
+        let own_bytes = (bytes as f64 * duty) as u64;
+        let slowest = outlook.bottleneck(self.sender);
         Demand {
-            packets: (sent as f64 * self.spacing.duty_cycle()) as u64 + 1,
+            packets: (sent as f64 * duty) as u64 + 1,
+            fixed: slowest.map(|(link, _)| (link, own_bytes)),
             ..Demand::default()
         }
     }

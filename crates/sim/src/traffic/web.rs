@@ -70,7 +70,7 @@ impl Kind for Web {
             // A handshake, a request, the close and the object are at least 20 packets.
             packets: outlook.count(self.interval).saturating_mul(objects * 20),
             connections: open.saturating_mul(objects),
-            data: None,
+            ..Demand::default()
         }
     }
 
