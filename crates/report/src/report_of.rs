@@ -78,7 +78,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         let shown = group.iter().find(is_chosen).unwrap_or(&group[0]);
         let mut run = run(shown, name.clone(), &typical(&summaries))?;
         run.look = look;
-        boxes::fill(&mut run, group)?;
+        boxes::fill(&mut run, group, shown)?;
         if group.len() > 1 {
             run.repeats = repeats::figures(&summaries);
             run.expectations = expectations(shown, &summaries);

@@ -60,7 +60,7 @@ impl Stepped {
     /// # Errors
     /// The scenario cannot be simulated.
     pub fn new(scenario: Scenario) -> Result<Stepped, SimError> {
-        check(&scenario)?;
+        check(&scenario, false)?;
         let simulation = Simulation::new(&config(&scenario)?)?;
         let links = scenario.pipes().count();
         let mut stepped = Stepped {

@@ -201,9 +201,10 @@ fn more_than_sixteen_runs_get_pages_on_request_only() {
     let runs = |repeat, has_all_pages| {
         let mut request = place.request("s.toml");
         request.repeat = repeat;
+        let interrupt = Stop::new();
         let options = Options {
             has_all_pages,
-            ..options(&Stop::new(), &|_| {})
+            ..options(&interrupt, &|_| {})
         };
         let executed = execute(&request.plan().expect("a plan"), &options);
         assert!(executed[0].failures.is_empty());

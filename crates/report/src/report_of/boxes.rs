@@ -1,12 +1,14 @@
 //! The quantiles of delays that boxes show: without the warm-up, and over all repetitions.
 
+use std::ops::RangeInclusive;
+
 use sluice_core::record::Fate;
 use sluice_core::{Span, Time};
 use sluice_recording::figures::median;
 use sluice_recording::{ReadError, Recording, if_recorded};
 use sluice_scenario::{Measured, PipeId};
 
-use crate::model::{Cdf, Run};
+use crate::model::{Cdf, Run, Verdict};
 
 /// The shares of the samples: the ends of whiskers and box, and the median.
 const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
@@ -19,14 +21,19 @@ enum Of {
 }
 
 /// Gives the probes and queues of a run their boxes. Each quantile is the median of those of the
-/// repetitions.
+/// repetitions. The packets of the repetition that is `shown` are in the run already, not thinned
+/// yet.
 ///
 /// # Errors
 /// A table cannot be read.
-pub fn fill(run: &mut Run, group: &[&Recording]) -> Result<(), ReadError> {
+pub fn fill(run: &mut Run, group: &[&Recording], shown: &Recording) -> Result<(), ReadError> {
     let mut all: Vec<(Of, Vec<[f64; 5]>)> = Vec::new();
     for recording in group {
-        for (of, delays) in delays(recording)? {
+        let packets = match std::ptr::eq(*recording, shown) {
+            true => shown_delays(run, shown),
+            false => queue_delays(recording)?,
+        };
+        for (of, delays) in probe_delays(recording)?.into_iter().chain(packets) {
             let cdf = Cdf::of(delays);
             let quantiles = SHARES.map(|share| cdf.quantile(share));
             let [Some(a), Some(b), Some(c), Some(d), Some(e)] = quantiles else {
@@ -60,51 +67,85 @@ pub fn fill(run: &mut Run, group: &[&Recording]) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The delays of the probes and queues of a recording in ms, without the warm-up.
-fn delays(recording: &Recording) -> Result<Vec<(Of, Vec<f64>)>, ReadError> {
+/// Delays in ms.
+type Delays = Vec<(Of, Vec<f64>)>;
+
+fn add(all: &mut Delays, of: &Of, delay: Span) {
+    let delay = delay.as_ms_f64();
+    match all.iter_mut().find(|(known, _)| known == of) {
+        Some((_, delays)) => delays.push(delay),
+        None => all.push((of.clone(), vec![delay])),
+    }
+}
+
+/// The delays of the probes of a recording, without the warm-up.
+fn probe_delays(recording: &Recording) -> Result<Delays, ReadError> {
     let file = recording.run();
     let scenario = &file.scenario;
-    let warmup = scenario.measure.warmup;
     let end = Time::from_ns(file.end_ns);
     // The start of measurement of each flow of probes.
     let probes: Vec<Option<(Time, Of)>> = scenario
         .instances()
         .map(|instance| {
             let is_probe = instance.flow.kind.measured() == Measured::Delays;
-            let from = Time::ZERO + instance.start.saturating_add(warmup);
+            let from = Time::ZERO + instance.start.saturating_add(scenario.measure.warmup);
             is_probe.then(|| (from, Of::Probes(instance.name.clone())))
         })
         .collect();
-    let mut all: Vec<(Of, Vec<f64>)> = Vec::new();
-    let mut add = |of: &Of, delay: Span| {
-        let delay = delay.as_ms_f64();
-        match all.iter_mut().find(|(known, _)| known == of) {
-            Some((_, delays)) => delays.push(delay),
-            None => all.push((of.clone(), vec![delay])),
-        }
-    };
+    let mut all = Delays::new();
     for probe in if_recorded(recording.pings())? {
         let probe = probe?;
         if let (Some(Some((from, of))), Some(rtt)) = (probes.get(probe.flow as usize), probe.rtt)
             && (*from..=end).contains(&probe.time)
         {
-            add(of, rtt);
-        }
-    }
-    let pipes: Vec<(PipeId, Of)> = scenario
-        .pipes()
-        .map(|(id, _)| (id, Of::Queue(id.word().to_owned())))
-        .collect();
-    for row in if_recorded(recording.packets())? {
-        let row = row?;
-        let is_measured = (Time::ZERO + warmup..=end).contains(&row.record.at);
-        let is_sent = matches!(row.record.fate, Fate::Sent | Fate::Marked);
-        if let Some((_, of)) = pipes.iter().find(|(id, _)| *id == row.pipe)
-            && is_measured
-            && is_sent
-        {
-            add(of, row.record.sojourn());
+            add(&mut all, of, rtt);
         }
     }
     Ok(all)
+}
+
+/// The time that is measured.
+fn measured(recording: &Recording) -> RangeInclusive<Time> {
+    let file = recording.run();
+    Time::ZERO + file.scenario.measure.warmup..=Time::from_ns(file.end_ns)
+}
+
+/// The delays of the packets that the queues of a recording sent, without the warm-up.
+fn queue_delays(recording: &Recording) -> Result<Delays, ReadError> {
+    let measured = measured(recording);
+    let pipes: Vec<(PipeId, Of)> = recording
+        .run()
+        .scenario
+        .pipes()
+        .map(|(id, _)| (id, Of::Queue(id.word().to_owned())))
+        .collect();
+    let mut all = Delays::new();
+    for row in if_recorded(recording.packets())? {
+        let row = row?;
+        let is_sent = matches!(row.record.fate, Fate::Sent | Fate::Marked);
+        if let Some((_, of)) = pipes.iter().find(|(id, _)| *id == row.pipe)
+            && is_sent
+            && measured.contains(&row.record.at)
+        {
+            add(&mut all, of, row.record.sojourn());
+        }
+    }
+    Ok(all)
+}
+
+/// The same from the packets of a run.
+fn shown_delays(run: &Run, shown: &Recording) -> Delays {
+    let measured = measured(shown);
+    let mut all = Delays::new();
+    for queue in &run.queues {
+        let packets = &queue.packets;
+        let of = Of::Queue(queue.name.clone());
+        let rows = packets.at_ns.iter().zip(&packets.sojourn_ns);
+        for ((at, sojourn), verdict) in rows.zip(&packets.verdict) {
+            if *verdict != Verdict::Dropped && measured.contains(&Time::from_ns(*at)) {
+                add(&mut all, &of, Span::from_ns(*sojourn));
+            }
+        }
+    }
+    all
 }
