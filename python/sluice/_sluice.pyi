@@ -138,6 +138,7 @@ def run(
     text: str,
     backend: str,
     program: str,
+    record: str,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Run, str | None]: ...
 def command(words: Sequence[str]) -> int: ...

@@ -26,6 +26,7 @@ def run(
     backend: str = "sim",
     seed: int | None = None,
     variant: str | None = None,
+    record: str = "packets",
     progress: bool = True,
 ) -> "Run":
     """Run a scenario in this process and return its recording.
@@ -33,7 +34,8 @@ def run(
     `scenario` is a path, a dictionary with the keys of a scenario file, or a `Scenario`.
     `overrides` maps keys to values, as `--set` does. `variant` names one variant of a scenario with
     a matrix. The backend `live` needs root; the command `sluice run` also works with
-    unprivileged user namespaces.
+    unprivileged user namespaces. `record` is how much is kept, and the less, the faster is the run:
+    `figures`; `flows`, with the samples of flows and queues; or `packets`, with every packet.
 
     Other Python threads continue meanwhile. Ctrl-C ends the run. A run that takes longer than a
     second shows its progress, unless `progress` is false.
@@ -56,10 +58,10 @@ def run(
         chosen = chosen.set("seed", seed)
     name, text = chosen.one(variant)
     if not progress:
-        done, error = _sluice.run(chosen.name, name, text, backend, program())
+        done, error = _sluice.run(chosen.name, name, text, backend, program(), record)
     else:
         with Stretch(_duration_ns(text), name) as stretch:
-            done, error = _sluice.run(chosen.name, name, text, backend, program(), stretch)
+            done, error = _sluice.run(chosen.name, name, text, backend, program(), record, stretch)
     run = Run(done)
     if error is not None:
         raise RunFailed(error, run, run.save(tempfile.mkdtemp(prefix="sluice-failed-")))

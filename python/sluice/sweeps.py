@@ -212,7 +212,9 @@ def carry_out(task: Task) -> bytes:
             f"the sweep was started with {task.program[:12]}: install the same wheel on both"
         )
     text = localize(task.source, task.text, task.sources)
-    done, error = _sluice.run(task.source, task.variant, text, task.backend, task.program)
+    # Of an algorithm that fails, one wants to see the packets.
+    record = "packets" if task.sources else "figures"
+    done, error = _sluice.run(task.source, task.variant, text, task.backend, task.program, record)
     run = Run(done)
     if error is None and run.cut_short is not None:
         error = f"the run ended early: {run.cut_short}"

@@ -57,6 +57,19 @@ def test_the_tables_agree_with_the_figures(done: sluice.Run) -> None:
     assert len(done.transfers) == 0
 
 
+def test_less_can_be_recorded_with_the_same_figures(done: sluice.Run) -> None:
+    figures = sluice.run(SCENARIO, record="figures")
+    assert figures.figures.rows() == done.figures.rows()
+    with pytest.raises(sluice.SluiceError, match="no table `flows`"):
+        len(figures.flows)
+    flows = sluice.run(SCENARIO, record="flows")
+    assert len(flows.flows) == len(done.flows)
+    with pytest.raises(sluice.SluiceError, match="no table `packets`"):
+        len(flows.packets)
+    with pytest.raises(sluice.SluiceError, match="`all`; one of figures, flows, packets"):
+        sluice.run(SCENARIO, record="all")
+
+
 def test_tables_go_to_other_libraries(done: sluice.Run) -> None:
     count = len(done.packets)
     assert len(done.packets.pandas()) == count

@@ -50,7 +50,7 @@ pub struct Args {
     fresh: bool,
     /// What to record: figures; flows, with the samples of flows and queues; or packets, with every
     /// packet [default: packets; figures for a scenario with more than 50 runs]
-    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    #[arg(long, value_name = "LEVEL", value_parser = Keep::from_word)]
     record: Option<Keep>,
     /// Write report pages also with --json, and for scenarios with more than 16 runs [default: `sluice
     /// report DIR` draws them later]
@@ -426,14 +426,6 @@ pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
 
 /// The conventional exit status after SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
-
-fn level(text: &str) -> Result<Keep, String> {
-    let named = Keep::ALL.into_iter().find(|(_, word)| *word == text);
-    named.map(|(keep, _)| keep).ok_or_else(|| {
-        let words = Keep::ALL.map(|(_, word)| word);
-        format!("one of {}", words.join(", "))
-    })
-}
 
 fn at_least_once(text: &str) -> Result<NonZeroU32, String> {
     let number = text.parse();

@@ -11,7 +11,7 @@ use sluice_core::{Span, Stop};
 use sluice_lab::run::{Failed, Finished, check, record};
 use sluice_recording::figures::figures_of;
 use sluice_recording::metrics::measure;
-use sluice_recording::{Environment, Recording, RunWriter, Status, identity_of};
+use sluice_recording::{Environment, Keep, Recording, RunWriter, Status, identity_of};
 use sluice_report::report_of::report_of;
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario, Variant};
@@ -49,12 +49,13 @@ pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
 /// Run the scenario `text`, which has no matrix, under the variant name `variant`.
 ///
 /// The paths of modules are relative to the file `source`. The interpreter is released meanwhile,
-/// and Ctrl-C ends the run. `program` is the result of [`program`]. `progress` is called now and
-/// then with the nanoseconds of the run that are done; an exception from it ends the run.
+/// and Ctrl-C ends the run. `program` is the result of [`program`]. `record` is how much is kept:
+/// figures, flows or packets. `progress` is called now and then with the nanoseconds of the run that
+/// are done; an exception from it ends the run.
 ///
 /// Return the recording, and the error of a run that failed after it had measured something.
 #[pyfunction]
-#[pyo3(name = "run", signature = (source, variant, text, backend, program, progress=None))]
+#[pyo3(name = "run", signature = (source, variant, text, backend, program, record, progress=None))]
 pub(crate) fn run_variant(
     py: Python<'_>,
     source: &str,
@@ -62,6 +63,7 @@ pub(crate) fn run_variant(
     text: &str,
     backend: &str,
     program: String,
+    record: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Run, Option<String>)> {
     let variant = Variant {
@@ -78,7 +80,14 @@ pub(crate) fn run_variant(
             )));
         }
     };
-    let (finished, signal) = py.detach(|| carry_out(&variant, backend, program, progress.as_ref()));
+    let keep = Keep::from_word(record).map_err(|words| {
+        error::of(format!(
+            "there is no level of recording `{record}`; {words}"
+        ))
+    })?;
+    let environment = Environment::of_program(backend, now(), Some(program));
+    let writer = RunWriter::in_memory_keeping(keep, &variant, &environment).map_err(error::of)?;
+    let (finished, signal) = py.detach(|| carry_out(&variant, backend, writer, progress.as_ref()));
     if let Some(signal) = signal {
         return Err(signal);
     }
@@ -104,11 +113,16 @@ fn of_failed(recording: Recording) -> Option<Run> {
     Some(Run { recording, summary })
 }
 
+/// The present instant, in RFC 3339 format.
+fn now() -> String {
+    humantime::format_rfc3339_micros(SystemTime::now()).to_string()
+}
+
 /// Returns the result of a run, and the exception of a signal or of `watch` that ended it.
 fn carry_out(
     variant: &Variant,
     backend: Backend,
-    program: String,
+    writer: RunWriter,
     watch: Option<&Py<PyAny>>,
 ) -> (Result<Finished, Failed>, Option<PyErr>) {
     let interrupt = Stop::new();
@@ -130,13 +144,9 @@ fn carry_out(
             }
         }
     };
-    let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
-    let environment = Environment::of_program(backend, started_at, Some(program));
     let result = check(variant, backend, false).map_err(Failed::from);
-    let result = result.and_then(|()| {
-        let writer = RunWriter::in_memory(variant, &environment)?;
-        record(variant, backend, None, writer, &interrupt, &mut progress)
-    });
+    let result =
+        result.and_then(|()| record(variant, backend, None, writer, &interrupt, &mut progress));
     // A signal may have arrived after the last check.
     let signal = signal.or_else(|| Python::attach(|py| py.check_signals()).err());
     (result, signal)

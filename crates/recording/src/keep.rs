@@ -32,6 +32,18 @@ impl Keep {
         named.expect("every level has a word").1
     }
 
+    /// Returns the level with the name `word`.
+    ///
+    /// # Errors
+    /// The words that exist.
+    pub fn from_word(word: &str) -> Result<Keep, String> {
+        let named = Keep::ALL.into_iter().find(|(_, name)| *name == word);
+        named.map(|(keep, _)| keep).ok_or_else(|| {
+            let words = Keep::ALL.map(|(_, name)| name);
+            format!("one of {}", words.join(", "))
+        })
+    }
+
     /// Returns the least level that has `table`.
     pub fn of_table(table: &str) -> Keep {
         let of_flows = [

@@ -127,7 +127,21 @@ impl RunWriter {
         variant: &Variant,
         environment: &Environment,
     ) -> Result<RunWriter, RecordError> {
-        RunWriter::begin(RunFile::new(variant, environment), None)
+        RunWriter::in_memory_keeping(Keep::Packets, variant, environment)
+    }
+
+    /// Like [`RunWriter::in_memory`], for a recording of what `keep` names.
+    ///
+    /// # Errors
+    /// As [`RunWriter::in_memory`].
+    pub fn in_memory_keeping(
+        keep: Keep,
+        variant: &Variant,
+        environment: &Environment,
+    ) -> Result<RunWriter, RecordError> {
+        let mut run = RunFile::new(variant, environment);
+        run.recorded = keep;
+        RunWriter::begin(run, None)
     }
 
     fn begin(run: RunFile, dir: Option<&Path>) -> Result<RunWriter, RecordError> {
