@@ -32,10 +32,7 @@ impl Provenance {
         for recording in recordings {
             let here = &recording.run().environment;
             let is_live = backend == "live";
-            let sum = here
-                .program_id
-                .as_deref()
-                .unwrap_or("of an unknown file");
+            let sum = here.program_id.as_deref().unwrap_or("of an unknown file");
             let mut words = format!("{} ({})", here.program, sum.get(..12).unwrap_or(sum));
             if is_live {
                 // The release without its patches.

@@ -157,7 +157,8 @@ mod tests {
     fn each_rate_passes_its_bytes() {
         let s = Span::from_secs;
         // 8 kbit/s from the start, nothing from second 10 on, 16 kbit/s from second 20 on.
-        let schedule = Schedule::parse("2000000000,8000\n10000000000,0\n20000000000,16000").unwrap();
+        let schedule =
+            Schedule::parse("2000000000,8000\n10000000000,0\n20000000000,16000").unwrap();
         assert_eq!(schedule.bytes_in(s(5)), 5 * 1000);
         assert_eq!(schedule.bytes_in(s(15)), 10 * 1000);
         assert_eq!(schedule.bytes_in(s(23)), 10 * 1000 + 3 * 2000);
