@@ -1,5 +1,6 @@
 //! `sluice router`: packets between interfaces, through dummynet's rules, pipes and queues.
 
+mod events;
 mod flows;
 mod hooks;
 mod log;
@@ -109,6 +110,10 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true,
           default_missing_value = "/dev/log")]
     syslog: Option<PathBuf>,
+    /// Log which pipes and queues begin and cease to drop packets, and interfaces that go down or come
+    /// up; with --syslog also to syslog
+    #[arg(long)]
+    events: bool,
     #[command(flatten)]
     web: web::Page,
     #[command(flatten)]
@@ -399,11 +404,15 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
     let mut line = StatusLine::default();
     let mut service = service::Service::ready();
     let mut seen = 0;
+    let mut events = events::Events::default();
     thread::scope(|scope| {
         loop {
             let (changes, noted) = router.changes_since(seen);
             seen = noted;
-            let entries = log.drain() + &log.changes(&changes);
+            let mut entries = log.drain() + &log.changes(&changes);
+            if args.events {
+                entries += &log.events(&events.look(router));
+            }
             if !entries.is_empty() {
                 bar.suspend(|| eprint!("{}", crate::terminal::clean(&entries)));
             }

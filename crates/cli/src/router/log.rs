@@ -1,4 +1,4 @@
-//! Writes the entries of `log` rules and changes of the configuration: on standard error, as JSON or
+//! Writes the entries of `log` rules and changes of the configuration and events: on standard error, as JSON or
 //! text, and to syslog.
 
 use std::io::{self, Write};
@@ -9,6 +9,8 @@ use std::sync::mpsc::Receiver;
 use serde_json::json;
 use sluice_ipfw::{Direction, LogEntry};
 use sluice_router::control::Change;
+
+use super::events::Event;
 
 /// Where the entries of a router go.
 pub(super) struct Log {
@@ -80,29 +82,42 @@ impl Log {
             let Change {
                 by, text: command, ..
             } = change;
+            let mut value = json!({
+                "log": "change",
+                "unix_ms": change.unix_ms,
+                "by": by,
+                "text": command,
+            });
             let line = match &change.refused {
                 None => format!("{by} changed: {command}"),
-                Some(why) => format!("{by} was refused: {command}: {why}"),
-            };
-            if let Some(syslog) = &self.syslog {
-                let _ = syslog.send(format!("<{CHANGES}>sluice: {line}").as_bytes());
-            }
-            if self.is_json {
-                let mut value = json!({
-                    "log": "change",
-                    "unix_ms": change.unix_ms,
-                    "by": by,
-                    "text": command,
-                });
-                if let Some(why) = &change.refused {
+                Some(why) => {
                     value["refused"] = why.as_str().into();
+                    format!("{by} was refused: {command}: {why}")
                 }
-                text.push_str(&format!("{value}\n"));
-            } else {
-                text.push_str(&format!("sluice: {line}\n"));
-            }
+            };
+            text.push_str(&self.notice(&line, &value));
         }
         text
+    }
+
+    /// Returns the text of events, one line each. They have gone to syslog.
+    pub fn events(&self, events: &[Event]) -> String {
+        let lines = events.iter();
+        lines
+            .map(|event| self.notice(&event.line, &event.json))
+            .collect()
+    }
+
+    /// Sends a line to syslog, and returns its text.
+    fn notice(&self, line: &str, value: &serde_json::Value) -> String {
+        if let Some(syslog) = &self.syslog {
+            let _ = syslog.send(format!("<{NOTICE}>sluice: {line}").as_bytes());
+        }
+        if self.is_json {
+            format!("{value}\n")
+        } else {
+            format!("sluice: {line}\n")
+        }
     }
 
     /// Writes the entries that are waiting to standard error.
@@ -145,7 +160,7 @@ fn as_json(entry: &LogEntry) -> serde_json::Value {
 /// own LOG_SECURITY), severity 6, informational (LOG_INFO).
 const PRIORITY: u8 = 4 * 8 + 6;
 /// Facility 3, system daemons (LOG_DAEMON); severity 5, normal but significant (LOG_NOTICE).
-const CHANGES: u8 = 3 * 8 + 5;
+const NOTICE: u8 = 3 * 8 + 5;
 
 #[cfg(test)]
 mod tests {

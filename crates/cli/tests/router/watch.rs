@@ -581,3 +581,31 @@ fn round_trip_times_are_the_delays_of_the_path() {
     );
     running.end();
 }
+
+#[test]
+fn drops_and_interfaces_that_go_down_are_logged() {
+    let mut running = Running::start(Some(PIPE), &["--events"]);
+    let names = ["em0", "em1", "far0", "far1"];
+    let mut links = running.namespace.links().unwrap();
+    let (here, there) = running.sender(&names);
+    // From the first sample on, the router counts.
+    let first = running.run(&mut Command::new(SLUICE), "top --once --json");
+    assert!(first.status.success(), "{first:?}");
+    // A queue of 20 overflows.
+    send(&running, here, there, 20, Duration::ZERO);
+    let event = |running: &mut Running, name: &str| loop {
+        let heard = running.hear("{");
+        let line: Value = serde_json::from_str(heard.lines().last().unwrap()).unwrap();
+        if line["event"] == name {
+            return line;
+        }
+    };
+    let drops = event(&mut running, "drops_begin");
+    assert_eq!(drops["object"], "pipe 1");
+    assert!(count(&drops, "dropped") > 0, "{drops}");
+    links.set_up("em1", false).unwrap();
+    assert_eq!(event(&mut running, "port_down")["port"], "em1");
+    links.set_up("em1", true).unwrap();
+    assert_eq!(event(&mut running, "port_up")["port"], "em1");
+    running.end();
+}

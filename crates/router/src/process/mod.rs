@@ -232,6 +232,17 @@ impl Router {
         self.orders.journal().since(number)
     }
 
+    /// Returns the ports' interfaces, and whether each of them is up. One that is gone is not.
+    pub fn interfaces_up(&self) -> Vec<(String, bool)> {
+        let links = self.namespace.links();
+        let Ok(mut links) = links else {
+            return Vec::new();
+        };
+        let mut is_up = |name: &str| links.interface(name).is_ok_and(|found| found.is_up);
+        let names = self.names.iter();
+        names.map(|name| (name.clone(), is_up(name))).collect()
+    }
+
     /// Requests the status, without waiting for the answer.
     ///
     /// # Errors
