@@ -136,9 +136,8 @@ def run(
     source: str,
     variant: str,
     text: str,
-    backend: str,
+    how: tuple[str, str],
     program: str,
-    record: str,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Run, str | None]: ...
 def command(words: Sequence[str]) -> int: ...

@@ -57,11 +57,12 @@ def run(
     if seed is not None:
         chosen = chosen.set("seed", seed)
     name, text = chosen.one(variant)
+    how = (backend, record)
     if not progress:
-        done, error = _sluice.run(chosen.name, name, text, backend, program(), record)
+        done, error = _sluice.run(chosen.name, name, text, how, program())
     else:
         with Stretch(_duration_ns(text), name) as stretch:
-            done, error = _sluice.run(chosen.name, name, text, backend, program(), record, stretch)
+            done, error = _sluice.run(chosen.name, name, text, how, program(), stretch)
     run = Run(done)
     if error is not None:
         raise RunFailed(error, run, run.save(tempfile.mkdtemp(prefix="sluice-failed-")))

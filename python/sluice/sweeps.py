@@ -213,8 +213,8 @@ def carry_out(task: Task) -> bytes:
         )
     text = localize(task.source, task.text, task.sources)
     # Of an algorithm that fails, one wants to see the packets.
-    record = "packets" if task.sources else "figures"
-    done, error = _sluice.run(task.source, task.variant, text, task.backend, task.program, record)
+    how = (task.backend, "packets" if task.sources else "figures")
+    done, error = _sluice.run(task.source, task.variant, text, how, task.program)
     run = Run(done)
     if error is None and run.cut_short is not None:
         error = f"the run ended early: {run.cut_short}"

@@ -49,21 +49,20 @@ pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
 /// Run the scenario `text`, which has no matrix, under the variant name `variant`.
 ///
 /// The paths of modules are relative to the file `source`. The interpreter is released meanwhile,
-/// and Ctrl-C ends the run. `program` is the result of [`program`]. `record` is how much is kept:
-/// figures, flows or packets. `progress` is called now and then with the nanoseconds of the run that
-/// are done; an exception from it ends the run.
+/// and Ctrl-C ends the run. `how` is the backend, and how much is kept: figures, flows or packets.
+/// `program` is the result of [`program`]. `progress` is called now and then with the nanoseconds of
+/// the run that are done; an exception from it ends the run.
 ///
 /// Return the recording, and the error of a run that failed after it had measured something.
 #[pyfunction]
-#[pyo3(name = "run", signature = (source, variant, text, backend, program, record, progress=None))]
+#[pyo3(name = "run", signature = (source, variant, text, how, program, progress=None))]
 pub(crate) fn run_variant(
     py: Python<'_>,
     source: &str,
     variant: String,
     text: &str,
-    backend: &str,
+    how: (String, String),
     program: String,
-    record: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Run, Option<String>)> {
     let variant = Variant {
@@ -71,7 +70,8 @@ pub(crate) fn run_variant(
         scenario: only(source, text)?,
         coordinates: Vec::new(),
     };
-    let backend = match backend {
+    let (backend, record) = how;
+    let backend = match backend.as_str() {
         "sim" => Backend::Sim,
         "live" => Backend::Live,
         other => {
@@ -80,7 +80,7 @@ pub(crate) fn run_variant(
             )));
         }
     };
-    let keep = Keep::from_word(record).map_err(|words| {
+    let keep = Keep::from_word(&record).map_err(|words| {
         error::of(format!(
             "there is no level of recording `{record}`; {words}"
         ))
