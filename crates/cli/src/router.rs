@@ -29,8 +29,8 @@ use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::confine::{self, Keep};
 use sluice_router::process::{
-    self, ConfigError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings, StartError, Status,
-    StatusAsked, registry,
+    self, ConfigError, FailOpenError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings,
+    StartError, Status, StatusAsked, registry,
 };
 
 /// What to route, and how.
@@ -99,6 +99,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse,
           default_value_t = Bytes::new(DYNAMIC_BYTES))]
     dynamic_memory: Bytes,
+    /// Let a kernel bridge connect the interfaces of each pair while the router cannot: within a second
+    /// after it crashes, is killed or hangs, until it forwards again or another router is started.
+    /// Then nothing is filtered or queued. Interfaces become `packet` ports
+    #[arg(long, conflicts_with_all = ["check", "forward", "local"])]
+    fail_open: bool,
     /// Keep the privileges of the process after the start, and do not filter its system calls
     #[arg(long)]
     unconfined: bool,
@@ -171,6 +176,12 @@ pub enum Error {
     /// The router cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// No kernel bridge can take over.
+    #[error(transparent)]
+    FailOpen(#[from] FailOpenError),
+    /// Nothing tells the guardian that the router lives.
+    #[error("cannot start the thread that gives signs of life: {0}")]
+    Heartbeat(io::Error),
     /// The log cannot be sent to syslog.
     #[error(transparent)]
     Syslog(#[from] SyslogError),
@@ -241,7 +252,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
             Some(kind) => port.clone().or_kind(kind),
             None => port.clone(),
         });
-    let settings = Settings {
+    let mut settings = Settings {
         ports: ports.collect(),
         hooked: args.hooks.hooked().map_err(Error::Arguments)?,
         namespace: args.netns.as_ref().map(|name| namespace(name)),
@@ -262,12 +273,20 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
             large: (args.room / 32).max(64),
         },
     };
+    // Before this process has threads.
+    let guardian = args.fail_open.then(|| settings.fail_open()).transpose()?;
     // Signals are caught before anything is opened, so that everything is closed in order.
     let signals = catch_signals(settings.is_confined)?;
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
     let page = web::prepare(&args.web)?;
     let flow_file = flows::open(&args.flows)?;
-    let router = Router::start(&settings)?;
+    let mut router = Router::start(&settings)?;
+    if let Some(guardian) = guardian
+        && let Err(error) = router.guard(guardian)
+    {
+        router.stop();
+        return Err(Error::Heartbeat(error));
+    }
     let server = match web::serve(page, &router) {
         Ok(server) => server,
         Err(error) => {

@@ -4,6 +4,7 @@
 //! - [`port`]: where packets enter and leave a router.
 //! - [`process`]: programs inside namespaces, and their signals.
 //! - [`confine`]: threads without privileges.
+//! - [`guardian`]: a process that bridges in the kernel while the router cannot forward.
 //! - [`contained`]: programs that end with everything that they have started.
 //! - [`socket`]: sockets of end hosts: timestamps, `TCP_INFO`.
 //! - [`clock`]: the one clock of a live run.
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod confine;
 pub mod contained;
 pub mod cores;
+pub mod guardian;
 pub mod namespace;
 pub mod port;
 pub mod process;

@@ -78,12 +78,13 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     ];
     let mut running = Running::start_in(None, &["--accept"], &environment);
     manager.expect("READY=1");
-    // As one change, this occupies the loop for about a minute: for each queue that exists already,
-    // the scheduler is tried with all queues.
-    let mut lines = String::from("pipe 1 config bw 1Mbit/s\n");
-    for number in (1..=30_000).chain(1..=30_000) {
-        lines.push_str(&format!("queue {number} config pipe 1 weight 1\n"));
+    // A change that shows something is executed by the loop itself, as a whole. Each trial copies all
+    // rules, which occupies the loop for about a minute.
+    let mut lines = String::from("list 65535\n");
+    for number in 1..=20_000 {
+        lines.push_str(&format!("add {number} count ip from any to any\n"));
     }
+    lines.push_str(&"-n add 1 count ip from any to any\n".repeat(40_000));
     let path = running.path("queues");
     fs::write(&path, lines).unwrap();
     let mut client = Command::new(SLUICE)

@@ -263,6 +263,8 @@ impl Links {
         let what = format!("create bridge {name:?}");
         let request = RouteNetlinkMessage::NewLink(message);
         self.request(request, NLM_F_CREATE | NLM_F_EXCL, &what)?;
+        // The bridge itself sends nothing.
+        self.silence_ipv6(name)?;
         let bridge = self.interface(name)?.index;
         for member in members {
             let what = format!("put interface {member:?} under bridge {name:?}");

@@ -233,6 +233,11 @@ impl PortSpec {
         }
     }
 
+    /// Returns the kind of the port; `None` if it is to be chosen.
+    pub fn kind(&self) -> Option<&'static Kind> {
+        self.kind
+    }
+
     /// Returns the argument of the kind: the interface's name, or the files.
     pub fn argument(&self) -> &str {
         &self.argument

@@ -6,6 +6,7 @@
 
 mod config;
 mod edit;
+mod fail_open;
 mod hooked;
 mod ports;
 mod ruled;
@@ -16,6 +17,7 @@ pub mod watch;
 
 pub use config::{Checked, Config, ConfigError, at, check};
 pub use edit::{EditForm, Editor};
+pub use fail_open::FailOpenError;
 pub use hooked::Hooked;
 pub use ruled::Ruled;
 /// For the other threads of a program whose router is confined.
@@ -27,8 +29,9 @@ pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
 pub use start::{MOST_PORTS, StartError};
 pub use status::{PortStatus, Status, StatusAsked};
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -39,6 +42,7 @@ use sluice_core::{Rate, Span, Stop};
 use sluice_ipfw::{Interface, LogEntry, Output};
 use sluice_loader::Ending;
 use sluice_net::cores::IdleLimit;
+use sluice_net::guardian::Guardian;
 use sluice_net::namespace::Namespace;
 
 use watch::Watcher;
@@ -156,6 +160,9 @@ pub struct Router {
     idle_limit: Option<IdleLimit>,
     log: Mutex<Option<Receiver<LogEntry>>>,
     watcher: Watcher,
+    /// Grows with each turn of the loop.
+    pulse: Arc<AtomicU64>,
+    heartbeat: Option<fail_open::Heartbeat>,
 }
 
 /// The kind that a port was opened as, and the reason for the choice.
@@ -286,6 +293,17 @@ impl Router {
         log.take()
     }
 
+    /// Gives the guardian signs of life from now on, while packets are forwarded.
+    ///
+    /// # Errors
+    /// A thread cannot be started. The guardian is dismissed then.
+    pub fn guard(&mut self, guardian: Guardian) -> io::Result<()> {
+        let bell = self.bell().clone();
+        let pulse = Arc::clone(&self.pulse);
+        self.heartbeat = Some(fail_open::Heartbeat::start(guardian, bell, pulse)?);
+        Ok(())
+    }
+
     /// Returns whether nothing is left to do, because the files that the router plays have ended or
     /// an algorithm has ended the run. Also true if the loop has panicked; [`Router::stop`] passes
     /// the panic on.
@@ -309,9 +327,14 @@ impl Router {
         drop(self.listener.take());
         self.stop.stop();
         self.orders.bell().ring();
-        self.thread
+        let status = self
+            .thread
             .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if let Some(heartbeat) = self.heartbeat.take() {
+            heartbeat.dismiss();
+        }
+        status
     }
 }
 

@@ -1,6 +1,6 @@
 //! The loop's thread: forwards packets, and executes orders between two batches.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
@@ -138,7 +138,7 @@ impl Loop {
     pub(super) fn run(
         mut self,
         stop: &Stop,
-        through: &AtomicBool,
+        (through, pulse): (&AtomicBool, &AtomicU64),
         started: impl FnOnce(),
     ) -> Status {
         started();
@@ -159,6 +159,7 @@ impl Loop {
                 break;
             }
             let is_through = self.turn(until);
+            pulse.fetch_add(1, Ordering::Relaxed);
             self.pass_log();
             if is_through {
                 self.forwarder.release_ports();

@@ -1,7 +1,7 @@
 //! The start of a router: checks the settings, opens everything, and starts the loop.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,6 +16,7 @@ use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec};
 
 use super::config::{Config, ConfigError};
+use super::fail_open::take_over_from_bridges;
 use super::ports::{self, PortTime};
 use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
@@ -162,6 +163,8 @@ impl Router {
             warmer: warmer.filter(|_| opened.time == PortTime::Machine),
             log,
         };
+        let pulse = Arc::new(AtomicU64::new(0));
+        let of_loop = Arc::clone(&pulse);
         let is_through = Arc::new(AtomicBool::new(false));
         let through = Arc::clone(&is_through);
         let (started, has_started) = sync_channel::<Result<(), ConfineError>>(1);
@@ -176,7 +179,7 @@ impl Router {
         let thread = namespace.spawn("router", move || {
             of_thread.within(|| {
                 let own = Loop::new(start, opened.all, pool, clock, inbox);
-                own.run(&until, &through, || {
+                own.run(&until, (&through, &of_loop), || {
                     // The loop has its priority, which it could not get later.
                     let confined = match is_confined {
                         true => confine::confine(keep),
@@ -190,6 +193,8 @@ impl Router {
         // Commands that arrive from now on find the configuration loaded. If the thread has ended,
         // joining it reports why.
         let confined = has_started.recv().unwrap_or(Ok(()));
+        // From here on, this router forwards.
+        let standing = take_over_from_bridges(&namespace, &names);
         // The threads of the control socket are started by this one.
         let confined = match is_confined {
             true => confined.and_then(|()| confine::confine(Keep::Nothing)),
@@ -204,13 +209,15 @@ impl Router {
             thread,
             is_through,
             remarks,
-            port_remarks: opened.remarks,
+            port_remarks: remarks_with(opened.remarks, &standing),
             choices: opened.choices,
             names,
             namespace,
             idle_limit,
             log: Mutex::new(Some(log_entries)),
             watcher: Watcher::new(orders.clone()),
+            pulse,
+            heartbeat: None,
         };
         if let Err(error) = confined {
             router.stop();
@@ -232,6 +239,13 @@ impl Router {
         }
         Ok(router)
     }
+}
+
+fn remarks_with(mut remarks: Vec<String>, standing: &[String]) -> Vec<String> {
+    remarks.extend(standing.iter().map(|bridge| {
+        format!("kernel bridge {bridge} is removed: it forwarded while no router did (--fail-open)")
+    }));
+    remarks
 }
 
 /// Entries of `log` rules that wait for being written: some hundred KiB.

@@ -1,0 +1,282 @@
+//! A process that lets a kernel bridge forward while a router cannot.
+//!
+//! The guardian is started before the router has other threads. It keeps CAP_NET_ADMIN only, and waits
+//! for the router's signs of life on a pipe. If they cease, or the pipe is closed because the router
+//! has ended, the guardian creates a bridge over the two interfaces of each pair. It removes these
+//! bridges when the router gives signs of life again. A router that is started anew removes them
+//! itself ([`take_back`]), since the guardian ends after the router.
+//!
+//! While a bridge stands and the router resumes, both forward for some milliseconds: frames may arrive
+//! twice, but nothing circulates, because neither receives what the other sends.
+
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::confine::{Keep, confine};
+use crate::namespace::{Interface, LinkError, Links, Namespace};
+use crate::sys;
+
+/// The two interfaces of a bridge.
+pub type Pair = [String; 2];
+
+/// The router's end: a guardian that watches this process.
+#[derive(Debug)]
+pub struct Guardian {
+    life: PipeWriter,
+}
+
+/// The reasons why there is no guardian.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardianError {
+    /// The process cannot be started.
+    #[error("cannot start the process that watches the router: {0}")]
+    Start(#[from] io::Error),
+    /// A bridge would not be possible.
+    #[error("{0}")]
+    Impossible(String),
+}
+
+impl Guardian {
+    /// Starts a guardian for interfaces of `namespace`, and waits until it has verified that it could
+    /// create the bridges. It does nothing before the first [`Guardian::beat`]. Must be called while
+    /// there are no other threads.
+    ///
+    /// # Errors
+    /// [`GuardianError`]; nothing is left then.
+    pub fn start(namespace: &Namespace, pairs: &[Pair]) -> Result<Guardian, GuardianError> {
+        let (signs, life) = io::pipe()?;
+        let (mut verdict, mut told) = io::pipe()?;
+        let ours = [life.as_raw_fd(), verdict.as_raw_fd()];
+        sys::in_child(move || {
+            // Neither Ctrl-C nor the end of a service's processes ends the guardian before the router.
+            let _ = rustix::process::setsid();
+            let signals = sys::signal_set(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM]);
+            let _ = sys::set_signal_mask(&signals);
+            sys::close_some(&[0, 1]);
+            sys::close_some(&ours);
+            let _ = rustix::thread::set_name(c"guardian");
+            match prepare(namespace, pairs) {
+                Ok(links) => {
+                    drop(told);
+                    let watch = Watch {
+                        links,
+                        pairs,
+                        standing: false,
+                    };
+                    watch.run(signs);
+                }
+                Err(why) => drop(told.write_all(why.as_bytes())),
+            }
+        })?;
+        // The child has the other ends. Its answer ends when it has closed its own.
+        let mut why = String::new();
+        verdict.read_to_string(&mut why)?;
+        if !why.is_empty() {
+            return Err(GuardianError::Impossible(why));
+        }
+        let flags = fcntl_getfl(&life).map_err(io::Error::from)?;
+        fcntl_setfl(&life, flags | OFlags::NONBLOCK).map_err(io::Error::from)?;
+        Ok(Guardian { life })
+    }
+
+    /// Gives a sign of life. Never blocks.
+    pub fn beat(&mut self) {
+        // A full pipe has signs enough, and a closed one no guardian.
+        let _ = self.life.write(&[BEAT]);
+    }
+
+    /// Ends the guardian without a bridge.
+    pub fn dismiss(mut self) {
+        let _ = self.life.write(&[DISMISSED]);
+    }
+}
+
+/// Removes the bridges of a guardian over any of these interfaces. Returns their names.
+pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Vec<String> {
+    let Ok(all) = links.interfaces() else {
+        return Vec::new();
+    };
+    let own = |index: u32| {
+        let bridge = all.iter().find(|link| link.index == index)?;
+        is_guardians(bridge).then(|| bridge.name.clone())
+    };
+    let given = all.iter().filter(|link| interfaces.contains(&&*link.name));
+    let mut bridges: Vec<String> = given.filter_map(|link| own(link.bridge?)).collect();
+    bridges.sort();
+    bridges.dedup();
+    bridges.retain(|name| links.remove(name).is_ok());
+    bridges
+}
+
+/// Whether an interface is a bridge of a guardian.
+fn is_guardians(link: &Interface) -> bool {
+    link.kind.as_deref() == Some("bridge") && link.name.starts_with(PREFIX)
+}
+
+/// Opens the socket for changes, gives up all other privileges, and verifies that the bridges are
+/// possible.
+fn prepare(namespace: &Namespace, pairs: &[Pair]) -> Result<Links, String> {
+    let mut links = namespace.links().map_err(|error| error.to_string())?;
+    confine(Keep::NetAdmin).map_err(|error| error.to_string())?;
+    let members: Vec<&str> = pairs.iter().flatten().map(String::as_str).collect();
+    let all = links.interfaces().map_err(|error| error.to_string())?;
+    for name in &members {
+        let link = links.interface(name).map_err(|error| error.to_string())?;
+        if let Some(index) = link.bridge {
+            let holder = all.iter().find(|link| link.index == index);
+            if holder.is_some_and(is_guardians) {
+                // The router removes it when it forwards.
+                continue;
+            }
+            let holder = holder.map_or("another interface", |link| &link.name);
+            return Err(format!(
+                "interface {name:?} belongs to {holder:?}: --fail-open needs interfaces that belong \
+                 to no bridge, bond or VRF"
+            ));
+        }
+        let is_ethernet = link.mac.is_some_and(|mac| mac.0 != [0; 6]);
+        if !is_ethernet || link.kind.as_deref() == Some("bridge") {
+            return Err(format!(
+                "interface {name:?} cannot be part of a kernel bridge: --fail-open needs Ethernet \
+                 interfaces that are no bridges themselves"
+            ));
+        }
+    }
+    let rehearsed = format!("{PREFIX}t{}", std::process::id());
+    links
+        .create_bridge(&rehearsed, &[])
+        .and_then(|()| links.remove(&rehearsed))
+        .map_err(|error| format!("--fail-open is not possible: {error}"))?;
+    Ok(links)
+}
+
+/// Returns the name of the bridge over a pair.
+fn bridge_name(links: &mut Links, pair: &Pair) -> Result<String, LinkError> {
+    let first = links.interface(&pair[0])?;
+    Ok(format!("{PREFIX}{:x}", first.index))
+}
+
+/// The guardian's own state.
+struct Watch<'a> {
+    links: Links,
+    pairs: &'a [Pair],
+    /// Whether the bridges stand.
+    standing: bool,
+}
+
+impl Watch<'_> {
+    fn run(mut self, mut signs: PipeReader) {
+        let mut is_armed = false;
+        loop {
+            let patience = (is_armed && !self.standing).then_some(PATIENCE);
+            let asked = Instant::now();
+            if !is_readable(&signs, patience) {
+                // The call also returns when the guardian was stopped and continued.
+                if patience.is_some_and(|patience| asked.elapsed() >= patience) {
+                    self.take_over("gives no sign of life", Some(&signs));
+                }
+                continue;
+            }
+            let mut bytes = [0; 64];
+            match signs.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => {
+                    if is_armed && !self.standing {
+                        self.take_over("has ended", None);
+                    }
+                    return;
+                }
+                Ok(count) if bytes[..count].contains(&DISMISSED) => {
+                    self.give_back();
+                    return;
+                }
+                Ok(_) => {
+                    is_armed = true;
+                    self.give_back();
+                }
+            }
+        }
+    }
+
+    /// Creates the bridges. Waits for an interface that is being created anew, until the router gives
+    /// signs again.
+    fn take_over(&mut self, why: &str, signs: Option<&PipeReader>) {
+        for attempt in 0..MOST_ATTEMPTS {
+            let mut failure = None;
+            for pair in self.pairs {
+                match self.bridge(pair) {
+                    Ok(Some(name)) => say(&format!(
+                        "the router {why}: kernel bridge {name} connects {} and {}",
+                        pair[0], pair[1]
+                    )),
+                    Ok(None) => {}
+                    Err(error) => failure = Some(error.to_string()),
+                }
+            }
+            let Some(error) = failure else {
+                break;
+            };
+            if attempt == 0 {
+                say(&format!("the router {why}: {error}"));
+            }
+            match signs {
+                Some(signs) if is_readable(signs, Some(RETRY)) => break,
+                Some(_) => {}
+                None => std::thread::sleep(RETRY),
+            }
+        }
+        self.standing = true;
+    }
+
+    /// Creates one bridge, and returns its name. Returns `None` if it stands already.
+    fn bridge(&mut self, pair: &Pair) -> Result<Option<String>, LinkError> {
+        let name = bridge_name(&mut self.links, pair)?;
+        let is_there = self.links.interface(&name).is_ok();
+        if is_there {
+            return Ok(None);
+        }
+        let created = self.links.create_bridge(&name, &[&pair[0], &pair[1]]);
+        if created.is_err() {
+            // It may have one of the two.
+            let _ = self.links.remove(&name);
+        }
+        created.map(|()| Some(name))
+    }
+
+    fn give_back(&mut self) {
+        if std::mem::take(&mut self.standing) {
+            let members: Vec<&str> = self.pairs.iter().flatten().map(String::as_str).collect();
+            for name in take_back(&mut self.links, &members) {
+                say(&format!(
+                    "the router forwards again: kernel bridge {name} is removed"
+                ));
+            }
+        }
+    }
+}
+
+fn is_readable(signs: &PipeReader, patience: Option<Duration>) -> bool {
+    let mut polls = [libc::pollfd {
+        fd: signs.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    sys::poll(&mut polls, patience) > 0
+}
+
+/// Writes a line for the operator, whose terminal may be gone.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "sluice: {text} (--fail-open)");
+}
+
+/// The beginning of the names of all bridges of guardians.
+pub const PREFIX: &str = "slopen-";
+/// A router that gives no sign of life for this long is taken for hung. It gives ten a second.
+const PATIENCE: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(100);
+const MOST_ATTEMPTS: u32 = 100;
+const BEAT: u8 = b'b';
+const DISMISSED: u8 = b'q';

@@ -1,0 +1,127 @@
+//! A kernel bridge that forwards while the router cannot.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sluice_net::guardian::{Guardian, GuardianError, Pair, take_back};
+use sluice_net::namespace::{Namespace, NamespaceError};
+use sluice_net::port::registry;
+
+use super::Settings;
+use crate::control::Bell;
+
+/// The reasons why no kernel bridge can take over.
+#[derive(Debug, thiserror::Error)]
+pub enum FailOpenError {
+    /// The packets are those of the kernel's own stack.
+    #[error(
+        "--fail-open is for bridges between interfaces; `--fail bypass` is for --forward and --local"
+    )]
+    Hooked,
+    /// A kernel bridge cannot contain the port, or would receive nothing from it.
+    #[error(
+        "--fail-open needs ports of the kind `packet`, or interfaces without a kind: a kernel bridge \
+         cannot replace {0}"
+    )]
+    Port(String),
+    /// The ports do not come in pairs.
+    #[error("ports come in pairs: give two, or four, ..., not {0}")]
+    Odd(usize),
+    /// The namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The guardian.
+    #[error(transparent)]
+    Guardian(#[from] GuardianError),
+}
+
+impl Settings {
+    /// Starts a process that connects the interfaces of each pair with a kernel bridge if this process
+    /// ends or its loop hangs; see [`Router::guard`](super::Router::guard). Interfaces whose kind is
+    /// not given become `packet` ports, since an XDP program would take the frames from the bridge
+    /// while the loop hangs. Must be called while the process has no other threads.
+    ///
+    /// # Errors
+    /// [`FailOpenError`].
+    pub fn fail_open(&mut self) -> Result<Guardian, FailOpenError> {
+        if self.hooked.is_some() {
+            return Err(FailOpenError::Hooked);
+        }
+        if !self.ports.len().is_multiple_of(2) {
+            return Err(FailOpenError::Odd(self.ports.len()));
+        }
+        let packet = registry::kind("packet").expect("the registry has the kind of packet sockets");
+        for port in &mut self.ports {
+            match port.kind() {
+                None => *port = port.clone().or_kind(packet),
+                Some(kind) if kind.name == packet.name => {}
+                Some(_) => return Err(FailOpenError::Port(port.to_string())),
+            }
+        }
+        let pairs: Vec<Pair> = self
+            .ports
+            .chunks_exact(2)
+            .map(|pair| [0, 1].map(|end| pair[end].argument().to_owned()))
+            .collect();
+        let namespace = match &self.namespace {
+            Some(path) => Namespace::open(path)?,
+            None => Namespace::current()?,
+        };
+        Ok(Guardian::start(&namespace, &pairs)?)
+    }
+}
+
+/// Removes kernel bridges that took over when an earlier router ended. Returns their names.
+pub(super) fn take_over_from_bridges(namespace: &Namespace, names: &[String]) -> Vec<String> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // What cannot be read has no bridges to remove.
+    let links = namespace.links();
+    links.map_or_else(|_| Vec::new(), |mut links| take_back(&mut links, &names))
+}
+
+/// The thread that gives signs of life as long as the loop turns.
+pub(super) struct Heartbeat {
+    end: SyncSender<()>,
+    thread: JoinHandle<Guardian>,
+}
+
+impl Heartbeat {
+    pub(super) fn start(
+        mut guardian: Guardian,
+        bell: Bell,
+        pulse: Arc<AtomicU64>,
+    ) -> io::Result<Heartbeat> {
+        let (end, ended) = sync_channel(1);
+        guardian.beat();
+        let thread = std::thread::Builder::new()
+            .name("heartbeat".into())
+            .spawn(move || {
+                let mut last = pulse.load(Ordering::Relaxed);
+                while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                    let now = pulse.load(Ordering::Relaxed);
+                    if std::mem::replace(&mut last, now) != now {
+                        guardian.beat();
+                    }
+                    // A loop without packets turns once for this.
+                    bell.ring();
+                }
+                guardian
+            })?;
+        Ok(Heartbeat { end, thread })
+    }
+
+    /// Ends the guardian without a bridge.
+    pub(super) fn dismiss(self) {
+        drop(self.end);
+        if let Ok(guardian) = self.thread.join() {
+            guardian.dismiss();
+        }
+    }
+}
+
+/// The interval between two signs of life.
+const EVERY: Duration = Duration::from_millis(100);
