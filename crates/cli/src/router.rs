@@ -338,7 +338,7 @@ fn catch_signals(is_confined: bool) -> Result<Receiver<i32>, Error> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            if is_confined && let Err(error) = confine::confine(Keep::Nothing) {
+            if is_confined && let Err(error) = confine::confine(Keep::Nothing, process::reach()) {
                 eprintln!("sluice: warning: the thread of signals keeps its privileges: {error}");
             }
             for signal in signals.forever() {

@@ -51,6 +51,12 @@ pub trait Loader: Sync {
         Ok(Vec::new())
     }
 
+    /// Returns whether its algorithms open files when they are loaded, or while they run. The threads of
+    /// a router that loads them keep the files of their user.
+    fn opens_files(&self) -> bool {
+        false
+    }
+
     /// Executes `work`, once, in a thread in which queues decide.
     fn within(&self, work: &mut dyn FnMut()) {
         work();
@@ -252,13 +258,25 @@ fn entry(
     Ok(algorithm)
 }
 
+/// Reads a file.
+pub type Reader = fn(&Path) -> std::io::Result<Vec<u8>>;
+
+static READER: OnceLock<Reader> = OnceLock::new();
+
+/// Lets `reader` read the files of algorithms from now on, in a program whose threads cannot. The
+/// first call counts.
+pub fn read_by(reader: Reader) {
+    let _ = READER.set(reader);
+}
+
 /// Reads a file of at most [`LARGEST`] bytes.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let size = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
     if size > LARGEST {
         return Err(format!("{size} bytes are more than {LARGEST}"));
     }
-    std::fs::read(path).map_err(|e| e.to_string())
+    let reader = READER.get().copied().unwrap_or(|path| std::fs::read(path));
+    reader(path).map_err(|e| e.to_string())
 }
 
 /// The parameter of every discipline from a file.

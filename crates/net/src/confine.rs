@@ -4,7 +4,9 @@
 //! again. After its start, one thread keeps them, the [broker](keep_broker): it executes the few
 //! functions that must run in a network namespace ([`Namespace::enter`]). All other threads call
 //! [`confine`]. Then they have no capability, can gain none, and a system call that only an attacker
-//! would make (`execve`, `ptrace`, `mount`, `bpf`, ...) kills the process.
+//! would make (`execve`, `ptrace`, `mount`, `bpf`, ...) kills the process. Where the kernel has
+//! Landlock, they cannot open files, even those of their own user ([`Reach::Nothing`]). The broker
+//! opens the few that a router needs later ([`privileged`]).
 //!
 //! The threads share their memory, so this does not stop an attacker who can execute any code in the
 //! process and waits for the broker. It removes the simple ways: a shell, a module of the kernel, a
@@ -20,6 +22,10 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
+use landlock::{
+    ABI, Access as _, AccessFs, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError,
+    RulesetStatus, path_beneath_rules,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -42,6 +48,23 @@ pub enum Keep {
     /// CAP_NET_ADMIN: the kernel wants it for each verdict on a packet of an NFQUEUE
     /// (net/netfilter/nfnetlink.c, `nfnetlink_rcv`).
     NetAdmin,
+}
+
+/// The files that a confined thread may open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Those of its user, as without confinement.
+    Everything,
+    /// None but public descriptions of the machine ([`PUBLIC`]), which it may read. Where the kernel
+    /// has no Landlock, the thread may open everything.
+    Nothing,
+}
+
+/// What a thread has given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confined {
+    /// Whether the kernel enforces [`Reach::Nothing`].
+    pub has_no_files: bool,
 }
 
 /// The thread that keeps the capabilities.
@@ -90,12 +113,23 @@ pub(crate) fn by_broker<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     result.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// Takes all capabilities but `keep` from the calling thread, and from the threads that it starts
-/// later, and installs the filter of system calls.
+/// Runs `work` with the privileges that the process had at its start: on the broker's thread, or on
+/// the calling one if there is no broker. For files that the operator named, and nobody else.
+pub fn privileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let mut work = Some(work);
+    let done = by_broker(|| work.take().map(|work| work()));
+    done.flatten().unwrap_or_else(|| {
+        let work = work.take().expect("the broker has not run it");
+        work()
+    })
+}
+
+/// Takes all capabilities but `keep` and all files but those within `reach` from the calling thread,
+/// and from the threads that it starts later, and installs the filter of system calls.
 ///
 /// # Errors
 /// [`ConfineError`]: the kernel has no filters, for example. The thread may then be partly confined.
-pub fn confine(keep: Keep) -> Result<(), ConfineError> {
+pub fn confine(keep: Keep, reach: Reach) -> Result<Confined, ConfineError> {
     // The loop's priority alternates, which would need CAP_SYS_NICE without this limit.
     let limit = getrlimit(Resource::Rtprio);
     if limit.current.is_some_and(|limit| limit < LOOP_PRIORITY) {
@@ -122,11 +156,30 @@ pub fn confine(keep: Keep) -> Result<(), ConfineError> {
     };
     rustix::thread::set_capabilities(None, sets)
         .map_err(|error| at("dropping the capabilities")(error.into()))?;
+    let has_no_files = match reach {
+        Reach::Everything => false,
+        Reach::Nothing => restrict_files()
+            .map_err(|error| at("the restriction of files")(io::Error::other(error)))?,
+    };
     let install = at("a filter of system calls");
     let program = filter().map_err(io::Error::other);
     program
         .and_then(|program| seccompiler::apply_filter(&program).map_err(io::Error::other))
-        .map_err(install)
+        .map_err(install)?;
+    Ok(Confined { has_no_files })
+}
+
+/// Restricts the calling thread to [`PUBLIC`]. Returns whether the kernel does that.
+fn restrict_files() -> Result<bool, RulesetError> {
+    let newest = ABI::V5;
+    let rules = path_beneath_rules(PUBLIC, AccessFs::from_read(ABI::V1));
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(newest))?
+        .create()?
+        .add_rules(rules)?
+        .restrict_self()?;
+    // An old kernel lacks some kinds of access (truncating, device calls) to files that are open.
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
 /// Kills the process for every system call in [`FORBIDDEN`], and allows all others.
@@ -152,6 +205,9 @@ fn at(step: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
     move |source| ConfineError { step, source }
 }
 
+/// What confined threads may read: the state of the kernel, and time zones. Paths that do not exist are
+/// ignored.
+pub const PUBLIC: &[&str] = &["/proc", "/sys", "/etc/localtime", "/usr/share/zoneinfo"];
 /// The name of the broker's thread, as `ps -L` shows it.
 pub const BROKER_NAME: &str = "broker";
 /// The real-time priority of a router's loop.

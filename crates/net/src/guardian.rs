@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::confine::{Keep, confine};
+use crate::confine::{Keep, Reach, confine};
 use crate::namespace::{Interface, LinkError, Links, Namespace};
 use crate::sys;
 
@@ -120,7 +120,7 @@ fn is_guardians(link: &Interface) -> bool {
 /// possible.
 fn prepare(namespace: &Namespace, pairs: &[Pair]) -> Result<Links, String> {
     let mut links = namespace.links().map_err(|error| error.to_string())?;
-    confine(Keep::NetAdmin).map_err(|error| error.to_string())?;
+    confine(Keep::NetAdmin, Reach::Nothing).map_err(|error| error.to_string())?;
     let members: Vec<&str> = pairs.iter().flatten().map(String::as_str).collect();
     let all = links.interfaces().map_err(|error| error.to_string())?;
     for name in &members {

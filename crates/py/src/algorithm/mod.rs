@@ -87,6 +87,11 @@ impl Loader for PyLoader {
         "py:FILE:CLASS"
     }
 
+    /// A module imports others, at any time.
+    fn opens_files(&self) -> bool {
+        true
+    }
+
     fn load(&self, source: &Source<'_>) -> Result<Loaded, String> {
         Python::attach(|py| {
             load(py, source).map_err(|error| match error.is_instance_of::<SluiceError>(py) {

@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sluice_ipfw::Snapshot;
+use sluice_net::confine::privileged;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Work};
@@ -101,34 +102,22 @@ impl Listener {
             limits,
             samples,
         };
-        let error = |step| {
-            move |source| ServeError::System {
-                step,
-                path: path.to_owned(),
-                source,
-            }
-        };
-        // Until it listens, the socket looks like one that a dead router left behind.
-        let lock = Lock::beside(path).map_err(error("lock"))?;
-        clear(path)?;
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(error("create"))?;
-        let address = SockAddr::unix(path).map_err(error("name"))?;
-        socket.bind(&address).map_err(error("bind"))?;
-        // No client can connect before `listen`, so none connects before the mode is set.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error("protect"))?;
-        socket.listen(BACKLOG).map_err(error("listen at"))?;
-        let found = fs::symlink_metadata(path).map_err(error("find"))?;
-        drop(lock);
+        // A confined thread may not create files.
+        let (socket, identity) = privileged(|| bind(path))?;
         let is_closing = Arc::new(AtomicBool::new(false));
         let closing = Arc::clone(&is_closing);
         let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || accept(&listener, &means, &closing))
-            .map_err(error("serve"))?;
+            .map_err(|source| ServeError::System {
+                step: "serve",
+                path: path.to_owned(),
+                source,
+            })?;
         Ok(Listener {
             path: path.to_owned(),
-            identity: (found.dev(), found.ino()),
+            identity,
             is_closing,
             thread: Some(thread),
         })
@@ -148,12 +137,35 @@ impl Drop for Listener {
         let is_own = fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
         if is_own {
-            let _ = fs::remove_file(&self.path);
+            let _ = privileged(|| fs::remove_file(&self.path));
         }
         if let Some(thread) = self.thread.take().filter(|_| is_woken && is_own) {
             let _ = thread.join();
         }
     }
+}
+
+/// Creates a socket that listens at `path`. Returns it with the device and inode of its file.
+fn bind(path: &Path) -> Result<(Socket, (u64, u64)), ServeError> {
+    let error = |step| {
+        move |source| ServeError::System {
+            step,
+            path: path.to_owned(),
+            source,
+        }
+    };
+    // Until it listens, the socket looks like one that a dead router left behind.
+    let lock = Lock::beside(path).map_err(error("lock"))?;
+    clear(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(error("create"))?;
+    let address = SockAddr::unix(path).map_err(error("name"))?;
+    socket.bind(&address).map_err(error("bind"))?;
+    // No client can connect before `listen`, so none connects before the mode is set.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error("protect"))?;
+    socket.listen(BACKLOG).map_err(error("listen at"))?;
+    let found = fs::symlink_metadata(path).map_err(error("find"))?;
+    drop(lock);
+    Ok((socket, (found.dev(), found.ino())))
 }
 
 /// Keeps other routers from opening a socket at the same path at the same time.

@@ -26,7 +26,7 @@ pub use sluice_net::confine;
 pub use sluice_net::port::nfqueue::{Hook, IfDead, Mark, Traffic};
 /// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
 pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
-pub use start::{MOST_PORTS, StartError};
+pub use start::{MOST_PORTS, StartError, reach};
 pub use status::{PortStatus, Status, StatusAsked};
 
 use std::io;
@@ -273,7 +273,7 @@ impl Router {
     }
 
     fn reload_from(&self, path: &Path) -> Result<Vec<Remark>, ReloadError> {
-        let config = Config::read(path)?;
+        let config = confine::privileged(|| Config::read(path))?;
         let builder = self.orders.builder();
         // `me` changes together with the rules.
         builder.set_interfaces(interfaces(&self.names, &self.namespace));

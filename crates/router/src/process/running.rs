@@ -7,6 +7,7 @@ use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
 use sluice_ipfw::watch::Watching;
 use sluice_ipfw::{Batch, Draft, Firewall, Interface, LogEntry, Output, Survey};
 use sluice_net::Clock;
+use sluice_net::confine::Confined;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
@@ -46,6 +47,7 @@ pub(super) struct Loop {
     log: SyncSender<LogEntry>,
     logged: u64,
     log_lost: u64,
+    confined: Option<Confined>,
 }
 
 impl Loop {
@@ -90,6 +92,7 @@ impl Loop {
             log: start.log,
             logged: 0,
             log_lost: 0,
+            confined: None,
         };
         own.with(|ruled, cx| {
             let (_, result) = start.config.apply(ruled.firewall_mut(), cx);
@@ -139,9 +142,9 @@ impl Loop {
         mut self,
         stop: &Stop,
         (through, pulse): (&AtomicBool, &AtomicU64),
-        started: impl FnOnce(),
+        started: impl FnOnce() -> Option<Confined>,
     ) -> Status {
-        started();
+        self.confined = started();
         // What is executed in several pieces; the next order waits for its end.
         let mut under_way: Option<Pieces> = None;
         loop {
@@ -401,8 +404,22 @@ impl Loop {
             cpu_latency_ns: self.cpu_latency.map(Span::as_ns),
             logged: self.logged,
             log_lost: self.log_lost,
+            given_up: given_up(self.confined),
         }
     }
+}
+
+fn given_up(confined: Option<Confined>) -> Vec<String> {
+    let Some(confined) = confined else {
+        return Vec::new();
+    };
+    let names = [
+        ("capabilities", true),
+        ("system_calls", true),
+        ("files", confined.has_no_files),
+    ];
+    let given_up = names.into_iter().filter(|(_, is_given_up)| *is_given_up);
+    given_up.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// An order that is executed in pieces, with packets forwarded in between.

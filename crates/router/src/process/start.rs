@@ -1,15 +1,15 @@
 //! The start of a router: checks the settings, opens everything, and starts the loop.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 use sluice_core::Stop;
 use sluice_loader::Ending;
 use sluice_net::Clock;
-use sluice_net::confine::{self, ConfineError, Keep};
+use sluice_net::confine::{self, ConfineError, Keep, Reach};
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
 use sluice_net::port::nfqueue::NfqueueError;
@@ -168,6 +168,9 @@ impl Router {
         let is_through = Arc::new(AtomicBool::new(false));
         let through = Arc::clone(&is_through);
         let (started, has_started) = sync_channel::<Result<(), ConfineError>>(1);
+        if is_confined {
+            sluice_loader::read_by(|path| confine::privileged(|| fs::read(path)));
+        }
         // The loop sends verdicts, and removes its rules at the end.
         let keep = match settings.hooked {
             Some(_) => Keep::NetAdmin,
@@ -181,11 +184,14 @@ impl Router {
                 let own = Loop::new(start, opened.all, pool, clock, inbox);
                 own.run(&until, (&through, &of_loop), || {
                     // The loop has its priority, which it could not get later.
-                    let confined = match is_confined {
-                        true => confine::confine(keep),
-                        false => Ok(()),
+                    let confined = is_confined.then(|| confine::confine(keep, reach()));
+                    let (confined, result) = match confined {
+                        Some(Ok(confined)) => (Some(confined), Ok(())),
+                        Some(Err(error)) => (None, Err(error)),
+                        None => (None, Ok(())),
                     };
-                    let _ = started.send(confined);
+                    let _ = started.send(result);
+                    confined
                 })
             })
         })?;
@@ -197,7 +203,7 @@ impl Router {
         let standing = take_over_from_bridges(&namespace, &names);
         // The threads of the control socket are started by this one.
         let confined = match is_confined {
-            true => confined.and_then(|()| confine::confine(Keep::Nothing)),
+            true => confined.and_then(|()| confine::confine(Keep::Nothing, reach()).map(drop)),
             false => confined,
         };
         let mut router = Router {
@@ -246,6 +252,18 @@ fn remarks_with(mut remarks: Vec<String>, standing: &[String]) -> Vec<String> {
         format!("kernel bridge {bridge} is removed: it forwarded while no router did (--fail-open)")
     }));
     remarks
+}
+
+/// Returns the files that confined threads of a router may open: those of their user, if there are
+/// algorithms that open some.
+pub fn reach() -> Reach {
+    let opens_files = sluice_loader::loaders()
+        .iter()
+        .any(|loader| loader.opens_files());
+    match opens_files {
+        true => Reach::Everything,
+        false => Reach::Nothing,
+    }
 }
 
 /// Entries of `log` rules that wait for being written: some hundred KiB.

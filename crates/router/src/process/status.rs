@@ -53,6 +53,10 @@ pub struct Status {
     /// Entries of `log` rules that were lost, because they were made faster than written.
     #[serde(default)]
     pub log_lost: u64,
+    /// What the router's threads but the broker have given up: `capabilities`, `system_calls`, `files`
+    /// (where the kernel has Landlock). Empty with `--unconfined`.
+    #[serde(default)]
+    pub given_up: Vec<String>,
 }
 
 /// A port.
@@ -197,6 +201,9 @@ impl fmt::Display for Status {
             for (reason, count) in counts {
                 writeln!(f, "{what} {reason}: {count}")?;
             }
+        }
+        if !self.given_up.is_empty() {
+            writeln!(f, "given up: {}", self.given_up.join(", "))?;
         }
         if self.logged + self.log_lost > 0 {
             let (logged, lost) = (self.logged, self.log_lost);
