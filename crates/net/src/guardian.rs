@@ -3,7 +3,7 @@
 //! The guardian is started before the router has other threads. It keeps CAP_NET_ADMIN only, and waits
 //! for the router's signs of life on a pipe. If they cease, or the pipe is closed because the router
 //! has ended, the guardian creates a bridge over the two interfaces of each pair. It removes these
-//! bridges when the router gives signs of life again. A router that is started anew removes them
+//! bridges when the router gives signs of life again. A router that is started later removes them
 //! itself ([`take_back`]), since the guardian ends after the router.
 //!
 //! While a bridge stands and the router resumes, both forward for some milliseconds: frames may arrive
@@ -201,7 +201,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Creates the bridges. Waits for an interface that is being created anew, until the router gives
+    /// Creates the bridges. Waits for an interface that is being created again, until the router gives
     /// signs again.
     fn take_over(&mut self, why: &str, signs: Option<&PipeReader>) {
         for attempt in 0..MOST_ATTEMPTS {
