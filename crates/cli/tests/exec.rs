@@ -375,6 +375,25 @@ fn a_server_beside_the_program_is_across_the_link() {
 }
 
 #[test]
+fn a_server_is_asked_to_end_before_it_is_killed() {
+    let world = World::new();
+    let note = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("server-ended");
+    let [exe, rest @ ..] = own("server");
+    let server = format!(
+        "trap 'echo in order > {}; exit' TERM; {exe} {} & wait",
+        note.display(),
+        rest.join(" ")
+    );
+    // The shell itself, and a program that the shell has started.
+    for server in [server.clone(), format!("bash -c \"{server}\"; true")] {
+        let _ = std::fs::remove_file(&note);
+        let output = world.bash(&["--server", &server], "exit 3");
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(&note).unwrap(), "in order\n");
+    }
+}
+
+#[test]
 #[ignore = "a server that other tests run"]
 fn server() {
     let listener = TcpListener::bind("0.0.0.0:80").unwrap();

@@ -47,6 +47,7 @@ use sluice_scenario::Link;
 pub use beside::run_beside;
 pub use capture::{Capture, CaptureError, Frame};
 use gate::Gate;
+pub use network::LARGEST_BUFFER;
 use network::{Closing, Network, NetworkError, Place};
 pub use program::ProgramError;
 use pulse::Pulse;
@@ -349,16 +350,25 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
         blocked: signals.before(),
         open_files: Some(open_files.clone()),
     };
-    if let (Some(namespace), Some(command)) = (&server, &settings.server) {
-        program::serve(command, namespace, &surroundings(namespace))?;
-    }
+    let serving = match (&server, &settings.server) {
+        (Some(namespace), Some(command)) => Some(program::serve(
+            command,
+            namespace,
+            &surroundings(namespace),
+        )?),
+        _ => None,
+    };
     let spawned = program::spawn(&settings.program, &surroundings(&network.near));
     let ended = spawned.and_then(|child| program::attend(child, &signals, &ending));
     if matches!(ended, Ok(Some(_))) {
         program::linger(&network.near, &sending, &[&routing, &relaying]);
     }
-    for namespace in [Some(&network.near), server.as_ref()].into_iter().flatten() {
-        process::kill_all_in(namespace).map_err(kernel("end what the program left"))?;
+    let kill_all =
+        |namespace| process::kill_all_in(namespace).map_err(kernel("end what the program left"));
+    kill_all(&network.near)?;
+    if let (Some(namespace), Some(serving)) = (&server, serving) {
+        program::dismiss(serving, namespace);
+        kill_all(namespace)?;
     }
     shared.has_ended.store(true, Ordering::Release);
     routing.ring();

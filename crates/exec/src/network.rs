@@ -377,11 +377,15 @@ const fn any(address: IpAddr) -> IpAddr {
 /// The interface of a host.
 const INTERFACE: &str = "eth0";
 
+/// The most bytes of memory in a TCP buffer of either end. Large enough not to limit TCP: 64 MiB are
+/// 500 ms at 1 Gbit/s.
+pub const LARGEST_BUFFER: u64 = 64 << 20;
+
 /// The settings at both ends that differ from the kernel's defaults.
 const SETTINGS: &[(&str, &str)] = &[
     // A connection must not inherit the congestion window of an earlier one.
     ("net.ipv4.tcp_no_metrics_save", "1"),
-    // Large enough not to limit TCP: 64 MB are 500 ms at 1 Gbit/s.
+    // Ends with LARGEST_BUFFER.
     ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
     ("net.ipv4.tcp_wmem", "4096 65536 67108864"),
 ];
@@ -389,6 +393,15 @@ const SETTINGS: &[(&str, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tcp_buffers_grow_up_to_the_largest() {
+        for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
+            let (_, value) = SETTINGS.iter().find(|(key, _)| *key == name).unwrap();
+            let largest = value.rsplit(' ').next().unwrap();
+            assert_eq!(largest.parse(), Ok(LARGEST_BUFFER), "{name}");
+        }
+    }
 
     #[test]
     fn a_restricted_congestion_control_is_named_with_what_allows_it() {

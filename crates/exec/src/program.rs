@@ -1,7 +1,10 @@
 //! The program and its server, from the start to the exit status.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -90,6 +93,38 @@ pub fn serve(
     Ok(server)
 }
 
+/// Asks the server to end, and waits at most [`FAREWELL`] until it has ended: a database then closes
+/// its files, and need not repair them at its next start. The server is the shell that [`serve`] has
+/// started, and the programs that the shell has started.
+pub fn dismiss(server: Pid, namespace: &Namespace) {
+    let id = server.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|id| id.parse().ok());
+    let asked: Vec<Pid> = children
+        .filter_map(Pid::from_raw)
+        .chain([server])
+        .filter(|&pid| runs_in(pid, namespace))
+        .collect();
+    for &pid in &asked {
+        // This fails if the process has just ended.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let start = Instant::now();
+    while asked.iter().any(|&pid| runs_in(pid, namespace)) && start.elapsed() < FAREWELL {
+        let _ = changed_child();
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Returns whether a process runs, and is in a namespace.
+fn runs_in(pid: Pid, namespace: &Namespace) -> bool {
+    let own = fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero()));
+    let its = namespace.as_fd().try_clone_to_owned();
+    let its = its.and_then(|file| File::from(file).metadata());
+    matches!((own, its), (Ok(own), Ok(its)) if (own.dev(), own.ino()) == (its.dev(), its.ino()))
+}
+
 /// Waits for the end of a program, and passes signals on to it. Returns the program's exit status,
 /// or `None` if `ending` has a reason to end the program, which is then still running.
 pub fn attend(
@@ -156,7 +191,7 @@ fn sends() -> bool {
 
 /// Returns whether a socket in a table of `/proc/net` has one of these states.
 fn has_state(table: &Path, states: &[&str]) -> bool {
-    let text = std::fs::read_to_string(table).unwrap_or_default();
+    let text = fs::read_to_string(table).unwrap_or_default();
     let mut sockets = text.lines().skip(1);
     sockets.any(|line| {
         let state = line.split_whitespace().nth(3);
@@ -176,5 +211,7 @@ const CLOSING: &str = "0B";
 const LOOK: Duration = Duration::from_millis(100);
 /// The time within which a server must listen.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The time within which a server must end.
+const FAREWELL: Duration = Duration::from_secs(3);
 /// The time within which the program's last bytes must cross the link.
 const LINGER: Duration = Duration::from_secs(10);
