@@ -288,13 +288,16 @@ impl Settings {
 /// The least length of a token: 16 random letters and digits have 80 bits or more. (128 bits in
 /// hexadecimal digits are 32 characters.)
 const LEAST_TOKEN: usize = 16;
-/// The receive buffer: 16 MiB are 134 ms at 1 Gbit/s.
-const RECEIVE_BUFFER: u64 = 16 << 20;
+/// The largest receive window: the payload in the largest buffer of `sluice exec`. Linux offers the
+/// share of the buffer that is payload, which is 1448 of 2304 bytes for full segments, or five eighths.
+const RECEIVE_BUFFER: u64 = sluice_exec::LARGEST_BUFFER / 8 * 5;
 /// The file with the machine's default congestion control.
 const PRESENT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 #[cfg(test)]
 mod tests {
+    use sluice_scenario::{Direction, Preset};
+
     use super::*;
 
     #[test]
@@ -356,6 +359,27 @@ mod tests {
             capture: None,
             ending: Ending::new(),
         }
+    }
+
+    #[test]
+    fn the_receive_window_holds_twice_what_a_named_link_holds() {
+        // When slow start has filled the link and its queue, the sender learns of the first loss one
+        // round trip later, and has doubled its window by then.
+        let mut largest = 0;
+        for preset in Preset::all() {
+            for direction in [Direction::Down, Direction::Up] {
+                let bytes = |span: Span| {
+                    u128::from(preset.rate(direction).as_bps()) * u128::from(span.as_ns())
+                        / 8_000_000_000
+                };
+                let held = bytes(preset.rtt()) + bytes(preset.queue());
+                largest = largest.max(held);
+            }
+        }
+        // The largest is `geo`: 100 Mbit/s x (600 + 500) ms / 8 = 13.75 MB.
+        assert_eq!(largest, 13_750_000);
+        let config = settings(&["1080"], None).tcp();
+        assert!(u128::from(config.receive_buffer) >= 2 * largest);
     }
 
     #[test]

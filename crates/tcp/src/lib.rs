@@ -24,7 +24,8 @@
 //! 3. these segments are acknowledged one by one: the first 16, another 16 after a duplicate, the
 //!    first two marked ones, one with CWR, those by which the receive window grows, and the last
 //!    one of each write and of each super-packet (PSH);
-//! 4. after a gap, the fourth and later ACKs wait for up to a millisecond ([`Config::sack_delay`]);
+//! 4. after a gap, the fourth and later ACKs wait for up to a millisecond ([`Config::sack_delay`]),
+//!    unless they report a third block;
 //! 5. the receive window starts at 64 KiB and grows by a quarter with the first segment; later it
 //!    is twice the bytes read in a round trip, plus twice the expected growth
 //!    ([`Config::initial_receive_window`]); segments beyond a gap also open the window, and occupy

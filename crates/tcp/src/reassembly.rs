@@ -5,6 +5,9 @@ use crate::segment::{MAX_SACK_BLOCKS, SackBlock, Segment};
 use alloc::collections::VecDeque;
 use sluice_core::prefetch;
 
+/// Linux `TCP_SACK_BLOCKS_EXPECTED`: an ACK has room for three blocks, and may be lost.
+const BLOCKS_EXPECTED: usize = 2;
+
 /// Received sequence numbers `start..end`.
 type Range = (u64, u64);
 
@@ -96,8 +99,10 @@ impl Reassembly {
         }
     }
 
-    /// Stores `start..end` beyond the gap; its block becomes the first of the report.
-    pub fn insert(&mut self, start: u64, end: u64) {
+    /// Stores `start..end` beyond the gap; its block becomes the first of the report. Returns whether
+    /// it pushes a block towards the end of the report: at least [`BLOCKS_EXPECTED`] others were
+    /// reported before its own.
+    pub fn insert(&mut self, start: u64, end: u64) -> bool {
         // In most cases, the segment extends the last range, or starts a new one after it.
         let mut at = self.out_of_order.len();
         while at > 0 && self.out_of_order[at - 1].1 >= start {
@@ -130,15 +135,19 @@ impl Reassembly {
         let mut blocks = [(0, 0); MAX_SACK_BLOCKS];
         blocks[0] = merged;
         let mut count = 1;
-        for &(s, e) in &self.recent[..self.recent_len as usize] {
+        let mut place = self.recent_len as usize;
+        for (i, &(s, e)) in self.recent[..self.recent_len as usize].iter().enumerate() {
             let is_inside = merged.0 <= s && e <= merged.1;
-            if !is_inside && count < MAX_SACK_BLOCKS {
+            if is_inside {
+                place = place.min(i);
+            } else if count < MAX_SACK_BLOCKS {
                 blocks[count] = (s, e);
                 count += 1;
             }
         }
         self.recent = blocks;
         self.recent_len = count as u32;
+        place >= BLOCKS_EXPECTED
     }
 
     /// Removes the ranges that `nxt` has reached and returns the sequence number after them.

@@ -307,7 +307,7 @@ impl Receiver {
                     // RFC 5681 §4.2: a segment that fills the gap is acknowledged at once.
                     self.ack_now = true;
                 } else {
-                    self.schedule_gap_ack(now);
+                    self.schedule_gap_ack(now, false);
                 }
             }
             // Linux: reading up to the end of a write sends an ACK at once, and a sender ends each
@@ -316,9 +316,9 @@ impl Receiver {
                 self.ack_now = true;
             }
         } else {
-            self.gaps.insert(seq, end);
+            let is_scattered = self.gaps.insert(seq, end);
             self.grow_window(u64::from(segment.len));
-            self.schedule_gap_ack(now);
+            self.schedule_gap_ack(now, is_scattered);
         }
         let mut fin = 0;
         if self.has_fin && !self.is_finished && self.nxt > self.fin_at {
@@ -509,8 +509,10 @@ impl Receiver {
     /// RFC 5681 §4.2 requires an ACK at once for each segment beyond a gap. Linux compresses these
     /// ACKs (`tcp_comp_sack_delay_ns`, `_nr`, `_slack_ns`): the first three, which cause the sender
     /// to repair the loss, are sent at once. Later ones wait for a twentieth of the RTT (a
-    /// millisecond at most) or for 44 segments.
-    fn schedule_gap_ack(&mut self, now: Time) {
+    /// millisecond at most) or for 44 segments. But an ACK has room for three blocks only. So a
+    /// segment that begins a third block, or extends one that far back, is acknowledged at once
+    /// (`tcp_sack_compress_send_ack`; Linux acknowledges the segments before it at this moment).
+    fn schedule_gap_ack(&mut self, now: Time, is_scattered: bool) {
         let waiting = self.nxt - self.acked;
         let is_due = self.quick_acks_left > 0
             || waiting > u64::from((self.ack_every - 1) * self.mss)
@@ -525,6 +527,8 @@ impl Receiver {
             self.ack_now = true;
         } else if self.gap_acks < DUP_THRESH as u32 {
             self.gap_acks += 1;
+            self.ack_now = true;
+        } else if is_scattered {
             self.ack_now = true;
         } else {
             if self.compressed == 0 {

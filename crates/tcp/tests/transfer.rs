@@ -92,6 +92,37 @@ fn one_loss_costs_one_retransmission_and_halves_reno() {
 }
 
 #[test]
+fn a_reduction_sends_half_of_what_arrives_when_acks_report_many_holes() {
+    // 100 Mbit/s x 600 ms = 5000 segments of 1500 bytes, and a queue of 4166 more. Slow start sends
+    // twice what the link carries, so about every second segment is dropped, and an ACK, which waits
+    // for 1 ms, reports several new holes in its three blocks.
+    let config = Config {
+        receive_buffer: 40 << 20,
+        ..config("reno")
+    };
+    let mut net = transfer(&config, 80_000_000, Span::from_ms(300), |_, _| {
+        Fate::Deliver
+    });
+    net.rate = Rate::from_bps(100_000_000);
+    net.queue_limit = 4166;
+    net.flush();
+    while net.client.counters().recoveries == 0 {
+        assert!(net.step(secs(60)));
+    }
+    let sent_from = net.now + Span::from_ms(100);
+    net.run_until(sent_from);
+    let before = net.client.counters().segments;
+    net.run_until(sent_from + Span::from_ms(400));
+    let sent = net.client.counters().segments - before;
+    // The window is still above ssthresh, so Reno sends one segment for two that arrive (RFC 6937
+    // §3). 100 Mbit/s x 400 ms are 3333 segments. An ACK covers those of 1.1 ms, about ten, so the
+    // number differs by up to ten.
+    let window = net.client.snapshot().window;
+    assert!(window.cwnd > window.ssthresh, "{window:?}");
+    assert!(sent.abs_diff(3333 / 2) <= 10, "{sent}");
+}
+
+#[test]
 fn a_lost_tail_is_probed_without_a_timeout() {
     // The last segment (with FIN) is lost: nothing is SACKed, so only a probe can detect it.
     let mut first = true;

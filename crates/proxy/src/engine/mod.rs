@@ -578,8 +578,9 @@ const AHEAD: u64 = 64 << 10;
 /// Bytes that may wait in an end's send buffer. Linux: `tcp_wmem` starts at 16 KiB and grows with
 /// the window; the relay of `sluice exec` holds 256 KiB more.
 const LEAST_SEND_BUFFER: u64 = 256 << 10;
-/// The most bytes that a send buffer holds: 16 MiB are 134 ms at 1 Gbit/s.
-const LARGEST_SEND_BUFFER: u64 = 16 << 20;
+/// The most bytes that a send buffer holds, as under `sluice exec`. A kernel's buffer holds little
+/// else than payload if segments are large.
+const LARGEST_SEND_BUFFER: u64 = sluice_exec::LARGEST_BUFFER;
 /// The header of IPv6 is longer by 20 bytes.
 const IPV6_MORE: u32 = 20;
 

@@ -1,3 +1,5 @@
+use alloc::vec::Vec;
+
 use super::*;
 use crate::segment::SackBlock;
 
@@ -221,6 +223,32 @@ fn after_three_acks_for_a_gap_the_others_are_compressed() {
     receiver.handle(NOW, &data(1000, 100), IDLE);
     assert!(receiver.wants_ack(NOW));
     assert_eq!(ack(&mut receiver).ack, 1600 + 4500);
+}
+
+#[test]
+fn acks_for_many_gaps_do_not_wait_until_blocks_are_forgotten() {
+    let mut receiver = receiver();
+    receiver.rtt = Span::from_ms(10);
+    receiver.measured_at = Time::MAX;
+    // Every second segment arrives. The first three ACKs leave at once in any case.
+    let mut reported = Vec::new();
+    for i in 0..20 {
+        receiver.handle(NOW, &data(1100 + i * 200, 100), IDLE);
+        assert!(receiver.wants_ack(NOW), "segment {i}");
+        reported.extend(ack(&mut receiver).sacks().iter().map(|block| block.start));
+    }
+    let arrived: Vec<u32> = (0..20).map(|i| 1100 + i * 200).collect();
+    reported.sort_unstable();
+    reported.dedup();
+    assert_eq!(reported, arrived);
+    // A segment that extends one of the two latest blocks waits.
+    receiver.handle(NOW, &data(1200 + 19 * 200, 50), IDLE);
+    assert!(!receiver.wants_ack(NOW));
+    receiver.handle(NOW, &data(1200 + 18 * 200, 50), IDLE);
+    assert!(!receiver.wants_ack(NOW));
+    // One that extends an earlier block does not.
+    receiver.handle(NOW, &data(1200 + 17 * 200, 50), IDLE);
+    assert!(receiver.wants_ack(NOW));
 }
 
 #[test]

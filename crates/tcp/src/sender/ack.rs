@@ -5,7 +5,7 @@ use crate::cc::{Ack, Phase, Signal};
 use crate::ecn::EcnMode;
 use crate::rate::Newest;
 use crate::scoreboard::Entry;
-use crate::segment::{Flags, Segment, expand};
+use crate::segment::{Flags, SackBlock, Segment, expand};
 use sluice_core::{Span, Time};
 
 /// Facts about the segments that one ACK newly delivers.
@@ -194,25 +194,29 @@ impl Sender {
         ack: u64,
         gathered: &mut Gathered,
     ) -> bool {
-        let mut dsack = false;
+        let count = segment.sacks().len();
+        if count == 0 {
+            return false;
+        }
         let una = self.board.una();
-        for (i, block) in segment.sacks().iter().enumerate() {
-            let start = expand(block.start, una);
-            let end = expand(block.end, una);
-            // RFC 2883 §5: the first block is a duplicate if it lies below the cumulative ACK of
-            // the same segment or inside the second block.
-            let inside_second = || {
-                segment.sacks().get(1).is_some_and(|second| {
-                    expand(second.start, una) <= start && end <= expand(second.end, una)
-                })
-            };
-            if i == 0 && (start < ack || inside_second()) {
-                dsack = true;
-                if let Some(undo) = &mut self.undo {
-                    undo.unaccounted = undo.unaccounted.saturating_sub(1);
-                }
-                continue;
-            }
+        let expanded = |block: SackBlock| (expand(block.start, una), expand(block.end, una));
+        let mut blocks = segment.sack.map(expanded);
+        let blocks = &mut blocks[..count];
+        // RFC 2883 §5: the first block is a duplicate if it lies below the cumulative ACK of the same
+        // segment or inside the second block.
+        let dsack = match *blocks {
+            [first, ..] if first.0 < ack => true,
+            [first, second, ..] => second.0 <= first.0 && first.1 <= second.1,
+            _ => false,
+        };
+        if dsack && let Some(undo) = &mut self.undo {
+            undo.unaccounted = undo.unaccounted.saturating_sub(1);
+        }
+        let blocks = &mut blocks[usize::from(dsack)..];
+        // In the order of the sequence, as in Linux, although the first block is the newest one: RACK
+        // uses the RTT of the segment that is taken last (RFC 8985 §6.2, step 2).
+        blocks.sort_unstable();
+        for &mut (start, end) in blocks {
             let (rack, rate) = (&mut self.rack, &mut self.rate);
             let (min_rtt, ts_echo) = (self.rtt.min(), segment.ts_echo);
             let recovery_end = self.recovery_end;
