@@ -208,7 +208,13 @@ impl Firewall {
 
     /// Returns the packets that limits of the whole engine refused. They are among the dropped ones.
     pub const fn refusals(&self) -> Refusals {
-        self.runtime.refusals()
+        let states = self.rules.states.refusals;
+        Refusals {
+            states_full: states.full,
+            states_source: states.source,
+            states_limit: states.limit,
+            ..self.runtime.refusals()
+        }
     }
 
     /// Returns the number of packets that the queues of all pipes may hold together, if each mask has

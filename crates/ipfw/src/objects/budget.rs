@@ -36,6 +36,12 @@ pub struct Refusals {
     pub pipe_share: u64,
     /// There was no memory for another pipe or queue of a mask.
     pub dynamic_memory: u64,
+    /// The table of states was full of answered flows.
+    pub states_full: u64,
+    /// The source owned too many states.
+    pub states_source: u64,
+    /// The group of a `limit` option was full.
+    pub states_limit: u64,
 }
 
 /// The memory of dynamic objects.
@@ -59,6 +65,9 @@ impl Budget {
             refused: Refusals {
                 pipe_share: 0,
                 dynamic_memory: 0,
+                states_full: 0,
+                states_source: 0,
+                states_limit: 0,
             },
         }
     }

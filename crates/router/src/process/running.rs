@@ -384,6 +384,9 @@ impl Loop {
         let refused = [
             ("pipe_share", refusals.pipe_share),
             ("dynamic_memory", refusals.dynamic_memory),
+            ("states_full", refusals.states_full),
+            ("states_source", refusals.states_source),
+            ("states_limit", refusals.states_limit),
         ];
         let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
         Status {
