@@ -58,6 +58,21 @@ sysctl net.inet.ip.dummynet.codel.target=9000",
 }
 
 #[test]
+fn a_scheduler_without_parameters_keeps_its_variant_by_the_variable_of_its_time() {
+    let text = written(
+        "sysctl net.inet.ip.dummynet.compat=1
+pipe 5 config bw 1Mbit/s
+sched 5 config type wf2q+ mask dst-ip 0xff
+sysctl net.inet.ip.dummynet.compat=0",
+    );
+    let expected = "sysctl net.inet.ip.dummynet.compat=1
+sched 5 config buckets 64 mask dst-ip 0x000000ff type wf2q+
+sysctl net.inet.ip.dummynet.compat=0
+";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
 fn a_scheduler_keeps_the_queue_that_it_adopted() {
     let text = written("queue 1 config sched 1 queue 20\nsched 1 config type fifo");
     assert!(

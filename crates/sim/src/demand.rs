@@ -1,6 +1,5 @@
 //! The most that a flow will send within the limits of its path.
 
-use crate::config::Config;
 use crate::ids::{LinkId, Side};
 use crate::stage::Stage;
 use crate::topology::{Link, Route, Router};
@@ -83,12 +82,10 @@ impl Outlook<'_> {
 }
 
 impl<'a> Links<'a> {
-    pub fn of(config: &'a Config) -> Self {
+    pub fn new(links: &'a [Link], routers: &[Router]) -> Self {
         let rate = |router| pipe_rates(router).unwrap_or(ROUTER_RATE);
-        Links {
-            links: &config.links,
-            routers: config.routers.iter().map(rate).collect(),
-        }
+        let routers = routers.iter().map(rate).collect();
+        Links { links, routers }
     }
 
     /// Bytes that a link can send in the whole run; none without a rate.

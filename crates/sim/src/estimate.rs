@@ -31,7 +31,7 @@ impl Config {
         let mut packets = 0_u64;
         let mut connections = 0_u64;
         let mut shared: BTreeMap<LinkId, Share> = BTreeMap::new();
-        let links = Links::of(self);
+        let links = Links::new(&self.links, &self.routers);
         for flow in &self.flows {
             let end = Time::ZERO + self.duration;
             let stop = flow.stop.map_or(end, |stop| stop.min(end));
@@ -87,7 +87,7 @@ impl Share {
     }
 
     /// Returns the packets that hosts send if the link can carry `capacity` bytes, without those of
-    /// flows that do not yield. A tenth is added for segments sent again and for the ACKs that losses
+    /// flows that do not yield. A quarter is added for segments sent again and for the ACKs that losses
     /// cause. Flows that yield get at least a quarter of the link: nothing from most FIFOs beside a
     /// flood, half of a fair queue.
     fn packets(&self, capacity: Option<u64>) -> u64 {
@@ -97,7 +97,7 @@ impl Share {
             let left = capacity.saturating_sub(self.fixed).max(capacity / 4);
             bytes.min(left)
         });
-        let wished = (self.segments + self.acks) as f64 * 1.1;
+        let wished = (self.segments + self.acks) as f64 * 1.25;
         (wished * (passing as f64 / bytes as f64)) as u64
     }
 }

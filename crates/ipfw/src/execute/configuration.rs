@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use sluice_core::param::Value;
+use sluice_core::registry::{Form, Spec};
 use sluice_core::units::Span;
 
 use crate::engine::Firewall;
 use crate::grammar::{
     At, Config, ObjectKind, Policy, Position, RuleFormat, SchedulerWords, ShowKinds, ShowRule,
-    ShowValues,
+    ShowValues, is_bare,
 };
 use crate::objects::layout::{FlowsetConfig, Layout, STRIDE, SchedulerConfig};
 use crate::rules::{DEFAULT_RULE, Entry};
@@ -77,7 +79,14 @@ impl Configuration {
             writeln!(out, "{text}").expect("a string takes any text");
         };
         for config in self.configs() {
+            let (config, is_of_compat) = writable(config);
+            if is_of_compat {
+                line(&format_args!("sysctl {COMPAT}=1"));
+            }
             line(&config);
+            if is_of_compat {
+                line(&format_args!("sysctl {COMPAT}=0"));
+            }
         }
         // Variables are defaults of objects, which are written in full, so variables come behind them.
         for (name, value) in self.variables.changed() {
@@ -220,6 +229,23 @@ impl Configuration {
     }
 }
 
+/// Under which new objects have dummynet's variant.
+const COMPAT: &str = "net.inet.ip.dummynet.compat";
+
+/// Returns `config` without the parameters of a scheduler that takes none in the language, and
+/// whether its variant must be had by [`COMPAT`].
+fn writable(mut config: Config) -> (Config, bool) {
+    let mut is_of_compat = false;
+    if let Some(words) = &mut config.scheduler {
+        let spec = &mut words.value.spec;
+        if spec.algorithm.form != Form::FlowQueued && is_bare(spec.algorithm.name) {
+            is_of_compat = spec.values.find("variant") == Some(Value::Choice("dummynet"));
+            *spec = Spec::new(spec.algorithm);
+        }
+    }
+    (config, is_of_compat)
+}
+
 fn queue(number: u32, flowset: &FlowsetConfig) -> Config {
     let mut config = Config::new(ObjectKind::Queue, at(number));
     config.parent = Some(at(flowset.scheduler));
@@ -256,7 +282,7 @@ fn of_scheduler(config: &mut Config, scheduler: &SchedulerConfig) {
 /// Splits a command into parts.
 fn parts(config: &Config) -> ObjectCommand {
     let name = format!("{} {}", config.kind.word(), config.number.value);
-    let mut rest = config.clone();
+    let (mut rest, _) = writable(config.clone());
     let rate = (config.kind == ObjectKind::Pipe).then(|| {
         let mut only = Config::new(config.kind, config.number);
         only.rate = rest.rate.take();
