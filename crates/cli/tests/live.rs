@@ -180,7 +180,8 @@ fn a_live_run_gets_the_same_verdicts_in_virtual_time() {
 fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     for attempt in 1.. {
         let output = sluice()
-            .args(["run", "--backend", "live", "--fresh", "--quiet", "--json"])
+            .args(["run", "--backend", "live", "--fresh", "--quiet"])
+            .args(["--json", "--report"])
             .arg(scenario)
             .arg("-o")
             .arg(out)
