@@ -207,7 +207,6 @@ impl Router {
             Answered::Commands(..)
             | Answered::Survey(_)
             | Answered::Watched(_)
-            | Answered::Saved(_)
             | Answered::Replaced(_)
             | Answered::Draft(_)
             | Answered::Stale(_) => {
