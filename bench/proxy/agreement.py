@@ -7,8 +7,7 @@ time to the first byte and the median goodput of a download and an upload, and t
 `--check` it fails if a ratio is outside its bound: 5 % for the first byte, 2 % for goodput.
 
 A download or upload is long enough for several seconds on the link. Goodput counts the whole
-transfer from the first byte on, with slow start and recovery. Each has a connection of its own:
-after a download, microseconds of jitter decide when BBR next probes the RTT of the idle direction.
+transfer from the first byte on, with slow start and recovery.
 """
 
 from __future__ import annotations
@@ -92,26 +91,16 @@ def connect(port: int) -> socket.socket:
     return connection
 
 
-def ask(port: int, down: int, up: int) -> socket.socket:
-    """Connect, request bytes and wait for the first one."""
+def client(port: int, down: int, up: int) -> None:
+    """Transfer bytes both ways and print the times."""
+    start = time.perf_counter()
     connection = connect(port)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(struct.pack("!QQ", down, up))
     receive(connection, 1)
-    return connection
-
-
-def client(port: int, down: int, up: int) -> None:
-    """Transfer bytes both ways and print the times."""
-    start = time.perf_counter()
-    connection = ask(port, down, 0)
     first = time.perf_counter()
     receive_count(connection, down)
     middle = time.perf_counter()
-    receive(connection, 1)
-    connection.close()
-    connection = ask(port, 0, up)
-    turn = time.perf_counter()
     send(connection, up)
     receive(connection, 1)
     end = time.perf_counter()
@@ -119,7 +108,7 @@ def client(port: int, down: int, up: int) -> None:
     if down:
         figures["down"] = down * 8 / (middle - first)
     if up:
-        figures["up"] = up * 8 / (end - turn)
+        figures["up"] = up * 8 / (end - middle)
     print(json.dumps(figures))
 
 
