@@ -3,6 +3,7 @@
 mod events;
 mod flows;
 mod hooks;
+mod limits;
 mod log;
 mod save;
 mod service;
@@ -424,11 +425,13 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
     let mut service = service::Service::ready();
     let mut seen = 0;
     let mut events = events::Events::default();
+    let mut limits = limits::Limits::new();
     thread::scope(|scope| {
         loop {
             let (changes, noted) = router.changes_since(seen);
             seen = noted;
             let mut entries = log.drain() + &log.changes(&changes);
+            entries += &log.events(&limits.look(|| router.ask_status()));
             if args.events {
                 entries += &log.events(&events.look(router));
             }

@@ -28,8 +28,8 @@ macro_rules! leave_to {
             self.$inner.release(pool);
         }
 
-        fn wants_looks(&self) -> bool {
-            self.$inner.wants_looks()
+        fn looks_within(&self) -> Option<sluice_core::Span> {
+            self.$inner.looks_within()
         }
 
         fn let_super_packets_in(&mut self, _whole: bool) {}

@@ -38,9 +38,10 @@ impl Served {
                     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
                     let mut watching = match order.work {
                         Work::Watch(watching) => watching,
-                        Work::Save => {
-                            let configuration = Box::new(firewall.configuration());
-                            order.answer.send(Answered::Saved(configuration));
+                        Work::Draft => {
+                            let mut draft = Box::new(firewall.draft());
+                            while firewall.continue_draft(&mut draft) {}
+                            order.answer.send(Answered::Draft(draft));
                             continue;
                         }
                         Work::Commands { text, mode, files } => {
@@ -57,7 +58,7 @@ impl Served {
                             order.answer.send(Answered::Replaced(Box::new(old)));
                             continue;
                         }
-                        Work::Status | Work::Draft | Work::Exchange(_) => {
+                        Work::Status | Work::Exchange(_) => {
                             panic!("nobody asks for it")
                         }
                     };

@@ -113,6 +113,25 @@ pub(crate) fn by_broker<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     result.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
+/// Lets the broker do a job and does not wait for it. Returns the job if there is no broker.
+pub(crate) fn send_to_broker(job: sys::Job) -> Option<sys::Job> {
+    let broker = BROKER.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*broker {
+        Some(broker) => broker.jobs.send(job).err().map(|refused| refused.0),
+        None => Some(job),
+    }
+}
+
+/// Confines the calling thread if the others are confined, which a broker shows.
+pub(crate) fn confine_beside_broker() {
+    let broker = BROKER.lock().unwrap_or_else(PoisonError::into_inner);
+    if broker.is_some() {
+        drop(broker);
+        // The loop does the same, and reports why it cannot be done.
+        let _ = confine(Keep::Nothing, Reach::Nothing);
+    }
+}
+
 /// Runs `work` with the privileges that the process had at its start: on the broker's thread, or on
 /// the calling one if there is no broker. For files that the operator named, and nobody else.
 pub fn privileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {

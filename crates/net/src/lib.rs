@@ -16,6 +16,7 @@ pub mod clock;
 pub mod confine;
 pub mod contained;
 pub mod cores;
+mod errand;
 pub mod guardian;
 pub mod namespace;
 pub mod port;

@@ -271,6 +271,11 @@ impl Area {
         (self.mapping.at(0) as usize, self.mapping.len())
     }
 
+    /// Returns the whole memory that this is a part of.
+    pub(crate) fn mapping(&self) -> SharedMap {
+        self.mapping.clone()
+    }
+
     /// Returns the offset of this part in the whole memory.
     pub(crate) fn offset(&self) -> usize {
         self.offset

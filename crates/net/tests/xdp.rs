@@ -177,6 +177,16 @@ fn crosses(
     })
 }
 
+/// Returns whether the kernel gives back all 512 slots of a port without an interface: a helper closes
+/// its sockets.
+fn gets_all_back(port: &mut XdpPort, pool: &mut Pool) -> bool {
+    (0..1000).any(|_| {
+        port.receive(pool, &mut Vec::new());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        pool.available() == 512
+    })
+}
+
 #[test]
 fn trains_go_down_with_their_interface_and_come_back_with_it() {
     let (mut own, mut common) = (pool(512), pool(512));
@@ -253,7 +263,7 @@ fn frames_for_an_interface_that_is_down_do_not_leave_when_it_is_up_again() {
                 counters.sent, before.sent,
                 "lost frames do not count as sent"
             );
-            assert_eq!(common.available(), 512, "{mode}: the kernel keeps no slot");
+            assert!(gets_all_back(&mut right, &mut common), "{mode}");
             links.set_up("right", true).unwrap();
             let (from, to) = ((&mut right, &mut common), (&mut left, &mut own));
             assert!(crosses(&fresh, from, to), "{mode}, round {round}");
@@ -291,7 +301,7 @@ fn an_interface_that_is_made_again_is_found_again() {
         let after = right.counters();
         assert_eq!(after.lost(Loss::Down), before.lost(Loss::Down) + 1);
         assert_eq!(after.sent, before.sent, "lost frames do not count as sent");
-        assert_eq!(common.available(), 512, "the kernel keeps no slot");
+        assert!(gets_all_back(&mut right, &mut common));
         wire::connect(&namespace);
     }
     left.release(&mut own);

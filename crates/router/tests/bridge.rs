@@ -159,6 +159,34 @@ impl Network {
             .unwrap()
     }
 
+    /// Returns where packets may have been lost, for the message of a failed test.
+    fn losses(&self, udp: &UdpReport) -> String {
+        let site = [
+            ("client", &self.client, &["eth0"][..]),
+            ("router", &self._middle, &["left", "right"]),
+            ("server", &self.server, &["eth0"]),
+        ];
+        let traffic = site.iter().flat_map(|(name, namespace, interfaces)| {
+            let mut links = namespace.links().unwrap();
+            interfaces.iter().map(move |interface| {
+                let traffic = links.interface(interface).unwrap().traffic;
+                format!("{name} {interface}: {traffic:?}")
+            })
+        });
+        let traffic: Vec<String> = traffic.collect();
+        let status = self.router.as_ref().unwrap().status().unwrap();
+        format!(
+            "sent {}, of which refused {}; received {}, overflowed {}, latest {:?}, longest gap {}\n{}\n{status}",
+            udp.sent,
+            udp.refused,
+            udp.received,
+            udp.overflowed,
+            udp.latest,
+            longest_gap(udp),
+            traffic.join("\n"),
+        )
+    }
+
     /// Stops the router. Returns its drops by reason.
     fn end(mut self) -> BTreeMap<String, u64> {
         let status = self.router.take().map(Router::stop).unwrap();
@@ -434,7 +462,8 @@ fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
     let udp = udp.join().unwrap();
     eprintln!("{} packets, longest gap {}", udp.sent, longest_gap(&udp));
     assert!(udp.sent > 30_000, "{}", udp.sent);
-    assert_eq!(udp.received + udp.overflowed, udp.sent);
+    let losses = network.losses(&udp);
+    assert_eq!(udp.received + udp.overflowed, udp.sent, "{losses}");
     // Rule 200 is the same in both configurations and keeps its count.
     let shown = network.batch("-a list 200").stdout;
     let count: u64 = shown.split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -476,7 +505,12 @@ fn a_change_of_20_000_lines_as_one_loses_no_packet() {
     }
     let udp = udp.join().unwrap();
     eprintln!("{} packets, longest gap {}", udp.sent, longest_gap(&udp));
-    assert_eq!(udp.received + udp.overflowed, udp.sent);
+    assert_eq!(
+        udp.received + udp.overflowed,
+        udp.sent,
+        "{}",
+        network.losses(&udp)
+    );
     assert_eq!(network.end(), BTreeMap::new());
 }
 

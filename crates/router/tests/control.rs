@@ -99,7 +99,6 @@ fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
             let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
             let answer = match order.work {
                 Work::Status => Answered::Status(Box::new(7)),
-                Work::Save => panic!("nobody asks for the configuration"),
                 Work::Draft => {
                     let mut draft = firewall.draft();
                     while firewall.continue_draft(&mut draft) {}

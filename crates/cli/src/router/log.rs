@@ -1,5 +1,5 @@
-//! Writes the entries of `log` rules and changes of the configuration and events: on standard error, as JSON or
-//! text, and to syslog.
+//! Writes the entries of `log` rules, changes of the configuration, events and warnings: on standard
+//! error, as JSON or text, and to syslog.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;

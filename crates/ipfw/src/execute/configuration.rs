@@ -13,7 +13,7 @@ use crate::grammar::{
     ShowValues, is_bare,
 };
 use crate::objects::layout::{FlowsetConfig, Layout, STRIDE, SchedulerConfig};
-use crate::rules::{DEFAULT_RULE, Entry};
+use crate::rules::{DEFAULT_RULE, Entry, Ruleset};
 use crate::tables::Tables;
 use crate::variables::Variables;
 
@@ -57,21 +57,27 @@ pub struct ObjectCommand {
 }
 
 impl Firewall {
-    /// Copies the configuration. Takes time in proportion to its size, as an atomic change does.
+    /// Copies the configuration at once, which takes time in proportion to its size. A host with
+    /// packets copies a [`Draft`](crate::Draft) in pieces instead.
     pub fn configuration(&self) -> Configuration {
-        Configuration {
-            layout: self.layout.clone(),
-            rules: self.rules.entries().to_vec(),
-            disabled: (0..31)
-                .filter(|set| self.rules.is_set_disabled(*set))
-                .collect(),
-            tables: self.rules.tables.clone(),
-            variables: self.variables.clone(),
-        }
+        let mut draft = self.draft();
+        while self.continue_draft(&mut draft) {}
+        draft.into_configuration()
     }
 }
 
 impl Configuration {
+    pub(super) fn new(layout: Layout, rules: Ruleset, variables: Variables) -> Configuration {
+        let (rules, disabled, tables) = rules.into_parts();
+        Configuration {
+            layout,
+            rules,
+            disabled: (0..31).filter(|set| disabled >> set & 1 == 1).collect(),
+            tables,
+            variables,
+        }
+    }
+
     /// Returns the commands, one per line.
     pub fn commands(&self) -> String {
         let mut out = String::new();

@@ -6,14 +6,14 @@ use std::mem;
 use sluice_core::event::{Cx, DropCounter};
 use sluice_core::{Rng, Time};
 
-use super::{Replaced, Run};
+use super::{Configuration, Replaced, Run};
 use crate::engine::{Firewall, Mode, Output, Settings};
 use crate::grammar::{self, Command, CommandError, ErrorKind, Flags, Variable};
 use crate::objects::layout::{Files, Layout, LayoutCopy};
 use crate::rules::{Ruleset, RulesetCopy};
 use crate::variables::Variables;
 
-/// A copy of the configuration of an engine, for a change beside it.
+/// A copy of the configuration of an engine, for a change beside it, or to be written.
 ///
 /// A large configuration is copied in pieces, with packets in between. Then another thread executes
 /// commands on the copy ([`Draft::amend`]), and [`Firewall::exchange`] puts the result in place at
@@ -96,6 +96,16 @@ impl Draft {
             Mode::Batch | Mode::Replace => false,
             Mode::Command => flags_of(text).is_some_and(|f| f.atomic || f.check_only),
         }
+    }
+
+    /// Returns the copy as a configuration to be written.
+    ///
+    /// # Panics
+    ///
+    /// If the copy is not complete.
+    pub fn into_configuration(self) -> Configuration {
+        let rules = self.rules.expect("a draft is written when it is whole");
+        Configuration::new(self.layout.finish(), rules, self.variables)
     }
 
     /// Executes commands on the copy. Takes time in proportion to the texts and the copy.

@@ -33,6 +33,13 @@ pub(crate) struct Ruleset {
     own: Vec<IpAddr>,
 }
 
+impl Ruleset {
+    /// Returns the rules, the bits of disabled sets, and the tables.
+    pub fn into_parts(self) -> (Vec<Entry>, u32, Tables) {
+        (self.entries, self.disabled_sets, self.tables)
+    }
+}
+
 /// A copy of the rules that is made in pieces.
 #[derive(Default)]
 pub(crate) struct RulesetCopy {

@@ -31,8 +31,12 @@ pub use wait::{Interest, Spin, Waiter, Wake, Watch};
 pub use xdp::XdpPort;
 
 use registry::Playback;
+use sluice_core::Span;
 use sluice_wire::frame::Link;
 use std::os::fd::AsFd;
+
+#[cfg(test)]
+mod live;
 
 /// Declares the module of each kind of port and lists its kinds in [`KINDS`].
 macro_rules! kinds {
@@ -92,10 +96,10 @@ pub trait Port: AsFd {
     /// Returns to the pool the slots that the port keeps for future frames.
     fn release(&mut self, pool: &mut Pool);
 
-    /// Returns whether [`Port::receive`] must be called periodically even if the port is not ready:
+    /// Returns the time within which [`Port::receive`] must be called even if the port is not ready:
     /// because the port waits for its interface to come back, or because its descriptor does not
     /// report that the interface has gone.
-    fn wants_looks(&self) -> bool;
+    fn looks_within(&self) -> Option<Span>;
 
     /// Sets whether super-packets may arrive whole. Only a port whose super-packets cannot be split
     /// once they have arrived obeys; the kernel then splits them before.
@@ -141,8 +145,8 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).release(pool);
     }
 
-    fn wants_looks(&self) -> bool {
-        (**self).wants_looks()
+    fn looks_within(&self) -> Option<Span> {
+        (**self).looks_within()
     }
 
     fn let_super_packets_in(&mut self, whole: bool) {
@@ -211,7 +215,7 @@ pub enum Loss {
     Down,
     /// The frame was longer than the interface sends.
     TooLong,
-    /// The interface or its kernel queue refused the frame.
+    /// The interface, its kernel queue or the disk refused the frame.
     Refused,
     /// The port has no file to write the frame to.
     NoFile,

@@ -29,6 +29,7 @@ use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Namespace, NamespaceError};
 use interfaces::Interfaces;
 use message::{FAMILY_HEADER, Writer, attributes, messages, number};
+use sluice_core::Span;
 use sluice_wire::frame::{Link, Transport, View, VnetHeader, parse_head};
 use socket::{Installed, QUEUE, bind_queue, install, receive, send};
 use std::fs::File;
@@ -464,8 +465,8 @@ impl Port for NfqueuePort {
         false
     }
 
-    fn wants_looks(&self) -> bool {
-        false
+    fn looks_within(&self) -> Option<Span> {
+        None
     }
 
     fn let_super_packets_in(&mut self, whole: bool) {

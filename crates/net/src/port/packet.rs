@@ -5,6 +5,7 @@
 //! whole and checksums may stay partial. That gives ten times the throughput of one 1500-byte
 //! packet at a time. See packet(7).
 
+mod absence;
 mod inward;
 mod kind;
 mod ring;
@@ -17,9 +18,12 @@ use super::remedy::remedy;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
-use crate::namespace::{LinkError, Links, Namespace, NamespaceError};
+use crate::errand::keep_helper;
+use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
+use absence::Absence;
 use inward::Inward;
+use sluice_core::Span;
 use sluice_wire::frame::{Link, VnetHeader};
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -153,6 +157,7 @@ impl PacketPort {
                 source,
             }
         };
+        keep_helper();
         let link = namespace.links()?.interface(interface)?;
         // With protocol 0 the socket receives nothing until it is bound, so it never sees a frame
         // of another interface.
@@ -210,7 +215,7 @@ impl PacketPort {
             vnet_len: options.vnet_len(),
             trains: options
                 .trains
-                .then(|| Trains::open(namespace, &link, &Counters::default()))
+                .then(|| Trains::open(namespace, &link))
                 .flatten(),
             sends_trains: options.trains,
             promiscuity,
@@ -237,7 +242,7 @@ impl PacketPort {
             return false;
         }
         if !trains.send(pool, batch, &mut self.counters) {
-            self.absence.get_or_insert_default();
+            self.absence.get_or_insert_default().errors += 1;
         }
         true
     }
@@ -270,48 +275,6 @@ impl PacketPort {
         self.counters.blocked += u64::from(done < batch.len());
         batch[..done].iter().for_each(|slot| pool.free(*slot));
         done
-    }
-
-    /// Checks, ten times a second, whether an interface that was lost is back under the same name,
-    /// possibly with another index, and attaches to it.
-    fn look_for_it(&mut self) {
-        let Some(absence) = &mut self.absence else {
-            return;
-        };
-        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if now_ns < absence.next_look_ns {
-            return;
-        }
-        absence.next_look_ns = now_ns + LOOK_EVERY_NS;
-        if absence.links.is_none() {
-            absence.links = self.namespace.links().ok();
-        }
-        let Some(links) = &mut absence.links else {
-            return;
-        };
-        let Ok(link) = links.interface(&self.interface) else {
-            return;
-        };
-        // An interface that was moved away and back may keep its index, but the socket was detached
-        // from it.
-        if link.index != self.index || !is_bound(&self.socket, link.index) {
-            if bind(&self.socket, link.index, self.protocol).is_err() {
-                return;
-            }
-            self.index = link.index;
-            if self.promiscuity != Promiscuity::NotAsked {
-                self.promiscuity = Promiscuity::ask(&self.socket, link.index);
-            }
-        }
-        self.capabilities.mtu = link.mtu;
-        if link.is_up {
-            self.absence = None;
-            // Its offloads may differ now.
-            self.trains = self
-                .sends_trains
-                .then(|| Trains::open(&self.namespace, &link, &self.counters))
-                .flatten();
-        }
     }
 }
 
@@ -388,8 +351,11 @@ impl Port for PacketPort {
         self.counters
     }
 
-    fn wants_looks(&self) -> bool {
-        self.absence.is_some() || self.inward.wants_looks()
+    fn looks_within(&self) -> Option<Span> {
+        match &self.absence {
+            Some(absence) => Some(absence.looks_within()),
+            None => self.inward.wants_looks().then_some(LOOK_EVERY),
+        }
     }
 
     fn let_super_packets_in(&mut self, _whole: bool) {}
@@ -399,6 +365,9 @@ impl Port for PacketPort {
     }
 
     fn release(&mut self, pool: &mut Pool) {
+        if let Some(trains) = &mut self.trains {
+            trains.conclude(&mut self.counters);
+        }
         self.inward.release(pool);
     }
 
@@ -413,21 +382,14 @@ impl AsFd for PacketPort {
     }
 }
 
-/// The state of the search for an interface that is down or gone.
-#[derive(Default)]
-struct Absence {
-    next_look_ns: u64,
-    links: Option<Links>,
-}
-
-const LOOK_EVERY_NS: u64 = 100_000_000;
+const LOOK_EVERY: Span = Span::from_ms(100);
 
 /// Counts a frame lost to an error.
 fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence>) {
     let reason = Loss::of(error);
     counters.lose(reason, 1);
     if reason == Loss::Down {
-        absence.get_or_insert_default();
+        absence.get_or_insert_default().errors += 1;
     }
 }
 

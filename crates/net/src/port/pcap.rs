@@ -14,7 +14,11 @@
 //! is opened, as are link types other than Ethernet and raw IP, and files with several link types.
 //! This takes one pass over the file in advance. Super-packets are split when they are written, and
 //! partial checksums are completed.
+//!
+//! The output is [written behind](behind): a slow disk delays no packet. Next to a port on an
+//! interface, frames for which it has no room are lost and counted.
 
+mod behind;
 mod scan;
 mod spec;
 
@@ -25,6 +29,7 @@ use super::registry::{Kind, Named, OpenError, Opened, Playback, PortSpecError, R
 use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
 use crate::sys;
+use behind::{Behind, FINISH_WITHIN};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -34,7 +39,6 @@ use sluice_core::{Span, Time};
 use sluice_wire::capture::{Reader, Record, Writer, link_type};
 use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
 use std::fs::{self, File};
-use std::io::BufWriter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -65,7 +69,9 @@ struct Input {
 }
 
 struct Output {
-    writer: Writer<BufWriter<File>>,
+    writer: Writer<Behind>,
+    /// Whether packets may wait for the disk, because the router keeps the time.
+    can_wait: bool,
     /// The buffer of a segment before it goes to the file.
     segment: Box<[u8]>,
 }
@@ -265,7 +271,10 @@ impl Port for PcapPort {
         for slot in slots {
             let length = pool.frame_len(*slot);
             let written = match &mut self.output {
-                Some(output) => output.write(pool, *slot, self.link, time_ns),
+                Some(output) => {
+                    output.can_wait = self.time.is_some();
+                    output.write(pool, *slot, self.link, time_ns)
+                }
                 None => Err(Loss::NoFile),
             };
             match written {
@@ -285,10 +294,11 @@ impl Port for PcapPort {
     }
 
     fn release(&mut self, _pool: &mut Pool) {
-        if let Some(output) = &mut self.output
-            && output.writer.flush().is_err()
-        {
-            self.counters.lose(Loss::Refused, 1);
+        if let Some(output) = &mut self.output {
+            let patience = (!output.can_wait).then_some(FINISH_WITHIN);
+            let lost = output.writer.get_mut().finish(patience);
+            self.counters.sent -= lost;
+            self.counters.lose(Loss::Refused, lost);
         }
     }
 
@@ -300,8 +310,8 @@ impl Port for PcapPort {
         false
     }
 
-    fn wants_looks(&self) -> bool {
-        false
+    fn looks_within(&self) -> Option<Span> {
+        None
     }
 
     fn let_super_packets_in(&mut self, _whole: bool) {}
@@ -418,9 +428,11 @@ impl Output {
             Link::Ethernet => link_type::ETHERNET,
             Link::Ip => link_type::RAW,
         };
-        let writer = Writer::new(BufWriter::with_capacity(1 << 18, file), link).map_err(fail)?;
+        let behind = Behind::start(file).map_err(fail)?;
+        let writer = Writer::new(behind, link).map_err(fail)?;
         Ok(Output {
             writer,
+            can_wait: false,
             segment: vec![0; LONGEST].into(),
         })
     }
@@ -432,6 +444,9 @@ impl Output {
         link: Link,
         time_ns: i128,
     ) -> Result<(), Loss> {
+        if !self.writer.get_mut().make_room(self.can_wait) {
+            return Err(Loss::Refused);
+        }
         let view = parse_head(pool.head(slot), pool.frame_len(slot), link);
         if let Ok(whole) = SuperPacket::new(&view, &pool.vnet(slot)) {
             let gather = Gather {
@@ -445,22 +460,17 @@ impl Output {
                 let bytes = &self.segment[..length as usize];
                 packet(&mut self.writer, time_ns, [bytes, &[]])?;
             }
-            return Ok(());
+        } else {
+            pool.complete_checksum(slot);
+            let parts = [pool.head(slot), pool.tail(slot)];
+            packet(&mut self.writer, time_ns, parts)?;
         }
-        pool.complete_checksum(slot);
-        packet(
-            &mut self.writer,
-            time_ns,
-            [pool.head(slot), pool.tail(slot)],
-        )
+        self.writer.get_mut().end_frame();
+        Ok(())
     }
 }
 
-fn packet(
-    writer: &mut Writer<BufWriter<File>>,
-    time_ns: i128,
-    parts: [&[u8]; 2],
-) -> Result<(), Loss> {
+fn packet(writer: &mut Writer<Behind>, time_ns: i128, parts: [&[u8]; 2]) -> Result<(), Loss> {
     let length = parts[0].len() + parts[1].len();
     writer
         .packet(time_ns, parts, length as u32)

@@ -22,7 +22,7 @@ pub use slot::Slot;
 
 use super::Loss;
 use super::nfqueue::StackPath;
-use crate::sys::Area;
+use crate::sys::{Area, SharedMap};
 use sluice_core::Time;
 use sluice_wire::frame::{VnetHeader, complete_checksum};
 use std::io;
@@ -73,9 +73,17 @@ pub struct Pool {
     accounts: Accounts,
     /// Watched slots that were freed, by watcher.
     abandoned: Vec<Vec<Slot>>,
-    /// The open AF_XDP socket, if any, with which the slots are registered. Pools that share one
-    /// memory share this field.
-    registered: Arc<Mutex<Weak<OwnedFd>>>,
+    /// Pools that share one memory share this field.
+    registered: Registered,
+}
+
+/// The open AF_XDP socket, if any, with which slots are registered.
+type Registered = Arc<Mutex<Weak<OwnedFd>>>;
+
+/// The memory of slots, to be registered with AF_XDP sockets. It exists as long as this does.
+pub(super) struct SlotMemory {
+    mapping: SharedMap,
+    registered: Registered,
 }
 
 /// The frame in a slot.
@@ -143,12 +151,7 @@ impl Pool {
         ))
     }
 
-    fn over(
-        size: PoolSize,
-        slots: Area,
-        large: Area,
-        registered: Arc<Mutex<Weak<OwnedFd>>>,
-    ) -> Pool {
+    fn over(size: PoolSize, slots: Area, large: Area, registered: Registered) -> Pool {
         let empty = Frame {
             length: 0,
             large: NONE,
@@ -489,16 +492,12 @@ impl Pool {
         frame.is_cut = head.len() < length as usize;
     }
 
-    /// Returns the open AF_XDP socket with which the slots are registered, if there is one.
-    pub(super) fn registered(&self) -> Option<Arc<OwnedFd>> {
-        let registered = self.registered.lock();
-        registered.unwrap_or_else(PoisonError::into_inner).upgrade()
-    }
-
-    /// Records that the slots are registered with `socket`.
-    pub(super) fn set_registered(&mut self, socket: &Arc<OwnedFd>) {
-        let registered = self.registered.lock();
-        *registered.unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(socket);
+    /// Returns the memory of the slots.
+    pub(super) fn slot_memory(&self) -> SlotMemory {
+        SlotMemory {
+            mapping: self.slots.mapping(),
+            registered: Arc::clone(&self.registered),
+        }
     }
 
     /// Creates a watcher of slots.
@@ -630,6 +629,25 @@ fn lengths(size: PoolSize) -> (usize, usize) {
         size.slots.max(1) as usize * SLOT_LEN,
         size.large.max(1) as usize * LARGE_LEN,
     )
+}
+
+impl SlotMemory {
+    /// Returns the address and the length of the whole memory.
+    pub(super) fn whole(&self) -> (usize, usize) {
+        (self.mapping.at(0) as usize, self.mapping.len())
+    }
+
+    /// Returns the open AF_XDP socket with which the slots are registered, if there is one.
+    pub(super) fn registered(&self) -> Option<Arc<OwnedFd>> {
+        let registered = self.registered.lock();
+        registered.unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// Records that the slots are registered with `socket`.
+    pub(super) fn set_registered(&self, socket: &Arc<OwnedFd>) {
+        let registered = self.registered.lock();
+        *registered.unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(socket);
+    }
 }
 
 /// Allocates the memory of `pools` pools of one size.

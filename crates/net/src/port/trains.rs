@@ -17,12 +17,14 @@ mod tests;
 
 use super::messages::Messages;
 use super::{Counters, Loss, Pool, Slot, packet};
+use crate::errand::{Errand, NotDone};
 use crate::namespace::{DeviceSettings, Interface, Links, Namespace, Offloads};
 use crate::sys;
 use batch::Batch;
 use sluice_wire::frame::VnetHeader;
 use socket2::{Domain, Socket, Type};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// Sends batches with trains in them on one interface.
 pub(super) struct Trains {
@@ -31,8 +33,9 @@ pub(super) struct Trains {
     outgoing: Messages,
     /// The properties of the interface when the trains were opened, except for the MTU.
     interface: Interface,
-    links: Links,
-    settings: DeviceSettings,
+    /// `None` while the helper has it.
+    probe: Option<Probe>,
+    asked: Option<Asked>,
     looked_ns: u64,
     /// Whether trains could be used on the interface at the last check.
     is_fit: bool,
@@ -46,17 +49,38 @@ pub(super) struct Trains {
     lost: u64,
 }
 
+/// What it takes to ask for the properties of an interface.
+struct Probe {
+    links: Links,
+    settings: DeviceSettings,
+}
+
+/// A question about the interface that the helper has.
+struct Asked {
+    answer: Errand<(Probe, Option<Properties>)>,
+    /// Frames that had been sent when it was asked.
+    reported: u64,
+}
+
+/// The properties of an interface, and whether trains could be used on it.
+type Properties = (Interface, bool);
+
+impl Probe {
+    fn ask(&mut self, interface: &str) -> Option<Properties> {
+        let link = self.links.interface(interface).ok()?;
+        let is_fit = is_fit(&link, &self.settings);
+        Some((link, is_fit))
+    }
+}
+
 impl Trains {
     /// Largest number of frames of a batch.
     pub(super) const MOST: usize = 64;
 
-    /// Creates trains for `interface`, for a port that has sent `counters.sent` frames. Returns
-    /// `None` if the interface cannot use them or the process lacks the privilege.
-    pub(super) fn open(
-        namespace: &Namespace,
-        interface: &Interface,
-        counters: &Counters,
-    ) -> Option<Trains> {
+    /// Creates trains for `interface`, for a port that has sent no frame yet. Returns `None` if the
+    /// interface cannot use them or the process lacks the privilege. Asks the kernel, which may take
+    /// long.
+    pub(super) fn open(namespace: &Namespace, interface: &Interface) -> Option<Trains> {
         let settings = namespace.device_settings(&interface.name).ok()?;
         if !is_fit(interface, &settings) {
             return None;
@@ -74,12 +98,15 @@ impl Trains {
             batch: Batch::new(),
             outgoing: Messages::new(Trains::MOST),
             interface: interface.clone(),
-            links: namespace.links().ok()?,
-            settings,
+            probe: Some(Probe {
+                links: namespace.links().ok()?,
+                settings,
+            }),
+            asked: None,
             looked_ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
             is_fit: true,
             is_over: false,
-            reported_before: counters.sent,
+            reported_before: 0,
             missing: 0,
             lost: 0,
         })
@@ -92,7 +119,8 @@ impl Trains {
         if self.is_over || slots.len() < 2 || !slots.iter().any(is_long) {
             return false;
         }
-        if sys::clock_ns(libc::CLOCK_MONOTONIC) >= self.looked_ns + LOOK_EVERY_NS {
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if self.asked.is_some() || now_ns >= self.looked_ns + LOOK_EVERY_NS {
             self.look(counters);
         }
         if self.is_over || !self.is_fit {
@@ -102,28 +130,80 @@ impl Trains {
         self.batch.messages().len() * 2 <= slots.len()
     }
 
-    /// Checks whether the interface can still use trains, and how many frames it has really sent.
-    /// For a single frame the kernel reports a drop; for a train it does not report the number of
-    /// frames dropped. Frames that are missing at two consecutive checks are lost, because no frame
-    /// is in transit to a neighbour for that long. Frames that other programs send on the interface
-    /// can hide losses, but not add any.
+    /// Sets the number of frames that the port has sent before it uses the trains.
+    pub(super) fn begin(&mut self, counters: &Counters) {
+        self.reported_before = counters.sent;
+    }
+
+    /// Lets the helper ask whether the interface can still use trains, and how many frames it has
+    /// really sent, or judges its answer. For a single frame the kernel reports a drop; for a train
+    /// it does not report the number of frames dropped. Frames that are missing in two consecutive
+    /// answers are lost, because no frame is in transit to a neighbour for that long. Frames that
+    /// are sent while the helper asks, and those that other programs send on the interface, can hide
+    /// losses, but not add any.
     pub(super) fn look(&mut self, counters: &mut Counters) {
+        if let Some(asked) = self.asked.take() {
+            match asked.answer.poll() {
+                Err(NotDone::Pending) => self.asked = Some(asked),
+                Err(NotDone::Failed) => self.is_over = true,
+                Ok(answer) => self.judge(answer, asked.reported, counters),
+            }
+            return;
+        }
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now_ns < self.looked_ns + LEAST_APART_NS {
             return;
         }
         self.looked_ns = now_ns;
+        let Some(mut probe) = self.probe.take() else {
+            return;
+        };
+        let interface = self.interface.name.clone();
+        self.asked = Some(Asked {
+            answer: Errand::send(move || {
+                let properties = probe.ask(&interface);
+                (probe, properties)
+            }),
+            reported: self.reported(counters),
+        });
+    }
+
+    /// Counts the frames that were lost by the end: waits for answers, but not for long.
+    pub(super) fn conclude(&mut self, counters: &mut Counters) {
+        if let Some(asked) = self.asked.take()
+            && let Ok(answer) = asked.answer.wait(CONCLUDE_WITHIN)
+        {
+            self.judge(answer, asked.reported, counters);
+        }
+        self.look(counters);
+        if let Some(asked) = self.asked.take()
+            && let Ok(answer) = asked.answer.wait(CONCLUDE_WITHIN)
+        {
+            self.judge(answer, asked.reported, counters);
+        }
+    }
+
+    fn reported(&self, counters: &Counters) -> u64 {
+        (counters.sent + self.lost).saturating_sub(self.reported_before)
+    }
+
+    fn judge(
+        &mut self,
+        (probe, properties): (Probe, Option<Properties>),
+        reported: u64,
+        counters: &mut Counters,
+    ) {
+        self.probe = Some(probe);
         // If the interface is gone, the next transmission reports it.
-        let Ok(link) = self.links.interface(&self.interface.name) else {
+        let Some((link, is_fit)) = properties else {
             return;
         };
         if link.index != self.interface.index {
             self.is_over = true;
             return;
         }
-        self.is_fit = is_fit(&link, &self.settings);
+        self.is_fit = is_fit;
         self.interface.mtu = link.mtu;
-        let reported = (counters.sent + self.lost).saturating_sub(self.reported_before);
         let seen = link
             .traffic
             .sent
@@ -212,6 +292,8 @@ fn is_fit(link: &Interface, settings: &DeviceSettings) -> bool {
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// No frame waits this long in a neighbour's ring.
 const LEAST_APART_NS: u64 = 100_000_000;
+/// Twice this is less than the time within which a router ends.
+const CONCLUDE_WITHIN: Duration = Duration::from_secs(1);
 /// A batch of only shorter frames (acknowledgements) has no train worth looking for.
 const LONG: usize = 256;
 const SEND_BUFFER: usize = 8 << 20;

@@ -12,6 +12,7 @@ use super::remedy::remedy;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
+use sluice_core::Span;
 use sluice_wire::frame::{Link, VnetHeader};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -259,8 +260,8 @@ impl Port for TunPort {
         false
     }
 
-    fn wants_looks(&self) -> bool {
-        false
+    fn looks_within(&self) -> Option<Span> {
+        None
     }
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {

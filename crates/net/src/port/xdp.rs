@@ -26,8 +26,10 @@ use super::registry::Playback;
 use super::remedy::remedy;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
-use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError, OffloadError};
-use absence::Exchange;
+use crate::errand::keep_helper;
+use crate::namespace::{Interface, LinkError, Namespace, NamespaceError, OffloadError};
+use absence::{Absence, Exchange};
+use sluice_core::Span;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
 use socket::{Connected, Inward, Outward, Wake, connect, statistics, wake_receive, wake_transmit};
 use socket2::Socket;
@@ -166,7 +168,7 @@ pub struct XdpPort {
     most_ready: u32,
     counters: Counters,
     next_look_ns: u64,
-    links: Option<Links>,
+    absence: Absence,
     /// The socket that keeps the interface promiscuous, if there is one, and the outcome.
     promiscuous: (Option<Socket>, Promiscuity),
 }
@@ -213,6 +215,7 @@ impl XdpPort {
             namespace: namespace.name().to_owned(),
             source,
         };
+        keep_helper();
         let link = namespace.links()?.interface(interface)?;
         if link.mtu > XdpPort::MOST_MTU {
             return Err(XdpError::Mtu {
@@ -228,21 +231,20 @@ impl XdpPort {
                 queues,
             });
         }
-        let memory = &*pool;
+        let memory = pool.slot_memory();
         let Connected {
             inward,
             outward,
             mode,
         } = namespace
-            .enter(|| connect(link.index, memory, options, PATIENCE))?
+            .enter(|| connect(link.index, &memory, options, PATIENCE))?
             .map_err(error)?;
-        pool.set_registered(&inward.socket);
         let promiscuous = match options.promiscuous {
             true => make_promiscuous(namespace, &link),
             false => (None, Promiscuity::NotAsked),
         };
         let mut port = XdpPort {
-            trains: open_trains(namespace, &link, &Counters::default(), options, mode),
+            trains: open_trains(namespace, &link, options, mode),
             descriptor: Arc::clone(&inward.socket),
             inward: Some(inward),
             outward: Some(outward),
@@ -265,7 +267,7 @@ impl XdpPort {
             most_ready: options.ready.min(options.ring),
             counters: Counters::default(),
             next_look_ns: 0,
-            links: None,
+            absence: Absence::default(),
             promiscuous,
         };
         port.refill(pool);
@@ -306,7 +308,7 @@ impl XdpPort {
             lent: vec![Lent::No; from.area().len() / SLOT_LEN].into(),
             ready: 0,
             counters: Counters::default(),
-            links: None,
+            absence: Absence::default(),
             promiscuous: (None, Promiscuity::NotAsked),
             ..receiving
         };
@@ -522,8 +524,9 @@ impl Port for XdpPort {
     }
 
     /// No event reports that the interface is gone: poll(2) stays silent.
-    fn wants_looks(&self) -> bool {
-        matches!(self.part, Part::Whole | Part::Receives(_))
+    fn looks_within(&self) -> Option<Span> {
+        let is_asked = matches!(self.part, Part::Whole | Part::Receives(_));
+        is_asked.then(|| self.absence.looks_within())
     }
 
     fn let_super_packets_in(&mut self, _whole: bool) {}
@@ -580,15 +583,21 @@ impl Port for XdpPort {
 
     fn release(&mut self, pool: &mut Pool) {
         self.assert_pool(pool);
-        self.counters = self.counters();
         if let Part::Receives(exchange) = std::mem::replace(&mut self.part, Part::Released) {
             exchange.take();
         }
+        if let (Some(trains), Some(outward)) = (&mut self.trains, &mut self.outward)
+            && outward.transmit.is_drained()
+        {
+            trains.conclude(&mut self.counters);
+        }
+        self.counters = self.counters();
         // The kernel owns the slots until both sockets are closed, so they are not freed while the
         // other half of the interface is open. The descriptor that remains is not a socket.
         let receiver = self.receiver();
-        self.close();
-        let is_closed = receiver.is_none_or(|receiver| receiver.strong_count() == 0);
+        drop(self.take_rings());
+        let is_closed =
+            receiver.is_none_or(|receiver| receiver.strong_count() == 0) && self.absence.is_over();
         for (number, lent) in self.lent.iter_mut().enumerate() {
             if std::mem::replace(lent, Lent::No) != Lent::No && is_closed {
                 take_back_and_free(pool, number);
@@ -634,14 +643,11 @@ fn make_promiscuous(namespace: &Namespace, link: &Interface) -> (Option<Socket>,
 fn open_trains(
     namespace: &Namespace,
     link: &Interface,
-    counters: &Counters,
     options: XdpOptions,
     mode: XdpMode,
 ) -> Option<Trains> {
     let is_wanted = options.trains && mode != XdpMode::ZeroCopy;
-    is_wanted
-        .then(|| Trains::open(namespace, link, counters))
-        .flatten()
+    is_wanted.then(|| Trains::open(namespace, link)).flatten()
 }
 
 /// The number of retries for a queue that is still busy when a port is opened.

@@ -107,6 +107,12 @@ impl Affinity {
         Affinity(set)
     }
 
+    /// Every core: the kernel leaves out those that the process may not use.
+    pub(crate) fn all() -> Affinity {
+        let cores: Vec<usize> = (0..MOST_CORES).collect();
+        Affinity::on(&cores)
+    }
+
     /// Returns the core that the calling thread runs on, if the kernel reports it.
     pub(crate) fn here() -> Option<Affinity> {
         // SAFETY: takes no arguments.

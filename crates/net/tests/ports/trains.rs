@@ -63,16 +63,21 @@ fn what_the_interface_drops_of_a_train_is_no_secret() {
         }
         assert_eq!(arrived - before, if is_up { 4 } else { 0 });
         // Frames missing at two checks, a tenth of a second apart, are lost.
-        for _ in 0..2 {
-            std::thread::sleep(std::time::Duration::from_millis(110));
-            wire.ports[0].counters();
-        }
+        look(&mut wire);
         let counters = wire.ports[0].counters();
         let told = (counters.sent, counters.lost(Loss::Refused));
         assert_eq!(told, (arrived, offered - arrived));
         assert_eq!(counters.lost_total(), offered - arrived);
     }
     assert!(wire.ports[0].counters().sent_trains > 0);
+}
+
+/// Lets the port check its interface: at most ten times a second, and a helper does it.
+fn look(wire: &mut Wire) {
+    for _ in 0..50 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        wire.ports[0].counters();
+    }
 }
 
 /// The interface is checked again from time to time, and whenever the counters are read.
@@ -87,10 +92,6 @@ fn an_interface_that_becomes_another_gets_other_trains_or_none() {
         let after = left.counters();
         let too_long = after.lost(Loss::TooLong) - before.lost(Loss::TooLong);
         (after.sent_trains - before.sent_trains, too_long)
-    };
-    let look = |wire: &mut Wire| {
-        std::thread::sleep(std::time::Duration::from_millis(110));
-        wire.ports[0].counters();
     };
     assert_eq!(trains_of(&mut wire, &[1400; 4]), (1, 0));
     wire.namespace

@@ -36,14 +36,13 @@ pub enum Work {
     },
     /// Use this configuration in place of the whole old one.
     Replace(Box<Prepared>),
-    /// Copy the configuration, for a change that is built beside the loop.
+    /// Copy the configuration in pieces, for a change that is built beside the loop, or to be
+    /// written.
     Draft,
     /// Use this changed copy, unless the configuration has changed since.
     Exchange(Box<Amended>),
     /// Report the status.
     Status,
-    /// Copy the configuration.
-    Save,
     /// Exchange the tables in which the engine counts for watchers.
     Watch(Box<Watching>),
 }
@@ -138,8 +137,6 @@ pub enum Answered<T> {
     Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
-    /// The configuration.
-    Saved(Box<Configuration>),
     /// The exchanged tables.
     Watched(Box<Watched<T>>),
     /// The configuration was replaced. The old one takes time to free, so the sender of the order
@@ -394,10 +391,10 @@ impl<T> Orders<T> {
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn configuration(&self, patience: Duration) -> Result<Box<Configuration>, Refused> {
-        match self.order(Work::Save, patience)? {
-            Answered::Saved(configuration) => Ok(configuration),
-            _ => unreachable!("a request for the configuration is answered with it"),
+    pub fn configuration(&self, patience: Duration) -> Result<Configuration, Refused> {
+        match self.order(Work::Draft, patience)? {
+            Answered::Draft(draft) => Ok(draft.into_configuration()),
+            _ => unreachable!("a request for a copy is answered with one"),
         }
     }
 

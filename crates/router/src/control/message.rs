@@ -233,17 +233,15 @@ impl<T> Reply<Box<Snapshot>, T> {
                 status: Some(*status),
                 ..Reply::empty()
             },
-            Ok(Answered::Saved(configuration)) => Reply {
-                stdout: configuration.commands(),
-                warnings: configuration.files().keys().map(Remark::of_file).collect(),
-                ..Reply::empty()
-            },
-            Ok(
-                Answered::Replaced(_)
-                | Answered::Watched(_)
-                | Answered::Draft(_)
-                | Answered::Stale(_),
-            ) => {
+            Ok(Answered::Draft(draft)) => {
+                let configuration = draft.into_configuration();
+                Reply {
+                    stdout: configuration.commands(),
+                    warnings: configuration.files().keys().map(Remark::of_file).collect(),
+                    ..Reply::empty()
+                }
+            }
+            Ok(Answered::Replaced(_) | Answered::Watched(_) | Answered::Stale(_)) => {
                 unreachable!("no request is answered with this")
             }
             // EX_TEMPFAIL of sysexits.h.

@@ -431,7 +431,7 @@ pub fn read_request(line: &[u8]) -> Result<Asked, String> {
             files,
         })),
         Ok(Request::Status {}) => Ok(Asked::Work(Work::Status)),
-        Ok(Request::Save {}) => Ok(Asked::Work(Work::Save)),
+        Ok(Request::Save {}) => Ok(Asked::Work(Work::Draft)),
         Ok(Request::Watch { after }) => Ok(Asked::Sample { after }),
         Err(error) => Err(format!("the request cannot be read: {error}")),
     }

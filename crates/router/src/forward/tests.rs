@@ -89,8 +89,8 @@ impl Port for ListPort {
         false
     }
 
-    fn wants_looks(&self) -> bool {
-        false
+    fn looks_within(&self) -> Option<Span> {
+        None
     }
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {

@@ -161,8 +161,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         // Frames left behind by a full batch are received in the next turn, after the other ports
         // had theirs.
         let pending = (self.ready != 0).then_some(Time::ZERO);
-        let looking = self.looking();
-        let look = (looking != 0).then(|| now + LOOK_EVERY);
+        let (looking, look_within) = self.looking();
+        let look = look_within.map(|within| now + within);
         let deadline = due.chain(until).chain(pending).chain(look).min();
         if self.waiter.stays_awake() && self.look_at_ports(deadline) {
             return;
@@ -219,11 +219,14 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         false
     }
 
-    /// Returns a mask of the ports that must be called from time to time without being ready.
-    fn looking(&self) -> u64 {
+    /// Returns a mask of the ports that must be called from time to time without being ready, and
+    /// the shortest such time.
+    fn looking(&self) -> (u64, Option<Span>) {
         let ports = self.ports.iter().enumerate();
-        ports.fold(0, |mask, (number, port)| {
-            mask | u64::from(port.wants_looks()) << number
+        let looking = ports.filter_map(|(number, port)| Some((number, port.looks_within()?)));
+        looking.fold((0, None), |(mask, soonest), (number, within)| {
+            let soonest = soonest.map_or(within, |soonest: Span| soonest.min(within));
+            (mask | 1 << number, Some(soonest))
         })
     }
 
@@ -280,10 +283,10 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// Ends forwarding. Returns the parts and counts of each lane, in order, and each port's
     /// counters.
     pub fn finish(mut self) -> Finished<Q, O> {
-        let counters = self.ports.iter_mut().map(Port::counters).collect();
         for port in &mut self.ports {
             port.release(&mut self.pool);
         }
+        let counters = self.ports.iter_mut().map(Port::counters).collect();
         let lanes = self.lanes.into_iter().map(Lane::into_parts).collect();
         (lanes, counters)
     }
@@ -392,7 +395,5 @@ const MOST_LOOKS: u32 = 64;
 const LONGEST_LOOK: Span = Span::from_us(50);
 /// Consecutive turns in which the kernel is not asked.
 const MOST_UNASKED: u32 = 8;
-/// The interval of the checks whether an interface is gone or back.
-const LOOK_EVERY: Span = Span::from_ms(100);
 /// Initial capacity of the loop's own lists, in frames.
 const BATCH: usize = 256;

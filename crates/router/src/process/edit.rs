@@ -218,7 +218,6 @@ mod tests {
                     };
                     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
                     order.answer.send(match order.work {
-                        Work::Save => Answered::Saved(Box::new(firewall.configuration())),
                         Work::Replace(prepared) => {
                             Answered::Replaced(Box::new(firewall.replace(*prepared, &mut cx)))
                         }

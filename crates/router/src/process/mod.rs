@@ -214,7 +214,6 @@ impl Router {
             Answered::Commands(..)
             | Answered::Survey(_)
             | Answered::Watched(_)
-            | Answered::Saved(_)
             | Answered::Replaced(_)
             | Answered::Draft(_)
             | Answered::Stale(_) => {

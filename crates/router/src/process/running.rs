@@ -198,12 +198,6 @@ impl Loop {
                 answer.send(Answered::Status(Box::new(self.status())));
                 return None;
             }
-            Work::Save => {
-                let copy = |ruled: &mut Ruled, _: &mut Cx<'_>| ruled.firewall().configuration();
-                let configuration = Box::new(self.with(copy));
-                answer.send(Answered::Saved(configuration));
-                return None;
-            }
             Work::Watch(watching) => return Some(Pieces::Watch { watching, answer }),
             Work::Draft => {
                 let draft = self.with(|ruled, _| ruled.firewall().draft());

@@ -110,7 +110,6 @@ impl StatusAsked {
             Answered::Commands(..)
             | Answered::Survey(_)
             | Answered::Watched(_)
-            | Answered::Saved(_)
             | Answered::Replaced(_)
             | Answered::Draft(_)
             | Answered::Stale(_) => {

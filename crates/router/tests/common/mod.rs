@@ -29,14 +29,12 @@ pub fn requests(bytes: &[u8]) {
                     sample: None,
                 }
             }
-            Ok(Asked::Work(Work::Save)) => Reply {
+            Ok(Asked::Work(Work::Draft)) => Reply {
                 stdout: firewall.configuration().commands(),
                 ..Reply::empty()
             },
             Ok(Asked::Sample { .. }) => Reply::refusal(String::new(), 0),
-            Ok(Asked::Work(
-                Work::Replace(_) | Work::Watch(_) | Work::Draft | Work::Exchange(_),
-            )) => {
+            Ok(Asked::Work(Work::Replace(_) | Work::Watch(_) | Work::Exchange(_))) => {
                 unreachable!("requests carry text")
             }
             Err(why) => Reply::refusal(why, 76),

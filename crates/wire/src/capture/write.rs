@@ -56,6 +56,11 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
+    /// Returns the output, for its own methods.
+    pub const fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out

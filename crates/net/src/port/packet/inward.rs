@@ -3,7 +3,7 @@
 use super::super::messages::{Messages, expected_after};
 use super::super::{Counters, Loss, Pool, Slot};
 use super::ring::Ring;
-use super::{LOOK_EVERY_NS, PacketOptions};
+use super::{LOOK_EVERY, PacketOptions};
 use crate::clock::{Clock, ClockReading, Stamps};
 use crate::sys;
 use sluice_wire::frame::VnetHeader;
@@ -146,7 +146,7 @@ impl Inward {
     fn look_for_trouble(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
         if now_ns >= self.next_look_ns {
-            self.next_look_ns = now_ns + LOOK_EVERY_NS;
+            self.next_look_ns = now_ns + LOOK_EVERY.as_ns();
             self.check_ring(socket, counters)?;
         }
         // A ring does not report that the interface is down or gone; only the queue does.

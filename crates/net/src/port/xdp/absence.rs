@@ -5,31 +5,40 @@
 //! name needs new sockets. No descriptor reports the removal, so the port checks ten times a
 //! second while nothing arrives. The packet memory is registered again if no other port has
 //! registered it.
+//!
+//! Closing old sockets and opening new ones takes long, so the [helper](crate::errand) does both.
+//! The kernel owns the port's slots until the old sockets are closed.
 
 use super::socket::{Connected, Outward, connect, wake_receive};
-use super::{Lent, Part, XdpPort, open_trains};
-use crate::namespace::Interface;
+use super::{Lent, Part, XdpOptions, XdpPort, open_trains, take_back_and_free};
+use crate::errand::{Errand, NotDone, drop_elsewhere};
+use crate::namespace::{Interface, Links, Namespace};
+use crate::port::pool::SlotMemory;
+use crate::port::trains::Trains;
 use crate::port::{Loss, Pool, Port as _, Promiscuity, Slot};
 use crate::sys;
+use sluice_core::Span;
+use socket2::Socket;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// A place in which the receiving half of an interface leaves new rings for the sending half, with
 /// the properties of the interface. It is not used on the packet path.
 #[derive(Clone, Default)]
 pub(super) struct Exchange {
-    rings: Arc<Mutex<Option<(Outward, Interface)>>>,
+    rings: Arc<Mutex<Option<Rings>>>,
     /// Whether the sending half has closed its rings and found no new ones.
     is_wanted: Arc<AtomicBool>,
 }
 
 impl Exchange {
-    pub(super) fn take(&self) -> Option<(Outward, Interface)> {
+    pub(super) fn take(&self) -> Option<Rings> {
         self.rings().take()
     }
 
-    fn put(&self, rings: (Outward, Interface)) {
+    fn put(&self, rings: Rings) {
         let mut held = self.rings();
         *held = Some(rings);
         self.is_wanted.store(false, Ordering::Relaxed);
@@ -44,8 +53,86 @@ impl Exchange {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    fn rings(&self) -> MutexGuard<'_, Option<(Outward, Interface)>> {
+    fn rings(&self) -> MutexGuard<'_, Option<Rings>> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// New rings for a sending half.
+pub(super) struct Rings {
+    outward: Outward,
+    link: Interface,
+    trains: Option<Trains>,
+}
+
+/// What the helper does for a port whose interface is gone.
+#[derive(Default)]
+pub(super) struct Absence {
+    links: Option<Links>,
+    /// The old sockets are being closed.
+    closing: Option<Errand<()>>,
+    search: Option<Errand<Answer>>,
+}
+
+impl Absence {
+    /// Returns the time within which the port must look again.
+    pub(super) const fn looks_within(&self) -> Span {
+        match self.closing.is_some() || self.search.is_some() {
+            true => ANSWER_WITHIN,
+            false => LOOK_EVERY,
+        }
+    }
+
+    /// Waits until old sockets are closed, for a short time. Returns whether they are.
+    pub(super) fn is_over(&mut self) -> bool {
+        let closing = self.closing.take();
+        closing.is_none_or(|closing| closing.wait(CLOSE_WITHIN) != Err(NotDone::Pending))
+    }
+}
+
+/// The connection that the helper used, and what it found.
+type Answer = (Option<Links>, Option<Found>);
+
+/// What the helper needs to find an interface and to open sockets on it.
+struct Search {
+    namespace: Namespace,
+    interface: String,
+    memory: SlotMemory,
+    options: XdpOptions,
+    promiscuous: Option<Socket>,
+}
+
+/// An interface on which sockets are open.
+struct Found {
+    link: Interface,
+    connected: Connected,
+    promiscuity: Option<Promiscuity>,
+    trains: Option<Trains>,
+}
+
+impl Search {
+    fn run(&self, links: &mut Links) -> Option<Found> {
+        let link = links.interface(&self.interface).ok()?;
+        let queues = self.namespace.receive_queues(&self.interface);
+        // While it is down, nothing can be sent.
+        if !link.is_up || link.mtu > XdpPort::MOST_MTU || queues.is_ok_and(|queues| queues > 1) {
+            return None;
+        }
+        let connected = self
+            .namespace
+            .enter(|| connect(link.index, &self.memory, self.options, 0))
+            .ok()?
+            .ok()?;
+        let socket = self.promiscuous.as_ref();
+        let promiscuity = socket.map(|socket| Promiscuity::ask(socket, link.index));
+        // Its offloads may differ now.
+        let trains = open_trains(&self.namespace, &link, self.options, connected.mode);
+        Some(Found {
+            link,
+            connected,
+            promiscuity,
+            trains,
+        })
     }
 }
 
@@ -60,11 +147,14 @@ impl XdpPort {
 
     /// Checks, at most ten times a second, whether the interface was removed, or has returned.
     pub(super) fn look(&mut self, pool: &mut Pool) {
-        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if now_ns < self.next_look_ns {
+        if !self.is_closed(pool) {
             return;
         }
-        self.next_look_ns = now_ns + LOOK_EVERY_NS;
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now_ns < self.next_look_ns && self.absence.search.is_none() {
+            return;
+        }
+        self.next_look_ns = now_ns + LOOK_EVERY.as_ns();
         if let Some(inward) = &self.inward {
             if wake_receive(inward.socket.as_fd()) {
                 return;
@@ -74,36 +164,47 @@ impl XdpPort {
         match &self.part {
             Part::Released => {}
             Part::Sends(exchange) => {
-                if let Some((outward, link)) = exchange.take() {
-                    self.descriptor = Arc::clone(&outward.socket);
-                    self.outward = Some(outward);
-                    self.capabilities.mtu = link.mtu;
-                    self.reopen_trains(&link);
+                if let Some(rings) = exchange.take() {
+                    self.descriptor = Arc::clone(&rings.outward.socket);
+                    self.send_through(rings);
                 }
             }
-            Part::Whole | Part::Receives(_) => self.attach(pool),
+            Part::Whole | Part::Receives(_) => self.search(pool),
         }
     }
 
-    /// Takes back all slots from the kernel, and counts the frames that it has not sent as lost.
+    /// Takes the slots back once the helper has closed the old sockets. Returns whether it has.
+    fn is_closed(&mut self, pool: &mut Pool) -> bool {
+        let Some(closing) = self.absence.closing.take() else {
+            return true;
+        };
+        if closing.poll() == Err(NotDone::Pending) {
+            self.absence.closing = Some(closing);
+            return false;
+        }
+        for (number, lent) in self.lent.iter_mut().enumerate() {
+            if std::mem::replace(lent, Lent::No) != Lent::No {
+                take_back_and_free(pool, number);
+            }
+        }
+        true
+    }
+
+    /// Lets the helper close the sockets, and counts the frames that were not sent as lost.
     pub(super) fn lose_interface(&mut self, pool: &mut Pool) {
         self.collect_sent(pool);
         self.counters = self.counters();
-        self.close();
+        let rings = self.take_rings();
+        self.absence.closing = Some(Errand::send(move || drop(rings)));
         self.ready = 0;
         for (number, lent) in self.lent.iter_mut().enumerate() {
-            let slot = Slot::from_number(number as u32);
-            match std::mem::replace(lent, Lent::No) {
-                Lent::No => continue,
-                Lent::Ready => {}
-                Lent::Sending => {
-                    self.counters.sent -= 1;
-                    self.counters.sent_bytes -= pool.frame_len(slot) as u64;
-                    self.counters.lose(Loss::Down, 1);
-                }
+            if *lent == Lent::Sending {
+                let slot = Slot::from_number(number as u32);
+                self.counters.sent -= 1;
+                self.counters.sent_bytes -= pool.frame_len(slot) as u64;
+                self.counters.lose(Loss::Down, 1);
+                *lent = Lent::Ready;
             }
-            pool.take_back(slot);
-            pool.free(slot);
         }
         if let Part::Sends(exchange) = &self.part {
             exchange.want();
@@ -119,69 +220,140 @@ impl XdpPort {
         inward.or(outward).map(Arc::downgrade)
     }
 
-    /// Closes the sockets. The descriptor to wait on is replaced by one that never becomes ready.
-    pub(super) fn close(&mut self) {
-        (self.inward, self.outward) = (None, None);
+    /// Takes the rings, with which the sockets are closed. The descriptor to wait on is replaced by
+    /// one that never becomes ready.
+    pub(super) fn take_rings(&mut self) -> impl Send + 'static + use<> {
+        let mut last = None;
         if let Ok(silent) = sys::event() {
-            self.descriptor = Arc::new(silent);
+            last = Some(std::mem::replace(&mut self.descriptor, Arc::new(silent)));
+        }
+        (self.inward.take(), self.outward.take(), last)
+    }
+
+    /// Sends through new rings.
+    fn send_through(&mut self, rings: Rings) {
+        self.outward = Some(rings.outward);
+        self.capabilities.mtu = rings.link.mtu;
+        drop_elsewhere(std::mem::replace(&mut self.trains, rings.trains));
+        if let Some(trains) = &mut self.trains {
+            trains.begin(&self.counters);
         }
     }
 
-    /// Opens the trains again: the interface is a new one and may have other offloads.
-    fn reopen_trains(&mut self, link: &Interface) {
-        self.trains = open_trains(
-            &self.namespace,
-            link,
-            &self.counters,
-            self.options,
-            self.mode,
-        );
+    /// Lets the helper look for the interface, or uses its answer.
+    fn search(&mut self, pool: &mut Pool) {
+        if let Some(search) = self.absence.search.take() {
+            match search.poll() {
+                Err(NotDone::Pending) => self.absence.search = Some(search),
+                Err(NotDone::Failed) => {}
+                Ok((links, found)) => {
+                    self.absence.links = links;
+                    if let Some(found) = found {
+                        self.attach(found, pool);
+                    }
+                }
+            }
+            return;
+        }
+        let Ok(namespace) = self.namespace.try_clone() else {
+            return;
+        };
+        let socket = self.promiscuous.0.as_ref();
+        let search = Search {
+            namespace,
+            interface: self.interface.clone(),
+            memory: pool.slot_memory(),
+            options: self.options,
+            promiscuous: socket.and_then(|socket| socket.try_clone().ok()),
+        };
+        let links = self.absence.links.take();
+        self.absence.search = Some(Errand::send(move || {
+            let mut links = links.or_else(|| search.namespace.links().ok());
+            let found = links.as_mut().and_then(|links| search.run(links));
+            (links, found)
+        }));
     }
 
-    fn attach(&mut self, pool: &mut Pool) {
-        if self.links.is_none() {
-            self.links = self.namespace.links().ok();
-        }
-        let Some(links) = &mut self.links else {
-            return;
-        };
-        let Ok(link) = links.interface(&self.interface) else {
-            return;
-        };
-        let queues = self.namespace.receive_queues(&self.interface);
-        // While it is down, nothing can be sent.
-        if !link.is_up || link.mtu > XdpPort::MOST_MTU || queues.is_ok_and(|queues| queues > 1) {
-            return;
-        }
-        let (memory, options) = (&*pool, self.options);
-        let connected = self
-            .namespace
-            .enter(|| connect(link.index, memory, options, 0));
-        let Ok(Ok(Connected {
+    fn attach(&mut self, found: Found, pool: &mut Pool) {
+        let Connected {
             inward,
             outward,
             mode,
-        })) = connected
-        else {
-            return;
-        };
-        pool.set_registered(&inward.socket);
+        } = found.connected;
         self.descriptor = Arc::clone(&inward.socket);
         self.inward = Some(inward);
         self.mode = mode;
-        self.capabilities.mtu = link.mtu;
-        if let (Some(socket), promiscuity) = &mut self.promiscuous {
-            *promiscuity = Promiscuity::ask(socket, link.index);
+        self.capabilities.mtu = found.link.mtu;
+        if let Some(promiscuity) = found.promiscuity {
+            self.promiscuous.1 = promiscuity;
         }
+        let rings = Rings {
+            outward,
+            link: found.link,
+            trains: found.trains,
+        };
         match &self.part {
-            Part::Receives(exchange) => exchange.put((outward, link)),
-            _ => {
-                self.outward = Some(outward);
-                self.reopen_trains(&link);
-            }
+            Part::Receives(exchange) => exchange.put(rings),
+            _ => self.send_through(rings),
         }
         self.refill(pool);
     }
 }
 
-const LOOK_EVERY_NS: u64 = 100_000_000;
+const LOOK_EVERY: Span = Span::from_ms(100);
+/// The interval at which the port checks whether the helper has an answer.
+const ANSWER_WITHIN: Span = Span::from_ms(5);
+/// Closing sockets takes some milliseconds, or longer while interfaces change.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errand::{self, hold_helper};
+    use crate::port::PoolSize;
+    use crate::port::live::{self, frame, receive_one, send_one};
+
+    /// As for packet ports; the slots are the kernel's until the helper has closed the sockets.
+    #[test]
+    fn no_call_of_a_port_waits_for_sockets_and_programs() {
+        let Some(namespace) = live::wire() else {
+            return;
+        };
+        let _alone = errand::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = PoolSize {
+            slots: 256,
+            large: 1,
+        };
+        let mut pool = Pool::new(size).unwrap();
+        let options = XdpOptions {
+            ready: 64,
+            ..XdpOptions::default()
+        };
+        let mut left = XdpPort::open(&namespace, "left", &mut pool, options).unwrap();
+        let held = hold_helper();
+        namespace.links().unwrap().remove("left").unwrap();
+        let mut none = Vec::new();
+        live::within_10_s(|| {
+            left.receive(&mut pool, &mut none);
+            left.inward.is_none()
+        });
+        live::connect(&namespace);
+        let mut right = live::raw_socket(&namespace, "right");
+        for _ in 0..3 {
+            assert_eq!(left.receive(&mut pool, &mut none), 0);
+            send_one(&mut left, &mut pool, &frame(1));
+            assert_eq!(left.looks_within(), Some(ANSWER_WITHIN));
+        }
+        assert_eq!(left.counters().lost(Loss::Down), 3);
+        assert_eq!(pool.available(), 256 - 64, "the sockets may still be open");
+        drop(held);
+        live::within_10_s(|| {
+            left.receive(&mut pool, &mut none);
+            left.inward.is_some()
+        });
+        send_one(&mut left, &mut pool, &frame(2));
+        assert_eq!(receive_one(&mut right), frame(2));
+        left.release(&mut pool);
+        assert_eq!(pool.available(), 256);
+    }
+}

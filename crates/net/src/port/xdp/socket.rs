@@ -9,8 +9,7 @@
 use super::program::{Hook, Program};
 use super::ring::{Layout, Ring};
 use super::{XdpMode, XdpOptions};
-use crate::port::Pool;
-use crate::port::pool::SLOT_LEN;
+use crate::port::pool::{SLOT_LEN, SlotMemory};
 use crate::sys::{self, SharedMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -47,7 +46,7 @@ pub(super) struct Connected {
 /// namespace. A queue that is still busy is retried `patience` times, every 10 ms.
 pub(super) fn connect(
     index: u32,
-    pool: &Pool,
+    memory: &SlotMemory,
     options: XdpOptions,
     patience: u32,
 ) -> Result<Connected, Failed> {
@@ -57,8 +56,8 @@ pub(super) fn connect(
         if options.mode.is_some_and(|wanted| wanted != mode) {
             continue;
         }
-        let beside = pool.registered();
-        let attempt = |beside| connect_as(index, pool, options, mode, beside, patience);
+        let beside = memory.registered();
+        let attempt = |beside| connect_as(index, memory, options, mode, beside, patience);
         let result = match (attempt(beside.as_deref()), &beside) {
             // The interface of the other socket is gone, and its registration with it.
             (Err((_, error)), Some(_)) if error.raw_os_error() == Some(libc::EBADF) => {
@@ -67,7 +66,10 @@ pub(super) fn connect(
             (result, _) => result,
         };
         match result {
-            Ok(connected) => return Ok(connected),
+            Ok(connected) => {
+                memory.set_registered(&connected.inward.socket);
+                return Ok(connected);
+            }
             // The last mode to be tried is the least demanding one, so its error is reported.
             Err(failed) => refused = Some(failed),
         }
@@ -78,7 +80,7 @@ pub(super) fn connect(
 /// `beside` is a socket with which the packet memory is already registered.
 fn connect_as(
     index: u32,
-    pool: &Pool,
+    memory: &SlotMemory,
     options: XdpOptions,
     mode: XdpMode,
     beside: Option<&OwnedFd>,
@@ -93,7 +95,7 @@ fn connect_as(
     let receiver = xdp_socket().map_err(at("open an AF_XDP socket"))?;
     let sender = xdp_socket().map_err(at("open a second AF_XDP socket"))?;
     if beside.is_none() {
-        let (start, length) = pool.area().whole();
+        let (start, length) = memory.whole();
         let region = libc::xdp_umem_reg {
             addr: start as u64,
             len: length as u64,

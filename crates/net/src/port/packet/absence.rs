@@ -1,0 +1,210 @@
+//! The search for an interface that is down or gone.
+//!
+//! The kernel detaches a packet socket from an interface that is removed. The interface may come
+//! back under the same name, with another index. Asking for it and attaching to it may take long, so
+//! the [helper](crate::errand) does both.
+
+use super::super::Promiscuity;
+use super::super::trains::Trains;
+use super::{LOOK_EVERY, PacketPort, bind, is_bound};
+use crate::errand::{Errand, NotDone, drop_elsewhere};
+use crate::namespace::{Interface, Links, Namespace};
+use crate::sys;
+use sluice_core::Span;
+use socket2::Socket;
+
+/// The state of the search for an interface that is down or gone.
+#[derive(Default)]
+pub(super) struct Absence {
+    next_look_ns: u64,
+    links: Option<Links>,
+    /// Errors of the interface so far: an answer is old if there were more after the question.
+    pub(super) errors: u64,
+    /// The helper's search, and the number of errors when it began.
+    search: Option<(Errand<Answer>, u64)>,
+}
+
+impl Absence {
+    /// Returns the time within which the port must look again.
+    pub(super) const fn looks_within(&self) -> Span {
+        match self.search {
+            Some(_) => ANSWER_WITHIN,
+            None => LOOK_EVERY,
+        }
+    }
+}
+
+/// The connection that the helper used, and what it found.
+type Answer = (Option<Links>, Option<Found>);
+
+/// What the helper needs to find an interface and to attach the socket to it.
+struct Search {
+    namespace: Namespace,
+    socket: Socket,
+    interface: String,
+    index: u32,
+    protocol: libc::c_int,
+    sends_trains: bool,
+    is_promiscuous: bool,
+}
+
+/// An interface that the socket is attached to.
+struct Found {
+    link: Interface,
+    /// `None` if the socket was attached before.
+    promiscuity: Option<Promiscuity>,
+    /// `Some` if the interface is up and trains pay off.
+    trains: Option<Trains>,
+}
+
+impl Search {
+    /// Looks for the interface under its name; its index may be another one.
+    fn run(&self, links: &mut Links) -> Option<Found> {
+        let link = links.interface(&self.interface).ok()?;
+        let mut promiscuity = None;
+        // An interface that was moved away and back may keep its index, but the socket was detached
+        // from it.
+        if link.index != self.index || !is_bound(&self.socket, link.index) {
+            bind(&self.socket, link.index, self.protocol).ok()?;
+            let ask = || Promiscuity::ask(&self.socket, link.index);
+            promiscuity = self.is_promiscuous.then(ask);
+        }
+        let trains = (self.sends_trains && link.is_up)
+            .then(|| Trains::open(&self.namespace, &link))
+            .flatten();
+        Some(Found {
+            link,
+            promiscuity,
+            trains,
+        })
+    }
+}
+
+impl PacketPort {
+    /// Lets the helper check, ten times a second, whether an interface that was lost is back, or
+    /// uses its answer.
+    pub(super) fn look_for_it(&mut self) {
+        let Some(absence) = &mut self.absence else {
+            return;
+        };
+        if let Some((answer, errors)) = absence.search.take() {
+            match answer.poll() {
+                Err(NotDone::Pending) => absence.search = Some((answer, errors)),
+                Err(NotDone::Failed) => {}
+                Ok((links, found)) => {
+                    absence.links = links;
+                    let is_current = absence.errors == errors;
+                    if let Some(found) = found {
+                        self.attach(found, is_current);
+                    }
+                }
+            }
+            return;
+        }
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now_ns < absence.next_look_ns {
+            return;
+        }
+        absence.next_look_ns = now_ns + LOOK_EVERY.as_ns();
+        let (Ok(namespace), Ok(socket)) = (self.namespace.try_clone(), self.socket.try_clone())
+        else {
+            return;
+        };
+        let search = Search {
+            namespace,
+            socket,
+            interface: self.interface.clone(),
+            index: self.index,
+            protocol: self.protocol,
+            sends_trains: self.sends_trains,
+            is_promiscuous: self.promiscuity != Promiscuity::NotAsked,
+        };
+        let links = absence.links.take();
+        let answer = Errand::send(move || {
+            let mut links = links.or_else(|| search.namespace.links().ok());
+            let found = links.as_mut().and_then(|links| search.run(links));
+            (links, found)
+        });
+        absence.search = Some((answer, absence.errors));
+    }
+
+    /// Uses an interface to which the helper has attached the socket. `is_current` is false if the
+    /// interface was lost again meanwhile.
+    fn attach(&mut self, found: Found, is_current: bool) {
+        self.index = found.link.index;
+        self.capabilities.mtu = found.link.mtu;
+        if let Some(promiscuity) = found.promiscuity {
+            self.promiscuity = promiscuity;
+        }
+        if !found.link.is_up || !is_current {
+            return;
+        }
+        self.absence = None;
+        // Its offloads may differ now.
+        let old = std::mem::replace(&mut self.trains, found.trains);
+        drop_elsewhere(old);
+        if let Some(trains) = &mut self.trains {
+            trains.begin(&self.counters);
+        }
+    }
+}
+
+/// The interval at which the port checks whether the helper has an answer.
+const ANSWER_WITHIN: Span = Span::from_ms(5);
+
+#[cfg(test)]
+mod tests {
+    use super::super::PacketOptions;
+    use super::*;
+    use crate::errand::{self, hold_helper};
+    use crate::port::live::{self, frame, receive_one, send_one};
+    use crate::port::{Loss, Pool, PoolSize, Port as _};
+    use std::sync::PoisonError;
+
+    /// The helper stands for the kernel: whatever waits for it would wait here without end.
+    #[test]
+    fn no_call_of_a_port_waits_for_the_kernels_configuration() {
+        let Some(namespace) = live::wire() else {
+            return;
+        };
+        let _alone = errand::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = PoolSize {
+            slots: 64,
+            large: 64,
+        };
+        let mut pool = Pool::new(size).unwrap();
+        let open = || PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+        let mut left = open();
+        assert!(
+            left.trains.is_some(),
+            "it asks for the interface's counters"
+        );
+        let mut right = live::raw_socket(&namespace, "right");
+        let held = hold_helper();
+        // The check of the interface for trains is due, and is not answered.
+        std::thread::sleep(std::time::Duration::from_millis(110));
+        left.counters();
+        send_one(&mut left, &mut pool, &frame(1));
+        assert_eq!(receive_one(&mut right), frame(1));
+        // The interface is removed, and made again: the port asks, and gets no answer.
+        namespace.links().unwrap().remove("left").unwrap();
+        send_one(&mut left, &mut pool, &frame(2));
+        assert_eq!(left.counters().lost(Loss::Down), 1);
+        live::connect(&namespace);
+        right = live::raw_socket(&namespace, "right");
+        for _ in 0..3 {
+            assert_eq!(left.receive(&mut pool, &mut Vec::new()), 0);
+            assert_eq!(left.looks_within(), Some(ANSWER_WITHIN));
+        }
+        drop(held);
+        // With the answer it goes on.
+        live::within_10_s(|| {
+            left.receive(&mut pool, &mut Vec::new());
+            left.absence.is_none()
+        });
+        send_one(&mut left, &mut pool, &frame(3));
+        assert_eq!(receive_one(&mut right), frame(3));
+        left.release(&mut pool);
+        assert_eq!(pool.available(), 64);
+    }
+}
