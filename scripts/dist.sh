@@ -37,7 +37,8 @@ mkdir -p "$tree/share/bash-completion/completions" "$tree/share/zsh/vendor-compl
 "$built" completion fish > "$tree/share/fish/vendor_completions.d/sluice.fish"
 install -D -m 644 packaging/apparmor "$tree/share/doc/sluice/apparmor"
 install -m 644 packaging/sluice-router@.service "$tree/share/doc/sluice/"
-install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-BSD "$tree/share/doc/sluice"
+install -m 644 README.md LICENSE-APACHE LICENSE-BSD "$tree/share/doc/sluice"
+gzip -n -9 < CHANGELOG.md > "$tree/share/doc/sluice/changelog.gz"
 
 # Owner, order and time do not depend on the builder.
 stamp=$(git log -1 --format=%ct 2>/dev/null || date +%s)
