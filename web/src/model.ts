@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 6;
+export const SCHEMA = 7;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -97,8 +97,10 @@ export type Run = {
   figures: Array<Figure>;
   /** Totals per direction that carries load. */
   directions: Array<DirectionTotal>;
-  /** The flows, without pings. */
+  /** The flows, without pings. Of a direction that has a crowd, the fastest and the slowest. */
   flows: Array<Flow>;
+  /** What stands for the flows of a direction that are too many to draw each. */
+  crowds: Array<Crowd>;
   /** The probes. */
   pings: Array<Ping>;
   /** Segments that all TCP flows sent again; `null` without such flows. */
@@ -306,6 +308,54 @@ export type Flow = {
   srtt_ms: Series | null;
   /** Segments retransmitted so far. */
   retransmits: Series | null;
+  /** Its figures over the run, without the warm-up. */
+  figures: FlowFigures;
+};
+
+/** The flows of a direction, if they are too many to draw each. */
+export type Crowd = {
+  /** The direction. */
+  direction: Direction;
+  /** The figures of each flow, in the order of the scenario. */
+  flows: Array<CrowdFlow>;
+  /** The sum of the goodputs. */
+  sum_mbps: Series;
+  /** Quantiles of the goodputs over the flows, the largest first. */
+  goodput_mbps: Array<QuantileLine>;
+  /** Quantiles of the congestion windows; empty if no flow has one. */
+  cwnd_segments: Array<QuantileLine>;
+  /** Quantiles of the smoothed round-trip times; empty if no flow has one. */
+  srtt_ms: Array<QuantileLine>;
+};
+
+/** A flow of a crowd. */
+export type CrowdFlow = {
+  /** Name in the scenario, with its number. */
+  name: string;
+  /** Its figures over the run, without the warm-up. */
+  figures: FlowFigures;
+};
+
+/** The figures of a flow. Those that its type does not have are `null`. */
+export type FlowFigures = {
+  /** Goodput. */
+  goodput_mbps: number | null;
+  /** Segments sent again. */
+  retransmits: number | null;
+  /** Median of the sender's smoothed round-trip time. */
+  rtt_p50_ms: number | null;
+  /** Its 99th percentile. */
+  rtt_p99_ms: number | null;
+  /** Share of the packets sent that did not arrive. */
+  loss: number | null;
+};
+
+/** A quantile over the flows of a crowd, at each time. */
+export type QuantileLine = {
+  /** `largest`, `95 %`, `median`, `5 %` or `smallest`. */
+  name: string;
+  /** Values over time. */
+  series: Series;
 };
 
 /** Probes from one end of the path to the other and back. Lost probes are gaps in the series. */

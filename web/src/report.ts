@@ -1,6 +1,7 @@
 /** The page of a report. */
 import type { Report } from "./model.ts";
 import { Bench } from "./page/bench.ts";
+import { crowds } from "./page/crowds.ts";
 import { figures } from "./page/figures.ts";
 import { MOST_DRAWN, overview } from "./page/overview.ts";
 import { summary } from "./page/summary.ts";
@@ -13,6 +14,7 @@ const each = (report: Report) => [
   summary(report),
   accuracy(report),
   new Bench(report).element,
+  ...crowds(report),
   figures(report),
 ];
 

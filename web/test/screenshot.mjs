@@ -14,7 +14,7 @@ import { chromium } from "playwright-core";
 
 const { values, positionals } = parseArgs({ options: { out: { type: "string" } }, allowPositionals: true });
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const samples = ["../dist/sample.html", "../dist/sample-index.html"].map(here);
+const samples = ["../dist/sample.html", "../dist/sample-crowd.html", "../dist/sample-index.html"].map(here);
 const pages = (positionals.length > 0 ? positionals : samples).map((path) => resolve(path));
 const out = resolve(values.out ?? here("../../artifacts"));
 const browserPath = [
@@ -306,6 +306,23 @@ async function checkFocus(page, figures) {
   check(focused === 1, `no line of chart ${chart.id} is highlighted under the pointer`);
 }
 
+/** The flows of a crowd are found by their names and sorted by their figures. */
+async function checkCrowd(page) {
+  const card = await page.$("section[id^='flows-']");
+  if (card === null) return;
+  const names = () => card.$$eval("tbody th", (cells) => cells.map((cell) => cell.textContent));
+  const all = await names();
+  check(all.length === 20, `${all.length} flows are listed at first`);
+  const one = all[3];
+  await (await card.$("input")).fill(one);
+  const found = await names();
+  check(found.includes(one) && found.every((name) => name.includes(one)), `${one} is not found by its name`);
+  await (await card.$("input")).fill("");
+  await (await card.$("thead button")).click();
+  const ascending = await names();
+  check(ascending[0] === all[19], `sorted by goodput, ${ascending[0]} comes first and not ${all[19]}`);
+}
+
 const views = [
   { name: "1280-light", width: 1280, height: 900, colorScheme: "light" },
   { name: "1280-dark", width: 1280, height: 900, colorScheme: "dark" },
@@ -354,6 +371,7 @@ async function visit(browser, file) {
       await page.screenshot({ path: `${out}/${name}-hover.png` });
       await checkZoom(page, figures);
       await checkToggle(page, figures);
+      await checkCrowd(page);
       await checkPaper(page);
       await page.pdf({ path: `${out}/${name}.pdf`, format: "A4" });
     }

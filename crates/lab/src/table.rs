@@ -1,5 +1,6 @@
 //! The table at the end of a run: 80 columns, one line per variant.
 
+mod flows;
 #[cfg(test)]
 mod tests;
 
@@ -20,10 +21,10 @@ pub fn json(results: &[VariantResult]) -> String {
     serde_json::to_string_pretty(results).expect("results have only words for keys") + "\n"
 }
 
-/// Formats the results as text of at most 80 columns: a line per variant, the single flows if
-/// several have a payload, the figures that programs reported, the accuracy of a live run, and the expectations that were not met.
-/// Several runs of a variant are shown by their medians, with the smallest and the largest figure
-/// below.
+/// Formats the results as text of at most 80 columns: a line per variant; the single flows if several
+/// have a payload, or quantiles over many; the figures that programs reported; the accuracy of a live
+/// run; and the expectations that were not met. Several runs of a variant are shown by their medians,
+/// with the smallest and the largest figure below.
 pub fn text(results: &[VariantResult]) -> String {
     let rows: Vec<Row<'_>> = rows(results);
     let mut out = variants(&rows);
@@ -34,7 +35,7 @@ pub fn text(results: &[VariantResult]) -> String {
     let carries = |summary: &Summary| summary.flows.iter().filter(|f| f.bytes.is_some()).count();
     if rows.iter().any(|row| carries(row.runs[0]) > 1) {
         out.push('\n');
-        out.push_str(&flows(&rows));
+        out.push_str(&flows::table(&rows));
     }
     let reported = reported(&rows);
     if !reported.is_empty() {
@@ -374,55 +375,6 @@ fn queues(rows: &[Row<'_>]) -> String {
 
 /// Width of the names of queues.
 const QUEUE: usize = 8;
-
-fn flows(rows: &[Row<'_>]) -> String {
-    let columns: [Column<'_, FlowSummary>; 5] = [
-        column(
-            ["goodput", "Mbit/s"],
-            9,
-            |f: &FlowSummary| f.goodput_bps,
-            mega,
-        ),
-        column(
-            ["sent", "again"],
-            8,
-            |f: &FlowSummary| f.retransmits.map(|n| n as f64),
-            count,
-        ),
-        column(
-            ["RTT", "p50 ms"],
-            8,
-            |f: &FlowSummary| of(f.srtt.or(f.rtt), |p| p.p50_ns),
-            ms,
-        ),
-        column(
-            ["", "p99 ms"],
-            8,
-            |f: &FlowSummary| of(f.srtt.or(f.rtt), |p| p.p99_ns),
-            ms,
-        ),
-        column(["loss", "%"], 7, |f: &FlowSummary| f.loss, percent),
-    ];
-    let numbers: usize = columns.iter().map(|column| column.width).sum();
-    let words = WIDTH - numbers;
-    let heads = [
-        ("variant", words / 2),
-        ("flow", words - words / 2 - 6),
-        ("way", 6),
-    ];
-    let mut lines: Vec<Line<'_, FlowSummary>> = Vec::new();
-    for row in rows {
-        for (i, flow) in row.runs[0].flows.iter().enumerate() {
-            let variant = if i == 0 { row.name.as_str() } else { "" };
-            lines.push(Line {
-                words: vec![variant, &flow.name, &flow.direction],
-                runs: row.runs.iter().filter_map(|run| run.flows.get(i)).collect(),
-                pick: median,
-            });
-        }
-    }
-    write_table(&heads, &lines, &columns)
-}
 
 /// The figures that programs reported; empty if there is none.
 fn reported(rows: &[Row<'_>]) -> String {

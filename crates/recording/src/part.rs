@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use sluice_scenario::Backend;
 
 /// A file under a temporary name (`NAME.part`), or a device, which is written to directly. A file
 /// that is dropped unfinished is removed.
@@ -14,6 +15,8 @@ pub struct Part {
     /// `None` for a device, and once the file has its name.
     temporary: Option<PathBuf>,
     file: BufWriter<File>,
+    /// Whether the content is on the disk before the file gets its name.
+    is_synced: bool,
 }
 
 impl Part {
@@ -36,7 +39,15 @@ impl Part {
             path: path.to_owned(),
             temporary,
             file: BufWriter::with_capacity(1 << 16, file),
+            is_synced: true,
         })
+    }
+
+    /// Waits for the disk at the end only if the file belongs to a live run. A simulation that a crash
+    /// of the machine damages is run again, and a short one takes less time than the disk.
+    pub fn of_run(mut self, backend: Backend) -> Self {
+        self.is_synced = backend == Backend::Live;
+        self
     }
 
     /// Returns the name of the complete file.
@@ -50,8 +61,10 @@ impl Part {
         let Some(temporary) = &self.temporary else {
             return Ok(());
         };
-        // Otherwise a crash of the machine could leave the name without the content.
-        self.file.get_ref().sync_all()?;
+        if self.is_synced {
+            // Otherwise a crash of the machine could leave the name without the content.
+            self.file.get_ref().sync_all()?;
+        }
         fs::rename(temporary, &self.path)?;
         self.temporary = None;
         Ok(())

@@ -233,7 +233,8 @@ impl Recording {
     /// The file cannot be written.
     pub fn store_summary(&self, summary: &Summary) -> Result<(), RecordError> {
         let path = self.dir.join(SUMMARY_JSON);
-        write_json(&path, summary).map_err(|error| RecordError::Write { path, error })
+        let backend = self.run.environment.backend;
+        write_json(&path, summary, backend).map_err(|error| RecordError::Write { path, error })
     }
 
     /// Returns whether the run was recorded at the level `keep` or a higher one.

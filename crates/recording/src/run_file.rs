@@ -222,7 +222,7 @@ impl RunFile {
     }
 
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
-        write_json(&dir.join(RUN_JSON), self)
+        write_json(&dir.join(RUN_JSON), self, self.environment.backend)
     }
 }
 
@@ -242,12 +242,12 @@ fn flows_of(scenario: &Scenario) -> Vec<FlowEntry> {
     flows.collect()
 }
 
-/// Writes `value` to `path`, so that the path always names either the old file or the complete new
-/// one.
-pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+/// Writes `value` of a run to `path`, so that the path always names either the old file or the complete
+/// new one.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize, backend: Backend) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    let mut part = Part::create(path)?;
+    let mut part = Part::create(path)?.of_run(backend);
     part.write_all(text.as_bytes())?;
     part.finish()
 }

@@ -19,6 +19,7 @@ use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use sluice_scenario::Backend;
 
 /// The destination of a table's bytes.
 enum Output {
@@ -57,10 +58,10 @@ pub(crate) struct TableWriter<R> {
 }
 
 impl<R: Row> TableWriter<R> {
-    /// Creates the table in the folder `dir`.
-    pub fn create(dir: &Path) -> Result<Self, ParquetError> {
+    /// Creates the table of a run in the folder `dir`.
+    pub fn create(dir: &Path, backend: Backend) -> Result<Self, ParquetError> {
         let path = path_of::<R>(dir);
-        TableWriter::to(Output::File(Part::create(&path)?), path)
+        TableWriter::to(Output::File(Part::create(&path)?.of_run(backend)), path)
     }
 
     /// Creates the table in memory.

@@ -437,7 +437,7 @@ fn a_foreign_table_is_refused_by_file_and_column() {
         .unwrap()
         .without_checksums();
 
-    let mut table = TableWriter::create(temp.path()).unwrap();
+    let mut table = TableWriter::create(temp.path(), Backend::Sim).unwrap();
     table
         .push(&ForeignPing {
             time: Time::ZERO,
@@ -452,7 +452,7 @@ fn a_foreign_table_is_refused_by_file_and_column() {
         format!("column `flow` of `{}` holds DOUBLE", pings.display())
     );
 
-    let mut table = TableWriter::create(temp.path()).unwrap();
+    let mut table = TableWriter::create(temp.path(), Backend::Sim).unwrap();
     let row = ForeignQueue {
         time: Time::ZERO,
         pipe: "sideways".into(),
@@ -586,7 +586,7 @@ fn a_recording_of_an_older_program_has_packets_without_numbers_and_no_headers() 
         .unwrap()
         .without_checksums();
     fs::remove_file(temp.path().join("headers.parquet")).unwrap();
-    let mut table = TableWriter::create(temp.path()).unwrap();
+    let mut table = TableWriter::create(temp.path(), Backend::Sim).unwrap();
     for seq in 0..3 {
         let row = OlderPacket {
             seq,

@@ -23,7 +23,7 @@ use super::rows::{
 use super::run_file::{Environment, RUN_JSON, RunFile, Status};
 use super::table::{Finished, TableWriter};
 use crate::part::temporary;
-use sluice_scenario::{Direction, PipeId, Scenario, Variant};
+use sluice_scenario::{Backend, Direction, PipeId, Scenario, Variant};
 
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,8 @@ impl RunWriter {
         variant: &Variant,
         environment: &Environment,
     ) -> Result<RunWriter, RecordError> {
-        prepare(dir, estimated_bytes(&variant.scenario, keep))?;
+        let bytes = estimated_bytes(&variant.scenario, keep);
+        prepare(dir, bytes, environment.backend)?;
         let mut run = RunFile::new(variant, environment);
         run.recorded = keep;
         run.write(dir).map_err(|error| RecordError::Write {
@@ -146,16 +147,17 @@ impl RunWriter {
 
     fn begin(run: RunFile, dir: Option<&Path>) -> Result<RunWriter, RecordError> {
         let keep = run.recorded;
+        let place = (dir, run.environment.backend);
         Ok(RunWriter {
             tables: Some(Tables {
-                packets: begin_table(keep, dir)?,
-                headers: begin_table(keep, dir)?,
-                flows: begin_table(keep, dir)?,
-                queues: begin_table(keep, dir)?,
-                pings: begin_table(keep, dir)?,
-                transfers: begin_table(keep, dir)?,
-                releases: begin_table(keep, dir)?,
-                arrivals: begin_table(keep, dir)?,
+                packets: begin_table(keep, place)?,
+                headers: begin_table(keep, place)?,
+                flows: begin_table(keep, place)?,
+                queues: begin_table(keep, place)?,
+                pings: begin_table(keep, place)?,
+                transfers: begin_table(keep, place)?,
+                releases: begin_table(keep, place)?,
+                arrivals: begin_table(keep, place)?,
             }),
             dir: dir.map(Path::to_owned),
             meters: Some(meters_of(&run)),
@@ -379,16 +381,16 @@ fn meters_of(run: &RunFile) -> Meters {
     Meters::new(&run.scenario, Time::from_ns(run.end_ns))
 }
 
-/// Begins a table in the folder `dir`, or in memory; `None` if `keep` does not have it.
+/// Begins a table of a run in the folder `dir`, or in memory; `None` if `keep` does not have it.
 fn begin_table<R: Row>(
     keep: Keep,
-    dir: Option<&Path>,
+    (dir, backend): (Option<&Path>, Backend),
 ) -> Result<Option<TableWriter<R>>, RecordError> {
     if keep < Keep::of_table(R::TABLE) {
         return Ok(None);
     }
     let table = match dir {
-        Some(dir) => TableWriter::create(dir),
+        Some(dir) => TableWriter::create(dir, backend),
         None => TableWriter::in_memory(),
     };
     let path = || super::table::path_of::<R>(dir.unwrap_or(Path::new("")));

@@ -10,6 +10,7 @@
 //! it.
 
 mod cdf;
+mod crowd;
 pub mod export;
 mod figure;
 mod html;

@@ -13,7 +13,7 @@ use super::packed;
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 6;
+pub const SCHEMA: u32 = 7;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -137,8 +137,10 @@ pub struct Run {
     pub figures: Vec<Figure>,
     /// Totals per direction that carries load.
     pub directions: Vec<DirectionTotal>,
-    /// The flows, without pings.
+    /// The flows, without pings. Of a direction that has a crowd, the fastest and the slowest.
     pub flows: Vec<Flow>,
+    /// What stands for the flows of a direction that are too many to draw each.
+    pub crowds: Vec<Crowd>,
     /// The probes.
     pub pings: Vec<Ping>,
     /// Segments that all TCP flows sent again; `None` without such flows.
@@ -469,6 +471,63 @@ pub struct Flow {
     pub srtt_ms: Option<Series>,
     /// Segments retransmitted so far.
     pub retransmits: Option<Series>,
+    /// Its figures over the run, without the warm-up.
+    pub figures: FlowFigures,
+}
+
+/// The flows of a direction, if they are too many to draw each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct Crowd {
+    /// The direction.
+    #[cfg_attr(test, ts(type = "Direction"))]
+    pub direction: Direction,
+    /// The figures of each flow, in the order of the scenario.
+    pub flows: Vec<CrowdFlow>,
+    /// The sum of the goodputs.
+    pub sum_mbps: Series,
+    /// Quantiles of the goodputs over the flows, the largest first.
+    pub goodput_mbps: Vec<QuantileLine>,
+    /// Quantiles of the congestion windows; empty if no flow has one.
+    pub cwnd_segments: Vec<QuantileLine>,
+    /// Quantiles of the smoothed round-trip times; empty if no flow has one.
+    pub srtt_ms: Vec<QuantileLine>,
+}
+
+/// A flow of a crowd.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct CrowdFlow {
+    /// Name in the scenario, with its number.
+    pub name: String,
+    /// Its figures over the run, without the warm-up.
+    pub figures: FlowFigures,
+}
+
+/// The figures of a flow. Those that its type does not have are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct FlowFigures {
+    /// Goodput.
+    pub goodput_mbps: Option<f64>,
+    /// Segments sent again.
+    pub retransmits: Option<f64>,
+    /// Median of the sender's smoothed round-trip time.
+    pub rtt_p50_ms: Option<f64>,
+    /// Its 99th percentile.
+    pub rtt_p99_ms: Option<f64>,
+    /// Share of the packets sent that did not arrive.
+    pub loss: Option<f64>,
+}
+
+/// A quantile over the flows of a crowd, at each time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct QuantileLine {
+    /// `largest`, `95 %`, `median`, `5 %` or `smallest`.
+    pub name: String,
+    /// Values over time.
+    pub series: Series,
 }
 
 /// Probes from one end of the path to the other and back. Lost probes are gaps in the series.

@@ -12,7 +12,8 @@ use crate::Report;
 use crate::judgement::{Candidate, judge};
 use crate::model::{
     Accuracy, Backend, Cdf, Count, DirectionTotal, Ends, Expectation, Fact, Figure, Flow,
-    Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
+    FlowFigures, Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State,
+    Verdict,
 };
 use sluice_recording::expect;
 use sluice_recording::figures::{figures_of, median, pipe_under_test, repeated, rounded, typical};
@@ -146,7 +147,12 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         match instance.flow.kind.measured() {
             Measured::Delays => pings.push(ping(instance, &probes[id], figures)),
             Measured::Connections | Measured::Datagrams => {
-                flows.push(flow(instance, &samples[id], &file.scenario.measure));
+                flows.push(flow(
+                    instance,
+                    &samples[id],
+                    &file.scenario.measure,
+                    figures,
+                ));
             }
             // Its figures are in the table of all figures.
             Measured::Nothing => {}
@@ -187,6 +193,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
             })
             .collect(),
         flows,
+        crowds: Vec::new(),
         pings,
         retransmits: None,
         drops: 0.0,
@@ -373,7 +380,12 @@ fn accuracy(summary: &Summary) -> Accuracy {
     }
 }
 
-fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario::Measure) -> Flow {
+fn flow(
+    instance: &FlowInstance<'_>,
+    samples: &[FlowSample],
+    measure: &scenario::Measure,
+    figures: &FlowSummary,
+) -> Flow {
     let start = Time::ZERO + instance.start;
     let mut arrived: Vec<Arrived> = vec![(start, 0)];
     arrived.extend(
@@ -400,6 +412,13 @@ fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario:
         cwnd_segments: series(&|s| s.cwnd.map(|n| n as f64)),
         srtt_ms: series(&|s| s.srtt.map(|srtt| srtt.as_ms_f64())),
         retransmits: series(&|s| s.retransmits.map(|n| n as f64)),
+        figures: FlowFigures {
+            goodput_mbps: figures.goodput_bps.map(|bps| bps / 1e6),
+            retransmits: figures.retransmits.map(|n| n as f64),
+            rtt_p50_ms: figures.srtt.map(|p| p.p50_ns as f64 / 1e6),
+            rtt_p99_ms: figures.srtt.map(|p| p.p99_ns as f64 / 1e6),
+            loss: figures.loss,
+        },
     }
 }
 

@@ -1,15 +1,16 @@
 //! Reduces a report to what a page can hold: sorts packets by time, and keeps only those that shape the
-//! picture if there are too many.
+//! picture if there are too many. A direction with many flows becomes a crowd.
 //!
 //! A thinned column keeps its extremes: time is cut into equal slices, and the packets with the
 //! shortest and the longest wait of each slice stay. All marks and drops stay as long as they fill
 //! less than half of the limit; beyond that, marks and drops are each thinned in the same way.
 //! `thinned_from` holds the original number, which the page shows.
 
+use super::crowd;
 use super::model::{Cdf, PacketRow, Packets, Queue, Report, Series, Verdict};
 
-/// Packets of all queues together. A page of this size opens within two seconds.
-pub const MOST_PACKETS: usize = 600_000;
+/// Packets of all queues together. A page of this size has less than 5 MB and opens within two seconds.
+pub const MOST_PACKETS: usize = 500_000;
 /// Values of one series: more than any screen has pixels.
 pub const MOST_VALUES: usize = 20_000;
 
@@ -19,6 +20,7 @@ pub fn for_page(report: &Report) -> Report {
     let lengths = report.runs.iter().flat_map(|run| &run.queues);
     let most_packets = fair_limit(lengths.map(|queue| queue.packets.len()), MOST_PACKETS);
     for run in &mut report.runs {
+        crowd::gather(run);
         for flow in &mut run.flows {
             thin_series(&mut flow.goodput_mbps, MOST_VALUES);
             let optional = [

@@ -8,11 +8,9 @@ import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
 import { choice, dropdown, h } from "../dom.ts";
 import { boxOf, empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
-import { staircase, sumSeries } from "../maths/series.ts";
 import { busiestQueue, mainPing } from "../maths/verdict.ts";
 import {
   type Direction,
-  type Flow,
   LOG_BEYOND,
   type Ping,
   type Queue,
@@ -21,6 +19,7 @@ import {
   type Series,
 } from "../model.ts";
 import { columnsOf } from "../packed.ts";
+import { FlowLines, type FlowMode } from "./flow-lines.ts";
 import { variantName } from "./top.ts";
 import { callsOf, queueKey, queueTitle, repetitionNote, route, scoreOf } from "./words.ts";
 
@@ -31,11 +30,11 @@ const ABOVE_LINK =
   "Goodput above the rate of the link: TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once.";
 
 type PingWay = "two_way_ms" | "up_ms" | "down_ms";
-type FlowMode = "each" | "sum";
 
 export class Bench {
   readonly element: HTMLElement;
   private readonly group: ChartGroup;
+  private readonly flows: FlowLines;
   private readonly hidden = new Set<number>();
   private readonly goodput = new Map<Direction, LineChart>();
   private readonly cwnd = new Map<Direction, LineChart>();
@@ -65,7 +64,8 @@ export class Bench {
   constructor(private readonly report: Report) {
     const { runs } = report;
     this.group = new ChartGroup("time", 0, Math.max(...runs.map((run) => run.duration_s), 1e-3));
-    this.flowMode = this.countFlows() <= MOST_LINES ? "each" : "sum";
+    this.flows = new FlowLines(report, this.group.to);
+    this.flowMode = this.flows.hasCrowd() ? "quantiles" : this.countFlows() <= MOST_LINES ? "each" : "sum";
     this.queue = busiestQueue(runs);
     const isSpread = spread(runs.map((run) => mainPing(run)?.two_way?.p50 ?? null)) > LOG_BEYOND;
     const log = isSpread ? "first" : "offered";
@@ -328,8 +328,10 @@ export class Bench {
   private flowChoice(): HTMLElement | null {
     const most = Math.max(...this.report.runs.map((run) => run.flows.length));
     if (most < 2) return null;
+    const quantiles: { value: FlowMode; text: string } = { value: "quantiles", text: "quantiles of flows" };
     const modes: { value: FlowMode; text: string }[] = [
-      { value: "each", text: "each flow" },
+      ...(this.flows.hasCrowd() ? [quantiles] : []),
+      { value: "each", text: this.flows.hasCrowd() ? "fastest and slowest" : "each flow" },
       { value: "sum", text: "sum of flows" },
     ];
     return choice("Flows", modes, this.flowMode, (mode) => {
@@ -436,9 +438,11 @@ export class Bench {
     const { runs, ends } = this.report;
     for (const [direction, chart] of this.goodput) {
       const isSum = this.flowMode === "sum";
+      // One of very many flows is so far below the rate of the link that its line would be flat.
+      const isBelowLink = this.flows.hasCrowd(direction) && !isSum;
       chart.setLines([
-        ...this.linkLines(direction),
-        ...(isSum ? this.sumLines(direction) : this.flowLines(direction, (flow) => flow.goodput_mbps)),
+        ...(isBelowLink ? [] : this.flows.link(direction)),
+        ...(isSum ? this.flows.sums(direction) : this.flows.lines(direction, "goodput_mbps", this.flowMode)),
       ]);
       const windows = new Set(
         runs.map((run) => `averaged over the last ${run.goodput_window_s} s, every ${run.goodput_step_s} s`),
@@ -447,60 +451,26 @@ export class Bench {
       const most = Math.max(
         ...runs.map((run) => run.flows.filter((flow) => flow.direction === direction).length),
       );
-      const subject = most < 2 ? "" : isSum ? "Sum of all flows, " : "Per flow, ";
+      const subject =
+        most < 2 ? "" : isSum ? "Sum of all flows, " : `${this.flows.words(direction, this.flowMode)}, `;
       const text = `${subject}${[...windows].join("; ")}; counts ${counted}; ${route(direction, ends)}`;
-      const above = this.exceedsLink(direction) ? `. ${ABOVE_LINK}` : "";
+      const above = !isBelowLink && this.flows.exceedsLink(direction) ? `. ${ABOVE_LINK}` : "";
       chart.frame.setCaption(`${text.charAt(0).toUpperCase()}${text.slice(1)}${above}`);
     }
     for (const [direction, chart] of this.cwnd) {
-      chart.setLines(this.flowLines(direction, (flow) => flow.cwnd_segments));
-      chart.frame.setCaption(`Per TCP sender, in segments; ${route(direction, ends)}`);
+      chart.setLines(this.flows.lines(direction, "cwnd_segments", this.flowMode));
+      const words = this.flows.hasCrowd(direction)
+        ? this.flows.words(direction, this.flowMode)
+        : "Per TCP sender";
+      chart.frame.setCaption(`${words}, in segments; ${route(direction, ends)}`);
     }
     for (const [direction, chart] of this.srtt) {
-      chart.setLines(this.flowLines(direction, (flow) => flow.srtt_ms));
-      chart.frame.setCaption(`Estimated by the TCP sender; ${route(direction, ends)}`);
+      chart.setLines(this.flows.lines(direction, "srtt_ms", this.flowMode));
+      const words = this.flows.hasCrowd(direction)
+        ? `${this.flows.words(direction, this.flowMode)}, estimated`
+        : "Estimated";
+      chart.frame.setCaption(`${words} by the TCP sender; ${route(direction, ends)}`);
     }
-  }
-
-  private flowLines(direction: Direction, pick: (flow: Flow) => Series | null): Line[] {
-    const isAlone = this.report.runs.length === 1;
-    return this.report.runs.flatMap((run) => {
-      const flows = run.flows.filter((flow) => flow.direction === direction);
-      return flows.flatMap((flow, place): Line[] => {
-        const series = pick(flow);
-        if (series === null) return [];
-        const label = flows.length === 1 ? run.name : isAlone ? flow.name : `${run.name}, ${flow.name}`;
-        // A single run compares its flows, so the flows have the colours.
-        const look = isAlone ? { hue: place, flow: Math.floor(place / 7) } : { flow: place };
-        return [{ label, variant: run.look, ...look, time: series.time_s, value: series.value }];
-      });
-    });
-  }
-
-  private sumLines(direction: Direction): Line[] {
-    return this.report.runs.map((run) => {
-      const parts = run.flows.filter((flow) => flow.direction === direction).map((flow) => flow.goodput_mbps);
-      const sum = sumSeries(parts, run.goodput_step_s);
-      return { label: run.name, variant: run.look, flow: 0, time: sum.time_s, value: sum.value };
-    });
-  }
-
-  /** The rate of the link, if it is the same in all runs. */
-  private linkLines(direction: Direction): Line[] {
-    const links = this.report.runs.map((run) => run.queues.filter((queue) => queue.direction === direction));
-    if (links.some((queues) => queues.length !== 1)) return [];
-    const written = new Set(links.map((queues) => JSON.stringify(queues[0]?.link_mbps)));
-    const link = links[0]?.[0]?.link_mbps;
-    if (written.size !== 1 || link === undefined || link.time_s.length === 0) return [];
-    return [{ label: "link rate", variant: null, flow: 0, ...staircase(link, this.group.to) }];
-  }
-
-  /** Whether the goodput of a run is above the rate of its link, which is the same in all runs. */
-  private exceedsLink(direction: Direction): boolean {
-    const rates = this.linkLines(direction).flatMap((line) => line.value);
-    const most = Math.max(...rates.map((rate) => rate ?? 0));
-    const lines = this.sumLines(direction);
-    return most > 0 && lines.some((line) => line.value.some((value) => (value ?? 0) > most * 1.005));
   }
 
   private fillPing(): void {

@@ -6,18 +6,13 @@ import { h } from "../dom.ts";
 import { megabits, milliseconds, plain, whole } from "../maths/format.ts";
 import { mainPing } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
+import { type Column, listing } from "./listing.ts";
 import { callsOf, scoreOf } from "./words.ts";
 
 /** With more runs than this, a page starts with a table of all, and only the selected ones are drawn. */
 export const MOST_DRAWN = 16;
 /** Number of runs that are selected at first. */
 const SELECTED_FIRST = 4;
-
-interface Column {
-  head: string;
-  of: (run: Run) => number | null;
-  say: (value: number) => string;
-}
 
 /** The lowest mean opinion score of the calls. */
 function worstScore(run: Run): number | null {
@@ -34,7 +29,7 @@ const sojourn = (run: Run, way: string): number | null => {
 const goodput = (run: Run, way: string) =>
   run.directions.find((total) => total.direction === way)?.goodput_mbps ?? null;
 
-const COLUMNS: Column[] = [
+const COLUMNS: Column<Run>[] = [
   { head: "Goodput up", of: (run) => goodput(run, "up"), say: megabits },
   { head: "Goodput down", of: (run) => goodput(run, "down"), say: megabits },
   { head: "Jain's index", of: (run) => run.directions[0]?.jain ?? null, say: (jain) => jain.toFixed(3) },
@@ -58,10 +53,7 @@ export function overview(report: Report, draw: (selected: Report) => HTMLElement
     below.replaceChildren(...(some.length === 0 ? [] : draw({ ...report, runs: some })));
   };
   const boxes = new Map<Run, HTMLInputElement>();
-  const rows = new Map(runs.map((run) => [run, row(run)]));
-  const body = h("tbody", {}, ...rows.values());
-
-  function row(run: Run): HTMLElement {
+  function label(run: Run): HTMLElement {
     const box = h("input", { type: "checkbox", checked: selected.has(run) });
     box.addEventListener("change", () => {
       if (box.checked) selected.add(run);
@@ -71,65 +63,29 @@ export function overview(report: Report, draw: (selected: Report) => HTMLElement
       redraw();
     });
     boxes.set(run, box);
-    const cells = columns.map(({ of, say }) => {
-      const value = of(run);
-      return h("td", { class: "number" }, value === null ? "—" : say(value));
-    });
-    return h("tr", {}, h("th", { scope: "row" }, h("label", {}, box, ` ${run.name}`)), ...cells);
+    return h("label", {}, box, ` ${run.name}`);
   }
 
-  let sorted = "";
-  function sort({ head, of }: Column): void {
-    const order = [...runs].sort((a, b) => (of(a) ?? Infinity) - (of(b) ?? Infinity));
-    if (sorted === head) order.reverse();
-    sorted = sorted === head ? "" : head;
-    body.append(...order.map((run) => rows.get(run) as HTMLElement));
-  }
-
-  const words = h("input", { type: "search", placeholder: "for example rtt=10ms codel", size: 28 });
-  words.addEventListener("input", () => {
-    const wanted = words.value.split(/\s+/).filter((word) => word !== "");
-    for (const [run, element] of rows) {
-      const has = ` ${run.name} `;
-      element.hidden = !wanted.every((word) => has.includes(word));
-    }
+  const { search, table } = listing({
+    head: "Run",
+    items: runs,
+    columns,
+    name: (run) => run.name,
+    label,
+    example: "for example rtt=10ms codel",
   });
   redraw();
-  const table = h(
+  const section = h(
     "section",
     { class: "card", id: "overview" },
     h("h2", {}, `All ${runs.length} runs`),
-    h("p", { class: "screen" }, h("label", {}, "Filter by name: ", words)),
+    search,
     h(
       "p",
       { class: "note screen" },
       `Click a heading to sort. The selected runs, at most ${MOST_DRAWN}, are drawn below.`,
     ),
-    h(
-      "div",
-      { class: "scroll tall", tabindex: "0", role: "group" },
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", { scope: "col" }, "Run"),
-            ...columns.map((column) =>
-              h(
-                "th",
-                { scope: "col" },
-                h("button", { type: "button", click: () => sort(column) }, column.head),
-              ),
-            ),
-          ),
-        ),
-        body,
-      ),
-    ),
+    table,
   );
-  return [table, below];
+  return [section, below];
 }

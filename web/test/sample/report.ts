@@ -173,8 +173,16 @@ function runOf(variant: Variant, seconds: number): Run {
         cwnd_segments: seriesOf(outcome.cwnd, 1),
         srtt_ms: seriesOf(outcome.srtt, 1e6),
         retransmits: seriesOf(outcome.retransmits, 1),
+        figures: {
+          goodput_mbps: goodput,
+          retransmits: outcome.retransmits.at(-1)?.value ?? 0,
+          rtt_p50_ms: null,
+          rtt_p99_ms: null,
+          loss: null,
+        },
       },
     ],
+    crowds: [],
     pings: [
       {
         name: "ping",

@@ -1,7 +1,8 @@
-/** Writes dist/sample.html and dist/sample-index.html, for the screenshot test and for viewing. */
+/** Writes dist/sample.html, dist/sample-crowd.html and dist/sample-index.html, for the screenshot test and for viewing. */
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { embed } from "../../src/embed.ts";
+import { sampleCrowd } from "./crowd.ts";
 import { sampleIndex } from "./index.ts";
 import { sampleReport } from "./report.ts";
 
@@ -16,4 +17,5 @@ async function write(name: string, page: string, model: unknown): Promise<void> 
 }
 
 await write("sample.html", "report.html", sampleReport(15));
+await write("sample-crowd.html", "report.html", sampleCrowd(15));
 await write("sample-index.html", "index.html", sampleIndex(15));

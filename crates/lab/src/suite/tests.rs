@@ -291,6 +291,20 @@ fn runs_are_reused_until_scenario_or_seed_change_or_a_table_is_damaged() {
 }
 
 #[test]
+fn files_that_a_crash_of_the_machine_left_empty_are_made_again() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let request = place.request("s.toml");
+    let run = || reused(&run(&request.plan().expect("a plan")));
+    assert_eq!(run(), 0);
+    for file in ["run.json", "summary.json", "packets.parquet"] {
+        fs::write(place.path("out/codel").join(file), "").expect("writable");
+        assert_eq!(run(), 1, "{file}");
+        assert_eq!(run(), 2, "{file}");
+    }
+}
+
+#[test]
 fn figures_are_the_same_at_every_level_of_recording() {
     let place = Place::new();
     place.write("s.toml", SCENARIO);

@@ -185,6 +185,36 @@ wf2q+                               -0.012     1000     3000     4000          0
 }
 
 #[test]
+fn many_flows_are_shown_by_quantiles() {
+    // Flow n has n Mbit/s. Of 1 to 1000, 950 are not larger than 950, 500 not than 500, 50 not than
+    // 50. A flow of another type keeps its line, and so do 24 flows.
+    let bulk = |n: u32| flow(&format!("bulk-{n}"), Some(f64::from(n) * 1e6));
+    let mut flows: Vec<FlowSummary> = (1..=1000).rev().map(bulk).collect();
+    flows.push(FlowSummary {
+        type_name: "web".into(),
+        direction: "down".into(),
+        ..flow("browser", Some(5e6))
+    });
+    let many = result("fq_codel", flows);
+    let text = text(&[many, result("fifo", (1..=24).map(bulk).collect())]);
+    let table = text.split("\n\n").nth(1).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    let expected = "\
+variant             flow          way      Mbit/s   again  p50 ms  p99 ms      %
+fq_codel            largest       up         1000      17    30.0    90.0      -
+                    95 %          up          950      17    30.0    90.0      -
+                    median        up          500      17    30.0    90.0      -
+                    5 %           up         50.0      17    30.0    90.0      -
+                    smallest      up         1.00      17    30.0    90.0      -
+                    browser       down       5.00      17    30.0    90.0      -
+fifo                bulk-1        up         1.00      17    30.0    90.0      -";
+    assert_eq!(lines[1..9].join("\n"), expected);
+    assert_eq!(lines.len(), 2 + 6 + 24 + 1);
+    let note = "quantiles of each column over 1000 tcp flows up; summary.json has every flow";
+    assert_eq!(lines[32], note);
+}
+
+#[test]
 fn what_is_not_met_stands_below_and_no_line_is_too_wide() {
     let name = "fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪";
     let mut result = result(name, vec![flow("bulk", Some(1e15)), flow("ping", None)]);

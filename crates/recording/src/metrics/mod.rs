@@ -23,5 +23,5 @@ pub use goodput::{Arrived, RatePoint, goodput, goodput_series};
 pub use jitter::Jitter;
 pub(crate) use meters::Meters;
 pub use meters::measure;
-pub use percentile::{jain, percentiles};
+pub use percentile::{jain, percentile, percentiles};
 pub use voip::mean_opinion_score;

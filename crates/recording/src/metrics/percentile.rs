@@ -54,6 +54,22 @@ pub fn percentiles(values: &mut [u64]) -> Option<Percentiles> {
     })
 }
 
+/// Returns the smallest of `values` that `percent` percent of them do not exceed (RFC 2330 section
+/// 11.3); the smallest of all for 0 %. `None` for no values. Changes the order of the values.
+///
+/// ```
+/// use sluice_recording::metrics::percentile;
+/// // 2.5 of 5 values, so the third.
+/// assert_eq!(percentile(&mut [5.0, 1.0, 4.0, 2.0, 3.0], 50), Some(3.0));
+/// ```
+pub fn percentile(values: &mut [f64], percent: usize) -> Option<f64> {
+    let rank = (values.len() * percent).div_ceil(100).max(1);
+    if rank > values.len() {
+        return None;
+    }
+    Some(*values.select_nth_unstable_by(rank - 1, f64::total_cmp).1)
+}
+
 /// Returns Jain's fairness index `(sum x)^2 / (n * sum x^2)` (RFC 5166 section 2.3.1): 1/n if one
 /// share is everything, 1 if all are equal. `None` for fewer than two shares, or if all are zero.
 ///
