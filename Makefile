@@ -68,9 +68,10 @@ test-kernels: $(WEB) ## replay traces and compare every packet with real kernels
 	$(DEBUG)
 	$(XTASK) kernels
 
-test-claims: test-golden ## check the statements of docs/reproduction.toml with the runs of test-golden
+test-claims: test-golden ## check the statements of docs/reproduction.toml with the runs of test-golden, and some decisions of real kernels
 	$(DEBUG)
 	$(XTASK) reproduce docs/reproduction.toml --runs target/tmp/golden/seeds --check
+	$(XTASK) kernels --quick
 
 kernels: $(WEB) ## compare every packet and every run with real kernels, and write docs/explanation/kernels.md
 	$(DEBUG)

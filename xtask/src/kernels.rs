@@ -23,28 +23,34 @@ pub struct Args {
     /// Folder of the kernels' decisions
     #[arg(long, value_name = "FOLDER", default_value = "bench/kernels")]
     folder: PathBuf,
-    /// Compare one short trace for each queue only
+    /// Compare only one short trace for each queue, and simulate nothing
     #[arg(long, conflicts_with = "page")]
     quick: bool,
-    /// Also simulate scenarios/kernels, and write this page
+    /// Write this page
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
 }
 
-/// Compares all decisions. Returns the number of equal ones.
+/// Compares all decisions and, unless it is to be quick, the figures of simulations. Returns the number
+/// of equal decisions.
 ///
 /// # Errors
-/// A decision differs that is not listed as known, or the folder is damaged.
+/// A decision or a figure differs that is not listed as known, or the folder is damaged.
 pub fn run(args: &Args) -> Result<String, String> {
     let cases = Cases::read(&args.folder)?;
     let scratch = scratch()?;
     let compared = decisions::compare(&cases, &args.sluice, &scratch, args.quick)?;
+    let beside = match args.quick {
+        true => Vec::new(),
+        false => closed_loop::compare(&cases, &args.sluice, &scratch)?,
+    };
     if let Some(path) = &args.page {
-        let beside = closed_loop::compare(&cases, &args.sluice, &scratch)?;
         let text = page::text(&cases, &compared, &beside);
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    let unexpected: Vec<String> = compared.iter().filter_map(|c| c.complaint()).collect();
+    let unexpected = compared.iter().filter_map(|c| c.complaint());
+    let unexpected = unexpected.chain(beside.iter().filter_map(|one| one.complaint()));
+    let unexpected: Vec<String> = unexpected.collect();
     if !unexpected.is_empty() {
         return Err(unexpected.join("\n"));
     }

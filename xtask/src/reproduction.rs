@@ -53,6 +53,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use claims::{Claim, ClaimError, Measured, Row};
 pub use folders::keep;
@@ -71,10 +72,20 @@ use sluice_scenario::metric::Metric;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
-    /// The text below the page's title.
+    /// The text below the page's title. `{lateness}` stands for the lateness of the live runs.
     pub introduction: String,
     /// One section for each.
     pub experiment: Vec<Experiment>,
+    /// The file, in which claims have their places.
+    #[serde(skip)]
+    text: String,
+}
+
+impl Evidence {
+    /// Returns the number of the line with the byte at `offset`.
+    fn line(&self, offset: usize) -> usize {
+        1 + self.text[..offset].matches('\n').count()
+    }
 }
 
 /// A published experiment.
@@ -93,7 +104,7 @@ pub struct Experiment {
     pub why: String,
     /// The statements of `why` about figures, to be checked.
     #[serde(default)]
-    pub claims: Vec<String>,
+    pub claims: Vec<Spanned<String>>,
     /// Folders of runs, below the folder of all runs.
     pub runs: Vec<PathBuf>,
     /// Kinds of figures.
@@ -132,7 +143,7 @@ pub struct Number {
     pub why: String,
     /// The statements of `why` about figures, to be checked.
     #[serde(default)]
-    pub claims: Vec<String>,
+    pub claims: Vec<Spanned<String>>,
 }
 
 /// The reason why no page was written.
@@ -238,11 +249,20 @@ const BACKENDS: [(&str, &str); 2] = [("sim", ""), ("live", folders::LIVE)];
 /// # Errors
 /// [`ReproductionError`].
 pub fn check(list: &Path, runs: &Path) -> Result<usize, ReproductionError> {
-    check_claims(&read(list, runs)?, &Folders::of(list, runs))
+    check_claims(list, &read(list, runs)?, &Folders::of(list, runs))
 }
 
 /// Checks all claims, and reports all that do not hold.
-fn check_claims(evidence: &Evidence, folders: &Folders<'_>) -> Result<usize, ReproductionError> {
+fn check_claims(
+    list: &Path,
+    evidence: &Evidence,
+    folders: &Folders<'_>,
+) -> Result<usize, ReproductionError> {
+    let all_runs: Vec<&Path> = evidence
+        .experiment
+        .iter()
+        .flat_map(|experiment| experiment.runs.iter().map(PathBuf::as_path))
+        .collect();
     let mut failed = Vec::new();
     let mut compared = 0;
     for experiment in &evidence.experiment {
@@ -267,11 +287,15 @@ fn check_claims(evidence: &Evidence, folders: &Folders<'_>) -> Result<usize, Rep
                 let why = why.clone();
                 return Err(ReproductionError::Unchecked { at, why });
             }
-            for text in claims {
+            for claim in claims {
+                let line = evidence.line(claim.span().start);
+                let at = format!("{}:{line}: {at}", list.display());
+                let text = claim.get_ref();
                 for (backend, ending) in BACKENDS {
                     let row = Row {
                         backend,
                         runs: &experiment.runs,
+                        all_runs: &all_runs,
                         run: run.map(PathBuf::as_path),
                         metric: metric.map(String::as_str),
                         measured: measured.as_ref(),
@@ -280,10 +304,12 @@ fn check_claims(evidence: &Evidence, folders: &Folders<'_>) -> Result<usize, Rep
                     match Claim::parse(text).and_then(|claim| claim.check(&row, &all)) {
                         Ok(is_compared) => compared += usize::from(is_compared),
                         // A malformed claim is so on both backends, so it is reported once.
-                        Err(error @ ClaimError::Syntax { .. }) if ending.is_empty() => {
+                        Err(error @ (ClaimError::Syntax { .. } | ClaimError::Run { .. }))
+                            if ending.is_empty() =>
+                        {
                             failed.push(format!("{at}: {error}"));
                         }
-                        Err(ClaimError::Syntax { .. }) => {}
+                        Err(ClaimError::Syntax { .. } | ClaimError::Run { .. }) => {}
                         Err(error) => failed.push(format!("{at}: {error}")),
                     }
                 }
@@ -320,10 +346,12 @@ fn read(list: &Path, runs: &Path) -> Result<Evidence, ReproductionError> {
         path: list.to_owned(),
         error,
     })?;
-    let evidence: Evidence = toml::from_str(&text).map_err(|error| ReproductionError::List {
-        path: list.to_owned(),
-        error: Box::new(error),
-    })?;
+    let mut evidence: Evidence =
+        toml::from_str(&text).map_err(|error| ReproductionError::List {
+            path: list.to_owned(),
+            error: Box::new(error),
+        })?;
+    evidence.text = text;
     let mut named = evidence.experiment.iter().flat_map(|e| &e.runs);
     let is_there = |run: &PathBuf| {
         let mut folders = BACKENDS.iter().map(|(_, ending)| folder(runs, run, ending));
@@ -354,17 +382,20 @@ pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, Repr
     let mut writer = Writer {
         folders: Folders::of(list, runs),
         images: &images,
-        text: format!("{HEAD}\n{}\n", evidence.introduction.trim()),
+        text: String::new(),
         missing: Vec::new(),
         provenance: Provenance::default(),
     };
+    let lateness = lateness(&evidence, &writer.folders)?;
+    let introduction = evidence.introduction.replace("{lateness}", &lateness);
+    let _ = writeln!(writer.text, "{HEAD}\n{}", introduction.trim());
     for experiment in &evidence.experiment {
         writer.section(experiment)?;
     }
     let made = writer.provenance.section();
     writer.text.push_str(&made);
     write_file(page, writer.text.as_bytes())?;
-    check_claims(&evidence, &writer.folders)?;
+    check_claims(list, &evidence, &writer.folders)?;
     Ok(writer.missing)
 }
 
@@ -521,6 +552,25 @@ impl Writer<'_> {
     }
 }
 
+/// Says how late the packets of the live runs were.
+fn lateness(evidence: &Evidence, folders: &Folders<'_>) -> Result<String, ReproductionError> {
+    let (mut half, mut most) = (0, 0);
+    for run in evidence.experiment.iter().flat_map(|e| &e.runs) {
+        for recording in folders.find(run, folders::LIVE)?.0 {
+            let summary = recording.stored_summary()?;
+            let late = summary.and_then(|summary| summary.accuracy?.lateness);
+            half = half.max(late.map_or(0, |late| late.p50_ns));
+            most = most.max(late.map_or(0, |late| late.p99_ns));
+        }
+    }
+    let ms = |ns: u64| rounded(ns as f64 / 1e6);
+    Ok(format!(
+        "In every live run, half of the packets left at most {} ms late, and 99 % at most {} ms",
+        ms(half),
+        ms(most)
+    ))
+}
+
 /// Draws a figure of the runs of an experiment.
 fn draw(
     experiment: &Experiment,
@@ -577,7 +627,14 @@ fn cell(
         is_partial |= recording.run().status != Status::Complete;
     }
     values.sort_by(f64::total_cmp);
-    let text = spread(&values, |value| metric.unit().show(rounded(value)));
+    // A loss of 0.6 % is easier to read than one of 0.006. An index, which is a ratio too, is not.
+    let is_share = ["loss", "mark_ratio"]
+        .iter()
+        .any(|word| number.metric.ends_with(word));
+    let text = spread(&values, |value| match is_share {
+        true => format!("{} %", rounded(value * 100.0)),
+        false => metric.unit().show(rounded(value)),
+    });
     let partial = if is_partial { " (partial run)" } else { "" };
     Ok(text + partial)
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::table::cut;
+use crate::table::{NOTABLE_DELAY_NS, cut, wrap};
 use sluice_recording::figures::median;
 use sluice_recording::results::VariantResult;
 use sluice_scenario::Backend;
@@ -21,6 +21,9 @@ pub struct Agreement {
     pub variant: String,
     /// The number of live runs.
     pub live_runs: usize,
+    /// The time within which 99 % of the packets of each live run left after they were due, in
+    /// nanoseconds.
+    pub late_p99_ns: Option<u64>,
     /// The figures of both backends.
     pub figures: Vec<Agreed>,
 }
@@ -65,9 +68,17 @@ pub fn agreements(results: &[VariantResult]) -> Vec<Agreement> {
         .map(|(sim, live)| Agreement {
             variant: sim.variant.clone(),
             live_runs: live.runs.len(),
+            late_p99_ns: late_p99_ns(&live.summaries()),
             figures: agreed(&sim.summaries(), &live.summaries()),
         })
         .collect()
+}
+
+fn late_p99_ns(live: &[&Summary]) -> Option<u64> {
+    let late = live
+        .iter()
+        .filter_map(|run| run.accuracy.as_ref()?.lateness);
+    late.map(|late| late.p99_ns).max()
 }
 
 type Value = Box<dyn Fn(&Summary) -> Option<f64>>;
@@ -199,9 +210,30 @@ pub fn text(agreements: &[Agreement]) -> String {
                 if figure.is_within { "" } else { " out" }
             );
         }
+        let is_any_out = agreement.figures.iter().any(|figure| !figure.is_within);
+        if let Some(late) = agreement.late_p99_ns.filter(|_| is_any_out) {
+            out.push_str(&wrap(&about_out(late)));
+        }
         out.push('\n');
     }
     out
+}
+
+/// Says what a figure out of its bound means on a machine that sent 1 % of the packets later than
+/// `late`, in nanoseconds.
+fn about_out(late: u64) -> String {
+    let ms = late as f64 / 1e6;
+    if late < NOTABLE_DELAY_NS {
+        return format!(
+            "out: the router was on time (99 % of the packets at most {ms:.2} ms late), but the TCP of \
+             the hosts may have been late; repeat the run before you judge the queue or the simulator"
+        );
+    }
+    format!(
+        "out: the machine was busy: the router sent 1 % of the packets more than {ms:.1} ms late, which \
+         delays those behind them, and the TCP of the hosts was late, too; that is not the queue's \
+         doing, so repeat the run on a quiet machine"
+    )
 }
 
 fn show(unit: Unit, value: f64) -> String {
@@ -290,6 +322,36 @@ mod tests {
         assert_eq!(figure("up.drops per minute"), (13.0, 10.0, true));
         // Zero equals zero.
         assert_eq!(figure("up.marks per minute"), (0.0, 0.0, true));
+    }
+
+    #[test]
+    fn a_figure_out_of_bounds_comes_with_the_lateness_of_the_machine() {
+        let agreement = |sim_bps: f64, late_ns| {
+            let sim = result(Backend::Sim, &[sim_bps], 20, 20);
+            let live = result(Backend::Live, &[10.0e6], 20, 20);
+            let mut all = agreements(&[sim, live]);
+            all[0].late_p99_ns = late_ns;
+            let text = text(&all);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 80),
+                "{text}"
+            );
+            text.replace("\n    ", " ")
+        };
+        let busy = agreement(9.7e6, Some(2_500_000));
+        assert!(
+            busy.contains("1 % of the packets more than 2.5 ms late"),
+            "{busy}"
+        );
+        let quiet = agreement(9.7e6, Some(50_000));
+        assert!(
+            quiet.contains("99 % of the packets at most 0.05 ms late"),
+            "{quiet}"
+        );
+        // Nothing is out, or no live run measured its lateness.
+        for said in [agreement(10.0e6, Some(2_500_000)), agreement(9.7e6, None)] {
+            assert!(!said.contains(" late"), "{said}");
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn disturbance(delay: u64) -> String {
 
 /// The lateness from which on it is reported: 1 ms is the transmission time of 1500 bytes at 12
 /// Mbit/s. On an idle machine, the lateness is below a quarter of this.
-const NOTABLE_DELAY_NS: u64 = 1_000_000;
+pub(crate) const NOTABLE_DELAY_NS: u64 = 1_000_000;
 
 /// A variant and its runs, at least one.
 struct Row<'a> {
@@ -594,7 +594,7 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
 }
 
 /// Breaks a sentence into lines.
-fn wrap(text: &str) -> String {
+pub(crate) fn wrap(text: &str) -> String {
     let mut out = String::new();
     let mut used = 0;
     for word in text.split(' ') {

@@ -75,7 +75,7 @@ pub enum ClaimError {
         reason: String,
     },
     /// A run does not belong to the experiment.
-    #[error("`{claim}`: there is no run `{run}`; the experiment has {known}")]
+    #[error("`{claim}`: there is no run `{run}`, but {known}")]
     Run {
         /// The claim.
         claim: String,
@@ -157,6 +157,8 @@ pub struct Row<'a> {
     pub backend: &'a str,
     /// The runs of the experiment.
     pub runs: &'a [PathBuf],
+    /// The runs of all experiments.
+    pub all_runs: &'a [&'a Path],
     /// The run of the row.
     pub run: Option<&'a Path>,
     /// The figure of the row.
@@ -353,13 +355,14 @@ impl Claim {
             .filter(|run| run.ends_with(name) || run.file_name().is_some_and(|last| last == name));
         match (named.next(), named.next()) {
             (Some(run), None) => Ok(run),
-            (None, _) if name.contains('/') => Ok(Path::new(name)),
+            // A path leads to a run of another experiment.
+            (None, _) if row.all_runs.contains(&Path::new(name)) => Ok(Path::new(name)),
             _ => {
-                let known: Vec<String> = row
-                    .runs
-                    .iter()
-                    .filter_map(|run| Some(run.file_name()?.to_string_lossy().into_owned()))
-                    .collect();
+                let last = |run: &PathBuf| Some(run.file_name()?.to_string_lossy().into_owned());
+                let known: Vec<String> = match name.contains('/') {
+                    true => vec![format!("{} others", row.all_runs.len())],
+                    false => row.runs.iter().filter_map(last).collect(),
+                };
                 Err(ClaimError::Run {
                     claim: self.text.clone(),
                     run: name.to_owned(),
@@ -449,10 +452,13 @@ mod tests {
     fn check(text: &str) -> Result<bool, ClaimError> {
         let folder = Folder(tempfile::tempdir().unwrap());
         recording(&folder.0.path().join("one/fifo"));
+        recording(&folder.0.path().join("two/fifo"));
         let runs = ["one/fifo".into(), "one/codel".into()];
+        let all_runs = ["one/fifo", "one/codel", "two/fifo"].map(Path::new);
         let row = Row {
             backend: "sim",
             runs: &runs,
+            all_runs: &all_runs,
             run: Some(&runs[0]),
             metric: Some("bulk.goodput"),
             measured: None,
@@ -468,6 +474,7 @@ mod tests {
             "bulk.goodput <= 0.5 * 2000000",
             "bulk.goodput@fifo = value within 0 %",
             "2 * value > value",
+            "bulk.goodput@two/fifo = value within 0 %",
             "sim: value < 1.1Mbit/s",
         ] {
             assert!(check(text).unwrap(), "{text}");
@@ -504,6 +511,7 @@ mod tests {
             let row = Row {
                 backend,
                 runs: &[],
+                all_runs: &[],
                 run: None,
                 metric: None,
                 measured: Some(&measured),
@@ -518,10 +526,7 @@ mod tests {
                 "rate@c > rate@go",
                 "does not hold (live): 400 (300 to 500) and 450 (440 to 700)",
             ),
-            (
-                "rate@zig > 1",
-                "there is no run `zig`; the experiment has c, go",
-            ),
+            ("rate@zig > 1", "there is no run `zig`, but c, go"),
             (
                 "rtt@c > 1",
                 "`rtt` is not a figure of `c`: it was not measured",
@@ -541,11 +546,12 @@ mod tests {
             ("value < 3x", "`3x` is neither a number nor a quantity"),
             ("value <", "a side is missing"),
             ("value < 2 + 3", "`2 + 3` is not a side"),
-            (
-                "up.drops@pie < 3",
-                "there is no run `pie`; the experiment has fifo, codel",
-            ),
+            ("up.drops@pie < 3", "there is no run `pie`, but fifo, codel"),
             ("bulk.goodputt < 3", "`bulk.goodputt` is not a figure of"),
+            (
+                "up.drops@two/codel < 3",
+                "there is no run `two/codel`, but 3 others",
+            ),
         ] {
             let error = check(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

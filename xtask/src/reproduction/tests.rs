@@ -142,9 +142,16 @@ fn a_claim_that_does_not_hold_fails_after_the_page_is_written() {
     let list = LIST.replace("value = 1Mbit/s within 0 %", "value > 2Mbit/s");
     let (temp, written) = page(&list);
     let said = written.unwrap_err().to_string();
-    assert_eq!(
-        said,
-        "experiment `one`, row `goodput`: `value > 2Mbit/s` does not hold (sim): 1000000 and 2000000"
+    // The list has one line for each key.
+    let line = 1 + LIST[..LIST.find("value = 1Mbit/s").unwrap()]
+        .matches('\n')
+        .count();
+    assert!(
+        said.ends_with(&format!(
+            "list.toml:{line}: experiment `one`, row `goodput`: `value > 2Mbit/s` does not hold (sim): \
+             1000000 and 2000000"
+        )),
+        "{said}"
     );
     assert!(temp.path().join("page.md").is_file());
 }

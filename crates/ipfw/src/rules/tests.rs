@@ -566,6 +566,38 @@ fn log_entries_stop_at_their_limit_until_it_is_reset() {
     assert_eq!(packets(&rules), [9, 0]);
 }
 
+#[test]
+fn a_rule_without_logamount_takes_the_limit_of_the_variable() {
+    let mut rules = rules("");
+    rules.verbose_limit = 1;
+    add(
+        &mut rules,
+        "add 100 count log ip from any to any
+         add 200 count log logamount 2 ip from any to any
+         add 300 count log logamount 0 ip from any to any",
+    );
+    let mut log = Log::default();
+    for _ in 0..3 {
+        let mut rng = Rng::from_seed(1);
+        let walk = Walk {
+            now: Time::ZERO,
+            rng: &mut rng,
+            packets: 1,
+            log: Some(&mut log),
+        };
+        rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
+    }
+    let (entries, _) = log.take();
+    let of = |number: u32| {
+        entries
+            .iter()
+            .filter(|e| u32::from(e.rule) == number)
+            .count()
+    };
+    // 0 means without a limit, so all of the three.
+    assert_eq!([of(100), of(200), of(300)], [1, 2, 3]);
+}
+
 /// Rules for 3000 hosts, each with a pipe of its own.
 fn a_pipe_for_each_host() -> String {
     let rule = |i: u32| {

@@ -104,6 +104,26 @@ interval = "50ms"
 }
 
 #[test]
+fn timers_of_a_queue_run_before_the_flows_start() {
+    // Linux's PIE updates for the first time after 500 ms (`HZ / 2` in `pie_init`), and spares bursts
+    // of 150 ms. Twice the rate of the link for 0.4 s is 333 packets of 1500 bytes too many, which fit
+    // into the queue. So PIE drops only if its timer has run before.
+    let dropped = |lead: &str| {
+        let (_folder, recording) = simulate(&format!(
+            "duration = \"400ms\"\nlead = \"{lead}\"\n[measure]\nwarmup = \"0s\"\nwindow = \"100ms\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"10ms\"\n\
+             queue = \"pie limit 1000 variant linux\"\n\
+             [[flow]]\ntype = \"udp\"\nrate = \"20Mbit/s\"\nsize = 1472\n"
+        ));
+        let packets = recording.packets().unwrap().map(|row| row.unwrap());
+        packets
+            .filter(|row| matches!(row.record.fate, Fate::Dropped(_)))
+            .count()
+    };
+    assert_eq!(dropped("0s"), 0);
+    assert!(dropped("1.2s") > 0);
+}
+
+#[test]
 fn a_path_of_several_links_has_a_queue_at_each() {
     // The second link is the slower one: data waits there, and cross traffic passes only the first.
     let (_folder, recording) = simulate(&format!(
