@@ -152,6 +152,9 @@ impl Loop {
             let mut until = Some(Time::ZERO);
             if let Some(pieces) = under_way.take() {
                 under_way = self.next_piece(pieces);
+                // The loop has priority over all threads of its core, among them those of the kernel
+                // that bring packets. While it executes pieces, it leaves them half of the time.
+                until = Some(self.clock.now() + COMMANDS_PER_TURN);
             } else if let Some(order) = self.inbox.take() {
                 under_way = self.begin(order);
             } else {
