@@ -18,6 +18,9 @@ pub mod contained;
 pub mod cores;
 mod errand;
 pub mod guardian;
+#[cfg(test)]
+#[path = "../../../fuzz/mutate.rs"]
+mod mutate;
 pub mod namespace;
 pub mod port;
 pub mod process;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::queue::{H2, H3, hosts, open, pool, serve};
+use common::queue::{H2, H3, hosts, open, pool, serve, waiting_in_kernel};
 use sluice_net::namespace::Namespace;
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
 use sluice_net::port::{NfqueuePort, Port as _, Slot};
@@ -65,12 +65,6 @@ fn packets_leave_in_the_order_of_their_verdicts_and_dropped_ones_do_not() {
     assert!(is_empty, "every packet has its verdict");
     assert_eq!(pool.available(), 1024);
     assert_eq!(port.counters().lost_total(), 0);
-}
-
-fn waiting_in_kernel(namespace: &Namespace) -> u32 {
-    let read = || std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue");
-    let text = namespace.enter(read).unwrap().unwrap();
-    text.split_whitespace().nth(2).unwrap().parse().unwrap()
 }
 
 #[test]

@@ -24,6 +24,8 @@ mod error;
 pub mod expect;
 pub mod figures;
 mod folder;
+#[cfg(test)]
+mod fuzz;
 pub mod headers;
 mod identity;
 mod keep;

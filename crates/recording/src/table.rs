@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::ReadError;
@@ -158,7 +159,7 @@ impl<R: Row> Rows<R> {
     pub(crate) fn open(dir: &Path) -> Result<Self, ReadError> {
         let path = path_of::<R>(dir);
         let file = match File::open(&path) {
-            Ok(file) => SerializedFileReader::new(file),
+            Ok(file) => guarded(|| SerializedFileReader::new(file)),
             Err(error) => return Err(ReadError::Open { path, error }),
         };
         Rows::of(dir, file)
@@ -166,7 +167,8 @@ impl<R: Row> Rows<R> {
 
     /// Reads a table in memory.
     pub(crate) fn in_memory(bytes: Bytes) -> Result<Self, ReadError> {
-        Rows::of(Path::new(""), SerializedFileReader::new(bytes))
+        let file = guarded(|| SerializedFileReader::new(bytes));
+        Rows::of(Path::new(""), file)
     }
 
     fn of<C: ChunkReader + 'static>(
@@ -270,6 +272,15 @@ impl<R: Row> Rows<R> {
     }
 }
 
+/// Turns a panic of the library into an error: some damaged files make it calculate with lengths that
+/// it has not checked. Whatever `read` has changed must not be used after an error.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        let what = "the table is damaged: its lengths contradict each other";
+        Err(ParquetError::General(what.to_owned()))
+    })
+}
+
 /// Returns the number of rows of a row group that is not too large to be loaded.
 fn rows_of(group: &RowGroupMetaData) -> Result<usize, ParquetError> {
     let (rows, bytes) = (group.num_rows(), group.total_byte_size());
@@ -344,7 +355,7 @@ impl<R: Row> Iterator for Rows<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.next_row == self.rows {
-            match self.load() {
+            match guarded(|| self.load()) {
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(error) => {

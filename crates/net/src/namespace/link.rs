@@ -1,5 +1,8 @@
 //! Interfaces, addresses, routes and neighbours, over rtnetlink.
 
+#[cfg(test)]
+mod fuzz;
+
 use super::{Namespace, NamespaceError};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
@@ -556,31 +559,14 @@ impl Links {
             .map_err(|source| self.error(what, source))?;
 
         loop {
-            let (bytes, _) = self
-                .socket
-                .recv_from_full()
-                .map_err(|source| self.error(what, source))?;
-            let mut rest = &bytes[..];
-            while !rest.is_empty() {
-                let packet = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(|error| self.error(what, io::Error::other(error)))?;
-                // Messages are aligned to four bytes.
-                let length = (packet.header.length as usize).next_multiple_of(4);
-                rest = &rest[length.clamp(1, rest.len())..];
-                if packet.header.sequence_number != self.sequence {
-                    continue;
-                }
-                match packet.payload {
-                    NetlinkPayload::Error(error) => {
-                        return match error.code {
-                            None => Ok(()),
-                            Some(_) => Err(self.error(what, error.to_io())),
-                        };
-                    }
-                    NetlinkPayload::InnerMessage(message) => hear(message),
-                    NetlinkPayload::Done(_) => return Ok(()),
-                    _ => {}
-                }
+            let bytes = match self.socket.recv_from_full() {
+                Ok((bytes, _)) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.error(what, error)),
+            };
+            let is_last = replies(&bytes, self.sequence, &mut hear);
+            if is_last.map_err(|source| self.error(what, source))? {
+                return Ok(());
             }
         }
     }
@@ -592,6 +578,38 @@ impl Links {
             source,
         }
     }
+}
+
+/// Passes on the replies in a datagram to the request with this number. Returns whether they are the
+/// last.
+fn replies(
+    mut rest: &[u8],
+    sequence: u32,
+    hear: &mut impl FnMut(RouteNetlinkMessage),
+) -> io::Result<bool> {
+    while !rest.is_empty() {
+        let packet =
+            NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+        // Messages are aligned to four bytes.
+        let length = (packet.header.length as usize).next_multiple_of(4);
+        rest = &rest[length.clamp(1, rest.len())..];
+        if packet.header.sequence_number != sequence {
+            continue;
+        }
+        match packet.payload {
+            NetlinkPayload::Error(error) => {
+                // The kernel writes the negative number of an error.
+                return match error.code.map(|code| code.get().checked_neg()) {
+                    None => Ok(true),
+                    Some(number) => Err(io::Error::from_raw_os_error(number.unwrap_or(libc::EIO))),
+                };
+            }
+            NetlinkPayload::InnerMessage(message) => hear(message),
+            NetlinkPayload::Done(_) => return Ok(true),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// Reads an interface as the kernel describes it.

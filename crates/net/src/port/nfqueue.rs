@@ -13,6 +13,8 @@
 //! CAP_NET_ADMIN in the namespace.
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+mod fuzz;
 mod interfaces;
 mod message;
 mod rule;
@@ -232,10 +234,19 @@ impl NfqueuePort {
         if self.writer.bytes().is_empty() {
             return;
         }
-        // The kernel processes verdicts within the call, so the call never blocks and always
-        // completes.
-        if let Err(error) = send(self.socket.as_fd(), self.writer.bytes()) {
-            self.counters.lose(Loss::of(&error), 1);
+        // The kernel processes verdicts within the call, so the call never blocks, and processes all
+        // of them or none.
+        match send(self.socket.as_fd(), self.writer.bytes()) {
+            // Without its verdict a packet would stay in the kernel.
+            Err(error) if !is_permanent(&error) => {
+                self.counters.blocked += 1;
+                return;
+            }
+            Err(error) => {
+                let verdicts = messages(self.writer.bytes()).count();
+                self.counters.lose(Loss::of(&error), verdicts as u64);
+            }
+            Ok(()) => {}
         }
         self.writer.clear();
     }
@@ -410,7 +421,15 @@ impl Port for NfqueuePort {
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.drop_abandoned(pool);
+        let mut taken = 0;
         for slot in slots {
+            if self.writer.bytes().len() > MOST_VERDICT_BYTES {
+                self.send_verdicts();
+                if !self.writer.bytes().is_empty() {
+                    break;
+                }
+            }
+            taken += 1;
             let waiting = self.waiting.get_mut(slot.number() as usize);
             let Some(waiting) = waiting.and_then(Option::take) else {
                 self.counters.lose(Loss::Offload, 1);
@@ -433,14 +452,11 @@ impl Port for NfqueuePort {
                 let payload = (pool.head(*slot), pool.tail(*slot));
                 self.verdict(waiting.id, NF_ACCEPT, Some(payload));
             }
-            if self.writer.bytes().len() > MOST_VERDICT_BYTES {
-                self.send_verdicts();
-            }
             pool.unwatch(*slot);
             pool.free(*slot);
         }
         self.send_verdicts();
-        slots.len()
+        taken
     }
 
     fn counters(&mut self) -> Counters {
@@ -465,8 +481,9 @@ impl Port for NfqueuePort {
         false
     }
 
+    /// Verdicts that the kernel had no memory for are sent again.
     fn looks_within(&self) -> Option<Span> {
-        None
+        (!self.writer.bytes().is_empty()).then_some(RETRY_WITHIN)
     }
 
     fn let_super_packets_in(&mut self, whole: bool) {
@@ -484,6 +501,21 @@ impl Port for NfqueuePort {
     fn promiscuity(&self) -> Promiscuity {
         Promiscuity::NotAsked
     }
+}
+
+/// Returns whether the kernel will never accept these verdicts.
+fn is_permanent(error: &io::Error) -> bool {
+    let kinds = [
+        libc::EPERM,
+        libc::EINVAL,
+        libc::EMSGSIZE,
+        libc::EBADF,
+        libc::EPIPE,
+        libc::ECONNREFUSED,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|kind| kinds.contains(&kind))
 }
 
 /// Only [`NfqueuePort::open`] opens it: packets leave through the port that they came from.
@@ -591,6 +623,8 @@ fn dropped(text: &str, number: u16) -> Option<(u64, u64)> {
 const ROOM: usize = LARGE_LEN + 4096;
 /// The headers with the kernel's metadata.
 const HEADERS_ROOM: usize = 512;
+/// The interval at which refused verdicts are sent again.
+const RETRY_WITHIN: Span = Span::from_ms(5);
 /// Verdicts are sent after this many bytes; a socket accepts at most its send buffer at once.
 const MOST_VERDICT_BYTES: usize = 32_768;
 

@@ -74,3 +74,10 @@ pub fn serve(
         }
     }
 }
+
+/// Returns how many packets wait for a verdict.
+pub fn waiting_in_kernel(namespace: &Namespace) -> u32 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue");
+    let text = namespace.enter(read).unwrap().unwrap();
+    text.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
