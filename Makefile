@@ -2,6 +2,8 @@
 
 CARGO  ?= cargo
 RUNS   ?= runs
+FUZZ   ?= 60
+SOAK   ?= 1h
 VENV   := .venv/bin
 SLUICE := target/release/sluice
 WEB    := web/dist/report.html
@@ -18,7 +20,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden test-rust test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim forwarders clean
+.PHONY: help demo build dist docs test lint fmt bench golden fuzz soak test-rust test-models test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action reproduction reproduction-sim forwarders clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -42,14 +44,24 @@ dist: $(WEB) ## build the packages in target/dist: a tarball, a Debian package a
 test-dist: dist ## run the packages in bare root file systems and in a new Python environment
 	scripts/test-dist.sh
 
-test: lint test-rust test-golden test-claims test-contributing test-modules test-live test-links test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, claims, live, links, web, Python, report, exports, docs, action
+test: lint test-rust test-models test-golden test-claims test-contributing test-modules test-live test-links test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, models, golden, claims, live, links, web, Python, report, exports, docs, action
 
 test-all: test test-dist test-agreement test-accuracy test-programs test-kernels ## everything that CI runs, and longer tests: packages, ten links, real programs, real kernels, a sweep of 1000 runs on every executor
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 
 test-rust: $(WEB) ## unit, property and documentation tests
-	$(CARGO) test $(ALL) -q
+	SLUICE_FUZZ_SECONDS=10 $(CARGO) test $(ALL) -q
+
+soak: build ## disturb a router for SOAK=1h, check its books and its memory; artifacts/soak
+	@scripts/setup.sh python
+	$(VENV)/python bench/forwarders/soak.py $(SLUICE) --time $(SOAK) -o artifacts/soak
+
+fuzz: $(WEB) ## change frames, netlink and nfqueue messages, run.json, scenarios and Parquet at random, FUZZ=60 seconds each, on stable Rust
+	SLUICE_FUZZ_SECONDS=$(FUZZ) SLUICE_FUZZ_SEED=$$(date +%s) $(CARGO) test $(ALL) --lib --test hostile --test fuzz change
+
+test-models: ## try every order of the steps of threads that share no lock (loom)
+	$(CARGO) test --locked -q --manifest-path models/Cargo.toml --target-dir target/models
 
 test-contributing: $(WEB) ## build and check all examples of CONTRIBUTING.md in one copy of the source
 	$(DEBUG)

@@ -13,6 +13,7 @@
 //! CAP_BPF outside user namespaces.
 
 mod absence;
+mod exchange;
 mod kind;
 mod program;
 mod ring;
@@ -28,7 +29,8 @@ use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::errand::keep_helper;
 use crate::namespace::{Interface, LinkError, Namespace, NamespaceError, OffloadError};
-use absence::{Absence, Exchange};
+use absence::{Absence, Rings};
+use exchange::Exchange;
 use sluice_core::Span;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
 use socket::{Connected, Inward, Outward, Wake, connect, statistics, wake_receive, wake_transmit};
@@ -173,12 +175,18 @@ pub struct XdpPort {
     promiscuous: (Option<Socket>, Promiscuity),
 }
 
+/// What [`exchange`] is made of; the models of all its orders have other types.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+}
+
 /// The directions of its interface that a port serves.
 enum Part {
     Whole,
     /// Passes new rings to the sending half when the interface has been created again.
-    Receives(Exchange),
-    Sends(Exchange),
+    Receives(Exchange<Rings>),
+    Sends(Exchange<Rings>),
     Released,
 }
 
@@ -293,7 +301,7 @@ impl XdpPort {
         let mut receiving = XdpPort::open(namespace, interface, into, options)?;
         let outward = receiving.outward.take().expect("it has just been opened");
         let trains = receiving.trains.take();
-        let exchange = Exchange::default();
+        let exchange = Exchange::new();
         receiving.part = Part::Receives(exchange.clone());
         let sending = XdpPort {
             trains,

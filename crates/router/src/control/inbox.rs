@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
 };
@@ -17,6 +16,7 @@ use sluice_ipfw::{
 
 use sluice_ipfw::watch::Watching;
 
+use super::bell::{Claim, Flag};
 use super::journal::changes;
 use super::{Given, Journal, Texts};
 use crate::forward::Lateness;
@@ -62,25 +62,6 @@ pub struct Answer<T>(SyncSender<Answered<T>>);
 struct Posted<T> {
     order: Order<T>,
     claim: Arc<Claim>,
-}
-
-/// Whether the loop executes an order or its sender has withdrawn it, the first of the two.
-#[derive(Debug, Default)]
-struct Claim(AtomicU8);
-
-const UNCLAIMED: u8 = 0;
-const BEGUN: u8 = 1;
-const WITHDRAWN: u8 = 2;
-
-impl Claim {
-    /// Returns whether this is the first claim.
-    fn put(&self, claim: u8) -> bool {
-        // No other memory depends on it.
-        let order = Ordering::Relaxed;
-        self.0
-            .compare_exchange(UNCLAIMED, claim, order, order)
-            .is_ok()
-    }
 }
 
 /// Builds configurations beside the loop, for [`Work::Replace`].
@@ -201,8 +182,7 @@ pub struct Bell(Arc<Ring>);
 #[derive(Debug)]
 struct Ring {
     stream: UnixStream,
-    /// Set after every ring, so that the loop only makes a system call when the bell has rung.
-    has_rung: AtomicBool,
+    flag: Flag,
 }
 
 /// The reasons why an order was not executed, or not in time.
@@ -242,7 +222,7 @@ pub fn inbox<T>(builder: Builder) -> std::io::Result<(Inbox<T>, Orders<T>)> {
     let (sender, receiver) = sync_channel(WAITING);
     let ring = Arc::new(Ring {
         stream: ring,
-        has_rung: AtomicBool::new(false),
+        flag: Flag::new(),
     });
     let inbox = Inbox {
         orders: receiver,
@@ -261,9 +241,9 @@ pub fn inbox<T>(builder: Builder) -> std::io::Result<(Inbox<T>, Orders<T>)> {
 impl Bell {
     /// Rings the bell. If the bell's buffer is full, it is already ringing.
     pub fn ring(&self) {
-        let _ = (&self.0.stream).write(&[1]);
-        // The flag is set after the byte is sent, so a thread that sees the flag finds the byte.
-        self.0.has_rung.store(true, Ordering::Release);
+        self.0.flag.ring(|| {
+            let _ = (&self.0.stream).write(&[1]);
+        });
     }
 }
 
@@ -298,7 +278,7 @@ impl<T> Orders<T> {
         if !timed_out {
             return Err(Refused::Ended);
         }
-        if claim.put(WITHDRAWN) {
+        if claim.put(Claim::WITHDRAWN) {
             return Err(Refused::Late);
         }
         // The answer may have come since.
@@ -404,7 +384,7 @@ impl<T> Orders<T> {
     /// [`Refused::Busy`] and [`Refused::Ended`].
     pub fn post(&self, work: Work) -> Result<Pending<T>, Refused> {
         let (answer, answered) = sync_channel(1);
-        let claim = Arc::new(Claim::default());
+        let claim = Arc::new(Claim::new());
         let posted = Posted {
             order: Order {
                 work,
@@ -445,13 +425,14 @@ impl<T> Inbox<T> {
     /// Returns the next order that is not withdrawn, and resets the bell. Must be called until there is none, before
     /// every sleep that the bell may end. Costs no system call while the bell is silent.
     pub fn take(&mut self) -> Option<Order<T>> {
-        if self.ring.has_rung.swap(false, Ordering::Acquire) {
+        let bell = &mut self.bell;
+        self.ring.flag.hear(|| {
             let mut rings = [0; 64];
-            while self.bell.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
-        }
+            while bell.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
+        });
         loop {
             let posted = self.orders.try_recv().ok()?;
-            if posted.claim.put(BEGUN) {
+            if posted.claim.put(Claim::BEGUN) {
                 return Some(posted.order);
             }
         }

@@ -16,6 +16,7 @@
 //! slow, silent or disconnected. A router never opens a file because a client names it: the client
 //! sends the texts of the files that its commands need.
 
+mod bell;
 mod client;
 mod inbox;
 mod journal;
@@ -34,6 +35,11 @@ pub use message::{
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, read_request};
 
 use std::path::PathBuf;
+
+/// What the module `bell` is made of; the models of all its orders have other types.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+}
 
 /// Returns the default path of the socket: in the user's runtime folder, or else in `/run`.
 pub fn default_socket() -> PathBuf {

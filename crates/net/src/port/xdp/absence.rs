@@ -20,43 +20,8 @@ use crate::sys;
 use sluice_core::Span;
 use socket2::Socket;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// A place in which the receiving half of an interface leaves new rings for the sending half, with
-/// the properties of the interface. It is not used on the packet path.
-#[derive(Clone, Default)]
-pub(super) struct Exchange {
-    rings: Arc<Mutex<Option<Rings>>>,
-    /// Whether the sending half has closed its rings and found no new ones.
-    is_wanted: Arc<AtomicBool>,
-}
-
-impl Exchange {
-    pub(super) fn take(&self) -> Option<Rings> {
-        self.rings().take()
-    }
-
-    fn put(&self, rings: Rings) {
-        let mut held = self.rings();
-        *held = Some(rings);
-        self.is_wanted.store(false, Ordering::Relaxed);
-    }
-
-    fn want(&self) {
-        let held = self.rings();
-        self.is_wanted.store(held.is_none(), Ordering::Relaxed);
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed)
-    }
-
-    fn rings(&self) -> MutexGuard<'_, Option<Rings>> {
-        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// New rings for a sending half.
 pub(super) struct Rings {
@@ -312,6 +277,7 @@ mod tests {
     use crate::errand::{self, hold_helper};
     use crate::port::PoolSize;
     use crate::port::live::{self, frame, receive_one, send_one};
+    use std::sync::PoisonError;
 
     /// As for packet ports; the slots are the kernel's until the helper has closed the sockets.
     #[test]

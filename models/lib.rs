@@ -1,0 +1,143 @@
+//! Models of the parts of the router that threads share without a lock: loom runs them in every order
+//! of their steps that the memory model allows. The files are those of the router itself.
+//!
+//! `make models` takes seconds after the first build.
+#![cfg(test)]
+#![allow(dead_code)]
+
+/// The types that the files take from the standard library otherwise.
+mod sync {
+    pub use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub use loom::sync::{Arc, Mutex, MutexGuard};
+    pub use std::sync::PoisonError;
+}
+
+#[path = "../crates/router/src/control/bell.rs"]
+mod bell;
+#[path = "../crates/net/src/port/xdp/exchange.rs"]
+mod exchange;
+
+use bell::{Claim, Flag};
+use exchange::Exchange;
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+/// Tries all orders in which a thread is interrupted up to three times; more take hours.
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+/// The inbox of a loop: orders, a bell, and the bytes that make its descriptor readable.
+struct Inbox {
+    orders: Mutex<Vec<u8>>,
+    flag: Flag,
+    /// The kernel's queue between the two sockets, which has a lock.
+    bytes: Mutex<usize>,
+}
+
+impl Inbox {
+    fn new() -> Arc<Inbox> {
+        Arc::new(Inbox {
+            orders: Mutex::new(Vec::new()),
+            flag: Flag::new(),
+            bytes: Mutex::new(0),
+        })
+    }
+
+    fn post(&self, order: u8) {
+        self.orders.lock().unwrap().push(order);
+        self.flag.ring(|| *self.bytes.lock().unwrap() += 1);
+    }
+
+    fn take(&self) -> Option<u8> {
+        self.flag.hear(|| *self.bytes.lock().unwrap() = 0);
+        self.orders.lock().unwrap().pop()
+    }
+
+    fn is_readable(&self) -> bool {
+        *self.bytes.lock().unwrap() > 0
+    }
+}
+
+/// A loop that found no order and sleeps is woken up by its descriptor if there is one now.
+#[test]
+fn no_order_waits_for_a_sleeping_loop() {
+    model(|| {
+        let inbox = Inbox::new();
+        let senders = [1, 2].map(|order| {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || inbox.post(order))
+        });
+        let mut taken = 0;
+        while inbox.take().is_some() {
+            taken += 1;
+        }
+        // The loop sleeps here.
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        let waiting = inbox.orders.lock().unwrap().len();
+        assert_eq!(taken + waiting, 2);
+        assert!(waiting == 0 || inbox.is_readable());
+    });
+}
+
+/// The bell does not keep a loop awake: after the orders are taken, it is silent.
+#[test]
+fn a_bell_is_silent_once_its_orders_are_taken() {
+    model(|| {
+        let inbox = Inbox::new();
+        let sender = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || inbox.post(1))
+        };
+        let early = inbox.take();
+        sender.join().unwrap();
+        let late = inbox.take();
+        assert_eq!(early.or(late), Some(1));
+        assert_eq!(inbox.take(), None);
+        assert!(!inbox.is_readable());
+    });
+}
+
+#[test]
+fn an_order_is_begun_or_withdrawn_and_never_both() {
+    model(|| {
+        let claim = Arc::new(Claim::new());
+        let withdrawn = {
+            let claim = Arc::clone(&claim);
+            thread::spawn(move || claim.put(Claim::WITHDRAWN))
+        };
+        let begun = claim.put(Claim::BEGUN);
+        assert_ne!(begun, withdrawn.join().unwrap());
+    });
+}
+
+/// The sending half of an interface has lost its rings. Whatever the receiving half does meanwhile,
+/// the sending half has new rings, or they wait for it, or it has asked for them.
+#[test]
+fn a_half_that_wants_rings_is_heard() {
+    model(|| {
+        let exchange = Exchange::new();
+        let receiving = {
+            let exchange = exchange.clone();
+            thread::spawn(move || {
+                for rings in [1, 2] {
+                    if exchange.is_wanted() || rings == 1 {
+                        exchange.put(rings);
+                    }
+                }
+            })
+        };
+        exchange.want();
+        let first = exchange.take();
+        if first.is_none() {
+            exchange.want();
+        }
+        receiving.join().unwrap();
+        let is_asked_for = exchange.is_wanted();
+        assert!(first.is_some() || is_asked_for || exchange.take().is_some());
+    });
+}
