@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+"""Disturbs a running `sluice router` for a long time, and then checks its books.
+
+`soak.py SLUICE --time 1h -o FOLDER`. Two hosts and a router between them, in namespaces that belong
+to this process and vanish with it. All the time, one host floods the other in bursts, and pings
+cross. Every few seconds something happens: an interface goes down, or is deleted and created again;
+the configuration is reloaded; a pipe gets another queue, AQM or scheduler; clients of the control
+socket misbehave. The clock is not set, since it belongs to the whole machine; `crates/router` has
+tests of clock steps.
+
+At the end nothing is in transit, and these must hold: every frame that came in is counted once;
+every packet that was admitted left or was counted as lost; the last 100 pings are answered; the
+memory of the process has grown by less than 1 % between the second and the last tenth of the time,
+if that is at least ten minutes.
+The folder gets `soak.json`, `soak.md` and `soak.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from measure import HOSTS, MACS, PORTS, ROUTER_MACS, Network, plain, run
+
+SOCKET = "/run/s"
+RULES = Path("/run/rules")
+AQMS = ["codel", "pie", "pi2", "cobalt", "blue", "queue 100", "red 0.002/20/60/0.1 queue 80"]
+SCHEDULERS = ["fifo", "rr", "wf2q+", "qfq", "prio", "fq_codel", "fq_pie", "cake", "dualpi2", "sfq"]
+# Causes for which a frame that came in is not admitted.
+NOT_ADMITTED = ["malformed", "no_exit", "tiny_segments", "evasive", "denied", "over_share"]
+FLOOD = """
+import random, socket, sys, time
+target, seconds = sys.argv[1], float(sys.argv[2])
+sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(64)]
+end = time.monotonic() + seconds
+while time.monotonic() < end:
+    for sender in sockets:
+        try:
+            length, port = random.choice((20, 500, 1400)), 4000 + random.randrange(64)
+            sender.sendto(bytes(length), (target, port))
+        except OSError:
+            pass
+    time.sleep(0.004)
+"""
+
+
+def main() -> int:
+    """Move into namespaces of our own, disturb, check, report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sluice", help="the command")
+    parser.add_argument("--time", default="1h", help="such as 90s, 10m, 8h")
+    parser.add_argument("--port", default="packet", help="the kind of port")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--out", type=Path, default=Path("artifacts/soak"))
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    if not args.inside:
+        user = "" if os.geteuid() == 0 else "--user --map-root-user"
+        words = f"unshare {user} --net --mount --pid --fork --kill-child --mount-proc"
+        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
+        os.execvp("unshare", [*words.split(), *here])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    run("mount -t tmpfs none /run")
+    soak = Soak(args.sluice, args.port, random.Random(args.seed))
+    soak.run(seconds_of(args.time))
+    failures = soak.failures()
+    report = soak.report(failures)
+    (args.out / "soak.json").write_text(json.dumps(report, indent=1) + "\n")
+    (args.out / "soak.md").write_text(page(report))
+    picture(soak.samples, soak.happened, args.out / "soak.png")
+    print(page(report))
+    return 1 if failures else 0
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of `90s`, `10m` or `8h`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not found:
+        raise SystemExit(f"soak.py: {text!r} is not a time such as 90s, 10m or 8h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+class Soak:
+    """A router, its network and what happens to them."""
+
+    def __init__(self, sluice: str, port: str, rng: random.Random) -> None:
+        """Start the router."""
+        self.sluice, self.rng = sluice, rng
+        self.network = Network()
+        self.network.aim(False)
+        self.write_rules()
+        ports = [f"{port}:{name}" for name in PORTS.values()]
+        words = [sluice, "router", *ports, "--config", str(RULES), "--socket", SOCKET, "-q"]
+        self.log = Path("/run/log").open("w+")
+        self.router = subprocess.Popen([*words, "--json"], stdout=subprocess.PIPE, stderr=self.log)
+        self.happened: list[tuple[float, str]] = []
+        self.samples: list[dict[str, float]] = []
+        self.start = time.monotonic()
+        self.flood: subprocess.Popen[bytes] | None = None
+        self.refused = 0
+        self.end: dict[str, Any] = {}
+        self.answered = 0
+        deadline = time.monotonic() + 30
+        while not self.ping(1):
+            if self.router.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"soak.py: the router does not start: {self.said()}")
+
+    def run(self, seconds: float) -> None:
+        """Disturb the router, and let it come to rest."""
+        self.start = time.monotonic()
+        pings = subprocess.Popen(
+            [*self.network.inside("h3"), *f"ping -q -i 0.05 {HOSTS['h2']}".split()],
+            stdout=subprocess.DEVNULL,
+        )
+        next_event = self.start + 2
+        while time.monotonic() < self.start + seconds:
+            self.sample()
+            if self.flood is None or self.flood.poll() is not None:
+                words = ["-c", FLOOD, HOSTS["h3"], str(self.rng.choice((1, 2, 5)))]
+                self.flood = subprocess.Popen([*self.network.inside("h2"), sys.executable, *words])
+            if time.monotonic() >= next_event:
+                self.disturb()
+                next_event = time.monotonic() + self.rng.uniform(1, 4)
+            time.sleep(1)
+        pings.terminate()
+        if self.flood is not None:
+            self.flood.kill()
+        self.ipfw("-f flush")
+        self.ipfw("add allow ip from any to any")
+        time.sleep(3)
+        self.answered = self.ping(100)
+        time.sleep(1)
+        self.end = self.status()
+        self.router.terminate()
+        self.router.wait(timeout=10)
+
+    def disturb(self) -> None:
+        """Let one thing happen."""
+        links, queues = [self.flap, self.remake], [self.requeue, self.reschedule]
+        thing = self.rng.choice([*links, *queues, self.reload, self.misbehave])
+        self.happened.append((time.monotonic() - self.start, thing.__name__))
+        thing()
+
+    def flap(self) -> None:
+        """Take an interface down for a moment."""
+        port = self.rng.choice(list(PORTS.values()))
+        run(f"ip link set {port} down")
+        time.sleep(self.rng.choice((0.01, 0.3)))
+        run(f"ip link set {port} up")
+
+    def remake(self) -> None:
+        """Delete the wire to h3, and create it again."""
+        host, port = "h3", PORTS["h3"]
+        run(f"ip link delete {port}")
+        time.sleep(self.rng.choice((0.0, 0.3)))
+        holder = self.network.holders[host].pid
+        peer = f"eth0 netns {holder} address {MACS[host]}"
+        run(f"ip link add {port} address {ROUTER_MACS[host]} type veth peer name {peer}")
+        run(f"ip link set {port} up")
+        inside = self.network.inside(host)
+        run("ip link set eth0 up", inside)
+        run(f"ip address add {HOSTS[host]}/24 dev eth0", inside)
+        source = str(Path(__file__).with_name("measure.py"))
+        run([sys.executable, source, "plain", "eth0"], inside)
+        plain(port)
+        self.network.aim(False)
+
+    def reload(self) -> None:
+        """Load other rules."""
+        self.write_rules()
+        self.router.send_signal(signal.SIGHUP)
+
+    def requeue(self) -> None:
+        """Give the pipe another rate and another queue."""
+        rate = self.rng.choice((2, 10, 100))
+        self.ipfw(f"pipe 1 config bw {rate}Mbit/s {self.rng.choice(AQMS)}")
+
+    def reschedule(self) -> None:
+        """Give the scheduler another kind."""
+        self.ipfw(f"sched 2 config pipe 2 type {self.rng.choice(SCHEDULERS)}")
+
+    def misbehave(self) -> None:
+        """Be a bad client of the control socket."""
+        clients = []
+        for _ in range(self.rng.choice((1, 20))):
+            client = socket.socket(socket.AF_UNIX)
+            client.settimeout(1)
+            with contextlib.suppress(OSError):
+                client.connect(SOCKET)
+                client.sendall(self.rng.choice((
+                    b"",
+                    b'{"do":"comm',
+                    self.rng.randbytes(5000),
+                    b'{"do":"commands","commands":"pipe 1 config bw 0.0.1"}\n',
+                    b'{"do":"status"}\n' * 50,
+                )))  # fmt: skip
+            clients.append(client)
+        time.sleep(0.2)
+        for client in clients:
+            client.close()
+
+    def write_rules(self) -> None:
+        """Write a configuration with two pipes, and a table of any length."""
+        lines = [
+            f"pipe 1 config bw {self.rng.choice((5, 50))}Mbit/s {self.rng.choice(AQMS)}",
+            "pipe 2 config bw 20Mbit/s",
+            f"sched 2 config pipe 2 type {self.rng.choice(SCHEDULERS)}",
+            "queue 2 config sched 2 weight 10 mask dst-port 0x003f",
+            "add 100 pipe 1 udp from any to any dst-port 4000-4031 in",
+            "add 200 queue 2 udp from any to any in",
+            "add 300 deny udp from any to any dst-port 4063 out",
+            "add 400 allow ip from any to any",
+            "table t create type addr",
+        ]
+        count = self.rng.choice((0, 100, 3000))
+        lines += [f"table t add 11.0.{n >> 8}.{n & 255} {n}" for n in range(count)]
+        RULES.write_text("\n".join(lines) + "\n")
+
+    def ipfw(self, command: str) -> None:
+        """Execute a command. A refusal is counted: the socket may be busy with bad clients."""
+        words = [self.sluice, "ipfw", "--socket", SOCKET, *command.split()]
+        done = subprocess.run(words, capture_output=True, text=True)
+        self.refused += done.returncode != 0
+
+    def status(self) -> dict[str, Any]:
+        """Ask the router for its status."""
+        deadline = time.monotonic() + 20
+        while True:
+            with (
+                contextlib.suppress(OSError, ValueError, KeyError),
+                socket.socket(socket.AF_UNIX) as client,
+            ):
+                client.settimeout(5)
+                client.connect(SOCKET)
+                client.sendall(b'{"do":"status"}\n')
+                status: dict[str, Any] = json.loads(client.makefile().readline())["status"]
+                return status
+            if self.router.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"soak.py: the router does not answer: {self.said()}")
+            time.sleep(0.2)
+
+    def sample(self) -> None:
+        """Record memory and counters."""
+        status = self.status()
+        memory = Path(f"/proc/{self.router.pid}/status").read_text()
+        rss = re.search(r"VmRSS:\s+(\d+)", memory)
+        self.samples.append({
+            "s": time.monotonic() - self.start,
+            "rss_kb": float(rss[1]) if rss else 0.0,
+            "received": sum(port["received"] for port in status["ports"]),
+            "sent": status["sent"],
+            "dropped": sum(status["dropped"].values()),
+        })  # fmt: skip
+
+    def ping(self, count: int) -> int:
+        """Return how many pings are answered."""
+        words = f"ping -q -c {count} -i 0.01 -W 1 {HOSTS['h3']}"
+        command = [*self.network.inside("h2"), *words.split()]
+        done = subprocess.run(command, capture_output=True, text=True)
+        found = re.search(r"(\d+) received", done.stdout)
+        return int(found[1]) if found else 0
+
+    def said(self) -> str:
+        """Return what the router wrote."""
+        self.log.seek(0)
+        return self.log.read()[-2000:]
+
+    def growth(self) -> float:
+        """Return the growth of the memory from the second tenth of the time to the last."""
+        tenth = max(1, len(self.samples) // 10)
+        early = statistics.median(
+            s["rss_kb"] for s in self.samples[tenth : 2 * tenth] or self.samples
+        )
+        late = statistics.median(s["rss_kb"] for s in self.samples[-tenth:])
+        return late / early - 1
+
+    def failures(self) -> list[str]:
+        """Return what does not hold at the end."""
+        end, failures = self.end, []
+        lost = Counter(end["lost"])
+        received = sum(port["received"] for port in end["ports"])
+        taken = end["admitted"] + end["bypassed"] + sum(lost[cause] for cause in NOT_ADMITTED)
+        if received != taken:
+            failures.append(f"{received} frames came in, but {taken} are counted")
+        inward = end["admitted"] + end["bypassed"]
+        outward = end["sent"] + sum(end["dropped"].values()) + lost["port_blocked"]
+        if inward != outward:
+            failures.append(
+                f"{inward} packets were taken, but {outward} left or are counted as lost"
+            )
+        gone = end["sent"] - sum(port["sent"] for port in end["ports"])
+        if not 0 <= gone <= sum(sum(port["lost"].values()) for port in end["ports"]):
+            failures.append(
+                f"ports have sent {gone} packets less than they got, and do not say why"
+            )
+        if self.answered != 100:
+            failures.append(f"{self.answered} of the last 100 pings are answered")
+        # In the first minutes caches fill.
+        if self.growth() >= 0.01 and self.samples[-1]["s"] >= 600:
+            failures.append(f"the memory has grown by {self.growth():.2%}")
+        if self.router.returncode != 0:
+            failures.append(f"the router ended with status {self.router.returncode}: {self.said()}")
+        return failures
+
+    def report(self, failures: list[str]) -> dict[str, Any]:
+        """Return everything as an object."""
+        return {
+            "seconds": round(self.samples[-1]["s"]),
+            "machine": f"{os.cpu_count()} cores, {os.uname().release}",
+            "happened": dict(Counter(thing for _, thing in self.happened)),
+            "refused_commands": self.refused,
+            "rss_kb": [self.samples[0]["rss_kb"], self.samples[-1]["rss_kb"]],
+            "rss_growth": round(self.growth(), 5),
+            "answered": self.answered,
+            "status": self.end,
+            "failures": failures,
+        }
+
+
+def page(report: dict[str, Any]) -> str:
+    """Return the report as Markdown."""
+    status, happened = report["status"], report["happened"]
+    ports = status["ports"]
+    things = [f"{count} {thing}" for thing, count in sorted(happened.items())]
+    lines = [
+        f"{report['seconds']} s on {report['machine']}.",
+        "",
+        f"- What happened: {', '.join(things)}",
+        f"- Frames in: {sum(port['received'] for port in ports)}; admitted {status['admitted']}, "
+        f"sent {status['sent']}, dropped {status['dropped']}, lost {status['lost']}",
+        f"- Lost at ports: {[port['lost'] for port in ports]}",
+        f"- Memory: {report['rss_kb'][0]:.0f} to {report['rss_kb'][1]:.0f} KB, "
+        f"growth {report['rss_growth']:.2%}",
+        f"- The last 100 pings: {report['answered']} answered",
+        f"- {'Failed: ' + '; '.join(report['failures']) if report['failures'] else 'All holds.'}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def picture(samples: list[dict[str, float]], happened: list[tuple[float, str]], path: Path) -> None:
+    """Draw rates, memory and what happened over time."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (rates, memory) = plt.subplots(2, 1, sharex=True, figsize=(9, 5))
+    pairs = list(itertools.pairwise(samples))
+    at = [later["s"] for _, later in pairs]
+    for key in ("received", "sent", "dropped"):
+        per_second = [(b[key] - a[key]) / (b["s"] - a["s"]) for a, b in pairs]
+        rates.plot(at, per_second, label=key, linewidth=0.8)
+    rates.set_ylabel("packets per second")
+    rates.legend(loc="upper right")
+    memory.plot([s["s"] for s in samples], [s["rss_kb"] / 1024 for s in samples], color="black")
+    memory.set_ylabel("memory in MB")
+    memory.set_ylim(bottom=0)
+    memory.set_xlabel("seconds")
+    for s, _ in happened:
+        memory.axvline(s, color="tab:red", alpha=0.2, linewidth=0.5)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
