@@ -185,6 +185,7 @@ reproduction: build ## run the published experiments on both backends and make d
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/seeds/002-1-changing-rate.toml --backend both --repeat 5 -o $(RUNS)/seeds/002-1-changing-rate
+	-$(SLUICE) run scenarios/codel-paper/figure-7.toml --repeat 5 -o $(RUNS)/codel-paper/figure-7
 	-$(SLUICE) run scenarios/codel-paper/figure-7.toml --backend both -o $(RUNS)/codel-paper/figure-7
 	$(MAKE) forwarders
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds --keep
@@ -192,7 +193,7 @@ reproduction: build ## run the published experiments on both backends and make d
 
 reproduction-sim: build ## make the same page with new simulations, and the live runs in runs/seeds or those that are kept
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
-	-$(SLUICE) run scenarios/codel-paper/figure-7.toml -o $(RUNS)/codel-paper/figure-7
+	-$(SLUICE) run scenarios/codel-paper/figure-7.toml --repeat 5 -o $(RUNS)/codel-paper/figure-7
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 forwarders: build ## measure forwarders in C, Go, Python and Rust beside the kernel and Sluice; 4 minutes, an idle machine
