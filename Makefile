@@ -218,6 +218,7 @@ bench: build ## run the benchmarks, each with a reference measured at the same t
 	bench/exec.py $(SLUICE)
 	bench/forwarders/routers.py $(SLUICE)
 	bench/forwarders/watching.py $(SLUICE)
+	bench/forwarders/shaping.py $(SLUICE)
 
 clean: ## remove all build output
 	rm -rf target web/dist web/node_modules .venv .venv-flent .venv-mininet artifacts

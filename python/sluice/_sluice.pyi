@@ -190,6 +190,7 @@ class RouterOptions(TypedDict):
     strict: bool
     split_below: str | None
     spin: str
+    slack: str | None
     cpu: int | None
     cpu_latency: str | None
     room: int | None

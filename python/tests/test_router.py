@@ -158,6 +158,8 @@ def test_a_router_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> Non
         (("pcap:a:",), {}, "ports come in pairs"),
         (("pcap:a:", "pcap::b"), {"port": "carrier"}, "no kind of port `carrier`"),
         (("pcap:a:", "pcap::b"), {"spin": "wildly"}, "cannot spin `wildly`"),
+        (("pcap:a:", "pcap::b"), {"slack": "11ms"}, "at most 10ms"),
+        (("pcap:a:", "pcap::b"), {"slack": "50us", "spin": "always"}, "a loop that sleeps"),
         (("pcap:a:", "pcap::b"), {"split_below": "fast"}, "`fast` is not a rate"),
         ((f"pcap:{tmp_path}/missing:", f"pcap::{tmp_path}/out"), {}, "missing"),
     ]

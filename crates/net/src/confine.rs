@@ -65,6 +65,8 @@ pub enum Reach {
 pub struct Confined {
     /// Whether the kernel enforces [`Reach::Nothing`].
     pub has_no_files: bool,
+    /// Whether a thread with real-time priority can become an ordinary one and regain the priority.
+    pub regains_priority: bool,
 }
 
 /// The thread that keeps the capabilities.
@@ -151,13 +153,14 @@ pub fn privileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 pub fn confine(keep: Keep, reach: Reach) -> Result<Confined, ConfineError> {
     // The loop's priority alternates, which would need CAP_SYS_NICE without this limit.
     let limit = getrlimit(Resource::Rtprio);
-    if limit.current.is_some_and(|limit| limit < LOOP_PRIORITY) {
+    let mut regains_priority = limit.current.is_none_or(|limit| limit >= LOOP_PRIORITY);
+    if !regains_priority {
         let raised = Rlimit {
             current: Some(LOOP_PRIORITY),
             maximum: Some(limit.maximum.unwrap_or(LOOP_PRIORITY).max(LOOP_PRIORITY)),
         };
-        // Without the privilege for this, the loop has no priority either.
-        let _ = setrlimit(Resource::Rtprio, raised);
+        // This needs CAP_SYS_RESOURCE, which containers may lack although they have CAP_SYS_NICE.
+        regains_priority = setrlimit(Resource::Rtprio, raised).is_ok();
     }
     rustix::thread::set_no_new_privs(true).map_err(|error| at("no_new_privs")(error.into()))?;
     // Kernels before 4.3 have no ambient set.
@@ -185,7 +188,10 @@ pub fn confine(keep: Keep, reach: Reach) -> Result<Confined, ConfineError> {
     program
         .and_then(|program| seccompiler::apply_filter(&program).map_err(io::Error::other))
         .map_err(install)?;
-    Ok(Confined { has_no_files })
+    Ok(Confined {
+        has_no_files,
+        regains_priority,
+    })
 }
 
 /// Restricts the calling thread to [`PUBLIC`]. Returns whether the kernel does that.

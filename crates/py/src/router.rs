@@ -47,6 +47,8 @@ pub(crate) struct Options {
     #[pyo3(item)]
     spin: String,
     #[pyo3(item)]
+    slack: Option<String>,
+    #[pyo3(item)]
     cpu: Option<usize>,
     #[pyo3(item)]
     cpu_latency: Option<String>,
@@ -191,6 +193,12 @@ fn settings(options: &Options) -> PyResult<Settings> {
             .transpose()?
             .unwrap_or(sluice_core::packet::SPLIT_BELOW),
         spin,
+        slack: options
+            .slack
+            .as_ref()
+            .map(span)
+            .transpose()?
+            .unwrap_or(Span::ZERO),
         core: options.cpu,
         cpu_latency: options.cpu_latency.as_ref().map(span).transpose()?,
         pool: PoolSize {

@@ -27,7 +27,7 @@ pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use promiscuous::Promiscuity;
 pub use registry::{OpenError, PortSpec, PortSpecError};
 pub use tun::TunPort;
-pub use wait::{Interest, Spin, Waiter, Wake, Watch};
+pub use wait::{Interest, Spin, Waiter, Wake, Watch, wake_time};
 pub use xdp::XdpPort;
 
 use registry::Playback;

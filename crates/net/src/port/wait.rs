@@ -69,6 +69,8 @@ pub struct Waiter {
     linger: Span,
     /// The core time that a real-time thread leaves to others.
     budget: Option<Budget>,
+    /// How late a wait may end.
+    slack: Span,
     /// The duration of the last wait.
     last: Span,
     polls: Vec<libc::pollfd>,
@@ -95,9 +97,52 @@ impl Waiter {
                 _ => Span::ZERO,
             },
             budget,
+            slack: Span::ZERO,
             last: Span::MAX,
             polls: Vec::with_capacity(64),
         }
+    }
+
+    /// Lets waits end up to `slack` after their deadlines, so that one wake-up serves everything
+    /// that is due meanwhile ([`wake_time`]). A waiter with slack does not busy-poll between frames.
+    /// [`Spin::Always`] ignores the slack.
+    pub const fn set_slack(&mut self, slack: Span) {
+        if matches!(self.spin, Spin::Always) {
+            return;
+        }
+        self.slack = slack;
+        if slack.as_ns() > 0 {
+            self.linger = Span::ZERO;
+        }
+    }
+
+    /// Keeps a real-time thread from sleeping as an ordinary one, because it could not regain its
+    /// priority: for a thread that has given up the privilege.
+    pub const fn keep_priority(&mut self) {
+        if let Some(budget) = &mut self.budget {
+            budget.keep_priority();
+        }
+    }
+
+    /// Sleeps until shortly before the slack after `start` is over, without watching anything, if
+    /// something is `due` by then. For a caller that has received frames at `start`: it has to wake
+    /// up then anyway, and frames that arrive meanwhile share that wake-up. Returns whether it has
+    /// slept.
+    pub fn pause_after(&mut self, start: Time, due: Option<Time>, clock: &Clock) -> bool {
+        if self.slack == Span::ZERO {
+            return false;
+        }
+        let wake = self.wake_time(start);
+        let now = clock.now();
+        if now + LEAST_PAUSE > wake || due.is_none_or(|due| due > wake) {
+            return false;
+        }
+        self.was_awake(now);
+        sys::sleep_until(clock.monotonic_ns(wake));
+        let now = clock.now();
+        self.has_slept(now, false);
+        self.learn(now.since(wake).as_ns());
+        true
     }
 
     /// Returns the current span between the end of the sleep and the deadline.
@@ -186,7 +231,7 @@ impl Waiter {
     }
 
     fn wait_until(&mut self, mut now: Time, deadline: Option<Time>, clock: &Clock) -> Wake {
-        let wake = deadline.map(|deadline| deadline.as_ns().saturating_sub(self.margin().as_ns()));
+        let wake = deadline.map(|deadline| self.wake_time(deadline).as_ns());
         if self.last < self.linger {
             let end = now + self.linger;
             while now < end && wake.is_none_or(|wake| now.as_ns() < wake) {
@@ -224,6 +269,10 @@ impl Waiter {
                 return Wake { now, ready: 0 };
             }
         }
+    }
+
+    fn wake_time(&self, deadline: Time) -> Time {
+        wake_time(deadline, self.slack, self.margin())
     }
 
     /// Sleeps until `wake` or until a watch is ready. Returns the number of ready watches. From
@@ -323,6 +372,20 @@ impl Waiter {
     }
 }
 
+/// Returns the instant at which the sleep before `deadline` should end, if the wait may end `slack`
+/// late and wake-ups are usually up to `margin` late. With slack, that is at the earliest halfway
+/// between the deadline and the end of the slack, so that nothing is left to busy-poll for.
+pub fn wake_time(deadline: Time, slack: Span, margin: Span) -> Time {
+    let margin_ns = match slack.as_ns() {
+        0 => margin.as_ns(),
+        slack_ns => margin.as_ns().min(slack_ns / 2),
+    };
+    let latest = deadline.saturating_add(slack);
+    Time::from_ns(latest.as_ns().saturating_sub(margin_ns))
+}
+
+/// A shorter pause is not worth its system call.
+const LEAST_PAUSE: Span = Span::from_us(5);
 /// Sleeping and waking up costs more than most packets do. While packets arrive faster than this,
 /// the loop polls again and yields the core in between.
 const LINGER: Span = Span::from_us(50);

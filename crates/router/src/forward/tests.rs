@@ -17,6 +17,7 @@ use sluice_wire::frame::{Link, VnetHeader};
 use super::*;
 
 mod clock_steps;
+mod slack;
 
 type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;
 type Bytes = Rc<RefCell<Vec<Vec<u8>>>>;

@@ -104,6 +104,19 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         }
     }
 
+    /// Lets packets leave up to `slack` after they are due, so that one turn and one wake-up serve
+    /// several. No packet leaves before it is due, and the queues decide as without slack, because
+    /// they act at the times at which something is due. A busy-polling loop ([`Spin::Always`])
+    /// ignores the slack.
+    pub const fn set_slack(&mut self, slack: Span) {
+        self.waiter.set_slack(slack);
+    }
+
+    /// Keeps a real-time loop from sleeping as an ordinary thread; see [`Waiter::keep_priority`].
+    pub const fn keep_priority(&mut self) {
+        self.waiter.keep_priority();
+    }
+
     /// Limits the frames from each port to a share of the pool ([`Pool::charge`]), so that a flood
     /// at one port leaves memory for the others.
     pub fn share_pool(&mut self) {
@@ -148,22 +161,30 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// waits for more, at most until `until`, and not at all if more have already arrived. The wait
     /// also ends when `also` becomes readable.
     pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) {
+        let start = self.clock.now();
         self.receive();
         let now = self.clock.now();
         for lane in &mut self.lanes {
             lane.collect(now, &mut self.pool, &mut self.outboxes);
         }
         self.send();
+        let due = self.lanes.iter().filter_map(Lane::next_wake).min();
+        // What is left of a full batch does not wait.
+        let has_paused = self.ready == 0 && self.waiter.pause_after(start, due, &self.clock);
         if self.knows_of_more() {
             return;
         }
-        let due = self.lanes.iter().filter_map(Lane::next_wake);
         // Frames left behind by a full batch are received in the next turn, after the other ports
         // had theirs.
-        let pending = (self.ready != 0).then_some(Time::ZERO);
+        let pending = (self.ready != 0 || has_paused).then_some(Time::ZERO);
         let (looking, look_within) = self.looking();
         let look = look_within.map(|within| now + within);
-        let deadline = due.chain(until).chain(pending).chain(look).min();
+        let deadline = due
+            .into_iter()
+            .chain(until)
+            .chain(pending)
+            .chain(look)
+            .min();
         if self.waiter.stays_awake() && self.look_at_ports(deadline) {
             return;
         }

@@ -81,6 +81,9 @@ pub struct Settings {
     pub is_confined: bool,
     /// The way in which the loop waits for due packets.
     pub spin: Spin,
+    /// How late packets may leave, so that one wake-up serves several
+    /// ([`Forwarder::set_slack`](crate::forward::Forwarder::set_slack)).
+    pub slack: Span,
     /// The core that the loop is pinned to; the kernel chooses if `None`.
     pub core: Option<usize>,
     /// The limit of idle-state exit latency for all cores while the router runs; the machine's own
@@ -107,6 +110,7 @@ impl Settings {
             measures_rtt: false,
             is_confined: false,
             spin: Spin::default(),
+            slack: Span::ZERO,
             core: None,
             cpu_latency: None,
             pool: POOL,

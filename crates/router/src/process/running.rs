@@ -27,6 +27,7 @@ pub(super) struct LoopSettings {
     pub(super) is_strict: bool,
     pub(super) measures_rtt: bool,
     pub(super) spin: Spin,
+    pub(super) slack: Span,
     pub(super) cpu_latency: Option<Span>,
     pub(super) time: PortTime,
     pub(super) warmer: Option<CacheWarmer>,
@@ -71,6 +72,7 @@ impl Loop {
             .strict(start.is_strict)
             .measuring_rtt(start.measures_rtt);
         let mut forwarder = Forwarder::new(ports, pool, clock, start.spin);
+        forwarder.set_slack(start.slack);
         forwarder.keep_warm(start.warmer);
         forwarder.share_pool();
         let lane = LaneOptions {
@@ -145,6 +147,12 @@ impl Loop {
         started: impl FnOnce() -> Option<Confined>,
     ) -> Status {
         self.confined = started();
+        if self
+            .confined
+            .is_some_and(|confined| !confined.regains_priority)
+        {
+            self.forwarder.keep_priority();
+        }
         // What is executed in several pieces; the next order waits for its end.
         let mut under_way: Option<Pieces> = None;
         loop {

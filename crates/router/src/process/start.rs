@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
-use sluice_core::Stop;
+use sluice_core::{Span, Stop};
 use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::confine::{self, ConfineError, Keep, Reach};
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
 use sluice_net::port::nfqueue::NfqueueError;
-use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec};
+use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
 
 use super::config::{Config, ConfigError};
 use super::fail_open::take_over_from_bridges;
@@ -38,6 +38,15 @@ pub enum StartError {
     /// Two ports of a pair cannot be bridged.
     #[error("{0} and {1} cannot be bridged: one carries Ethernet frames, the other IP packets")]
     Unlike(PortSpec, PortSpec),
+    /// The loop never sleeps.
+    #[error(
+        "a slack is for a loop that sleeps: choose `none` or `adaptive` instead of `always` for \
+         `spin`, or no slack"
+    )]
+    AlwaysAwake,
+    /// Packets would wait for too long.
+    #[error("a slack of {0} is too long: it is at most {MOST_SLACK}")]
+    Slack(Span),
     /// A port is named twice.
     #[error("{0} is named twice")]
     Twice(PortSpec),
@@ -96,6 +105,7 @@ impl Router {
         if settings.hooked.is_none() {
             check_ports(&settings.ports)?;
         }
+        check_slack(settings.spin, settings.slack)?;
         let is_confined = settings.is_confined;
         if is_confined {
             confine::keep_broker()?;
@@ -157,6 +167,7 @@ impl Router {
             is_strict: settings.is_strict,
             measures_rtt: settings.measures_rtt,
             spin: settings.spin,
+            slack: settings.slack,
             cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
             time: opened.time,
             // Files do not use the kernel's packet path.
@@ -268,6 +279,18 @@ pub fn reach() -> Reach {
 
 /// Entries of `log` rules that wait for being written: some hundred KiB.
 const MOST_LOG: usize = 4096;
+/// A longer slack holds back whole queues, and the kernel's memory for arrivals fills meanwhile.
+const MOST_SLACK: Span = Span::from_ms(10);
+
+fn check_slack(spin: Spin, slack: Span) -> Result<(), StartError> {
+    if slack > MOST_SLACK {
+        return Err(StartError::Slack(slack));
+    }
+    if slack > Span::ZERO && spin == Spin::Always {
+        return Err(StartError::AlwaysAwake);
+    }
+    Ok(())
+}
 
 fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
     if ports.is_empty() || !ports.len().is_multiple_of(2) {

@@ -165,6 +165,11 @@ impl Budget {
         }
     }
 
+    /// Records that the thread could not regain its priority.
+    pub(super) const fn keep_priority(&mut self) {
+        self.may_return = false;
+    }
+
     /// Returns whether the scheduler chooses the core for the next sleep, if that may be a long
     /// one.
     pub(super) fn is_to_be_placed(&self) -> bool {
