@@ -101,9 +101,9 @@ fn json_of(place: usize, (title, unit, queries): &Panel) -> Value {
 const PANELS: [Panel; 10] = [
     (
         "Rate at which packets left",
-        "bps",
+        "Bps",
         &[(
-            "sluice_object_rate_bits_per_second{instance=~\"$instance\",object=~\"$object\"}",
+            "sluice_object_rate_bytes_per_second{instance=~\"$instance\",object=~\"$object\"}",
             "{{object}} {{flow}}",
         )],
     ),

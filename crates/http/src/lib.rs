@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/` | the page |
-//! | `/metrics` | the newest sample, in the OpenMetrics text format |
+//! | `/metrics` | the newest sample, as OpenMetrics or in the older text format of Prometheus |
 //! | `/state` | the newest sample, as JSON |
 //! | `/history` | the rates and delays of the last day, as JSON |
 //! | `/events` | samples as they come, as server-sent events |
@@ -33,7 +33,6 @@ mod request;
 
 pub use access::{MOST_TOKEN, SHORTEST_TOKEN, TokenError, read_token};
 pub use grafana::dashboard;
-pub use metrics::text as metrics;
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -44,6 +43,7 @@ use std::time::Duration;
 
 use access::Access;
 use history::History;
+use metrics::{Format, formatted};
 use request::{Method, Request};
 
 use sluice_router::process::Editor;
@@ -339,7 +339,10 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
     }
     match means.watcher.sample(0, SAMPLE) {
         Err(why) => Answer::text(503, &why.to_string()),
-        Ok(sample) if path == "/metrics" => Answer::of(metrics::CONTENT_TYPE, metrics(&sample)),
+        Ok(sample) if path == "/metrics" => {
+            let format = Format::accepted(request.header("accept"));
+            Answer::of(format.content_type(), formatted(&sample, format))
+        }
         Ok(sample) => Answer::json(serde_json::to_string(&*sample).expect("a sample is plain")),
     }
     .send(stream)

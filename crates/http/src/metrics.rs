@@ -1,6 +1,7 @@
-//! A sample in the OpenMetrics text format.
+//! A sample in the text formats of Prometheus: OpenMetrics, and the older one, which most tools read.
 
-use std::fmt;
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
@@ -13,11 +14,70 @@ use prometheus_client::registry::{Registry, Unit};
 
 use sluice_router::process::watch::{ObjectSample, Sample, SojournCounts, TotalTraffic};
 
-/// The type of the answer.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A text format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// The text format 0.0.4 of Prometheus.
+    Prometheus,
+}
 
-/// Writes a sample.
-pub fn text(sample: &Arc<Sample>) -> String {
+impl Format {
+    /// Returns the best format that a client accepts, by the value of its `Accept` header.
+    pub(super) fn accepted(accept: Option<&str>) -> Format {
+        // Prometheus names OpenMetrics first, curl accepts anything, and promtool needs the other.
+        match accept {
+            Some(accept) if accept.contains("application/openmetrics-text") => Format::OpenMetrics,
+            _ => Format::Prometheus,
+        }
+    }
+
+    /// Returns the type of the answer.
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Writes a sample in a format.
+pub(super) fn formatted(sample: &Arc<Sample>, format: Format) -> String {
+    match format {
+        Format::OpenMetrics => text(sample),
+        Format::Prometheus => older(&text(sample)),
+    }
+}
+
+/// Converts OpenMetrics to the text format of Prometheus: a counter is called as its samples are,
+/// and there are no units and no end mark.
+fn older(text: &str) -> String {
+    let counters: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut older = String::with_capacity(text.len());
+    for line in text.lines() {
+        if line == "# EOF" || line.starts_with("# UNIT ") {
+            continue;
+        }
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words.as_slice() {
+            ["#", word, name, rest] if counters.contains(name) => {
+                writeln!(older, "# {word} {name}_total {rest}").expect("a string takes any text");
+            }
+            _ => {
+                older.push_str(line);
+                older.push('\n');
+            }
+        }
+    }
+    older
+}
+
+/// Writes a sample as OpenMetrics.
+pub(super) fn text(sample: &Arc<Sample>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Metrics(Arc::clone(sample))));
     let mut text = String::new();
@@ -223,8 +283,11 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
     let rtts = sample.rtt.iter().flat_map(|rtt| &rtt.hosts);
     let rtts = rtts.filter_map(|row| Some((&row.name, row.rtt?)));
     let rtts = rtts.flat_map(|(host, rtt)| {
-        [("0.5", rtt.p50_ns), ("0.95", rtt.p95_ns)].map(|(quantile, ns)| {
-            let labels = vec![("host", host.clone()), ("quantile", quantile.to_owned())];
+        [("50", rtt.p50_ns), ("95", rtt.p95_ns)].map(|(percentile, ns)| {
+            let labels = vec![
+                ("host", host.clone()),
+                ("percentile", percentile.to_owned()),
+            ];
             (labels, ns as f64 / 1e9)
         })
     });
@@ -328,16 +391,16 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             Values::Counter(drops.collect()),
         ),
         (
-            "sluice_object_rate_bits_per_second",
+            "sluice_object_rate_bytes_per_second",
             "Rate at which packets left over the last interval",
             None,
-            states(|o| o.traffic.rate_bps),
+            states(|o| o.traffic.rate_bps / 8),
         ),
         (
-            "sluice_object_link_bits_per_second",
+            "sluice_object_link_bytes_per_second",
             "Rate of the link; 0 without a limit",
             None,
-            states(|o| o.link_bps),
+            states(|o| o.link_bps / 8),
         ),
         (
             "sluice_object_backlog_packets",
@@ -375,6 +438,8 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
+
     use sluice_router::process::PortStatus;
     use sluice_router::process::watch::{RttRow, RttSample, Sojourn};
 
@@ -452,7 +517,7 @@ mod tests {
             "sluice_object_arrived_packets_total{object=\"other\",flow=\"\"} 5",
             "sluice_object_dropped_packets_total{object=\"other\",flow=\"\",reason=\"overflow\"} 1",
             "sluice_unlisted_objects 2",
-            "sluice_rtt_host_seconds{host=\"192.0.2.1\",quantile=\"0.5\"} 0.02",
+            "sluice_rtt_host_seconds{host=\"192.0.2.1\",percentile=\"50\"} 0.02",
             "sluice_rtt_seconds_count{object=\"pipe 1\"} 3",
         ] {
             assert!(text.lines().any(|l| l == line), "no `{line}` in\n{text}");
@@ -464,6 +529,56 @@ mod tests {
     #[test]
     fn the_text_is_that_of_the_file_that_another_parser_reads() {
         expect_test::expect_file!["../tests/metrics.txt"].assert_eq(&text(&sample()));
+    }
+
+    #[test]
+    fn the_older_format_has_other_names_for_counters_and_no_units() {
+        let older = older(&text(&sample()));
+        for line in [
+            "# HELP sluice_port_received_bytes_total Bytes received",
+            "# TYPE sluice_port_received_bytes_total counter",
+            "sluice_port_received_bytes_total{port=\"eth0\"} 1500",
+            "# TYPE sluice_uptime_seconds gauge",
+            "# TYPE sluice_lateness_seconds histogram",
+            "sluice_lateness_seconds_count 3",
+        ] {
+            assert!(older.lines().any(|l| l == line), "no `{line}` in\n{older}");
+        }
+        assert!(!older.contains("# UNIT") && !older.contains("# EOF"));
+        // Prometheus' own header; curl's; none.
+        let accepted = |accept| Format::accepted(accept);
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3";
+        assert_eq!(accepted(Some(prometheus)), Format::OpenMetrics);
+        assert_eq!(accepted(Some("*/*")), Format::Prometheus);
+        assert_eq!(accepted(None), Format::Prometheus);
+    }
+
+    /// Prometheus' own tool checks syntax, help, base units, and the names of counters and labels.
+    #[test]
+    fn promtool_finds_nothing_to_improve() {
+        let mut promtool = match Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+        {
+            Ok(promtool) => promtool,
+            Err(error) => {
+                eprintln!(
+                    "NOT SHOWN: promtool is missing ({error}); it is in the Debian package \
+                     `prometheus`, and in `go install github.com/prometheus/prometheus/cmd/promtool`"
+                );
+                return;
+            }
+        };
+        let text = formatted(&sample(), Format::Prometheus);
+        let mut stdin = promtool.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, text.as_bytes()).unwrap();
+        drop(stdin);
+        let output = promtool.wait_with_output().unwrap();
+        let found = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && found.is_empty(), "{found}");
     }
 
     #[test]

@@ -156,9 +156,13 @@ fn the_page_metrics_state_and_history_are_served() {
     let page = served.get("/", "");
     expect(&page, 200);
     assert!(page.ends_with("<title>live</title>"));
-    let metrics = served.get("/metrics", "");
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain\r\n";
+    let metrics = served.get("/metrics", accept);
     expect(&metrics, 200);
     assert!(metrics.contains("application/openmetrics-text") && metrics.ends_with("# EOF\n"));
+    let metrics = served.get("/metrics", "Accept: */*\r\n");
+    expect(&metrics, 200);
+    assert!(metrics.contains("text/plain; version=0.0.4") && !metrics.contains("# EOF"));
     let state = served.get("/state?x=1", "");
     let body = state.split("\r\n\r\n").nth(1).unwrap();
     let state: serde_json::Value = serde_json::from_str(body).unwrap();

@@ -184,7 +184,7 @@ fn page_metrics_top_and_status_show_what_the_kernel_counts() {
             "sluice_object_dropped_packets_total{{object=\"pipe 1\",flow=\"\",reason=\"overflow\"}} {dropped}"
         ),
         format!("sluice_sojourn_seconds_count{{object=\"pipe 1\",flow=\"\"}} {received}"),
-        "sluice_object_link_bits_per_second{object=\"pipe 1\",flow=\"\"} 16000000".to_owned(),
+        "sluice_object_link_bytes_per_second{object=\"pipe 1\",flow=\"\"} 2000000".to_owned(),
     ] {
         assert!(
             metrics.lines().any(|own| own == line),
