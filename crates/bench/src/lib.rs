@@ -26,12 +26,14 @@ mod statistics;
 mod text;
 mod time;
 mod traffic;
+mod uplink;
 
 pub use chart::{png, svg};
 pub use contender::{CONTENDERS, Contender};
 pub use figures::{Accounts, Better, Cell, Figures, IdleFigures, METRICS, Metric, Rest};
 pub use shaped::overload;
 pub use text::{json, text};
+pub use uplink::{UPLINK, Uplink, UplinkFigures, UplinkPlan, uplink};
 
 use machine::Ticks;
 use sluice_core::{Span, Stop};
@@ -46,6 +48,7 @@ use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::packet::PacketError;
 use sluice_net::port::tun::TunError;
 use sluice_net::port::{OpenError, PoolError};
+use sluice_router::process::StartError;
 
 /// A part of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,6 +195,9 @@ pub enum BenchError {
     /// A queue of the kernel's cannot be installed.
     #[error(transparent)]
     Nfqueue(#[from] NfqueueError),
+    /// A router does not start.
+    #[error(transparent)]
+    Router(#[from] StartError),
     /// A thread cannot be pinned to a core.
     #[error(transparent)]
     Core(#[from] CoreError),

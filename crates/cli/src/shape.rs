@@ -7,8 +7,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sluice_core::Rate;
+use sluice_bench::{self as bench, BenchError, UPLINK, Uplink, UplinkPlan};
 use sluice_core::registry::Spec;
+use sluice_core::{Rate, Span, Stop};
 
 use crate::completion;
 use crate::router;
@@ -17,7 +18,8 @@ use crate::router;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The interface of the uplink
-    interface: String,
+    #[arg(required_unless_present = "test")]
+    interface: Option<String>,
     /// Rate of what leaves by the interface: somewhat below that of the line, so that packets wait
     /// here and not in the modem
     #[arg(long, value_name = "RATE", value_parser = Rate::parse, required_unless_present = "down")]
@@ -42,6 +44,15 @@ pub struct Args {
     /// Number of the kernel's queue; each router needs its own
     #[arg(long, value_name = "N", default_value_t = 0)]
     nfqueue: u16,
+    /// Shape nothing here. Instead, show the effect in namespaces made for that: a ping while four
+    /// TCP transfers in each direction fill a line, with the line's own large FIFO, and then shaped.
+    /// The line is 5 % faster than `--up`, and 10 % faster than `--down`
+    #[arg(long, requires_all = ["up", "down"], conflicts_with = "interface")]
+    test: bool,
+    /// Length of each measurement of `--test`
+    #[arg(long, value_name = "TIME", value_parser = Span::parse, default_value = "8s",
+          requires = "test")]
+    duration: Span,
     /// Print the rules and the equivalent command, and change nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -98,6 +109,9 @@ pub enum Error {
     /// The queue does not exist.
     #[error("--queue: {0}")]
     Queue(String),
+    /// The test cannot measure.
+    #[error(transparent)]
+    Test(#[from] BenchError),
     /// The router does not start, or ends with an error.
     #[error(transparent)]
     Router(#[from] router::Error),
@@ -112,8 +126,12 @@ pub enum Error {
 /// [`Error`].
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Spec::parse(&args.queue).map_err(|error| Error::Queue(error.to_string()))?;
-    let rules = rules(args);
-    let words = words(args);
+    if args.test {
+        return test(args);
+    }
+    let interface = args.interface.as_deref().expect("clap requires it");
+    let rules = rules(args, interface);
+    let words = words(args, interface);
     if !args.quiet || args.dry_run {
         let command: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let lines: String = rules.lines().map(|line| format!("    {line}\n")).collect();
@@ -127,9 +145,63 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let line = Line::parse_from(words);
     let code = router::route(&line.router, Some(rules))?;
     if !args.quiet {
-        eprintln!("sluice: {} is as it was before", args.interface);
+        eprintln!("sluice: {interface} is as it was before");
     }
     Ok(code)
+}
+
+/// Measures a ping beside transfers through a line, before and after.
+fn test(args: &Args) -> Result<ExitCode, Error> {
+    bench::prepare()?;
+    let rate = |rate: Option<Rate>, percent: u64| {
+        let bps = rate.expect("clap requires it").as_bps();
+        Rate::from_bps(bps / 100 * percent)
+    };
+    let plan = UplinkPlan {
+        rules: rules(args, UPLINK),
+        up: rate(args.up, 105),
+        down: rate(args.down, 110),
+        length: args.duration,
+    };
+    let interrupt = Stop::new();
+    let found = bench::uplink(&plan, &interrupt)?;
+    crate::print(&table(&plan, &args.queue, &found))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Formats the figures of the test.
+fn table(plan: &UplinkPlan, queue: &str, found: &Uplink) -> String {
+    let mut text = format!(
+        "a line of {} up and {} down, with 20 ms of round trip and 500 ms of buffer\n\n\
+         {:<24}{:>12}{:>12}{:>12}{:>12}\n{:<24}{:>12}{:>12}{:>12}{:>12}\n",
+        plan.up,
+        plan.down,
+        "",
+        "ping median",
+        "ping p95",
+        "up",
+        "down",
+        "",
+        "ms",
+        "ms",
+        "Mbit/s",
+        "Mbit/s",
+    );
+    for (name, figures) in [
+        ("idle", &found.idle),
+        ("loaded, before", &found.before),
+        ("loaded, after", &found.after),
+    ] {
+        let name = match name {
+            "loaded, after" => format!("{name}: {queue}"),
+            _ => name.to_owned(),
+        };
+        text.push_str(&format!(
+            "{name:<24}{:>12.1}{:>12.1}{:>12.1}{:>12.1}\n",
+            figures.ping_p50_ms, figures.ping_p95_ms, figures.up_mbps, figures.down_mbps
+        ));
+    }
+    text
 }
 
 /// The words of the equivalent router.
@@ -140,8 +212,8 @@ struct Line {
 }
 
 /// Returns the equivalent command line, without its rules.
-fn words(args: &Args) -> Vec<OsString> {
-    let interface = OsString::from(&args.interface);
+fn words(args: &Args, interface: &str) -> Vec<OsString> {
+    let interface = OsString::from(interface);
     let mut words: Vec<OsString> = vec![
         "router".into(),
         "--forward".into(),
@@ -166,13 +238,12 @@ fn words(args: &Args) -> Vec<OsString> {
 }
 
 /// Returns the rules, in the language of `sluice ipfw`.
-fn rules(args: &Args) -> String {
+fn rules(args: &Args, interface: &str) -> String {
     let way = |number: u32, rate: Option<Rate>, way: &str| {
         let Some(rate) = rate else {
             return String::new();
         };
         let (framing, queue) = (&args.overhead.0, &args.queue);
-        let interface = &args.interface;
         format!(
             "{}\n\
              sched {number} config pipe {number} type {queue}\n\
@@ -202,7 +273,7 @@ mod tests {
     fn both_directions_get_their_own_pipe() {
         let args = parse("shape wan --up 18Mbit/s --down 90Mbit/s --overhead adsl");
         assert_eq!(
-            rules(&args),
+            rules(&args, "wan"),
             "pipe 1 config bw 18Mbit/s overhead 40 atm\n\
              sched 1 config pipe 1 type cake\n\
              queue 1 config sched 1\n\
@@ -223,7 +294,7 @@ mod tests {
                 args.overhead = overhead(word).unwrap();
                 let folder = tempfile::tempdir().unwrap();
                 let path = folder.path().join("rules");
-                std::fs::write(&path, rules(&args)).unwrap();
+                std::fs::write(&path, rules(&args, "wan")).unwrap();
                 let settings = sluice_ipfw::Settings::default();
                 let checked = sluice_router::process::check(&path, &settings).unwrap();
                 assert!(checked.refused.is_empty(), "{queue} {word}: {checked:?}");
@@ -244,7 +315,7 @@ mod tests {
     #[test]
     fn the_equivalent_router_can_be_parsed() {
         let args = parse("shape wan --up 1Mbit/s --nfqueue 3 --netns box --quiet");
-        let line = Line::parse_from(words(&args));
+        let line = Line::parse_from(words(&args, "wan"));
         assert!(line.router.queues_the_host());
     }
 }
