@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use sluice_core::Span;
 use sluice_exec::link::LinkError;
-use sluice_exec::{ENDED, ExecError, FAILED, Settings, Verdict};
+use sluice_exec::{ENDED, ExecError, FAILED, Settings, Show, Verdict};
 use sluice_lab::program::{self, ProgramError, Recorded};
 use sluice_report::pages::PageError;
 
 use crate::link_args::{LINK, LinkArgs};
+use crate::page::{self, Page};
 use crate::proxy::{self, Report, TOO_LATE, write_report};
 
 /// The program and the link.
@@ -45,6 +46,8 @@ pub struct Args {
     /// Write a capture of what passes the program's interface
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
+    #[command(flatten)]
+    page: Page,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -68,6 +71,9 @@ enum Error {
     /// The recording.
     #[error(transparent)]
     Record(ProgramError),
+    /// The page cannot be served.
+    #[error(transparent)]
+    Http(#[from] page::Error),
     /// The page of the recording.
     #[error("{error}; the program's exit status was {status}")]
     Page {
@@ -125,16 +131,35 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         max_late: args.max_late,
         capture: args.pcapng.clone(),
     };
+    // The address is that of the machine's network, which this process leaves later.
+    let page = page::prepare(&args.page, false)?;
+    let mut failure = None;
+    let show = page.map(|page| -> Show<'_> {
+        let failure = &mut failure;
+        Box::new(move |watcher| match page.serve(watcher, None) {
+            Ok(server) => {
+                eprintln!("sluice: page and metrics at http://{}/", server.address());
+                Box::new(server)
+            }
+            Err(error) => {
+                *failure = Some(error);
+                Box::new(())
+            }
+        })
+    });
     let outcome = match &args.report {
         Some(dir) => {
             scenario.title = in_words(&args.program);
             let name = args.link.name().unwrap_or("exec");
-            let recorded = program::run(&settings, &scenario, name, dir, crate::now())?;
+            let recorded = program::run(&settings, &scenario, name, dir, crate::now(), show)?;
             report(&recorded, dir)?;
             recorded.outcome
         }
-        None => sluice_exec::run(&settings)?,
+        None => sluice_exec::run(&settings, show)?,
     };
+    if let Some(error) = failure {
+        eprintln!("sluice: warning: the page was not served: {error}");
+    }
     let ended = outcome.ended.as_deref();
     Ok(judge(args, outcome.status, ended, &outcome.verdict))
 }
@@ -144,6 +169,7 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
     let cannot = [
         ("--server", args.server.is_some()),
         ("--forward", !args.forward.is_empty()),
+        ("--http", args.page.is_wanted()),
     ];
     if let Some((option, _)) = cannot.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Error::NeedsNamespaces(option));

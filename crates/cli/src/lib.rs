@@ -25,6 +25,7 @@ mod link_args;
 mod list;
 mod manual;
 mod new;
+mod page;
 mod pictures;
 #[cfg(test)]
 mod printed;

@@ -83,6 +83,10 @@ pub struct Args {
     /// How to wait for due packets
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
+    /// Let packets leave up to this long after they are due, so that one wake-up serves several: less
+    /// processor time for less exact departures (50us) [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = Span::parse)]
+    slack: Option<Span>,
     /// Pin the loop to this core (CPU affinity); with `--spin always`, run nothing else on it
     #[arg(long, value_name = "CORE")]
     cpu: Option<usize>,
@@ -121,7 +125,7 @@ pub struct Args {
     #[arg(long)]
     events: bool,
     #[command(flatten)]
-    web: web::Page,
+    web: web::RouterPage,
     #[command(flatten)]
     flows: flows::FlowArgs,
     /// Print the summary as JSON, and entries of `log` rules as lines of JSON on standard error
@@ -200,7 +204,7 @@ pub enum Error {
     Save(#[from] save::Error),
     /// The page cannot be served.
     #[error(transparent)]
-    Web(#[from] web::Error),
+    Web(#[from] crate::page::Error),
     /// The file of flows cannot be opened.
     #[error(transparent)]
     Flows(#[from] flows::Error),
@@ -267,6 +271,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         measures_rtt: args.rtt,
         is_confined: !args.unconfined,
         spin: args.spin.into(),
+        slack: args.slack.unwrap_or(Span::ZERO),
         core: args.cpu,
         cpu_latency: args.cpu_latency,
         pool: PoolSize {

@@ -13,6 +13,8 @@ mod recorded;
 mod refused;
 #[path = "exec/terminal.rs"]
 mod terminal;
+#[path = "exec/watched.rs"]
+mod watched;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};

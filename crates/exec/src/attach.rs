@@ -265,7 +265,7 @@ fn carry(
         .name("router".to_owned())
         .spawn(move || {
             let ports: Vec<Box<dyn Port>> = vec![Box::new(near), Box::new(far)];
-            of_router.within(|| router::run(path, ports, pool, &clock, max_late, &routers))
+            of_router.within(|| router::run(path, ports, pool, &clock, max_late, &routers, None))
         })
         .map_err(kernel("start a thread"))?;
     attached(&inner.name, &plug.seat.name);

@@ -23,6 +23,7 @@ mod relay;
 mod router;
 mod verdict;
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
@@ -42,7 +43,9 @@ use sluice_net::namespace::{
 };
 use sluice_net::port::{Pool, PoolError, Port};
 use sluice_net::process::{self, Guard, OpenFiles, Signals, Surroundings};
-use sluice_scenario::Link;
+use sluice_router::process::watch::Watcher;
+use sluice_router::process::watch::links::watch_links;
+use sluice_scenario::{Direction, Link, PipeId};
 
 pub use beside::run_beside;
 pub use capture::{Capture, CaptureError, Frame};
@@ -54,7 +57,7 @@ use pulse::Pulse;
 pub use relay::answer::{Unreachable, reset, unreachable};
 use relay::{Relay, RelayError, Routes};
 pub use router::{
-    Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, port_from, random_numbers,
+    Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, port_from, random_numbers, view_of,
 };
 pub use verdict::Verdict;
 
@@ -107,6 +110,9 @@ pub struct Ground<'a> {
     /// Contains the reason when an algorithm has ended the run.
     pub ending: &'a Ending,
 }
+
+/// Begins to show a run that a watcher can sample. The result is dropped when the program has ended.
+pub type Show<'a> = Box<dyn FnOnce(Watcher) -> Box<dyn Any> + 'a>;
 
 /// Records nothing.
 struct Unrecorded(Vec<Link>);
@@ -238,18 +244,23 @@ pub fn restriction() -> Option<&'static str> {
 }
 
 /// Runs the program until it ends. Call it on the main thread, before any other thread starts.
+/// `show` is called before the program starts, if the run is to be watched.
 ///
 /// # Errors
 /// [`ExecError`]; nothing is left behind.
-pub fn run(settings: &Settings) -> Result<Outcome, ExecError> {
-    run_recorded(settings, Unrecorded(settings.links.clone()))
+pub fn run(settings: &Settings, show: Option<Show<'_>>) -> Result<Outcome, ExecError> {
+    run_recorded(settings, Unrecorded(settings.links.clone()), show)
 }
 
 /// Runs the program like [`run()`], and records the packets that cross the link.
 ///
 /// # Errors
 /// [`ExecError`]; nothing is left behind.
-pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Outcome, ExecError> {
+pub fn run_recorded<R: Recorder>(
+    settings: &Settings,
+    recorder: R,
+    show: Option<Show<'_>>,
+) -> Result<Outcome, ExecError> {
     let kernel = |step| move |source| ExecError::Kernel { step, source };
     let open_files = OpenFiles::raise();
     let signals = Signals::catch().map_err(kernel("block signals"))?;
@@ -339,10 +350,19 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
     let routers = shared.clone();
     let max_late = settings.max_late.unwrap_or(Span::MAX);
     let of_router = ending.clone();
+    let (watcher, watch) = match &show {
+        Some(_) => {
+            let (watcher, inbox) = watch_links().map_err(kernel("create a pair of sockets"))?;
+            let words = words(&settings.links);
+            (Some(watcher), Some(router::Watch { inbox, words }))
+        }
+        None => (None, None),
+    };
     let router = start("router", move || {
         let ports: Vec<Box<dyn Port>> = vec![near_port, Box::new(gate)];
-        of_router.within(|| router::run(carrier, ports, pool, &clock, max_late, &routers))
+        of_router.within(|| router::run(carrier, ports, pool, &clock, max_late, &routers, watch))
     })?;
+    let shown = show.zip(watcher).map(|(show, watcher)| show(watcher));
 
     let surroundings = |namespace| Surroundings {
         namespace,
@@ -370,6 +390,7 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
         program::dismiss(serving, namespace);
         kill_all(namespace)?;
     }
+    drop(shown);
     shared.has_ended.store(true, Ordering::Release);
     routing.ring();
     relaying.ring();
@@ -383,6 +404,19 @@ pub fn run_recorded<R: Recorder>(settings: &Settings, recorder: R) -> Result<Out
         status: ended?.unwrap_or(ENDED),
         ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(reports, settings.max_late),
+    })
+}
+
+/// Returns what a watcher reads about the directions down and up: the queues, in the order in which
+/// packets pass them.
+fn words(links: &[Link]) -> [String; 2] {
+    [Direction::Down, Direction::Up].map(|direction| {
+        let queue = |link: &Link| link.pipe(direction).queue.0.to_string();
+        let mut queues: Vec<String> = links.iter().map(queue).collect();
+        if direction == Direction::Down {
+            queues.reverse();
+        }
+        format!("{}: {}", PipeId::from(direction), queues.join(", then "))
     })
 }
 

@@ -1,6 +1,8 @@
 //! The router: one thread that carries packets between the program and the far side, each direction
 //! through its link.
 
+mod status;
+
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,7 @@ use sluice_net::{Clock, real_time};
 use sluice_router::forward::{
     Departure, Forwarder, LaneCounts, LaneOptions, Lateness, Observer, Origin, PortNumber, Queueing,
 };
+use sluice_router::process::watch::links::{LinkInbox, LinkView, LinkWatch, Watched};
 use sluice_scenario::{Direction, Link, ScheduledLink};
 use sluice_wire::frame::View;
 
@@ -30,6 +33,9 @@ pub trait Carrier {
 
     /// Returns the number of packets on the link.
     fn packets_in(queue: &Self::Queue) -> u64;
+
+    /// Returns what a watcher sees of the links at `now`.
+    fn view(queue: &Self::Queue, now: Time) -> LinkView;
 
     /// Returns the time between two samples, if there are samples to take.
     fn interval(&self) -> Option<Span> {
@@ -56,7 +62,30 @@ pub trait Carrier {
 
 /// The loop of a carrier.
 pub type CarrierLoop<C> =
-    Forwarder<Box<dyn Port>, <C as Carrier>::Queue, Counter<<C as Carrier>::Observer>>;
+    Forwarder<Box<dyn Port>, Watched<<C as Carrier>::Queue>, Counter<<C as Carrier>::Observer>>;
+
+/// Returns what a watcher sees of consecutive links at `now`.
+pub fn view_of<'a>(stages: impl Iterator<Item = &'a ScheduledLink>, now: Time) -> LinkView {
+    let mut view = LinkView::default();
+    for stage in stages {
+        let (queued, flying) = (stage.link.backlog(), stage.link.in_flight());
+        let rate = stage.rate_at(now);
+        view.rate = match view.links {
+            0 => rate,
+            _ => view.rate.zip(rate).map(|(a, b)| a.min(b)),
+        };
+        view.links += 1;
+        view.delay = view.delay + stage.link.pipe_params().delay;
+        view.backlog.packets += queued.packets;
+        view.backlog.bytes += queued.bytes;
+        view.in_flight.packets += flying.packets;
+        view.in_flight.bytes += flying.bytes;
+        stage.link.queue().state(&mut |queue, name, value| {
+            view.variables.push((queue, name, value.as_f64()));
+        });
+    }
+    view
+}
 
 /// The consecutive links of a path.
 pub struct Path {
@@ -91,6 +120,10 @@ impl Carrier for Path {
         let held =
             |stage: &ScheduledLink| stage.link.backlog().packets + stage.link.in_flight().packets;
         way.stages.iter().map(held).sum()
+    }
+
+    fn view(way: &DirectedPath, now: Time) -> LinkView {
+        view_of(way.stages.iter(), now)
     }
 }
 
@@ -234,6 +267,14 @@ pub struct Shared {
     pub is_sending: Arc<AtomicBool>,
 }
 
+/// What a watcher of the link needs.
+pub struct Watch {
+    /// The loop's end.
+    pub inbox: LinkInbox,
+    /// The links in words, down and up.
+    pub words: [String; 2],
+}
+
 /// Carries packets until the end. Returns the counts of the directions down and up, which include
 /// packets that left more than `most_late` late.
 pub fn run<C: Carrier>(
@@ -243,9 +284,11 @@ pub fn run<C: Carrier>(
     clock: &Clock,
     most_late: Span,
     shared: &Shared,
+    watch: Option<Watch>,
 ) -> [DirectionReport; 2] {
     // A user namespace allows no real-time priority.
-    let _ = real_time(REAL_TIME_PRIORITY);
+    let is_real_time = real_time(REAL_TIME_PRIORITY).is_ok();
+    let mut watch = watch.map(|watch| (LinkWatch::new(watch.inbox), watch.words));
     let mut forwarder = Forwarder::new(ports, pool, *clock, Spin::Adaptive);
     for direction in [Direction::Down, Direction::Up] {
         let from = port_from(direction);
@@ -255,6 +298,13 @@ pub fn run<C: Carrier>(
             too_late: 0,
             bytes: 0,
             next: observer,
+        };
+        let queue = match &watch {
+            Some((watch, _)) => {
+                let links = C::view(&queue, clock.now()).links;
+                watch.watched(status::pipe_of(direction), links, queue)
+            }
+            None => Watched::by_nobody(queue),
         };
         let options = LaneOptions {
             from: &[from],
@@ -266,14 +316,18 @@ pub fn run<C: Carrier>(
     let mut look = None;
     let mut sample_at = carrier.interval().map(|_| Time::ZERO);
     while !shared.has_ended.load(Ordering::Acquire) {
-        let until = sample_at.into_iter().chain(look).min();
+        let asked = watch.as_ref().map(|_| clock.now() + WATCH_EVERY);
+        let until = sample_at.into_iter().chain(look).chain(asked).min();
         forwarder.turn(until, Some(shared.pulse.bell.as_fd()));
         shared.pulse.quiet();
-        let is_sending = C::packets_in(forwarder.lanes()[UP].queueing()) > 0;
+        let is_sending = C::packets_in(forwarder.lanes()[UP].queueing().queue()) > 0;
         shared.is_sending.store(is_sending, Ordering::Release);
         shared.pulse.beat();
         let now = clock.now();
         look = is_sending.then(|| now + LOOK);
+        if let Some((watch, words)) = &mut watch {
+            status::answer::<C>(watch, words, &mut forwarder, is_real_time, now);
+        }
         if let (Some(interval), Some(at)) = (carrier.interval(), sample_at)
             && at <= now
         {
@@ -297,6 +351,7 @@ pub fn run<C: Carrier>(
             lost: counts.lost_total() + port.lost_total(),
             lateness,
         };
+        let queue = queue.into_queue();
         carrier.finish(queue, counter.next, &counts, &port);
     }
     reports
@@ -343,6 +398,8 @@ const MOST_QUEUED: u64 = 16_384;
 const UP: usize = 1;
 /// The interval between checks whether the link is empty.
 const LOOK: Span = Span::from_ms(10);
+/// The interval between checks whether a watcher has asked.
+const WATCH_EVERY: Span = Span::from_ms(50);
 /// The lowest real-time priority: above all ordinary threads, below all other real-time threads.
 const REAL_TIME_PRIORITY: u8 = 1;
 /// A fixed seed: losses and hashes are the same in every run.

@@ -45,7 +45,7 @@ pub use show::Snapshot;
 pub mod watch {
     pub use crate::execute::{Detail, Tally, Watching};
     pub use crate::objects::watch::{
-        FlowTraffic, ObjectName, Place, Traffic, Waits, WatchFlow, WatchTable,
+        FlowTraffic, ObjectName, Place, Seen, Traffic, Waits, WatchFlow, WatchTable,
     };
 
     #[cfg(doc)]

@@ -76,6 +76,20 @@ impl Watching {
             ..Watching::default()
         }
     }
+
+    /// Ends the exchange at once, for a host that has links but no rules: `table` is that of the
+    /// interval that ends at `at`. Returns the table of the next one, unless the watch ends.
+    pub fn exchange(
+        &mut self,
+        table: Option<Box<WatchTable>>,
+        links: Vec<(Tally, Detail)>,
+        at: Time,
+    ) -> Option<Box<WatchTable>> {
+        (self.tallies, self.details) = links.into_iter().unzip();
+        self.at = at;
+        self.table = table;
+        self.fresh.take()
+    }
 }
 
 impl Firewall {

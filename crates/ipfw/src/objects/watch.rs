@@ -423,6 +423,49 @@ impl WatchTable {
     }
 }
 
+/// What happened to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It arrived.
+    Arrived,
+    /// It waited in a queue for this long.
+    Waited(Span),
+    /// It left.
+    Left,
+    /// It was CE-marked.
+    Marked,
+    /// It was dropped.
+    Dropped(DropReason),
+}
+
+impl WatchTable {
+    /// Counts a packet of a pipe, for a host that has links but no rules. Its place is
+    /// [`Place::Link`] with the number of the pipe.
+    pub fn count(&mut self, pipe: u32, packet: &Packet, headers: &Headers, seen: Seen) {
+        let place = Place::Link(pipe);
+        let known = self.places.iter().position(|other| *other == place);
+        let row = known.map_or_else(|| self.claim(place), |index| index as u16 + 1);
+        for traffic in [0, 1] {
+            let traffic = match traffic {
+                0 => self.row(row),
+                _ => self.flow(packet, pipe + STRIDE, headers),
+            };
+            match seen {
+                Seen::Arrived => traffic.arrive(packet),
+                Seen::Waited(span) => traffic.waits.add(span),
+                Seen::Left => {
+                    traffic.packets += u64::from(packet.segments);
+                    traffic.bytes += u64::from(packet.len);
+                }
+                Seen::Marked => traffic.marked += u64::from(packet.segments),
+                Seen::Dropped(reason) => {
+                    traffic.dropped[reason as usize] += u64::from(packet.segments);
+                }
+            }
+        }
+    }
+}
+
 impl Runtime {
     /// Counts an arrival for the watcher.
     pub(super) fn watch_arrival(&mut self, packet: &Packet, instance: u32, queue: u32) {

@@ -11,8 +11,10 @@ use sluice_core::event::StateValue;
 use sluice_core::link::Link;
 use sluice_core::record::PacketRecord;
 use sluice_core::record::rows::{LinkRows, Numbers, Witness};
-use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time};
+use sluice_core::{Backlog, Cx, DropReason, Event, Packet, Rate, Rng, Sink, Span, Time};
+use sluice_exec::view_of;
 use sluice_router::forward::{Departure, Origin, PortNumber, Queueing};
+use sluice_router::process::watch::links::{LinkView, Watched};
 use sluice_wire::frame::{Addresses, View};
 
 use super::topology::PathEnds;
@@ -281,13 +283,47 @@ impl Stage {
         work: impl FnOnce(&mut Link, &mut Cx<'_>) -> T,
     ) -> T {
         let (rng, sink) = cx.parts();
-        let mut witness = Witness {
+        let mut telling = Telling(Witness {
             rows: &mut self.rows,
             numbers,
             sink,
-        };
-        let mut cx = Cx::new(at, rng, &mut witness);
+        });
+        let mut cx = Cx::new(at, rng, &mut telling);
         work(&mut self.scheduled.link, &mut cx)
+    }
+}
+
+/// Records the events of a queue and passes them on, because a watcher may count them.
+struct Telling<'a>(Witness<'a, LinkRows>);
+
+impl Sink for Telling<'_> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        self.0.discard(now, packet, reason);
+    }
+
+    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        self.0.copy(now, packet)
+    }
+
+    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
+        self.0.corrupt(now, packet, bit);
+    }
+
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        self.0.is_pure_ack(packet)
+    }
+
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        self.0.supersedes(newer, older)
+    }
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        self.0.on_event(now, event);
+        self.0.sink.on_event(now, event);
     }
 }
 
@@ -377,7 +413,27 @@ impl Recorded for Chain {
     }
 }
 
+/// A queue whose packets a watcher counts is recorded as without one.
+impl<Q: Recorded> Recorded for Watched<Q> {
+    fn held(&self) -> Backlog {
+        self.queue().held()
+    }
+
+    fn sample(&mut self) -> Vec<Sample> {
+        self.queue_mut().sample()
+    }
+
+    fn into_rows(self) -> Vec<(PipeId, Vec<PacketRecord>)> {
+        self.into_queue().into_rows()
+    }
+}
+
 impl Chain {
+    /// Returns what a watcher sees of the links at `now`.
+    pub(crate) fn view(&self, now: Time) -> LinkView {
+        view_of(self.stages.iter().map(|stage| &stage.scheduled), now)
+    }
+
     /// Processes all events up to `cx.now`, in the order of time over all links, so that a packet
     /// that leaves one link arrives at the next one at the right instant.
     fn process_due(&mut self, cx: &mut Cx<'_>) {

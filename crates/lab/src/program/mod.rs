@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Span, Time};
-use sluice_exec::{Carrier, CarrierLoop, Counter, ExecError, Ground, Outcome, Recorder, Settings};
+use sluice_exec::{
+    Carrier, CarrierLoop, Counter, ExecError, Ground, Outcome, Recorder, Settings, Show,
+};
 use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
@@ -30,6 +32,7 @@ use sluice_net::socket::TcpDiag;
 use sluice_recording::metrics::measure;
 use sluice_recording::{End, Environment, ReadError, RecordError, Recording, RunWriter};
 use sluice_router::forward::{LaneCounts, LostFrame, PortNumber};
+use sluice_router::process::watch::links::LinkView;
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Direction, Scenario, Variant};
 
@@ -87,6 +90,7 @@ pub fn run(
     name: &str,
     dir: &Path,
     started_at: String,
+    show: Option<Show<'_>>,
 ) -> Result<Recorded, ProgramError> {
     let environment = Environment::here(Backend::Live, started_at);
     let variant = without_traffic(scenario, name);
@@ -98,7 +102,7 @@ pub fn run(
         congestion_control: settings.congestion_control.clone(),
         work: Arc::clone(&work),
     };
-    let outcome = sluice_exec::run_recorded(settings, recorder)?;
+    let outcome = sluice_exec::run_recorded(settings, recorder, show)?;
     let handle: Option<Work> = work.lock().expect("no thread panics with it").take();
     let handle = handle.expect("the recorder has begun, since the program has ended");
     let written = handle
@@ -237,6 +241,10 @@ impl Carrier for Observed {
 
     fn packets_in(queue: &Chain) -> u64 {
         queue.held().packets
+    }
+
+    fn view(queue: &Chain, now: Time) -> LinkView {
+        queue.view(now)
     }
 
     fn interval(&self) -> Option<Span> {

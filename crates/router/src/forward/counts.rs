@@ -141,6 +141,14 @@ impl Lateness {
         self.most = self.most.max(late);
     }
 
+    /// Adds the packets of another count.
+    pub fn absorb(&mut self, other: &Lateness) {
+        for (count, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *count += more;
+        }
+        self.most = self.most.max(other.most);
+    }
+
     /// Packets that were counted.
     pub fn packets(&self) -> u64 {
         self.buckets.iter().sum()

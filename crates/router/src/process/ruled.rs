@@ -240,7 +240,7 @@ impl Queueing for Ruled {
 }
 
 /// Returns the fields of an arrived packet that rules match.
-fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
+pub(super) fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
     let unspecified = IpAddr::from([0; 4]);
     let (src, dst) = view.addresses.pair().unwrap_or((unspecified, unspecified));
     let mut headers = Headers::new(Direction::In, view.protocol, src, dst);

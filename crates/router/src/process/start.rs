@@ -397,4 +397,25 @@ mod tests {
             assert_eq!((engine.seed, engine.hash_key), (expected, None));
         }
     }
+
+    #[test]
+    fn a_slack_is_short_and_for_loops_that_sleep() {
+        let refused = |spin, slack| {
+            check_slack(spin, slack)
+                .err()
+                .map(|error| error.to_string())
+        };
+        let (slack, long) = (Span::from_us(50), Span::from_ms(11));
+        for spin in [Spin::None, Spin::Adaptive] {
+            assert_eq!(refused(spin, slack), None);
+            let text = refused(spin, long).unwrap();
+            assert!(
+                text.contains("11ms") && text.contains("at most 10ms"),
+                "{text}"
+            );
+        }
+        assert_eq!(refused(Spin::Always, Span::ZERO), None);
+        let text = refused(Spin::Always, slack).unwrap();
+        assert!(text.contains("`none` or `adaptive`"), "{text}");
+    }
 }

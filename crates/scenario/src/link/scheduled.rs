@@ -26,6 +26,12 @@ impl ScheduledLink {
         self.has_effects || self.rate.is_trace() || rate.is_none_or(|rate| rate < below)
     }
 
+    /// Returns the rate at `at`; `None` if the link follows a trace.
+    pub fn rate_at(&self, at: Time) -> Option<Rate> {
+        let rate = self.rate.at(at.since(Time::ZERO));
+        rate.filter(|_| !self.rate.is_trace())
+    }
+
     /// Returns the next change of the delay that is due by `now`: its instant, and the parameters
     /// for [`Link::set_pipe`] at that instant. Call it until it returns `None`, before the link is
     /// used at `now`.

@@ -8,6 +8,7 @@
 
 mod collect;
 mod flows;
+pub mod links;
 mod rtt;
 mod sample;
 

@@ -1,0 +1,72 @@
+//! `--http`: the page with live charts, for a router and for a program behind a link.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use sluice_http::{HttpError, Server, Settings, TokenError, read_token};
+use sluice_router::process::Editor;
+use sluice_router::process::watch::Watcher;
+
+/// Where the page is served, and to whom.
+#[derive(Debug, clap::Args)]
+pub struct Page {
+    /// Serve a page with live charts, and metrics for Prometheus, at this address. Other addresses
+    /// than those of loopback require a token
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
+    /// File whose first line is the token that the page and the metrics require: 16 or more letters
+    /// and digits
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_token: Option<PathBuf>,
+}
+
+/// The reason why the page is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The server.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+}
+
+impl Page {
+    /// Returns whether the page is to be served.
+    pub const fn is_wanted(&self) -> bool {
+        self.http.is_some()
+    }
+}
+
+/// The page before it is served: its settings, and its address opened.
+pub struct Prepared {
+    settings: Settings,
+    listener: TcpListener,
+}
+
+/// Reads the token and opens the address, before privileges are given up and namespaces entered.
+/// `is_controlled` is whether the page can change the configuration.
+pub fn prepare(args: &Page, is_controlled: bool) -> Result<Option<Prepared>, Error> {
+    let Some(address) = args.http else {
+        return Ok(None);
+    };
+    let settings = Settings {
+        address,
+        token: args.http_token.as_deref().map(read_token).transpose()?,
+        is_controlled,
+        page: PAGE,
+    };
+    let listener = settings.listen()?;
+    Ok(Some(Prepared { settings, listener }))
+}
+
+impl Prepared {
+    /// Serves what `watcher` sees until the result is dropped. `editor` makes the changes.
+    pub fn serve(self, watcher: Watcher, editor: Option<Editor>) -> Result<Server, Error> {
+        let Prepared { settings, listener } = self;
+        let editor = editor.filter(|_| settings.is_controlled);
+        Ok(Server::start(&settings, listener, watcher, editor)?)
+    }
+}
+
+const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/live.html"));
