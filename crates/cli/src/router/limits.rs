@@ -108,11 +108,11 @@ const LIMITS: [(&str, &str); 9] = [
     ),
     (
         "states_full",
-        "the table of states is full; raise net.inet.ip.fw.dyn_max with `sluice sysctl`",
+        "the table of states is full; raise net.inet.ip.fw.dyn_max with `sluice ipfw sysctl`",
     ),
     (
         "states_source",
-        "one address has too many states; raise net.inet.ip.fw.dyn_src_max with `sluice sysctl`",
+        "one address has too many states; raise net.inet.ip.fw.dyn_src_max with `sluice ipfw sysctl`",
     ),
     (
         "kernel_queue",
