@@ -30,7 +30,7 @@ fn served(slack: Span, margin: Span) -> (Vec<Left>, usize) {
     // Groups of frames overload the pipe for a while, then arrive rarely.
     let (mut arrivals, mut at, mut chance) = (Vec::new(), Time::ZERO, Rng::from_seed(3));
     for group in 0..400 {
-        at = at + Span::from_us(1 + chance.next_u64() % if group < 200 { 250 } else { 4000 });
+        at += Span::from_us(1 + chance.next_u64() % if group < 200 { 250 } else { 4000 });
         let frames = 1 + chance.next_u64() % 20;
         arrivals.extend((0..frames).map(|_| (at, 100 + (chance.next_u64() % 1350) as usize)));
     }
