@@ -588,12 +588,7 @@ fn a_rule_without_logamount_takes_the_limit_of_the_variable() {
         rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
     }
     let (entries, _) = log.take();
-    let of = |number: u32| {
-        entries
-            .iter()
-            .filter(|e| u32::from(e.rule) == number)
-            .count()
-    };
+    let of = |number: u32| entries.iter().filter(|e| e.rule == number).count();
     // 0 means without a limit, so all of the three.
     assert_eq!([of(100), of(200), of(300)], [1, 2, 3]);
 }
