@@ -23,7 +23,7 @@ pub struct Args {
     /// Congestion control of both ends of the link [default: the machine's]
     #[arg(long, value_name = "NAME", help_heading = LINK)]
     cc: Option<String>,
-    /// Make the machine's loopback (host.sluice) unreachable
+    /// Make host.sluice, the machine's loopback, unreachable
     #[arg(long)]
     no_host: bool,
     /// Let the machine's localhost:PORT reach the program
@@ -33,17 +33,16 @@ pub struct Args {
     /// listens
     #[arg(long, value_name = "COMMAND")]
     server: Option<OsString>,
-    /// Print how exact the emulation was; exit with 75 if more than one packet in a thousand left
-    /// later than this, or the machine lost packets
+    /// Print how late packets were; exit with 75 if more than 0.1 % were later than this
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
-    /// Use a proxy (http_proxy) instead of namespaces; the default where these are forbidden
+    /// Use a proxy (http_proxy), not namespaces
     #[arg(long)]
     proxy: bool,
     /// Record the run in this folder, with report.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Write a capture of what passes the program's interface
+    /// Capture what passes the program's interface
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
     #[command(flatten)]

@@ -10,12 +10,10 @@ use sluice_router::process::watch::Watcher;
 /// Where the page is served, and to whom.
 #[derive(Debug, clap::Args)]
 pub struct Page {
-    /// Serve a page with live charts, and metrics for Prometheus, at this address. Other addresses
-    /// than those of loopback require a token
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Serve live charts and metrics at this address
+    #[arg(long, value_name = "IP:PORT")]
     http: Option<SocketAddr>,
-    /// File whose first line is the token that the page and the metrics require: 16 or more letters
-    /// and digits
+    /// File with the token that --http requires
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token: Option<PathBuf>,
 }

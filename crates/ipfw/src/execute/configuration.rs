@@ -184,9 +184,12 @@ impl Configuration {
         };
         let sched = self.scheduler(number, scheduler);
         if let Some(flowset) = self.adopted(number) {
-            // A scheduler adopts a queue that is there before it.
+            // A scheduler adopts a queue of its own that is there before it, and keeps the queue's
+            // limits if the queue moves to another scheduler.
             let queue = queue(number, flowset);
-            return vec![queue.clone(), sched, pipe, queue];
+            let mut own = queue.clone();
+            own.parent = Some(at(number));
+            return vec![own, sched, pipe, queue];
         }
         let spec = &scheduler.spec;
         // What a new pipe has.

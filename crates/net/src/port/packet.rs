@@ -157,7 +157,6 @@ impl PacketPort {
                 source,
             }
         };
-        keep_helper();
         let link = namespace.links()?.interface(interface)?;
         // With protocol 0 the socket receives nothing until it is bound, so it never sees a frame
         // of another interface.
@@ -198,6 +197,9 @@ impl PacketPort {
             true => Promiscuity::ask_and_verify(&socket, namespace, interface, link.index),
             false => Promiscuity::NotAsked,
         };
+        // Only now: a caller whose port was refused may go on to a namespace, which only a process of a
+        // single thread may create.
+        keep_helper();
         Ok(PacketPort {
             socket,
             interface: interface.to_owned(),

@@ -223,7 +223,6 @@ impl XdpPort {
             namespace: namespace.name().to_owned(),
             source,
         };
-        keep_helper();
         let link = namespace.links()?.interface(interface)?;
         if link.mtu > XdpPort::MOST_MTU {
             return Err(XdpError::Mtu {
@@ -279,6 +278,8 @@ impl XdpPort {
             promiscuous,
         };
         port.refill(pool);
+        // Not before, as in the packet port.
+        keep_helper();
         Ok(port)
     }
 
