@@ -15,7 +15,7 @@
 //! This takes one pass over the file in advance. Super-packets are split when they are written, and
 //! partial checksums are completed.
 //!
-//! The output is [written behind](behind): a slow disk delays no packet. Next to a port on an
+//! The output is written by a thread of its own: a slow disk delays no packet. Next to a port on an
 //! interface, frames for which it has no room are lost and counted.
 
 mod behind;
