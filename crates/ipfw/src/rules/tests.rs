@@ -540,22 +540,27 @@ fn a_packet_continues_behind_a_rule_that_was_deleted() {
     assert_eq!(resume(&mut rules, rule), Outcome::Allow);
 }
 
+/// Returns what three packets leave in the log.
+fn logged(rules: &mut Rules) -> Vec<crate::log::LogEntry> {
+    let mut log = Log::default();
+    for _ in 0..3 {
+        let mut rng = Rng::from_seed(1);
+        let walk = Walk {
+            now: Time::ZERO,
+            rng: &mut rng,
+            packets: 1,
+            log: Some(&mut log),
+        };
+        rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
+    }
+    log.take().0
+}
+
 #[test]
 fn log_entries_stop_at_their_limit_until_it_is_reset() {
     let mut rules = rules("add 100 allow log logamount 2 ip from any to any");
     let seen = |rules: &mut Rules| {
-        let mut log = Log::default();
-        for _ in 0..3 {
-            let mut rng = Rng::from_seed(1);
-            let walk = Walk {
-                now: Time::ZERO,
-                rng: &mut rng,
-                packets: 1,
-                log: Some(&mut log),
-            };
-            rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
-        }
-        let (entries, _) = log.take();
+        let entries = logged(rules);
         entries.iter().map(|entry| entry.limit).collect::<Vec<_>>()
     };
     // The last one says so.
@@ -576,18 +581,7 @@ fn a_rule_without_logamount_takes_the_limit_of_the_variable() {
          add 200 count log logamount 2 ip from any to any
          add 300 count log logamount 0 ip from any to any",
     );
-    let mut log = Log::default();
-    for _ in 0..3 {
-        let mut rng = Rng::from_seed(1);
-        let walk = Walk {
-            now: Time::ZERO,
-            rng: &mut rng,
-            packets: 1,
-            log: Some(&mut log),
-        };
-        rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
-    }
-    let (entries, _) = log.take();
+    let entries = logged(&mut rules);
     let of = |number: u32| entries.iter().filter(|e| e.rule == number).count();
     // 0 means without a limit, so all of the three.
     assert_eq!([of(100), of(200), of(300)], [1, 2, 3]);
