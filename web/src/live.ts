@@ -277,12 +277,13 @@ function objects(sample: Sample): HTMLElement | null {
 function roundTrips(sample: Sample): HTMLElement | null {
   if (!sample.rtt) return null;
   const { all, objects, hosts } = sample.rtt;
-  const rows = [all, ...objects, ...hosts.slice(0, 20)].map(({ name, samples, rtt }) => [
+  const rows = [...all, ...objects, ...hosts.slice(0, 20)].map(({ name, source, samples, rtt }) => [
     name,
+    source,
     whole(samples),
     ...sojourn({ sojourn: rtt }),
   ]);
-  return table("Round-trip times, last minute", ["", "samples", "p50", "p95", "p99"], rows);
+  return table("Round-trip times, last minute", ["", "from", "samples", "p50", "p95", "p99"], rows);
 }
 
 function flows(sample: Sample): HTMLElement | null {

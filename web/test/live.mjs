@@ -112,9 +112,21 @@ const sample = (number) => {
     })),
     other_flows: {},
     rtt: {
-      all: { name: "all", samples: 5_400, rtt: { p50_ns: 21e6, p95_ns: 34e6, p99_ns: 48e6 } },
-      objects: [{ name: "pipe 1", samples: 4_100, rtt: { p50_ns: 24e6, p95_ns: 36e6, p99_ns: 49e6 } }],
-      hosts: [{ name: "192.0.2.1", samples: 3_900, rtt: { p50_ns: 23e6, p95_ns: 35e6, p99_ns: 47e6 } }],
+      all: [
+        { name: "all", source: "tcp", samples: 5_400, rtt: { p50_ns: 21e6, p95_ns: 34e6, p99_ns: 48e6 } },
+        { name: "all", source: "quic", samples: 620, rtt: { p50_ns: 22e6, p95_ns: 33e6, p99_ns: 46e6 } },
+      ],
+      objects: [
+        { name: "pipe 1", source: "tcp", samples: 4_100, rtt: { p50_ns: 24e6, p95_ns: 36e6, p99_ns: 49e6 } },
+      ],
+      hosts: [
+        {
+          name: "192.0.2.1",
+          source: "tcp",
+          samples: 3_900,
+          rtt: { p50_ns: 23e6, p95_ns: 35e6, p99_ns: 47e6 },
+        },
+      ],
     },
     changes:
       number < 3

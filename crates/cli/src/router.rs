@@ -73,8 +73,8 @@ pub struct Args {
     /// headers, and fragments that hold, or could overwrite, a part of a TCP header
     #[arg(long)]
     strict: bool,
-    /// Measure the round-trip times of the TCP flows that pass, from their timestamps; see `sluice
-    /// router status`
+    /// Measure the round-trip times of the flows that pass, TCP's from their timestamps and QUIC's from
+    /// their spin bit; see `sluice router status`
     #[arg(long)]
     rtt: bool,
     /// Split super-packets while any pipe is slower than this

@@ -7,6 +7,8 @@
 mod fail_open;
 #[path = "router/reload.rs"]
 mod reload;
+#[path = "router/rtt.rs"]
+mod rtt;
 #[path = "router/service.rs"]
 mod service;
 mod verdict;

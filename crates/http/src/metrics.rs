@@ -134,9 +134,10 @@ impl Collector for Metrics {
             let help =
                 "Round-trip times from the router to the host that answers, since it is watched";
             let mut metric = encoder.encode_descriptor("sluice_rtt", help, Some(&seconds), kind)?;
-            for row in std::iter::once(&rtt.all).chain(&rtt.objects) {
+            for row in rtt.all.iter().chain(&rtt.objects) {
                 let times = &row.total_rtt;
-                let labels = vec![("object", row.name.clone())];
+                let source = row.source.name().to_owned();
+                let labels = vec![("object", row.name.clone()), ("source", source)];
                 let mut family = metric.encode_family(&labels)?;
                 let sum = times.sum_ns as f64 / 1e9;
                 family.encode_histogram::<NoLabelSet>(sum, times.packets, &buckets(times), None)?;
@@ -281,11 +282,12 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
         })
     });
     let rtts = sample.rtt.iter().flat_map(|rtt| &rtt.hosts);
-    let rtts = rtts.filter_map(|row| Some((&row.name, row.rtt?)));
-    let rtts = rtts.flat_map(|(host, rtt)| {
+    let rtts = rtts.filter_map(|row| Some((row, row.rtt?)));
+    let rtts = rtts.flat_map(|(row, rtt)| {
         [("50", rtt.p50_ns), ("95", rtt.p95_ns)].map(|(percentile, ns)| {
             let labels = vec![
-                ("host", host.clone()),
+                ("host", row.name.clone()),
+                ("source", row.source.name().to_owned()),
                 ("percentile", percentile.to_owned()),
             ];
             (labels, ns as f64 / 1e9)
@@ -442,6 +444,7 @@ mod tests {
 
     use sluice_router::process::PortStatus;
     use sluice_router::process::watch::{RttRow, RttSample, Sojourn};
+    use sluice_router::rtt::RttSource;
 
     fn sample() -> Arc<Sample> {
         let mut sample = Sample::default();
@@ -478,8 +481,9 @@ mod tests {
             ..TotalTraffic::default()
         };
         sample.unlisted = 2;
-        let row = |name: &str| RttRow {
+        let row = |name: &str, source| RttRow {
             name: name.into(),
+            source,
             samples: 3,
             rtt: Some(Sojourn {
                 p50_ns: 20_000_000,
@@ -489,9 +493,9 @@ mod tests {
             total_rtt: sample.objects[0].total_sojourn.clone(),
         };
         sample.rtt = Some(RttSample {
-            all: row("all"),
-            objects: vec![row("pipe 1")],
-            hosts: vec![row("192.0.2.1")],
+            all: vec![row("all", RttSource::Tcp), row("all", RttSource::Quic)],
+            objects: vec![row("pipe 1", RttSource::Tcp)],
+            hosts: vec![row("192.0.2.1", RttSource::Quic)],
         });
         Arc::new(sample)
     }
@@ -517,8 +521,8 @@ mod tests {
             "sluice_object_arrived_packets_total{object=\"other\",flow=\"\"} 5",
             "sluice_object_dropped_packets_total{object=\"other\",flow=\"\",reason=\"overflow\"} 1",
             "sluice_unlisted_objects 2",
-            "sluice_rtt_host_seconds{host=\"192.0.2.1\",percentile=\"50\"} 0.02",
-            "sluice_rtt_seconds_count{object=\"pipe 1\"} 3",
+            "sluice_rtt_host_seconds{host=\"192.0.2.1\",source=\"quic\",percentile=\"50\"} 0.02",
+            "sluice_rtt_seconds_count{object=\"pipe 1\",source=\"tcp\"} 3",
         ] {
             assert!(text.lines().any(|l| l == line), "no `{line}` in\n{text}");
         }

@@ -1,11 +1,10 @@
-//! Round-trip times of the TCP flows that pass, from their timestamps.
+//! Round-trip times of the flows that pass: TCP's from their timestamps, QUIC's from their spin bit.
 //!
-//! A segment carries the clock of its sender (TSval), and the peer's answer repeats it (TSecr, RFC
+//! A TCP segment carries the clock of its sender (TSval), and the peer's answer repeats it (TSecr, RFC
 //! 7323 section 4). The time from the first segment with a value to the first answer that repeats it
 //! is the round-trip time from the router to the host that answers and back, with the queues of this
-//! router on the way. This is the method of pping (K. Nichols, "Listening to Networks", 2017). Nothing
-//! is added to packets. QUIC has a spin bit for the same purpose (RFC 9000 section 17.4, RFC 9312), which
-//! endpoints may leave out; it is not read.
+//! router on the way. This is the method of pping (K. Nichols, "Listening to Networks", 2017). The
+//! module [`spin`] has that of QUIC. Nothing is added to packets.
 //!
 //! Deviations from pping: only segments that the peer answers are remembered (payload, SYN, FIN),
 //! because the value of a pure ACK comes back with the next data, whenever that is. The table has a
@@ -14,14 +13,19 @@
 //! A receiver that delays its ACKs (RFC 9293 section 3.8.6.3, at most 0.5 s) adds that delay, so the
 //! least and the median say more about a path than the largest.
 
+mod spin;
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use sluice_core::{Span, Time};
 use sluice_ipfw::Headers;
 use sluice_ipfw::watch::{ObjectName, Waits};
-use sluice_wire::frame::Timestamps;
+use sluice_wire::frame::{QuicHeader, Timestamps};
+
+use spin::SpinMeter;
 
 /// The measurement of round-trip times.
 #[derive(Debug)]
@@ -29,18 +33,42 @@ pub struct RttMeter {
     /// Sets of [`WAYS`] values by hash.
     sent: Vec<Option<Sent>>,
     hasher: RandomState,
+    spin: SpinMeter,
     counts: RttCounts,
+}
+
+/// The signal that a round-trip time is measured from.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum RttSource {
+    /// TCP timestamps.
+    #[default]
+    Tcp,
+    /// QUIC's spin bit.
+    Quic,
 }
 
 /// The round-trip times of an interval.
 #[derive(Clone, Debug, Default)]
 pub struct RttCounts {
     /// By the host that answered; at most [`RttCounts::MOST_HOSTS`].
-    pub hosts: BTreeMap<IpAddr, Waits>,
-    /// By the pipe or queue that the segments entered.
-    pub objects: BTreeMap<ObjectName, Waits>,
+    pub hosts: BTreeMap<(IpAddr, RttSource), Waits>,
+    /// By the pipe or queue that the packets entered.
+    pub objects: BTreeMap<(ObjectName, RttSource), Waits>,
     /// Those of all hosts.
-    pub all: Waits,
+    pub all: BTreeMap<RttSource, Waits>,
+}
+
+/// A round trip from the router to a host and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RoundTrip {
+    /// The host that answered.
+    host: IpAddr,
+    /// The pipe or queue that the packet to it entered.
+    object: Option<ObjectName>,
+    time: Span,
 }
 
 /// One direction of a flow.
@@ -69,22 +97,37 @@ const WAYS: usize = 4;
 /// A longer time is not a round trip: the value was overwritten and came again.
 const LONGEST: Span = Span::from_ms(10_000);
 
+impl RttSource {
+    /// All of them.
+    pub const ALL: [RttSource; 2] = [RttSource::Tcp, RttSource::Quic];
+
+    /// Returns the name in samples and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RttSource::Tcp => "tcp",
+            RttSource::Quic => "quic",
+        }
+    }
+}
+
 impl RttCounts {
-    /// Largest number of hosts in an interval; 0.4 MB.
+    /// Largest number of hosts in an interval, counted once for each source; 0.4 MB.
     pub const MOST_HOSTS: usize = 256;
-    /// Largest number of pipes and queues in an interval.
+    /// Largest number of pipes and queues in an interval, counted once for each source.
     pub const MOST_OBJECTS: usize = 128;
 
-    fn add(&mut self, host: IpAddr, object: Option<ObjectName>, rtt: Span) {
-        self.all.add(rtt);
+    fn add(&mut self, source: RttSource, trip: RoundTrip) {
+        self.all.entry(source).or_default().add(trip.time);
+        let host = (trip.host, source);
         if self.hosts.len() < Self::MOST_HOSTS || self.hosts.contains_key(&host) {
-            self.hosts.entry(host).or_default().add(rtt);
+            self.hosts.entry(host).or_default().add(trip.time);
         }
-        let Some(object) = object else {
+        let Some(object) = trip.object else {
             return;
         };
+        let object = (object, source);
         if self.objects.len() < Self::MOST_OBJECTS || self.objects.contains_key(&object) {
-            self.objects.entry(object).or_default().add(rtt);
+            self.objects.entry(object).or_default().add(trip.time);
         }
     }
 }
@@ -94,6 +137,7 @@ impl Default for RttMeter {
         RttMeter {
             sent: vec![None; MOST_SENT],
             hasher: RandomState::new(),
+            spin: SpinMeter::default(),
             counts: RttCounts::default(),
         }
     }
@@ -122,6 +166,20 @@ impl RttMeter {
         }
     }
 
+    /// Sees a datagram with a QUIC header that arrived at `at`. `object` finds the pipe or queue that
+    /// it enters.
+    pub fn see_quic(
+        &mut self,
+        headers: &Headers,
+        header: QuicHeader,
+        at: Time,
+        object: impl FnOnce() -> Option<ObjectName>,
+    ) {
+        if let Some(trip) = self.spin.see(headers, header, at, object) {
+            self.counts.add(RttSource::Quic, trip);
+        }
+    }
+
     /// Takes the round-trip times since the last call.
     pub fn take(&mut self) -> RttCounts {
         std::mem::take(&mut self.counts)
@@ -141,7 +199,12 @@ impl RttMeter {
         };
         let rtt = at.since(sent.at);
         if !std::mem::replace(&mut sent.is_answered, true) && rtt <= LONGEST {
-            self.counts.add(way.src, sent.object, rtt);
+            let trip = RoundTrip {
+                host: way.src,
+                object: sent.object,
+                time: rtt,
+            };
+            self.counts.add(RttSource::Tcp, trip);
         }
     }
 
@@ -204,10 +267,14 @@ mod tests {
     }
 
     fn of(counts: &RttCounts, host: [u8; 4]) -> (u64, u64) {
-        let waits = counts.hosts.get(&IpAddr::from(host));
+        let waits = counts.hosts.get(&(IpAddr::from(host), RttSource::Tcp));
         waits.map_or((0, 0), |waits| {
             (waits.packets(), waits.longest().as_ns() / 1_000_000)
         })
+    }
+
+    fn samples(counts: &RttCounts) -> u64 {
+        counts.all.values().map(Waits::packets).sum()
     }
 
     #[test]
@@ -220,9 +287,10 @@ mod tests {
         // 30 ms to the server and back, 4 ms to the client and back: both legs of one path.
         assert_eq!(of(&counts, SERVER), (1, 30));
         assert_eq!(of(&counts, CLIENT), (1, 4));
-        assert_eq!(counts.all.packets(), 2);
-        assert_eq!(counts.objects[&ObjectName::Pipe(1)].packets(), 2);
-        assert_eq!(meter.take().all.packets(), 0);
+        assert_eq!(samples(&counts), 2);
+        let pipe = (ObjectName::Pipe(1), RttSource::Tcp);
+        assert_eq!(counts.objects[&pipe].packets(), 2);
+        assert_eq!(samples(&meter.take()), 0);
     }
 
     #[test]
@@ -245,7 +313,7 @@ mod tests {
         see(&mut meter, 0, CLIENT, 100, 0, false);
         // The server's next data repeat it a second later.
         see(&mut meter, 1000, SERVER, 900, 100, true);
-        assert_eq!(meter.take().all.packets(), 0);
+        assert_eq!(samples(&meter.take()), 0);
     }
 
     #[test]
@@ -286,11 +354,11 @@ mod tests {
         }
         let counts = meter.take();
         assert_eq!(counts.hosts.len(), RttCounts::MOST_HOSTS);
-        let samples = counts.all.packets();
+        let samples = samples(&counts);
         assert!(
             samples <= MOST_SENT as u64 && samples > MOST_SENT as u64 / 2,
             "{samples}"
         );
-        assert_eq!(counts.all.longest(), Span::from_ms(5));
+        assert_eq!(counts.all[&RttSource::Tcp].longest(), Span::from_ms(5));
     }
 }

@@ -39,6 +39,8 @@ export interface LivePort {
 /** Round-trip times over the last minute. */
 export interface RttRow {
   name: string;
+  /** The signal that they are measured from. */
+  source: "tcp" | "quic";
   samples: number;
   rtt: Traffic["sojourn"];
 }
@@ -60,7 +62,7 @@ export interface Sample {
   objects: LiveObject[];
   unlisted: number;
   flows: LiveFlow[];
-  rtt: { all: RttRow; objects: RttRow[]; hosts: RttRow[] } | null;
+  rtt: { all: RttRow[]; objects: RttRow[]; hosts: RttRow[] } | null;
   changes: Change[];
 }
 

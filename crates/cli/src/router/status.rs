@@ -147,17 +147,18 @@ fn text(sample: &Sample) -> String {
     }
     if let Some(rtt) = &sample.rtt {
         line(String::new());
-        let row = |name: &str, cells: [String; 4]| {
+        let row = |name: &str, source: &str, cells: [String; 4]| {
             let [samples, p50, p95, p99] = cells;
             let name = cut(name, 39);
-            format!("{name:<39} {samples:>8} {p50:>8} {p95:>8} {p99:>8}")
+            format!("{name:<39} {source:<4} {samples:>7} {p50:>7} {p95:>8} {p99:>8}")
         };
         let heads = ["samples", "p50", "p95", "p99"].map(str::to_owned);
-        line(row("round-trip times, last minute", heads));
+        line(row("round-trip times, last minute", "from", heads));
         let hosts = rtt.hosts.iter().take(MOST_ROWS / 2);
-        for of in std::iter::once(&rtt.all).chain(&rtt.objects).chain(hosts) {
+        for of in rtt.all.iter().chain(&rtt.objects).chain(hosts) {
             let [p50, p95, p99] = watch::times(of.rtt.as_ref());
-            line(row(&of.name, [short(of.samples as f64), p50, p95, p99]));
+            let cells = [short(of.samples as f64), p50, p95, p99];
+            line(row(&of.name, of.source.name(), cells));
         }
     }
     if !sample.flows.is_empty() {
@@ -199,8 +200,9 @@ fn span(ns: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use sluice_router::process::watch::{
-        FlowSample, ObjectSample, PortSample, Sojourn, TrafficSample,
+        FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn, TrafficSample,
     };
+    use sluice_router::rtt::RttSource;
 
     use super::*;
 
@@ -259,6 +261,16 @@ pub(crate) mod tests {
                 backlog_packets: 10,
                 traffic: traffic(12_345_678),
             }],
+            rtt: Some(RttSample {
+                hosts: vec![RttRow {
+                    name: "2001:db8:1234:5678:9abc:def0:1234:5678".into(),
+                    source: RttSource::Quic,
+                    samples: 123_456,
+                    rtt: traffic(1).sojourn,
+                    ..RttRow::default()
+                }],
+                ..RttSample::default()
+            }),
             ..Sample::default()
         }
     }
@@ -275,6 +287,7 @@ pub(crate) mod tests {
             "overflow 123k",
             "count 12, p 0.0125",
             "4.21ms",
+            "5678  quic    123k  4.21ms",
         ] {
             assert!(text.contains(expected), "no {expected} in\n{text}");
         }

@@ -186,8 +186,9 @@ impl App {
         for rtt in rtts.filter(|rtt| rtt.name == object.name) {
             let [p50, p95, p99] = times(rtt.rtt.as_ref());
             let text = format!(
-                "round trips, last minute: p50 {p50}, p95 {p95}, p99 {p99} of {}",
-                short(rtt.samples as f64)
+                "round trips, last minute: p50 {p50}, p95 {p95}, p99 {p99} of {}, from {}",
+                short(rtt.samples as f64),
+                rtt.source.name()
             );
             lines.push(line(text, Look::Plain, width));
         }

@@ -74,7 +74,7 @@ pub struct Settings {
     pub split_below: Rate,
     /// Frames whose headers hide what rules match are dropped ([`Ruled::strict`]).
     pub is_strict: bool,
-    /// Round-trip times of TCP flows are measured ([`crate::rtt`]).
+    /// The round-trip times of flows are measured ([`crate::rtt`]).
     pub measures_rtt: bool,
     /// The router's threads and the calling one give up their privileges once the ports are open;
     /// see [`confine`].

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
 use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Headers, InterfaceId};
-use sluice_wire::frame::{Transport, View, timestamps};
+use sluice_wire::frame::{Transport, View, quic, timestamps};
 
 use crate::forward::{Departure, Origin, PortNumber, Queueing};
 use crate::rtt::{RttCounts, RttMeter};
@@ -86,7 +86,7 @@ impl Ruled {
         self
     }
 
-    /// Measures round-trip times of TCP flows ([`crate::rtt`]).
+    /// Measures the round-trip times of flows ([`crate::rtt`]).
     pub fn measuring_rtt(mut self, is_wanted: bool) -> Ruled {
         self.rtt = is_wanted.then(Box::default);
         self
@@ -154,9 +154,12 @@ impl Queueing for Ruled {
         let Some(meter) = &mut self.rtt else {
             return;
         };
+        let firewall = &mut self.firewall;
+        let object = || firewall.first_object(key);
         if let Some(timestamps) = timestamps(view, head) {
-            let firewall = &mut self.firewall;
-            meter.see(key, &timestamps, at, || firewall.first_object(key));
+            meter.see(key, &timestamps, at, object);
+        } else if let Some(header) = quic(view, head) {
+            meter.see_quic(key, header, at, object);
         }
     }
 

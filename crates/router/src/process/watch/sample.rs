@@ -9,6 +9,7 @@ use sluice_ipfw::watch::{Traffic, Waits};
 
 use crate::control::Change;
 use crate::process::Status;
+use crate::rtt::RttSource;
 
 /// The state of a router over one interval. Rates are in bits per second, times in nanoseconds; a
 /// super-packet counts as its segments.
@@ -101,12 +102,13 @@ pub struct TrafficSample {
     pub sojourn: Option<Sojourn>,
 }
 
-/// Round-trip times of TCP flows, from the router to the host that answers and back.
+/// Round-trip times of flows, from the router to the host that answers and back. Each source has rows
+/// of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RttSample {
     /// Those of all hosts.
-    pub all: RttRow,
-    /// By the pipe or queue that the segments entered.
+    pub all: Vec<RttRow>,
+    /// By the pipe or queue that the packets entered.
     pub objects: Vec<RttRow>,
     /// The hosts with most samples.
     pub hosts: Vec<RttRow>,
@@ -117,6 +119,8 @@ pub struct RttSample {
 pub struct RttRow {
     /// The pipe or queue, or the address of the host.
     pub name: String,
+    /// The signal that they are measured from.
+    pub source: RttSource,
     /// The number of round-trip times.
     pub samples: u64,
     /// The round-trip times, if there are any.
