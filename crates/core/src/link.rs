@@ -122,7 +122,19 @@ impl Link {
     }
 
     /// Enqueues a packet at `cx.now`. [`Link::poll`] returns the packets that arrive as a result.
+    // Inlined into the function that fills the packet: a copy would wait for the stores to its
+    // fields.
+    #[inline]
     pub fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        if self.entry.is_none() {
+            self.pipe.enqueue(packet, cx);
+        } else {
+            self.admit(packet, cx);
+        }
+    }
+
+    /// Enqueues a packet after the effects at the entry.
+    fn admit(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         let Some(entry) = &mut self.entry else {
             self.pipe.enqueue(packet, cx);
             return;

@@ -4,8 +4,9 @@
 //! cargo run --release -p sluice-sim --example speed [CASE|all] [ROUNDS]
 //! ```
 //!
-//! Prints the best of five rounds, or of `ROUNDS`, in processor time. The ratio at the end shows how
-//! much caches matter: the same link with 10 and with 10 000 flows.
+//! Prints the best of five rounds, or of `ROUNDS`, in processor time. The ratios at the end show how
+//! much caches matter: the same link with 10 and with 10 000 flows, and a link of 100 Gbit/s with
+//! 100 000 flows, which runs in the first two rounds only.
 #![allow(clippy::disallowed_types)] // it measures real time
 
 use sluice_core::registry::Spec;
@@ -33,6 +34,8 @@ struct Best {
     packets: u64,
     bytes: u64,
     drops: u64,
+    /// The most memory of the process.
+    memory: u64,
 }
 
 impl Best {
@@ -57,6 +60,7 @@ fn run(config: &Config) -> Best {
         packets: 0,
         bytes: 0,
         drops: 0,
+        memory: 0,
     };
     for flow in 0..config.flows.len() {
         let totals = simulation.totals(flow);
@@ -67,7 +71,7 @@ fn run(config: &Config) -> Best {
     done
 }
 
-const CASES: [(usize, u64, u64); 8] = [
+const CASES: [(usize, u64, u64); 9] = [
     (4, 10, 60),
     (4, 100, 60),
     (16, 1000, 10),
@@ -76,7 +80,14 @@ const CASES: [(usize, u64, u64); 8] = [
     (10, 10_000, 1),
     (1000, 10_000, 1),
     (10_000, 10_000, 1),
+    (100_000, 100_000, 1),
 ];
+/// The cases that are compared: 10, 10 000 and 100 000 flows.
+const FEW: usize = 5;
+const MANY: usize = 7;
+const MOST: usize = 8;
+/// Rounds in which the largest case runs.
+const MOST_ROUNDS: usize = 2;
 
 /// Runs a case in a process of its own, so that every run starts with fresh memory.
 fn run_apart(case: usize) -> Best {
@@ -85,8 +96,8 @@ fn run_apart(case: usize) -> Best {
     let output = child.expect("a process").stdout;
     let text = String::from_utf8(output).expect("numbers");
     let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
-    let [ns, events, packets, bytes, drops] = numbers[..] else {
-        panic!("five numbers, not {text:?}");
+    let [ns, events, packets, bytes, drops, memory] = numbers[..] else {
+        panic!("six numbers, not {text:?}");
     };
     Best {
         busy: Duration::from_nanos(ns),
@@ -94,6 +105,7 @@ fn run_apart(case: usize) -> Best {
         packets,
         bytes,
         drops,
+        memory,
     }
 }
 
@@ -108,7 +120,8 @@ fn main() {
         let done = run(&scenario(flows, mbps, seconds));
         let ns = done.busy.as_nanos();
         let (events, packets) = (done.events, done.packets);
-        println!("{ns} {events} {packets} {} {}", done.bytes, done.drops);
+        let (bytes, drops, memory) = (done.bytes, done.drops, peak_memory());
+        println!("{ns} {events} {packets} {bytes} {drops} {memory}");
         return;
     }
     let rounds: usize = arguments.get(1).and_then(|n| n.parse().ok()).unwrap_or(5);
@@ -119,6 +132,9 @@ fn main() {
     for round in 1..=rounds {
         eprint!("\rround {round} of {rounds} ");
         for case in chosen() {
+            if case == MOST && round > MOST_ROUNDS {
+                continue;
+            }
             let done = run_apart(case);
             each[case].push(done.ns_per_event());
             if best[case].as_ref().is_none_or(|best| done.busy < best.busy) {
@@ -127,35 +143,51 @@ fn main() {
         }
     }
     eprintln!();
-    println!("flows  Mbit/s  seconds     run ms     events  ns/event  ns/packet  goodput %  drops");
+    println!(
+        " flows  Mbit/s  seconds     run ms     events  ns/event  ns/packet  goodput %    drops    MiB"
+    );
     for case in chosen() {
         let (flows, mbps, seconds) = CASES[case];
         let Some(best) = &best[case] else { continue };
         let ns = best.busy.as_nanos() as f64;
         let capacity = (mbps * 1_000_000 * seconds / 8) as f64 * 1448.0 / 1514.0;
         println!(
-            "{flows:>5} {mbps:>7} {seconds:>8} {:>10.1} {:>10} {:>9.1} {:>10.1} {:>10.2} {:>6}",
+            "{flows:>6} {mbps:>7} {seconds:>8} {:>10.1} {:>10} {:>9.1} {:>10.1} {:>10.2} {:>8} {:>6}",
             ns / 1e6,
             best.events,
             best.ns_per_event(),
             ns / best.packets as f64,
             best.bytes as f64 / capacity * 100.0,
             best.drops,
+            best.memory >> 20,
         );
     }
     // The ratio within a round, whose runs are some seconds apart, since the load of the machine
     // changes within minutes; and the ratio of the best runs, which may be of different rounds.
-    let pairs = each[5].iter().zip(&each[7]);
-    let mut ratios: Vec<f64> = pairs.map(|(few, many)| many / few).collect();
-    ratios.sort_by(f64::total_cmp);
-    if let ([least, .., most], Some(few), Some(many)) = (&ratios[..], &best[5], &best[7]) {
-        let median = ratios[ratios.len() / 2];
-        let of_best = many.ns_per_event() / few.ns_per_event();
-        println!(
-            "10 Gbit/s: an event costs {median:.2} times as much with 10 000 flows as with 10"
-        );
-        println!(
-            "(median of {rounds} rounds, {least:.2} to {most:.2}; of the best runs {of_best:.2})"
-        );
+    for case in [MANY, MOST] {
+        let (flows, mbps, _) = CASES[case];
+        let pairs = each[FEW].iter().zip(&each[case]);
+        let mut ratios: Vec<f64> = pairs.map(|(few, many)| many / few).collect();
+        ratios.sort_by(f64::total_cmp);
+        if let ([least, .., most], Some(few), Some(many)) = (&ratios[..], &best[FEW], &best[case]) {
+            let median = ratios[ratios.len() / 2];
+            let of_best = many.ns_per_event() / few.ns_per_event();
+            println!(
+                "{flows} flows at {} Gbit/s: an event costs {median:.2} times as much as with 10 flows at 10 Gbit/s",
+                mbps / 1000
+            );
+            println!(
+                "(median of {} rounds, {least:.2} to {most:.2}; of the best runs {of_best:.2})",
+                ratios.len()
+            );
+        }
     }
+}
+
+/// The most memory that this process has had, in bytes.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
 }

@@ -92,7 +92,8 @@ impl Network {
             access_delays,
             path_of,
             paths: in_order(paths),
-            connections: Vec::new(),
+            // Growing would copy all connections: their alignment does not allow them to be remapped.
+            connections: Vec::with_capacity(config.flows.len()),
             free_connections: Vec::new(),
             jitter: config.jitter,
             stalls: (config.stalls.share.as_fixed(32), config.stalls.mean),
@@ -100,8 +101,9 @@ impl Network {
             frame_overhead: config.frame_overhead,
             hash_key: root.fork(u64::MAX).next_u64(),
             drops: vec![0; config.flows.len()],
-            leaving: None,
+            leaving: [u32::MAX; 2],
             departures: Vec::new(),
+            arrivals: Vec::new(),
         })
     }
 }

@@ -74,15 +74,18 @@ pub(crate) struct Expected {
     pub next: Next,
 }
 
-/// The fields of most segments.
+/// The fields of most segments. None is next to a field that is its neighbour in [`Segment`]:
+/// otherwise the compiler would copy both at once, and the processor would wait for the stores that
+/// have just filled them.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 struct Head {
     ts: Time,
-    ts_echo: Time,
     seq: u32,
-    ack: u32,
     len: u16,
     window: u16,
+    ts_echo: Time,
+    ack: u32,
     flags: Flags,
     sack_count: u8,
     wscale: u8,
@@ -119,6 +122,7 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
+    #[inline(always)]
     pub fn put_segment(&mut self, tag: Tag, segment: &Segment) -> u32 {
         let head = Head {
             ts: segment.ts,
@@ -239,6 +243,8 @@ impl Packets {
         self.stored.len() - self.free.len()
     }
 
+    // Inlined, so that the fields of a packet are stored once.
+    #[inline(always)]
     fn put(&mut self, tag: Tag, head: Head) -> u32 {
         let packet = StoredPacket { tag, head };
         let transit = Transit {
@@ -253,6 +259,13 @@ impl Packets {
             self.transits[slot as usize] = transit;
             return slot;
         }
+        self.grow(packet, transit)
+    }
+
+    /// Adds a slot.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, packet: StoredPacket, transit: Transit) -> u32 {
         self.stored.push(packet);
         self.transits.push(transit);
         self.options.push(Options::default());

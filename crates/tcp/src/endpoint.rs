@@ -278,6 +278,14 @@ impl Endpoint {
     /// Returns the next segment to send, or `None` if nothing may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Segment> {
         let mut segment = Segment::default();
+        self.fill(now, &mut segment).then_some(segment)
+    }
+
+    /// As [`Endpoint::poll_transmit`], but writes the fields into `segment`, which must be
+    /// [`Segment::default`]; returns whether there is a segment. A host with thousands of endpoints
+    /// saves a copy: a load of several fields at once waits until the stores to them, and all
+    /// stores before them, have reached the cache.
+    pub fn fill(&mut self, now: Time, segment: &mut Segment) -> bool {
         if let Some(reset) = self.owes_reset.take() {
             segment.flags = Flags::RST;
             match reset {
@@ -289,26 +297,27 @@ impl Endpoint {
                     segment.ts = now;
                 }
             }
-            return Some(segment);
+            return true;
         }
         if self.state != State::Established {
-            return self.poll_syn(now);
+            let syn = self.poll_syn(now);
+            return syn.map(|syn| *segment = syn).is_some();
         }
         let may_send = self.is_sending && !self.receiver.has_split_ack();
-        if may_send && self.sender.poll(now, &mut segment) {
-            self.receiver.stamp(&mut segment);
+        if may_send && self.sender.poll(now, segment) {
+            self.receiver.stamp(segment);
         } else if self.receiver.wants_ack(now) {
             segment.seq = self.sender.nxt() as u32;
             // L4S also sends pure ACKs as ECT(1), so that they enter the queue with low delay.
             if self.agreed_ecn == EcnMode::Accurate {
                 segment.ecn = Ecn::Ect1;
             }
-            self.receiver.stamp(&mut segment);
+            self.receiver.stamp(segment);
         } else {
-            return None;
+            return false;
         }
         segment.ts = segment.ts.max(now);
-        Some(segment)
+        true
     }
 
     /// The instant at which [`Endpoint::handle_timeout`] must be called; [`Time::MAX`] for never.
@@ -344,17 +353,18 @@ impl Endpoint {
     pub fn prefetch(&self, next: Next) {
         prefetch::line(&self.state);
         match next {
-            Next::Payload | Next::Ack => {
+            Next::Payload => {
                 self.receiver.prefetch_segment();
                 self.sender.prefetch_numbers();
+            }
+            Next::Ack => {
+                self.receiver.prefetch_ack();
+                self.sender.prefetch_ack();
             }
             Next::Timer => {
                 self.receiver.prefetch_timer();
                 self.sender.prefetch_timer();
             }
-        }
-        if next == Next::Ack {
-            self.sender.prefetch_ack();
         }
     }
 
@@ -365,6 +375,14 @@ impl Endpoint {
             Next::Payload => self.receiver.prefetch_elsewhere(),
             Next::Ack if self.is_sending => self.sender.prefetch_elsewhere(),
             Next::Ack | Next::Timer => {}
+        }
+    }
+
+    /// Prefetches the cache lines whose addresses are in those that
+    /// [`Endpoint::prefetch_elsewhere`] has fetched.
+    pub fn prefetch_last(&self, next: Next) {
+        if next == Next::Ack && self.is_sending {
+            self.sender.prefetch_last();
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Reassembly {
     /// The number of valid entries in [`Reassembly::recent`].
     recent_len: u32,
     has_duplicate: bool,
+    /// Whether `out_of_order` has ranges. A segment in order needs only this cache line.
+    has_ranges: bool,
     /// Bytes beyond the first gap, in order and disjoint.
     out_of_order: VecDeque<Range>,
     /// The blocks to report, most recently changed first (RFC 2018 §4).
@@ -30,11 +32,14 @@ pub(crate) struct Reassembly {
 impl Reassembly {
     /// Whether there is no gap.
     pub fn is_empty(&self) -> bool {
-        self.out_of_order.is_empty()
+        !self.has_ranges
     }
 
     /// The sequence number after the last byte; `None` without a gap.
     pub fn end(&self) -> Option<u64> {
+        if !self.has_ranges {
+            return None;
+        }
         self.out_of_order.back().map(|last| last.1)
     }
 
@@ -58,7 +63,9 @@ impl Reassembly {
 
     /// See [`crate::Endpoint::prefetch_elsewhere`].
     pub fn prefetch_elsewhere(&self) {
-        if let Some(last) = self.out_of_order.back() {
+        if self.has_ranges
+            && let Some(last) = self.out_of_order.back()
+        {
             prefetch::line(last);
             prefetch::line(&self.recent);
             prefetch::line(&self.duplicate_bytes);
@@ -131,6 +138,7 @@ impl Reassembly {
                 self.out_of_order.drain(at + 1..after);
             }
         }
+        self.has_ranges = true;
         // RFC 2018 §4: the block with the latest segment first, then those reported before.
         let mut blocks = [(0, 0); MAX_SACK_BLOCKS];
         blocks[0] = merged;
@@ -161,6 +169,7 @@ impl Reassembly {
             nxt = nxt.max(end);
             self.out_of_order.pop_front();
         }
+        self.has_ranges = !self.out_of_order.is_empty();
         let mut kept = 0;
         for i in 0..self.recent_len as usize {
             if self.recent[i].1 > nxt {

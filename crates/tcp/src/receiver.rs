@@ -36,6 +36,8 @@ pub(crate) struct Receiver {
     measured_at: Time,
     /// The receiver's own estimate of the RTT, from timestamps.
     rtt: Span,
+    /// The timestamp of the last RTT sample.
+    last_echo: Time,
     ack_delay: Span,
     mss: u32,
     ack_every: u32,
@@ -72,8 +74,6 @@ pub(crate) struct Receiver {
     quick_acks: u32,
     /// The largest size of the buffer.
     max_space: u64,
-    /// The timestamp of the last RTT sample.
-    last_echo: Time,
     /// The value of `read` when the current measurement began.
     measured_from: u64,
     /// The most bytes that were read in an RTT.
@@ -168,9 +168,14 @@ impl Receiver {
 
     /// See [`crate::Endpoint::prefetch`].
     pub fn prefetch_segment(&self) {
+        self.prefetch_ack();
+        self.gaps.prefetch();
+    }
+
+    /// See [`crate::Endpoint::prefetch`].
+    pub fn prefetch_ack(&self) {
         prefetch::line(&self.limit);
         prefetch::line(&self.split_ack);
-        self.gaps.prefetch();
     }
 
     /// See [`crate::Endpoint::prefetch`].

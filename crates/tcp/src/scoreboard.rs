@@ -34,6 +34,7 @@ pub(crate) struct TxState {
 
 /// One transmitted segment, in 32 bytes: half a cache line.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 pub(crate) struct Entry {
     seq: u32,
     len: u16,
@@ -195,7 +196,23 @@ impl Scoreboard {
         prefetch::line(self.entry(self.head.wrapping_add(2)));
         prefetch::line(self.entry(self.tail));
         if self.is_repairing() {
-            prefetch::line(&*self.repair);
+            prefetch::line(&self.repair.resent);
+            prefetch::line(&self.repair.lost_again);
+            prefetch::line(self.entry(self.head.wrapping_add(4)));
+        }
+    }
+
+    /// See [`crate::Endpoint::prefetch_last`].
+    pub fn prefetch_last(&self) {
+        if self.is_repairing() {
+            let Repair {
+                resent,
+                lost,
+                lost_again,
+            } = &*self.repair;
+            resent.front().into_iter().for_each(prefetch::line);
+            lost.front().into_iter().for_each(prefetch::line);
+            lost_again.front().into_iter().for_each(prefetch::line);
         }
     }
 

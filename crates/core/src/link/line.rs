@@ -41,9 +41,9 @@ impl Line {
     #[inline]
     pub(super) fn push(&mut self, due: Time, packet: Packet) {
         if self.first.is_none() && self.rest.is_empty() {
-            self.first = Some((due, packet));
+            self.first = Some((due, packet.moved()));
         } else {
-            self.rest.push_back((due, packet));
+            self.rest.push_back((due, packet.moved()));
         }
     }
 

@@ -123,6 +123,7 @@ impl Pipe {
     }
 
     /// Enqueues a packet at `cx.now`. [`Pipe::poll`] returns the packets that arrive as a result.
+    #[inline]
     pub fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
         self.clock = self.clock.max(cx.now);

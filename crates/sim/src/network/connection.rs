@@ -82,6 +82,11 @@ impl Connection {
         (end.path, end.hash)
     }
 
+    /// Prefetches the cache lines to which those point.
+    pub fn prefetch_last(&self, what: Expected) {
+        self.expected(what).tcp.prefetch_last(what.next);
+    }
+
     fn expected(&self, what: Expected) -> &End {
         if what.to_server {
             &self.server
@@ -249,9 +254,10 @@ impl Network {
         let now = self.now;
         loop {
             let end = self.connections[id as usize].end_at(is_server);
-            let Some(segment) = end.tcp.poll_transmit(now) else {
+            let mut segment = Segment::default();
+            if !end.tcp.fill(now, &mut segment) {
                 break;
-            };
+            }
             end.sent += 1;
             let remaining = end.tcp.remaining(&segment);
             let tag = Tag {
@@ -266,7 +272,7 @@ impl Network {
                 to_server: !is_server,
                 ecn: Ecn::NotEct,
             };
-            self.send_segment(tag, segment, observer);
+            self.send_segment(tag, &segment, observer);
         }
         let end = self.connections[id as usize].end_at(is_server);
         let (at, is_closed) = (end.tcp.next_timeout(), end.tcp.is_closed());

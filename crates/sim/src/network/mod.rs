@@ -16,7 +16,7 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 pub(crate) use connection::{Connection, ConnectionId};
 pub(crate) use path::mix;
-use sluice_core::{Packet, Rng, Span, Time};
+use sluice_core::{Ecn, Packet, Rng, Span, Time};
 use sluice_ipfw::Direction;
 use std::net::IpAddr;
 
@@ -52,10 +52,20 @@ pub(crate) struct Network {
     /// Packets of each flow that links have dropped; apart from the other totals for the same
     /// reason as `ready_at`.
     pub drops: Vec<u64>,
-    /// The packet whose transmission has started last.
-    pub leaving: Option<u32>,
-    /// Scratch of [`Network::serve`].
+    /// The slots of packets whose transmission has started, which [`Network::prefetch`] passes on
+    /// by one place for each event; `u32::MAX` for none.
+    pub leaving: [u32; 2],
+    /// Scratch of [`Network::serve`]: what routers and links have sent.
     pub departures: Vec<(Packet, Time, Direction)>,
+    pub arrivals: Vec<(Leaving, Time)>,
+}
+
+/// What matters of a packet that has left a link. A copy of the whole handle would wait for the
+/// stores that have just filled it.
+pub(crate) struct Leaving {
+    pub slot: u32,
+    pub len: u32,
+    pub ecn: Ecn,
 }
 
 pub(crate) struct FlowState {

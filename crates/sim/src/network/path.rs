@@ -1,10 +1,11 @@
 //! The movement of a packet from a host through links and routers to the other host.
 
-use super::{FlowState, Network, kind};
+use super::{FlowState, Leaving, Network, kind};
 use crate::ids::LinkId;
 use crate::observe::{Content, Observer, Sent};
 use crate::packets::{DatagramBody, NOT_STARTED, NOT_TCP, Packets, Tag, Transit};
 use crate::stage::{Engine, Stage};
+use sluice_core::link::Departure;
 use sluice_core::traffic::exponential;
 use sluice_core::{Cx, DropReason, Ecn, Event, Packet, Sink, Span, Time, Wake};
 use sluice_ipfw::headers::ICMP;
@@ -13,15 +14,16 @@ use sluice_tcp::{Flags, Segment, expand};
 
 impl Network {
     /// Sends a segment to the first link of its path.
+    #[inline(always)]
     pub(crate) fn send_segment(
         &mut self,
         mut tag: Tag,
-        segment: Segment,
+        segment: &Segment,
         observer: &mut impl Observer,
     ) {
         tag.len = segment.ip_len() + self.frame_overhead;
         tag.ecn = segment.ecn;
-        let slot = self.packets.put_segment(tag, &segment);
+        let slot = self.packets.put_segment(tag, segment);
         self.dispatch(slot, observer);
     }
 
@@ -154,17 +156,18 @@ impl Network {
             });
         }
         if let Some(packet) = held {
-            self.leave(link, packet, self.now);
+            self.leave(link, Leaving::of(&packet), self.now);
         }
     }
 
     /// A link has sent a packet, or an algorithm's timer is due.
     pub(crate) fn serve(&mut self, link: LinkId, observer: &mut impl Observer) {
         let mut departures = std::mem::take(&mut self.departures);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
         let next = self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
             Engine::Link(link) => {
-                while let Some(departure) = link.poll(cx) {
-                    departures.push((departure.packet, departure.due, Direction::Out));
+                while let Some(Departure { packet, due }) = link.poll(cx) {
+                    arrivals.push((Leaving::of(&packet), due));
                 }
                 link.on_wire().map(|packet| packet.slot)
             }
@@ -178,17 +181,21 @@ impl Network {
         if let Some(slot) = next {
             self.prefetch_departure(link, slot);
         }
+        for (packet, due) in arrivals.drain(..) {
+            self.leave(link, packet, due);
+        }
+        self.arrivals = arrivals;
         for (packet, due, direction) in departures.drain(..) {
             match direction {
                 Direction::In => self.pass_rules(link, packet, Direction::Out, observer),
-                Direction::Out => self.leave(link, packet, due),
+                Direction::Out => self.leave(link, Leaving::of(&packet), due),
             }
         }
         self.departures = departures;
     }
 
     /// A packet leaves a link at `due` for the next one, or for the receiving host.
-    fn leave(&mut self, link: LinkId, packet: Packet, due: Time) {
+    fn leave(&mut self, link: LinkId, packet: Leaving, due: Time) {
         let stage = &mut self.stages[link];
         stage.sent_bytes += u64::from(packet.len);
         let mut at = due;
@@ -260,6 +267,16 @@ impl Network {
             Wake::OnEnqueue => Time::MAX,
         };
         result
+    }
+}
+
+impl Leaving {
+    fn of(packet: &Packet) -> Self {
+        Leaving {
+            slot: packet.slot,
+            len: packet.len,
+            ecn: packet.ecn,
+        }
     }
 }
 

@@ -21,6 +21,8 @@ const FEW_FLOWS: usize = 256;
 const FAR: usize = 10;
 /// The same for the memory to which the connection points.
 const NEAR: usize = 4;
+/// The same for the memory to which that memory points.
+const LAST: usize = 2;
 
 impl Network {
     /// Prefetches the memory that later events need, before the next event is taken.
@@ -28,8 +30,11 @@ impl Network {
         if self.ready_at.len() <= FEW_FLOWS {
             return;
         }
-        if let Some(slot) = self.leaving.take() {
-            let Transit { flow, .. } = *self.packets.transit(slot);
+        // Not the last one: what was prefetched for it has not arrived yet.
+        let [last, before] = self.leaving;
+        self.leaving = [u32::MAX, last];
+        if before != u32::MAX {
+            let Transit { flow, .. } = *self.packets.transit(before);
             prefetch::index(&self.ready_at, flow as usize);
         }
         // Two per event, so that the whole next slot has been previewed when its turn comes.
@@ -50,6 +55,9 @@ impl Network {
             if let Some(expected) = self.expected(others) {
                 self.prefetch_elsewhere(expected);
             }
+        }
+        if let Some(expected) = self.expected(LAST) {
+            self.connections[expected.connection as usize].prefetch_last(expected);
         }
     }
 
@@ -91,6 +99,6 @@ impl Network {
             link.queue().prefetch_dequeue();
         }
         // `warm` prefetches the rest, which is found through this packet.
-        self.leaving = Some(slot);
+        self.leaving[0] = slot;
     }
 }

@@ -83,7 +83,7 @@ struct TailProbe {
 /// first, so that among thousands of connections each event loads as few cache lines as possible.
 /// Absent instants are [`Time::MAX`] for the same reason.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Sender {
     // ---- every segment and every ACK ----
     /// The sequence number after the last byte that the application has written.
@@ -301,8 +301,8 @@ impl Sender {
     /// See [`crate::Endpoint::prefetch`]: all lines up to the first counters.
     pub fn prefetch_ack(&self) {
         let (first, last) = (&raw const self.limit, &raw const self.counters.bytes);
-        let lines = (last.addr() - first.addr()).div_ceil(LINE);
-        prefetch_lines(first.cast(), 1..lines + 1);
+        let lines = (last.addr() - first.addr()) / LINE;
+        prefetch_lines(first.cast(), 0..lines + 1);
     }
 
     /// See [`crate::Endpoint::prefetch_elsewhere`].
@@ -310,8 +310,15 @@ impl Sender {
         self.board.prefetch_elsewhere();
         if matches!(self.phase, Phase::Open | Phase::Loss) {
             let state: *const dyn CongestionControl = &*self.cc;
-            prefetch_lines(state.cast(), 0..size_of_val(&*self.cc).div_ceil(LINE));
+            // It begins anywhere in a line.
+            let lines = (state.addr() % LINE + size_of_val(&*self.cc)).div_ceil(LINE);
+            prefetch_lines(state.cast(), 0..lines);
         }
+    }
+
+    /// See [`crate::Endpoint::prefetch_last`].
+    pub fn prefetch_last(&self) {
+        self.board.prefetch_last();
     }
 
     /// SND.NXT.
