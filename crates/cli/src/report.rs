@@ -235,6 +235,11 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         let rows = Pictures::load(scenario)?;
         pictures.extend(rows.draw(&all, &args.folders[0])?);
     }
+    // A picture without a caption cannot say it.
+    let note = match (args.figure, args.bare) {
+        (Subject::Charts(kind), true) if !args.json => report::shown_repetition(&report, kind),
+        _ => None,
+    };
     let is_page =
         args.output.is_some() || (pictures.is_empty() && args.pictures.is_none() && !args.json);
     if is_page {
@@ -248,7 +253,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
             });
         sweep::add(&mut report, &all)?;
         link_repetitions(&mut report, &all, &path);
-        pictures.push((path, report::html(&report).into_bytes()));
+        pictures.push((path, report::html(report).into_bytes()));
     }
     for (path, content) in &pictures {
         write_file(path, content)?;
@@ -263,11 +268,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
             text.push_str(&format!("report: {}\n", path.display()));
         }
     }
-    // A picture without a caption cannot say it.
-    if let (Subject::Charts(kind), true) = (args.figure, args.bare)
-        && let Some(note) = report::shown_repetition(&report, kind)
-        && !args.json
-    {
+    if let Some(note) = note {
         text.push_str(&format!("{note}\n"));
     }
     crate::print(&text)?;

@@ -240,7 +240,7 @@ impl Run {
     /// The report as HTML.
     fn report(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| report_of(&[&self.recording]))
-            .map(|report| sluice_report::html(&report))
+            .map(sluice_report::html)
             .map_err(error::of)
     }
 

@@ -59,7 +59,7 @@ pub trait Row: Sized {
     fn columns() -> Vec<ColumnDecl>;
 
     /// Passes on the cells in the order of the columns.
-    fn write(&self, cell: &mut dyn FnMut(Cell<'_>));
+    fn write(&self, cell: impl FnMut(Cell<'_>));
 
     /// Creates a row from its cells, in the order of the columns, or returns the column with an
     /// invalid value.
@@ -78,6 +78,7 @@ macro_rules! whole_number {
     ($($type:ty),+) => {$(
         impl CellType for $type {
             const KIND: ColumnKind = ColumnKind::Int;
+            #[inline]
             fn to_cell(&self) -> Cell<'_> {
                 Cell::whole(u64::from(*self))
             }
@@ -95,6 +96,7 @@ whole_number!(u16, u32, u64);
 
 impl CellType for i64 {
     const KIND: ColumnKind = ColumnKind::Int;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         Cell::Int(*self)
     }
@@ -108,6 +110,7 @@ impl CellType for i64 {
 
 impl CellType for Time {
     const KIND: ColumnKind = ColumnKind::Int;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         Cell::whole(self.as_ns())
     }
@@ -118,6 +121,7 @@ impl CellType for Time {
 
 impl CellType for Span {
     const KIND: ColumnKind = ColumnKind::Int;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         Cell::whole(self.as_ns())
     }
@@ -128,6 +132,7 @@ impl CellType for Span {
 
 impl CellType for f64 {
     const KIND: ColumnKind = ColumnKind::Float;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         Cell::Float(*self)
     }
@@ -141,6 +146,7 @@ impl CellType for f64 {
 
 impl CellType for bool {
     const KIND: ColumnKind = ColumnKind::Flag;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         Cell::Flag(*self)
     }
@@ -154,6 +160,7 @@ impl CellType for bool {
 
 impl CellType for PipeId {
     const KIND: ColumnKind = ColumnKind::Text;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         Cell::Text(self.word())
     }
@@ -167,6 +174,7 @@ impl CellType for PipeId {
 
 impl CellType for Cow<'static, str> {
     const KIND: ColumnKind = ColumnKind::Text;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         Cell::Text(self)
     }
@@ -181,6 +189,7 @@ impl CellType for Cow<'static, str> {
 impl<T: CellType> CellType for Option<T> {
     const KIND: ColumnKind = T::KIND;
     const IS_OPTIONAL: bool = true;
+    #[inline]
     fn to_cell(&self) -> Cell<'_> {
         self.as_ref().map_or(Cell::Empty, T::to_cell)
     }
@@ -214,7 +223,8 @@ macro_rules! table {
                 },)+]
             }
 
-            fn write(&self, cell: &mut dyn FnMut($crate::cell::Cell<'_>)) {
+            #[inline]
+            fn write(&self, mut cell: impl FnMut($crate::cell::Cell<'_>)) {
                 $(cell($crate::cell::CellType::to_cell(&self.$field));)+
             }
 

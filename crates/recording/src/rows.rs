@@ -1,6 +1,7 @@
 //! The rows of a recording's tables.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 
 use sluice_core::event::StateValue;
 use sluice_core::record::{self, Fate, PacketRecord};
@@ -287,14 +288,15 @@ impl Row for PacketRow {
         of_record.chain([pipe, packet]).collect()
     }
 
-    fn write(&self, cell: &mut dyn FnMut(Cell<'_>)) {
-        for value in self.record.cells() {
+    #[inline]
+    fn write(&self, mut cell: impl FnMut(Cell<'_>)) {
+        self.record.each_cell(|value| {
             cell(match value {
-                record::Cell::Number(n) => Cell::Int(i64::try_from(n).unwrap_or(i64::MAX)),
+                record::Cell::Number(n) => Cell::whole(n),
                 record::Cell::Text("") | record::Cell::Empty => Cell::Empty,
                 record::Cell::Text(word) => Cell::Text(word),
             });
-        }
+        });
         cell(self.pipe.to_cell());
         cell(self.record.packet.to_cell());
     }
@@ -350,15 +352,9 @@ impl Row for PacketRow {
 
 /// Returns the position of the column `name` of [`PacketRecord`].
 const fn column(name: &str) -> usize {
-    let name = name.as_bytes();
     let mut column = 0;
     while column < PacketRecord::COLUMNS.len() {
-        let other = PacketRecord::COLUMNS[column].name.as_bytes();
-        let mut same = 0;
-        while same < name.len() && same < other.len() && name[same] == other[same] {
-            same += 1;
-        }
-        if same == name.len() && same == other.len() {
+        if is_same(PacketRecord::COLUMNS[column].name, name) {
             return column;
         }
         column += 1;
@@ -366,17 +362,57 @@ const fn column(name: &str) -> usize {
     panic!("the columns of a packet are known")
 }
 
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut same = 0;
+    while same < one.len() && same < other.len() && one[same] == other[same] {
+        same += 1;
+    }
+    same == one.len() && same == other.len()
+}
+
 /// Columns of [`PacketRecord`] that can be empty: for packets still queued, or not dropped.
 const OPTIONAL: &[&str] = &["at_ns", "sojourn_ns", "reason"];
 
-/// The tables of a recording.
-pub(crate) const TABLES: [&str; 8] = [
-    PacketRow::TABLE,
-    Header::TABLE,
-    FlowSample::TABLE,
-    QueueSample::TABLE,
-    PingSample::TABLE,
-    Transfer::TABLE,
-    Release::TABLE,
-    Arrival::TABLE,
+/// The name of a table and its columns.
+pub(crate) type Declared = (&'static str, fn() -> Vec<ColumnDecl>);
+
+const fn declared<R: Row>() -> Declared {
+    (R::TABLE, R::columns)
+}
+
+/// The tables of a recording, with their columns.
+pub(crate) const DECLARED: [Declared; 8] = [
+    declared::<PacketRow>(),
+    declared::<Header>(),
+    declared::<FlowSample>(),
+    declared::<QueueSample>(),
+    declared::<PingSample>(),
+    declared::<Transfer>(),
+    declared::<Release>(),
+    declared::<Arrival>(),
 ];
+
+/// The names of the tables of a recording.
+pub(crate) const TABLES: [&str; DECLARED.len()] = {
+    let mut names = [""; DECLARED.len()];
+    let mut table = 0;
+    while table < names.len() {
+        names[table] = DECLARED[table].0;
+        table += 1;
+    }
+    names
+};
+
+/// The place of the table of `R` among [`TABLES`].
+pub(crate) struct Place<R>(PhantomData<R>);
+
+impl<R: Row> Place<R> {
+    pub const OF: usize = {
+        let mut table = 0;
+        while !is_same(TABLES[table], R::TABLE) {
+            table += 1;
+        }
+        table
+    };
+}

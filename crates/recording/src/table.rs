@@ -9,14 +9,16 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::ReadError;
 use super::cell::{Cell, ColumnDecl, Row};
-use super::cells::{CellWriter, Values, physical};
+use super::cells::{GroupWriter, Values, physical};
 use super::checksum::{Checksum, Summing};
+use super::columns::Columns;
+use super::rows::Declared;
+use super::{ReadError, RecordError};
 use crate::part::Part;
 use bytes::Bytes;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::DataType;
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
@@ -51,60 +53,82 @@ pub(crate) struct Finished {
     pub bytes: Option<Bytes>,
 }
 
-/// Writes rows to a file or to memory.
-pub(crate) struct TableWriter<R> {
-    cells: CellWriter<Summing<Output>>,
+/// Writes the row groups of a table to a file or to memory.
+pub(crate) struct TableFile {
+    groups: GroupWriter<Summing<Output>>,
     path: PathBuf,
-    row: PhantomData<fn(&R)>,
 }
 
-impl<R: Row> TableWriter<R> {
-    /// Creates the table of a run in the folder `dir`.
-    pub fn create(dir: &Path, backend: Backend) -> Result<Self, ParquetError> {
-        let path = path_of::<R>(dir);
-        TableWriter::to(Output::File(Part::create(&path)?.of_run(backend)), path)
+impl TableFile {
+    /// Creates a table of a run in the folder `dir`.
+    pub fn create(declared: Declared, dir: &Path, backend: Backend) -> Result<Self, RecordError> {
+        let path = path_in(dir, declared.0);
+        let part = Part::create(&path).map(|part| Output::File(part.of_run(backend)));
+        let file = part.map_err(ParquetError::from);
+        let file = file.and_then(|output| TableFile::to(output, declared, path.clone()));
+        file.map_err(|error| write_error(&path, error))
     }
 
-    /// Creates the table in memory.
-    pub fn in_memory() -> Result<Self, ParquetError> {
-        TableWriter::to(Output::Memory(Vec::new()), path_of::<R>(Path::new("")))
+    /// Creates a table in memory.
+    pub fn in_memory(declared: Declared) -> Result<Self, RecordError> {
+        let path = path_in(Path::new(""), declared.0);
+        let file = TableFile::to(Output::Memory(Vec::new()), declared, path.clone());
+        file.map_err(|error| write_error(&path, error))
     }
 
-    fn to(output: Output, path: PathBuf) -> Result<Self, ParquetError> {
-        Ok(TableWriter {
-            cells: CellWriter::new(Summing::new(output), R::TABLE, R::columns())?,
+    fn to(output: Output, (table, columns): Declared, path: PathBuf) -> Result<Self, ParquetError> {
+        Ok(TableFile {
+            groups: GroupWriter::new(Summing::new(output), table, &columns())?,
             path,
-            row: PhantomData,
         })
     }
 
-    pub fn push(&mut self, row: &R) -> Result<(), ParquetError> {
-        self.cells.row(|cell| row.write(cell))
+    /// Writes the collected rows as a row group, if there are any, and clears them.
+    pub fn write(&mut self, columns: &mut Columns) -> Result<(), RecordError> {
+        let written = self.groups.write(columns);
+        written.map_err(|error| write_error(&self.path, error))
     }
 
-    /// Writes the remaining rows, and gives a file its name.
-    pub fn finish(self) -> Result<Finished, ParquetError> {
-        let output = self.cells.finish()?;
-        let checksum = output.checksum();
-        let bytes = match output.into_inner() {
-            Output::File(part) => {
-                part.finish()?;
-                None
-            }
-            Output::Memory(bytes) => Some(Bytes::from(bytes)),
+    /// Writes the footer, and gives a file its name. An incomplete file is removed: without its
+    /// footer it is useless and takes space that run.json may need.
+    pub fn finish(self) -> Result<Finished, RecordError> {
+        let finish = || {
+            let output = self.groups.finish()?;
+            let checksum = output.checksum();
+            let bytes = match output.into_inner() {
+                Output::File(part) => {
+                    part.finish()?;
+                    None
+                }
+                Output::Memory(bytes) => Some(Bytes::from(bytes)),
+            };
+            Ok(Finished { checksum, bytes })
         };
-        Ok(Finished { checksum, bytes })
+        finish().map_err(|error| write_error(&self.path, error))
     }
+}
 
-    /// Returns the name of the complete file.
-    pub fn path(&self) -> &Path {
-        &self.path
+fn write_error(path: &Path, error: ParquetError) -> RecordError {
+    let error = match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
+        },
+        error => io::Error::other(error),
+    };
+    RecordError::Write {
+        path: path.to_owned(),
+        error,
     }
 }
 
 /// Returns the path of the table of `R` in a recording.
 pub(crate) fn path_of<R: Row>(dir: &Path) -> PathBuf {
-    dir.join(R::TABLE).with_extension("parquet")
+    path_in(dir, R::TABLE)
+}
+
+fn path_in(dir: &Path, table: &str) -> PathBuf {
+    dir.join(table).with_extension("parquet")
 }
 
 /// The rows of a table, read one row group at a time.
@@ -124,7 +148,7 @@ pub struct Rows<R> {
 }
 
 /// A column of a row group.
-struct Loaded {
+pub(crate) struct Loaded {
     values: Values,
     levels: Option<Vec<i16>>,
     next_value: usize,
@@ -141,6 +165,43 @@ const MOST_GROUP_BYTES: i64 = 1 << 30;
 const MOST_COLUMNS: usize = 32;
 
 impl<R: Row> Rows<R> {
+    /// Reads only the columns with these names from now on, and returns their places. The others are
+    /// empty, so that no whole rows can be read.
+    pub(crate) fn keep_columns<const N: usize>(&mut self, names: [&str; N]) -> [usize; N] {
+        let place = |name| self.decls.iter().position(|decl| decl.name == name);
+        let places = names.map(|name| place(name).expect("the table declares the column"));
+        for (at, index) in self.indices.iter_mut().enumerate() {
+            if !places.contains(&at) {
+                *index = None;
+            }
+        }
+        places
+    }
+
+    /// Reads the next row group that has rows; returns whether there was one.
+    pub(crate) fn load_next(&mut self) -> Result<bool, ReadError> {
+        let loaded = guarded(|| self.load());
+        loaded.map_err(|error| ReadError::Table {
+            path: self.path.clone(),
+            error,
+        })
+    }
+
+    /// Returns the number of rows of the row group.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Takes the columns of the row group.
+    pub(crate) fn take_group(&mut self) -> Vec<Loaded> {
+        std::mem::take(&mut self.group)
+    }
+
+    /// Returns the error of the cell in `row` of the column at `place`.
+    pub(crate) fn bad_cell_at(&self, row: usize, place: usize) -> ReadError {
+        self.bad_cell(row, &self.decls[place])
+    }
+
     /// A table without rows.
     pub(crate) fn none(dir: &Path) -> Self {
         Rows {
@@ -322,6 +383,27 @@ fn load_column<T: DataType>(
 }
 
 impl Loaded {
+    /// Returns the values of a column of whole numbers.
+    pub fn numbers(&self) -> &[i64] {
+        match &self.values {
+            Values::Int(values) => values,
+            _ => &[],
+        }
+    }
+
+    /// Returns the values of a column of words.
+    pub fn words(&self) -> &[ByteArray] {
+        match &self.values {
+            Values::Text(values) => values,
+            _ => &[],
+        }
+    }
+
+    /// Returns 1 for each row with a value, and 0 for each without; `None` if all have one.
+    pub fn levels(&self) -> Option<&[i16]> {
+        self.levels.as_deref()
+    }
+
     /// A column without values.
     fn missing(rows: usize) -> Loaded {
         Loaded {

@@ -7,10 +7,11 @@ use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
 use super::cell::table;
 use super::cells::GROUP_ROWS;
-use super::table::TableWriter;
+use super::columns::Columns;
+use super::table::TableFile;
 use super::writer::estimated_bytes;
 use super::*;
-use sluice_scenario::{Backend, Direction, Scenario, Variant};
+use sluice_scenario::{Backend, Direction, PipeId, Scenario, Variant};
 
 fn variant() -> Variant {
     let text = r#"
@@ -292,6 +293,60 @@ fn a_writer_that_is_dropped_leaves_a_partial_run() {
     assert_eq!(recording.packets().unwrap().count(), 1);
 }
 
+#[test]
+fn a_writer_that_is_dropped_has_all_rows_of_its_row_groups() {
+    let temp = tempfile::tempdir().unwrap();
+    let environment = Environment::here(Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let mut writer = RunWriter::create(temp.path(), &variant(), &environment).unwrap();
+    let count = GROUP_ROWS as u64 + 17;
+    for seq in 0..count {
+        writer
+            .packet(Direction::Up, &packet(seq, Fate::Sent))
+            .unwrap();
+    }
+    drop(writer);
+    let recording = Recording::open(temp.path()).unwrap();
+    assert!(matches!(recording.run().status, Status::Partial { .. }));
+    assert_eq!(recording.packets().unwrap().count() as u64, count);
+}
+
+#[test]
+fn passages_are_the_packets_of_the_table() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    let fates = [
+        Fate::Sent,
+        Fate::Marked,
+        Fate::Queued,
+        Fate::Dropped(DropReason::Congestion),
+        Fate::Dropped(DropReason::Overflow),
+    ];
+    for seq in 0..GROUP_ROWS as u64 + 100 {
+        let mut record = packet(seq, fates[seq as usize % 5]);
+        record.packet = (seq % 3 > 0).then_some(seq);
+        let pipe = PipeId::new(Direction::Down, seq as usize % 2);
+        writer.packet(pipe, &record).unwrap();
+    }
+    let recording = writer.finish(End::complete(Time::ZERO)).unwrap();
+    let mut passages = Vec::new();
+    let rows = recording.packets().unwrap();
+    rows.for_each_passage(|passage| passages.push(passage))
+        .unwrap();
+    let expected = recording.packets().unwrap().map(|row| {
+        let PacketRow { pipe, record } = row.unwrap();
+        Passage {
+            pipe,
+            arrival: record.arrival,
+            at: record.at,
+            flow: record.flow,
+            len: record.len,
+            fate: record.fate,
+            number: record.packet,
+        }
+    });
+    assert!(expected.eq(passages));
+}
+
 /// Makes the run in `dir` look as if its process had been killed.
 fn kill(dir: &Path) {
     let text = fs::read_to_string(dir.join("run.json")).unwrap();
@@ -429,6 +484,15 @@ table! {
     }
 }
 
+/// Writes a table as another program would.
+fn write_table<R: Row>(dir: &Path, rows: impl IntoIterator<Item = R>) {
+    let mut file = TableFile::create((R::TABLE, R::columns), dir, Backend::Sim).unwrap();
+    let mut columns = Columns::new(R::columns());
+    rows.into_iter().for_each(|row| columns.push(&row));
+    file.write(&mut columns).unwrap();
+    file.finish().unwrap();
+}
+
 #[test]
 fn a_foreign_table_is_refused_by_file_and_column() {
     let temp = tempfile::tempdir().unwrap();
@@ -437,14 +501,11 @@ fn a_foreign_table_is_refused_by_file_and_column() {
         .unwrap()
         .without_checksums();
 
-    let mut table = TableWriter::create(temp.path(), Backend::Sim).unwrap();
-    table
-        .push(&ForeignPing {
-            time: Time::ZERO,
-            flow: 1.0,
-        })
-        .unwrap();
-    table.finish().unwrap();
+    let row = ForeignPing {
+        time: Time::ZERO,
+        flow: 1.0,
+    };
+    write_table(temp.path(), [row]);
     let pings = temp.path().join("pings.parquet");
     let error = recording.pings().err().unwrap().to_string();
     assert_eq!(
@@ -452,7 +513,6 @@ fn a_foreign_table_is_refused_by_file_and_column() {
         format!("column `flow` of `{}` holds DOUBLE", pings.display())
     );
 
-    let mut table = TableWriter::create(temp.path(), Backend::Sim).unwrap();
     let row = ForeignQueue {
         time: Time::ZERO,
         pipe: "sideways".into(),
@@ -461,8 +521,7 @@ fn a_foreign_table_is_refused_by_file_and_column() {
         kind: "count".into(),
         value: 1.0,
     };
-    table.push(&row).unwrap();
-    table.finish().unwrap();
+    write_table(temp.path(), [row]);
     let queues = temp.path().join("queues.parquet");
     let error = recording
         .queue_samples()
@@ -586,25 +645,21 @@ fn a_recording_of_an_older_program_has_packets_without_numbers_and_no_headers() 
         .unwrap()
         .without_checksums();
     fs::remove_file(temp.path().join("headers.parquet")).unwrap();
-    let mut table = TableWriter::create(temp.path(), Backend::Sim).unwrap();
-    for seq in 0..3 {
-        let row = OlderPacket {
-            seq,
-            time: Time::from_ns(1_200_000 * seq),
-            flow: (seq % 3) as u32,
-            len: 1500,
-            segments: 1,
-            ecn: 2,
-            class: 7,
-            verdict: "sent".into(),
-            at: Some(Time::from_ns(1_200_000 * seq + 4_321_000)),
-            sojourn: Some(Span::from_us(4321)),
-            reason: None,
-            pipe: "up".into(),
-        };
-        table.push(&row).unwrap();
-    }
-    table.finish().unwrap();
+    let rows = (0..3).map(|seq| OlderPacket {
+        seq,
+        time: Time::from_ns(1_200_000 * seq),
+        flow: (seq % 3) as u32,
+        len: 1500,
+        segments: 1,
+        ecn: 2,
+        class: 7,
+        verdict: "sent".into(),
+        at: Some(Time::from_ns(1_200_000 * seq + 4_321_000)),
+        sojourn: Some(Span::from_us(4321)),
+        reason: None,
+        pipe: "up".into(),
+    });
+    write_table(temp.path(), rows);
     let found: Vec<PacketRecord> = recording
         .packets()
         .unwrap()

@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use parquet::errors::ParquetError;
 use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Time};
 
@@ -21,9 +20,10 @@ use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };
 use super::run_file::{Environment, RUN_JSON, RunFile, Status};
-use super::table::{Finished, TableWriter};
+use super::tables::Tables;
 use crate::part::temporary;
-use sluice_scenario::{Backend, Direction, PipeId, Scenario, Variant};
+use sluice_scenario::metric::Summary;
+use sluice_scenario::{Direction, PipeId, Scenario, Variant};
 
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +57,9 @@ impl End {
 
 /// Writes a recording during the run: a folder, or the same tables in memory.
 ///
-/// Rows are collected in memory and written in groups, which takes some milliseconds each time; a
-/// live router hands its rows to another thread for that. A writer that is dropped without
+/// Rows are collected in memory and written in groups. For a simulation, a thread encodes and writes
+/// them if a processor is left for it; the packet loop of a live router hands its rows to another
+/// thread, which also writes them. A writer that is dropped without
 /// [`RunWriter::finish`] leaves a partial run.
 pub struct RunWriter {
     /// `None` for a recording in memory.
@@ -70,17 +71,6 @@ pub struct RunWriter {
     meters: Option<Meters>,
     /// The latest instant in any row.
     latest: Time,
-}
-
-struct Tables {
-    packets: Option<TableWriter<PacketRow>>,
-    headers: Option<TableWriter<Header>>,
-    flows: Option<TableWriter<FlowSample>>,
-    queues: Option<TableWriter<QueueSample>>,
-    pings: Option<TableWriter<PingSample>>,
-    transfers: Option<TableWriter<Transfer>>,
-    releases: Option<TableWriter<Release>>,
-    arrivals: Option<TableWriter<Arrival>>,
 }
 
 impl RunWriter {
@@ -146,19 +136,8 @@ impl RunWriter {
     }
 
     fn begin(run: RunFile, dir: Option<&Path>) -> Result<RunWriter, RecordError> {
-        let keep = run.recorded;
-        let place = (dir, run.environment.backend);
         Ok(RunWriter {
-            tables: Some(Tables {
-                packets: begin_table(keep, place)?,
-                headers: begin_table(keep, place)?,
-                flows: begin_table(keep, place)?,
-                queues: begin_table(keep, place)?,
-                pings: begin_table(keep, place)?,
-                transfers: begin_table(keep, place)?,
-                releases: begin_table(keep, place)?,
-                arrivals: begin_table(keep, place)?,
-            }),
+            tables: Some(Tables::begin(run.recorded, dir, run.environment.backend)?),
             dir: dir.map(Path::to_owned),
             meters: Some(meters_of(&run)),
             run,
@@ -185,7 +164,8 @@ impl RunWriter {
 
     /// Returns whether rows of `R` are recorded.
     pub fn keeps<R: Row>(&self) -> bool {
-        self.run.recorded >= Keep::of_table(R::TABLE)
+        let tables = self.tables.as_ref();
+        tables.is_some_and(Tables::has::<R>)
     }
 
     /// Records a packet whose fate in the queue of `pipe` is known.
@@ -197,15 +177,18 @@ impl RunWriter {
         pipe: impl Into<PipeId>,
         record: &PacketRecord,
     ) -> Result<(), RecordError> {
+        let pipe = pipe.into();
         self.latest = self.latest.max(record.at);
-        let row = PacketRow {
-            pipe: pipe.into(),
-            record: record.clone(),
-        };
         if let Some(meters) = &mut self.meters {
-            meters.packet(&row);
+            meters.packet(pipe, record);
         }
-        push(&mut self.tables().packets, &row)
+        if !self.keeps::<PacketRow>() {
+            return Ok(());
+        }
+        self.tables().push(&PacketRow {
+            pipe,
+            record: record.clone(),
+        })
     }
 
     /// Records the header of a packet that a host sent. Headers come in the order of the packets'
@@ -214,7 +197,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::packet`].
     pub fn header(&mut self, header: &Header) -> Result<(), RecordError> {
-        push(&mut self.tables().headers, header)
+        self.tables().push(header)
     }
 
     /// Records a sample of a flow's state.
@@ -226,7 +209,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.flow_sample(sample);
         }
-        push(&mut self.tables().flows, sample)
+        self.tables().push(sample)
     }
 
     /// Records a sample of a queue's variable.
@@ -235,7 +218,7 @@ impl RunWriter {
     /// As [`RunWriter::packet`].
     pub fn queue_sample(&mut self, sample: &QueueSample) -> Result<(), RecordError> {
         self.latest = self.latest.max(sample.time);
-        push(&mut self.tables().queues, sample)
+        self.tables().push(sample)
     }
 
     /// Records a probe that was answered or given up.
@@ -247,7 +230,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.ping(sample);
         }
-        push(&mut self.tables().pings, sample)
+        self.tables().push(sample)
     }
 
     /// Records a completed transfer, page or exchange.
@@ -259,7 +242,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.transfer(transfer);
         }
-        push(&mut self.tables().transfers, transfer)
+        self.tables().push(transfer)
     }
 
     /// Records a packet that a live router sent.
@@ -271,7 +254,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.release(release);
         }
-        push(&mut self.tables().releases, release)
+        self.tables().push(release)
     }
 
     /// Records a packet that a live router put into a queue.
@@ -279,7 +262,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::packet`].
     pub fn arrival(&mut self, arrival: &Arrival) -> Result<(), RecordError> {
-        push(&mut self.tables().arrivals, arrival)
+        self.tables().push(arrival)
     }
 
     /// Records a program that has ended. Its output is kept in files; a recording in memory has
@@ -299,14 +282,12 @@ impl RunWriter {
     /// # Errors
     /// A file cannot be written. The run is then marked partial as far as possible.
     pub fn finish(mut self, end: End) -> Result<Recording, RecordError> {
-        let end_at = end.at;
-        let tables = self.close(end)?;
         // A run that ended early has another measured time. Its figures come from its tables, if
         // they were recorded.
         let is_recorded = self.run.recorded == Keep::Packets;
         let meters = self.meters.take();
-        let meters = meters.filter(|meters| meters.end() == end_at || !is_recorded);
-        let measured = meters.map(|meters| meters.finish(&self.run));
+        let meters = meters.filter(|meters| meters.end() == end.at || !is_recorded);
+        let (tables, measured) = self.close(end, meters)?;
         let recording = match &self.dir {
             Some(dir) => Recording::open(dir)?,
             None => Recording::in_memory(self.run.clone(), tables),
@@ -320,32 +301,30 @@ impl RunWriter {
             .expect("a finished writer is not used again")
     }
 
-    /// Closes all tables. Returns those in memory.
-    fn close(&mut self, end: End) -> Result<BTreeMap<&'static str, Bytes>, RecordError> {
-        let mut in_memory = BTreeMap::new();
+    /// Closes all tables. Returns those in memory, and the figures of `meters`, which are computed
+    /// meanwhile.
+    fn close(
+        &mut self,
+        end: End,
+        meters: Option<Meters>,
+    ) -> Result<(InMemory, Option<Summary>), RecordError> {
+        let mut in_memory = InMemory::new();
         let Some(tables) = self.tables.take() else {
-            return Ok(in_memory);
+            return Ok((in_memory, None));
         };
-        // All tables are closed, even if one fails, so that complete tables are kept.
-        let results = [
-            finish(tables.packets),
-            finish(tables.headers),
-            finish(tables.flows),
-            finish(tables.queues),
-            finish(tables.pings),
-            finish(tables.transfers),
-            finish(tables.releases),
-            finish(tables.arrivals),
-        ];
+        let closing = tables.close();
+        self.run.end_ns = end.at.as_ns();
+        self.run.lost = end.lost;
+        let measured = meters.map(|meters| meters.finish(&self.run));
         let mut failed = None;
-        for (table, result) in TABLES.into_iter().zip(results) {
+        for (table, result) in TABLES.into_iter().zip(closing.join()) {
             match result {
-                Ok(None) => {}
-                Ok(Some(finished)) => {
+                None => {}
+                Some(Ok(finished)) => {
                     self.run.tables.insert(table.to_owned(), finished.checksum);
                     in_memory.extend(finished.bytes.map(|bytes| (table, bytes)));
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     failed.get_or_insert(error);
                 }
             }
@@ -355,8 +334,6 @@ impl RunWriter {
             (None, reason) => reason,
         };
         self.run.status = reason.map_or(Status::Complete, |reason| Status::Partial { reason });
-        self.run.end_ns = end.at.as_ns();
-        self.run.lost = end.lost;
         let written = match &self.dir {
             Some(dir) => self.run.write(dir).map_err(|error| RecordError::Write {
                 path: dir.join(RUN_JSON),
@@ -364,73 +341,24 @@ impl RunWriter {
             }),
             None => Ok(()),
         };
-        failed.map_or(written.map(|()| in_memory), Err)
+        failed.map_or(written.map(|()| (in_memory, measured)), Err)
     }
 }
+
+/// The bytes of the tables in memory, by name.
+type InMemory = BTreeMap<&'static str, Bytes>;
 
 impl Drop for RunWriter {
     fn drop(&mut self) {
         // The caller reports its own error. If this write fails too, the next run finds a folder
         // that a dead process left behind.
-        let _ = self.close(End::partial(self.latest, "the program gave up"));
+        let _ = self.close(End::partial(self.latest, "the program gave up"), None);
     }
 }
 
 /// Returns the meters of a run that ends as planned.
 fn meters_of(run: &RunFile) -> Meters {
     Meters::new(&run.scenario, Time::from_ns(run.end_ns))
-}
-
-/// Begins a table of a run in the folder `dir`, or in memory; `None` if `keep` does not have it.
-fn begin_table<R: Row>(
-    keep: Keep,
-    (dir, backend): (Option<&Path>, Backend),
-) -> Result<Option<TableWriter<R>>, RecordError> {
-    if keep < Keep::of_table(R::TABLE) {
-        return Ok(None);
-    }
-    let table = match dir {
-        Some(dir) => TableWriter::create(dir, backend),
-        None => TableWriter::in_memory(),
-    };
-    let path = || super::table::path_of::<R>(dir.unwrap_or(Path::new("")));
-    table.map(Some).map_err(|error| write_error(&path(), error))
-}
-
-fn push<R: Row>(table: &mut Option<TableWriter<R>>, row: &R) -> Result<(), RecordError> {
-    let Some(table) = table else {
-        return Ok(());
-    };
-    table
-        .push(row)
-        .map_err(|error| write_error(table.path(), error))
-}
-
-fn finish<R: Row>(table: Option<TableWriter<R>>) -> Result<Option<Finished>, RecordError> {
-    let Some(table) = table else {
-        return Ok(None);
-    };
-    let path = table.path().to_owned();
-    // A table without its footer is useless and takes space that run.json may need, so it is
-    // removed.
-    let finished = table.finish();
-    finished
-        .map(Some)
-        .map_err(|error| write_error(&path, error))
-}
-
-fn write_error(path: &Path, error: ParquetError) -> RecordError {
-    let error = match error {
-        ParquetError::External(error) => match error.downcast::<io::Error>() {
-            Ok(error) => *error,
-            Err(error) => io::Error::other(error),
-        },
-        error => io::Error::other(error),
-    };
-    RecordError::Write {
-        path: path.to_owned(),
-        error,
-    }
 }
 
 /// Estimates the maximum size of a run: a full link in both directions, and samples.

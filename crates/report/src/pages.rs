@@ -51,7 +51,7 @@ pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageErro
     let mut page = report_of(recordings)?;
     sweep::add(&mut page, recordings)?;
     link_repetitions(&mut page, recordings, path);
-    write_file(path, report::html(&page).as_bytes())
+    write_file(path, report::html(page).as_bytes())
 }
 
 /// Adds links to the pages of the single repetitions, relative to the page at `path`.

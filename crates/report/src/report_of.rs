@@ -19,7 +19,7 @@ use sluice_recording::expect;
 use sluice_recording::figures::{figures_of, median, pipe_under_test, repeated, rounded, typical};
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Keep, PingSample, QueueSample, ReadError,
+    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Keep, Passage, PingSample, QueueSample, ReadError,
     Recording, RunFile, Status, if_recorded,
 };
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
@@ -453,16 +453,16 @@ fn queues(
     let scenario = &recording.run().scenario;
     let pipes: Vec<(PipeId, &Pipe)> = scenario.pipes().collect();
     let place = |id: PipeId| pipes.iter().position(|(pipe, _)| *pipe == id);
-    let new = |_| PacketColumns::new(instances);
-    let mut packets: Vec<PacketColumns> = pipes.iter().map(new).collect();
+    let new = |figures: &PipeSummary| PacketColumns::new(instances, figures.packets as usize);
+    let mut packets: Vec<PacketColumns> = summary.pipes.iter().map(new).collect();
     // The charts end with the run. Afterwards the queues only drain.
     let end = Time::from_ns(recording.run().end_ns);
-    for row in if_recorded(recording.packets())? {
-        let row = row?;
-        if let Some(place) = place(row.pipe).filter(|_| row.record.at <= end) {
-            packets[place].push(&row.record);
+    let rows = if_recorded(recording.packets())?;
+    rows.for_each_passage(|passage| {
+        if let Some(place) = place(passage.pipe).filter(|_| passage.at <= end) {
+            packets[place].push(&passage);
         }
-    }
+    })?;
     let mut variables: Vec<Variables> = pipes.iter().map(|_| Variables::default()).collect();
     for sample in if_recorded(recording.queue_samples())? {
         let sample = sample?;
@@ -531,19 +531,22 @@ struct PacketColumns {
 }
 
 impl PacketColumns {
-    fn new(instances: &[FlowInstance<'_>]) -> Self {
+    /// Creates columns with room for about `room` packets.
+    fn new(instances: &[FlowInstance<'_>], room: usize) -> Self {
         let names = instances.iter().map(|instance| instance.name.clone());
+        let mut columns = Packets {
+            flows: names.chain(["other".to_owned()]).collect(),
+            ..Packets::default()
+        };
+        columns.reserve(room);
         PacketColumns {
-            columns: Packets {
-                flows: names.chain(["other".to_owned()]).collect(),
-                ..Packets::default()
-            },
+            columns,
             reasons: BTreeMap::new(),
         }
     }
 
-    fn push(&mut self, record: &sluice_core::record::PacketRecord) {
-        let (verdict, reason) = match record.fate {
+    fn push(&mut self, passage: &Passage) {
+        let (verdict, reason) = match passage.fate {
             Fate::Queued => return,
             Fate::Sent => (Verdict::Sent, None),
             Fate::Marked => (Verdict::Marked, Some(MARK_REASON)),
@@ -559,11 +562,11 @@ impl PacketColumns {
         });
         let other = self.columns.flows.len() as u32 - 1;
         self.columns.push(PacketRow {
-            at_ns: record.at.as_ns(),
-            sojourn_ns: record.sojourn().as_ns(),
-            size_bytes: record.len,
-            flow: record.flow.min(other),
-            number: record.packet.map_or(0, |number| number + 1),
+            at_ns: passage.at.as_ns(),
+            sojourn_ns: passage.sojourn().as_ns(),
+            size_bytes: passage.len,
+            flow: passage.flow.min(other),
+            number: passage.number.map_or(0, |number| number + 1),
             verdict,
             reason,
         });

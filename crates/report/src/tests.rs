@@ -95,14 +95,14 @@ pub(crate) fn embedded(page: &str) -> Value {
 #[test]
 fn the_page_holds_the_report_and_no_name_breaks_out_of_it() {
     let report = fixture();
-    let page = html(&report);
+    let page = html(report.clone());
     let mut expected = serde_json::to_value(&report).expect("reports are JSON");
     // Taken from its packets, of which it has none.
     expected["runs"][1]["queues"][0]["sojourn_cdf"] =
         serde_json::json!({"count": 0, "value": [], "fraction": []});
     assert_eq!(embedded(&page), expected);
     assert!(page.contains("<title>Both sides read this &lt;/title&gt;&lt;script&gt;</title>"));
-    let template_scripts = html(&Report::new("", Ends::default()))
+    let template_scripts = html(Report::new("", Ends::default()))
         .matches("</script")
         .count();
     assert_eq!(page.matches("</script").count(), template_scripts);
@@ -133,6 +133,24 @@ fn many(count: u64, every: u64) -> Packets {
         packets.push(row(at * 1000, at % 97, verdict));
     }
     packets
+}
+
+/// The model of a long page is compressed in pieces of 1 MiB.
+#[test]
+fn a_long_page_holds_every_packet() {
+    let mut rng = sluice_core::Rng::from_seed(1);
+    let mut report = fixture();
+    let packets = &mut report.runs[0].queues[0].packets;
+    // Waits of random bits take at least 4 bytes each: 2.4 MB, more in base64.
+    for at in 0..300_000 {
+        packets.push(row(at, rng.below(1 << 56), Verdict::Sent));
+    }
+    let shown = packets.clone();
+    let page = html(report);
+    let model = embedded(&page);
+    let found = &model["runs"][0]["queues"][0]["packets"]["sojourn_ns"];
+    let found = packed::unpack(found.as_str().expect("a packed column")).unwrap();
+    assert_eq!(found, thin::thin_packets(&shown, usize::MAX).sojourn_ns);
 }
 
 #[test]

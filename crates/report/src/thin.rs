@@ -6,8 +6,11 @@
 //! less than half of the limit; beyond that, marks and drops are each thinned in the same way.
 //! `thinned_from` holds the original number, which the page shows.
 
+use std::sync::Mutex;
+use std::thread;
+
 use super::crowd;
-use super::model::{Cdf, PacketRow, Packets, Queue, Report, Series, Verdict};
+use super::model::{Cdf, Packets, Queue, Report, Series, Verdict};
 
 /// Packets of all queues together. A page of this size has less than 5 MB and opens within two seconds.
 pub const MOST_PACKETS: usize = 500_000;
@@ -15,8 +18,7 @@ pub const MOST_PACKETS: usize = 500_000;
 pub const MOST_VALUES: usize = 20_000;
 
 /// Returns the report as the page receives it.
-pub fn for_page(report: &Report) -> Report {
-    let mut report = report.clone();
+pub fn for_page(mut report: Report) -> Report {
     let lengths = report.runs.iter().flat_map(|run| &run.queues);
     let most_packets = fair_limit(lengths.map(|queue| queue.packets.len()), MOST_PACKETS);
     for run in &mut report.runs {
@@ -33,10 +35,9 @@ pub fn for_page(report: &Report) -> Report {
             }
         }
         // Pings are few, and the page computes their distribution: they are not thinned.
-        for queue in &mut run.queues {
-            prepare_queue(queue, most_packets);
-        }
     }
+    let queues = report.runs.iter_mut().flat_map(|run| &mut run.queues);
+    in_parallel(queues.collect(), |queue| prepare_queue(queue, most_packets));
     report
 }
 
@@ -69,12 +70,10 @@ fn prepare_queue(queue: &mut Queue, most_packets: usize) {
 
 /// Keeps about `most` packets at most, sorted by time.
 pub fn thin_packets(packets: &Packets, most: usize) -> Packets {
-    let mut rows: Vec<PacketRow> = packets.rows().collect();
-    // The sort is stable: packets of the same time keep their order.
-    rows.sort_by_key(|row| row.at_ns);
-    let total = rows.len();
+    let mut order = by_time(&packets.at_ns);
+    let total = order.len();
     if total > most {
-        let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
+        let count = |verdict| packets.verdict.iter().filter(|v| **v == verdict).count();
         let signals = [count(Verdict::Marked), count(Verdict::Dropped)];
         let kept_signals: usize = signals.iter().sum();
         let (room, room_for_each_signal) = if kept_signals <= most / 2 {
@@ -83,47 +82,99 @@ pub fn thin_packets(packets: &Packets, most: usize) -> Packets {
             (most / 2, most / 4)
         };
         let mut kept = vec![false; total];
-        keep_extremes(&rows, Verdict::Sent, room, &mut kept);
-        keep_extremes(&rows, Verdict::Marked, room_for_each_signal, &mut kept);
-        keep_extremes(&rows, Verdict::Dropped, room_for_each_signal, &mut kept);
-        let mut keep = kept.into_iter();
-        rows.retain(|_| keep.next() == Some(true));
+        let mut keep = |verdict, room| keep_extremes(packets, &order, verdict, room, &mut kept);
+        keep(Verdict::Sent, room);
+        keep(Verdict::Marked, room_for_each_signal);
+        keep(Verdict::Dropped, room_for_each_signal);
+        order.retain(|at| kept[*at as usize]);
     }
-    let mut thinned = Packets {
-        flows: packets.flows.clone(),
-        reasons: packets.reasons.clone(),
-        thinned_from: packets
-            .thinned_from
-            .or((rows.len() < total).then_some(total as u64)),
-        ..Packets::default()
-    };
-    rows.into_iter().for_each(|row| thinned.push(row));
+    let mut thinned = packets.pick(&order);
+    if order.len() < total {
+        thinned.thinned_from.get_or_insert(total as u64);
+    }
     thinned
 }
 
-/// Marks the packets of one verdict to keep: all if there is room for them.
-fn keep_extremes(rows: &[PacketRow], verdict: Verdict, room: usize, kept: &mut [bool]) {
-    let of_verdict: Vec<usize> = (0..rows.len())
-        .filter(|&at| rows[at].verdict == verdict)
-        .collect();
+/// Returns the indexes of the instants in the order of time; those of the same time keep their order.
+fn by_time(at_ns: &[u64]) -> Vec<u32> {
+    let length = u32::try_from(at_ns.len()).expect("a page of less than 2^32 packets");
+    if at_ns.is_sorted() {
+        return (0..length).collect();
+    }
+    let first = at_ns.iter().min().copied().unwrap_or(0);
+    let last = at_ns.iter().max().copied().unwrap_or(0);
+    let bits = u32::BITS - length.leading_zeros();
+    if (last - first).leading_zeros() < bits {
+        let mut order: Vec<u32> = (0..length).collect();
+        order.sort_by_key(|at| at_ns[*at as usize]);
+        return order;
+    }
+    // Time and index in one number: sorting numbers takes a fraction of the time.
+    let joined = |(at, ns): (usize, &u64)| (ns - first) << bits | at as u64;
+    let mut order: Vec<u64> = at_ns.iter().enumerate().map(joined).collect();
+    order.sort_unstable();
+    let index = |joined: u64| (joined & ((1 << bits) - 1)) as u32;
+    order.into_iter().map(index).collect()
+}
+
+/// Marks the packets of one verdict to keep, by their index: all if there is room for them. `order`
+/// is that of time.
+fn keep_extremes(
+    packets: &Packets,
+    order: &[u32],
+    verdict: Verdict,
+    room: usize,
+    kept: &mut [bool],
+) {
+    let is_of_it = |at: &usize| packets.verdict[*at] == verdict;
+    let in_order = order.iter().map(|&at| at as usize);
+    let of_verdict: Vec<usize> = in_order.filter(is_of_it).collect();
     if of_verdict.len() <= room {
         of_verdict.into_iter().for_each(|at| kept[at] = true);
         return;
     }
-    let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+    let (Some(&first), Some(&last)) = (order.first(), order.last()) else {
         return;
     };
-    let slices = (room / 2).max(1) as u128;
-    let span = u128::from(last.at_ns - first.at_ns) + 1;
-    let slice_of = |at: usize| u128::from(rows[at].at_ns - first.at_ns) * slices / span;
-    for slice in of_verdict.chunk_by(|&a, &b| slice_of(a) == slice_of(b)) {
-        let wait = |at: &&usize| rows[**at].sojourn_ns;
+    let at_ns = |at: usize| packets.at_ns[at];
+    let (first, last) = (at_ns(first as usize), at_ns(last as usize));
+    let slices = (room / 2).max(1) as u64;
+    let span = u128::from(last - first) + 1;
+    // Most runs need no 128-bit division.
+    let short_span = u64::try_from(span).ok();
+    let short_span = short_span.filter(|span| span.checked_mul(slices).is_some());
+    let slice_of = |at: usize| match short_span {
+        Some(span) => (at_ns(at) - first) * slices / span,
+        None => (u128::from(at_ns(at) - first) * u128::from(slices) / span) as u64,
+    };
+    let numbered: Vec<(u64, usize)> = of_verdict.iter().map(|&at| (slice_of(at), at)).collect();
+    for slice in numbered.chunk_by(|a, b| a.0 == b.0) {
+        let wait = |(_, at): &&(u64, usize)| packets.sojourn_ns[*at];
         let extremes = [slice.iter().min_by_key(wait), slice.iter().max_by_key(wait)];
         extremes
             .into_iter()
             .flatten()
-            .for_each(|&at| kept[at] = true);
+            .for_each(|(_, at)| kept[*at] = true);
     }
+}
+
+/// Applies `apply` to all `items`, on as many threads as there are processors.
+pub fn in_parallel<T: Send>(items: Vec<T>, apply: impl Fn(T) + Sync) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = processors.min(items.len());
+    let items = Mutex::new(items.into_iter());
+    let next = || items.lock().expect("nobody panics with the lock").next();
+    let work = || {
+        while let Some(item) = next() {
+            apply(item);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
 }
 
 /// Keeps at most `most` values: the smallest and the largest value of each slice of the column, or a

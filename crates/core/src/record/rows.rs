@@ -134,12 +134,17 @@ pub struct PacketRows {
 impl PacketRows {
     /// Adds a packet that arrives, with its number.
     pub fn arrive(&mut self, packet: &Packet, flow: u32, number: Option<u64>) {
+        self.arrive_at(packet.arrival, packet, flow, number);
+    }
+
+    /// Adds a packet that arrives at the instant `now`, with its number.
+    pub fn arrive_at(&mut self, now: Time, packet: &Packet, flow: u32, number: Option<u64>) {
         let slot = packet.slot as usize;
         if self.is_open.len() <= slot {
             self.is_open.resize(slot + 1, false);
         }
         self.is_open[slot] = true;
-        self.tracer.arrive_numbered(packet, flow, number);
+        self.tracer.arrive_at(now, packet, flow, number);
     }
 
     /// Returns whether the row of `packet` is not settled.

@@ -14,7 +14,7 @@ use crate::flow::{self, Rows, Seen, SimulatedRecord};
 use crate::packet_rows::RuleRows;
 use crate::segments::tcp_header;
 use sluice_recording::headers::HeaderCoder;
-use sluice_recording::{Header, NO_FLOW, QueueSample, RecordError, RunWriter};
+use sluice_recording::{Header, NO_FLOW, PacketRow, QueueSample, RecordError, RunWriter};
 use sluice_scenario::{Direction, FlowInstance, FlowKind, PipeId, Protocol, Scenario};
 
 /// Writes the observations of a simulation; after the first failure it writes nothing.
@@ -27,6 +27,8 @@ pub(super) struct Recorder<'a> {
     sent: u64,
     numbers: Numbers,
     headers: HeaderCoder,
+    /// Whether the table of packets is recorded.
+    keeps_packets: bool,
     interval: Span,
     /// The difference between an instant of the simulation and the instant of the run.
     lead: Span,
@@ -116,6 +118,7 @@ impl<'a> Recorder<'a> {
             }
         };
         Recorder {
+            keeps_packets: writer.keeps::<PacketRow>(),
             writer,
             failed: None,
             stages,
@@ -221,20 +224,21 @@ impl Observer for Recorder<'_> {
     }
 
     fn on_arrive(&mut self, link: LinkId, now: Time, packet: &Packet, flow: FlowId) {
-        let mut row = copy(packet);
-        row.arrival = self.at(now);
-        row.src = packet.src;
-        let packet = &row;
-        let track = &mut self.flows[flow];
+        let now = self.at(now);
         let number = flow as u32;
         match &mut self.stages[link] {
             Stage::Link { rows, flows, .. } => {
                 if let Some(flows) = flows {
                     flows.insert(packet.flow, number);
                 }
-                rows.arrive(packet, number, self.numbers.of(packet.slot));
+                rows.arrive_at(now, packet, number, self.numbers.of(packet.slot));
             }
             Stage::Router(rows) => {
+                let track = &mut self.flows[flow];
+                let mut row = copy(packet);
+                row.arrival = now;
+                row.src = packet.src;
+                let packet = &row;
                 // The first packet of a flow comes from its client.
                 let client = *track.client_hash.get_or_insert(packet.src);
                 let is_from_client = client == packet.src;
@@ -245,6 +249,14 @@ impl Observer for Recorder<'_> {
                     Direction::Down
                 };
                 rows.arrive(packet, number, direction);
+            }
+        }
+        if !self.keeps_packets {
+            // Then the order of the packets of different links is of no importance, and a row is
+            // written while it is in the cache.
+            let (stage, writer) = (&mut self.stages[link], &mut *self.writer);
+            if self.failed.is_none() {
+                self.failed = stage.write(writer, false).err();
             }
         }
     }
@@ -287,6 +299,9 @@ impl Observer for Recorder<'_> {
     }
 
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
+        if !self.writer.keeps::<QueueSample>() {
+            return;
+        }
         let (pipe, time, lead) = (pipe_of(link), self.at(sample.time), self.lead);
         let mut rows: Vec<QueueSample> = QueueSample::backlog(time, pipe, sample.backlog).into();
         sample.queue.state(&mut |queue, name, value| {

@@ -61,12 +61,12 @@ impl AccuracyMeter {
     }
 
     /// Returns the result, with the packets that were lost anywhere but in the queue.
-    pub fn finish(mut self, lost: BTreeMap<String, u64>) -> Accuracy {
+    pub fn finish(self, lost: BTreeMap<String, u64>) -> Accuracy {
         let is_measured = self.planned_ns > 0 && self.actual_ns > 0;
         Accuracy {
             rate_error: is_measured.then(|| self.planned_ns as f64 / self.actual_ns as f64 - 1.0),
             busy_ns: self.planned_ns,
-            lateness: percentiles(&mut self.late),
+            lateness: percentiles(&self.late),
             lost,
         }
     }

@@ -9,7 +9,8 @@ use sluice_core::{Span, Time};
 use super::fairness::Greedy;
 use super::goodput::{Arrived, goodput};
 use super::jitter::Jitter;
-use super::percentile::percentiles;
+use super::percentile::{percentiles, percentiles_of};
+use super::samples::Samples;
 use super::voip::mean_opinion_score;
 use crate::{FlowSample, PingSample, ProgramEntry, Transfer};
 use sluice_scenario::metric::{FlowSummary, Reported};
@@ -36,7 +37,7 @@ pub(super) struct FlowMeter {
     probes: u64,
     lost: u64,
     /// Packets in the queue of its direction.
-    sojourn: Vec<u64>,
+    sojourn: Samples,
     drops: u64,
     marks: u64,
     /// Jitter of the probes' round trips, and of packets in the direction of the flow.
@@ -79,7 +80,7 @@ impl FlowMeter {
             down: Vec::new(),
             probes: 0,
             lost: 0,
-            sojourn: Vec::new(),
+            sojourn: Samples::default(),
             drops: 0,
             marks: 0,
             jitter: Jitter::default(),
@@ -147,9 +148,9 @@ impl FlowMeter {
         self.down.extend(probe.down.map(Span::as_ns));
     }
 
-    /// Counts a packet of the flow that passed the queue of its direction. `rest` is the delay of
-    /// the rest of the path.
-    pub(super) fn packet(&mut self, record: &PacketRecord, rest: Span) {
+    /// Counts a packet of the flow that passed the queue of its direction. `rest` returns the delay
+    /// of the rest of the path, which only datagrams need.
+    pub(super) fn packet(&mut self, record: &PacketRecord, rest: impl FnOnce() -> Span) {
         if !(self.from..=self.to).contains(&record.at) {
             return;
         }
@@ -166,7 +167,7 @@ impl FlowMeter {
         self.sojourn.push(record.sojourn().as_ns());
         if self.flow.kind.measured() == Measured::Datagrams {
             self.jitter.transit(record.sojourn().as_ns());
-            self.went(record.sojourn().saturating_add(rest));
+            self.went(record.sojourn().saturating_add(rest()));
         }
     }
 
@@ -295,14 +296,15 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
         .expect("a flow has at least one instance")
         .flow;
     let gather = |pick: fn(&FlowMeter) -> &Vec<u64>| {
-        let mut all: Vec<u64> = meters.iter().flat_map(|m| pick(m)).copied().collect();
-        percentiles(&mut all)
+        let all: Vec<&[u64]> = meters.iter().map(|m| pick(m).as_slice()).collect();
+        percentiles_of(&all)
     };
+    let sojourn: Vec<&[u64]> = meters.iter().flat_map(|m| m.sojourn.pieces()).collect();
     let counts = |pick: &dyn Fn(&FlowMeter) -> Option<u64>| {
         let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!counts.is_empty()).then(|| counts.iter().sum::<u64>())
     };
-    let mut completions: Vec<u64> = meters
+    let completions: Vec<u64> = meters
         .iter()
         .flat_map(|meter| match meter.completion() {
             Some(took) => vec![took.as_ns()],
@@ -343,13 +345,13 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
             [one] => one.completion().map(Span::as_ns),
             _ => None,
         },
-        fct: percentiles(&mut completions),
+        fct: percentiles(&completions),
         srtt: gather(|m| &m.srtt),
         rtt: gather(|m| &m.rtt),
         up: gather(|m| &m.up),
         down: gather(|m| &m.down),
         loss,
-        sojourn: gather(|m| &m.sojourn),
+        sojourn: percentiles_of(&sojourn),
         drops: meters.iter().map(|m| m.drops).sum(),
         marks: meters.iter().map(|m| m.marks).sum(),
         jitter_ns: mean(&|m| Some(m.mean_jitter_ns()? as f64)).map(|ns| ns.round() as u64),

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Span, Time};
 
 use super::accuracy::AccuracyMeter;
@@ -11,9 +12,7 @@ use super::fairness::{Greedy, convergence, shares};
 use super::flow_meter::{FlowMeter, goodput_together, summarise};
 use super::percentile::jain;
 use super::pipe_meter::PipeMeter;
-use crate::{
-    FlowSample, Keep, PacketRow, PingSample, ReadError, Recording, Release, RunFile, Transfer,
-};
+use crate::{FlowSample, Keep, PingSample, ReadError, Recording, Release, RunFile, Transfer};
 use sluice_scenario::metric::{DirectionSummary, FlowSummary, Measured, Summary, Window};
 use sluice_scenario::{Backend, Direction, Flow, Link, Measure, PipeId, Scenario};
 
@@ -48,7 +47,8 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
         meters.transfer(&transfer?);
     }
     for row in recording.packets()? {
-        meters.packet(&row?);
+        let row = row?;
+        meters.packet(row.pipe, &row.record);
     }
     for release in recording.releases()? {
         meters.release(&release?);
@@ -120,22 +120,23 @@ impl Meters {
         }
     }
 
-    pub fn packet(&mut self, row: &PacketRow) {
+    pub fn packet(&mut self, pipe: PipeId, record: &PacketRecord) {
         for (id, meter) in &mut self.pipes {
-            if *id == row.pipe {
-                meter.packet(&row.record);
+            if *id == pipe {
+                meter.packet(record);
             }
         }
         // On a path with several links, the first link counts for the flow.
-        if let Some(meter) = self.flows.get_mut(row.record.flow as usize)
-            && row.pipe == meter.flow.direction
+        if let Some(meter) = self.flows.get_mut(record.flow as usize)
+            && pipe == meter.flow.direction
         {
-            let pipe = self.link.pipe(row.pipe.direction());
-            let sent = row.record.at.since(Time::ZERO);
-            let rate = pipe.rate.at(sent).unwrap_or(Rate::UNLIMITED);
-            let transmission = rate.transmission(u64::from(row.record.len));
-            let rest = pipe.delay.at(sent).saturating_add(transmission);
-            meter.packet(&row.record, rest);
+            let link = self.link.pipe(pipe.direction());
+            meter.packet(record, || {
+                let sent = record.at.since(Time::ZERO);
+                let rate = link.rate.at(sent).unwrap_or(Rate::UNLIMITED);
+                let transmission = rate.transmission(u64::from(record.len));
+                link.delay.at(sent).saturating_add(transmission)
+            });
         }
     }
 

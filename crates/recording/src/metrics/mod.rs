@@ -12,6 +12,7 @@ mod jitter;
 mod meters;
 mod percentile;
 mod pipe_meter;
+mod samples;
 #[cfg(test)]
 mod tests;
 mod voip;

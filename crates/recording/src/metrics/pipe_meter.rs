@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use sluice_core::Time;
 use sluice_core::record::{Fate, PacketRecord};
 
-use super::percentile::percentiles;
+use super::percentile::percentiles_of;
+use super::samples::Samples;
 use sluice_scenario::Pipe;
 use sluice_scenario::metric::{METERS, Measured, Meter, PipeMeter as FigureMeter, PipeSummary};
 
@@ -16,7 +17,7 @@ pub(super) struct PipeMeter {
     packets: u64,
     sent: u64,
     bytes: u64,
-    sojourn: Vec<u64>,
+    sojourn: Samples,
     drops: BTreeMap<String, u64>,
     marks: u64,
     /// The figures that have a meter of their own.
@@ -32,7 +33,7 @@ impl PipeMeter {
             packets: 0,
             sent: 0,
             bytes: 0,
-            sojourn: Vec::new(),
+            sojourn: Samples::default(),
             drops: BTreeMap::new(),
             marks: 0,
             metered: METERS.iter().map(|m| (*m, (m.new)())).collect(),
@@ -80,7 +81,7 @@ impl PipeMeter {
             utilisation: allowed
                 .filter(|bits| *bits > 0.0)
                 .map(|bits| self.bytes as f64 * 8.0 / bits),
-            sojourn: percentiles(&mut self.sojourn),
+            sojourn: percentiles_of(&self.sojourn.pieces().collect::<Vec<_>>()),
             loss: ratio(dropped, dropped + self.sent),
             mark_ratio: ratio(self.marks, self.sent),
             metered: self

@@ -15,18 +15,48 @@ const MS: u64 = 1_000_000;
 #[test]
 fn a_percentile_is_the_value_of_its_rank() {
     // Ranks of 1..=200: 50 % -> 100, 95 % -> 190, 99 % -> 198.
-    let mut values: Vec<u64> = (1..=200).rev().collect();
-    let p = percentiles(&mut values).unwrap();
+    let values: Vec<u64> = (1..=200).rev().collect();
+    let p = percentiles(&values).unwrap();
     assert_eq!(
         (p.p50_ns, p.p95_ns, p.p99_ns, p.max_ns),
         (100, 190, 198, 200)
     );
     // ceil(0.5 * 3) = 2, ceil(0.95 * 3) = 3.
-    let p = percentiles(&mut [7, 9, 8]).unwrap();
+    let p = percentiles(&[7, 9, 8]).unwrap();
     assert_eq!((p.p50_ns, p.p95_ns), (8, 9));
-    let p = percentiles(&mut [u64::MAX, u64::MAX]).unwrap();
+    let p = percentiles(&[u64::MAX, u64::MAX]).unwrap();
     assert_eq!(p.mean_ns, u64::MAX);
-    assert_eq!(percentiles(&mut []), None);
+    assert_eq!(percentiles(&[]), None);
+}
+
+/// Many values are selected by slots of their range, few by comparing all of them.
+#[test]
+fn percentiles_are_those_of_the_sorted_values() {
+    let mut rng = sluice_core::Rng::from_seed(1);
+    let widths = [1, 2, 2047, 2048, 2049, 50_000_000, u64::MAX];
+    for (width, length) in widths.into_iter().flat_map(|w| [(w, 2048), (w, 5000)]) {
+        // Two clusters, so that ranks share a slot and slots are empty.
+        let far = u64::MAX / 2 - width / 2;
+        let mut values: Vec<u64> = (0..length)
+            .map(|_| rng.below(width) / 2 + if rng.below(16) == 0 { far } else { 0 })
+            .collect();
+        let (one, other) = values.split_at(length / 3);
+        let p = super::percentile::percentiles_of(&[one, &[], other]).unwrap();
+        values.sort_unstable();
+        // RFC 2330 section 11.3: rank ceil(y * n / 100), counted from 1.
+        let of_rank = |percent: usize| values[(percent * length).div_ceil(100) - 1];
+        assert_eq!(
+            (p.min_ns, p.p50_ns, p.p95_ns, p.p99_ns, p.max_ns),
+            (
+                values[0],
+                of_rank(50),
+                of_rank(95),
+                of_rank(99),
+                values[length - 1]
+            ),
+            "{length} values below {width}"
+        );
+    }
 }
 
 #[test]

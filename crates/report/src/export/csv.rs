@@ -52,7 +52,7 @@ fn write_rows<R: Row>(
     let mut line = String::new();
     for row in rows {
         line.clear();
-        row.map_err(RowError::Read)?.write(&mut |cell| {
+        row.map_err(RowError::Read)?.write(|cell| {
             use std::fmt::Write as _;
             if !line.is_empty() {
                 line.push(',');

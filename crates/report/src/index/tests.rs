@@ -288,7 +288,7 @@ fn the_index_has_the_policy_of_the_report() {
         rest.split_once('"').expect("attributes end").0.to_owned()
     };
     let index = index_html(&Index::of(&[]));
-    let report = crate::html(&crate::Report::default());
+    let report = crate::html(crate::Report::default());
     assert_eq!(policy(&index), policy(&report));
     assert!(policy(&index).starts_with("default-src 'none'; "));
 }

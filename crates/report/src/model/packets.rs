@@ -110,6 +110,36 @@ impl Packets {
         self.at_ns.is_empty()
     }
 
+    /// Makes room for about `packets` more.
+    pub fn reserve(&mut self, packets: usize) {
+        self.at_ns.reserve(packets);
+        self.sojourn_ns.reserve(packets);
+        self.size_bytes.reserve(packets);
+        self.flow.reserve(packets);
+        self.verdict.reserve(packets);
+        self.reason.reserve(packets);
+        self.number.reserve(packets);
+    }
+
+    /// Returns the packets at the indexes `at`, in their order.
+    pub fn pick(&self, at: &[u32]) -> Packets {
+        fn of<T: Copy>(column: &[T], at: &[u32]) -> Vec<T> {
+            at.iter().map(|&at| column[at as usize]).collect()
+        }
+        Packets {
+            flows: self.flows.clone(),
+            reasons: self.reasons.clone(),
+            thinned_from: self.thinned_from,
+            at_ns: of(&self.at_ns, at),
+            sojourn_ns: of(&self.sojourn_ns, at),
+            size_bytes: of(&self.size_bytes, at),
+            flow: of(&self.flow, at),
+            verdict: of(&self.verdict, at),
+            reason: of(&self.reason, at),
+            number: of(&self.number, at),
+        }
+    }
+
     /// Adds a packet.
     pub fn push(&mut self, row: PacketRow) {
         self.at_ns.push(row.at_ns);

@@ -8,7 +8,7 @@ use sluice_recording::figures::median;
 use sluice_recording::{ReadError, Recording, if_recorded};
 use sluice_scenario::{Measured, PipeId};
 
-use crate::model::{Cdf, Run, Verdict};
+use crate::model::{Cdf, Queue, Run, Verdict};
 
 /// The shares of the samples: the ends of whiskers and box, and the median.
 const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
@@ -34,7 +34,7 @@ pub fn fill(run: &mut Run, group: &[&Recording], shown: &Recording) -> Result<()
             false => queue_delays(recording)?,
         };
         for (of, delays) in probe_delays(recording)?.into_iter().chain(packets) {
-            let cdf = Cdf::of(delays);
+            let cdf = Cdf::of_delays(delays);
             let quantiles = SHARES.map(|share| cdf.quantile(share));
             let [Some(a), Some(b), Some(c), Some(d), Some(e)] = quantiles else {
                 continue;
@@ -67,11 +67,11 @@ pub fn fill(run: &mut Run, group: &[&Recording], shown: &Recording) -> Result<()
     Ok(())
 }
 
-/// Delays in ms.
-type Delays = Vec<(Of, Vec<f64>)>;
+/// Delays in nanoseconds.
+type Delays = Vec<(Of, Vec<u64>)>;
 
 fn add(all: &mut Delays, of: &Of, delay: Span) {
-    let delay = delay.as_ms_f64();
+    let delay = delay.as_ns();
     match all.iter_mut().find(|(known, _)| known == of) {
         Some((_, delays)) => delays.push(delay),
         None => all.push((of.clone(), vec![delay])),
@@ -119,33 +119,30 @@ fn queue_delays(recording: &Recording) -> Result<Delays, ReadError> {
         .pipes()
         .map(|(id, _)| (id, Of::Queue(id.word().to_owned())))
         .collect();
-    let mut all = Delays::new();
-    for row in if_recorded(recording.packets())? {
-        let row = row?;
-        let is_sent = matches!(row.record.fate, Fate::Sent | Fate::Marked);
-        if let Some((_, of)) = pipes.iter().find(|(id, _)| *id == row.pipe)
+    let mut delays: Vec<Vec<u64>> = vec![Vec::new(); pipes.len()];
+    if_recorded(recording.packets())?.for_each_passage(|passage| {
+        let is_sent = matches!(passage.fate, Fate::Sent | Fate::Marked);
+        if let Some(place) = pipes.iter().position(|(id, _)| *id == passage.pipe)
             && is_sent
-            && measured.contains(&row.record.at)
+            && measured.contains(&passage.at)
         {
-            add(&mut all, of, row.record.sojourn());
+            delays[place].push(passage.sojourn().as_ns());
         }
-    }
-    Ok(all)
+    })?;
+    Ok(pipes.into_iter().map(|(_, of)| of).zip(delays).collect())
 }
 
 /// The same from the packets of a run.
 fn shown_delays(run: &Run, shown: &Recording) -> Delays {
     let measured = measured(shown);
-    let mut all = Delays::new();
-    for queue in &run.queues {
+    let delays = |queue: &Queue| {
         let packets = &queue.packets;
-        let of = Of::Queue(queue.name.clone());
         let rows = packets.at_ns.iter().zip(&packets.sojourn_ns);
-        for ((at, sojourn), verdict) in rows.zip(&packets.verdict) {
-            if *verdict != Verdict::Dropped && measured.contains(&Time::from_ns(*at)) {
-                add(&mut all, &of, Span::from_ns(*sojourn));
-            }
-        }
-    }
-    all
+        let counted = rows.zip(&packets.verdict).filter(|((at, _), verdict)| {
+            **verdict != Verdict::Dropped && measured.contains(&Time::from_ns(**at))
+        });
+        let delays = counted.map(|((_, sojourn), _)| *sojourn).collect();
+        (Of::Queue(queue.name.clone()), delays)
+    };
+    run.queues.iter().map(delays).collect()
 }

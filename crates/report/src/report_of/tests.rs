@@ -80,7 +80,7 @@ fn a_recording_becomes_a_run_of_the_report() {
     );
     assert_eq!(run.expectations[1].measured.as_deref(), Some("26ms"));
 
-    let page = report::html(&report);
+    let page = report::html(report);
     assert!(page.contains("<title>x"), "the page is drawn");
 }
 

@@ -1,0 +1,262 @@
+//! Encodes row groups and writes them to their files: on the thread that collects the rows, or on a
+//! thread of its own while the next rows are collected.
+//!
+//! The files are the same either way. A thread is started with the first full row group, so short
+//! runs have none, and only while fewer runs are being recorded than there are processors: in a
+//! sweep, every processor has a run of its own.
+
+use std::io;
+use std::mem;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use super::columns::Columns;
+use super::error::RecordError;
+use super::rows::TABLES;
+use super::table::{Finished, TableFile};
+
+/// A row group, and the place of its table among [`TABLES`].
+type Group = (usize, Columns);
+
+/// The tables as closed, in the order of [`TABLES`]; `None` for one that was not recorded.
+pub(crate) type Closed = [Option<Result<Finished, RecordError>>; TABLES.len()];
+
+/// The open files of a run.
+#[derive(Default)]
+pub(crate) struct Files([Slot; TABLES.len()]);
+
+#[derive(Default)]
+enum Slot {
+    #[default]
+    Absent,
+    Open(Box<TableFile>),
+    /// Writing it has failed, with this error.
+    Failed(PathBuf, io::Error),
+}
+
+impl Files {
+    /// Adds the file of the table at `place`.
+    pub fn add(&mut self, place: usize, file: TableFile) {
+        self.0[place] = Slot::Open(Box::new(file));
+    }
+
+    /// Writes a row group and clears it. A table whose file has failed gets no more rows; its error
+    /// is returned once.
+    fn write(&mut self, place: usize, group: &mut Columns) -> Result<(), RecordError> {
+        let slot = &mut self.0[place];
+        let Slot::Open(file) = slot else {
+            group.clear();
+            return Ok(());
+        };
+        let written = file.write(group);
+        if let Err(RecordError::Write { path, error }) = &written {
+            *slot = Slot::Failed(path.clone(), again(error));
+            group.clear();
+        }
+        written
+    }
+
+    fn close(self) -> Closed {
+        self.0.map(|slot| match slot {
+            Slot::Absent => None,
+            Slot::Open(file) => Some(file.finish()),
+            Slot::Failed(path, error) => Some(Err(RecordError::Write { path, error })),
+        })
+    }
+}
+
+/// Returns an error of the same kind and with the same text.
+fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+/// Encodes the row groups of a run.
+pub(crate) struct Encoder {
+    place: Where,
+    /// Whether a thread may be started.
+    may_start: bool,
+    _counted: Counted,
+}
+
+enum Where {
+    Here(Files),
+    Apart(Apart),
+}
+
+/// The thread that encodes, from the side that collects.
+struct Apart {
+    full: SyncSender<Group>,
+    emptied: Receiver<Result<Group, RecordError>>,
+    /// Emptied row groups, whose memory is used again.
+    spare: Vec<Group>,
+    thread: JoinHandle<Closed>,
+}
+
+impl Encoder {
+    /// Creates an encoder for `files`, which may have a thread of its own if `may_start` holds.
+    pub fn new(files: Files, may_start: bool) -> Encoder {
+        Encoder {
+            place: Where::Here(files),
+            may_start,
+            _counted: Counted::new(),
+        }
+    }
+
+    /// Writes the row group `group` of the table at `place`, and clears it. With a thread of its
+    /// own, it is written later, and the error of an earlier one is returned.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(&mut self, place: usize, group: &mut Columns) -> Result<(), RecordError> {
+        if self.may_start && Counted::is_processor_left() {
+            self.start();
+        }
+        self.may_start = false;
+        match &mut self.place {
+            Where::Here(files) => files.write(place, group),
+            Where::Apart(apart) => apart.write(place, group),
+        }
+    }
+
+    /// Encodes on the thread that collects from now on.
+    #[cfg(test)]
+    pub fn stay(&mut self) {
+        self.may_start = false;
+    }
+
+    /// Starts the thread, unless there is one.
+    pub fn start(&mut self) {
+        self.may_start = false;
+        let Where::Here(files) = &mut self.place else {
+            return;
+        };
+        let (full, groups) = mpsc::sync_channel(MOST_WAITING);
+        let (back, emptied) = mpsc::channel();
+        // The files go to the thread once it exists: without a thread, the run goes on with them.
+        let (hand_over, handed_over) = mpsc::channel();
+        let begun = thread::Builder::new()
+            .name("tables".to_owned())
+            .spawn(move || encode(handed_over, groups, back));
+        let Ok(thread) = begun else {
+            return;
+        };
+        // If this fails, the thread has panicked, which the end of the run reports.
+        let _ = hand_over.send(mem::take(files));
+        self.place = Where::Apart(Apart {
+            full,
+            emptied,
+            spare: Vec::new(),
+            thread,
+        });
+    }
+
+    /// Writes the remaining row groups, and closes all files.
+    pub fn close(self, rest: Vec<Group>) -> Closing {
+        match self.place {
+            Where::Here(mut files) => {
+                for (place, mut group) in rest {
+                    // The error is kept with the file.
+                    let _ = files.write(place, &mut group);
+                }
+                Closing::Done(Box::new(files.close()))
+            }
+            Where::Apart(apart) => {
+                for group in rest {
+                    // If this fails, the thread has panicked, which `join` reports.
+                    let _ = apart.full.send(group);
+                }
+                Closing::Apart(apart.thread)
+            }
+        }
+    }
+}
+
+impl Apart {
+    fn write(&mut self, place: usize, group: &mut Columns) -> Result<(), RecordError> {
+        let mut failed = None;
+        while let Ok(emptied) = self.emptied.try_recv() {
+            match emptied {
+                Ok(group) => self.spare.push(group),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        let fits = self.spare.iter().position(|(of, _)| *of == place);
+        let empty = match fits {
+            Some(at) => self.spare.swap_remove(at).1,
+            None => group.like(),
+        };
+        let full = mem::replace(group, empty);
+        // If this fails, the thread has panicked, which the end of the run reports.
+        let _ = self.full.send((place, full));
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Encodes row groups as they come, and closes the files at the end.
+fn encode(
+    files: Receiver<Files>,
+    groups: Receiver<Group>,
+    back: Sender<Result<Group, RecordError>>,
+) -> Closed {
+    let mut files = files.recv().unwrap_or_default();
+    for (place, mut group) in groups {
+        let written = files.write(place, &mut group);
+        // At the end of the run nobody takes them any more. Errors are kept with the files.
+        let _ = back.send(written.map(|()| (place, group)));
+    }
+    files.close()
+}
+
+/// The tables of a run whose last rows are being written.
+pub(crate) enum Closing {
+    Done(Box<Closed>),
+    Apart(JoinHandle<Closed>),
+}
+
+impl Closing {
+    /// Waits until all files are closed.
+    ///
+    /// # Panics
+    /// The thread that encodes has panicked.
+    pub fn join(self) -> Closed {
+        match self {
+            Closing::Done(closed) => *closed,
+            Closing::Apart(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        }
+    }
+}
+
+/// Row groups that wait for the thread, beside the one that it encodes. One of the packets takes 6 MB.
+const MOST_WAITING: usize = 2;
+
+/// Counts the runs that are being recorded by this process.
+struct Counted;
+
+static RECORDED: AtomicUsize = AtomicUsize::new(0);
+
+impl Counted {
+    fn new() -> Counted {
+        RECORDED.fetch_add(1, Ordering::Relaxed);
+        Counted
+    }
+
+    /// Returns whether there are more processors than runs.
+    fn is_processor_left() -> bool {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        RECORDED.load(Ordering::Relaxed) < processors
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        RECORDED.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,162 @@
+//! Collects the rows of all tables of a run, and has them encoded one row group at a time.
+
+use std::path::Path;
+
+use super::cell::Row;
+use super::cells::GROUP_ROWS;
+use super::columns::Columns;
+use super::encoder::{Closing, Encoder, Files};
+use super::error::RecordError;
+use super::keep::Keep;
+use super::rows::{DECLARED, Place, TABLES};
+use super::table::TableFile;
+use sluice_scenario::Backend;
+
+/// The tables of a run that is being recorded.
+pub(crate) struct Tables {
+    /// The rows of each table that are not encoded yet, in the order of [`TABLES`]; `None` for a
+    /// table that is not recorded.
+    collected: [Option<Columns>; TABLES.len()],
+    encoder: Encoder,
+}
+
+impl Tables {
+    /// Begins the tables that `keep` names, in the folder `dir` or in memory.
+    ///
+    /// # Errors
+    /// A file cannot be created.
+    pub fn begin(keep: Keep, dir: Option<&Path>, backend: Backend) -> Result<Self, RecordError> {
+        let mut files = Files::default();
+        let mut collected = [const { None }; TABLES.len()];
+        for (place, declared) in DECLARED.into_iter().enumerate() {
+            if keep < Keep::of_table(declared.0) {
+                continue;
+            }
+            files.add(
+                place,
+                match dir {
+                    Some(dir) => TableFile::create(declared, dir, backend)?,
+                    None => TableFile::in_memory(declared)?,
+                },
+            );
+            collected[place] = Some(Columns::new(declared.1()));
+        }
+        // The rows of a live run already come from a thread of their own, and its router needs the
+        // other processors.
+        let encoder = Encoder::new(files, backend == Backend::Sim);
+        Ok(Tables { collected, encoder })
+    }
+
+    /// Returns whether the rows of `R` are recorded.
+    #[inline]
+    pub fn has<R: Row>(&self) -> bool {
+        self.collected[Place::<R>::OF].is_some()
+    }
+
+    /// Appends a row; if its table is not recorded, nothing happens.
+    ///
+    /// # Errors
+    /// A file cannot be written. With a thread of its own, that may be the file of an earlier row.
+    #[inline]
+    pub fn push<R: Row>(&mut self, row: &R) -> Result<(), RecordError> {
+        let Some(columns) = &mut self.collected[Place::<R>::OF] else {
+            return Ok(());
+        };
+        columns.push(row);
+        if columns.rows() < GROUP_ROWS {
+            return Ok(());
+        }
+        self.encoder.write(Place::<R>::OF, columns)
+    }
+
+    /// Has the remaining rows written, and all tables closed, even if one fails, so that complete
+    /// tables are kept.
+    pub fn close(self) -> Closing {
+        let rest = self.collected.into_iter().enumerate();
+        let rest = rest.filter_map(|(place, columns)| Some((place, columns?)));
+        self.encoder.close(rest.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use sluice_core::record::{Fate, PacketRecord};
+    use sluice_core::{Ecn, Span, Time};
+
+    use super::super::encoder::Closed;
+    use super::super::rows::{Header, PacketRow};
+    use super::*;
+    use sluice_scenario::Direction;
+
+    fn row(seq: u64) -> PacketRow {
+        let arrival = Time::from_ns(seq * seq % 1_000_003);
+        PacketRow {
+            pipe: Direction::Up.into(),
+            record: PacketRecord {
+                seq,
+                packet: Some(seq),
+                arrival,
+                flow: (seq % 7) as u32,
+                len: 1500,
+                segments: 1,
+                ecn: Ecn::Ect0,
+                class: 0,
+                fate: Fate::Sent,
+                at: arrival + Span::from_ns(seq % 1013),
+            },
+        }
+    }
+
+    /// Writes `groups` row groups of packets and some rows more, until there is an error.
+    fn write(dir: &Path, has_thread: bool, groups: usize) -> (Result<(), RecordError>, Closed) {
+        let mut tables = Tables::begin(Keep::Packets, Some(dir), Backend::Sim).unwrap();
+        match has_thread {
+            true => tables.encoder.start(),
+            false => tables.encoder.stay(),
+        }
+        let rows = (groups * GROUP_ROWS) as u64 + 17;
+        let written = (0..rows).try_for_each(|seq| tables.push(&row(seq)));
+        tables.push(&Header::empty(0, 0, true)).unwrap();
+        (written, tables.close().join())
+    }
+
+    #[test]
+    fn a_thread_writes_the_same_files() {
+        let (here, apart) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (dir, has_thread) in [(&here, false), (&apart, true)] {
+            let (written, closed) = write(dir.path(), has_thread, 5);
+            written.unwrap();
+            assert!(closed.iter().all(|table| matches!(table, Some(Ok(_)))));
+        }
+        for table in TABLES {
+            let read = |dir: &tempfile::TempDir| {
+                fs::read(dir.path().join(table).with_extension("parquet")).unwrap()
+            };
+            assert!(read(&here) == read(&apart), "{table}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_during_the_run_and_at_its_end() {
+        for has_thread in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("packets.parquet");
+            // Every write to this device fails with ENOSPC.
+            symlink("/dev/full", &path).unwrap();
+            // One row group is being written, two wait, and the next waits for them.
+            let (written, mut closed) = write(dir.path(), has_thread, 6);
+            let expected = format!(
+                "cannot write `{}`: No space left on device (os error 28)",
+                path.display()
+            );
+            assert_eq!(written.unwrap_err().to_string(), expected);
+            let packets = closed[Place::<PacketRow>::OF].take().unwrap();
+            assert_eq!(packets.err().unwrap().to_string(), expected);
+            let headers = closed[Place::<Header>::OF].take().unwrap();
+            assert!(headers.is_ok(), "the other tables are kept");
+        }
+    }
+}
