@@ -282,6 +282,7 @@ fn the_reference_of_samples_is_complete() {
         hosts: vec![Default::default()],
         ..Default::default()
     });
+    sample.flow_export = Some(Default::default());
     sample.changes.push(Change {
         refused: Some(String::new()),
         ..Change::default()

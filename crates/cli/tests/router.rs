@@ -5,6 +5,8 @@
 
 #[path = "router/fail_open.rs"]
 mod fail_open;
+#[path = "router/flows.rs"]
+mod flows;
 #[path = "router/reload.rs"]
 mod reload;
 #[path = "router/rtt.rs"]

@@ -1,65 +1,108 @@
-//! `--flow-log`: a line of JSON for each flow through a pipe, when it ends and at intervals.
+//! `--flow-log` and `--flow-export`: a record for each flow through a pipe, when it ends and at
+//! intervals, as a line of JSON and as IPFIX.
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_core::Span;
-use sluice_router::process::watch::{FlowRecord, FlowTimeouts, Watcher};
+use sluice_router::process::watch::{
+    FlowExport, FlowRecord, FlowTimeouts, Ipfix, Message, Watcher,
+};
 
 /// Where records of flows go, and when.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("flow_records").multiple(true).args(["flow_log", "flow_export"]))]
 pub struct FlowArgs {
     /// Append a line of JSON for each flow through a pipe to this file, or write it to standard
     /// output (`-`): bytes, packets, drops, marks and sojourn times (docs/watching.md)
     #[arg(long, value_name = "FILE|-")]
     flow_log: Option<PathBuf>,
+    /// Send an IPFIX record (RFC 7011) of each flow through a pipe to this collector, by UDP: bytes,
+    /// packets and drops (docs/watching.md)
+    #[arg(long, value_name = "HOST:PORT")]
+    flow_export: Option<String>,
     /// A flow without packets for this time has ended
     #[arg(long, value_name = "TIME", value_parser = Span::parse, default_value = "15s",
-          requires = "flow_log")]
+          requires = "flow_records")]
     flow_idle: Span,
     /// A flow that lasts gets a record each time this has passed
     #[arg(long, value_name = "TIME", value_parser = Span::parse, default_value = "60s",
-          requires = "flow_log")]
+          requires = "flow_records")]
     flow_active: Span,
+    /// Send the templates of IPFIX again each time this has passed
+    #[arg(long, value_name = "TIME", value_parser = Span::parse, default_value = "60s",
+          requires = "flow_export")]
+    flow_template_refresh: Span,
 }
 
-/// The file cannot be opened.
+/// Records of flows have nowhere to go.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot append to {}: {source}", .path.display())]
-pub struct Error {
-    path: PathBuf,
-    source: io::Error,
+pub enum Error {
+    /// The file cannot be opened.
+    #[error("cannot append to {}: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// There is no such collector.
+    #[error(
+        "--flow-export {collector}: {source}; a host with its port is needed, such as 192.0.2.7:4739, \
+         [2001:db8::7]:4739 or collector.example:4739"
+    )]
+    Collector {
+        /// The address as it was given.
+        collector: String,
+        /// The reason.
+        source: io::Error,
+    },
 }
 
-/// The file, opened before the router gives up its privileges.
+/// The outputs, opened before the router gives up its privileges.
 pub struct Opened {
-    to: Box<dyn Write + Send>,
-    name: String,
+    log: Option<Log>,
+    export: Option<Export>,
     timeouts: FlowTimeouts,
 }
 
-/// Opens the file.
+/// A file of lines of JSON.
+struct Log {
+    to: Box<dyn Write + Send>,
+    name: String,
+}
+
+/// Messages to a collector.
+struct Export {
+    socket: UdpSocket,
+    encoder: Ipfix,
+    refresh: Duration,
+    /// The last message with templates.
+    refreshed: Option<Instant>,
+    /// Records in the last message, which the collector's host may still refuse.
+    pending: u64,
+    counts: FlowExport,
+}
+
+/// Opens the outputs.
 pub fn open(args: &FlowArgs) -> Result<Option<Opened>, Error> {
-    let Some(path) = &args.flow_log else {
+    let log = args.flow_log.as_deref().map(Log::open).transpose()?;
+    let refresh = Duration::from_nanos(args.flow_template_refresh.as_ns());
+    let export = args.flow_export.as_deref();
+    let export = export.map(|collector| Export::open(collector, refresh));
+    let export = export.transpose()?;
+    if log.is_none() && export.is_none() {
         return Ok(None);
-    };
-    let to: Box<dyn Write + Send> = if args.is_stdout() {
-        Box::new(io::stdout())
-    } else {
-        let file = File::options().append(true).create(true).open(path);
-        Box::new(file.map_err(|source| Error {
-            path: path.clone(),
-            source,
-        })?)
-    };
+    }
     Ok(Some(Opened {
-        to,
-        name: path.display().to_string(),
+        log,
+        export,
         timeouts: FlowTimeouts {
             idle: Duration::from_nanos(args.flow_idle.as_ns()),
             active: Duration::from_nanos(args.flow_active.as_ns()),
@@ -105,7 +148,11 @@ impl FlowLog {
 }
 
 fn write(opened: Opened, watcher: &Watcher, is_ending: &AtomicBool) {
-    let Opened { mut to, name, .. } = opened;
+    let Opened {
+        mut log,
+        mut export,
+        ..
+    } = opened;
     let mut after = 0;
     let mut lost = 0;
     loop {
@@ -118,19 +165,55 @@ fn write(opened: Opened, watcher: &Watcher, is_ending: &AtomicBool) {
         }
         let (records, more) = watcher.take_flows(is_last);
         lost += more;
-        if let Err(error) = to
-            .write_all(lines(&records).as_bytes())
-            .and_then(|()| to.flush())
-        {
-            eprintln!("sluice: warning: cannot write to {name}: {error}; no more flows are logged");
-            return;
+        if let Some(export) = &mut export {
+            export.send(&records, more);
+            watcher.note_export(export.counts.clone());
         }
-        if is_last {
+        log = log.and_then(|log| log.write(&records));
+        if is_last || (log.is_none() && export.is_none()) {
             break;
         }
     }
-    if lost > 0 {
+    if let Some(log) = log.filter(|_| lost > 0) {
+        let name = log.name;
         eprintln!("sluice: warning: {name} lacks {lost} records: it was written too slowly");
+    }
+    if let Some(export) = export.filter(|export| export.counts.not_sent > 0) {
+        let FlowExport {
+            collector,
+            not_sent,
+            ..
+        } = export.counts;
+        eprintln!("sluice: warning: {not_sent} records of flows did not reach {collector}");
+    }
+}
+
+impl Log {
+    fn open(path: &Path) -> Result<Log, Error> {
+        let to: Box<dyn Write + Send> = if path == Path::new("-") {
+            Box::new(io::stdout())
+        } else {
+            let file = File::options().append(true).create(true).open(path);
+            Box::new(file.map_err(|source| Error::File {
+                path: path.to_owned(),
+                source,
+            })?)
+        };
+        Ok(Log {
+            to,
+            name: path.display().to_string(),
+        })
+    }
+
+    /// Writes records. Returns `None` if nothing more can be written.
+    fn write(mut self, records: &[FlowRecord]) -> Option<Log> {
+        let written = self.to.write_all(lines(records).as_bytes());
+        if let Err(error) = written.and_then(|()| self.to.flush()) {
+            let name = &self.name;
+            eprintln!("sluice: warning: cannot write to {name}: {error}; no more flows are logged");
+            return None;
+        }
+        Some(self)
     }
 }
 
@@ -139,7 +222,152 @@ fn lines(records: &[FlowRecord]) -> String {
     records.iter().map(line).collect()
 }
 
+impl Export {
+    fn open(collector: &str, refresh: Duration) -> Result<Export, Error> {
+        let connect = || -> io::Result<(UdpSocket, SocketAddr)> {
+            let mut addresses = collector.to_socket_addrs()?;
+            let address = addresses.next();
+            let address = address.ok_or_else(|| io::Error::other("it has no address"))?;
+            let own: SocketAddr = match address {
+                SocketAddr::V4(_) => ([0; 4], 0).into(),
+                SocketAddr::V6(_) => ([0; 16], 0).into(),
+            };
+            let socket = UdpSocket::bind(own)?;
+            socket.connect(address)?;
+            // A full buffer must not delay the records of the log.
+            socket.set_nonblocking(true)?;
+            Ok((socket, address))
+        };
+        let (socket, address) = connect().map_err(|source| Error::Collector {
+            collector: collector.to_owned(),
+            source,
+        })?;
+        let headers = match address {
+            SocketAddr::V4(_) => 20 + 8,
+            SocketAddr::V6(_) => 40 + 8,
+        };
+        Ok(Export {
+            socket,
+            encoder: Ipfix::new(MOST_PACKET - headers),
+            refresh,
+            refreshed: None,
+            pending: 0,
+            counts: FlowExport {
+                collector: collector.to_owned(),
+                ..FlowExport::default()
+            },
+        })
+    }
+
+    /// Sends records, after the templates if these are due. `lost` records found no room before.
+    fn send(&mut self, records: &[FlowRecord], lost: u64) {
+        self.counts.not_sent += lost;
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix_s = unix.map_or(0, |unix| unix.as_secs() as u32);
+        let is_due = |at: Instant| at.elapsed() >= self.refresh;
+        if self.refreshed.is_none_or(is_due) {
+            // Before the first record, several copies help that one arrives (RFC 7011 section 8.4).
+            let copies = if self.refreshed.is_none() { 2 } else { 1 };
+            for _ in 0..copies {
+                self.send_message(&self.encoder.templates(unix_s));
+            }
+            self.refreshed = Some(Instant::now());
+        }
+        for message in self.encoder.messages(records, unix_s) {
+            self.send_message(&message);
+        }
+    }
+
+    /// Sends a message. A refusal is about the message before: the collector's host has answered that
+    /// nobody listens.
+    fn send_message(&mut self, message: &Message) {
+        let mut sent = self.socket.send(&message.bytes);
+        if let Err(error) = &sent
+            && error.kind() == io::ErrorKind::ConnectionRefused
+        {
+            self.note(error.to_string());
+            self.counts.sent -= self.pending;
+            self.counts.not_sent += self.pending;
+            sent = self.socket.send(&message.bytes);
+        }
+        self.pending = 0;
+        match sent {
+            Ok(_) => {
+                self.counts.sent += message.records;
+                self.pending = message.records;
+            }
+            Err(error) => {
+                self.counts.not_sent += message.records;
+                self.note(error.to_string());
+            }
+        }
+    }
+
+    /// Notes an error, and prints the first one.
+    fn note(&mut self, error: String) {
+        if self.counts.error.is_none() {
+            let collector = &self.counts.collector;
+            eprintln!(
+                "sluice: warning: cannot send records of flows to {collector}: {error}; \
+                 `sluice router status` shows how many were not sent"
+            );
+        }
+        self.counts.error = Some(error);
+    }
+}
+
+/// The largest packet where the path's MTU is not known (RFC 7011 section 10.3.3).
+const MOST_PACKET: usize = 512;
 /// A sample comes within this time.
 const SAMPLE: Duration = Duration::from_secs(3);
 /// The pause after a sample that did not come.
 const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_come_first_and_again_after_the_interval() {
+        let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let patience = Some(Duration::from_secs(10));
+        collector.set_read_timeout(patience).unwrap();
+        let address = collector.local_addr().unwrap().to_string();
+        let mut export = Export::open(&address, Duration::from_secs(600)).unwrap();
+        let sets = |count: usize| -> Vec<u16> {
+            let mut bytes = [0; 1500];
+            let set = |_| {
+                let length = collector.recv(&mut bytes).unwrap();
+                assert!(length <= MOST_PACKET - 28, "{length}");
+                u16::from_be_bytes([bytes[16], bytes[17]])
+            };
+            (0..count).map(set).collect()
+        };
+        export.send(&[], 0);
+        assert_eq!(sets(2), [2, 2]);
+        export.send(&[], 0);
+        export.refresh = Duration::ZERO;
+        export.send(&[], 0);
+        // The second call sent nothing.
+        assert_eq!(sets(1), [2]);
+        assert_eq!(export.counts.not_sent, 0);
+        drop(collector);
+        // The kernel answers that nobody listens; records that found no room count as well.
+        export.send(&[], 3);
+        export.send(&[], 0);
+        assert_eq!(export.counts.not_sent, 3);
+        assert!(export.counts.error.is_some());
+    }
+
+    #[test]
+    fn an_unfit_collector_is_refused_with_what_is_right() {
+        for wrong in ["192.0.2.7", "192.0.2.7:x"] {
+            let error = Export::open(wrong, Duration::ZERO).err().unwrap();
+            let text = error.to_string();
+            assert!(
+                text.contains(wrong) && text.contains("192.0.2.7:4739"),
+                "{text}"
+            );
+        }
+    }
+}

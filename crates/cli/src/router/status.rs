@@ -79,6 +79,17 @@ fn text(sample: &Sample) -> String {
             ));
         }
     }
+    if let Some(export) = &sample.flow_export {
+        let reason = export.error.as_ref().filter(|_| export.not_sent > 0);
+        let reason = reason.map_or_else(String::new, |error| format!(" ({error})"));
+        let text = format!(
+            "records of flows: {} sent, {} not sent to {}{reason}",
+            short(export.sent as f64),
+            short(export.not_sent as f64),
+            export.collector,
+        );
+        line(cut(&text, 79));
+    }
     line(String::new());
     line(format!(
         "{:<20} {:>10} {:>10} {:>10} {:>10} {:>8}",
@@ -200,7 +211,7 @@ fn span(ns: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use sluice_router::process::watch::{
-        FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn, TrafficSample,
+        FlowExport, FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn, TrafficSample,
     };
     use sluice_router::rtt::RttSource;
 
@@ -261,6 +272,12 @@ pub(crate) mod tests {
                 backlog_packets: 10,
                 traffic: traffic(12_345_678),
             }],
+            flow_export: Some(FlowExport {
+                collector: "collector.example.org:4739".into(),
+                sent: 123_456,
+                not_sent: 7,
+                error: Some("Connection refused (os error 111)".into()),
+            }),
             rtt: Some(RttSample {
                 hosts: vec![RttRow {
                     name: "2001:db8:1234:5678:9abc:def0:1234:5678".into(),
@@ -287,6 +304,7 @@ pub(crate) mod tests {
             "overflow 123k",
             "count 12, p 0.0125",
             "4.21ms",
+            "records of flows: 123k sent, 7 not sent to collector.example.org:4739 (",
             "5678  quic    123k  4.21ms",
         ] {
             assert!(text.contains(expected), "no {expected} in\n{text}");

@@ -71,6 +71,8 @@ pub struct Traffic {
     /// Packets that were CE-marked.
     pub marked: u64,
     dropped: [u64; REASONS],
+    /// Bytes of the packets that were dropped for any reason.
+    pub dropped_bytes: u64,
     /// Sojourn times of the packets that left the queue.
     pub waits: Waits,
 }
@@ -101,12 +103,18 @@ impl Traffic {
         for (count, more) in self.dropped.iter_mut().zip(other.dropped) {
             *count += more;
         }
+        self.dropped_bytes += other.dropped_bytes;
         self.waits.absorb(&other.waits);
     }
 
     fn arrive(&mut self, packet: &Packet) {
         self.arrived_packets += u64::from(packet.segments);
         self.arrived_bytes += u64::from(packet.len);
+    }
+
+    fn discard(&mut self, packet: &Packet, reason: DropReason) {
+        self.dropped[reason as usize] += u64::from(packet.segments);
+        self.dropped_bytes += u64::from(packet.len);
     }
 
     fn leave(&mut self, packet: &Packet, sojourn: Span) {
@@ -458,9 +466,7 @@ impl WatchTable {
                     traffic.bytes += u64::from(packet.len);
                 }
                 Seen::Marked => traffic.marked += u64::from(packet.segments),
-                Seen::Dropped(reason) => {
-                    traffic.dropped[reason as usize] += u64::from(packet.segments);
-                }
+                Seen::Dropped(reason) => traffic.discard(packet, reason),
             }
         }
     }
@@ -574,9 +580,6 @@ impl Rows<'_> {
         queue: Option<u16>,
         headers: &Headers,
     ) {
-        let packets = u64::from(packet.segments);
-        self.each(packet, queue, headers, |row| {
-            row.dropped[reason as usize] += packets;
-        });
+        self.each(packet, queue, headers, |row| row.discard(packet, reason));
     }
 }

@@ -153,6 +153,7 @@ impl Collector {
             flows,
             other_flows,
             rtt,
+            flow_export: None,
             changes,
             status,
         };

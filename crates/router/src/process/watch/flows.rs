@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sluice_core::DropReason;
 use sluice_ipfw::watch::{ObjectName, Traffic, WatchFlow, WatchTable};
 
@@ -45,6 +45,9 @@ pub struct FlowRecord {
     pub reason: FlowEnd,
     /// The pipe or scheduler.
     pub object: String,
+    /// The same as a value; `None` for the flows that found no room.
+    #[serde(skip)]
+    pub place: Option<ObjectName>,
     /// Source address; `None` for the flows that found no room.
     pub src: Option<IpAddr>,
     /// Source port; 0 without ports.
@@ -67,8 +70,23 @@ pub struct FlowRecord {
     pub marked: u64,
     /// Packets that were dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// Their bytes.
+    pub dropped_bytes: u64,
     /// Sojourn times of the packets that left, if any did.
     pub sojourn: Option<Sojourn>,
+}
+
+/// The fate of the records that are sent to a collector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowExport {
+    /// The address of the collector.
+    pub collector: String,
+    /// Records that were sent.
+    pub sent: u64,
+    /// Records that could not be sent.
+    pub not_sent: u64,
+    /// The last error.
+    pub error: Option<String>,
 }
 
 /// The flows that have no record yet.
@@ -208,6 +226,7 @@ impl Open {
             last_unix_ms: self.last_ms,
             reason,
             object: flow.map_or_else(|| "other".to_owned(), |flow| name(flow.object)),
+            place: flow.map(|flow| flow.object),
             src: flow.map(|flow| flow.src),
             src_port: flow.map_or(0, |flow| flow.src_port),
             dst: flow.map(|flow| flow.dst),
@@ -219,6 +238,7 @@ impl Open {
             bytes: traffic.bytes,
             marked: traffic.marked,
             dropped: dropped.filter(|(_, count)| *count > 0).collect(),
+            dropped_bytes: traffic.dropped_bytes,
             sojourn: sojourn(&traffic.waits),
         })
     }
@@ -321,6 +341,7 @@ mod tests {
         let left = record.packets;
         assert_eq!(record.dropped["overflow"], 8 - left);
         assert_eq!(record.bytes, left * 1250);
+        assert_eq!(record.dropped_bytes, (8 - left) * 1250);
         // 10,000 bit take 10 ms each.
         let longest = record.sojourn.unwrap().max_ns;
         assert_eq!(longest, (left - 1) * 10_000_000);

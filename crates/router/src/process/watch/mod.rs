@@ -8,11 +8,13 @@
 
 mod collect;
 mod flows;
+mod ipfix;
 pub mod links;
 mod rtt;
 mod sample;
 
-pub use flows::{FlowEnd, FlowRecord, FlowTimeouts};
+pub use flows::{FlowEnd, FlowExport, FlowRecord, FlowTimeouts};
+pub use ipfix::{Ipfix, Message};
 pub use sample::{
     FlowSample, LatenessSample, ObjectSample, PortSample, RttRow, RttSample, Sample, Sojourn,
     SojournCounts, TotalTraffic, TrafficSample,
@@ -48,6 +50,8 @@ struct State {
     taken: Option<Instant>,
     /// The error that ended the thread.
     refused: Option<Refused>,
+    /// The fate of the records that are sent to a collector.
+    export: Option<FlowExport>,
 }
 
 /// The thread ends when nobody has asked for a sample for this time.
@@ -123,6 +127,11 @@ impl Watcher {
         ledger.take()
     }
 
+    /// Notes the fate of the records that are sent to a collector, for the next samples.
+    pub fn note_export(&self, export: FlowExport) {
+        self.0.lock().export = Some(export);
+    }
+
     fn start(&self, state: &mut State) -> Result<(), Refused> {
         let shared = Arc::clone(&self.0);
         let first = state.latest.as_ref().map_or(0, |sample| sample.number);
@@ -173,8 +182,9 @@ impl Shared {
             let tallies = u32::try_from(watched.watching.tallies.len()).unwrap_or(u32::MAX);
             let changes = self.orders.journal().entries();
             pause = match collector.evaluate(*watched, number + 1, changes) {
-                Some(sample) => {
+                Some(mut sample) => {
                     number = sample.number;
+                    sample.flow_export = self.lock().export.clone();
                     if let (Some(ledger), Some(table)) = (self.ledger().as_mut(), collector.table())
                     {
                         let from_ms = sample

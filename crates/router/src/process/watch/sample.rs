@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sluice_core::{DropReason, Span};
 use sluice_ipfw::watch::{Traffic, Waits};
 
+use super::FlowExport;
 use crate::control::Change;
 use crate::process::Status;
 use crate::rtt::RttSource;
@@ -42,6 +43,10 @@ pub struct Sample {
     pub other_flows: TrafficSample,
     /// Round-trip times of the last 30 to 60 intervals, if they are measured (`--rtt`).
     pub rtt: Option<RttSample>,
+    /// The fate of the records of flows that are sent to a collector, if they are
+    /// (`--flow-export`).
+    #[serde(default)]
+    pub flow_export: Option<FlowExport>,
     /// The last changes of the configuration, oldest first.
     pub changes: Vec<Change>,
 }
