@@ -1,6 +1,6 @@
 // Opens the page of a router in headless Chromium, with a server that stands for the router, and keeps
-// screenshots in artifacts/. The page must draw its charts and tables, follow new samples, mark a change,
-// show foreign names as text, and fit into 390 pixels.
+// screenshots in artifacts/; docs/images/live.png is live-1280.png. The page must draw its charts and
+// tables, follow new samples, mark a change, show foreign names as text, and fit into 390 pixels.
 //
 //   node test/live.mjs [--out DIR]
 //
@@ -237,6 +237,7 @@ try {
       "refused: no",
       "tcp 10.0.0.1:40000",
       "Round-trip times",
+      "quic",
     ]) {
       check(text.includes(word), `${where}: no "${word}"`);
     }
