@@ -207,6 +207,7 @@ bench: build ## run the benchmarks, each with a reference measured at the same t
 	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
 	$(CARGO) run --release --locked -q -p sluice-cli --example recording
+	$(CARGO) run --release --locked -q -p sluice-lab --example recorded_lateness
 	@scripts/setup.sh python wasm
 	$(VENV)/maturin develop -q --release
 	clang --target=wasm32 -O2 -nostdlib -fno-builtin -Wl,--no-entry,--stack-first,-z,stack-size=8192 -I sdk/c \

@@ -5,6 +5,7 @@
 //! half, in the laboratory's `flow` folder, runs the type on both backends; without it the
 //! laboratory does not compile. No other code distinguishes types of flow.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use sluice_core::{Bytes, Span};
@@ -549,7 +550,7 @@ fn read_type<'t>(
 pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) -> Option<Vec<Flow>> {
     let mut flows: Vec<Flow> = Vec::new();
     let mut is_right = true;
-    let mut names: Vec<(String, Place)> = Vec::new();
+    let mut names: BTreeMap<String, Place> = BTreeMap::new();
     for node in items("flow", root, problems).unwrap_or_default() {
         let Some(flow) = Flow::read(node, duration, problems) else {
             is_right = false;
@@ -565,14 +566,14 @@ pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) ->
                 let hint = format!("reserved names: {}", RESERVED.join(", "));
                 problems.push(Problem::new(at.clone(), message).hint(hint));
             }
-            if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
+            if let Some(first) = names.get(&name) {
                 problems.push(
                     Problem::new(at.clone(), format!("two flows are named `{name}`"))
                         .other(first.clone(), "the first is named"),
                 );
                 break;
             }
-            names.push((name, at.clone()));
+            names.insert(name, at.clone());
         }
         flows.push(flow);
     }
