@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 
@@ -303,13 +304,45 @@ fn change(page: SocketAddr, path: &str, body: &str) -> (u16, Value) {
     (status, serde_json::from_str(&body).unwrap())
 }
 
-/// 600 datagrams wait in a slow pipe while its rate and then its AQM are changed on the page.
+/// A pipe at the instant of a sample.
+struct Moment {
+    /// The instant on the router's clock, in seconds.
+    taken: f64,
+    /// The instant at which the sample was noted, in seconds since the Unix epoch.
+    noted: f64,
+    arrived: u64,
+    waiting: u64,
+    /// Packets that have left.
+    left: f64,
+    /// The instant of the last change, in milliseconds since the Unix epoch.
+    changed: Option<u64>,
+}
+
+impl Moment {
+    fn of(sample: &Value) -> Moment {
+        let nothing = Value::Null;
+        let pipe = pipe_of(sample).unwrap_or(&nothing);
+        let (arrived, waiting) = (count(pipe, "total_packets"), count(pipe, "backlog_packets"));
+        Moment {
+            taken: count(&sample["status"], "uptime_ns") as f64 / 1e9,
+            noted: count(sample, "unix_ms") as f64 / 1e3,
+            arrived,
+            waiting,
+            left: (arrived - waiting) as f64,
+            changed: sample["changes"]
+                .as_array()
+                .and_then(|changes| changes.last()?["unix_ms"].as_u64()),
+        }
+    }
+}
+
+/// 5000 datagrams wait in a slow pipe while its rate and then its AQM are changed on the page.
 #[test]
 fn a_change_on_the_page_acts_at_once_and_loses_no_packet() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     fs::write(&token, "0123456789abcdef\n").unwrap();
-    let config = "pipe 1 config bw 1Mbit/s queue 1000\nadd 100 pipe 1 udp from any to any in\n\
+    let config = "pipe 1 config bw 1Mbit/s queue 6000\nadd 100 pipe 1 udp from any to any in\n\
                   add 200 allow ip from any to any\n";
     let token = token.to_str().unwrap();
     let options = [
@@ -329,21 +362,57 @@ fn a_change_on_the_page_acts_at_once_and_loses_no_packet() {
     let page = page_of(&running);
     let mut received = || links.interface("far1").unwrap().traffic.received;
     let before = received();
-    send(&running, here, there, 60, Duration::from_millis(1));
-    let sent = u64::from(FLOWS) * 60;
+    let mut seen = 0;
+    let mut next = || loop {
+        let request = "GET /state HTTP/1.1\r\nHost: HOST\r\n\
+                       Authorization: Bearer 0123456789abcdef\r\n\r\n";
+        let (status, body) = ask(page, request);
+        assert_eq!(status, 200, "{body}");
+        let sample: Value = serde_json::from_str(&body).unwrap();
+        let number = count(&sample, "number");
+        if std::mem::replace(&mut seen, number) < number {
+            return Moment::of(&sample);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    send(&running, here, there, 500, Duration::from_millis(1));
+    let sent = u64::from(FLOWS) * 500;
+    let mut old = next();
+    while old.arrived < sent {
+        old = next();
+    }
 
-    let (began, at_first) = (Instant::now(), received());
-    let faster = r#"{"commands":"pipe 1 config bw 10Mbit/s queue 1000"}"#;
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let asked = now().as_millis() as u64;
+    let faster = r#"{"commands":"pipe 1 config bw 10Mbit/s queue 6000"}"#;
     let (status, answer) = change(page, "/command", faster);
     assert_eq!((status, &answer["reply"]["error"]), (200, &Value::Null));
-    std::thread::sleep(Duration::from_millis(250).saturating_sub(began.elapsed()));
-    let (frames, elapsed) = (received() - at_first, began.elapsed());
-    // 10,000 bit each. The old rate gives 1 Mbit/s; the new one gives more than 5 even if all packets
-    // have left long before the end of the interval.
-    let mbit_per_s = frames as f64 * 0.01 / elapsed.as_secs_f64();
-    assert!(mbit_per_s > 5.0, "{frames} frames in {elapsed:?}");
+    let answered = now().as_millis() as u64;
+    // Times are those of the router's own clock, since a busy machine lets requests wait. A sample is
+    // noted after it was taken, so the least difference between the two clocks is the right one.
+    let mut ahead = old.noted - old.taken;
+    loop {
+        let new = next();
+        assert!(new.waiting > 0, "no sample shows the new rate at work");
+        ahead = ahead.min(new.noted - new.taken);
+        let executed = new.changed.expect("the change is logged");
+        // It is executed between the request and the answer.
+        assert!((asked..=answered).contains(&executed), "{executed}");
+        let executed = executed as f64 / 1e3 - ahead;
+        if new.taken < executed + 0.25 {
+            continue;
+        }
+        // 10,000 bit each: 100 packets leave in a second at 1 Mbit/s, 1000 at 10 Mbit/s. So
+        // `left` = 100 · t + 1000 · (`passed` - t), where t is the time until the new rate acted.
+        let (left, passed) = (new.left - old.left, new.taken - old.taken);
+        let acted = old.taken + (1000.0 * passed - left) / 900.0;
+        // One such interval is enough: a busy machine may delay the router in the others.
+        if acted <= executed + 0.25 {
+            break;
+        }
+    }
 
-    let aqm = r#"{"commands":"pipe 1 config bw 10Mbit/s queue 1000 codel target 5s interval 10s"}"#;
+    let aqm = r#"{"commands":"pipe 1 config bw 10Mbit/s queue 6000 codel target 5s interval 10s"}"#;
     let (status, answer) = change(page, "/command", aqm);
     assert_eq!((status, &answer["reply"]["error"]), (200, &Value::Null));
     assert!(
@@ -359,7 +428,7 @@ fn a_change_on_the_page_acts_at_once_and_loses_no_packet() {
 
     let (status, answer) = change(page, "/undo", "{}");
     assert_eq!(status, 200, "{answer}");
-    assert_eq!(answer["undo"], "pipe 1 config bw 10Mbit/s queue 1000");
+    assert_eq!(answer["undo"], "pipe 1 config bw 10Mbit/s queue 6000");
     let shown = running.ok("pipe show");
     assert!(
         shown.contains("10.000 Mbit/s") && shown.contains("droptail"),
