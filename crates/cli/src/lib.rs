@@ -13,6 +13,7 @@ mod terminal;
 
 mod attach;
 mod bench;
+mod board;
 mod check;
 mod compare;
 mod completion;

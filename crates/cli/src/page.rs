@@ -1,9 +1,11 @@
-//! `--http`: the page with live charts, for a router and for a program behind a link.
+//! `--http`: the page with live charts, for a router and for a program behind a link, and the page with
+//! the progress of runs.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use sluice_http::{HttpError, Server, Settings, TokenError, read_token};
+use sluice_http::{Board, HttpError, Server, Settings, TokenError, read_token};
 use sluice_router::process::Editor;
 use sluice_router::process::watch::Watcher;
 
@@ -30,6 +32,11 @@ pub enum Error {
 }
 
 impl Page {
+    /// The page at this address, if there is one, with the token in this file.
+    pub const fn at(http: Option<SocketAddr>, http_token: Option<PathBuf>) -> Page {
+        Page { http, http_token }
+    }
+
     /// Returns whether the page is to be served.
     pub const fn is_wanted(&self) -> bool {
         self.http.is_some()
@@ -64,6 +71,11 @@ impl Prepared {
         let Prepared { settings, listener } = self;
         let editor = editor.filter(|_| settings.is_controlled);
         Ok(Server::start(&settings, listener, watcher, editor)?)
+    }
+
+    /// Serves the progress of runs until the result is dropped.
+    pub fn show_runs(self, board: Arc<dyn Board>) -> Result<Server, Error> {
+        Ok(Server::show_runs(&self.settings, self.listener, board)?)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use sluice_core::Span;
-use sluice_lab::suite::{Planned, Progress, Suite};
+use sluice_lab::suite::{Experiment, Planned, Progress, Suite};
 use sluice_scenario::Backend;
 
 /// A bar for the simulations, then one for the live runs: their speeds differ too much for one
@@ -46,10 +46,7 @@ impl Bars {
         for experiment in &suite.experiments {
             for planned in &experiment.runs {
                 let run = Run {
-                    name: match suite.is_many {
-                        true => format!("{} {}", experiment.name, planned.variant.name),
-                        false => planned.variant.name.clone(),
-                    },
+                    name: name(suite, experiment, planned),
                     phase: phase(planned),
                     length_ms: ms(planned.variant.scenario.duration),
                     position_ms: 0,
@@ -70,9 +67,9 @@ impl Bars {
     }
 
     /// Updates the bars.
-    pub fn tell(&self, progress: Progress<'_>) {
+    pub fn tell(&self, progress: &Progress<'_>) {
         let mut state = self.state.lock().expect("nobody panics with the lock");
-        match progress {
+        match *progress {
             Progress::Begun(run, _) => state.runs[run].is_under_way = true,
             Progress::At(run, elapsed) => state.runs[run].position_ms = ms(elapsed),
             Progress::Ended(run, finished) => state.end(run, finished.is_reused),
@@ -81,7 +78,7 @@ impl Bars {
         let (Progress::Begun(run, _)
         | Progress::At(run, _)
         | Progress::Ended(run, _)
-        | Progress::Failed(run)) = progress;
+        | Progress::Failed(run)) = *progress;
         let phase = state.runs[run].phase;
         state.draw(phase);
     }
@@ -170,7 +167,15 @@ const fn phase(planned: &Planned) -> usize {
 /// The phase of live runs.
 const LIVE: usize = 1;
 
-fn ms(span: Span) -> u64 {
+/// Returns the name of a run among all of `suite`.
+pub fn name(suite: &Suite, experiment: &Experiment, planned: &Planned) -> String {
+    match suite.is_many {
+        true => format!("{} {}", experiment.name, planned.variant.name),
+        false => planned.variant.name.clone(),
+    }
+}
+
+pub fn ms(span: Span) -> u64 {
     span.as_ns() / 1_000_000
 }
 

@@ -1,9 +1,11 @@
 //! `sluice run`: runs scenarios and prints their results.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use sluice_core::{Span, Stop};
 use sluice_lab::agreement;
@@ -21,6 +23,8 @@ use sluice_report::pages::{HtmlPages, PageError, write_file};
 use sluice_report::picture::PlannedRun;
 use sluice_scenario::Backend;
 
+use crate::board::Runs;
+use crate::page::{self, Page};
 use crate::pictures::{Pictures, PicturesError};
 use crate::progress::Bars;
 
@@ -71,6 +75,13 @@ pub struct Args {
     /// idle. Requires root [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
+    /// Serve a page with the progress of the runs, and the reports of those that are done, at this
+    /// address
+    #[arg(long, value_name = "IP:PORT")]
+    http: Option<SocketAddr>,
+    /// File with the token that --http requires
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_token: Option<PathBuf>,
     /// Only check whether everything could be run
     #[arg(long)]
     check: bool,
@@ -117,6 +128,9 @@ pub enum Error {
     /// A file cannot be written.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// The page with the progress cannot be served.
+    #[error(transparent)]
+    Http(#[from] page::Error),
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
@@ -168,6 +182,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let interrupt = Stop::new();
     catch_signals(&interrupt)?;
     let bars = Bars::new(&suite, args.quiet);
+    let runs = Arc::new(Runs::new(&suite));
+    let prepared = page::prepare(&Page::at(args.http, args.http_token.clone()), false)?;
+    let server = prepared.map(|page| page.show_runs(Arc::clone(&runs) as _));
+    let server = server.transpose()?;
+    if let Some(server) = &server {
+        eprintln!("sluice: progress at http://{}/", server.address());
+    }
     let options = Options {
         is_fresh: args.fresh,
         threads: args.jobs,
@@ -176,7 +197,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         pages: (args.report || !args.json).then_some(&HtmlPages as _),
         has_all_pages: args.report,
         interrupt: &interrupt,
-        watch: &|progress| bars.tell(progress),
+        watch: &|progress| {
+            runs.tell(&progress);
+            bars.tell(&progress);
+        },
     };
     if args.record.is_none() {
         for experiment in &suite.experiments {
@@ -193,6 +217,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let executed = execute(&suite, &options);
     drop(limit);
     drop(bars);
+    drop(server);
     conclude(args, suite, executed, &pictures)
 }
 

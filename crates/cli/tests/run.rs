@@ -1,6 +1,8 @@
 //! `sluice run` in virtual time: what it prints, where, and its exit status.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
@@ -245,6 +247,72 @@ fn ctrl_c_keeps_what_has_been_simulated() {
     let run: Value = serde_json::from_str(&run).expect("JSON");
     assert_eq!(run["status"], "partial", "{run}");
     assert!(place.path("out/report.html").is_file());
+}
+
+/// A page with the progress, from the start until the runs end.
+#[test]
+fn the_page_shows_which_runs_are_done_and_running() {
+    let place = Place::new();
+    // The first run ends at once, the second one only by the signal.
+    let scenario = SCENARIO.replace("duration = \"500ms\"\n", "");
+    let scenario = scenario.replace("[matrix]", "[matrix]\nduration = [\"500ms\", \"48h\"]");
+    place.write(
+        "s.toml",
+        &scenario.replace("[\"fifo\", \"codel\"]", "[\"fifo\"]"),
+    );
+    let args = [
+        "run", "s.toml", "--yes", "--jobs", "1", "--record", "flows", "--report",
+    ];
+    let mut child = place
+        .sluice(&args)
+        .args(["--http", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
+    let address = lines
+        .find_map(|line| {
+            let line = line.expect("text");
+            Some(
+                line.strip_prefix("sluice: progress at http://")?
+                    .trim_end_matches('/')
+                    .to_owned(),
+            )
+        })
+        .expect("it prints the address");
+    // What follows must not fill the pipe.
+    let rest = std::thread::spawn(move || lines.count());
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
+        body.to_owned()
+    };
+    assert!(get("/").contains("<title>Sluice runs</title>"));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let state = loop {
+        let state: Value = serde_json::from_str(&get("/state")).expect("it is JSON");
+        if state["done"] == 1 && state["runs"][1]["state"] == "running" {
+            break state;
+        }
+        assert!(Instant::now() < deadline, "{state}");
+        sleep(Duration::from_millis(20));
+    };
+    assert_eq!([&state["total"], &state["failed"]], [2, 0]);
+    let first = &state["runs"][0];
+    assert_eq!(
+        (&first["part"], &first["has_report"]),
+        (&Value::from(1.0), &Value::from(true))
+    );
+    assert!(get("/report/0").contains("<title>"));
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    rest.join().expect("it reads to the end");
 }
 
 #[test]

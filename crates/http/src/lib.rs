@@ -21,6 +21,8 @@
 //! be an IP address or `localhost`, and an Origin header must name the same host. At an address
 //! other than loopback every answer with figures requires a token.
 //!
+//! [`Server::show_runs`] serves the page of runs under way instead, with the same rules.
+//!
 //! Without an [`Editor`] the page is read-only. Changes always require the token, or the cookie that
 //! stands for it together with an Origin header.
 
@@ -30,9 +32,11 @@ mod grafana;
 mod history;
 mod metrics;
 mod request;
+mod runs;
 
 pub use access::{MOST_TOKEN, SHORTEST_TOKEN, TokenError, read_token};
 pub use grafana::dashboard;
+pub use runs::Board;
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -127,13 +131,24 @@ pub struct Server {
 
 /// What the threads share.
 struct Means {
-    watcher: Watcher,
+    shown: Shown,
     access: Access,
+    is_closing: Arc<AtomicBool>,
+    clients: AtomicUsize,
+}
+
+/// What is shown.
+enum Shown {
+    Router(Box<OfRouter>),
+    Runs(Arc<dyn Board>),
+}
+
+/// What the page of a router needs.
+struct OfRouter {
+    watcher: Watcher,
     editor: Option<Editor>,
     page: &'static str,
     history: Mutex<History>,
-    is_closing: Arc<AtomicBool>,
-    clients: AtomicUsize,
 }
 
 /// Largest head of a request.
@@ -162,39 +177,57 @@ impl Server {
         watcher: Watcher,
         editor: Option<Editor>,
     ) -> Result<Server, HttpError> {
-        let Settings {
-            address,
-            token,
-            page,
-            is_controlled: _,
-        } = settings;
-        let access = Access::new(token.clone()).map_err(HttpError::Random)?;
+        let of_router = OfRouter {
+            watcher,
+            editor,
+            page: settings.page,
+            history: Mutex::default(),
+        };
+        Server::serve(settings, listener, Shown::Router(Box::new(of_router)))
+    }
+
+    /// Starts a server at what [`Settings::listen`] has opened, which shows runs under way.
+    ///
+    /// # Errors
+    /// [`HttpError`].
+    pub fn show_runs(
+        settings: &Settings,
+        listener: TcpListener,
+        board: Arc<dyn Board>,
+    ) -> Result<Server, HttpError> {
+        Server::serve(settings, listener, Shown::Runs(board))
+    }
+
+    fn serve(
+        settings: &Settings,
+        listener: TcpListener,
+        shown: Shown,
+    ) -> Result<Server, HttpError> {
+        let access = Access::new(settings.token.clone()).map_err(HttpError::Random)?;
         let error = |source| HttpError::Listen {
-            address: *address,
+            address: settings.address,
             source,
         };
         let address = listener.local_addr().map_err(error)?;
         let is_closing = Arc::new(AtomicBool::new(false));
         let means = Arc::new(Means {
-            watcher,
+            shown,
             access,
-            editor,
-            page,
-            history: Mutex::default(),
             is_closing: Arc::clone(&is_closing),
             clients: AtomicUsize::new(0),
         });
-        let recorder = Arc::clone(&means);
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new()
                 .name(name.into())
                 .spawn(work)
                 .map_err(error)
         };
-        let threads = vec![
-            spawn("history", Box::new(move || record(&recorder)))?,
-            spawn("http", Box::new(move || accept(&listener, &means)))?,
-        ];
+        let mut threads = Vec::new();
+        if let Shown::Router(_) = &means.shown {
+            let recorder = Arc::clone(&means);
+            threads.push(spawn("history", Box::new(move || record(&recorder)))?);
+        }
+        threads.push(spawn("http", Box::new(move || accept(&listener, &means)))?);
         Ok(Server {
             address,
             is_closing,
@@ -229,12 +262,15 @@ impl Drop for Server {
 
 /// Keeps the history.
 fn record(means: &Means) {
+    let Shown::Router(router) = &means.shown else {
+        return;
+    };
     let mut after = 0;
     while !means.is_closing.load(Ordering::Acquire) {
-        match means.watcher.sample(after, RETRY) {
+        match router.watcher.sample(after, RETRY) {
             Ok(sample) => {
                 after = sample.number;
-                lock(&means.history).add(&sample);
+                lock(&router.history).add(&sample);
             }
             Err(_) => thread::sleep(RETRY / 10),
         }
@@ -295,7 +331,13 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
     let path = request.path.split('?').next().unwrap_or_default();
     match (request.method, path) {
         // The page has no figures.
-        (Method::Get, "/") => return Answer::page(means.page).send(stream),
+        (Method::Get, "/") => {
+            let page = match &means.shown {
+                Shown::Router(router) => router.page,
+                Shown::Runs(_) => runs::PAGE,
+            };
+            return Answer::page(page).send(stream);
+        }
         (Method::Post, "/login") => {
             return match means.access.login(&request.body) {
                 Some(cookie) => Answer::text(204, "")
@@ -316,18 +358,22 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
             .with("WWW-Authenticate", "Bearer")
             .send(stream);
     };
+    let router = match &means.shown {
+        Shown::Router(router) => router,
+        Shown::Runs(board) => return runs::answer(request.method, path, board).send(stream),
+    };
     if request.method == Method::Post {
         let from = format!("http {}", stream.peer_addr()?.ip().to_canonical());
-        return control::change(&request, &from, admitted, means.editor.as_ref()).send(stream);
+        return control::change(&request, &from, admitted, router.editor.as_ref()).send(stream);
     }
     if path == "/control" {
-        return control::form(means.editor.as_ref()).send(stream);
+        return control::form(router.editor.as_ref()).send(stream);
     }
     if path == "/events" {
-        return events(stream, means);
+        return events(stream, router, &means.is_closing);
     }
     if path == "/history" {
-        let history = lock(&means.history).json();
+        let history = lock(&router.history).json();
         return Answer::json(history).send(stream);
     }
     if !["/metrics", "/state"].contains(&path) {
@@ -337,7 +383,7 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
         )
         .send(stream);
     }
-    match means.watcher.sample(0, SAMPLE) {
+    match router.watcher.sample(0, SAMPLE) {
         Err(why) => Answer::text(503, &why.to_string()),
         Ok(sample) if path == "/metrics" => {
             let format = Format::accepted(request.header("accept"));
@@ -352,13 +398,13 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
 const CHANGES: [&str; 2] = ["/command", "/undo"];
 
 /// Sends samples until the reader or the router ends.
-fn events(mut stream: &TcpStream, means: &Means) -> io::Result<()> {
+fn events(mut stream: &TcpStream, router: &OfRouter, is_closing: &AtomicBool) -> io::Result<()> {
     // By default the kernel would keep minutes of samples for a reader that stalls.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, KEPT);
     Answer::stream().send_head(stream)?;
     let mut after = 0;
-    while !means.is_closing.load(Ordering::Acquire) {
-        match means.watcher.sample(after, SAMPLE) {
+    while !is_closing.load(Ordering::Acquire) {
+        match router.watcher.sample(after, SAMPLE) {
             Ok(sample) => {
                 after = sample.number;
                 let json = serde_json::to_string(&*sample).expect("a sample is plain");

@@ -442,3 +442,63 @@ fn a_page_without_control_changes_nothing() {
         "{refused}"
     );
 }
+
+/// Two runs, the first of which has a report.
+struct Two(tempfile::TempDir);
+
+impl Board for Two {
+    fn json(&self) -> String {
+        r#"{"total":2}"#.to_owned()
+    }
+
+    fn report(&self, run: usize) -> Option<std::path::PathBuf> {
+        (run < 2).then(|| self.0.path().join(format!("{run}.html")))
+    }
+}
+
+#[test]
+fn runs_under_way_are_shown_by_the_same_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("0.html"), "<p>report").unwrap();
+    let settings = Settings {
+        address: "127.0.0.1:0".parse().unwrap(),
+        token: Some(TOKEN.to_owned()),
+        is_controlled: false,
+        page: "",
+    };
+    let listener = settings.listen().unwrap();
+    let server = Server::show_runs(&settings, listener, Arc::new(Two(folder))).unwrap();
+    let address = server.address();
+    let ask = |line: &str, headers: &str| -> (u16, String) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("{line} HTTP/1.1\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    };
+    let host = format!("Host: {address}\r\n");
+    let own = format!("{host}Authorization: Bearer {TOKEN}\r\n");
+    // The page has no figures; everything else needs the token, and no other site may ask.
+    assert_eq!(ask("GET /", &host).0, 200);
+    assert_eq!(ask("GET /state", &host).0, 401);
+    assert_eq!(ask("GET /report/0", &host).0, 401);
+    let foreign = own.replace(&host, "Host: evil.example\r\n");
+    assert_eq!(ask("GET /state", &foreign).0, 403);
+    let site = format!("{own}Origin: http://evil.example\r\n");
+    assert_eq!(ask("GET /state", &site).0, 403);
+    assert_eq!(ask("GET /state", &own), (200, r#"{"total":2}"#.to_owned()));
+    assert_eq!(ask("GET /report/0", &own), (200, "<p>report".to_owned()));
+    // A report that is not written yet, runs and paths that do not exist.
+    for path in [
+        "/report/1",
+        "/report/2",
+        "/report/../0",
+        "/events",
+        "/metrics",
+    ] {
+        assert_eq!(ask(&format!("GET {path}"), &own).0, 404, "{path}");
+    }
+    assert_eq!(ask("POST /command", &own).0, 405);
+}
