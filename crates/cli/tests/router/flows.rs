@@ -1,7 +1,5 @@
 //! Records of the flows that pass a router.
 
-use sluice_wire::capture::{Writer, link_type};
-
 use super::watch::{DATAGRAM, FLOWS, PIPE, count, pipe_of, send};
 use super::*;
 
@@ -68,7 +66,12 @@ fn a_collector_receives_records_that_account_for_every_packet() {
     collector.set_read_timeout(patience).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ipfix.pcap");
-    let mut writer = Writer::new(fs::File::create(&file).unwrap(), link_type::RAW).unwrap();
+    // A capture of packets that begin with the IP header (draft-ietf-opsawg-pcap): magic number,
+    // version 2.4, two unused words, snapshot length, link type.
+    let mut capture: Vec<u8> = [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, RAW_IP]
+        .iter()
+        .flat_map(|word: &u32| word.to_be_bytes())
+        .collect();
     let mut bytes = [0; 1500];
     while let Ok(length) = collector.recv(&mut bytes) {
         // Headers of IPv4 and UDP; 4739 is the port of IPFIX.
@@ -78,10 +81,13 @@ fn a_collector_receives_records_that_account_for_every_packet() {
         ]);
         headers[2..4].copy_from_slice(&(length as u16 + 28).to_be_bytes());
         headers[24..26].copy_from_slice(&(length as u16 + 8).to_be_bytes());
-        let parts = [&headers[..], &bytes[..length]];
-        writer.packet(0, parts, length as u32 + 28).unwrap();
+        // Seconds, microseconds, captured and original length.
+        let lengths = [0, 0, length as u32 + 28, length as u32 + 28];
+        capture.extend(lengths.iter().flat_map(|word| word.to_be_bytes()));
+        capture.extend(headers);
+        capture.extend(&bytes[..length]);
     }
-    writer.flush().unwrap();
+    fs::write(&file, capture).unwrap();
     let read = |words: &[&str]| {
         let mut command = Command::new("tshark");
         command
@@ -156,3 +162,6 @@ fn overflow(running: &Running) -> (u64, u64) {
         links.interface("far1").unwrap().traffic.received - before,
     )
 }
+
+/// The link type of packets that begin with the IP header.
+const RAW_IP: u32 = 101;
