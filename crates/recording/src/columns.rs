@@ -99,11 +99,9 @@ impl Column {
         }
     }
 
-    #[inline]
+    /// Appends a cell.
+    #[inline(always)]
     fn push(&mut self, cell: Cell<'_>) {
-        if self.decl.is_optional {
-            self.levels.push(i16::from(cell != Cell::Empty));
-        }
         match (&mut self.values, cell) {
             (Gathered::Int(values), Cell::Int(n)) => values.push(n),
             (Gathered::Float(values), Cell::Float(x)) => values.push(x),
@@ -112,14 +110,20 @@ impl Column {
             (Gathered::Float(values), Cell::Int(n)) => values.push(n as f64),
             (Gathered::Flag(values), Cell::Flag(b)) => values.push(b),
             (Gathered::Text(words), Cell::Text(word)) => words.push(word),
-            (_, Cell::Empty) => {
-                assert!(
-                    self.decl.is_optional,
-                    "a column that is not optional has no empty cell"
-                );
-            }
-            _ => panic!("a cell has the kind of its column"),
+            (_, Cell::Empty) if self.decl.is_optional => {}
+            _ => self.refuse(cell),
         }
+        if self.decl.is_optional {
+            self.levels.push(i16::from(!matches!(cell, Cell::Empty)));
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, cell: Cell<'_>) -> ! {
+        panic!(
+            "a cell has the kind of its column, {:?}, not {cell:?}",
+            self.decl
+        )
     }
 
     fn clear(&mut self) {
@@ -167,23 +171,30 @@ struct Words {
     known: Vec<ByteArray>,
     numbers: BTreeMap<String, u32>,
     gathered: Vec<u32>,
-    /// The previous word, which is often repeated.
-    last: Option<u32>,
+    /// The previous word, which is often repeated, and its number.
+    last_word: String,
+    last: u32,
 }
 
 impl Words {
+    #[inline]
     fn push(&mut self, word: &str) {
-        let is_last = |n: &u32| self.known[*n as usize].data() == word.as_bytes();
-        let number = self.last.filter(is_last).unwrap_or_else(|| {
-            self.numbers.get(word).copied().unwrap_or_else(|| {
-                let number = self.known.len() as u32;
-                self.known.push(ByteArray::from(word));
-                self.numbers.insert(word.to_owned(), number);
-                number
-            })
+        if self.last_word != word || self.known.is_empty() {
+            self.change(word);
+        }
+        self.gathered.push(self.last);
+    }
+
+    /// Makes `word` the previous one.
+    #[inline(never)]
+    fn change(&mut self, word: &str) {
+        self.last = self.numbers.get(word).copied().unwrap_or_else(|| {
+            let number = self.known.len() as u32;
+            self.known.push(ByteArray::from(word));
+            self.numbers.insert(word.to_owned(), number);
+            number
         });
-        self.last = Some(number);
-        self.gathered.push(number);
+        word.clone_into(&mut self.last_word);
     }
 
     /// Writes the collected words piece by piece.

@@ -178,7 +178,7 @@ impl<R: Row> Rows<R> {
         places
     }
 
-    /// Reads the next row group that has rows; returns whether there was one.
+    /// Reads the next row group; returns whether there was one.
     pub(crate) fn load_next(&mut self) -> Result<bool, ReadError> {
         let loaded = guarded(|| self.load());
         loaded.map_err(|error| ReadError::Table {
@@ -197,9 +197,9 @@ impl<R: Row> Rows<R> {
         std::mem::take(&mut self.group)
     }
 
-    /// Returns the error of the cell in `row` of the column at `place`.
-    pub(crate) fn bad_cell_at(&self, row: usize, place: usize) -> ReadError {
-        self.bad_cell(row, &self.decls[place])
+    /// Returns the path of the table.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A table without rows.

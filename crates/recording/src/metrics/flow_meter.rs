@@ -10,7 +10,7 @@ use super::fairness::Greedy;
 use super::goodput::{Arrived, goodput};
 use super::jitter::Jitter;
 use super::percentile::{percentiles, percentiles_of};
-use super::samples::Samples;
+use super::samples::{Parts, Samples};
 use super::voip::mean_opinion_score;
 use crate::{FlowSample, PingSample, ProgramEntry, Transfer};
 use sluice_scenario::metric::{FlowSummary, Reported};
@@ -296,10 +296,13 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
         .expect("a flow has at least one instance")
         .flow;
     let gather = |pick: fn(&FlowMeter) -> &Vec<u64>| {
-        let all: Vec<&[u64]> = meters.iter().map(|m| pick(m).as_slice()).collect();
-        percentiles_of(&all)
+        percentiles_of(&Parts {
+            long: meters.iter().map(|m| pick(m).as_slice()).collect(),
+            ..Parts::default()
+        })
     };
-    let sojourn: Vec<&[u64]> = meters.iter().flat_map(|m| m.sojourn.pieces()).collect();
+    let mut sojourn = Parts::default();
+    meters.iter().for_each(|m| m.sojourn.add_to(&mut sojourn));
     let counts = |pick: &dyn Fn(&FlowMeter) -> Option<u64>| {
         let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!counts.is_empty()).then(|| counts.iter().sum::<u64>())

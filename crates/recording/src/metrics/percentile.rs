@@ -1,7 +1,6 @@
 //! Percentiles as observed values.
 
-use std::ops::RangeInclusive;
-
+use super::samples::Parts;
 use sluice_scenario::metric::Percentiles;
 
 /// Returns the percentiles of `values`, in nanoseconds; `None` for no values.
@@ -19,20 +18,26 @@ use sluice_scenario::metric::Percentiles;
 /// assert_eq!(p.deviation_ns, 13);
 /// ```
 pub fn percentiles(values: &[u64]) -> Option<Percentiles> {
-    percentiles_of(&[values])
+    percentiles_of(&Parts {
+        long: vec![values],
+        ..Parts::default()
+    })
 }
 
 /// Returns the percentiles of several slices of values taken together.
-pub(super) fn percentiles_of(parts: &[&[u64]]) -> Option<Percentiles> {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
+pub(super) fn percentiles_of(parts: &Parts<'_>) -> Option<Percentiles> {
+    let length = parts.len();
     if length == 0 {
         return None;
     }
-    let all = || parts.iter().flat_map(|part| part.iter().copied());
     let (mut min, mut max, mut sum, mut squares) = (u64::MAX, 0, 0_u128, 0_u128);
-    all().for_each(|value| {
+    let mut held = [0_u32; SLOTS];
+    parts.for_each(|value| {
         min = min.min(value);
         max = max.max(value);
+        if length > FEW {
+            held[slot(value)] += 1;
+        }
         let value = u128::from(value);
         sum += value;
         squares = squares.wrapping_add(value * value);
@@ -41,12 +46,15 @@ pub(super) fn percentiles_of(parts: &[&[u64]]) -> Option<Percentiles> {
     // n * sum of squared deviations = n * sum of squares - square of the sum, exact in integers:
     // u128 holds the squares of 2^20 values of up to 2^43 ns (2.4 hours).
     let largest = u128::from(max) * u128::from(max);
-    let squares = match count.checked_mul(largest) {
-        Some(_) => Some(squares),
-        None => all().try_fold(0_u128, |all, value| {
-            all.checked_add(u128::from(value) * u128::from(value))
-        }),
-    };
+    let has_all = count.checked_mul(largest).is_some();
+    let squares = has_all.then_some(squares).or_else(|| {
+        let mut squares = Some(0_u128);
+        parts.for_each(|value| {
+            let square = u128::from(value) * u128::from(value);
+            squares = squares.and_then(|all| all.checked_add(square));
+        });
+        squares
+    });
     let scaled = squares.and_then(|squares| {
         count
             .checked_mul(squares)?
@@ -57,7 +65,11 @@ pub(super) fn percentiles_of(parts: &[&[u64]]) -> Option<Percentiles> {
         _ => 0.0,
     };
     let rank = |percent: usize| (length * percent).div_ceil(100) - 1;
-    let [p50, p95, p99] = of_ranks(parts, min..=max, [50, 95, 99].map(rank));
+    let ranks = [50, 95, 99].map(rank);
+    let [p50, p95, p99] = match length {
+        0..=FEW => select(parts, |_| true, ranks),
+        _ => of_ranks(parts, &held, ranks),
+    };
     Some(Percentiles {
         count: length as u64,
         min_ns: min,
@@ -70,57 +82,58 @@ pub(super) fn percentiles_of(parts: &[&[u64]]) -> Option<Percentiles> {
     })
 }
 
-/// Returns the values of three ascending ranks, counted from 0, among values within `range`.
-///
-/// The range of many values is cut into slots, and only the values in the slots of these ranks are
-/// compared with each other: of a million values, some hundreds.
-fn of_ranks(parts: &[&[u64]], range: RangeInclusive<u64>, ranks: [usize; 3]) -> [u64; 3] {
-    let all = || parts.iter().flat_map(|part| part.iter().copied());
-    if parts.iter().map(|part| part.len()).sum::<usize>() <= SLOTS {
-        return select(&mut all().collect::<Vec<u64>>(), ranks);
-    }
-    let min = *range.start();
-    let bits = u64::BITS - (range.end() - min).leading_zeros();
-    let shift = bits.saturating_sub(SLOTS.ilog2());
-    let slot = |value: u64| ((value - min) >> shift) as usize;
-    let mut held = [0_usize; SLOTS];
-    all().for_each(|value| held[slot(value)] += 1);
-
+/// Returns the values of three ascending ranks, counted from 0. Of many values, only those in the
+/// slots of these ranks are compared with each other.
+fn of_ranks(parts: &Parts<'_>, held: &[u32; SLOTS], ranks: [usize; 3]) -> [u64; 3] {
     let mut is_compared = [false; SLOTS];
     // The rank of each among the compared values.
     let mut places = [0; 3];
     let (mut at, mut before, mut compared) = (0, 0, 0);
     for (place, rank) in places.iter_mut().zip(ranks) {
-        while before + held[at] <= rank {
-            before += held[at];
+        while before + held[at] as usize <= rank {
+            before += held[at] as usize;
             if is_compared[at] {
-                compared += held[at];
+                compared += held[at] as usize;
             }
             at += 1;
         }
         is_compared[at] = true;
         *place = compared + rank - before;
     }
-    let mut compared: Vec<u64> = Vec::new();
-    all().for_each(|value| {
-        if is_compared[slot(value)] {
-            compared.push(value);
+    select(parts, |value| is_compared[slot(value)], places)
+}
+
+/// Returns the values of three ascending ranks among those that `is_compared` holds for.
+fn select(parts: &Parts<'_>, is_compared: impl Fn(u64) -> bool, ranks: [usize; 3]) -> [u64; 3] {
+    let mut values: Vec<u64> = Vec::new();
+    parts.for_each(|value| {
+        if is_compared(value) {
+            values.push(value);
         }
     });
-    select(&mut compared, places)
-}
-
-/// Returns the values of three ascending ranks. Changes the order of the values.
-fn select(values: &mut [u64], [low, middle, high]: [usize; 3]) -> [u64; 3] {
+    let [low, middle, high] = ranks;
     // Each selection leaves the smaller values before its own.
-    let third = *values.select_nth_unstable(high).1;
-    let second = *values[..=high].select_nth_unstable(middle).1;
-    let first = *values[..=middle].select_nth_unstable(low).1;
-    [first, second, third]
+    let p99 = *values.select_nth_unstable(high).1;
+    let p95 = *values[..=high].select_nth_unstable(middle).1;
+    let p50 = *values[..=middle].select_nth_unstable(low).1;
+    [p50, p95, p99]
 }
 
-/// The slots of a range of values: their counts fit into the fastest cache.
-const SLOTS: usize = 1 << 11;
+/// Returns the slot of a value: slots are in the order of values, and each is at most a 64th as wide
+/// as its smallest value.
+#[inline]
+fn slot(value: u64) -> usize {
+    let bits = (u64::BITS - (value >> FINE).leading_zeros()) as usize;
+    let shift = bits.saturating_sub(1);
+    (bits << FINE) + ((value >> shift) as usize & ((1 << FINE) - 1))
+}
+
+/// So few values are compared with each other at once.
+const FEW: usize = 1000;
+
+/// The bits of a value after its first that tell slots apart.
+const FINE: usize = 6;
+const SLOTS: usize = (u64::BITS as usize - FINE + 1) << FINE;
 
 /// Returns the smallest of `values` that `percent` percent of them do not exceed (RFC 2330 section
 /// 11.3); the smallest of all for 0 %. `None` for no values. Changes the order of the values.

@@ -6,7 +6,7 @@ use sluice_core::Time;
 use sluice_core::record::{Fate, PacketRecord};
 
 use super::percentile::percentiles_of;
-use super::samples::Samples;
+use super::samples::{Parts, Samples};
 use sluice_scenario::Pipe;
 use sluice_scenario::metric::{METERS, Measured, Meter, PipeMeter as FigureMeter, PipeSummary};
 
@@ -76,12 +76,14 @@ impl PipeMeter {
         let ratio = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let start = |t: Time| t.since(Time::ZERO);
         let allowed = pipe.rate.bits_between(start(run.from), start(run.to));
+        let mut sojourn = Parts::default();
+        self.sojourn.add_to(&mut sojourn);
         PipeSummary {
             name: run.pipe.to_string(),
             utilisation: allowed
                 .filter(|bits| *bits > 0.0)
                 .map(|bits| self.bytes as f64 * 8.0 / bits),
-            sojourn: percentiles_of(&self.sojourn.pieces().collect::<Vec<_>>()),
+            sojourn: percentiles_of(&sojourn),
             loss: ratio(dropped, dropped + self.sent),
             mark_ratio: ratio(self.marks, self.sent),
             metered: self

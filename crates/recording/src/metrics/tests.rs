@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use sluice_core::{Span, Time};
 
+use super::samples::Parts;
 use super::*;
 use crate::expect;
 use crate::testing::recording;
@@ -29,19 +30,22 @@ fn a_percentile_is_the_value_of_its_rank() {
     assert_eq!(percentiles(&[]), None);
 }
 
-/// Many values are selected by slots of their range, few by comparing all of them.
 #[test]
 fn percentiles_are_those_of_the_sorted_values() {
     let mut rng = sluice_core::Rng::from_seed(1);
-    let widths = [1, 2, 2047, 2048, 2049, 50_000_000, u64::MAX];
-    for (width, length) in widths.into_iter().flat_map(|w| [(w, 2048), (w, 5000)]) {
+    let widths = [1, 2, 63, 64, 65, 129, 5000, 50_000_000, u64::MAX];
+    for (width, length) in widths.into_iter().flat_map(|w| [(w, 900), (w, 5000)]) {
         // Two clusters, so that ranks share a slot and slots are empty.
         let far = u64::MAX / 2 - width / 2;
         let mut values: Vec<u64> = (0..length)
             .map(|_| rng.below(width) / 2 + if rng.below(16) == 0 { far } else { 0 })
             .collect();
         let (one, other) = values.split_at(length / 3);
-        let p = super::percentile::percentiles_of(&[one, &[], other]).unwrap();
+        let p = super::percentile::percentiles_of(&Parts {
+            long: vec![one, &[], other],
+            ..Parts::default()
+        });
+        let p = p.unwrap();
         values.sort_unstable();
         // RFC 2330 section 11.3: rank ceil(y * n / 100), counted from 1.
         let of_rank = |percent: usize| values[(percent * length).div_ceil(100) - 1];
