@@ -36,7 +36,7 @@ mkdir -p "$tree/share/bash-completion/completions" "$tree/share/zsh/vendor-compl
 "$built" completion zsh > "$tree/share/zsh/vendor-completions/_sluice"
 "$built" completion fish > "$tree/share/fish/vendor_completions.d/sluice.fish"
 install -D -m 644 packaging/apparmor "$tree/share/doc/sluice/apparmor"
-install -m 644 packaging/sluice-router@.service "$tree/share/doc/sluice/"
+install -m 644 packaging/sluice-router@.service packaging/sysusers.conf "$tree/share/doc/sluice/"
 install -m 644 README.md LICENSE-APACHE LICENSE-BSD "$tree/share/doc/sluice"
 gzip -n -9 < CHANGELOG.md > "$tree/share/doc/sluice/changelog.gz"
 
@@ -51,7 +51,8 @@ mkdir -p "$root/DEBIAN" "$root/etc/apparmor.d"
 cp -r "$tree" "$root/usr"
 mv "$root/usr/share/doc/sluice/apparmor" "$root/etc/apparmor.d/sluice"
 install -D -m 644 packaging/sluice-router@.service "$root/usr/lib/systemd/system/sluice-router@.service"
-rm "$root/usr/share/doc/sluice/sluice-router@.service"
+install -D -m 644 packaging/sysusers.conf "$root/usr/lib/sysusers.d/sluice.conf"
+rm "$root/usr/share/doc/sluice/sluice-router@.service" "$root/usr/share/doc/sluice/sysusers.conf"
 echo /etc/apparmor.d/sluice > "$root/DEBIAN/conffiles"
 sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$debian/" \
     -e "s/@KIB@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" packaging/control > "$root/DEBIAN/control"

@@ -28,7 +28,7 @@ use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span, units::Bytes};
 use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
-use sluice_router::process::confine::{self, Keep};
+use sluice_router::process::confine::{self, User};
 use sluice_router::process::{
     self, ConfigError, FailOpenError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings,
     StartError, Status, StatusAsked, registry,
@@ -109,8 +109,12 @@ pub struct Args {
     /// Then nothing is filtered or queued. Interfaces become `packet` ports
     #[arg(long, conflicts_with_all = ["check", "forward", "local"])]
     fail_open: bool,
+    /// Become this user, a name or number, once the ports are open. Only one thread (`broker`) stays
+    /// root's, to attach to interfaces that were created again and to read the configuration
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
     /// Keep the privileges of the process after the start, and do not filter its system calls
-    #[arg(long)]
+    #[arg(long, conflicts_with = "user")]
     unconfined: bool,
     /// Seed of all random numbers, including hash keys: anyone who knows it can aim flows at one
     /// queue [default: random; 1 if all ports are files]
@@ -184,6 +188,9 @@ pub enum Error {
     /// No kernel bridge can take over.
     #[error(transparent)]
     FailOpen(#[from] FailOpenError),
+    /// There is no such user.
+    #[error(transparent)]
+    User(#[from] confine::UserError),
     /// Nothing tells the guardian that the router lives.
     #[error("cannot start the thread that gives signs of life: {0}")]
     Heartbeat(io::Error),
@@ -270,6 +277,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         is_strict: args.strict,
         measures_rtt: args.rtt,
         is_confined: !args.unconfined,
+        user: args.user.as_deref().map(User::find).transpose()?,
         spin: args.spin.into(),
         slack: args.slack.unwrap_or(Span::ZERO),
         core: args.cpu,
@@ -282,7 +290,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     // Before this process has threads.
     let guardian = args.fail_open.then(|| settings.fail_open()).transpose()?;
     // Signals are caught before anything is opened, so that everything is closed in order.
-    let signals = catch_signals(settings.is_confined)?;
+    let signals = catch_signals(&settings)?;
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
     let page = web::prepare(&args.web)?;
     let flow_file = flows::open(&args.flows)?;
@@ -338,13 +346,18 @@ fn namespace(name: &std::path::Path) -> PathBuf {
 }
 
 /// Receives signals, one after another, on a thread of their own.
-fn catch_signals(is_confined: bool) -> Result<Receiver<i32>, Error> {
+fn catch_signals(settings: &Settings) -> Result<Receiver<i32>, Error> {
+    let confinement = settings
+        .is_confined
+        .then(|| process::confinement(settings.user));
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Error::Signal)?;
     let (sender, receiver) = channel();
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            if is_confined && let Err(error) = confine::confine(Keep::Nothing, process::reach()) {
+            if let Some(confinement) = confinement
+                && let Err(error) = confine::confine(confinement)
+            {
                 eprintln!("sluice: warning: the thread of signals keeps its privileges: {error}");
             }
             for signal in signals.forever() {

@@ -7,6 +7,8 @@
 mod fail_open;
 #[path = "router/flows.rs"]
 mod flows;
+#[path = "router/privileges.rs"]
+mod privileges;
 #[path = "router/reload.rs"]
 mod reload;
 #[path = "router/rtt.rs"]
@@ -503,52 +505,6 @@ fn interfaces_are_promiscuous_as_long_as_the_router_lives() {
     for port in 0..2 {
         assert_eq!(status["ports"][port]["promiscuous"], true, "{status}");
     }
-}
-
-/// Reads a field of /proc/PID/task/TID/status.
-fn field(status: &str, name: &str) -> String {
-    let line = status.lines().find(|line| line.starts_with(name));
-    let (_, value) = line.and_then(|line| line.split_once(':')).expect("a field");
-    value.trim().to_owned()
-}
-
-#[test]
-fn all_threads_but_the_broker_are_without_privileges() {
-    // The last option adds the work of the cache warmer.
-    let running = Running::start(None, &["--accept", "--spin", "always"]);
-    // A client's thread, which stays until its connection is closed.
-    let _client = UnixStream::connect(running.path("s")).unwrap();
-    running.ok("list");
-    let pid = running.child.as_ref().unwrap().id();
-    let mut brokers = 0;
-    let mut others = Vec::new();
-    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
-        let status = fs::read_to_string(task.path().join("status")).unwrap();
-        let name = field(&status, "Name");
-        if name == "broker" {
-            brokers += 1;
-            continue;
-        }
-        let capabilities = ["CapEff", "CapPrm", "CapInh", "CapAmb"].map(|set| field(&status, set));
-        assert_eq!(capabilities, ["0000000000000000"; 4], "{name}");
-        assert_eq!(field(&status, "NoNewPrivs"), "1", "{name}");
-        // SECCOMP_MODE_FILTER of linux/seccomp.h.
-        assert_eq!(field(&status, "Seccomp"), "2", "{name}");
-        others.push(name);
-    }
-    assert_eq!(brokers, 1);
-    for name in ["sluice", "router", "control", "client", "signals"] {
-        assert!(
-            others.iter().any(|other| other == name),
-            "{name} of {others:?}"
-        );
-    }
-    running.end();
-    let running = Running::start(None, &["--accept", "--unconfined"]);
-    let pid = running.child.as_ref().unwrap().id();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    assert_eq!(field(&status, "Seccomp"), "0");
-    running.end();
 }
 
 #[test]

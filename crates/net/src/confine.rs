@@ -31,6 +31,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::sys;
+pub use crate::user::{User, UserError};
 
 /// The reasons why a thread cannot be confined.
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +61,33 @@ pub enum Reach {
     Nothing,
 }
 
+/// What a thread becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confinement {
+    /// What it keeps.
+    pub keep: Keep,
+    /// The files that it may open.
+    pub reach: Reach,
+    /// The user that it becomes; `None` leaves it its own.
+    pub user: Option<User>,
+}
+
+impl Confinement {
+    /// No capability, no file, and the same user.
+    pub const STRICT: Confinement = Confinement {
+        keep: Keep::Nothing,
+        reach: Reach::Nothing,
+        user: None,
+    };
+}
+
 /// What a thread has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confined {
     /// Whether the kernel enforces [`Reach::Nothing`].
     pub has_no_files: bool,
+    /// Whether it has become another user.
+    pub is_other_user: bool,
     /// Whether a thread with real-time priority can become an ordinary one and regain the priority.
     pub regains_priority: bool,
 }
@@ -76,14 +99,16 @@ static BROKER: Mutex<Option<Broker>> = Mutex::new(None);
 struct Broker {
     thread: ThreadId,
     jobs: Sender<sys::Job>,
+    /// The user that the other threads become.
+    user: Option<User>,
 }
 
-/// Starts the thread that keeps the capabilities of the calling thread until the process ends. A
-/// second call does nothing.
+/// Starts the thread that keeps the capabilities, and the user, of the calling thread until the process
+/// ends. The threads that ports start later become `user`. A second call does nothing.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn keep_broker() -> Result<(), ConfineError> {
+pub fn keep_broker(user: Option<User>) -> Result<(), ConfineError> {
     let mut broker = BROKER.lock().unwrap_or_else(PoisonError::into_inner);
     if broker.is_some() {
         return Ok(());
@@ -94,7 +119,7 @@ pub fn keep_broker() -> Result<(), ConfineError> {
         .spawn(move || waiting.into_iter().for_each(|job| job()))
         .map_err(at("the start of the broker"))?;
     let thread = thread.thread().id();
-    *broker = Some(Broker { thread, jobs });
+    *broker = Some(Broker { thread, jobs, user });
     Ok(())
 }
 
@@ -127,10 +152,13 @@ pub(crate) fn send_to_broker(job: sys::Job) -> Option<sys::Job> {
 /// Confines the calling thread if the others are confined, which a broker shows.
 pub(crate) fn confine_beside_broker() {
     let broker = BROKER.lock().unwrap_or_else(PoisonError::into_inner);
-    if broker.is_some() {
+    if let Some(Broker { user, .. }) = *broker {
         drop(broker);
         // The loop does the same, and reports why it cannot be done.
-        let _ = confine(Keep::Nothing, Reach::Nothing);
+        let _ = confine(Confinement {
+            user,
+            ..Confinement::STRICT
+        });
     }
 }
 
@@ -145,12 +173,13 @@ pub fn privileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Takes all capabilities but `keep` and all files but those within `reach` from the calling thread,
-/// and from the threads that it starts later, and installs the filter of system calls.
+/// Takes capabilities, files and its user from the calling thread, and from the threads that it starts
+/// later, and installs the filter of system calls.
 ///
 /// # Errors
 /// [`ConfineError`]: the kernel has no filters, for example. The thread may then be partly confined.
-pub fn confine(keep: Keep, reach: Reach) -> Result<Confined, ConfineError> {
+pub fn confine(confinement: Confinement) -> Result<Confined, ConfineError> {
+    let Confinement { keep, reach, user } = confinement;
     // The loop's priority alternates, which would need CAP_SYS_NICE without this limit.
     let limit = getrlimit(Resource::Rtprio);
     let mut regains_priority = limit.current.is_none_or(|limit| limit >= LOOP_PRIORITY);
@@ -171,6 +200,9 @@ pub fn confine(keep: Keep, reach: Reach) -> Result<Confined, ConfineError> {
         Keep::Nothing => CapabilitySet::empty(),
         Keep::NetAdmin => held.effective & CapabilitySet::NET_ADMIN,
     };
+    if let Some(user) = user {
+        user.take_over().map_err(at("becoming another user"))?;
+    }
     let sets = CapabilitySets {
         effective: kept,
         permitted: kept,
@@ -190,6 +222,7 @@ pub fn confine(keep: Keep, reach: Reach) -> Result<Confined, ConfineError> {
         .map_err(install)?;
     Ok(Confined {
         has_no_files,
+        is_other_user: user.is_some(),
         regains_priority,
     })
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::confine::{Keep, Reach, confine};
+use crate::confine::{Confinement, Keep, User, confine};
 use crate::namespace::{Interface, LinkError, Links, Namespace};
 use crate::sys;
 
@@ -41,12 +41,16 @@ pub enum GuardianError {
 
 impl Guardian {
     /// Starts a guardian for interfaces of `namespace`, and waits until it has verified that it could
-    /// create the bridges. It does nothing before the first [`Guardian::beat`]. Must be called while
-    /// there are no other threads.
+    /// create the bridges. It becomes `user`, and does nothing before the first [`Guardian::beat`]. Must
+    /// be called while there are no other threads.
     ///
     /// # Errors
     /// [`GuardianError`]; nothing is left then.
-    pub fn start(namespace: &Namespace, pairs: &[Pair]) -> Result<Guardian, GuardianError> {
+    pub fn start(
+        namespace: &Namespace,
+        pairs: &[Pair],
+        user: Option<User>,
+    ) -> Result<Guardian, GuardianError> {
         let (signs, life) = io::pipe()?;
         let (mut verdict, mut told) = io::pipe()?;
         let ours = [life.as_raw_fd(), verdict.as_raw_fd()];
@@ -58,7 +62,7 @@ impl Guardian {
             sys::close_some(&[0, 1]);
             sys::close_some(&ours);
             let _ = rustix::thread::set_name(c"guardian");
-            match prepare(namespace, pairs) {
+            match prepare(namespace, pairs, user) {
                 Ok(links) => {
                     drop(told);
                     let watch = Watch {
@@ -118,9 +122,14 @@ fn is_guardians(link: &Interface) -> bool {
 
 /// Opens the socket for changes, gives up all other privileges, and verifies that the bridges are
 /// possible.
-fn prepare(namespace: &Namespace, pairs: &[Pair]) -> Result<Links, String> {
+fn prepare(namespace: &Namespace, pairs: &[Pair], user: Option<User>) -> Result<Links, String> {
     let mut links = namespace.links().map_err(|error| error.to_string())?;
-    confine(Keep::NetAdmin, Reach::Nothing).map_err(|error| error.to_string())?;
+    let confinement = Confinement {
+        keep: Keep::NetAdmin,
+        user,
+        ..Confinement::STRICT
+    };
+    confine(confinement).map_err(|error| error.to_string())?;
     let members: Vec<&str> = pairs.iter().flatten().map(String::as_str).collect();
     let all = links.interfaces().map_err(|error| error.to_string())?;
     for name in &members {

@@ -26,5 +26,6 @@ pub mod port;
 pub mod process;
 pub mod socket;
 mod sys;
+mod user;
 
 pub use clock::{Clock, ClockReading, RealTimeError, Stamps, precise_wakeups, real_time};

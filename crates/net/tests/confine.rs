@@ -4,7 +4,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus};
 use std::thread;
 
-use sluice_net::confine::{Keep, Reach, confine, keep_broker, privileged};
+use sluice_net::confine::{Confinement, Keep, Reach, User, confine, keep_broker, privileged};
 use sluice_net::namespace::Namespace;
 
 /// Runs the test `name` again in a child, with a variable that is its role.
@@ -26,7 +26,7 @@ fn an_execve_of_a_confined_thread_kills_the_process() {
         return;
     }
     let thread = thread::spawn(|| {
-        confine(Keep::Nothing, Reach::Nothing).unwrap();
+        confine(Confinement::STRICT).unwrap();
         // Without the filter, this process becomes `true` and ends with status 0.
         Command::new("/bin/true").exec()
     });
@@ -40,9 +40,9 @@ fn a_confined_thread_gets_into_a_namespace_by_the_broker_only() {
         return;
     }
     let namespace = Namespace::create("other").expect("the test may make namespaces");
-    keep_broker().unwrap();
+    keep_broker(None).unwrap();
     let thread = thread::spawn(move || {
-        confine(Keep::Nothing, Reach::Nothing).unwrap();
+        confine(Confinement::STRICT).unwrap();
         // Files and other calls work as before, and so do threads.
         std::fs::read_to_string("/proc/self/status").unwrap();
         let links = namespace.links().unwrap().interfaces().unwrap();
@@ -65,9 +65,9 @@ fn a_confined_thread_opens_no_file_but_the_broker_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own");
     std::fs::write(&path, "secret").unwrap();
-    keep_broker().unwrap();
+    keep_broker(None).unwrap();
     let thread = thread::spawn(move || {
-        let confined = confine(Keep::Nothing, Reach::Nothing).unwrap();
+        let confined = confine(Confinement::STRICT).unwrap();
         let refusal = |path: &std::path::Path| std::fs::read(path).err().map(|e| e.kind());
         // Root may read /etc/shadow by its user alone, without a capability.
         let denied = confined
@@ -85,4 +85,66 @@ fn a_confined_thread_opens_no_file_but_the_broker_does() {
         assert_eq!(other.join().unwrap(), confined.has_no_files);
     });
     thread.join().unwrap();
+}
+
+#[test]
+fn a_confined_thread_becomes_another_user_and_the_others_do_not() {
+    if let Some(status) = in_child("a_confined_thread_becomes_another_user_and_the_others_do_not") {
+        assert!(status.success(), "{status}");
+        return;
+    }
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "only root can become another user"
+    );
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let path = secret.path().to_owned();
+    // A number that no user has.
+    let user = User::find("54321").unwrap();
+    keep_broker(Some(user)).unwrap();
+    let of = |field: &str| {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with(field));
+        line.unwrap()
+            .split_whitespace()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let thread = thread::spawn(move || {
+        let confinement = Confinement {
+            keep: Keep::NetAdmin,
+            reach: Reach::Everything,
+            user: Some(user),
+        };
+        confine(confinement).unwrap();
+        // Real, effective and saved, and that of files (proc_pid_status(5)).
+        assert_eq!(of("Uid:"), "54321 54321 54321 54321");
+        assert_eq!(of("Gid:"), "54321 54321 54321 54321");
+        assert_eq!(of("Groups:"), "");
+        // Bit 12 is CAP_NET_ADMIN (linux/capability.h).
+        assert_eq!(of("CapEff:"), "0000000000001000");
+        assert_eq!(of("CapPrm:"), "0000000000001000");
+        let refused = std::fs::read(&path).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+        assert!(privileged(|| std::fs::read(&path)).is_ok());
+        let other = thread::spawn(move || of("Uid:"));
+        assert_eq!(other.join().unwrap(), "54321 54321 54321 54321");
+    });
+    thread.join().unwrap();
+    assert_eq!(of("Uid:"), "0 0 0 0");
+}
+
+#[test]
+fn root_and_unknown_users_are_refused() {
+    let refusal = |name| User::find(name).unwrap_err().to_string();
+    if !rustix::process::geteuid().is_root() {
+        assert!(refusal("nobody").starts_with("only root can"));
+        return;
+    }
+    assert!(refusal("root").starts_with("\"root\" is root"));
+    assert!(refusal("0").starts_with("\"0\" is root"));
+    assert!(refusal("no such user").starts_with("there is no user \"no such user\""));
+    // It stands for "no change" in setresuid(2), so it is no number of a user.
+    assert!(refusal("4294967295").starts_with("there is no user"));
 }

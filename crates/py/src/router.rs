@@ -186,6 +186,7 @@ fn settings(options: &Options) -> PyResult<Settings> {
         measures_rtt: false,
         // The other threads belong to the program.
         is_confined: false,
+        user: None,
         split_below: options
             .split_below
             .as_ref()

@@ -71,7 +71,7 @@ impl Settings {
             Some(path) => Namespace::open(path)?,
             None => Namespace::current()?,
         };
-        Ok(Guardian::start(&namespace, &pairs)?)
+        Ok(Guardian::start(&namespace, &pairs, self.user)?)
     }
 }
 

@@ -26,7 +26,7 @@ pub use sluice_net::confine;
 pub use sluice_net::port::nfqueue::{Hook, IfDead, Mark, Traffic};
 /// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
 pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
-pub use start::{MOST_PORTS, StartError, reach};
+pub use start::{MOST_PORTS, StartError, confinement};
 pub use status::{PortStatus, Status, StatusAsked};
 
 use std::io;
@@ -79,6 +79,8 @@ pub struct Settings {
     /// The router's threads and the calling one give up their privileges once the ports are open;
     /// see [`confine`].
     pub is_confined: bool,
+    /// The user that the router's threads become if they give up their privileges.
+    pub user: Option<confine::User>,
     /// The way in which the loop waits for due packets.
     pub spin: Spin,
     /// How late packets may leave, so that one wake-up serves several
@@ -109,6 +111,7 @@ impl Settings {
             is_strict: false,
             measures_rtt: false,
             is_confined: false,
+            user: None,
             spin: Spin::default(),
             slack: Span::ZERO,
             core: None,

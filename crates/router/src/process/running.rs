@@ -425,6 +425,7 @@ fn given_up(confined: Option<Confined>) -> Vec<String> {
         ("capabilities", true),
         ("system_calls", true),
         ("files", confined.has_no_files),
+        ("user", confined.is_other_user),
     ];
     let given_up = names.into_iter().filter(|(_, is_given_up)| *is_given_up);
     given_up.map(|(name, _)| name.to_owned()).collect()

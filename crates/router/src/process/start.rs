@@ -9,7 +9,7 @@ use std::{fs, io};
 use sluice_core::{Span, Stop};
 use sluice_loader::Ending;
 use sluice_net::Clock;
-use sluice_net::confine::{self, ConfineError, Keep, Reach};
+use sluice_net::confine::{self, ConfineError, Confinement, Keep, Reach, User};
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
 use sluice_net::port::nfqueue::NfqueueError;
@@ -108,7 +108,7 @@ impl Router {
         check_slack(settings.spin, settings.slack)?;
         let is_confined = settings.is_confined;
         if is_confined {
-            confine::keep_broker()?;
+            confine::keep_broker(settings.user)?;
         }
         let namespace = match &settings.namespace {
             Some(path) => Namespace::open(path)?,
@@ -187,6 +187,10 @@ impl Router {
             Some(_) => Keep::NetAdmin,
             None => Keep::Nothing,
         };
+        let confinement = Confinement {
+            keep,
+            ..confinement(settings.user)
+        };
         let until = stop.clone();
         let ending = Ending::new();
         let of_thread = ending.clone();
@@ -195,7 +199,7 @@ impl Router {
                 let own = Loop::new(start, opened.all, pool, clock, inbox);
                 own.run(&until, (&through, &of_loop), || {
                     // The loop has its priority, which it could not get later.
-                    let confined = is_confined.then(|| confine::confine(keep, reach()));
+                    let confined = is_confined.then(|| confine::confine(confinement));
                     let (confined, result) = match confined {
                         Some(Ok(confined)) => (Some(confined), Ok(())),
                         Some(Err(error)) => (None, Err(error)),
@@ -214,7 +218,10 @@ impl Router {
         let standing = take_over_from_bridges(&namespace, &names);
         // The threads of the control socket are started by this one.
         let confined = match is_confined {
-            true => confined.and_then(|()| confine::confine(Keep::Nothing, reach()).map(drop)),
+            true => confined.and_then(|()| {
+                let own = self::confinement(settings.user);
+                confine::confine(own).map(drop)
+            }),
             false => confined,
         };
         let mut router = Router {
@@ -265,15 +272,19 @@ fn remarks_with(mut remarks: Vec<String>, standing: &[String]) -> Vec<String> {
     remarks
 }
 
-/// Returns the files that confined threads of a router may open: those of their user, if there are
+/// Returns what the threads of a router become. They may open the files of their user if there are
 /// algorithms that open some.
-pub fn reach() -> Reach {
+pub fn confinement(user: Option<User>) -> Confinement {
     let opens_files = sluice_loader::loaders()
         .iter()
         .any(|loader| loader.opens_files());
-    match opens_files {
-        true => Reach::Everything,
-        false => Reach::Nothing,
+    Confinement {
+        reach: match opens_files {
+            true => Reach::Everything,
+            false => Reach::Nothing,
+        },
+        user,
+        ..Confinement::STRICT
     }
 }
 
