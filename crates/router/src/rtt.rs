@@ -4,7 +4,7 @@
 //! 7323 section 4). The time from the first segment with a value to the first answer that repeats it
 //! is the round-trip time from the router to the host that answers and back, with the queues of this
 //! router on the way. This is the method of pping (K. Nichols, "Listening to Networks", 2017). The
-//! module [`spin`] has that of QUIC. Nothing is added to packets.
+//! module `spin` has that of QUIC. Nothing is added to packets.
 //!
 //! Deviations from pping: only segments that the peer answers are remembered (payload, SYN, FIN),
 //! because the value of a pure ACK comes back with the next data, whenever that is. The table has a
