@@ -14,8 +14,7 @@ fn figures(table: &str, name: &str) -> [f64; 4] {
 }
 
 /// A line of 5.25 Mbit/s up and 22 Mbit/s down with 20 ms of round trip. Its queue holds 500 ms in
-/// each direction. How much of one of them four transfers of CUBIC fill in 4 s depends on where slow
-/// start ends (RFC 9406): a quarter on a busy machine, less on a quiet one, but always an eighth.
+/// each direction, and four transfers of CUBIC fill at least a quarter of one of them for a while.
 #[test]
 fn the_test_of_shape_shows_a_full_line_before_and_after() {
     let words = "shape --test --up 5Mbit/s --down 20Mbit/s --queue fq_codel --duration 4s";
@@ -28,10 +27,10 @@ fn the_test_of_shape_shows_a_full_line_before_and_after() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{table}{errors}");
     let [idle, ..] = figures(&table, "idle");
-    let [before, ..] = figures(&table, "loaded, before");
+    let [before, fullest, ..] = figures(&table, "loaded, before");
     let [after, _, up, down] = figures(&table, "loaded, after: fq_codel");
     assert!((20.0..60.0).contains(&idle), "{table}");
-    assert!(before > idle + 500.0 / 8.0, "{table}");
+    assert!(fullest > idle + 125.0, "{table}");
     assert!(after < before / 2.0, "{table}");
     // Less than the rates, because payload is counted, and most of them.
     assert!((2.5..5.0).contains(&up), "{table}");

@@ -398,8 +398,8 @@ fn a_change_on_the_page_acts_at_once_and_loses_no_packet() {
         let executed = new.changed.expect("the change is logged");
         // It is executed between the request and the answer.
         assert!((asked..=answered).contains(&executed), "{executed}");
-        let executed = executed as f64 / 1e3 - ahead;
-        if new.taken < executed + 0.25 {
+        let asked = asked as f64 / 1e3 - ahead;
+        if new.taken < asked + 0.25 {
             continue;
         }
         // 10,000 bit each: 100 packets leave in a second at 1 Mbit/s, 1000 at 10 Mbit/s. So
@@ -407,7 +407,7 @@ fn a_change_on_the_page_acts_at_once_and_loses_no_packet() {
         let (left, passed) = (new.left - old.left, new.taken - old.taken);
         let acted = old.taken + (1000.0 * passed - left) / 900.0;
         // One such interval is enough: a busy machine may delay the router in the others.
-        if acted <= executed + 0.25 {
+        if acted <= asked + 0.25 {
             break;
         }
     }
