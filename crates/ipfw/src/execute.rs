@@ -169,7 +169,9 @@ impl Firewall {
         output: &mut Output,
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
-        self.check_place(command)?;
+        if self.leaves(command, flags)? {
+            return Ok(());
+        }
         if !matches!(command, Command::ShowObjects(..) | Command::List { .. }) {
             self.revision += 1;
         }

@@ -46,7 +46,8 @@ add 200 pipe tablearg ip from table(t) to any
 add 300 queue 2 udp from any to any keep-state
 add 400 set 7 count ip from any to any";
 
-const CHANGES: [&str; 8] = [
+const CHANGES: [&str; 9] = [
+    "add 77 count ip from any to any\nlist\ndelete 100\n-S list 77 200-300",
     "pipe 1 config bw 3Mbit/s queue 5 codel\nadd 90 count udp from any to any",
     "queue 1 config sched 3 weight 50\nqueue 3 config sched 3\nadd 95 queue 3 ip from 10.0.1.3 to any",
     "table t flush\ntable t add 10.0.1.0/24 2\ntable u destroy",
@@ -152,7 +153,9 @@ fn what_shows_packets_needs_the_engine_and_a_trial_changes_nothing() {
     let mut bench = Bench::new();
     bench.script(BASE);
     for text in [
-        "add 7 count ip from any to any\nlist",
+        "add 7 count ip from any to any\n-a list",
+        "add 7 count ip from any to any\nshow\nadd 8 count ip from any to any",
+        "-d list",
         "zero 100",
         "sysctl -a",
         "pipe show",
@@ -187,6 +190,27 @@ fn what_shows_packets_needs_the_engine_and_a_trial_changes_nothing() {
         ("list", Mode::Batch),
     ] {
         assert!(!Draft::is_for(text, mode), "{text}");
+    }
+}
+
+#[test]
+fn a_long_change_that_needs_the_engine_is_refused() {
+    let mut bench = Bench::new();
+    bench.script(BASE);
+    let rule = |number: usize| format!("add {number} count ip from any to any");
+    let rules = |count: usize| (1..=count).map(rule).collect::<Vec<_>>();
+    let mut text = rules(99);
+    text.insert(10, "zero 100".into());
+    let (_, amended) = amend(&mut bench, &text.join("\n"), Mode::Atomic);
+    assert!(matches!(amended, Ok(Amendment::NeedsEngine)), "{amended:?}");
+    // The command may come before or behind the hundredth.
+    for at in [10, 100] {
+        let mut text = rules(100);
+        text.insert(at, "zero 100".into());
+        let (_, amended) = amend(&mut bench, &text.join("\n"), Mode::Atomic);
+        let error = amended.unwrap_err().to_string();
+        assert!(error.contains("Line 101"), "{error}");
+        assert!(error.contains("`zero'"), "{error}");
     }
 }
 

@@ -8,7 +8,7 @@ use sluice_core::{Rng, Time};
 
 use super::{Configuration, Replaced, Run};
 use crate::engine::{Firewall, Mode, Output, Settings};
-use crate::grammar::{self, Command, CommandError, ErrorKind, Flags, Variable};
+use crate::grammar::{self, Command, CommandError, Dynamic, ErrorKind, Flags, Times, Variable};
 use crate::objects::layout::{Files, Layout, LayoutCopy};
 use crate::rules::{Ruleset, RulesetCopy};
 use crate::variables::Variables;
@@ -84,8 +84,17 @@ impl std::fmt::Debug for Amended {
 /// The state of an engine that executes commands on a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    needs_engine: bool,
+    /// The commands so far.
+    commands: usize,
+    /// The name of a command that the copy cannot execute.
+    needs_engine: Option<&'static str>,
+    /// Whether the running engine would stand still for too long.
+    is_too_long: bool,
 }
+
+/// The most commands that a change may have if one of them needs the running engine, which stands
+/// still meanwhile: less than 1 ms.
+const MOST_AT_ENGINE: usize = 100;
 
 impl Draft {
     /// Returns whether `text` is one change, which takes effect as a whole or not at all, and which
@@ -138,7 +147,8 @@ impl Draft {
             depth: 0,
         };
         let result = firewall.lines(text, &Flags::default(), &mut run, output, &mut cx);
-        if firewall.beside.is_some_and(|beside| beside.needs_engine) {
+        let beside = firewall.beside.unwrap_or_default();
+        if beside.needs_engine.is_some() && !beside.is_too_long {
             *output = Output::default();
             return Ok(Amendment::NeedsEngine);
         }
@@ -212,27 +222,54 @@ impl Firewall {
         })
     }
 
-    /// Refuses a command that needs the running engine, if this is a copy beside it.
-    pub(super) fn check_place(&mut self, command: &Command) -> Result<(), CommandError> {
-        let Some(beside) = self.beside.as_mut().filter(|_| needs_engine(command)) else {
-            return Ok(());
+    /// Returns whether a command is left to the running engine, because this is a copy beside it.
+    ///
+    /// # Errors
+    ///
+    /// If the change is too long for the running engine.
+    pub(super) fn leaves(
+        &mut self,
+        command: &Command,
+        flags: &Flags,
+    ) -> Result<bool, CommandError> {
+        let Some(beside) = &mut self.beside else {
+            return Ok(false);
         };
-        beside.needs_engine = true;
-        // Nobody reads this: the engine executes the text.
-        let text = "the command needs the running engine".to_owned();
-        Err(CommandError::of(ErrorKind::Contradiction(text)))
+        beside.commands += 1;
+        let needed = needs_engine(command, flags);
+        beside.needs_engine = beside.needs_engine.or(needed);
+        match beside.needs_engine {
+            Some(name) if beside.commands > MOST_AT_ENGINE => {
+                beside.is_too_long = true;
+                let text = format!(
+                    "`{name}' in a change of more than {MOST_AT_ENGINE} commands would hold up \
+                     packets; give it as a command of its own after the change"
+                );
+                Err(CommandError::of(ErrorKind::Contradiction(text)))
+            }
+            _ => Ok(needed.is_some()),
+        }
     }
 }
 
-/// Whether a command shows or clears what packets have changed.
-fn needs_engine(command: &Command) -> bool {
+/// Returns the name of a command that shows or clears what packets have changed.
+fn needs_engine(command: &Command, flags: &Flags) -> Option<&'static str> {
     match command {
-        Command::ShowObjects(..) | Command::List { .. } | Command::Zero { .. } => true,
+        Command::ShowObjects(..) => Some("show"),
+        Command::List { has_counters, .. } => {
+            let shows_packets = *has_counters
+                || flags.counters
+                || flags.json
+                || flags.dynamic != Dynamic::No
+                || flags.times != Times::No;
+            shows_packets.then_some("list")
+        }
+        Command::Zero { log_only, .. } => Some(if *log_only { "resetlog" } else { "zero" }),
         Command::Sysctl { variables, .. } => {
             let is_shown = |variable: &Variable| variable.value.is_none();
-            variables.is_empty() || variables.iter().any(is_shown)
+            (variables.is_empty() || variables.iter().any(is_shown)).then_some("sysctl")
         }
-        _ => false,
+        _ => None,
     }
 }
 
