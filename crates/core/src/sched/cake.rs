@@ -33,6 +33,7 @@
 //! Linux).
 
 mod clock;
+mod flows;
 mod hosts;
 #[cfg(test)]
 mod tests;

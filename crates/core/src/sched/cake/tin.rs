@@ -1,22 +1,18 @@
 //! One tin of CAKE: flow queues that take turns, fair between flows and between hosts.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
+use super::flows::{Flow, Flows, Turn, WAYS};
 use super::hosts::{Hosts, Side};
 use crate::aqm::cobalt::{Cobalt, CobaltParams};
-use crate::aqm::{Aqm, AqmAlgorithm, QueueView};
+use crate::aqm::{Aqm, AqmAlgorithm};
 use crate::event::{Backlog, Cx};
 use crate::packet::Packet;
-use crate::sched::allocated;
-use crate::sched::pool::{Chain, NONE};
 use crate::sched::ring::{Links, Ring};
 use crate::units::{Rate, Span, Time};
 
 /// Queues of a tin.
 pub(super) const QUEUES: u32 = 1024;
-/// Queues among which a hash can choose. That many flows must collide before two share a queue.
-const WAYS: u32 = 8;
 /// Fraction bits of deficits: a quantum is divided by the number of a host's flows.
 pub(super) const FRACTION: u32 = 16;
 
@@ -44,7 +40,7 @@ pub(super) struct Tin {
     /// Bytes per turn of a flow.
     flow_quantum: i64,
     isolation: Isolation,
-    pub(super) flows: Vec<Flow>,
+    pub(super) flows: Flows,
     links: Links,
     /// Flows that have not used up their first turn.
     new: Ring,
@@ -56,33 +52,6 @@ pub(super) struct Tin {
     /// Flows that take turns and had packets when their turn came.
     pub(super) bulk: u32,
     aqm: Arc<CobaltParams>,
-}
-
-/// A flow queue.
-pub(super) struct Flow {
-    /// Hash of the flow that owns the queue.
-    tag: u32,
-    pub(super) chain: Chain,
-    pub(super) backlog: Backlog,
-    /// Bytes that may still be sent in this turn, with [`FRACTION`] bits.
-    pub(super) deficit: i64,
-    turn: Turn,
-    hosts: [u16; 2],
-    /// Nodes of the last two pure acknowledgements, older first, or [`NONE`].
-    pub(super) acks: [u32; 2],
-    pub(super) aqm: Cobalt,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// On no list.
-    Off,
-    /// On the new list.
-    Sparse,
-    /// On the old list to pay off its deficit, but empty: it does not count as bulk.
-    SparseWait,
-    /// On the old list.
-    Bulk,
 }
 
 impl Tin {
@@ -101,7 +70,7 @@ impl Tin {
             backlog: Backlog::default(),
             flow_quantum: flow_quantum(threshold),
             isolation,
-            flows: Vec::new(),
+            flows: Flows::default(),
             links: Links::default(),
             new: Ring::EMPTY,
             old: Ring::EMPTY,
@@ -114,7 +83,7 @@ impl Tin {
 
     /// Returns the bytes that have been allocated.
     pub(super) fn memory(&self) -> usize {
-        allocated(&self.flows) + self.links.memory() + self.hosts.memory()
+        self.flows.memory() + self.links.memory() + self.hosts.memory()
     }
 
     /// Returns the queue of a packet. A flow keeps its queue while it is active; a queue that is
@@ -125,6 +94,7 @@ impl Tin {
         }
         let tag = (self.isolation.flow)(packet);
         let direct = tag % QUEUES;
+        self.flows.ensure(direct, &self.aqm);
         let flow = &self.flows[direct as usize];
         if flow.tag == tag && flow.turn != Turn::Off {
             return direct;
@@ -222,10 +192,8 @@ impl Tin {
 
     /// Iterates over the active flows.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
-        let flows = self.flows.iter().enumerate();
-        flows
-            .filter(|(_, flow)| flow.turn != Turn::Off)
-            .map(|(id, flow)| (id as u32, flow))
+        let flows = self.flows.iter();
+        flows.filter(|(_, flow)| flow.turn != Turn::Off)
     }
 
     /// Charges the tin for `bytes` at the rate of its threshold.
@@ -297,44 +265,9 @@ impl Tin {
     /// A tin without traffic takes no memory.
     #[cold]
     fn allocate(&mut self) {
-        self.flows = (0..QUEUES)
-            .map(|_| Flow {
-                tag: 0,
-                chain: Chain::EMPTY,
-                backlog: Backlog::default(),
-                deficit: 0,
-                turn: Turn::Off,
-                hosts: [0; 2],
-                acks: [NONE; 2],
-                aqm: Cobalt::for_flow(&self.aqm),
-            })
-            .collect();
+        self.flows.allocate();
         self.links.reserve(QUEUES - 1);
         self.hosts.allocate();
-    }
-}
-
-impl Flow {
-    /// Returns what the AQM of a flow sees; all queues hold `total`.
-    #[inline]
-    pub(super) fn view(&self, total: &Backlog, limit: &Backlog) -> QueueView {
-        QueueView {
-            packets: self.backlog.packets,
-            bytes: self.backlog.bytes,
-            total_bytes: total.bytes,
-            limit_packets: limit.packets,
-            limit_bytes: limit.bytes,
-        }
-    }
-
-    /// Forgets the packet in `node`, which leaves, if it is a remembered acknowledgement.
-    #[inline]
-    pub(super) fn forget_ack(&mut self, node: u32) {
-        for ack in &mut self.acks {
-            if *ack == node {
-                *ack = NONE;
-            }
-        }
     }
 }
 
@@ -342,7 +275,10 @@ impl Flow {
 impl Tin {
     /// Returns the bulk flows, counted by each of their hosts.
     pub(super) fn bulk_flows(&self) -> [usize; 2] {
-        let bulk = self.flows.iter().filter(|flow| flow.turn == Turn::Bulk);
+        let bulk = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.turn == Turn::Bulk);
         [bulk.count(); 2]
     }
 

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Measures what senders of spoofed packets cost a `sluice router`, and a bystander that pings.
+
+`strangers.py SLUICE`. Two hosts and a router between them, in namespaces that belong to this
+process and vanish with it. One host sends frames from random addresses at a fixed rate; pings of
+the other host pass by an earlier rule. Beside each attack, the same frames are denied by the first
+rule: this is the cost of receiving them.
+
+- `states`: SYNs that no host answers meet `keep-state`, so the table is full;
+- `rules`: flows that have not been seen before meet 10 000 rules;
+- `pipes`: sources fill the pipes of a mask with `cake`, whose memory is limited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from measure import HOSTS, MACS, PORTS, Network, run
+
+SOCKET = "/run/s"
+PING = "add 10 allow icmp from any to any"
+DENY = f"{PING}\nadd 20 deny ip from any to any\n"
+PORT_RULES = "\n".join(
+    f"add {100 + n // 100} count tcp from 10.{n >> 8}.{n & 255}.0/24 to any dst-port {n % 5000}"
+    for n in range(10_000)
+)
+# Each attack: its rules, and the packets per second.
+ATTACKS = {
+    "states": (f"{PING}\nadd 100 allow tcp from any to any setup keep-state\n", 50_000),
+    "rules": (f"{PING}\n{PORT_RULES}\nadd 60000 allow ip from any to any\n", 13_000),
+    "pipes": (
+        f"{PING}\npipe 1 config bw 1Mbit/s\nqueue 1 config sched 1\n"
+        "sched 1 config pipe 1 mask src-ip 0xffffffff type cake\n"
+        "add 100 queue 1 ip from any to any in\nadd 200 allow ip from any to any\n",
+        20_000,
+    ),
+}
+
+
+def main() -> int:
+    """Move into namespaces of our own, measure, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sluice", help="the command")
+    parser.add_argument("--seconds", type=float, default=20, help="length of an attack")
+    parser.add_argument("--only", choices=ATTACKS, action="append", help="one attack")
+    parser.add_argument("--send", type=int, metavar="RATE", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.send:
+        send(args.send, args.seconds)
+        return 0
+    if not args.inside:
+        user = "" if os.geteuid() == 0 else "--user --map-root-user"
+        words = f"unshare {user} --net --mount --pid --fork --kill-child --mount-proc"
+        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
+        os.execvp("unshare", [*words.split(), *here])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    run("mount -t tmpfs none /run")
+    network = Network()
+    network.aim(False)
+    print(f"machine  {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {os.uname().release}")
+    for name, (rules, rate) in ATTACKS.items():
+        if args.only and name not in args.only:
+            continue
+        for way, text in (("denied by the first rule", DENY), (name, rules)):
+            print(f"{way}: {attack(args, network, text, rate)}", flush=True)
+    return 0
+
+
+def attack(args: argparse.Namespace, network: Network, rules: str, rate: int) -> str:
+    """Start a router, attack it, and return what it cost."""
+    Path("/run/rules").write_text(rules)
+    ports = [f"packet:{name}" for name in PORTS.values()]
+    words = [args.sluice, "router", *ports, "--config", "/run/rules", "--socket", SOCKET, "-q"]
+    router = subprocess.Popen([*words, "--json"], stdout=subprocess.PIPE, text=True)
+    ping = [*network.inside("h3"), "ping", "-q", HOSTS["h2"]]
+    once = [*ping, *"-c 1 -W 1".split()]
+    deadline = time.monotonic() + 30
+    while subprocess.run(once, capture_output=True).returncode != 0:
+        if router.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit("strangers.py: the router does not forward")
+    here = f"{sys.executable} {__file__} {args.sluice} --send {rate} --seconds {args.seconds}"
+    sender = subprocess.Popen([*network.inside("h2"), *here.split()])
+    time.sleep(1)
+    before, start, first = busy(router.pid), time.monotonic(), received()
+    long = [*ping, "-i", "0.01", "-w", f"{args.seconds - 2:g}"]
+    pings = subprocess.run(long, capture_output=True, text=True).stdout
+    used = (busy(router.pid) - before) / (time.monotonic() - start)
+    came = (received() - first) / (time.monotonic() - start)
+    sender.wait()
+    memory = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{router.pid}/status").read_text())
+    router.terminate()
+    status = json.loads(router.communicate()[0])
+    lost = re.search(r"(\d+) packets transmitted, (\d+) received", pings)
+    trips = re.search(r"= [\d.]+/([\d.]+)/([\d.]+)", pings)
+    if not (lost and trips and memory):
+        raise SystemExit(f"strangers.py: ping says {pings}")
+    return (
+        f"{came / 1000:.1f} kpps, {used:.1%} of a core, {int(lost[1]) - int(lost[2])} of {lost[1]} "
+        f"pings lost, mean {trips[1]} ms, max {trips[2]} ms, lateness p99 "
+        f"{status['late_p99_ns'] / 1000:.0f} us, {int(memory[1]) // 1024} MiB, "
+        f"refused {status['refused']}, lost {status['lost']}, "
+        f"ports {[port['lost'] for port in status['ports']]}"
+    )
+
+
+def busy(pid: int) -> float:
+    """Return the processor time of the packet loop, in seconds: the busiest thread's."""
+    times = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        times.append((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+    return max(times)
+
+
+def received() -> int:
+    """Return how many frames have come from the sender's host."""
+    found = re.search(rf"{PORTS['h2']}:\s*\d+\s+(\d+)", Path("/proc/net/dev").read_text())
+    return int(found[1]) if found else 0
+
+
+def send(rate: int, seconds: float) -> None:
+    """Send SYNs from random addresses and ports."""
+    sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sender.bind(("eth0", 0))
+    rng = random.Random(1)
+    macs = bytes.fromhex((MACS["h3"] + MACS["h2"]).replace(":", ""))
+    head = macs + b"\x08\x00"
+    target = socket.inet_aton(HOSTS["h3"])
+    last = start = time.monotonic()
+    due = 0.0
+    while (now := time.monotonic()) < start + seconds:
+        # A sender that got no processor does not catch up in one burst.
+        due += min(now - last, 0.005) * rate
+        last = now
+        while due >= 1:
+            due -= 1
+            # RFC 791 and RFC 9293: 40 bytes, TTL 64, a SYN. The router does not check checksums.
+            source = (10 << 24 | rng.getrandbits(24)).to_bytes(4, "big")
+            ip = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + source + target
+            ports = (rng.getrandbits(16), 1 + rng.getrandbits(12))
+            tcp = struct.pack("!HHIIBBHHH", *ports, 1, 0, 0x50, 2, 65535, 0, 0)
+            sender.send(head + ip + tcp + bytes(6))
+        time.sleep(0.001)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
