@@ -213,7 +213,7 @@ bench: build ## run the benchmarks, each with a reference measured at the same t
 	$(VENV)/python bench/decisions.py target/codel.wasm
 	$(VENV)/python bench/live_rate.py
 	@scripts/setup.sh ns3
-	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
+	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed $(SLUICE)
 	$(SLUICE) bench
 	@scripts/setup.sh iperf3
 	bench/exec.py $(SLUICE)
