@@ -445,6 +445,18 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
     let mut events = events::Events::default();
     let mut limits = limits::Limits::new();
     thread::scope(|scope| {
+        // On a thread of its own: reading a long file must not delay a signal that ends. It is one
+        // thread for all reloads, since the C library keeps what a thread has freed for each thread
+        // that has ever allocated, up to eight for each core.
+        let (asking, asked) = channel();
+        let under_bar = &bar;
+        scope.spawn(move || {
+            while let Ok(()) = asked.recv() {
+                // One reload serves all signals so far.
+                while let Ok(()) = asked.try_recv() {}
+                service::reloading(|| under_bar.suspend(|| reload(args, router)));
+            }
+        });
         loop {
             let (changes, noted) = router.changes_since(seen);
             seen = noted;
@@ -457,11 +469,8 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
                 bar.suspend(|| eprint!("{}", crate::terminal::clean(&entries)));
             }
             match signals.recv_timeout(LOOK) {
-                // On a thread of its own: reading a long file must not delay a signal that ends.
                 Ok(SIGHUP) => {
-                    let bar = &bar;
-                    scope
-                        .spawn(move || service::reloading(|| bar.suspend(|| reload(args, router))));
+                    let _ = asking.send(());
                 }
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => break service::ending(),
                 Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
