@@ -16,8 +16,9 @@ use crate::log::{Log, LogEntry};
 use crate::objects::budget::Refusals;
 use crate::objects::instance::NONE;
 use crate::objects::layout::{Layout, STRIDE, Trial};
-use crate::objects::packets::Passage;
+use crate::objects::packets::{Passage, Trail};
 use crate::objects::runtime::Runtime;
+use crate::objects::share::{Handed, Purpose, Worker};
 use crate::objects::watch::ObjectName;
 use crate::rules::{Outcome, RuleId, Rules, Walk};
 use crate::show::Snapshot;
@@ -125,7 +126,7 @@ pub enum Disposition {
     /// The packet passes.
     Pass(Packet),
     /// The packet entered a pipe or queue. [`Firewall::poll`] returns it unless it is dropped
-    /// there.
+    /// there, or [`Firewall::take_handed`] if the pipe belongs to another worker.
     Taken,
     /// The packet was dropped; the sink received it.
     Dropped(DropReason),
@@ -308,7 +309,53 @@ impl Firewall {
         if !self.switches.is_enabled[usize::from(headers.src.is_ipv6())] {
             return Disposition::Pass(packet);
         }
-        self.route(packet, headers, RuleId::START, 0, cx)
+        let trail = Trail {
+            pipes: 0,
+            home: self.runtime.worker.map_or(0, |worker| worker.number as u16),
+        };
+        self.route(packet, headers, RuleId::START, trail, cx)
+    }
+
+    /// Makes this engine one of several workers. All of them have the same settings, get the same
+    /// commands in the same order, and each handles one part of the traffic. A pipe, with all its
+    /// queues, belongs to one of them; so does each pipe that a mask creates. A packet that enters a
+    /// pipe of another worker leaves this one through [`Firewall::take_handed`].
+    ///
+    /// # Panics
+    /// If the number is not below the number of workers.
+    pub fn share(&mut self, worker: Worker) {
+        assert!(worker.number < worker.of, "workers are numbered from 0");
+        self.runtime.worker = (worker.of > 1).then_some(worker);
+    }
+
+    /// Returns the next packet that has come to a pipe of another worker. The packet and its slot no
+    /// longer belong to this engine. Call this after every other call, until it returns `None`.
+    pub fn take_handed(&mut self) -> Option<Handed> {
+        self.runtime.handed.pop_front()
+    }
+
+    /// Puts a packet that another worker has handed over into its pipe, at `cx.now`, as if the rules of
+    /// this worker had sent it there. The packet's slot is one of this engine's. When the packet leaves
+    /// the pipe, the rules of this worker apply.
+    pub fn accept(&mut self, handed: Handed, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        self.advance(|at| at < now, cx);
+        let Handed {
+            packet,
+            passage,
+            purpose,
+            ..
+        } = handed;
+        let number = passage.flowset;
+        match purpose {
+            Purpose::Continue => return self.proceed(packet, &passage, now, cx),
+            Purpose::Enter | Purpose::Move => self.runtime.ensure(number, &self.layout),
+        }
+        if purpose == Purpose::Enter {
+            self.runtime.enter_here(packet, number, passage, NONE, cx);
+        } else {
+            self.runtime.move_here(packet, number, passage, cx);
+        }
     }
 
     /// Whether there are so many pipes and queues that [`Firewall::prefetch_handle`] is worth its cost.
@@ -430,26 +477,43 @@ impl Firewall {
     fn leave(&mut self, departure: link::Departure, cx: &mut Cx<'_>) {
         let link::Departure { packet, due } = departure;
         let passage = self.runtime.passages.of(&packet);
-        let (one_pass, rule, pipes) = (passage.one_pass, passage.rule, passage.pipes);
+        if passage.one_pass && self.way_out(&passage.headers).is_none() {
+            self.out.push_back(Departure {
+                direction: passage.headers.direction,
+                xmit: passage.headers.xmit,
+                packet,
+                due,
+            });
+            return;
+        }
+        let passage = passage.clone();
+        let home = u32::from(passage.trail.home);
+        let is_away = self.runtime.worker.is_some_and(|own| own.number != home);
+        if is_away && self.rules.has_states() {
+            self.runtime
+                .hand_over(home, packet, passage, Purpose::Continue, due);
+            return;
+        }
+        self.proceed(packet, &passage, due, cx);
+    }
+
+    /// Applies the rules behind a pipe to a packet that left it at `due`.
+    fn proceed(&mut self, packet: Packet, passage: &Passage, due: Time, cx: &mut Cx<'_>) {
         let way_out = self.way_out(&passage.headers);
         let direction = way_out.map_or(passage.headers.direction, |_| Direction::Out);
         let xmit = way_out.or(passage.headers.xmit);
-        let mut packet = packet;
-        if !one_pass || way_out.is_some() {
-            let mut headers = passage.headers.clone();
-            headers.tos = headers.tos & !3 | packet.ecn as u8;
-            let now = std::mem::replace(&mut cx.now, due);
-            let disposition = if one_pass {
-                self.pass(packet, &headers, pipes, cx)
-            } else {
-                self.route(packet, &headers, rule, pipes, cx)
-            };
-            cx.now = now;
-            let Disposition::Pass(passed) = disposition else {
-                return;
-            };
-            packet = passed;
-        }
+        let mut headers = passage.headers.clone();
+        headers.tos = headers.tos & !3 | packet.ecn as u8;
+        let now = std::mem::replace(&mut cx.now, due);
+        let disposition = if passage.one_pass {
+            self.pass(packet, &headers, passage.trail, cx)
+        } else {
+            self.route(packet, &headers, passage.rule, passage.trail, cx)
+        };
+        cx.now = now;
+        let Disposition::Pass(packet) = disposition else {
+            return;
+        };
         self.out.push_back(Departure {
             packet,
             due,
@@ -474,13 +538,13 @@ impl Firewall {
         &mut self,
         packet: Packet,
         headers: &Headers,
-        pipes: u16,
+        trail: Trail,
         cx: &mut Cx<'_>,
     ) -> Disposition {
         let Some(headers) = self.second_pass(headers) else {
             return Disposition::Pass(packet);
         };
-        self.route(packet, &headers, RuleId::START, pipes, cx)
+        self.route(packet, &headers, RuleId::START, trail, cx)
     }
 
     /// Evaluates the rules behind `after` and applies the result.
@@ -489,7 +553,7 @@ impl Firewall {
         packet: Packet,
         headers: &Headers,
         after: RuleId,
-        pipes: u16,
+        trail: Trail,
         cx: &mut Cx<'_>,
     ) -> Disposition {
         let walk = Walk {
@@ -500,7 +564,7 @@ impl Firewall {
         };
         let (outcome, cached) = self.rules.walk(headers, after, walk);
         let (is_pipe, number, rule) = match outcome {
-            Outcome::Allow => return self.pass(packet, headers, pipes, cx),
+            Outcome::Allow => return self.pass(packet, headers, trail, cx),
             Outcome::Deny => {
                 cx.discard(packet, DropReason::Denied);
                 return Disposition::Dropped(DropReason::Denied);
@@ -512,7 +576,7 @@ impl Firewall {
             } => (is_pipe, number, rule),
         };
         let is_refused = self.switches.is_compat && headers.is_link_local();
-        if is_refused || pipes >= MOST_PIPES {
+        if is_refused || trail.pipes >= MOST_PIPES {
             cx.discard(packet, DropReason::NoRoute);
             return Disposition::Dropped(DropReason::NoRoute);
         }
@@ -522,7 +586,10 @@ impl Firewall {
             flowset,
             rule,
             one_pass: self.switches.one_pass,
-            pipes: pipes + 1,
+            trail: Trail {
+                pipes: trail.pipes + 1,
+                ..trail
+            },
             holder: NONE,
         };
         self.runtime.ensure(flowset, &self.layout);

@@ -32,6 +32,7 @@ pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use log::LogEntry;
 pub use objects::budget::Refusals;
 pub use objects::layout::{Files, NoFiles};
+pub use objects::share::{Handed, Worker};
 pub use show::Snapshot;
 
 /// What a watcher sees of a running engine: traffic by pipe, queue and flow, in intervals.

@@ -9,5 +9,6 @@ pub(crate) mod layout;
 pub(crate) mod packets;
 mod reconcile;
 pub(crate) mod runtime;
+pub(crate) mod share;
 pub(crate) mod stats;
 pub(crate) mod watch;

@@ -103,6 +103,8 @@ pub(crate) struct Rules {
     programs: Programs,
     /// The places of the rules for frames that are not IP; `None` after a change.
     of_frames: Option<Box<[usize]>>,
+    /// Whether a rule has states; `None` after a change.
+    has_states: Option<bool>,
 }
 
 /// The deepest nesting of `call`, as in ipfw.
@@ -149,6 +151,7 @@ impl Rules {
             own: Vec::new(),
             programs: Programs::new(hash),
             of_frames: None,
+            has_states: None,
         }
     }
 
@@ -156,6 +159,7 @@ impl Rules {
     fn changed(&mut self) {
         self.programs.invalidate();
         self.of_frames = None;
+        self.has_states = None;
     }
 
     /// Returns the rules in order; the built-in one is last.
@@ -237,6 +241,13 @@ impl Rules {
             .log
             .map_or(0, |log| log.amount.unwrap_or(self.verbose_limit));
         (of > 0).then_some(LogLeft { left: of, of })
+    }
+
+    /// Returns whether a rule creates states or looks them up.
+    pub fn has_states(&mut self) -> bool {
+        let entries = &self.entries;
+        let find = || entries.iter().any(|entry| entry.state.is_some());
+        *self.has_states.get_or_insert_with(find)
     }
 
     /// Removes the rules for which `is_meant` holds. Returns their number.

@@ -10,6 +10,15 @@ use super::watch::Rows;
 use crate::headers::Headers;
 use crate::rules::RuleId;
 
+/// Where a packet has been before a pass through the rules.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trail {
+    /// The number of pipes that it has entered.
+    pub pipes: u16,
+    /// The worker at which it arrived, which has the states of its flow.
+    pub home: u16,
+}
+
 /// The passage of a packet through a pipe.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
@@ -18,8 +27,8 @@ pub(crate) struct Passage {
     pub flowset: u32,
     /// The rule that sent the packet; the rules behind it apply next.
     pub rule: RuleId,
-    /// The number of pipes the packet has entered, including this one.
-    pub pipes: u16,
+    /// Where the packet has been, including this pipe.
+    pub trail: Trail,
     /// The value of `one_pass` when the packet entered.
     pub one_pass: bool,
     /// The slot of the scheduler that holds the packet, or [`NONE`].

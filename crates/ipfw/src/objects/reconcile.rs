@@ -20,6 +20,7 @@ use super::discipline;
 use super::instance::{LossState, NONE};
 use super::layout::{FlowsetConfig, Layout, STRIDE, Touched};
 use super::runtime::{Flowset, Runtime, Scheduler};
+use super::share::Purpose;
 use super::stats::Counters;
 use crate::flow::FlowId;
 use crate::hash::Map;
@@ -58,11 +59,17 @@ impl Runtime {
         }
         moved.sort_by_key(|packet: &Packet| packet.arrival);
         for packet in moved {
-            let passage = self.passages.of(&packet);
+            let mut passage = self.passages.of(&packet).clone();
+            passage.holder = NONE;
             let number = passage.flowset;
             let flow = FlowId::of(&passage.headers, number % STRIDE);
             self.ensure(number, layout);
-            self.admit(packet, number, flow, NONE, false, cx);
+            match self.other_owner(number, &passage.headers) {
+                Some(owner) => self.hand_over(owner, packet, passage, Purpose::Move, cx.now),
+                None => {
+                    self.admit(packet, number, flow, NONE, false, cx);
+                }
+            }
         }
         lists
     }

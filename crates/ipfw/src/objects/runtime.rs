@@ -17,6 +17,7 @@ use super::heap::Agenda;
 use super::instance::{Instance, LossState, NONE, Queue};
 use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
 use super::packets::{Passage, Passages, Tap, Totals};
+use super::share::{Handed, Purpose, Worker};
 use super::stats::Counters;
 use super::watch::{NO_ROW, Rows, WatchTable};
 use crate::flow::{FlowId, Mask};
@@ -83,6 +84,10 @@ pub(crate) struct Runtime {
     pub(super) seed: Rng,
     /// What is counted while somebody watches.
     pub watch: Option<Box<WatchTable>>,
+    /// Which of several workers this is, if there are several.
+    pub worker: Option<Worker>,
+    /// Packets for pipes of other workers.
+    pub handed: std::collections::VecDeque<Handed>,
 }
 
 /// The most instances, and the most queues. Beyond this limit idle ones are deleted; if none is
@@ -114,6 +119,8 @@ impl Runtime {
             budget: Budget::new(dynamic_bytes),
             seed: seed.clone(),
             watch: None,
+            worker: None,
+            handed: std::collections::VecDeque::new(),
         }
     }
 
@@ -204,9 +211,25 @@ impl Runtime {
         self.instances.get(instance as usize)?.link.as_deref()
     }
 
-    /// Puts a packet into flowset `number` at `cx.now`. `hint` is the hint of the previous packet
-    /// of its flow; the new one is kept for the next packet.
+    /// Puts a packet into flowset `number` at `cx.now`, or keeps it for the worker that owns the pipe.
+    /// `hint` is the hint of the previous packet of its flow; the new one is kept for the next packet.
     pub fn enter(
+        &mut self,
+        packet: Packet,
+        number: u32,
+        passage: Passage,
+        hint: u32,
+        cx: &mut Cx<'_>,
+    ) -> u32 {
+        if let Some(owner) = self.other_owner(number, &passage.headers) {
+            self.hand_over(owner, packet, passage, Purpose::Enter, cx.now);
+            return hint;
+        }
+        self.enter_here(packet, number, passage, hint, cx)
+    }
+
+    /// Puts a packet into flowset `number` at `cx.now`, whoever owns the pipe.
+    pub fn enter_here(
         &mut self,
         mut packet: Packet,
         number: u32,
@@ -223,7 +246,7 @@ impl Runtime {
 
     /// Like [`Runtime::enter`], for a packet with a known passage. Moved packets are not counted
     /// again and are not subject to loss.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &mut self,
         mut packet: Packet,
         number: u32,

@@ -23,7 +23,7 @@ pub use inject::Injector;
 pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pcap::PcapPort;
-pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
+pub use pool::{Carried, HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use promiscuous::Promiscuity;
 pub use registry::{OpenError, PortSpec, PortSpecError};
 pub use tun::TunPort;

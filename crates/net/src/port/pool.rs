@@ -14,10 +14,12 @@
 //! which is also the layout that AF_XDP requires.
 
 mod account;
+mod carried;
 mod slot;
 mod split;
 
 use account::Accounts;
+pub use carried::Carried;
 pub use slot::Slot;
 
 use super::Loss;

@@ -23,11 +23,14 @@ pub enum LostFrame {
     OverShare,
     /// The frame is not IP, and a rule dropped it ([`Queueing::passes`](super::Queueing::passes)).
     Denied,
+    /// The packet was for another worker, which was too far behind
+    /// ([`Exchange`](super::Exchange)).
+    HandOver,
 }
 
 impl LostFrame {
     /// Every cause, in the order of the counters.
-    pub const ALL: [LostFrame; 8] = [
+    pub const ALL: [LostFrame; 9] = [
         LostFrame::Malformed,
         LostFrame::NoSlot,
         LostFrame::Blocked,
@@ -36,6 +39,7 @@ impl LostFrame {
         LostFrame::Evasive,
         LostFrame::OverShare,
         LostFrame::Denied,
+        LostFrame::HandOver,
     ];
 
     /// Returns the cause as one word.
@@ -49,6 +53,7 @@ impl LostFrame {
             LostFrame::Evasive => "evasive",
             LostFrame::OverShare => "over_share",
             LostFrame::Denied => "denied",
+            LostFrame::HandOver => "hand_over",
         }
     }
 }
@@ -56,7 +61,8 @@ impl LostFrame {
 /// The counters of one lane. The `received` frames of its ports are the sum of `whole`, `plain`,
 /// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)`, `lost(Evasive)`,
 /// `lost(Denied)` and `lost(OverShare)`, unless that lost a segment. The `admitted` packets, which
-/// include segments, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
+/// include segments, are `sent + dropped + held + lost(Blocked) + lost(HandOver)`, unless a link copied
+/// some. Between workers, this holds for their sums only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Super-packets that were split.

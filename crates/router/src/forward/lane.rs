@@ -1,12 +1,13 @@
 //! A lane: a set of queues, and the ports that feed them.
 
 use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
+use sluice_ipfw::Handed;
 use sluice_net::port::{Pool, Slot};
 use sluice_wire::frame::{self, FlowHasher, GsoError, Link, SuperPacket, View};
 
 use super::host::Host;
 use super::turn::Outbox;
-use super::{LaneCounts, Lateness, LostFrame, Observer, Origin, PortNumber, Queueing};
+use super::{Exchange, LaneCounts, Lateness, LostFrame, Observer, Origin, PortNumber, Queueing};
 
 /// The queues for the packets that arrive at some ports, their observer, and the counts.
 pub struct Lane<Q, O> {
@@ -177,6 +178,25 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 pool.free(slot);
             }
             Err(_) => self.enqueue(packet, &view, &key, pool),
+        }
+    }
+
+    /// Accepts a packet that another worker has handed over; `slot` has its frame.
+    pub(super) fn accept(&mut self, mut handed: Handed, slot: Slot, now: Time, pool: &mut Pool) {
+        handed.packet.slot = slot.number();
+        self.queueing.set_free_packets(pool.available() as u64);
+        let at = handed.at.min(now);
+        self.with(at, pool, |queueing, cx| queueing.accept(handed, cx));
+    }
+
+    /// Hands packets over to other workers.
+    pub(super) fn hand_over(&mut self, exchange: &mut Exchange, pool: &mut Pool) {
+        while let Some(handed) = self.queueing.next_handed() {
+            let slot = Slot::from_number(handed.packet.slot);
+            if !exchange.send(handed, pool) {
+                self.counts.lose(LostFrame::HandOver, 1);
+            }
+            pool.free(slot);
         }
     }
 

@@ -19,6 +19,7 @@
 //! packets is always measured ([`Lateness`]).
 
 mod counts;
+mod exchange;
 mod host;
 mod lane;
 mod piped;
@@ -29,12 +30,14 @@ mod turn;
 mod tests;
 
 pub use counts::{LaneCounts, Lateness, LostFrame};
+pub use exchange::{Exchange, WakeUp, exchange};
 pub use lane::Lane;
 pub use piped::{Piped, RateStep};
 pub use shared::{SharedLink, SharedPipe};
 pub use turn::{FileTime, Forwarder, LaneOptions};
 
 use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};
+use sluice_ipfw::Handed;
 use sluice_net::port::nfqueue::StackPath;
 use sluice_wire::frame::View;
 
@@ -110,6 +113,19 @@ pub trait Queueing {
     /// Processes everything that is due up to `cx.now`, and returns the next packet that may leave.
     /// Must be called until it returns `None`.
     fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure>;
+
+    /// Returns the next packet for another worker. Its slot remains until the host frees it. Called
+    /// after [`Queueing::poll`], until it returns `None`.
+    fn next_handed(&mut self) -> Option<Handed> {
+        None
+    }
+
+    /// Accepts a packet that another worker has handed over, at `cx.now`. Its slot is one of this
+    /// worker's.
+    fn accept(&mut self, handed: Handed, cx: &mut Cx<'_>) {
+        let _ = cx;
+        unreachable!("queues of one worker get nothing from another: {handed:?}");
+    }
 
     /// Returns the instant at which [`Queueing::poll`] has something to do if nothing arrives
     /// before; a time in the past means now.

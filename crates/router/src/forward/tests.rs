@@ -17,6 +17,7 @@ use sluice_wire::frame::{Link, VnetHeader};
 use super::*;
 
 mod clock_steps;
+mod exchange;
 mod slack;
 
 type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;

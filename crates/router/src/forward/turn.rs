@@ -1,6 +1,7 @@
 //! The loop itself.
 
 mod files;
+mod handed;
 
 pub use files::FileTime;
 
@@ -11,7 +12,7 @@ use sluice_net::Clock;
 use sluice_net::port::{CacheWarmer, Counters, Interest, Pool, Port, Slot, Spin, Waiter, Watch};
 use sluice_wire::frame::FlowHasher;
 
-use super::{Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
+use super::{Exchange, Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
 
 /// The ports, the memory of their frames, and the lanes between them: everything that one thread
 /// forwards.
@@ -34,6 +35,8 @@ pub struct Forwarder<P, Q, O = ()> {
     warmer: Option<CacheWarmer>,
     /// Whether each port has a share of the pool.
     has_shares: bool,
+    /// The exchange with other workers.
+    exchange: Option<Exchange>,
 }
 
 /// The options of a lane.
@@ -101,6 +104,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             unasked: 0,
             warmer: None,
             has_shares: false,
+            exchange: None,
         }
     }
 
@@ -162,11 +166,13 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// also ends when `also` becomes readable.
     pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) {
         let start = self.clock.now();
+        self.receive_handed();
         self.receive();
         let now = self.clock.now();
         for lane in &mut self.lanes {
             lane.collect(now, &mut self.pool, &mut self.outboxes);
         }
+        self.hand_over();
         self.send();
         let due = self.lanes.iter().filter_map(Lane::next_wake).min();
         // What is left of a full batch does not wait.
@@ -188,6 +194,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         if self.waiter.stays_awake() && self.look_at_ports(deadline) {
             return;
         }
+        if self.exchange.as_mut().is_some_and(|own| !own.sleep()) {
+            return;
+        }
         let watch = |descriptor, interest| Watch {
             descriptor,
             interest,
@@ -204,6 +213,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         } else {
             self.waiter.wait_for_any(watches, deadline, &self.clock)
         };
+        if let Some(exchange) = &self.exchange {
+            exchange.wake_up();
+        }
         self.ready |= looking | wake.ready & ((1 << self.ports.len()) - 1);
     }
 
@@ -222,7 +234,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             }
             // Receives before checking the deadline, because a fast pipe always has a packet due.
             self.ready |= taken_from;
-            if self.receive() > 0 {
+            if self.receive() > 0 || self.exchange.as_mut().is_some_and(Exchange::has_waiting) {
                 return true;
             }
             let now = self.clock.now();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
-use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Headers, InterfaceId};
+use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Handed, Headers, InterfaceId};
 use sluice_wire::frame::{Transport, View, quic, timestamps};
 
 use crate::forward::{Departure, Origin, PortNumber, Queueing};
@@ -214,6 +214,14 @@ impl Queueing for Ruled {
             due: departure.due,
             to,
         })
+    }
+
+    fn next_handed(&mut self) -> Option<Handed> {
+        self.firewall.take_handed()
+    }
+
+    fn accept(&mut self, handed: Handed, cx: &mut Cx<'_>) {
+        self.firewall.accept(handed, cx);
     }
 
     fn next_wake(&self) -> Option<Time> {

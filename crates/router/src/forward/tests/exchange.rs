@@ -1,0 +1,182 @@
+//! Workers hand packets over to one another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sluice_core::{Cx, DropCounter};
+use sluice_ipfw::{Firewall, Mode, NoFiles, Output, Settings, Worker};
+
+use super::*;
+use crate::process::Ruled;
+
+/// Two workers, one pair of ports each, whose pipes have `script`.
+struct Pair {
+    workers: [Forwarder<ListPort, Ruled>; 2],
+    incoming: [Frames; 2],
+    /// What left through the second port of each worker.
+    outgoing: [Bytes; 2],
+}
+
+const SLOTS: u32 = 16_384;
+
+fn port() -> (ListPort, Frames, Bytes) {
+    let (incoming, outgoing) = (Frames::default(), Bytes::default());
+    let port = ListPort {
+        incoming: Rc::clone(&incoming),
+        outgoing: Rc::clone(&outgoing),
+        room: usize::MAX,
+        stamp: Rc::default(),
+        descriptor: UnixStream::pair().unwrap().0,
+    };
+    (port, incoming, outgoing)
+}
+
+fn pair(script: &str) -> Pair {
+    let bells: Vec<WakeUp> = vec![Box::new(|| {}), Box::new(|| {})];
+    let clock = Clock::start();
+    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
+    let workers = (0..).zip(exchange(bells)).map(|(number, end)| {
+        let ((left, arrivals, _), (right, _, departures)) = (port(), port());
+        incoming.push(arrivals);
+        outgoing.push(departures);
+        let mut firewall = Firewall::new(&Settings::default());
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let mut output = Output::default();
+        let done = firewall.execute(script, Mode::Atomic, &mut NoFiles, &mut output, &mut cx);
+        done.unwrap();
+        firewall.share(Worker { number, of: 2 });
+        let ruled = Ruled::new(firewall, vec![1, 0], Rate::from_bps(1));
+        let pool = Pool::new(PoolSize {
+            slots: SLOTS,
+            large: 2,
+        });
+        let ports = vec![left, right];
+        let mut forwarder = Forwarder::new(ports, pool.unwrap(), clock, Spin::None);
+        forwarder.share_pool();
+        let options = LaneOptions {
+            from: &[0, 1],
+            seed: 1,
+            rng: Rng::from_seed(1),
+        };
+        forwarder.add_lane(ruled, (), options);
+        forwarder.join(end);
+        forwarder
+    });
+    let workers = workers.collect::<Vec<_>>();
+    Pair {
+        workers: workers.try_into().ok().expect("there are two"),
+        incoming: incoming.try_into().expect("there are two"),
+        outgoing: outgoing.try_into().expect("there are two"),
+    }
+}
+
+impl Pair {
+    fn arrive(&mut self, worker: usize, frames: impl IntoIterator<Item = Vec<u8>>) {
+        let frames = frames.into_iter().map(|f| (f, VnetHeader::default()));
+        self.incoming[worker].borrow_mut().extend(frames);
+        while !self.incoming[worker].borrow().is_empty() {
+            self.turn(worker);
+        }
+    }
+
+    fn turn(&mut self, worker: usize) {
+        self.workers[worker].look_at(0);
+        self.workers[worker].turn(Some(Time::ZERO), None);
+    }
+
+    fn counts(&self, worker: usize) -> &LaneCounts {
+        self.workers[worker].lanes()[0].counts()
+    }
+}
+
+/// The pipe with this number, for everything that comes in.
+fn through(pipe: u32) -> String {
+    format!(
+        "pipe {pipe} config bw 100Gbit/s queue 100000\nadd pipe {pipe} ip from any to any in\n\
+         add allow ip from any to any"
+    )
+}
+
+#[test]
+fn a_packet_leaves_at_the_worker_that_owns_its_pipe() {
+    // Pipe 1 belongs to worker 1, pipe 2 to worker 0.
+    for (pipe, at) in [(1, 1), (2, 0)] {
+        let mut pair = pair(&through(pipe));
+        let frames: Vec<Vec<u8>> = (0..40).map(|n| udp(20 + 30 * n)).collect();
+        pair.arrive(0, frames.clone());
+        while pair.outgoing[at].borrow().len() < frames.len() {
+            pair.turn(at);
+        }
+        assert_eq!(*pair.outgoing[at].borrow(), frames);
+        assert!(pair.outgoing[1 - at].borrow().is_empty());
+        // It is admitted where it arrived, and sent where it left.
+        assert_eq!((pair.counts(0).admitted, pair.counts(1).admitted), (40, 0));
+        assert_eq!((pair.counts(at).sent, pair.counts(1 - at).sent), (40, 0));
+        for worker in &pair.workers {
+            assert_eq!(worker.pool().held(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_far_behind_costs_packets_and_nobody_waits() {
+    let mut pair = pair(&through(1));
+    let sent = 10_000;
+    pair.arrive(0, (0..sent).map(|_| udp(20)));
+    let lost = pair.counts(0).lost(LostFrame::HandOver);
+    // One sender may use all of the room.
+    assert_eq!(lost, sent - 8192);
+    assert_eq!(pair.workers[0].pool().held(), 0);
+    while pair.counts(1).sent < sent - lost {
+        pair.turn(1);
+    }
+    // The room is there again.
+    pair.arrive(0, (0..100).map(|_| udp(20)));
+    assert_eq!(pair.counts(0).lost(LostFrame::HandOver), lost);
+}
+
+#[test]
+fn a_sleeping_worker_is_woken_up_once_and_one_with_packets_does_not_sleep() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let ring = Arc::clone(&count);
+    let bells: Vec<WakeUp> = vec![
+        Box::new(|| {}),
+        Box::new(move || {
+            ring.fetch_add(1, Ordering::Relaxed);
+        }),
+    ];
+    let mut ends = exchange(bells);
+    let mut receiver = ends.pop().unwrap();
+    let mut sender = ends.pop().unwrap();
+    let mut pool = Pool::new(PoolSize { slots: 4, large: 1 }).unwrap();
+    let mut send = |sender: &mut Exchange| {
+        let mut firewall = Firewall::new(&Settings::default());
+        firewall.share(Worker { number: 0, of: 2 });
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        for line in ["pipe 1 config bw 1Mbit/s", "add pipe 1 ip from any to any"] {
+            firewall.command(line, &mut NoFiles, &mut cx).unwrap();
+        }
+        let address = "192.0.2.1".parse().unwrap();
+        let headers = sluice_ipfw::Headers::new(sluice_ipfw::Direction::In, 17, address, address);
+        let slot = pool.allocate().unwrap();
+        pool.set_frame(slot, 60, VnetHeader::default());
+        let packet = sluice_core::Packet::new(slot.number(), 60);
+        firewall.handle(packet, &headers, &mut cx);
+        assert!(sender.send(firewall.take_handed().unwrap(), &pool));
+        pool.free(slot);
+    };
+    assert!(receiver.sleep());
+    send(&mut sender);
+    sender.ring();
+    sender.ring();
+    assert_eq!(count.load(Ordering::Relaxed), 1, "one ring for one sleep");
+    assert!(!receiver.sleep(), "a packet is waiting");
+    receiver.receive(|handed, _| assert_eq!(handed.to, 1));
+    send(&mut sender);
+    sender.ring();
+    assert_eq!(count.load(Ordering::Relaxed), 1, "it does not sleep");
+    receiver.receive(|_, _| {});
+    assert!(receiver.sleep());
+}
