@@ -110,7 +110,7 @@ fn an_order_is_begun_or_withdrawn_and_never_both() {
             let claim = Arc::clone(&claim);
             thread::spawn(move || claim.put(Claim::WITHDRAWN))
         };
-        let begun = claim.put(Claim::BEGUN);
+        let begun = claim.begin();
         assert_ne!(begun, withdrawn.join().unwrap());
     });
 }

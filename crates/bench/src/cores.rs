@@ -1,21 +1,13 @@
-//! One pipe shared by workers on two cores.
+//! One pipe shared by the workers of a router on two cores, as a user starts it.
 
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::os::fd::{AsFd, AsRawFd};
 
-use sluice_core::link::PipeParams;
-use sluice_core::packet::SPLIT_BELOW;
-use sluice_core::registry::Spec;
-use sluice_core::{Rate, Rng, Span, Stop};
-use sluice_net::Clock;
+use sluice_core::{Span, Stop};
 use sluice_net::namespace::Offloads;
-use sluice_net::port::packet::PacketOptions;
-use sluice_net::port::{PacketPort, Pool};
-use sluice_router::forward::{
-    Forwarder, LaneCounts, LaneOptions, Piped, Queueing, SharedLink, SharedPipe,
-};
+use sluice_net::port::PortSpec;
+use sluice_recording::metrics::jain;
+use sluice_router::process::{Router, Settings};
 
-use super::contender::{POOL, SEED, join, run_until};
 use super::figures::Shared;
 use super::network::Network;
 use super::traffic::{Hosts, transfers};
@@ -28,38 +20,18 @@ pub(super) fn measure(
 ) -> Result<Shared, BenchError> {
     steps.next("one pipe, two workers");
     let network = Network::with_veths(Offloads::ON)?;
-    let clock = Clock::start();
-    let stop = Stop::new();
-    let link = Arc::new(SharedLink::new(
-        Rate::from_bps(SHARED_BPS),
-        Span::ZERO,
-        LEASE,
-    ));
-    let open = |name, receives, fanout| {
-        let options = PacketOptions {
-            receives,
-            fanout,
-            timestamps: receives.then_some(clock),
-            ..PacketOptions::default()
-        };
-        PacketPort::open(&network.router, name, options)
+    let descriptor = network.router.as_fd().as_raw_fd();
+    let settings = Settings {
+        namespace: Some(format!("/proc/{}/fd/{descriptor}", std::process::id()).into()),
+        commands: Some(RULES.to_owned()),
+        workers: WORKERS,
+        cores: (0..WORKERS)
+            .filter_map(|number| plan.core(number))
+            .collect(),
+        spin: plan.spin,
+        ..Settings::new(PortSpec::auto("r2"), PortSpec::auto("r3"))
     };
-    let mut workers: Vec<JoinHandle<LaneCounts>> = Vec::new();
-    for _ in 0..WORKERS {
-        let ports = vec![open("r2", true, Some(GROUP))?, open("r3", false, None)?];
-        let link = Arc::clone(&link);
-        let queueing = move || {
-            let queue = Spec::parse(QUEUE).expect("the queue of the bench is valid");
-            let queue = queue.build().expect("the parameters are valid");
-            SharedPipe::new(link, queue, 1, SPLIT_BELOW)
-        };
-        workers.push(work(plan, ports, clock, &stop, queueing)?);
-    }
-    let ports = vec![open("r3", true, None)?, open("r2", false, None)?];
-    let back = work(plan, ports, clock, &stop, || {
-        let queue = Spec::parse(QUEUE).expect("the queue of the bench is valid");
-        Piped::new(&PipeParams::default(), Vec::new(), &queue, 1, SPLIT_BELOW)
-    })?;
+    let router = Router::start(&settings)?;
     let warm_up = Span::from_secs(1);
     let measured = transfers(
         &network,
@@ -70,49 +42,29 @@ pub(super) fn measure(
         plan.rate,
         interrupt,
     );
-    stop.stop();
-    join(back);
-    let sent = workers.into_iter().map(|worker| join(worker).sent);
-    let sent: Vec<u64> = sent.collect();
+    let status = router.stop();
+    let measured = measured?;
     // Full segments: 1448 bytes of payload in 1500.
-    let bps = measured?.bps * 1500.0 / 1448.0;
+    let bps = measured.bps * 1500.0 / 1448.0;
     Ok(Shared {
         rate_bps: SHARED_BPS,
         error_ppm: (bps / SHARED_BPS as f64 - 1.0) * 1e6,
-        lease_us: LEASE.as_ns() as f64 / 1e3,
-        sent,
+        jain: jain(&measured.each_bps).unwrap_or(0.0),
+        command: format!("sluice router r2 r3 --workers {WORKERS} --config rules.conf"),
+        rules: RULES.to_owned(),
+        sent: status.workers.iter().map(|worker| worker.sent).collect(),
+        handed_over: status.handed_over,
+        lost: status.lost.values().sum(),
     })
 }
 
-/// Runs a worker that forwards from its first port to its second.
-fn work<Q: Queueing>(
-    plan: &BenchPlan,
-    ports: Vec<PacketPort>,
-    clock: Clock,
-    stop: &Stop,
-    queueing: impl FnOnce() -> Q + Send + 'static,
-) -> Result<JoinHandle<LaneCounts>, BenchError> {
-    let pool = Pool::new(POOL)?;
-    let (spin, stop) = (plan.spin, stop.clone());
-    Ok(std::thread::spawn(move || {
-        let mut forwarder = Forwarder::new(ports, pool, clock, spin);
-        let options = LaneOptions {
-            from: &[0],
-            seed: SEED,
-            rng: Rng::from_seed(SEED),
-        };
-        forwarder.add_lane(queueing(), (), options);
-        run_until(&mut forwarder, &clock, &stop);
-        *forwarder.lanes()[0].counts()
-    }))
-}
-
 const WORKERS: usize = 2;
-/// Enough flows that the kernel's hash gives some to both workers.
-const FLOWS: usize = 8;
+/// Enough flows that the kernel's hash gives about half of them to each worker.
+const FLOWS: usize = 64;
 const SHARED_BPS: u64 = 200_000_000;
-const QUEUE: &str = "fq_codel";
-/// Three packets: the longest time that a packet waits for the other worker.
-const LEASE: Span = Span::from_us(180);
-/// The kernel's number for the group of sockets that share the arriving packets.
-const GROUP: u16 = 1;
+/// Enough flow queues that each flow has one of its own.
+const RULES: &str = "pipe 1 config bw 200Mbit/s\n\
+                     sched 1 config pipe 1 type fq_codel flows 65535\n\
+                     queue 1 config sched 1\n\
+                     add queue 1 ip from 10.23.0.2 to any in\n\
+                     add allow ip from any to any\n";

@@ -250,17 +250,25 @@ pub struct Accounts {
     pub grown_bytes: i64,
 }
 
-/// Two workers send through one pipe; the kernel spreads the flows to them.
+/// The workers of a router share one pipe; the kernel spreads the flows to them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shared {
     /// The pipe's rate, bits per second.
     pub rate_bps: u64,
     /// The deviation of the rate at the receiver, in parts per million.
     pub error_ppm: f64,
-    /// The length of a slice of the link's time, in microseconds.
-    pub lease_us: f64,
+    /// Jain's index of the flows.
+    pub jain: f64,
+    /// The command line that was measured.
+    pub command: String,
+    /// Its rules.
+    pub rules: String,
     /// Packets that each worker sent.
     pub sent: Vec<u64>,
+    /// Packets that one worker handed over to the other.
+    pub handed_over: u64,
+    /// Packets that the workers lost.
+    pub lost: u64,
 }
 
 #[cfg(test)]

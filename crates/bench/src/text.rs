@@ -131,11 +131,16 @@ pub fn text(figures: &Figures) -> String {
     if let Some(shared) = &figures.shared {
         let _ = writeln!(
             out,
-            "\nOne pipe of {} bit/s, {} workers: error {:.4} %, packets sent by each {:?}",
+            "\nOne pipe of {} bit/s, {} workers: error {:.4} %, Jain's index {:.4}, packets sent by each {:?}, \
+             handed over {}, lost {}\n  {}",
             shared.rate_bps,
             shared.sent.len(),
             shared.error_ppm / 1e4,
-            shared.sent
+            shared.jain,
+            shared.sent,
+            shared.handed_over,
+            shared.lost,
+            shared.command
         );
     }
     for note in &figures.notes {

@@ -87,9 +87,14 @@ pub struct Args {
     /// processor time for less exact departures (50us) [default: 0]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     slack: Option<Span>,
-    /// Pin the loop to this core (CPU affinity); with `--spin always`, run nothing else on it
-    #[arg(long, value_name = "CORE")]
-    cpu: Option<usize>,
+    /// Share the work among this many loops, each with a core of its own: flows are spread over them,
+    /// and each pipe belongs to one of them. Interfaces become `packet` ports
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    workers: usize,
+    /// Pin the loop to this core (CPU affinity), or each worker to one of several (2,3); with `--spin
+    /// always`, run nothing else on them
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    cpu: Vec<usize>,
     /// Keep all cores of the machine out of idle states with a longer exit latency than this while
     /// the router runs (20us; on a virtual machine 0us, since the hypervisor's own latency is
     /// unknown). Shortens delays on a mostly idle machine, but uses more power; with 0us, cores are
@@ -280,7 +285,8 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         user: args.user.as_deref().map(User::find).transpose()?,
         spin: args.spin.into(),
         slack: args.slack.unwrap_or(Span::ZERO),
-        core: args.cpu,
+        workers: args.workers,
+        cores: args.cpu.clone(),
         cpu_latency: args.cpu_latency,
         pool: PoolSize {
             slots: args.room,

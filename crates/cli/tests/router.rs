@@ -18,6 +18,8 @@ mod service;
 mod verdict;
 #[path = "router/watch.rs"]
 mod watch;
+#[path = "router/workers.rs"]
+mod workers;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

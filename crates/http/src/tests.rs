@@ -38,7 +38,7 @@ impl Served {
                     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
                     let mut watching = match order.work {
                         Work::Watch(watching) => watching,
-                        Work::Draft => {
+                        Work::Draft | Work::Report => {
                             let mut draft = Box::new(firewall.draft());
                             while firewall.continue_draft(&mut draft) {}
                             order.answer.send(Answered::Draft(draft));

@@ -18,7 +18,7 @@ use crate::objects::instance::NONE;
 use crate::objects::layout::{Layout, STRIDE, Trial};
 use crate::objects::packets::{Passage, Trail};
 use crate::objects::runtime::Runtime;
-use crate::objects::share::{Handed, Purpose, Worker};
+use crate::objects::share::Purpose;
 use crate::objects::watch::ObjectName;
 use crate::rules::{Outcome, RuleId, Rules, Walk};
 use crate::show::Snapshot;
@@ -316,48 +316,6 @@ impl Firewall {
         self.route(packet, headers, RuleId::START, trail, cx)
     }
 
-    /// Makes this engine one of several workers. All of them have the same settings, get the same
-    /// commands in the same order, and each handles one part of the traffic. A pipe, with all its
-    /// queues, belongs to one of them; so does each pipe that a mask creates. A packet that enters a
-    /// pipe of another worker leaves this one through [`Firewall::take_handed`].
-    ///
-    /// # Panics
-    /// If the number is not below the number of workers.
-    pub fn share(&mut self, worker: Worker) {
-        assert!(worker.number < worker.of, "workers are numbered from 0");
-        self.runtime.worker = (worker.of > 1).then_some(worker);
-    }
-
-    /// Returns the next packet that has come to a pipe of another worker. The packet and its slot no
-    /// longer belong to this engine. Call this after every other call, until it returns `None`.
-    pub fn take_handed(&mut self) -> Option<Handed> {
-        self.runtime.handed.pop_front()
-    }
-
-    /// Puts a packet that another worker has handed over into its pipe, at `cx.now`, as if the rules of
-    /// this worker had sent it there. The packet's slot is one of this engine's. When the packet leaves
-    /// the pipe, the rules of this worker apply.
-    pub fn accept(&mut self, handed: Handed, cx: &mut Cx<'_>) {
-        let now = cx.now;
-        self.advance(|at| at < now, cx);
-        let Handed {
-            packet,
-            passage,
-            purpose,
-            ..
-        } = handed;
-        let number = passage.flowset;
-        match purpose {
-            Purpose::Continue => return self.proceed(packet, &passage, now, cx),
-            Purpose::Enter | Purpose::Move => self.runtime.ensure(number, &self.layout),
-        }
-        if purpose == Purpose::Enter {
-            self.runtime.enter_here(packet, number, passage, NONE, cx);
-        } else {
-            self.runtime.move_here(packet, number, passage, cx);
-        }
-    }
-
     /// Whether there are so many pipes and queues that [`Firewall::prefetch_handle`] is worth its cost.
     pub fn is_wide(&self) -> bool {
         self.runtime.is_wide()
@@ -498,7 +456,13 @@ impl Firewall {
     }
 
     /// Applies the rules behind a pipe to a packet that left it at `due`.
-    fn proceed(&mut self, packet: Packet, passage: &Passage, due: Time, cx: &mut Cx<'_>) {
+    pub(crate) fn proceed(
+        &mut self,
+        packet: Packet,
+        passage: &Passage,
+        due: Time,
+        cx: &mut Cx<'_>,
+    ) {
         let way_out = self.way_out(&passage.headers);
         let direction = way_out.map_or(passage.headers.direction, |_| Direction::Out);
         let xmit = way_out.or(passage.headers.xmit);

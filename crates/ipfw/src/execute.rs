@@ -4,6 +4,7 @@ mod batch;
 mod configuration;
 mod draft;
 mod prepared;
+mod report;
 mod rules;
 mod survey;
 mod tables;
@@ -14,6 +15,7 @@ pub use configuration::{Configuration, ObjectCommand};
 pub(crate) use draft::Beside;
 pub use draft::{Amended, Amendment, Draft};
 pub use prepared::{Prepared, Replaced};
+pub use report::shows_only;
 pub use survey::Survey;
 pub use watching::{Detail, Tally, Watching};
 
@@ -33,6 +35,7 @@ use crate::show::collect::{Collector, is_selected};
 use crate::show::rules as show_rules;
 use crate::show::text::Writer;
 use crate::variables::{Variables, named};
+use report::Live;
 
 /// The state that a refused batch restores.
 struct Checkpoint {
@@ -491,8 +494,10 @@ impl Firewall {
     fn count_of(&self, name: &str) -> u64 {
         let layout = &self.layout;
         let (schedulers, flowsets) = (layout.schedulers.len(), layout.flowsets.len());
-        let [instances, queues] = self.runtime.population().map(|n| n as u64);
-        let totals = self.runtime.totals;
+        let live = self.beside.as_ref().and_then(|beside| beside.live);
+        let live = live.unwrap_or_else(|| Live::of(self));
+        let [instances, queues] = live.population.map(|n| n as u64);
+        let totals = live.totals;
         match named(name).value.rsplit('.').next() {
             Some("schk_count") => schedulers as u64,
             Some("si_count") => instances,

@@ -22,10 +22,12 @@ pub mod show;
 mod tables;
 mod variables;
 mod words;
+mod workers;
 
 pub use engine::{DYNAMIC_BYTES, Departure, Disposition, Firewall, Mode, Output, Settings};
 pub use execute::{
     Amended, Amendment, Batch, Configuration, Draft, ObjectCommand, Prepared, Replaced, Survey,
+    shows_only,
 };
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};

@@ -116,6 +116,23 @@ impl RttCounts {
     /// Largest number of pipes and queues in an interval, counted once for each source.
     pub const MOST_OBJECTS: usize = 128;
 
+    /// Adds the round-trip times of another worker.
+    pub fn absorb(&mut self, other: RttCounts) {
+        for (key, waits) in other.hosts {
+            if self.hosts.len() < Self::MOST_HOSTS || self.hosts.contains_key(&key) {
+                self.hosts.entry(key).or_default().absorb(&waits);
+            }
+        }
+        for (key, waits) in other.objects {
+            if self.objects.len() < Self::MOST_OBJECTS || self.objects.contains_key(&key) {
+                self.objects.entry(key).or_default().absorb(&waits);
+            }
+        }
+        for (source, waits) in other.all {
+            self.all.entry(source).or_default().absorb(&waits);
+        }
+    }
+
     fn add(&mut self, source: RttSource, trip: RoundTrip) {
         self.all.entry(source).or_default().add(trip.time);
         let host = (trip.host, source);

@@ -108,7 +108,7 @@ fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
                     Ok(replaced) => Answered::Replaced(Box::new(replaced)),
                     Err(stale) => Answered::Stale(stale),
                 },
-                Work::Replace(_) | Work::Watch(_) => {
+                Work::Replace(_) | Work::Watch(_) | Work::Report => {
                     unreachable!("no test replaces the configuration or watches")
                 }
                 Work::Commands { text, mode, .. } => {

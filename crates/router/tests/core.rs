@@ -14,7 +14,7 @@ fn settings(folder: &tempfile::TempDir, core: usize) -> Settings {
     let left = format!("pcap:{}:", input.display());
     let right = format!("pcap::{}", folder.path().join("out.pcap").display());
     Settings {
-        core: Some(core),
+        cores: vec![core],
         ..Settings::new(left.parse().unwrap(), right.parse().unwrap())
     }
 }

@@ -83,7 +83,12 @@ fn count(status: &Status, name: &str) -> u64 {
 
 /// The limits, by the name of their counter, and how to raise them. The `limit` of a rule is not among
 /// them: the operator wanted it.
-const LIMITS: [(&str, &str); 9] = [
+const LIMITS: [(&str, &str); 10] = [
+    (
+        "hand_over",
+        "the worker that owns the pipe is too far behind; move pipes to other workers (pipe N \
+         belongs to worker N modulo --workers)",
+    ),
     (
         "no_slot",
         "the packet memory is full; lower the limits of queues, or raise --room",

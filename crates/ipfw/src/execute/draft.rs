@@ -6,6 +6,7 @@ use std::mem;
 use sluice_core::event::{Cx, DropCounter};
 use sluice_core::{Rng, Time};
 
+use super::report::{Live, Report};
 use super::{Configuration, Replaced, Run};
 use crate::engine::{Firewall, Mode, Output, Settings};
 use crate::grammar::{self, Command, CommandError, Dynamic, ErrorKind, Flags, Times, Variable};
@@ -45,11 +46,14 @@ pub struct Draft {
     layout: LayoutCopy,
     copy: RulesetCopy,
     /// The rules, once they are copied completely.
-    rules: Option<Ruleset>,
+    pub(super) rules: Option<Ruleset>,
     variables: Variables,
+    /// What packets have changed, in a report.
+    pub(super) live: Option<Report>,
 }
 
 /// A changed copy of a configuration.
+#[derive(Clone)]
 pub struct Amended {
     revision: u64,
     layout: Layout,
@@ -85,11 +89,13 @@ impl std::fmt::Debug for Amended {
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
     /// The commands so far.
-    commands: usize,
+    pub(super) commands: usize,
     /// The name of a command that the copy cannot execute.
-    needs_engine: Option<&'static str>,
+    pub(super) needs_engine: Option<&'static str>,
     /// Whether the running engine would stand still for too long.
-    is_too_long: bool,
+    pub(super) is_too_long: bool,
+    /// What the engines have counted, in a report.
+    pub(super) live: Option<Live>,
 }
 
 /// The most commands that a change may have if one of them needs the running engine, which stands
@@ -131,13 +137,25 @@ impl Draft {
         files: &mut dyn Files,
         output: &mut Output,
     ) -> Result<Amendment, CommandError> {
-        let mut firewall = Firewall::new(settings);
-        firewall.layout = self.layout.finish();
-        let rules = self.rules.expect("a draft is amended when it is whole");
-        firewall.rules.load(rules);
-        firewall.variables = self.variables;
-        firewall.variables_changed();
-        firewall.beside = Some(Beside::default());
+        let (amendment, result) = self.amend_until(settings, text, mode, files, output);
+        if matches!(amendment, Amendment::NeedsEngine) {
+            return Ok(amendment);
+        }
+        result.map(|()| amendment)
+    }
+
+    /// Like [`Draft::amend`], but returns the copy also if a command was refused. If lines take effect
+    /// one by one in this mode, the lines before the refused one have.
+    pub fn amend_until(
+        self,
+        settings: &Settings,
+        text: &str,
+        mode: Mode,
+        files: &mut dyn Files,
+        output: &mut Output,
+    ) -> (Amendment, Result<(), CommandError>) {
+        let revision = self.revision;
+        let mut firewall = self.into_engine(settings, Beside::default());
         let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
         let mut run = Run {
@@ -148,20 +166,37 @@ impl Draft {
         };
         let result = firewall.lines(text, &Flags::default(), &mut run, output, &mut cx);
         let beside = firewall.beside.unwrap_or_default();
-        if beside.needs_engine.is_some() && !beside.is_too_long {
+        // What is not one change is executed in pieces, or line by line.
+        let is_refused = beside.is_too_long && Draft::is_for(text, mode);
+        if beside.needs_engine.is_some() && !is_refused {
             *output = Output::default();
-            return Ok(Amendment::NeedsEngine);
+            return (Amendment::NeedsEngine, Ok(()));
         }
-        result?;
         if mode == Mode::Command && flags_of(text).is_some_and(|flags| flags.check_only) {
-            return Ok(Amendment::Nothing);
+            return (Amendment::Nothing, result);
         }
-        Ok(Amendment::Change(Box::new(Amended {
-            revision: self.revision,
+        let amended = Amended {
+            revision,
             layout: firewall.layout,
             rules: firewall.rules.into_ruleset(),
             variables: firewall.variables,
-        })))
+        };
+        (Amendment::Change(Box::new(amended)), result)
+    }
+
+    /// Returns an engine with this configuration, and without objects at work.
+    pub(super) fn into_engine(self, settings: &Settings, beside: Beside) -> Firewall {
+        let mut firewall = Firewall::new(settings);
+        firewall.layout = self.layout.finish();
+        if let Some(Report { states, .. }) = self.live {
+            firewall.rules.states = states;
+        }
+        let rules = self.rules.expect("a draft is used when it is whole");
+        firewall.rules.load(rules);
+        firewall.variables = self.variables;
+        firewall.variables_changed();
+        firewall.beside = Some(beside);
+        firewall
     }
 }
 
@@ -174,6 +209,7 @@ impl Firewall {
             copy: RulesetCopy::default(),
             rules: None,
             variables: self.variables.clone(),
+            live: None,
         }
     }
 
@@ -235,6 +271,10 @@ impl Firewall {
         let Some(beside) = &mut self.beside else {
             return Ok(false);
         };
+        if beside.live.is_some() {
+            // A report has no objects at work.
+            return Ok(!shows_rules(command));
+        }
         beside.commands += 1;
         let needed = needs_engine(command, flags);
         beside.needs_engine = beside.needs_engine.or(needed);
@@ -270,6 +310,17 @@ fn needs_engine(command: &Command, flags: &Flags) -> Option<&'static str> {
             (variables.is_empty() || variables.iter().any(is_shown)).then_some("sysctl")
         }
         _ => None,
+    }
+}
+
+/// Whether a command only shows rules, states or variables.
+pub(super) fn shows_rules(command: &Command) -> bool {
+    match command {
+        Command::List { .. } => true,
+        Command::Sysctl { variables, .. } => {
+            variables.iter().all(|variable| variable.value.is_none())
+        }
+        _ => false,
     }
 }
 

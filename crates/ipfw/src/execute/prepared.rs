@@ -35,6 +35,7 @@ use crate::variables::Variables;
 /// drop(firewall.replace(prepared, &mut cx));
 /// assert_eq!(firewall.snapshot(&mut cx).pipes.len(), 1);
 /// ```
+#[derive(Clone)]
 pub struct Prepared {
     layout: Layout,
     rules: Ruleset,

@@ -154,6 +154,23 @@ impl Firewall {
 }
 
 impl Survey {
+    /// Adds the flows of another worker with the same configuration.
+    pub fn absorb(&mut self, other: Survey) {
+        self.pieces.extend(other.pieces);
+        let (own, more) = (&mut self.objects, other.objects);
+        for (pipe, more) in own.pipes.iter_mut().zip(more.pipes) {
+            pipe.flowset.active += more.flowset.active;
+            pipe.scheduler.forgotten.absorb(&more.scheduler.forgotten);
+        }
+        for (object, more) in own.schedulers.iter_mut().zip(more.schedulers) {
+            if let (Some(flowset), Some(more)) = (&mut object.flowset, more.flowset) {
+                flowset.active += more.active;
+            }
+            object.scheduler.forgotten.absorb(&more.scheduler.forgotten);
+        }
+        // The flows of a queue are counted when the output is made.
+    }
+
     /// Returns the output of the command.
     pub fn finish(self) -> Output {
         let mut flows: BTreeMap<u32, Rows> = BTreeMap::new();

@@ -77,6 +77,36 @@ impl Watching {
         }
     }
 
+    /// Returns the exchanges of several workers, which together are this one.
+    pub fn split(self, workers: u32) -> Vec<Watching> {
+        let fresh = self.fresh.as_ref();
+        let of_worker = |worker| fresh.map(|table| Box::new(table.for_worker(worker)));
+        let all = 0..workers;
+        all.map(|worker| Watching::new(of_worker(worker))).collect()
+    }
+
+    /// Returns what the exchanges of [`Watching::split`] have become as one.
+    pub fn join(all: Vec<Watching>) -> Watching {
+        let mut whole = Watching::default();
+        for (worker, mut one) in (0..).zip(all) {
+            let tallies = one.tallies.iter_mut().map(|tally| &mut tally.place);
+            let details = one.details.iter_mut().map(|detail| &mut detail.place);
+            for place in tallies.chain(details) {
+                *place = place.of_worker(worker);
+            }
+            whole.tallies.append(&mut one.tallies);
+            whole.details.append(&mut one.details);
+            whole.at = whole.at.max(one.at);
+            if let Some(table) = &mut one.table {
+                let sum = whole
+                    .table
+                    .get_or_insert_with(|| Box::new(WatchTable::new(Vec::new())));
+                sum.absorb(worker, table);
+            }
+        }
+        whole
+    }
+
     /// Ends the exchange at once, for a host that has links but no rules: `table` is that of the
     /// interval that ends at `at`. Returns the table of the next one, unless the watch ends.
     pub fn exchange(

@@ -17,7 +17,7 @@ use super::heap::Agenda;
 use super::instance::{Instance, LossState, NONE, Queue};
 use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
 use super::packets::{Passage, Passages, Tap, Totals};
-use super::share::{Handed, Purpose, Worker};
+use super::share::{Handed, Worker};
 use super::stats::Counters;
 use super::watch::{NO_ROW, Rows, WatchTable};
 use crate::flow::{FlowId, Mask};
@@ -211,24 +211,8 @@ impl Runtime {
         self.instances.get(instance as usize)?.link.as_deref()
     }
 
-    /// Puts a packet into flowset `number` at `cx.now`, or keeps it for the worker that owns the pipe.
-    /// `hint` is the hint of the previous packet of its flow; the new one is kept for the next packet.
-    pub fn enter(
-        &mut self,
-        packet: Packet,
-        number: u32,
-        passage: Passage,
-        hint: u32,
-        cx: &mut Cx<'_>,
-    ) -> u32 {
-        if let Some(owner) = self.other_owner(number, &passage.headers) {
-            self.hand_over(owner, packet, passage, Purpose::Enter, cx.now);
-            return hint;
-        }
-        self.enter_here(packet, number, passage, hint, cx)
-    }
-
-    /// Puts a packet into flowset `number` at `cx.now`, whoever owns the pipe.
+    /// Puts a packet into flowset `number` of this worker at `cx.now`. `hint` is the hint of the previous
+    /// packet of its flow; the new one is kept for the next packet.
     pub fn enter_here(
         &mut self,
         mut packet: Packet,

@@ -4,7 +4,7 @@
 //! Each instance of a scheduler - a pipe or scheduler, and the masked flow if it has a mask - belongs
 //! to one worker. Only that worker queues packets for it, so its queues, its AQM and its rate are
 //! those of a single engine. Without a mask, the owner of number `n` is worker `n` modulo the number
-//! of workers, so that whoever numbers the pipes decides which of them share a worker. With a mask,
+//! of workers, so that the numbers in a configuration decide which pipes share a worker. With a mask,
 //! a hash of the flow is added to the number.
 //!
 //! The rules of the worker at which a packet arrived decide. Behind a pipe of another worker, the
@@ -65,6 +65,23 @@ impl Handed {
 }
 
 impl Runtime {
+    /// Puts a packet into flowset `number` at `cx.now`, or keeps it for the worker that owns the pipe.
+    /// `hint` is the hint of the previous packet of its flow; the new one is kept for the next packet.
+    pub fn enter(
+        &mut self,
+        packet: Packet,
+        number: u32,
+        passage: Passage,
+        hint: u32,
+        cx: &mut Cx<'_>,
+    ) -> u32 {
+        if let Some(owner) = self.other_owner(number, &passage.headers) {
+            self.hand_over(owner, packet, passage, Purpose::Enter, cx.now);
+            return hint;
+        }
+        self.enter_here(packet, number, passage, hint, cx)
+    }
+
     /// Returns the worker that owns the instance of flowset `number` for these headers, unless this is
     /// it. A flowset without a scheduler belongs to everybody.
     #[inline]

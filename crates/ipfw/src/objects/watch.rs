@@ -31,6 +31,28 @@ pub enum ObjectName {
     Queue(u32),
 }
 
+/// The workers have numbers of their own; in a table of all of them, the worker is in the upper bits.
+const OF_WORKER: u32 = 1 << 20;
+
+impl Place {
+    /// Returns the place in the numbers of all workers.
+    pub(crate) fn of_worker(self, worker: u32) -> Place {
+        match self {
+            Place::Link(index) => Place::Link(index + worker * OF_WORKER),
+            Place::Queue(index) => Place::Queue(index + worker * OF_WORKER),
+        }
+    }
+
+    /// Returns the place in the numbers of a worker, if it is one of its places.
+    fn at_worker(self, worker: u32) -> Option<Place> {
+        let (Place::Link(index) | Place::Queue(index)) = self;
+        (index / OF_WORKER == worker).then_some(match self {
+            Place::Link(index) => Place::Link(index % OF_WORKER),
+            Place::Queue(index) => Place::Queue(index % OF_WORKER),
+        })
+    }
+}
+
 impl ObjectName {
     pub(crate) fn of_scheduler(number: u32) -> ObjectName {
         // Higher numbers are the FIFOs of pipes.
@@ -375,6 +397,33 @@ impl WatchTable {
     /// Returns the flows.
     pub fn flows(&self) -> impl Iterator<Item = &FlowTraffic> {
         self.flows.iter().filter_map(Option::as_deref)
+    }
+
+    /// Returns an empty table for one of several workers, with its places among those of this one.
+    pub(crate) fn for_worker(&self, worker: u32) -> WatchTable {
+        let places = self.places.iter();
+        WatchTable::new(places.filter_map(|place| place.at_worker(worker)).collect())
+    }
+
+    /// Adds the rows of a worker, whose places become places of all workers.
+    pub(crate) fn absorb(&mut self, worker: u32, other: &mut WatchTable) {
+        let at = self.places.len();
+        self.places
+            .extend(other.places.iter().map(|place| place.of_worker(worker)));
+        self.rows.truncate(at);
+        self.rows
+            .extend(other.rows.drain(..).take(self.places.len() - at));
+        self.other.absorb(&other.other);
+        self.other_flows.absorb(&other.other_flows);
+        for (index, flow) in other.flows.iter_mut().enumerate() {
+            let Some(flow) = flow.take() else { continue };
+            let first = index / WAYS * WAYS;
+            let set = &mut self.flows[first..first + WAYS];
+            match set.iter_mut().find(|row| row.is_none()) {
+                Some(free) => *free = Some(flow),
+                None => self.other_flows.absorb(&flow.traffic),
+            }
+        }
     }
 
     /// Returns the number of a new row for this place, if there is room. A place that has a row was

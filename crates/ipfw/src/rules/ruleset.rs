@@ -22,6 +22,7 @@ pub(crate) struct Saved {
 }
 
 /// The rules as commands define them: everything but the states and the caches of flows.
+#[derive(Clone)]
 pub(crate) struct Ruleset {
     entries: Vec<Entry>,
     serial: u32,
@@ -34,6 +35,20 @@ pub(crate) struct Ruleset {
 }
 
 impl Ruleset {
+    /// Adds the counters of equal rules.
+    pub fn absorb(&mut self, other: &Ruleset) {
+        let mut entries = other.entries.iter().peekable();
+        for entry in &mut self.entries {
+            // Both are in the order of the ids.
+            while entries.next_if(|more| more.id() < entry.id()).is_some() {}
+            if let Some(more) = entries.next_if(|more| more.id() == entry.id()) {
+                entry.packets += more.packets;
+                entry.bytes += more.bytes;
+                entry.last_match = entry.last_match.max(more.last_match);
+            }
+        }
+    }
+
     /// Returns the rules, the bits of disabled sets, and the tables.
     pub fn into_parts(self) -> (Vec<Entry>, u32, Tables) {
         (self.entries, self.disabled_sets, self.tables)

@@ -224,6 +224,22 @@ impl States {
         }
     }
 
+    /// Adds the states of other flows, to be shown.
+    pub fn absorb(&mut self, other: &States) {
+        for place in other.index.values() {
+            let mut state = other.state(*place).clone();
+            state.name = self.name(other.name_of(state.name));
+            let key = state.key();
+            let place = self.insert(state);
+            self.index.insert(key, place);
+        }
+        let more = other.refusals;
+        self.refusals.full += more.full;
+        self.refusals.limit += more.limit;
+        self.refusals.source += more.source;
+        self.refusals.evicted += more.evicted;
+    }
+
     /// Returns the number of a name.
     pub fn name(&mut self, name: &str) -> u16 {
         let known = self.names.iter().position(|n| n == name);

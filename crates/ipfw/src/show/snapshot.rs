@@ -219,6 +219,24 @@ pub struct CounterState {
     pub dropped_for: Vec<(&'static str, u64)>,
 }
 
+impl CounterState {
+    /// Adds the counters of the same object at another worker.
+    pub(crate) fn absorb(&mut self, other: &CounterState) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.departed += other.departed;
+        self.marked += other.marked;
+        self.dropped += other.dropped;
+        for (reason, more) in &other.dropped_for {
+            let known = self.dropped_for.iter_mut().find(|(name, _)| name == reason);
+            match known {
+                Some((_, count)) => *count += more,
+                None => self.dropped_for.push((reason, *more)),
+            }
+        }
+    }
+}
+
 /// A rule.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -4,7 +4,7 @@
 //! that forwards them whole. Otherwise the cost per packet decides, which is lowest with AF_XDP.
 //! Each kind states which interfaces it declines ([`Attach`]).
 
-use super::registry::{Kind, Named, OpenError, Opened, Site, attaching};
+use super::registry::{Kind, Named, OpenError, Opened, OpenedGroup, Site, attaching};
 use super::{Pool, Port};
 use crate::clock::Clock;
 use crate::namespace::{LinkError, Namespace, OffloadError, Offloads};
@@ -39,6 +39,20 @@ pub trait Attach: Sync {
         pool: &mut Pool,
         options: AttachOptions,
     ) -> Result<(Box<dyn Port + Send>, Option<String>), OpenError>;
+
+    /// Opens an interface as one port for each of several workers. Each flow arrives at one of them,
+    /// the same for both directions and at all interfaces; all of them send. `None` if the kind does not
+    /// spread flows.
+    ///
+    /// # Errors
+    /// As for [`Attach::open`].
+    fn open_group(
+        &self,
+        namespace: &Namespace,
+        interface: &str,
+        workers: usize,
+        options: AttachOptions,
+    ) -> Option<Result<Vec<Box<dyn Port + Send>>, OpenError>>;
 
     /// Opens an interface as two ports for two threads: one that only receives, into `into`, and
     /// one that only sends, from `from`. The two are pools of one memory ([`Pool::pair`]).
@@ -292,6 +306,39 @@ impl Named for Attached {
             cannot: choice.cannot,
             remarks: Vec::new(),
         })
+    }
+
+    fn open_group(
+        &self,
+        namespace: &Namespace,
+        clock: Clock,
+        workers: usize,
+    ) -> Option<Result<OpenedGroup, OpenError>> {
+        let options = AttachOptions {
+            clock: Some(clock),
+            batch: Some(BATCH),
+            ..AttachOptions::default()
+        };
+        let kinds = attaching().filter(|(kind, _)| self.kind.is_none_or(|wanted| wanted == *kind));
+        let open = |(kind, attach): (&'static Kind, &'static dyn Attach)| {
+            let opened = attach.open_group(namespace, &self.interface, workers, options)?;
+            Some(opened.and_then(|ports| {
+                let mut cannot = attach.cannot(namespace.offloads(&self.interface)?);
+                cannot.push(
+                    "an interface that is deleted and created again is lost until the router is \
+                     started again"
+                        .to_owned(),
+                );
+                Ok(OpenedGroup {
+                    ports,
+                    kind,
+                    reason: "its flows are spread over the workers".to_owned(),
+                    cannot,
+                })
+            }))
+        };
+        let mut kinds = kinds;
+        kinds.find_map(open)
     }
 }
 

@@ -58,14 +58,43 @@ pub struct PacketOptions {
     /// Request promiscuous mode if the port receives. Without it, a network card delivers only
     /// frames for its own addresses, which is not enough for a bridge.
     pub promiscuous: bool,
-    /// Share arriving frames with the other ports of this group on the interface. All packets of a
-    /// flow go to the same port, so several workers can serve one interface.
-    pub fanout: Option<u16>,
+    /// Share arriving frames with the other ports of a group on the interface. All packets of a flow,
+    /// in both directions, go to the same port, so several workers can serve one interface.
+    pub fanout: Option<Fanout>,
     /// Record when the kernel received each frame ([`Pool::arrival`]), on this clock. Delays
     /// counted from that time are exact even if the loop wakes up late. Costs a control message for
     /// each frame that does not come through the ring.
     pub timestamps: Option<Clock>,
 }
+
+/// The group of ports that share the frames of an interface.
+///
+/// The kernel numbers the members in the order in which they join, and chooses one by a hash of
+/// addresses and ports that is the same for both directions of a flow
+/// (`__skb_get_hash_symmetric`). So groups of the same size on several interfaces give a flow to the
+/// same member everywhere. Fragments have no ports: their addresses decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fanout {
+    /// A new group, whose number the kernel chooses ([`PacketPort::group`]).
+    New,
+    /// The group with this number.
+    Join(u16),
+}
+
+impl Fanout {
+    /// Returns the value of `PACKET_FANOUT`, packet(7): the group's number in the low half, the method
+    /// of spreading and flags in the high half.
+    const fn value(self) -> i32 {
+        let method = libc::PACKET_FANOUT_HASH as i32 | IGNORE_OUTGOING;
+        match self {
+            Fanout::New => (method | libc::PACKET_FANOUT_FLAG_UNIQUEID as i32) << 16,
+            Fanout::Join(group) => group as i32 | method << 16,
+        }
+    }
+}
+
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` of linux/if_packet.h: a group has its own setting.
+const IGNORE_OUTGOING: i32 = 0x4000;
 
 impl Default for PacketOptions {
     fn default() -> PacketOptions {
@@ -188,10 +217,7 @@ impl PacketPort {
         let protocol = protocol(options.receives);
         bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         if let Some(group) = options.fanout {
-            // packet(7): the group's number in the low half, the method of spreading in the high
-            // half.
-            let value = i32::from(group) | (libc::PACKET_FANOUT_HASH as i32) << 16;
-            switch(libc::PACKET_FANOUT, value, "join the fanout group")?;
+            switch(libc::PACKET_FANOUT, group.value(), "join the fanout group")?;
         }
         let promiscuity = match options.receives && options.promiscuous {
             true => Promiscuity::ask_and_verify(&socket, namespace, interface, link.index),
@@ -225,6 +251,25 @@ impl PacketPort {
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
         })
+    }
+
+    /// Returns the number of the group of ports that share the interface's frames, if there is one.
+    ///
+    /// # Errors
+    /// The port is in no group.
+    pub fn group(&self) -> io::Result<u16> {
+        let mut value = 0i32;
+        // SAFETY: any bytes are a valid integer.
+        #[allow(unsafe_code)]
+        let read = unsafe {
+            sys::option(
+                &self.socket,
+                libc::SOL_PACKET,
+                libc::PACKET_FANOUT,
+                &mut value,
+            )
+        };
+        read.map(|_| (value & 0xffff) as u16)
     }
 
     /// Bytes that the kernel granted for frames that wait.

@@ -70,6 +70,21 @@ pub trait Named: fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of the port's kind.
     fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError>;
+
+    /// Opens the port for several workers, over which the flows that arrive are spread. `None` if the
+    /// kind has no way to do that.
+    ///
+    /// # Errors
+    /// Those of the port's kind.
+    fn open_group(
+        &self,
+        namespace: &Namespace,
+        clock: Clock,
+        workers: usize,
+    ) -> Option<Result<OpenedGroup, OpenError>> {
+        let _ = (namespace, clock, workers);
+        None
+    }
 }
 
 /// The surroundings in which a port is opened.
@@ -96,6 +111,18 @@ pub struct Opened {
     pub cannot: Vec<String>,
     /// Remarks for the user.
     pub remarks: Vec<String>,
+}
+
+/// A port that has been opened for several workers.
+pub struct OpenedGroup {
+    /// One port for each worker.
+    pub ports: Vec<Box<dyn Port + Send>>,
+    /// The kind of the ports.
+    pub kind: &'static Kind,
+    /// The reason for the choice of the kind.
+    pub reason: String,
+    /// The limitations of the ports, one sentence each.
+    pub cannot: Vec<String>,
 }
 
 /// A port that plays a recording.
@@ -262,6 +289,26 @@ impl PortSpec {
     /// Those of the port's kind.
     pub fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError> {
         self.named.open(site)
+    }
+
+    /// Opens the port for several workers, over which the flows that arrive are spread.
+    ///
+    /// # Errors
+    /// Those of the port's kind, or the kind serves one worker only.
+    pub fn open_group(
+        &self,
+        namespace: &Namespace,
+        clock: Clock,
+        workers: usize,
+    ) -> Result<OpenedGroup, OpenError> {
+        let opened = self.named.open_group(namespace, clock, workers);
+        opened.unwrap_or_else(|| {
+            let text = format!(
+                "{self} serves one worker, not {workers}: name the interface without a kind or as \
+                 packet:INTERFACE, or use --workers 1"
+            );
+            Err(text.into())
+        })
     }
 }
 

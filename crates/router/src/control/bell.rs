@@ -42,6 +42,16 @@ impl Claim {
         Claim(AtomicU8::new(Claim::NONE))
     }
 
+    /// Returns whether the order is to be executed: it is not withdrawn. Several loops may ask, and get
+    /// the same answer.
+    pub(super) fn begin(&self) -> bool {
+        let order = Ordering::Relaxed;
+        let begun = self
+            .0
+            .compare_exchange(Claim::NONE, Claim::BEGUN, order, order);
+        begun.is_ok() || begun == Err(Claim::BEGUN)
+    }
+
     /// Returns whether this is the first claim.
     pub(super) fn put(&self, claim: u8) -> bool {
         // No other memory depends on it.

@@ -1,5 +1,6 @@
 //! Orders to the packet loop, in a bounded channel with a bell that ends the loop's sleep.
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -14,10 +15,12 @@ use sluice_ipfw::{
     Replaced, Settings, Survey,
 };
 
+use sluice_core::Time;
 use sluice_ipfw::watch::Watching;
 
 use super::bell::{Claim, Flag};
 use super::journal::changes;
+use super::team::{Team, Ticket};
 use super::{Given, Journal, Texts};
 use crate::forward::Lateness;
 use crate::rtt::RttCounts;
@@ -39,6 +42,8 @@ pub enum Work {
     /// Copy the configuration in pieces, for a change that is built beside the loop, or to be
     /// written.
     Draft,
+    /// Copy the configuration in pieces with all that packets have changed in its rules.
+    Report,
     /// Use this changed copy, unless the configuration has changed since.
     Exchange(Box<Amended>),
     /// Report the status.
@@ -53,21 +58,25 @@ pub struct Order<T> {
     pub work: Work,
     /// Where the result goes.
     pub answer: Answer<T>,
+    /// The instant at which all workers execute it; `None` for as soon as possible.
+    pub at: Option<Time>,
 }
 
 /// The destination of an answer.
 pub struct Answer<T>(SyncSender<Answered<T>>);
 
-/// An order on its way to the loop.
+/// An order on its way to a loop.
 struct Posted<T> {
     order: Order<T>,
     claim: Arc<Claim>,
+    /// Makes room for another order when the last loop has taken this one.
+    _ticket: Option<Arc<Ticket>>,
 }
 
 /// Builds configurations beside the loop, for [`Work::Replace`].
 #[derive(Debug, Default)]
 pub struct Builder {
-    settings: Settings,
+    pub(super) settings: Settings,
     interfaces: Mutex<Vec<Interface>>,
 }
 
@@ -158,19 +167,27 @@ pub struct Inbox<T> {
 
 /// The requesting end.
 pub struct Orders<T> {
-    orders: SyncSender<Posted<T>>,
-    bell: Bell,
+    /// The loops: one, or one per worker.
+    loops: Arc<[Door<T>]>,
     builder: Arc<Builder>,
     journal: Arc<Journal>,
+    /// The common part of several workers.
+    pub(super) team: Option<Arc<Team<T>>>,
+}
+
+/// The way to one loop.
+pub(super) struct Door<T> {
+    orders: SyncSender<Posted<T>>,
+    bell: Bell,
 }
 
 impl<T> Clone for Orders<T> {
     fn clone(&self) -> Self {
         Orders {
-            orders: self.orders.clone(),
-            bell: self.bell.clone(),
+            loops: Arc::clone(&self.loops),
             builder: Arc::clone(&self.builder),
             journal: Arc::clone(&self.journal),
+            team: self.team.clone(),
         }
     }
 }
@@ -209,13 +226,19 @@ pub enum Refused {
 }
 
 /// Orders that may wait for the loop.
-const WAITING: usize = 16;
+pub(super) const WAITING: usize = 16;
 
 /// Creates an inbox and a handle for sending to it. Configurations are built by `builder`.
 ///
 /// # Errors
 /// The process cannot open more files.
 pub fn inbox<T>(builder: Builder) -> std::io::Result<(Inbox<T>, Orders<T>)> {
+    let (inbox, door) = door()?;
+    Ok((inbox, Orders::new(vec![door], builder, None)))
+}
+
+/// Creates an inbox and the way to it.
+pub(super) fn door<T>() -> std::io::Result<(Inbox<T>, Door<T>)> {
     let (ring, heard) = UnixStream::pair()?;
     ring.set_nonblocking(true)?;
     heard.set_nonblocking(true)?;
@@ -229,13 +252,43 @@ pub fn inbox<T>(builder: Builder) -> std::io::Result<(Inbox<T>, Orders<T>)> {
         bell: heard,
         ring: Arc::clone(&ring),
     };
-    let orders = Orders {
+    let door = Door {
         orders: sender,
         bell: Bell(ring),
-        builder: Arc::new(builder),
-        journal: Arc::default(),
     };
-    Ok((inbox, orders))
+    Ok((inbox, door))
+}
+
+impl<T> Door<T> {
+    /// Returns the bell of the inbox.
+    pub(super) const fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Puts an order into the inbox.
+    pub(super) fn put(
+        &self,
+        (work, at): (Work, Option<Time>),
+        claim: &Arc<Claim>,
+        ticket: Option<&Arc<Ticket>>,
+    ) -> Result<Receiver<Answered<T>>, Refused> {
+        let (answer, answered) = sync_channel(1);
+        let posted = Posted {
+            order: Order {
+                work,
+                answer: Answer(answer),
+                at,
+            },
+            claim: Arc::clone(claim),
+            _ticket: ticket.cloned(),
+        };
+        self.orders.try_send(posted).map_err(|error| match error {
+            TrySendError::Full(_) => Refused::Busy,
+            TrySendError::Disconnected(_) => Refused::Ended,
+        })?;
+        self.bell.ring();
+        Ok(answered)
+    }
 }
 
 impl Bell {
@@ -248,9 +301,18 @@ impl Bell {
 }
 
 impl<T> Orders<T> {
-    /// Returns the bell of the inbox.
-    pub const fn bell(&self) -> &Bell {
-        &self.bell
+    pub(super) fn new(loops: Vec<Door<T>>, builder: Builder, team: Option<Team<T>>) -> Orders<T> {
+        Orders {
+            loops: loops.into(),
+            builder: Arc::new(builder),
+            journal: Arc::default(),
+            team: team.map(Arc::new),
+        }
+    }
+
+    /// Returns the bells of the loops.
+    pub fn bells(&self) -> impl Iterator<Item = &Bell> {
+        self.loops.iter().map(Door::bell)
     }
 
     /// Returns what builds configurations for this loop.
@@ -269,20 +331,34 @@ impl<T> Orders<T> {
     /// # Errors
     /// [`Refused`].
     pub fn order(&self, work: Work, patience: Duration) -> Result<Answered<T>, Refused> {
-        let Pending { answered, claim } = self.post(work)?;
-        let timed_out = match answered.recv_timeout(patience) {
-            Ok(answer) => return Ok(answer),
-            Err(RecvTimeoutError::Timeout) => true,
-            Err(RecvTimeoutError::Disconnected) => false,
-        };
-        if !timed_out {
-            return Err(Refused::Ended);
+        let start = Instant::now();
+        let Pending {
+            answered,
+            claim,
+            team,
+            ..
+        } = self.post(work)?;
+        let mut answers = Vec::with_capacity(answered.len());
+        for answered in answered {
+            let left = patience.saturating_sub(start.elapsed());
+            let timed_out = match answered.recv_timeout(left) {
+                Ok(answer) => {
+                    answers.push(answer);
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            if !timed_out {
+                return Err(Refused::Ended);
+            }
+            if claim.put(Claim::WITHDRAWN) {
+                return Err(Refused::Late);
+            }
+            // The answer may have come since.
+            answers.push(answered.try_recv().map_err(|_| Refused::Unfinished)?);
         }
-        if claim.put(Claim::WITHDRAWN) {
-            return Err(Refused::Late);
-        }
-        // The answer may have come since.
-        answered.try_recv().map_err(|_| Refused::Unfinished)
+        Ok(joined(answers, team.as_deref()))
     }
 
     /// Executes commands for somebody, at most for `patience`. A replacement of the whole
@@ -315,6 +391,9 @@ impl<T> Orders<T> {
         (text, mode, files): (String, Mode, Texts),
         patience: Duration,
     ) -> Result<Answered<T>, Refused> {
+        if self.team.is_some() && mode != Mode::Replace {
+            return self.execute_by_all((text, mode, files), patience);
+        }
         if Draft::is_for(&text, mode)
             && let Some(answered) = self.amend(&text, mode, &files, patience)?
         {
@@ -383,28 +462,36 @@ impl<T> Orders<T> {
     /// # Errors
     /// [`Refused::Busy`] and [`Refused::Ended`].
     pub fn post(&self, work: Work) -> Result<Pending<T>, Refused> {
-        let (answer, answered) = sync_channel(1);
         let claim = Arc::new(Claim::new());
-        let posted = Posted {
-            order: Order {
-                work,
-                answer: Answer(answer),
-            },
-            claim: Arc::clone(&claim),
+        let answered = match &self.team {
+            None => vec![self.loops[0].put((work, None), &claim, None)?],
+            Some(team) => team.post(&self.loops, work, &claim)?,
         };
-        self.orders.try_send(posted).map_err(|error| match error {
-            TrySendError::Full(_) => Refused::Busy,
-            TrySendError::Disconnected(_) => Refused::Ended,
-        })?;
-        self.bell.ring();
-        Ok(Pending { answered, claim })
+        Ok(Pending {
+            answered,
+            got: RefCell::default(),
+            claim,
+            team: self.team.clone(),
+        })
     }
 }
 
 /// An answer that may not have arrived yet.
 pub struct Pending<T> {
-    answered: Receiver<Answered<T>>,
+    /// One per loop that was asked.
+    answered: Vec<Receiver<Answered<T>>>,
+    /// Those that have arrived.
+    got: RefCell<Vec<Answered<T>>>,
     claim: Arc<Claim>,
+    team: Option<Arc<Team<T>>>,
+}
+
+/// Returns the answers of all workers as one.
+fn joined<T>(mut answers: Vec<Answered<T>>, team: Option<&Team<T>>) -> Answered<T> {
+    match team {
+        Some(team) if answers.len() > 1 => team.join(answers),
+        _ => answers.pop().expect("a loop was asked"),
+    }
 }
 
 impl<T> Pending<T> {
@@ -413,11 +500,18 @@ impl<T> Pending<T> {
     /// # Errors
     /// [`Refused::Ended`].
     pub fn poll(&self) -> Result<Option<Answered<T>>, Refused> {
-        match self.answered.try_recv() {
-            Ok(answer) => Ok(Some(answer)),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(Refused::Ended),
+        let mut got = self.got.borrow_mut();
+        while let Some(next) = self.answered.get(got.len()) {
+            match next.try_recv() {
+                Ok(answer) => got.push(answer),
+                Err(TryRecvError::Empty) => return Ok(None),
+                Err(TryRecvError::Disconnected) => return Err(Refused::Ended),
+            }
         }
+        Ok(Some(joined(
+            std::mem::take(&mut *got),
+            self.team.as_deref(),
+        )))
     }
 }
 
@@ -432,7 +526,7 @@ impl<T> Inbox<T> {
         });
         loop {
             let posted = self.orders.try_recv().ok()?;
-            if posted.claim.put(Claim::BEGUN) {
+            if posted.claim.begin() {
                 return Some(posted.order);
             }
         }
@@ -538,7 +632,7 @@ mod tests {
         let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         // Some hundred fill the buffer.
         for _ in 0..10_000 {
-            orders.bell().ring();
+            orders.bells().for_each(Bell::ring);
         }
         assert!(inbox.take().is_none());
         assert!(!is_ringing(&mut inbox));

@@ -22,6 +22,7 @@ mod inbox;
 mod journal;
 mod message;
 mod server;
+mod team;
 
 pub use client::{AskError, ask, files_of};
 pub use inbox::{
@@ -33,6 +34,7 @@ pub use message::{
     Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, read_request};
+pub use team::{TeamStatus, inboxes};
 
 use std::path::PathBuf;
 

@@ -75,6 +75,8 @@ pub struct LaneCounts {
     pub admitted: u64,
     /// Packets that were transmitted, including those that bypassed the queues.
     pub sent: u64,
+    /// Packets that were handed over to other workers.
+    pub handed_over: u64,
     dropped: [u64; DropReason::ALL.len()],
     lost: [u64; LostFrame::ALL.len()],
     faulty: [u64; Fault::NAMES.len()],

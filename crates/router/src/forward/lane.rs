@@ -193,8 +193,9 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
     pub(super) fn hand_over(&mut self, exchange: &mut Exchange, pool: &mut Pool) {
         while let Some(handed) = self.queueing.next_handed() {
             let slot = Slot::from_number(handed.packet.slot);
-            if !exchange.send(handed, pool) {
-                self.counts.lose(LostFrame::HandOver, 1);
+            match exchange.send(handed, pool) {
+                true => self.counts.handed_over += 1,
+                false => self.counts.lose(LostFrame::HandOver, 1),
             }
             pool.free(slot);
         }

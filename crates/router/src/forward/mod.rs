@@ -23,7 +23,6 @@ mod exchange;
 mod host;
 mod lane;
 mod piped;
-mod shared;
 mod turn;
 
 #[cfg(test)]
@@ -33,7 +32,6 @@ pub use counts::{LaneCounts, Lateness, LostFrame};
 pub use exchange::{Exchange, WakeUp, exchange};
 pub use lane::Lane;
 pub use piped::{Piped, RateStep};
-pub use shared::{SharedLink, SharedPipe};
 pub use turn::{FileTime, Forwarder, LaneOptions};
 
 use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};

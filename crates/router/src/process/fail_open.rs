@@ -92,22 +92,27 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     pub(super) fn start(
         mut guardian: Guardian,
-        bell: Bell,
-        pulse: Arc<AtomicU64>,
+        bells: Vec<Bell>,
+        pulses: Vec<Arc<AtomicU64>>,
     ) -> io::Result<Heartbeat> {
         let (end, ended) = sync_channel(1);
         guardian.beat();
         let thread = std::thread::Builder::new()
             .name("heartbeat".into())
             .spawn(move || {
-                let mut last = pulse.load(Ordering::Relaxed);
+                let mut last = vec![0; pulses.len()];
                 while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                    let now = pulse.load(Ordering::Relaxed);
-                    if std::mem::replace(&mut last, now) != now {
+                    // All loops must turn.
+                    let mut is_alive = true;
+                    for (pulse, last) in pulses.iter().zip(&mut last) {
+                        let now = pulse.load(Ordering::Relaxed);
+                        is_alive &= std::mem::replace(last, now) != now;
+                    }
+                    if is_alive {
                         guardian.beat();
                     }
                     // A loop without packets turns once for this.
-                    bell.ring();
+                    bells.iter().for_each(Bell::ring);
                 }
                 guardian
             })?;

@@ -26,8 +26,8 @@ pub use sluice_net::confine;
 pub use sluice_net::port::nfqueue::{Hook, IfDead, Mark, Traffic};
 /// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
 pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
-pub use start::{MOST_PORTS, StartError, confinement};
-pub use status::{PortStatus, Status, StatusAsked};
+pub use start::{MOST_PORTS, MOST_WORKERS, StartError, confinement};
+pub use status::{PortStatus, Status, StatusAsked, WorkerStatus};
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,9 @@ use sluice_net::namespace::Namespace;
 
 use watch::Watcher;
 
-use crate::control::{Answered, Bell, Change, Listener, Orders, Refused, Remark, Work};
+use crate::control::{
+    Answered, Bell, Change, Listener, Orders, Refused, Remark, TeamStatus as _, Work,
+};
 
 /// The settings of a router.
 #[derive(Clone, Debug)]
@@ -86,8 +88,10 @@ pub struct Settings {
     /// How late packets may leave, so that one wake-up serves several
     /// ([`Forwarder::set_slack`](crate::forward::Forwarder::set_slack)).
     pub slack: Span,
-    /// The core that the loop is pinned to; the kernel chooses if `None`.
-    pub core: Option<usize>,
+    /// The number of workers: loops with one part of the flows each.
+    pub workers: usize,
+    /// The core that each worker is pinned to; the kernel chooses if there are none.
+    pub cores: Vec<usize>,
     /// The limit of idle-state exit latency for all cores while the router runs; the machine's own
     /// if `None`.
     pub cpu_latency: Option<Span>,
@@ -114,7 +118,8 @@ impl Settings {
             user: None,
             spin: Spin::default(),
             slack: Span::ZERO,
-            core: None,
+            workers: 1,
+            cores: Vec::new(),
             cpu_latency: None,
             pool: POOL,
         }
@@ -157,7 +162,8 @@ pub struct Router {
     orders: Orders<Status>,
     config: Option<PathBuf>,
     listener: Option<Listener>,
-    thread: JoinHandle<Status>,
+    /// The loops of the workers.
+    threads: Vec<JoinHandle<Status>>,
     is_through: Arc<AtomicBool>,
     remarks: Vec<Remark>,
     port_remarks: Vec<String>,
@@ -167,8 +173,8 @@ pub struct Router {
     idle_limit: Option<IdleLimit>,
     log: Mutex<Option<Receiver<LogEntry>>>,
     watcher: Watcher,
-    /// Grows with each turn of the loop.
-    pulse: Arc<AtomicU64>,
+    /// By worker; grows with each turn of its loop.
+    pulses: Vec<Arc<AtomicU64>>,
     heartbeat: Option<fail_open::Heartbeat>,
 }
 
@@ -204,11 +210,6 @@ impl Router {
     /// Returns the requested limit of idle-state exit latency; `None` without a request.
     pub fn cpu_latency(&self) -> Option<Span> {
         self.idle_limit.as_ref().map(IdleLimit::latency)
-    }
-
-    /// Returns the bell that ends the loop's sleep.
-    pub const fn bell(&self) -> &Bell {
-        self.orders.bell()
     }
 
     /// Returns the status.
@@ -304,9 +305,9 @@ impl Router {
     /// # Errors
     /// A thread cannot be started. The guardian is dismissed then.
     pub fn guard(&mut self, guardian: Guardian) -> io::Result<()> {
-        let bell = self.bell().clone();
-        let pulse = Arc::clone(&self.pulse);
-        self.heartbeat = Some(fail_open::Heartbeat::start(guardian, bell, pulse)?);
+        let bells = self.orders.bells().cloned().collect();
+        let pulses = self.pulses.clone();
+        self.heartbeat = Some(fail_open::Heartbeat::start(guardian, bells, pulses)?);
         Ok(())
     }
 
@@ -315,7 +316,7 @@ impl Router {
     /// the panic on.
     pub fn has_ended(&self) -> bool {
         self.is_through.load(Ordering::Acquire)
-            || self.thread.is_finished()
+            || self.threads.iter().any(JoinHandle::is_finished)
             || self.failure().is_some()
     }
 
@@ -332,11 +333,16 @@ impl Router {
     pub fn stop(mut self) -> Status {
         drop(self.listener.take());
         self.stop.stop();
-        self.orders.bell().ring();
-        let status = self
-            .thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.orders.bells().for_each(Bell::ring);
+        let statuses = self.threads.drain(..).map(|thread| {
+            let ended = thread.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let mut statuses: Vec<Status> = statuses.collect();
+        let status = match statuses.len() {
+            1 => statuses.remove(0),
+            _ => Status::join(statuses),
+        };
         if let Some(heartbeat) = self.heartbeat.take() {
             heartbeat.dismiss();
         }

@@ -10,9 +10,12 @@ use sluice_wire::frame::Link;
 
 use super::{PortChoice, StartError};
 
+/// The ports of a loop.
+pub(super) type PortList = Vec<Box<dyn Port + Send>>;
+
 /// The ports of a router.
 pub(super) struct Ports {
-    pub(super) all: Vec<Box<dyn Port + Send>>,
+    pub(super) all: PortList,
     /// Remarks for the user.
     pub(super) remarks: Vec<String>,
     /// The kind chosen for each port, and the reason.
@@ -60,10 +63,7 @@ pub(super) fn open(
     for spec in specs {
         let opened = spec.open(&mut site)?;
         if let Promiscuity::Refused(why) = opened.port.promiscuity() {
-            remarks.push(format!(
-                "{spec}: the kernel refuses promiscuous mode: {why}. Frames for other addresses than the \
-                 interface's own may be lost before they reach the router, and no counter shows them"
-            ));
+            remarks.push(not_promiscuous(spec, &why));
         }
         all.push(opened.port);
         remarks.extend(opened.remarks);
@@ -81,6 +81,47 @@ pub(super) fn open(
         choices,
         time,
     })
+}
+
+/// Opens all ports for several workers, or none. Returns the ports of each worker.
+pub(super) fn open_groups(
+    specs: &[PortSpec],
+    namespace: &Namespace,
+    clock: &Clock,
+    workers: usize,
+) -> Result<(Ports, Vec<PortList>), StartError> {
+    let mut of_workers: Vec<PortList> = (0..workers).map(|_| Vec::new()).collect();
+    let (mut choices, mut remarks) = (Vec::new(), Vec::new());
+    for spec in specs {
+        let opened = spec.open_group(namespace, *clock, workers)?;
+        let first = opened.ports.first().map(|port| port.promiscuity());
+        if let Some(Promiscuity::Refused(why)) = first {
+            remarks.push(not_promiscuous(spec, &why));
+        }
+        for (ports, port) in of_workers.iter_mut().zip(opened.ports) {
+            ports.push(port);
+        }
+        choices.push(PortChoice {
+            name: spec.to_string(),
+            kind: opened.kind.name.to_owned(),
+            reason: opened.reason,
+            cannot: opened.cannot,
+        });
+    }
+    let common = Ports {
+        all: Vec::new(),
+        remarks,
+        choices,
+        time: PortTime::Machine,
+    };
+    Ok((common, of_workers))
+}
+
+fn not_promiscuous(spec: &PortSpec, why: &impl std::fmt::Display) -> String {
+    format!(
+        "{spec}: the kernel refuses promiscuous mode: {why}. Frames for other addresses than the \
+         interface's own may be lost before they reach the router, and no counter shows them"
+    )
 }
 
 /// Starts all recordings among the ports together. Returns the time that the loop follows.

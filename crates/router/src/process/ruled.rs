@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
-use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Handed, Headers, InterfaceId};
+use sluice_ipfw::{
+    Direction, Disposition, Firewall, Fragment, Handed, Headers, InterfaceId, Worker,
+};
 use sluice_wire::frame::{Transport, View, quic, timestamps};
 
 use crate::forward::{Departure, Origin, PortNumber, Queueing};
@@ -30,7 +32,14 @@ pub struct Ruled {
     rtt: Option<Box<RttMeter>>,
     /// Whether the only port is a queue of the kernel's own stack.
     is_hooked: bool,
+    /// A change of the configuration, and its instant.
+    change: Option<(Time, Change)>,
+    /// The latest time that the engine has seen, while a change is scheduled.
+    latest: Time,
 }
+
+/// A change of the configuration.
+pub(super) type Change = Box<dyn FnOnce(&mut Firewall, &mut Cx<'_>)>;
 
 impl Ruled {
     /// Creates the queueing of `firewall` between ports; port `i` and port `partners[i]` are the
@@ -50,6 +59,8 @@ impl Ruled {
             is_strict: false,
             rtt: None,
             is_hooked: false,
+            change: None,
+            latest: Time::ZERO,
         };
         ruled.commands_applied();
         ruled
@@ -70,6 +81,8 @@ impl Ruled {
             is_strict: false,
             rtt: None,
             is_hooked: true,
+            change: None,
+            latest: Time::ZERO,
         };
         ruled.commands_applied();
         ruled
@@ -95,6 +108,45 @@ impl Ruled {
     /// Takes the round-trip times since the last call, if they are measured.
     pub fn take_rtt(&mut self) -> Option<RttCounts> {
         self.rtt.as_mut().map(|meter| meter.take())
+    }
+
+    /// Makes this one of several workers.
+    pub(crate) fn sharing(mut self, worker: Worker) -> Ruled {
+        self.firewall.share(worker);
+        self
+    }
+
+    /// Changes the configuration at an instant, before anything that arrives then or later is handled.
+    /// `now` is the latest time that the engine has seen.
+    pub(super) fn schedule(&mut self, at: Time, change: Change, now: Time) {
+        debug_assert!(self.change.is_none(), "one change is scheduled at a time");
+        self.change = Some((at.max(now), change));
+        self.latest = now;
+    }
+
+    /// Returns whether a change is scheduled.
+    pub(super) const fn has_change(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// Executes a change that is due.
+    #[inline]
+    fn catch_up(&mut self, cx: &mut Cx<'_>) {
+        if self.change.is_some() {
+            self.catch_up_with_change(cx);
+        }
+    }
+
+    #[cold]
+    fn catch_up_with_change(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        if let Some((at, change)) = self.change.take_if(|(at, _)| *at <= now) {
+            cx.now = at.max(self.latest);
+            change(&mut self.firewall, cx);
+            cx.now = now;
+            self.commands_applied();
+        }
+        self.latest = now;
     }
 
     /// Returns the engine.
@@ -180,6 +232,7 @@ impl Queueing for Ruled {
     }
 
     fn admit(&mut self, packet: Packet, key: &Headers, cx: &mut Cx<'_>) {
+        self.catch_up(cx);
         let mut headers = key.clone();
         headers.ip_len = packet.len;
         if let Disposition::Pass(packet) = self.firewall.handle(packet, &headers, cx) {
@@ -196,6 +249,7 @@ impl Queueing for Ruled {
     }
 
     fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        self.catch_up(cx);
         if let Some(departure) = self.passed.pop_front() {
             return Some(departure);
         }
@@ -221,6 +275,7 @@ impl Queueing for Ruled {
     }
 
     fn accept(&mut self, handed: Handed, cx: &mut Cx<'_>) {
+        self.catch_up(cx);
         self.firewall.accept(handed, cx);
     }
 
@@ -228,14 +283,17 @@ impl Queueing for Ruled {
         if !self.passed.is_empty() {
             return Some(Time::ZERO);
         }
-        match self.firewall.next_wake() {
+        let wake = match self.firewall.next_wake() {
             Wake::Now => Some(Time::ZERO),
             Wake::At(at) => Some(at),
             Wake::OnEnqueue => None,
-        }
+        };
+        let change = self.change.as_ref().map(|(at, _)| *at);
+        wake.into_iter().chain(change).min()
     }
 
     fn passes(&mut self, from: PortNumber, view: &View, cx: &mut Cx<'_>) -> bool {
+        self.catch_up(cx);
         let unspecified = IpAddr::from([0; 4]);
         let mut headers = Headers::new(Direction::In, 0, unspecified, unspecified);
         headers.recv = Some(interface(from));
@@ -292,6 +350,8 @@ pub(super) fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_core::{DropCounter, Rng};
+    use sluice_ipfw::{NoFiles, Settings};
     use sluice_wire::frame::{Link, parse_head};
 
     #[test]
@@ -332,5 +392,44 @@ mod tests {
         assert_eq!((got.flow_label, got.ttl, got.dscp()), (0xabcde, 9, 46));
         assert_eq!((got.fragment.offset, got.fragment.has_more), (1480, true));
         assert_eq!((got.proto, got.ip_len, got.src_port), (17, 56, 0));
+    }
+
+    /// Admits a packet at `at`, and returns whether it passes.
+    fn passes_at(ruled: &mut Ruled, at: Time) -> bool {
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(at, &mut rng, &mut sink);
+        let mut headers = Headers::new(Direction::In, 17, [10; 4].into(), [11; 4].into());
+        headers.recv = Some(InterfaceId(0));
+        ruled.admit(Packet::new(0, 100), &headers, &mut cx);
+        ruled.poll(&mut cx).is_some()
+    }
+
+    #[test]
+    fn a_change_acts_on_what_arrives_at_its_instant_or_later() {
+        let allows = Settings {
+            accepts_by_default: true,
+            ..Settings::default()
+        };
+        let deny = || -> Change {
+            Box::new(|firewall, cx| {
+                assert_eq!(cx.now, Time::from_ns(1000));
+                let command = "add deny ip from any to any";
+                firewall.command(command, &mut NoFiles, cx).unwrap();
+            })
+        };
+        let new = || Ruled::new(Firewall::new(&allows), vec![1, 0], Rate::from_bps(1));
+        let mut ruled = new();
+        ruled.schedule(Time::from_ns(1000), deny(), Time::ZERO);
+        // The loop wakes up for it.
+        assert_eq!(ruled.next_wake(), Some(Time::from_ns(1000)));
+        for (at, passes) in [(10, true), (999, true), (1000, false), (1001, false)] {
+            assert_eq!(passes_at(&mut ruled, Time::from_ns(at)), passes, "{at}");
+        }
+        assert!(!ruled.has_change());
+        assert_eq!(ruled.next_wake(), None);
+        // An order that came late acts at the latest instant that the engine has seen.
+        let mut ruled = new();
+        ruled.schedule(Time::from_ns(7), deny(), Time::from_ns(1000));
+        assert!(!passes_at(&mut ruled, Time::from_ns(1200)));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
 use sluice_ipfw::watch::Watching;
-use sluice_ipfw::{Batch, Draft, Firewall, Interface, LogEntry, Output, Survey};
+use sluice_ipfw::{Batch, Draft, Firewall, Interface, LogEntry, Output, Survey, Worker};
 use sluice_net::Clock;
 use sluice_net::confine::Confined;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
@@ -13,7 +13,7 @@ use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 use super::ports::PortTime;
 use super::{Config, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{Answer, Answered, Given, Inbox, Order, Texts, Watched, Work};
-use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
+use crate::forward::{Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
 /// The arguments of the loop's thread.
 pub(super) struct LoopSettings {
@@ -31,7 +31,11 @@ pub(super) struct LoopSettings {
     pub(super) cpu_latency: Option<Span>,
     pub(super) time: PortTime,
     pub(super) warmer: Option<CacheWarmer>,
+    /// Whether the loop requests priority over ordinary threads.
+    pub(super) wants_real_time: bool,
     pub(super) log: SyncSender<LogEntry>,
+    /// Which of several workers this is, and its end of their exchange.
+    pub(super) worker: Option<(Worker, Exchange)>,
 }
 
 /// The loop's thread.
@@ -59,8 +63,9 @@ impl Loop {
         clock: Clock,
         inbox: Inbox<Status>,
     ) -> Loop {
-        let is_real_time =
-            start.time != PortTime::Files && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
+        let is_real_time = start.wants_real_time
+            && start.time != PortTime::Files
+            && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
         let all: Vec<usize> = (0..ports.len()).collect();
         let partners = all.iter().map(|port| port ^ 1).collect();
         let engine = firewall(&start.engine, &start.interfaces);
@@ -68,9 +73,16 @@ impl Loop {
             true => Ruled::hooked(engine, start.split_below),
             false => Ruled::new(engine, partners, start.split_below),
         };
-        let ruled = ruled
+        let mut ruled = ruled
             .strict(start.is_strict)
             .measuring_rtt(start.measures_rtt);
+        let mut rng = Rng::from_seed(start.engine.seed);
+        let mut exchange = None;
+        if let Some((worker, end)) = start.worker {
+            ruled = ruled.sharing(worker);
+            rng = rng.fork(u64::from(worker.number));
+            exchange = Some(end);
+        }
         let mut forwarder = Forwarder::new(ports, pool, clock, start.spin);
         forwarder.set_slack(start.slack);
         forwarder.keep_warm(start.warmer);
@@ -78,9 +90,12 @@ impl Loop {
         let lane = LaneOptions {
             from: &all,
             seed: start.engine.hash_key.unwrap_or(start.engine.seed),
-            rng: Rng::from_seed(start.engine.seed),
+            rng,
         };
         forwarder.add_lane(ruled, (), lane);
+        if let Some(exchange) = exchange {
+            forwarder.join(exchange);
+        }
         let mut own = Loop {
             forwarder,
             inbox,
@@ -163,6 +178,9 @@ impl Loop {
                 // The loop has priority over all threads of its core, among them those of the kernel
                 // that bring packets. While it executes pieces, it leaves them half of the time.
                 until = Some(self.clock.now() + COMMANDS_PER_TURN);
+            } else if self.has_change() {
+                // The next order waits for it.
+                until = None;
             } else if let Some(order) = self.inbox.take() {
                 under_way = self.begin(order);
             } else {
@@ -202,7 +220,11 @@ impl Loop {
 
     /// Executes an order, or starts one that is executed in pieces.
     fn begin(&mut self, order: Order<Status>) -> Option<Pieces> {
-        let Order { work, answer } = order;
+        let Order { work, answer, at } = order;
+        if let Some(at) = at {
+            self.schedule(at, work, answer);
+            return None;
+        }
         let (text, mode, files) = match work {
             Work::Commands { text, mode, files } => (text, mode, files),
             Work::Status => {
@@ -210,8 +232,12 @@ impl Loop {
                 return None;
             }
             Work::Watch(watching) => return Some(Pieces::Watch { watching, answer }),
-            Work::Draft => {
-                let draft = self.with(|ruled, _| ruled.firewall().draft());
+            Work::Draft | Work::Report => {
+                let is_report = matches!(work, Work::Report);
+                let draft = self.with(|ruled, _| match is_report {
+                    true => ruled.firewall().report(),
+                    false => ruled.firewall().draft(),
+                });
                 let draft = Box::new(draft);
                 return self.next_piece(Pieces::Draft { draft, answer });
             }
@@ -267,6 +293,36 @@ impl Loop {
         });
         answer.send(Answered::Commands(Box::new(output), result));
         None
+    }
+
+    fn has_change(&self) -> bool {
+        self.forwarder.lanes()[LANE].queueing().has_change()
+    }
+
+    /// Lets an order take effect at an instant, as at all other workers.
+    fn schedule(&mut self, at: Time, work: Work, answer: Answer<Status>) {
+        self.commands += 1;
+        let change = move |firewall: &mut Firewall, cx: &mut Cx<'_>| {
+            answer.send(match work {
+                Work::Commands { text, mode, files } => {
+                    let mut output = Output::default();
+                    let mut files = Given(&files);
+                    let result = firewall.execute(&text, mode, &mut files, &mut output, cx);
+                    Answered::Commands(Box::new(output), result)
+                }
+                Work::Replace(prepared) => {
+                    Answered::Replaced(Box::new(firewall.replace(*prepared, cx)))
+                }
+                Work::Exchange(amended) => match firewall.exchange(*amended, cx) {
+                    Ok(replaced) => Answered::Replaced(Box::new(replaced)),
+                    Err(amended) => Answered::Stale(amended),
+                },
+                Work::Draft | Work::Report | Work::Status | Work::Watch(_) => {
+                    unreachable!("only a change has an instant")
+                }
+            });
+        };
+        self.with(|ruled, cx| ruled.schedule(at, Box::new(change), cx.now));
     }
 
     /// Executes the next piece, and returns the remaining pieces.
@@ -400,6 +456,8 @@ impl Loop {
             admitted: counts.admitted,
             bypassed: counts.bypassed,
             sent: counts.sent,
+            workers: Vec::new(),
+            handed_over: counts.handed_over,
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
             refused: refused.into_iter().filter_map(named).collect(),

@@ -7,22 +7,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
 use sluice_core::{Span, Stop};
+use sluice_ipfw::Worker;
 use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::confine::{self, ConfineError, Confinement, Keep, Reach, User};
-use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
+use sluice_net::cores::{self, CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
 use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
 
 use super::config::{Config, ConfigError};
 use super::fail_open::take_over_from_bridges;
-use super::ports::{self, PortTime};
+use super::ports::{self, PortList, PortTime, Ports};
 use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
 use super::{Router, Settings, interfaces};
-use crate::control::{Builder, Limits, Listener, SampleSource, ServeError, inbox};
+use crate::control::{Bell, Builder, Limits, Listener, SampleSource, ServeError, inboxes};
+use crate::forward::{WakeUp, exchange};
 
+/// The largest number of workers.
+pub const MOST_WORKERS: usize = 128;
 /// The largest number of descriptors that one loop watches, including its bell.
 pub const MOST_PORTS: usize = 62;
 
@@ -47,6 +51,23 @@ pub enum StartError {
     /// Packets would wait for too long.
     #[error("a slack of {0} is too long: it is at most {MOST_SLACK}")]
     Slack(Span),
+    /// Too many workers, or none.
+    #[error("{0} workers are not possible: a router has 1 to {MOST_WORKERS}")]
+    Workers(usize),
+    /// Not one core per worker.
+    #[error("--cpu names {cores} cores for {workers} workers: name one for each, or none")]
+    Cores {
+        /// The number of cores named.
+        cores: usize,
+        /// The number of workers.
+        workers: usize,
+    },
+    /// The kernel's packets come to one worker.
+    #[error(
+        "--forward and --local have one worker: use --workers 1, or bridge two interfaces (`sluice \
+         router eth0 eth1 --workers {0}`)"
+    )]
+    HookedWorkers(usize),
     /// A port is named twice.
     #[error("{0} is named twice")]
     Twice(PortSpec),
@@ -106,6 +127,7 @@ impl Router {
             check_ports(&settings.ports)?;
         }
         check_slack(settings.spin, settings.slack)?;
+        check_workers(settings)?;
         let is_confined = settings.is_confined;
         if is_confined {
             confine::keep_broker(settings.user)?;
@@ -140,45 +162,22 @@ impl Router {
         let firewall = running::firewall(&engine, &interfaces(&names, &namespace));
         let remarks = config.check(firewall, settings.pool.slots)?;
         let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
-        // The loop's thread, started meanwhile, inherits the core, and its memory is allocated near
-        // it.
-        let stay = settings.core.map(|core| Stay::on(&[core])).transpose()?;
-        let mut pool = Pool::new(settings.pool)?;
-        // The warmer starts before packets arrive and files begin.
-        let warmer = CacheWarmer::for_loop(settings.spin);
-        let opened = match &settings.hooked {
-            Some(hooked) => hooked.open(&namespace, &names, settings.pool)?,
-            None => ports::open(&settings.ports, &namespace, &mut pool, &clock)?,
-        };
+        let count = settings.workers;
+        let (opened, ports, memories) = open(settings, &namespace, &names, &clock)?;
         // Addresses are read again, because devices have been created.
         let interfaces = interfaces(&names, &namespace);
         let engine = with_seed(engine, settings.seed, opened.time)?;
         let builder = Builder::new(engine, interfaces.clone());
-        let (inbox, orders) = inbox(builder).map_err(StartError::Bell)?;
+        let (inboxes, orders) = inboxes(builder, count, clock).map_err(StartError::Bell)?;
         let stop = Stop::new();
         let (log, log_entries) = sync_channel(MOST_LOG);
-        let start = LoopSettings {
-            engine,
-            interfaces,
-            choices: opened.choices.clone(),
-            config,
-            is_hooked: settings.hooked.is_some(),
-            split_below: settings.split_below,
-            is_strict: settings.is_strict,
-            measures_rtt: settings.measures_rtt,
-            spin: settings.spin,
-            slack: settings.slack,
-            cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
-            time: opened.time,
-            // Files do not use the kernel's packet path.
-            warmer: warmer.filter(|_| opened.time == PortTime::Machine),
-            log,
-        };
-        let pulse = Arc::new(AtomicU64::new(0));
-        let of_loop = Arc::clone(&pulse);
+        let bells = orders.bells().cloned().map(|bell| {
+            let wake_up: WakeUp = Box::new(move || bell.ring());
+            wake_up
+        });
+        let exchanges = exchange(bells.collect());
         let is_through = Arc::new(AtomicBool::new(false));
-        let through = Arc::clone(&is_through);
-        let (started, has_started) = sync_channel::<Result<(), ConfineError>>(1);
+        let (started, has_started) = sync_channel::<Result<(), ConfineError>>(count);
         if is_confined {
             sluice_loader::read_by(|path| confine::privileged(|| fs::read(path)));
         }
@@ -191,29 +190,89 @@ impl Router {
             keep,
             ..confinement(settings.user)
         };
-        let until = stop.clone();
+        // Without a core for everything else, workers with priority would stop the rest of the machine,
+        // and each other.
+        let wants_real_time = count == 1 || cores::allowed()?.len() > count;
         let ending = Ending::new();
-        let of_thread = ending.clone();
-        let thread = namespace.spawn("router", move || {
-            of_thread.within(|| {
-                let own = Loop::new(start, opened.all, pool, clock, inbox);
-                own.run(&until, (&through, &of_loop), || {
-                    // The loop has its priority, which it could not get later.
-                    let confined = is_confined.then(|| confine::confine(confinement));
-                    let (confined, result) = match confined {
-                        Some(Ok(confined)) => (Some(confined), Ok(())),
-                        Some(Err(error)) => (None, Err(error)),
-                        None => (None, Ok(())),
-                    };
-                    let _ = started.send(result);
-                    confined
+        let (mut threads, mut pulses) = (Vec::new(), Vec::new());
+        let mut failure = None;
+        let parts = inboxes.into_iter().zip(exchanges).zip(ports).zip(memories);
+        for (number, (((inbox, end), ports), memory)) in parts.enumerate() {
+            let worker = Worker {
+                number: number as u32,
+                of: count as u32,
+            };
+            let start = LoopSettings {
+                engine,
+                interfaces: interfaces.clone(),
+                choices: opened.choices.clone(),
+                config: config.clone(),
+                is_hooked: settings.hooked.is_some(),
+                split_below: settings.split_below,
+                is_strict: settings.is_strict,
+                measures_rtt: settings.measures_rtt,
+                spin: settings.spin,
+                slack: settings.slack,
+                cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
+                time: opened.time,
+                // Files do not use the kernel's packet path.
+                warmer: memory.warmer.filter(|_| opened.time == PortTime::Machine),
+                wants_real_time,
+                log: log.clone(),
+                worker: (count > 1).then_some((worker, end)),
+            };
+            let pulse = Arc::new(AtomicU64::new(0));
+            pulses.push(Arc::clone(&pulse));
+            let through = Arc::clone(&is_through);
+            let (until, of_thread, started) = (stop.clone(), ending.clone(), started.clone());
+            let name = match count {
+                1 => "router".to_owned(),
+                _ => format!("router-{number}"),
+            };
+            // The thread inherits the core.
+            let stay = stay_of(settings, number);
+            let spawn = || {
+                namespace.spawn(&name, move || {
+                    of_thread.within(|| {
+                        let own = Loop::new(start, ports, memory.pool, clock, inbox);
+                        own.run(&until, (&through, &pulse), || {
+                            // The loop has its priority, which it could not get later.
+                            let confined = is_confined.then(|| confine::confine(confinement));
+                            let (confined, result) = match confined {
+                                Some(Ok(confined)) => (Some(confined), Ok(())),
+                                Some(Err(error)) => (None, Err(error)),
+                                None => (None, Ok(())),
+                            };
+                            let _ = started.send(result);
+                            confined
+                        })
+                    })
                 })
-            })
-        })?;
-        drop(stay);
-        // Commands that arrive from now on find the configuration loaded. If the thread has ended,
+            };
+            let spawned = stay.and_then(|_stay| Ok(spawn()?));
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(started);
+        if let Some(error) = failure {
+            stop.stop();
+            orders.bells().for_each(Bell::ring);
+            for thread in threads {
+                let _ = thread.join();
+            }
+            return Err(error);
+        }
+        // Commands that arrive from now on find the configuration loaded. If a thread has ended,
         // joining it reports why.
-        let confined = has_started.recv().unwrap_or(Ok(()));
+        let mut confined = Ok(());
+        for result in has_started.into_iter().take(count) {
+            confined = confined.and(result);
+        }
         // From here on, this router forwards.
         let standing = take_over_from_bridges(&namespace, &names);
         // The threads of the control socket are started by this one.
@@ -230,7 +289,7 @@ impl Router {
             orders: orders.clone(),
             config: settings.config.clone(),
             listener: None,
-            thread,
+            threads,
             is_through,
             remarks,
             port_remarks: remarks_with(opened.remarks, &standing),
@@ -240,7 +299,7 @@ impl Router {
             idle_limit,
             log: Mutex::new(Some(log_entries)),
             watcher: Watcher::new(orders.clone()),
-            pulse,
+            pulses,
             heartbeat: None,
         };
         if let Err(error) = confined {
@@ -263,6 +322,70 @@ impl Router {
         }
         Ok(router)
     }
+}
+
+/// The packet memory of a worker, and what keeps its caches warm.
+struct Memory {
+    pool: Pool,
+    warmer: Option<CacheWarmer>,
+}
+
+/// The common part of the ports, the ports of each worker, and their memory.
+type Opened = (Ports, Vec<PortList>, Vec<Memory>);
+
+/// Opens the ports, and allocates the memory of each worker near its core.
+fn open(
+    settings: &Settings,
+    namespace: &Namespace,
+    names: &[String],
+    clock: &Clock,
+) -> Result<Opened, StartError> {
+    let mut memories = Vec::new();
+    for number in 0..settings.workers {
+        let _stay = stay_of(settings, number)?;
+        memories.push(Memory {
+            pool: Pool::new(settings.pool)?,
+            // The warmer starts before packets arrive and files begin.
+            warmer: CacheWarmer::for_loop(settings.spin),
+        });
+    }
+    let (ports, of_workers) = match &settings.hooked {
+        Some(hooked) => {
+            let mut ports = hooked.open(namespace, names, settings.pool)?;
+            let all = std::mem::take(&mut ports.all);
+            (ports, vec![all])
+        }
+        None if settings.workers > 1 => {
+            ports::open_groups(&settings.ports, namespace, clock, settings.workers)?
+        }
+        None => {
+            let pool = &mut memories[0].pool;
+            let mut ports = ports::open(&settings.ports, namespace, pool, clock)?;
+            let all = std::mem::take(&mut ports.all);
+            (ports, vec![all])
+        }
+    };
+    Ok((ports, of_workers, memories))
+}
+
+/// Keeps the calling thread on the core of a worker, if it has one.
+fn stay_of(settings: &Settings, worker: usize) -> Result<Option<Stay>, StartError> {
+    let core = settings.cores.get(worker);
+    Ok(core.map(|core| Stay::on(&[*core])).transpose()?)
+}
+
+fn check_workers(settings: &Settings) -> Result<(), StartError> {
+    let (workers, cores) = (settings.workers, settings.cores.len());
+    if !(1..=MOST_WORKERS).contains(&workers) {
+        return Err(StartError::Workers(workers));
+    }
+    if cores != 0 && cores != workers {
+        return Err(StartError::Cores { cores, workers });
+    }
+    if workers > 1 && settings.hooked.is_some() {
+        return Err(StartError::HookedWorkers(workers));
+    }
+    Ok(())
 }
 
 fn remarks_with(mut remarks: Vec<String>, standing: &[String]) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Answered, Orders, Pending, Refused, Work};
+use crate::control::{Answered, Orders, Pending, Refused, TeamStatus, Work};
 
 /// The state of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,25 @@ pub struct Status {
     /// (where the kernel has Landlock). Empty with `--unconfined`.
     #[serde(default)]
     pub given_up: Vec<String>,
+    /// The part of each worker, if there are several.
+    #[serde(default)]
+    pub workers: Vec<WorkerStatus>,
+    /// Packets that workers have handed over to one another.
+    #[serde(default)]
+    pub handed_over: u64,
+}
+
+/// The part of one of several workers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Frames received.
+    pub received: u64,
+    /// Packets transmitted.
+    pub sent: u64,
+    /// Packets handed over to other workers.
+    pub handed_over: u64,
+    /// 99 of 100 packets left less than this after they were due.
+    pub late_p99_ns: u64,
 }
 
 /// A port.
@@ -119,7 +138,81 @@ impl StatusAsked {
     }
 }
 
+impl TeamStatus for Status {
+    fn join(all: Vec<Status>) -> Status {
+        let workers: Vec<WorkerStatus> = all.iter().map(WorkerStatus::of).collect();
+        let mut parts = all.into_iter();
+        let mut whole = parts.next().unwrap_or_default();
+        for part in parts {
+            whole.absorb(part);
+        }
+        whole.workers = workers;
+        whole
+    }
+}
+
+impl WorkerStatus {
+    fn of(status: &Status) -> WorkerStatus {
+        WorkerStatus {
+            received: status.ports.iter().map(|port| port.received).sum(),
+            sent: status.sent,
+            handed_over: status.handed_over,
+            late_p99_ns: status.late_p99_ns,
+        }
+    }
+}
+
+impl PortStatus {
+    fn absorb(&mut self, part: &PortStatus) {
+        self.received += part.received;
+        self.received_bytes += part.received_bytes;
+        self.sent += part.sent;
+        self.sent_bytes += part.sent_bytes;
+        self.sent_trains += part.sent_trains;
+        add(&mut self.lost, &part.lost);
+        if part.promiscuous == Some(false) {
+            self.promiscuous = part.promiscuous;
+        }
+    }
+}
+
+fn add(counts: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+    for (name, count) in more {
+        *counts.entry(name.clone()).or_default() += count;
+    }
+}
+
 impl Status {
+    /// Adds the part of another worker. Counters add up; of the rest, the worst counts.
+    fn absorb(&mut self, part: Status) {
+        for (port, part) in self.ports.iter_mut().zip(&part.ports) {
+            port.absorb(part);
+        }
+        self.uptime_ns = self.uptime_ns.max(part.uptime_ns);
+        self.admitted += part.admitted;
+        self.bypassed += part.bypassed;
+        self.sent += part.sent;
+        self.handed_over += part.handed_over;
+        self.logged += part.logged;
+        self.log_lost += part.log_lost;
+        for (counts, more) in [
+            (&mut self.dropped, &part.dropped),
+            (&mut self.lost, &part.lost),
+            (&mut self.refused, &part.refused),
+            (&mut self.damaged, &part.damaged),
+        ] {
+            add(counts, more);
+        }
+        self.late_p50_ns = self.late_p50_ns.max(part.late_p50_ns);
+        self.late_p99_ns = self.late_p99_ns.max(part.late_p99_ns);
+        self.is_real_time &= part.is_real_time;
+        self.warmth_requests = match (self.warmth_requests, part.warmth_requests) {
+            (Some(own), Some(more)) => Some(own + more),
+            (own, more) => own.or(more),
+        };
+        self.given_up.retain(|what| part.given_up.contains(what));
+    }
+
     /// Packets dropped for any reason.
     pub fn dropped_total(&self) -> u64 {
         self.dropped.values().sum()
@@ -200,6 +293,13 @@ impl fmt::Display for Status {
             for (reason, count) in counts {
                 writeln!(f, "{what} {reason}: {count}")?;
             }
+        }
+        for (number, worker) in self.workers.iter().enumerate() {
+            writeln!(
+                f,
+                "worker {number}: {} frames received, {} handed over, {} packets sent",
+                worker.received, worker.handed_over, worker.sent
+            )?;
         }
         if !self.given_up.is_empty() {
             writeln!(f, "given up: {}", self.given_up.join(", "))?;

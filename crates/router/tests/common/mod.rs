@@ -34,7 +34,9 @@ pub fn requests(bytes: &[u8]) {
                 ..Reply::empty()
             },
             Ok(Asked::Sample { .. }) => Reply::refusal(String::new(), 0),
-            Ok(Asked::Work(Work::Replace(_) | Work::Watch(_) | Work::Exchange(_))) => {
+            Ok(Asked::Work(
+                Work::Replace(_) | Work::Watch(_) | Work::Exchange(_) | Work::Report,
+            )) => {
                 unreachable!("requests carry text")
             }
             Err(why) => Reply::refusal(why, 76),

@@ -1,6 +1,6 @@
 //! `packet` as a kind of port: how it attaches to an interface.
 
-use super::{PacketOptions, PacketPort};
+use super::{Fanout, PacketError, PacketOptions, PacketPort};
 use crate::namespace::{Namespace, Offloads};
 use crate::port::choose::{self, Attach, AttachOptions, Facts};
 use crate::port::registry::{Kind, OpenError, Role};
@@ -70,6 +70,16 @@ impl Attach for Sockets {
         Ok((Box::new(port), None))
     }
 
+    fn open_group(
+        &self,
+        namespace: &Namespace,
+        interface: &str,
+        workers: usize,
+        options: AttachOptions,
+    ) -> Option<Result<Vec<Box<dyn Port + Send>>, OpenError>> {
+        Some(open_group(namespace, interface, workers, options.into()))
+    }
+
     fn open_halves(
         &self,
         namespace: &Namespace,
@@ -87,4 +97,29 @@ impl Attach for Sockets {
         };
         Ok([open(true)?, open(false)?])
     }
+}
+
+/// Opens as many ports as there are workers, which share what arrives.
+fn open_group(
+    namespace: &Namespace,
+    interface: &str,
+    workers: usize,
+    options: PacketOptions,
+) -> Result<Vec<Box<dyn Port + Send>>, OpenError> {
+    let open = |fanout| {
+        let fanout = Some(fanout);
+        PacketPort::open(namespace, interface, PacketOptions { fanout, ..options })
+    };
+    let first = open(Fanout::New)?;
+    let group = first.group().map_err(|source| PacketError::Kernel {
+        step: "read the fanout group",
+        interface: interface.to_owned(),
+        namespace: namespace.name().to_owned(),
+        source,
+    })?;
+    let mut ports: Vec<Box<dyn Port + Send>> = vec![Box::new(first)];
+    for _ in 1..workers {
+        ports.push(Box::new(open(Fanout::Join(group))?));
+    }
+    Ok(ports)
 }

@@ -88,6 +88,16 @@ impl Attach for Sockets {
         Ok((Box::new(port), Some(mode)))
     }
 
+    fn open_group(
+        &self,
+        _namespace: &Namespace,
+        _interface: &str,
+        _workers: usize,
+        _options: AttachOptions,
+    ) -> Option<Result<Vec<Box<dyn Port + Send>>, OpenError>> {
+        None
+    }
+
     fn open_halves(
         &self,
         namespace: &Namespace,

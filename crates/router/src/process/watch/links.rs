@@ -137,7 +137,11 @@ impl LinkWatch {
                 }
                 Work::Status => order.answer.send(Answered::Status(Box::new(status))),
                 // Links have no commands. The sender sees that nobody answers.
-                Work::Commands { .. } | Work::Replace(_) | Work::Draft | Work::Exchange(_) => {
+                Work::Commands { .. }
+                | Work::Replace(_)
+                | Work::Draft
+                | Work::Report
+                | Work::Exchange(_) => {
                     drop(order.answer);
                 }
             }

@@ -1,0 +1,236 @@
+//! `sluice router --workers`: several loops act as one router.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::{PacketPort, Pool, PoolSize, Port};
+
+use super::*;
+
+const FLOWS: u16 = 64;
+const FIRST_PORT: u16 = 20_000;
+/// Bytes of the packets: Ethernet, IPv4, UDP and payload.
+const FRAME: usize = 14 + PACKET;
+const PACKET: usize = 1000;
+
+/// What arrives at the far end of the second interface: flow and sequence number.
+struct Receiver {
+    thread: JoinHandle<Vec<(u16, u32)>>,
+    end: Arc<AtomicBool>,
+}
+
+impl Receiver {
+    fn start(router: &Running) -> Receiver {
+        let options = PacketOptions {
+            offloads: false,
+            ring: 0,
+            receive_buffer: 64 << 20,
+            ..PacketOptions::default()
+        };
+        let mut port = PacketPort::open(&router.namespace, "far1", options).unwrap();
+        let end = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::clone(&end);
+        let thread = std::thread::spawn(move || {
+            let mut pool = Pool::new(PoolSize {
+                slots: 256,
+                large: 1,
+            })
+            .unwrap();
+            let (mut slots, mut seen) = (Vec::new(), Vec::new());
+            loop {
+                // What was sent before the end is in the socket by then.
+                let is_last = has_ended.load(Ordering::Acquire);
+                let count = port.receive(&mut pool, &mut slots);
+                for slot in slots.drain(..) {
+                    let frame = pool.head(slot);
+                    if frame.len() == FRAME {
+                        let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+                        let number = u32::from(word(42)) << 16 | u32::from(word(44));
+                        seen.push((word(34) - FIRST_PORT, number));
+                    }
+                    pool.free(slot);
+                }
+                if count == 0 {
+                    if is_last {
+                        return seen;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        Receiver { thread, end }
+    }
+
+    fn finish(self) -> Vec<(u16, u32)> {
+        self.end.store(true, Ordering::Release);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Sends a packet of each flow, again and again, as long as `next` returns a pause. Returns the number
+/// of packets of each flow.
+fn send(router: &Running, mut next: impl FnMut(u32) -> Option<Duration> + Send) -> u32 {
+    let (here, there) = ("10.0.0.1", "10.0.0.2");
+    let sending = move || {
+        let sockets = (0..FLOWS).map(|flow| UdpSocket::bind((here, FIRST_PORT + flow)).unwrap());
+        let sockets: Vec<UdpSocket> = sockets.collect();
+        let mut payload = [0; PACKET - 28];
+        let mut round = 0u32;
+        while let Some(pause) = next(round) {
+            payload[..4].copy_from_slice(&round.to_be_bytes());
+            for socket in &sockets {
+                socket.send_to(&payload, (there, 9)).unwrap();
+            }
+            round += 1;
+            std::thread::sleep(pause);
+        }
+        round
+    };
+    router.namespace.enter(sending).unwrap()
+}
+
+fn status(router: &Running) -> Value {
+    let shown = router.run(&mut Command::new(SLUICE), "router status --json");
+    let sample: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    sample["status"].clone()
+}
+
+fn assert_in_order(seen: &[(u16, u32)]) {
+    let mut last = BTreeMap::new();
+    for (flow, number) in seen {
+        let before = last.insert(*flow, *number);
+        assert!(
+            before < Some(*number),
+            "flow {flow}: {number} after {before:?}"
+        );
+    }
+}
+
+#[test]
+fn changes_reach_all_workers_under_traffic_and_nothing_is_lost() {
+    // The pipes of the mask are spread over the workers; the others have one owner each.
+    let config = "sysctl net.inet.ip.fw.one_pass=0\n\
+                  pipe 1 config bw 900Mbit/s queue 1000\n\
+                  pipe 2 config bw 900Mbit/s queue 1000 mask src-port 0xffff\n\
+                  add 100 pipe 1 udp from any to any in\n\
+                  add 200 pipe 2 udp from any to any out\n\
+                  add 300 count udp from any to any out keep-state\n\
+                  add 400 allow ip from any to any\n";
+    let router = Running::start(Some(config), &["--workers", "2", "--unconfined"]);
+    router.sender(&["em0", "far0", "em1", "far1"]);
+    let receiver = Receiver::start(&router);
+    let has_changed = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            send(&router, |_| {
+                let goes_on = !has_changed.load(Ordering::Acquire);
+                goes_on.then_some(Duration::from_millis(2))
+            })
+        });
+        for bw in [800, 700, 600] {
+            router.ok(&format!("pipe 1 config bw {bw}Mbit/s queue 1000"));
+            router.ok("-q add 150 count ip from any to any");
+            router.signal(Signal::HUP);
+            router.ok("-q table t add 10.0.0.0/8");
+            router.ok("pipe show");
+        }
+        has_changed.store(true, Ordering::Release);
+        sender.join().unwrap()
+    });
+    let packets = u64::from(sent) * u64::from(FLOWS);
+    // Whatever waits in a pipe leaves within milliseconds.
+    while status(&router)["sent"].as_u64() < Some(packets) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let seen = receiver.finish();
+    assert_eq!(seen.len() as u64, packets);
+    assert_in_order(&seen);
+    // Rule 400 was there all the time; each packet crossed it in both passes.
+    let counted = router.ok("-a list 400");
+    let words: Vec<&str> = counted.split_whitespace().collect();
+    assert!(words[1].parse::<u64>().unwrap() >= 2 * packets, "{counted}");
+    // The states of both workers.
+    let states = router.ok("-d list").matches(" STATE udp ").count();
+    assert_eq!(states, usize::from(FLOWS));
+    // Each flow has its pipe, at one of the workers.
+    let shown: Value = serde_json::from_str(&router.ok("--json pipe 2 show")).unwrap();
+    let flows = shown["pipes"][0]["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), usize::from(FLOWS));
+    let status = router.end();
+    assert_eq!(status["dropped"], serde_json::json!({}));
+    for worker in status["workers"].as_array().unwrap() {
+        for count in ["received", "sent", "handed_over"] {
+            assert!(worker[count].as_u64() > Some(0), "{status}");
+        }
+    }
+    assert_eq!(status["workers"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn flows_of_all_workers_share_a_pipe_fairly() {
+    // 64 flows of 1.6 Mbit/s each.
+    let config = "pipe 1 config bw 50Mbit/s\n\
+                  sched 1 config pipe 1 type fq_codel flows 65535 limit 20000\n\
+                  queue 1 config sched 1\n\
+                  add queue 1 udp from any to any in\nadd allow ip from any to any\n";
+    let router = Running::start(Some(config), &["--workers", "2", "--unconfined"]);
+    router.sender(&["em0", "far0", "em1", "far1"]);
+    let receiver = Receiver::start(&router);
+    send(&router, |round| {
+        (round < 600).then_some(Duration::from_millis(5))
+    });
+    let seen = receiver.finish();
+    assert_in_order(&seen);
+    // While each flow still sends: the share of a flow is then that of the pipe.
+    let seen = &seen[..seen.len() * 3 / 4];
+    let mut shares = vec![0f64; usize::from(FLOWS)];
+    for (flow, _) in seen {
+        shares[usize::from(*flow)] += 1.0;
+    }
+    // Jain, Chiu, Hawe: "A Quantitative Measure of Fairness" (DEC-TR-301, 1984).
+    let (sum, squares) = (
+        shares.iter().sum::<f64>(),
+        shares.iter().map(|share| share * share).sum::<f64>(),
+    );
+    let jain = sum * sum / (shares.len() as f64 * squares);
+    assert!(jain >= 0.999, "{jain}: {shares:?}");
+    let status = router.end();
+    assert!(
+        status["dropped"]["congestion"].as_u64() > Some(0),
+        "{status}"
+    );
+    assert_eq!(status["lost"], serde_json::json!({}));
+}
+
+#[test]
+fn what_several_workers_cannot_do_is_refused() {
+    for (arguments, expected) in [
+        (
+            "tun:a tun:b --workers 2",
+            "tun:a serves one worker, not 2: name the interface without a kind or as \
+             packet:INTERFACE, or use --workers 1",
+        ),
+        (
+            "em0 em1 --workers 0",
+            "0 workers are not possible: a router has 1 to 128",
+        ),
+        (
+            "em0 em1 --workers 2 --cpu 0",
+            "--cpu names 1 cores for 2 workers: name one for each, or none",
+        ),
+        (
+            "--forward em0 --workers 2",
+            "--forward and --local have one worker: use --workers 1, or bridge two interfaces \
+             (`sluice router eth0 eth1 --workers 2`)",
+        ),
+    ] {
+        let mut command = Command::new(SLUICE);
+        command.arg("router").args(arguments.split_whitespace());
+        let refused = command.arg("--socket").arg("/nowhere/s").output().unwrap();
+        let (_, error) = refusal(&refused);
+        assert!(error.contains(expected), "{arguments}: {error}");
+    }
+}
