@@ -88,8 +88,19 @@ pub fn check(variant: &Variant, backend: Backend, any_size: bool) -> Result<(), 
     Ok(())
 }
 
-/// Runs `variant` on `backend` and records in the folder `dir` what `keep` names. The router of a
-/// live run is pinned to `core`; the kernel chooses if it is `None`.
+/// What is recorded of a run, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The folder.
+    pub dir: &'a Path,
+    /// How much is recorded.
+    pub keep: Keep,
+    /// Whether pages of the run are drawn. Then a simulation keeps its rows in memory for them.
+    pub has_pages: bool,
+}
+
+/// Runs `variant` on `backend` and records it in `target`. The router of a live run is pinned to
+/// `core`; the kernel chooses if it is `None`.
 ///
 /// # Errors
 /// [`RunError`]. The data recorded until then is kept and marked partial.
@@ -97,13 +108,16 @@ pub fn run(
     variant: &Variant,
     backend: Backend,
     core: Option<usize>,
-    (dir, keep): (&Path, Keep),
+    target: Target<'_>,
     started_at: String,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Finished, RunError> {
     let environment = Environment::here(backend, started_at);
-    let writer = RunWriter::create_keeping(keep, dir, variant, &environment)?;
+    let mut writer = RunWriter::create_keeping(target.keep, target.dir, variant, &environment)?;
+    if target.has_pages && backend == Backend::Sim {
+        writer.keep_rows();
+    }
     let finished = record(variant, backend, core, writer, interrupt, progress)
         .map_err(|failed| failed.error)?;
     finished.recording.store_summary(&finished.summary)?;

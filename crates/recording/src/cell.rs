@@ -32,6 +32,26 @@ pub struct ColumnDecl {
     pub doc: &'static str,
 }
 
+impl ColumnDecl {
+    /// Returns whether the file has the smallest and the largest value of the column in each row
+    /// group, which let a reader skip the group. For columns with the same range in all groups, that
+    /// would only take the time to find them.
+    pub(crate) fn is_searched(&self) -> bool {
+        self.name.ends_with("_ns") || matches!(self.name, "seq" | "packet" | "flow")
+    }
+
+    /// Returns whether the column is stored as differences. Times and sequence numbers are all
+    /// different, and some other columns are nearly constant: a dictionary would be a waste.
+    /// Differences of neighbours are small and leave little to compress.
+    pub(crate) fn has_differences(&self) -> bool {
+        let is_even = matches!(
+            self.name,
+            "seq" | "segments" | "ecn" | "class" | "packet" | "probe"
+        );
+        self.kind == ColumnKind::Int && (is_even || self.name.ends_with("_ns"))
+    }
+}
+
 /// The value of a column in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
@@ -45,8 +65,19 @@ pub enum Cell<'a> {
 impl Cell<'_> {
     /// A whole number. Parquet's are signed; half of the range of u64 is 292 years in nanoseconds
     /// and 8 EiB.
+    #[inline]
     pub fn whole(n: u64) -> Self {
         Cell::Int(i64::try_from(n).unwrap_or(i64::MAX))
+    }
+
+    /// Returns the number of a cell in a column of whole numbers; `None` if it is empty.
+    #[inline(always)]
+    pub(crate) fn as_int(&self) -> Option<i64> {
+        match self {
+            Cell::Int(n) => Some(*n),
+            Cell::Empty => None,
+            _ => panic!("a cell has the kind of its column, whole numbers, not {self:?}"),
+        }
     }
 }
 
@@ -57,6 +88,12 @@ pub trait Row: Sized {
 
     /// The columns, in order.
     fn columns() -> Vec<ColumnDecl>;
+
+    /// Returns the cell in a column, from 0. If that is a constant, nothing else is computed.
+    ///
+    /// # Panics
+    /// There is no such column.
+    fn cell(&self, column: usize) -> Cell<'_>;
 
     /// Passes on the cells in the order of the columns.
     fn write(&self, cell: impl FnMut(Cell<'_>));
@@ -221,6 +258,18 @@ macro_rules! table {
                     is_optional: <$type as CellType>::IS_OPTIONAL,
                     doc: concat!($($doc),+).trim_ascii(),
                 },)+]
+            }
+
+            #[inline(always)]
+            fn cell(&self, column: usize) -> $crate::cell::Cell<'_> {
+                let mut left = column;
+                $(
+                    if left == 0 {
+                        return $crate::cell::CellType::to_cell(&self.$field);
+                    }
+                    left = left.wrapping_sub(1);
+                )+
+                panic!("no column {column}: {left} too far")
             }
 
             #[inline]

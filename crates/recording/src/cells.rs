@@ -13,7 +13,7 @@ use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnPath, Type};
+use parquet::schema::types::{ColumnDescPtr, ColumnPath, Type};
 
 /// The number of rows in a row group.
 pub const GROUP_ROWS: usize = 1 << 16;
@@ -68,6 +68,7 @@ impl<W: io::Write + Send> CellWriter<W> {
 /// Writes row groups whose columns are collected elsewhere.
 pub(super) struct GroupWriter<W: io::Write + Send> {
     file: SerializedFileWriter<W>,
+    columns: Vec<ColumnDescPtr>,
 }
 
 impl<W: io::Write + Send> GroupWriter<W> {
@@ -75,7 +76,8 @@ impl<W: io::Write + Send> GroupWriter<W> {
     pub fn new(out: W, table: &str, columns: &[ColumnDecl]) -> Result<Self, ParquetError> {
         let properties = Arc::new(properties(columns));
         let file = SerializedFileWriter::new(out, schema(table, columns)?, properties)?;
-        Ok(GroupWriter { file })
+        let columns = file.schema_descr().columns().to_vec();
+        Ok(GroupWriter { file, columns })
     }
 
     /// Writes the collected rows as a row group, if there are any, and clears them.
@@ -84,7 +86,7 @@ impl<W: io::Write + Send> GroupWriter<W> {
             return Ok(());
         }
         let mut group = self.file.next_row_group()?;
-        columns.write(&mut group)?;
+        columns.write(&mut group, &self.columns)?;
         group.close()?;
         Ok(())
     }
@@ -129,26 +131,19 @@ fn properties(columns: &[ColumnDecl]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
-        // The smallest and the largest value of a row group let a reader skip it.
-        .set_statistics_enabled(EnabledStatistics::Chunk);
-    // Times and sequence numbers are all different, and the other columns are nearly constant: a
-    // dictionary would be a waste. Differences of neighbours are small and leave little to
-    // compress.
-    let is_even = |name: &str| {
-        matches!(
-            name,
-            "seq" | "segments" | "ecn" | "class" | "packet" | "probe"
-        )
-    };
-    for decl in columns
-        .iter()
-        .filter(|d| d.kind == ColumnKind::Int && (is_even(d.name) || d.name.ends_with("_ns")))
-    {
+        .set_statistics_enabled(EnabledStatistics::None);
+    for decl in columns {
         let path = ColumnPath::from(decl.name);
-        properties = properties
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
-            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        if decl.is_searched() {
+            properties =
+                properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
+        }
+        if decl.has_differences() {
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        }
     }
     properties.build()
 }

@@ -13,20 +13,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use super::columns::Columns;
+use super::cell::Row;
 use super::error::RecordError;
-use super::rows::TABLES;
+use super::groups::RowGroup;
+use super::kept::KeptRows;
+use super::rows::{FlowSample, PacketRow, PingSample, Place, QueueSample, TABLES, Transfer};
 use super::table::{Finished, TableFile};
 
 /// A row group, and the place of its table among [`TABLES`].
-type Group = (usize, Columns);
+type Group = (usize, RowGroup);
 
-/// The tables as closed, in the order of [`TABLES`]; `None` for one that was not recorded.
-pub(crate) type Closed = [Option<Result<Finished, RecordError>>; TABLES.len()];
+/// What is left of a run that has been written.
+pub(crate) struct Closed {
+    /// The tables, in the order of [`TABLES`]; `None` for one that was not recorded.
+    pub tables: [Option<Result<Finished, RecordError>>; TABLES.len()],
+    /// The rows that pages show, if they were kept.
+    pub kept: Option<KeptRows>,
+}
 
 /// The open files of a run.
 #[derive(Default)]
-pub(crate) struct Files([Slot; TABLES.len()]);
+pub(crate) struct Files {
+    slots: [Slot; TABLES.len()],
+    /// Rows that were written; `None` if they are not kept.
+    kept: Option<Box<KeptRows>>,
+}
 
 #[derive(Default)]
 enum Slot {
@@ -40,31 +51,43 @@ enum Slot {
 impl Files {
     /// Adds the file of the table at `place`.
     pub fn add(&mut self, place: usize, file: TableFile) {
-        self.0[place] = Slot::Open(Box::new(file));
+        self.slots[place] = Slot::Open(Box::new(file));
     }
 
     /// Writes a row group and clears it. A table whose file has failed gets no more rows; its error
     /// is returned once.
-    fn write(&mut self, place: usize, group: &mut Columns) -> Result<(), RecordError> {
-        let slot = &mut self.0[place];
+    fn write(&mut self, place: usize, group: &mut RowGroup) -> Result<(), RecordError> {
+        let slot = &mut self.slots[place];
         let Slot::Open(file) = slot else {
             group.clear();
             return Ok(());
         };
-        let written = file.write(group);
+        let written = group.write(file);
         if let Err(RecordError::Write { path, error }) = &written {
             *slot = Slot::Failed(path.clone(), again(error));
-            group.clear();
+            self.kept = None;
         }
+        if IS_DRAWN[place]
+            && let Some(kept) = &mut self.kept
+        {
+            let empty = group.like();
+            if !kept.add(place, mem::replace(group, empty)) {
+                self.kept = None;
+            }
+        }
+        group.clear();
         written
     }
 
     fn close(self) -> Closed {
-        self.0.map(|slot| match slot {
-            Slot::Absent => None,
-            Slot::Open(file) => Some(file.finish()),
-            Slot::Failed(path, error) => Some(Err(RecordError::Write { path, error })),
-        })
+        Closed {
+            tables: self.slots.map(|slot| match slot {
+                Slot::Absent => None,
+                Slot::Open(file) => Some(file.finish()),
+                Slot::Failed(path, error) => Some(Err(RecordError::Write { path, error })),
+            }),
+            kept: self.kept.map(|kept| *kept),
+        }
     }
 }
 
@@ -113,7 +136,7 @@ impl Encoder {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn write(&mut self, place: usize, group: &mut Columns) -> Result<(), RecordError> {
+    pub fn write(&mut self, place: usize, group: &mut RowGroup) -> Result<(), RecordError> {
         if self.may_start && Counted::is_processor_left() {
             self.start();
         }
@@ -121,6 +144,13 @@ impl Encoder {
         match &mut self.place {
             Where::Here(files) => files.write(place, group),
             Where::Apart(apart) => apart.write(place, group),
+        }
+    }
+
+    /// Keeps the rows that pages show from now on, if there is room for them.
+    pub fn keep_rows(&mut self) {
+        if let Where::Here(files) = &mut self.place {
+            files.kept = Some(Box::default());
         }
     }
 
@@ -178,7 +208,7 @@ impl Encoder {
 }
 
 impl Apart {
-    fn write(&mut self, place: usize, group: &mut Columns) -> Result<(), RecordError> {
+    fn write(&mut self, place: usize, group: &mut RowGroup) -> Result<(), RecordError> {
         let mut failed = None;
         while let Ok(emptied) = self.emptied.try_recv() {
             match emptied {
@@ -233,6 +263,22 @@ impl Closing {
         }
     }
 }
+
+/// Returns whether rows of `R` are among those that a run can keep.
+pub(crate) fn is_kept<R: Row>() -> bool {
+    IS_DRAWN[Place::<R>::OF]
+}
+
+/// Whether pages show rows of the tables, in the order of [`TABLES`].
+const IS_DRAWN: [bool; TABLES.len()] = {
+    let mut is_drawn = [false; TABLES.len()];
+    is_drawn[Place::<PacketRow>::OF] = true;
+    is_drawn[Place::<FlowSample>::OF] = true;
+    is_drawn[Place::<QueueSample>::OF] = true;
+    is_drawn[Place::<PingSample>::OF] = true;
+    is_drawn[Place::<Transfer>::OF] = true;
+    is_drawn
+};
 
 /// Row groups that wait for the thread, beside the one that it encodes. One of the packets takes 6 MB.
 const MOST_WAITING: usize = 2;

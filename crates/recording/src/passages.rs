@@ -31,6 +31,24 @@ pub struct Passage {
 }
 
 impl Passage {
+    /// Returns the passage of a packet.
+    #[inline]
+    fn of(row: &PacketRow) -> Passage {
+        let record = &row.record;
+        Passage {
+            pipe: row.pipe,
+            arrival: record.arrival,
+            at: match record.fate {
+                Fate::Queued => record.arrival,
+                _ => record.at,
+            },
+            flow: record.flow,
+            len: record.len,
+            fate: record.fate,
+            number: record.packet,
+        }
+    }
+
     /// Returns the time from arrival to its fate.
     pub fn sojourn(&self) -> Span {
         self.at.since(self.arrival)
@@ -57,12 +75,16 @@ struct Group {
 }
 
 impl Rows<PacketRow> {
-    /// Passes on every packet, in the order of the rows. A thread decodes each row group while the
-    /// packets of the one before are passed on.
+    /// Passes on every packet, in the order of the rows. If they are not in memory, a thread decodes
+    /// each row group while the packets of the one before are passed on.
     ///
     /// # Errors
     /// The table cannot be read.
     pub fn for_each_passage(mut self, mut pass: impl FnMut(Passage)) -> Result<(), ReadError> {
+        if let Some(rows) = self.take_kept() {
+            rows.for_each(|row| pass(Passage::of(&row)));
+            return Ok(());
+        }
         let places = self.keep_columns(READ);
         let path = self.path().to_owned();
         let (loaded, groups) = mpsc::sync_channel(1);

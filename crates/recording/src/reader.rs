@@ -11,9 +11,12 @@ use bytes::Bytes;
 use super::SUMMARY_JSON;
 use super::cell::Row;
 use super::checksum::Checksum;
+use super::encoder::is_kept;
 use super::error::{ReadError, RecordError};
 use super::folder::{read_run_file, save};
+use super::groups::Collected;
 use super::keep::Keep;
+use super::kept::KeptRows;
 use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };
@@ -33,6 +36,8 @@ pub struct Recording {
     sound: Arc<Mutex<BTreeSet<&'static str>>>,
     /// The figures, if they were computed while the recording was written.
     measured: Option<Arc<Summary>>,
+    /// Rows that were kept while the recording was written.
+    kept: Option<Arc<KeptRows>>,
 }
 
 impl Recording {
@@ -51,6 +56,7 @@ impl Recording {
             memory: None,
             sound: Arc::default(),
             measured: None,
+            kept: None,
         })
     }
 
@@ -61,16 +67,23 @@ impl Recording {
             memory: Some(Arc::new(tables)),
             sound: Arc::default(),
             measured: None,
+            kept: None,
         }
     }
 
-    /// Adds what the writer of the recording knows: its figures, and that its tables are intact.
-    pub(crate) fn written(mut self, measured: Option<Summary>) -> Recording {
+    /// Adds what the writer of the recording knows: its figures, the rows that it kept, and that its
+    /// tables are intact.
+    pub(crate) fn written(
+        mut self,
+        measured: Option<Summary>,
+        kept: Option<KeptRows>,
+    ) -> Recording {
         let tables = TABLES
             .into_iter()
             .filter(|t| self.run.tables.contains_key(*t));
         self.sound = Arc::new(Mutex::new(tables.collect()));
         self.measured = measured.map(Arc::new);
+        self.kept = kept.map(Arc::new);
         self
     }
 
@@ -253,8 +266,13 @@ impl Recording {
         })
     }
 
-    fn rows<R: Row>(&self) -> Result<Rows<R>, ReadError> {
+    fn rows<R: Collected>(&self) -> Result<Rows<R>, ReadError> {
         self.check_recorded(R::TABLE)?;
+        if let Some(kept) = &self.kept
+            && is_kept::<R>()
+        {
+            return Ok(Rows::kept(&self.dir, kept.rows()));
+        }
         if self.memory.is_some() {
             return Rows::in_memory(self.parquet(R::TABLE)?);
         }

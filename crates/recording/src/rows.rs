@@ -288,6 +288,49 @@ impl Row for PacketRow {
         of_record.chain([pipe, packet]).collect()
     }
 
+    #[inline(always)]
+    fn cell(&self, at: usize) -> Cell<'_> {
+        const SEQ: usize = column("seq");
+        const TIME: usize = column("time_ns");
+        const FLOW: usize = column("flow");
+        const SIZE: usize = column("size_bytes");
+        const SEGMENTS: usize = column("segments");
+        const ECN: usize = column("ecn");
+        const CLASS: usize = column("class");
+        const VERDICT: usize = column("verdict");
+        const AT: usize = column("at_ns");
+        const SOJOURN: usize = column("sojourn_ns");
+        const REASON: usize = column("reason");
+        const PIPE: usize = PacketRecord::COLUMNS.len();
+        const PACKET: usize = PIPE + 1;
+        let record = &self.record;
+        let settled = match record.fate {
+            Fate::Queued => None,
+            _ => Some(record.at),
+        };
+        match at {
+            SEQ => record.seq.to_cell(),
+            TIME => record.arrival.to_cell(),
+            FLOW => record.flow.to_cell(),
+            SIZE => record.len.to_cell(),
+            SEGMENTS => record.segments.to_cell(),
+            ECN => Cell::whole(record.ecn as u64),
+            CLASS => record.class.to_cell(),
+            VERDICT => Cell::Text(record.fate.verdict()),
+            AT => settled.map_or(Cell::Empty, |at| Cell::whole(at.as_ns())),
+            SOJOURN => settled.map_or(Cell::Empty, |at| {
+                Cell::whole(at.since(record.arrival).as_ns())
+            }),
+            REASON => match record.fate {
+                Fate::Dropped(reason) => Cell::Text(reason.name()),
+                _ => Cell::Empty,
+            },
+            PIPE => self.pipe.to_cell(),
+            PACKET => record.packet.map_or(Cell::Empty, Cell::whole),
+            _ => panic!("no column {at}"),
+        }
+    }
+
     #[inline]
     fn write(&self, mut cell: impl FnMut(Cell<'_>)) {
         self.record.each_cell(|value| {

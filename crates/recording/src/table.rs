@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -56,6 +55,8 @@ pub(crate) struct Finished {
 /// Writes the row groups of a table to a file or to memory.
 pub(crate) struct TableFile {
     groups: GroupWriter<Summing<Output>>,
+    /// The columns of the row group that is being written.
+    columns: Columns,
     path: PathBuf,
 }
 
@@ -77,15 +78,18 @@ impl TableFile {
     }
 
     fn to(output: Output, (table, columns): Declared, path: PathBuf) -> Result<Self, ParquetError> {
+        let columns = columns();
         Ok(TableFile {
-            groups: GroupWriter::new(Summing::new(output), table, &columns())?,
+            groups: GroupWriter::new(Summing::new(output), table, &columns)?,
+            columns: Columns::new(columns),
             path,
         })
     }
 
-    /// Writes the collected rows as a row group, if there are any, and clears them.
-    pub fn write(&mut self, columns: &mut Columns) -> Result<(), RecordError> {
-        let written = self.groups.write(columns);
+    /// Writes `rows` as a row group, if there are any.
+    pub fn write<R: Row>(&mut self, rows: &[R]) -> Result<(), RecordError> {
+        self.columns.extend(rows);
+        let written = self.groups.write(&mut self.columns);
         written.map_err(|error| write_error(&self.path, error))
     }
 
@@ -144,7 +148,8 @@ pub struct Rows<R> {
     group: Vec<Loaded>,
     next_row: usize,
     rows: usize,
-    row: PhantomData<fn() -> R>,
+    /// All rows, if they are in memory; then there is no file.
+    kept: Option<Box<dyn Iterator<Item = R> + Send>>,
 }
 
 /// A column of a row group.
@@ -213,8 +218,21 @@ impl<R: Row> Rows<R> {
             group: Vec::new(),
             next_row: 0,
             rows: 0,
-            row: PhantomData,
+            kept: None,
         }
+    }
+
+    /// A table whose rows are in memory.
+    pub(crate) fn kept(dir: &Path, rows: impl Iterator<Item = R> + Send + 'static) -> Self {
+        Rows {
+            kept: Some(Box::new(rows)),
+            ..Rows::none(dir)
+        }
+    }
+
+    /// Takes all rows that are in memory; `None` if they must be read.
+    pub(crate) fn take_kept(&mut self) -> Option<impl Iterator<Item = R>> {
+        self.kept.take()
     }
 
     pub(crate) fn open(dir: &Path) -> Result<Self, ReadError> {
@@ -436,6 +454,9 @@ impl<R: Row> Iterator for Rows<R> {
     type Item = Result<R, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(kept) = &mut self.kept {
+            return kept.next().map(Ok);
+        }
         while self.next_row == self.rows {
             match guarded(|| self.load()) {
                 Ok(true) => {}

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::cell::Row;
 use super::cells::GROUP_ROWS;
-use super::columns::Columns;
 use super::encoder::{Closing, Encoder, Files};
 use super::error::RecordError;
+use super::groups::{Collected, RowGroup};
 use super::keep::Keep;
 use super::rows::{DECLARED, Place, TABLES};
 use super::table::TableFile;
@@ -16,7 +16,7 @@ use sluice_scenario::Backend;
 pub(crate) struct Tables {
     /// The rows of each table that are not encoded yet, in the order of [`TABLES`]; `None` for a
     /// table that is not recorded.
-    collected: [Option<Columns>; TABLES.len()],
+    collected: [Option<RowGroup>; TABLES.len()],
     encoder: Encoder,
 }
 
@@ -39,12 +39,17 @@ impl Tables {
                     None => TableFile::in_memory(declared)?,
                 },
             );
-            collected[place] = Some(Columns::new(declared.1()));
+            collected[place] = Some(RowGroup::of_table(declared.0));
         }
         // The rows of a live run already come from a thread of their own, and its router needs the
         // other processors.
         let encoder = Encoder::new(files, backend == Backend::Sim);
         Ok(Tables { collected, encoder })
+    }
+
+    /// Keeps the rows that pages show in memory, too. There must be none yet.
+    pub fn keep_rows(&mut self) {
+        self.encoder.keep_rows();
     }
 
     /// Returns whether the rows of `R` are recorded.
@@ -58,22 +63,23 @@ impl Tables {
     /// # Errors
     /// A file cannot be written. With a thread of its own, that may be the file of an earlier row.
     #[inline]
-    pub fn push<R: Row>(&mut self, row: &R) -> Result<(), RecordError> {
-        let Some(columns) = &mut self.collected[Place::<R>::OF] else {
+    pub fn push<R: Collected>(&mut self, row: R) -> Result<(), RecordError> {
+        let Some(group) = &mut self.collected[Place::<R>::OF] else {
             return Ok(());
         };
-        columns.push(row);
-        if columns.rows() < GROUP_ROWS {
+        let rows = R::among_mut(group);
+        rows.push(row);
+        if rows.len() < GROUP_ROWS {
             return Ok(());
         }
-        self.encoder.write(Place::<R>::OF, columns)
+        self.encoder.write(Place::<R>::OF, group)
     }
 
     /// Has the remaining rows written, and all tables closed, even if one fails, so that complete
     /// tables are kept.
     pub fn close(self) -> Closing {
         let rest = self.collected.into_iter().enumerate();
-        let rest = rest.filter_map(|(place, columns)| Some((place, columns?)));
+        let rest = rest.filter_map(|(place, group)| Some((place, group?)));
         self.encoder.close(rest.collect())
     }
 }
@@ -118,8 +124,8 @@ mod tests {
             false => tables.encoder.stay(),
         }
         let rows = (groups * GROUP_ROWS) as u64 + 17;
-        let written = (0..rows).try_for_each(|seq| tables.push(&row(seq)));
-        tables.push(&Header::empty(0, 0, true)).unwrap();
+        let written = (0..rows).try_for_each(|seq| tables.push(row(seq)));
+        tables.push(Header::empty(0, 0, true)).unwrap();
         (written, tables.close().join())
     }
 
@@ -129,7 +135,12 @@ mod tests {
         for (dir, has_thread) in [(&here, false), (&apart, true)] {
             let (written, closed) = write(dir.path(), has_thread, 5);
             written.unwrap();
-            assert!(closed.iter().all(|table| matches!(table, Some(Ok(_)))));
+            assert!(
+                closed
+                    .tables
+                    .iter()
+                    .all(|table| matches!(table, Some(Ok(_))))
+            );
         }
         for table in TABLES {
             let read = |dir: &tempfile::TempDir| {
@@ -153,9 +164,9 @@ mod tests {
                 path.display()
             );
             assert_eq!(written.unwrap_err().to_string(), expected);
-            let packets = closed[Place::<PacketRow>::OF].take().unwrap();
+            let packets = closed.tables[Place::<PacketRow>::OF].take().unwrap();
             assert_eq!(packets.err().unwrap().to_string(), expected);
-            let headers = closed[Place::<Header>::OF].take().unwrap();
+            let headers = closed.tables[Place::<Header>::OF].take().unwrap();
             assert!(headers.is_ok(), "the other tables are kept");
         }
     }

@@ -7,7 +7,6 @@ use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
 use super::cell::table;
 use super::cells::GROUP_ROWS;
-use super::columns::Columns;
 use super::table::TableFile;
 use super::writer::estimated_bytes;
 use super::*;
@@ -314,6 +313,7 @@ fn a_writer_that_is_dropped_has_all_rows_of_its_row_groups() {
 fn passages_are_the_packets_of_the_table() {
     let temp = tempfile::tempdir().unwrap();
     let mut writer = begin(temp.path());
+    writer.keep_rows();
     let fates = [
         Fate::Sent,
         Fate::Marked,
@@ -344,7 +344,75 @@ fn passages_are_the_packets_of_the_table() {
             number: record.packet,
         }
     });
-    assert!(expected.eq(passages));
+    let expected: Vec<Passage> = expected.collect();
+    assert!(expected == passages);
+    // A recording that is opened later has nothing in memory.
+    let opened = Recording::open(temp.path()).unwrap();
+    let (mut read, rows) = (Vec::new(), opened.packets().unwrap());
+    rows.for_each_passage(|passage| read.push(passage)).unwrap();
+    assert!(expected == read);
+}
+
+#[test]
+fn the_cells_of_a_packet_are_those_of_its_row() {
+    let fates = [
+        Fate::Sent,
+        Fate::Marked,
+        Fate::Queued,
+        Fate::Dropped(DropReason::Congestion),
+    ];
+    for fate in fates {
+        let mut record = packet(7, fate);
+        record.packet = (fate != Fate::Sent).then_some(9);
+        let row = PacketRow {
+            pipe: Direction::Down.into(),
+            record,
+        };
+        let mut at = 0;
+        row.write(|cell| {
+            assert_eq!(row.cell(at), cell, "column {at}");
+            at += 1;
+        });
+        assert_eq!(at, PacketRow::columns().len());
+    }
+}
+
+#[test]
+fn rows_that_were_kept_are_those_of_the_tables() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    writer.keep_rows();
+    for seq in 0..GROUP_ROWS as u64 + 100 {
+        writer
+            .packet(Direction::Up, &packet(seq, Fate::Sent))
+            .unwrap();
+        let at = Time::from_ns(seq);
+        let sample = FlowSample {
+            received_bytes: (seq % 3 > 0).then_some(seq),
+            ..FlowSample::empty(at, 0)
+        };
+        writer.flow_sample(&sample).unwrap();
+        for sample in QueueSample::backlog(
+            at,
+            Direction::Up,
+            Backlog {
+                packets: seq,
+                bytes: 1,
+            },
+        ) {
+            writer.queue_sample(&sample).unwrap();
+        }
+    }
+    let kept = writer.finish(End::complete(Time::ZERO)).unwrap();
+    let opened = Recording::open(temp.path()).unwrap();
+    fn is_same<R: Row + PartialEq>(pair: [Result<Rows<R>, ReadError>; 2]) -> bool {
+        let [one, other] = pair.map(|rows| rows.unwrap().map(Result::unwrap));
+        one.eq(other)
+    }
+    let both = [&kept, &opened];
+    assert!(is_same(both.map(Recording::packets)));
+    assert!(is_same(both.map(Recording::flow_samples)));
+    assert!(is_same(both.map(Recording::queue_samples)));
 }
 
 /// Makes the run in `dir` look as if its process had been killed.
@@ -487,9 +555,7 @@ table! {
 /// Writes a table as another program would.
 fn write_table<R: Row>(dir: &Path, rows: impl IntoIterator<Item = R>) {
     let mut file = TableFile::create((R::TABLE, R::columns), dir, Backend::Sim).unwrap();
-    let mut columns = Columns::new(R::columns());
-    rows.into_iter().for_each(|row| columns.push(&row));
-    file.write(&mut columns).unwrap();
+    file.write(&rows.into_iter().collect::<Vec<R>>()).unwrap();
     file.finish().unwrap();
 }
 

@@ -13,6 +13,7 @@ use super::cell::Row;
 use super::error::RecordError;
 use super::folder::{prepare, read_run_file};
 use super::keep::Keep;
+use super::kept::KeptRows;
 use super::metrics::Meters;
 use super::program::{ProgramEntry, ProgramRecord};
 use super::reader::Recording;
@@ -157,6 +158,13 @@ impl RunWriter {
         self.meters = None;
     }
 
+    /// Keeps the rows that pages show in memory after they were written, so that they need not be
+    /// read back. To be called before the first row. If the runs of the process have too many rows
+    /// for that, they are read.
+    pub fn keep_rows(&mut self) {
+        self.tables().keep_rows();
+    }
+
     /// Names both ends of the path, instead of `h2` and `h3`.
     pub fn set_ends(&mut self, ends: [&str; 2]) {
         self.run.ends = ends.map(str::to_owned);
@@ -185,7 +193,7 @@ impl RunWriter {
         if !self.keeps::<PacketRow>() {
             return Ok(());
         }
-        self.tables().push(&PacketRow {
+        self.tables().push(PacketRow {
             pipe,
             record: record.clone(),
         })
@@ -196,7 +204,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
-    pub fn header(&mut self, header: &Header) -> Result<(), RecordError> {
+    pub fn header(&mut self, header: Header) -> Result<(), RecordError> {
         self.tables().push(header)
     }
 
@@ -209,7 +217,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.flow_sample(sample);
         }
-        self.tables().push(sample)
+        self.tables().push(sample.clone())
     }
 
     /// Records a sample of a queue's variable.
@@ -218,7 +226,7 @@ impl RunWriter {
     /// As [`RunWriter::packet`].
     pub fn queue_sample(&mut self, sample: &QueueSample) -> Result<(), RecordError> {
         self.latest = self.latest.max(sample.time);
-        self.tables().push(sample)
+        self.tables().push(sample.clone())
     }
 
     /// Records a probe that was answered or given up.
@@ -230,7 +238,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.ping(sample);
         }
-        self.tables().push(sample)
+        self.tables().push(sample.clone())
     }
 
     /// Records a completed transfer, page or exchange.
@@ -242,7 +250,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.transfer(transfer);
         }
-        self.tables().push(transfer)
+        self.tables().push(transfer.clone())
     }
 
     /// Records a packet that a live router sent.
@@ -254,7 +262,7 @@ impl RunWriter {
         if let Some(meters) = &mut self.meters {
             meters.release(release);
         }
-        self.tables().push(release)
+        self.tables().push(release.clone())
     }
 
     /// Records a packet that a live router put into a queue.
@@ -262,7 +270,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::packet`].
     pub fn arrival(&mut self, arrival: &Arrival) -> Result<(), RecordError> {
-        self.tables().push(arrival)
+        self.tables().push(arrival.clone())
     }
 
     /// Records a program that has ended. Its output is kept in files; a recording in memory has
@@ -287,12 +295,12 @@ impl RunWriter {
         let is_recorded = self.run.recorded == Keep::Packets;
         let meters = self.meters.take();
         let meters = meters.filter(|meters| meters.end() == end.at || !is_recorded);
-        let (tables, measured) = self.close(end, meters)?;
+        let (tables, kept, measured) = self.close(end, meters)?;
         let recording = match &self.dir {
             Some(dir) => Recording::open(dir)?,
             None => Recording::in_memory(self.run.clone(), tables),
         };
-        Ok(recording.written(measured))
+        Ok(recording.written(measured, kept))
     }
 
     fn tables(&mut self) -> &mut Tables {
@@ -301,23 +309,24 @@ impl RunWriter {
             .expect("a finished writer is not used again")
     }
 
-    /// Closes all tables. Returns those in memory, and the figures of `meters`, which are computed
-    /// meanwhile.
+    /// Closes all tables. Returns those in memory, the rows that were kept, and the figures of
+    /// `meters`, which are computed meanwhile.
     fn close(
         &mut self,
         end: End,
         meters: Option<Meters>,
-    ) -> Result<(InMemory, Option<Summary>), RecordError> {
+    ) -> Result<(InMemory, Option<KeptRows>, Option<Summary>), RecordError> {
         let mut in_memory = InMemory::new();
         let Some(tables) = self.tables.take() else {
-            return Ok((in_memory, None));
+            return Ok((in_memory, None, None));
         };
         let closing = tables.close();
         self.run.end_ns = end.at.as_ns();
         self.run.lost = end.lost;
         let measured = meters.map(|meters| meters.finish(&self.run));
         let mut failed = None;
-        for (table, result) in TABLES.into_iter().zip(closing.join()) {
+        let closed = closing.join();
+        for (table, result) in TABLES.into_iter().zip(closed.tables) {
             match result {
                 None => {}
                 Some(Ok(finished)) => {
@@ -341,7 +350,7 @@ impl RunWriter {
             }),
             None => Ok(()),
         };
-        failed.map_or(written.map(|()| (in_memory, measured)), Err)
+        failed.map_or(written.map(|()| (in_memory, closed.kept, measured)), Err)
     }
 }
 

@@ -13,10 +13,9 @@ impl Cdf {
 
     /// Returns the distribution of delays in nanoseconds, in ms. Sorting whole numbers takes a
     /// fraction of the time.
-    pub fn of_delays(mut delays: Vec<u64>) -> Self {
-        delays.sort_unstable();
+    pub fn of_delays(delays: Vec<u64>) -> Self {
         let in_ms = |ns: u64| ns as f64 / 1e6;
-        Cdf::of_sorted(&delays.into_iter().map(in_ms).collect::<Vec<f64>>())
+        Cdf::of_sorted(&sorted(delays).into_iter().map(in_ms).collect::<Vec<f64>>())
     }
 
     fn of_sorted(samples: &[f64]) -> Self {
@@ -63,6 +62,38 @@ impl Cdf {
     }
 }
 
+/// Sorts whole numbers by their digits, from the lowest (radix sort). For a million delays of up to
+/// seconds, three passes take less time than comparisons.
+fn sorted(mut values: Vec<u64>) -> Vec<u64> {
+    if values.len() < MOST_COMPARED {
+        values.sort_unstable();
+        return values;
+    }
+    let most = values.iter().max().copied().unwrap_or(0);
+    let mut moved = vec![0; values.len()];
+    for shift in (0..u64::BITS - most.leading_zeros()).step_by(DIGIT as usize) {
+        let digit = |value: u64| (value >> shift) as usize & ((1 << DIGIT) - 1);
+        let mut places = [0; 1 << DIGIT];
+        values.iter().for_each(|value| places[digit(*value)] += 1);
+        let mut before = 0;
+        for place in &mut places {
+            before += std::mem::replace(place, before);
+        }
+        for value in &values {
+            let place = &mut places[digit(*value)];
+            moved[*place] = *value;
+            *place += 1;
+        }
+        std::mem::swap(&mut values, &mut moved);
+    }
+    values
+}
+
+/// The bits of a digit.
+const DIGIT: u32 = 11;
+/// Fewer values are compared with each other.
+const MOST_COMPARED: usize = 4096;
+
 /// The shares at which a large distribution keeps its points.
 fn shares() -> impl Iterator<Item = f64> {
     let body = (1..=500).map(|k| f64::from(k) / 500.0);
@@ -71,3 +102,19 @@ fn shares() -> impl Iterator<Item = f64> {
 }
 
 const MOST_EXACT: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_give_the_same_order_as_comparisons() {
+        let mut rng = sluice_core::Rng::from_seed(1);
+        for most in [1, 2000, 5_000_000_000, u64::MAX] {
+            let values: Vec<u64> = (0..3 * MOST_COMPARED).map(|_| rng.below(most)).collect();
+            let mut expected = values.clone();
+            expected.sort_unstable();
+            assert!(sorted(values) == expected, "below {most}");
+        }
+    }
+}

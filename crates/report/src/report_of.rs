@@ -3,6 +3,7 @@
 //!
 //! The curves show the whole run. The figures leave out the warm-up, as everywhere.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sluice_core::record::Fate;
@@ -453,7 +454,11 @@ fn queues(
     let scenario = &recording.run().scenario;
     let pipes: Vec<(PipeId, &Pipe)> = scenario.pipes().collect();
     let place = |id: PipeId| pipes.iter().position(|(pipe, _)| *pipe == id);
-    let new = |figures: &PipeSummary| PacketColumns::new(instances, figures.packets as usize);
+    // The figures count the packets after the warm-up.
+    let (warmup, end_ns) = (scenario.measure.warmup.as_ns(), recording.run().end_ns);
+    let share = end_ns.saturating_sub(warmup) as f64 / end_ns.max(1) as f64;
+    let room = |figures: &PipeSummary| (figures.packets as f64 / share.max(0.1) * 1.1) as usize;
+    let new = |figures: &PipeSummary| PacketColumns::new(instances, room(figures));
     let mut packets: Vec<PacketColumns> = summary.pipes.iter().map(new).collect();
     // The charts end with the run. Afterwards the queues only drain.
     let end = Time::from_ns(recording.run().end_ns);
@@ -575,7 +580,7 @@ impl PacketColumns {
 
 /// The samples of a pipe's variables, by variable and queue.
 #[derive(Default)]
-struct Variables(BTreeMap<(String, Option<u32>), Curve>);
+struct Variables(BTreeMap<(Cow<'static, str>, Option<u32>), Curve>);
 
 #[derive(Default)]
 struct Curve {
@@ -586,7 +591,7 @@ struct Curve {
 
 impl Variables {
     fn push(&mut self, sample: QueueSample) {
-        let key = (sample.variable.into_owned(), sample.queue);
+        let key = (sample.variable, sample.queue);
         let curve = self.0.entry(key).or_default();
         let (unit, factor) = match sample.kind.as_ref() {
             "instant" => ("s", 1e-9),
@@ -599,8 +604,8 @@ impl Variables {
     }
 
     /// A variable of the pipe as a whole.
-    fn whole(&self, variable: &str) -> Series {
-        let curve = self.0.get(&(variable.to_owned(), None));
+    fn whole(&self, variable: &'static str) -> Series {
+        let curve = self.0.get(&(Cow::Borrowed(variable), None));
         curve.map_or_else(Series::default, Curve::series)
     }
 
@@ -621,7 +626,7 @@ impl Variables {
             let is_busy = busiest.iter().any(|(busy, _)| *busy == queue);
             is_busy.then(|| State {
                 name: if is_single {
-                    variable.clone()
+                    variable.clone().into_owned()
                 } else {
                     format!("{variable} of queue {queue}")
                 },

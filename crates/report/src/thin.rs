@@ -65,7 +65,10 @@ fn prepare_queue(queue: &mut Queue, most_packets: usize) {
     if queue.sojourn_cdf.is_none() {
         queue.sojourn_cdf = Some(Cdf::of_sojourn(&queue.packets));
     }
-    queue.packets = thin_packets(&queue.packets, most_packets);
+    let is_ready = queue.packets.len() <= most_packets && queue.packets.at_ns.is_sorted();
+    if !is_ready {
+        queue.packets = thin_packets(&queue.packets, most_packets);
+    }
 }
 
 /// Keeps about `most` packets at most, sorted by time.

@@ -8,10 +8,15 @@ use sluice_tcp::{Counters, Segment, Snapshot};
 /// Called for the events of a simulation. Every method has an empty default; `()` ignores
 /// everything.
 pub trait Observer {
-    /// Whether [`Observer::on_send`], [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Called for every
+    /// Whether [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Called for every
     /// packet, so that arguments are only prepared if they are used.
     fn hears_packets(&self) -> bool {
         false
+    }
+
+    /// Whether [`Observer::on_send`] does anything, if the observer hears packets at all.
+    fn hears_hosts(&self) -> bool {
+        true
     }
 
     /// A host sends a packet, which arrives at its first link at the same instant. The packet keeps

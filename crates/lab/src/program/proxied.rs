@@ -166,7 +166,7 @@ impl Writing {
         let row = self
             .headers
             .encode(sent.packet, flow, is_from_client, &header);
-        self.writer.header(&row)
+        self.writer.header(row)
     }
 }
 

@@ -60,14 +60,18 @@ struct FlowTrack<'a> {
 
 impl Stage {
     /// Adds a row for a packet in an event that has none yet: a duplicate.
+    #[inline]
     fn find_copy(&mut self, now: Time, packet: &Packet, numbers: &Numbers) {
-        if let Stage::Link { rows, flows, .. } = self
+        if let Stage::Link {
+            rows,
+            flows: Some(flows),
+            ..
+        } = self
             && !rows.has_row(packet)
         {
-            let flow = flows.as_ref().and_then(|flows| flows.get(&packet.flow));
             let mut row = copy(packet);
             row.arrival = now;
-            let flow = flow.copied().unwrap_or(NO_FLOW);
+            let flow = flows.get(&packet.flow).copied().unwrap_or(NO_FLOW);
             rows.arrive(&row, flow, numbers.of(packet.slot));
         }
     }
@@ -193,6 +197,10 @@ impl Observer for Recorder<'_> {
         true
     }
 
+    fn hears_hosts(&self) -> bool {
+        self.keeps_packets
+    }
+
     fn on_send(&mut self, now: Time, slot: u32, flow: FlowId, sent: &Sent) {
         let packet = self.sent;
         self.sent += 1;
@@ -216,7 +224,7 @@ impl Observer for Recorder<'_> {
             // A UDP header contains nothing beyond the properties of the flow.
             Content::Datagram { .. } => return,
         };
-        self.write(|writer| writer.header(&row));
+        self.write(|writer| writer.header(row));
     }
 
     fn on_copy(&mut self, slot: u32, copy: u32) {

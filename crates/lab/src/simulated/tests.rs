@@ -11,7 +11,7 @@ use sluice_core::record::Fate;
 use sluice_core::{DropReason, Span, Time};
 use sluice_tcp::cc;
 
-use crate::run::{RunError, record, run};
+use crate::run::{RunError, Target, record, run};
 use sluice_recording::metrics::measure;
 use sluice_recording::{Keep, Recording, RunWriter, Transfer};
 use sluice_scenario::{Backend, Scenario};
@@ -32,7 +32,11 @@ fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
         &variants[0],
         Backend::Sim,
         None,
-        (&dir, Keep::Packets),
+        Target {
+            dir: &dir,
+            keep: Keep::Packets,
+            has_pages: false,
+        },
         started,
         &Stop::new(),
         &mut |_| {},

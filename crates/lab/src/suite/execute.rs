@@ -12,7 +12,7 @@ use sluice_core::{Span, Stop};
 use super::plan::{Experiment, Failure, Planned, Suite};
 use crate::agreement::agreements;
 use crate::reuse;
-use crate::run::{self, Finished};
+use crate::run::{self, Finished, Target};
 use crate::table;
 use sluice_recording::part;
 use sluice_recording::results::VariantResult;
@@ -87,20 +87,20 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Executes all runs: simulations in parallel, then live runs one after another. Returns the
-/// results by experiment, in the order of the suite.
+/// Executes all runs: simulations in parallel, then live runs one after another. The pages of a
+/// scenario are drawn when its last run is over, while other simulations run. Returns the results by
+/// experiment, in the order of the suite.
 pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
-    let jobs: Vec<Job<'_>> = suite
+    let parts: Vec<Part<'_>> = suite
         .experiments
         .iter()
-        .enumerate()
-        .flat_map(|(number, experiment)| experiment.runs.iter().map(move |run| (number, run)))
-        .map(|(experiment, run)| Job {
-            experiment,
-            run,
-            keep: options.keep_of(&suite.experiments[experiment]),
-            pages: options.pages_of(&suite.experiments[experiment]),
-            outcome: Mutex::new(None),
+        .map(|experiment| Part::new(experiment, options))
+        .collect();
+    let runs = suite.experiments.iter().zip(&parts);
+    let jobs: Vec<Job<'_>> = runs
+        .flat_map(|(experiment, part)| {
+            let numbered = experiment.runs.iter().enumerate();
+            numbered.map(move |(place, run)| Job { run, part, place })
         })
         .collect();
     let of = |backend| -> Vec<usize> {
@@ -129,16 +129,60 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
             jobs[job].carry_out(job, options);
         }
     }
-    let mut outcomes: Vec<Vec<(&Planned, Option<Outcome>)>> = Vec::new();
-    outcomes.resize_with(suite.experiments.len(), Vec::new);
-    for job in jobs {
-        let outcome = job.outcome.into_inner().expect(LOCK);
-        outcomes[job.experiment].push((job.run, outcome));
+    drop(jobs);
+    in_parallel(threads, parts, Part::into_executed)
+}
+
+/// An experiment while its runs are executed.
+struct Part<'a> {
+    experiment: &'a Experiment,
+    keep: Keep,
+    pages: Option<&'a (dyn Pages + Sync)>,
+    outcomes: Mutex<Outcomes>,
+    executed: Mutex<Option<Executed>>,
+}
+
+/// The outcomes of the runs of an experiment, in its order; `None` for those that are not over.
+type Outcomes = Vec<Option<Outcome>>;
+
+impl<'a> Part<'a> {
+    fn new(experiment: &'a Experiment, options: &Options<'a>) -> Part<'a> {
+        let mut outcomes = Outcomes::new();
+        outcomes.resize_with(experiment.runs.len(), || None);
+        Part {
+            experiment,
+            keep: options.keep_of(experiment),
+            pages: options.pages_of(experiment),
+            outcomes: Mutex::new(outcomes),
+            executed: Mutex::new(None),
+        }
     }
-    let experiments = suite.experiments.iter().zip(outcomes).collect();
-    in_parallel(threads, experiments, |(experiment, outcomes)| {
-        conclude(experiment, outcomes, options.pages_of(experiment))
-    })
+
+    /// Takes the outcome of the run at `place`. With the last one, it writes the files about all of
+    /// them.
+    fn take(&self, place: usize, outcome: Outcome) {
+        let mut outcomes = self.outcomes.lock().expect(LOCK);
+        outcomes[place] = Some(outcome);
+        if outcomes.iter().any(Option::is_none) {
+            return;
+        }
+        let outcomes = std::mem::take(&mut *outcomes);
+        *self.executed.lock().expect(LOCK) = Some(self.conclude(outcomes));
+    }
+
+    /// Returns the results. If the suite was interrupted, some of the runs have none.
+    fn into_executed(self) -> Executed {
+        let executed = self.executed.lock().expect(LOCK).take();
+        executed.unwrap_or_else(|| {
+            let outcomes = std::mem::take(&mut *self.outcomes.lock().expect(LOCK));
+            self.conclude(outcomes)
+        })
+    }
+
+    fn conclude(&self, outcomes: Outcomes) -> Executed {
+        let outcomes = self.experiment.runs.iter().zip(outcomes).collect();
+        conclude(self.experiment, outcomes, self.pages)
+    }
 }
 
 /// Applies `apply` to all of `items` on at most `threads` threads; returns the results in the order
@@ -172,13 +216,11 @@ fn in_parallel<T: Send, R: Send>(
 
 type Outcome = Result<Finished, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A run and its outcome.
+/// A run at its place in an experiment.
 struct Job<'a> {
-    experiment: usize,
     run: &'a Planned,
-    keep: Keep,
-    pages: Option<&'a (dyn Pages + Sync)>,
-    outcome: Mutex<Option<Outcome>>,
+    part: &'a Part<'a>,
+    place: usize,
 }
 
 impl Job<'_> {
@@ -189,7 +231,7 @@ impl Job<'_> {
             Ok(finished) => (options.watch)(Progress::Ended(number, finished)),
             Err(_) => (options.watch)(Progress::Failed(number)),
         }
-        *self.outcome.lock().expect(LOCK) = Some(outcome);
+        self.part.take(self.place, outcome);
     }
 
     fn attempt(&self, number: usize, options: &Options<'_>) -> Outcome {
@@ -200,9 +242,10 @@ impl Job<'_> {
         } = self.run;
         let page = dir.join(PAGE);
         // A page of a single run without curves shows nothing but the table of figures.
-        let pages = self.pages.filter(|_| self.keep > Keep::Figures);
+        let keep = self.part.keep;
+        let pages = self.part.pages.filter(|_| keep > Keep::Figures);
         if !options.is_fresh
-            && let Ok(finished) = reuse::earlier(variant, *backend, dir, self.keep)
+            && let Ok(finished) = reuse::earlier(variant, *backend, dir, keep)
         {
             if let Some(pages) = pages
                 && !page.is_file()
@@ -219,7 +262,11 @@ impl Job<'_> {
             variant,
             *backend,
             options.core,
-            (dir, self.keep),
+            Target {
+                dir,
+                keep,
+                has_pages: pages.is_some(),
+            },
             started_at,
             options.interrupt,
             &mut progress,

@@ -21,6 +21,9 @@ pub(super) struct FlowMeter {
     pub(super) name: String,
     /// Its declaration in the scenario.
     pub(super) flow: Arc<Flow>,
+    /// Of the declaration, what every packet needs.
+    pub(super) direction: Direction,
+    is_datagrams: bool,
     start: Time,
     from: Time,
     to: Time,
@@ -66,6 +69,8 @@ impl FlowMeter {
         };
         FlowMeter {
             name: instance.name,
+            direction: flow.direction,
+            is_datagrams: flow.kind.measured() == Measured::Datagrams,
             flow,
             start: Time::ZERO + instance.start,
             from: Time::ZERO + instance.start.saturating_add(warmup),
@@ -165,7 +170,7 @@ impl FlowMeter {
             Fate::Sent => {}
         }
         self.sojourn.push(record.sojourn().as_ns());
-        if self.flow.kind.measured() == Measured::Datagrams {
+        if self.is_datagrams {
             self.jitter.transit(record.sojourn().as_ns());
             self.went(record.sojourn().saturating_add(rest()));
         }

@@ -128,7 +128,7 @@ impl Meters {
         }
         // On a path with several links, the first link counts for the flow.
         if let Some(meter) = self.flows.get_mut(record.flow as usize)
-            && pipe == meter.flow.direction
+            && pipe == meter.direction
         {
             let link = self.link.pipe(pipe.direction());
             meter.packet(record, || {

@@ -20,6 +20,8 @@ pub(super) struct PipeMeter {
     sojourn: Samples,
     drops: BTreeMap<String, u64>,
     marks: u64,
+    /// Whether there are meters that count more than drops.
+    counts_all: bool,
     /// The figures that have a meter of their own.
     metered: Vec<(&'static Meter, Box<dyn FigureMeter>)>,
 }
@@ -36,6 +38,7 @@ impl PipeMeter {
             sojourn: Samples::default(),
             drops: BTreeMap::new(),
             marks: 0,
+            counts_all: METERS.iter().any(|meter| !meter.drops_only),
             metered: METERS.iter().map(|m| (*m, (m.new)())).collect(),
         }
     }
@@ -51,10 +54,11 @@ impl PipeMeter {
         if !is_inside(record.at) {
             return;
         }
-        if record.fate != Fate::Queued {
-            for (_, meter) in &mut self.metered {
-                meter.packet(record);
-            }
+        let is_dropped = matches!(record.fate, Fate::Dropped(_));
+        if is_dropped || (self.counts_all && record.fate != Fate::Queued) {
+            let metered = self.metered.iter_mut();
+            let counted = metered.filter(|(meter, _)| is_dropped || !meter.drops_only);
+            counted.for_each(|(_, meter)| meter.packet(record));
         }
         match record.fate {
             Fate::Queued => return,

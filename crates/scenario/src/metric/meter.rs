@@ -38,6 +38,8 @@ pub struct Measured<'a> {
 pub struct Meter {
     /// The figure; its `value` is [`PipeSummary::metered`].
     pub figure: MetricDecl<PipeSummary>,
+    /// Whether it counts drops only. Then it is not called for other packets, which are most.
+    pub drops_only: bool,
     /// Creates the meter, without packets.
     pub new: fn() -> Box<dyn PipeMeter>,
 }

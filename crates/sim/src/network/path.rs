@@ -91,7 +91,7 @@ impl Network {
         packet.ecn = ecn;
         packet.dscp = path.dscp;
         if observer.hears_packets() {
-            if is_new {
+            if is_new && observer.hears_hosts() {
                 let sent = self.sent(slot, &tag);
                 observer.on_send(self.now, slot, tag.flow as usize, &sent);
             }

@@ -19,7 +19,7 @@ fn recorded(
     let environment = Environment::here(Backend::Sim, "1970-01-01T00:00:00Z".into());
     let mut writer = RunWriter::in_memory(&variant, &environment).unwrap();
     for header in headers {
-        writer.header(header).unwrap();
+        writer.header(header.clone()).unwrap();
     }
     for &(pipe, packet, flow, len, arrival, at, fate) in rows {
         let record = PacketRecord {

@@ -21,6 +21,7 @@ pub(super) static FIGURE: Meter = Meter {
         source: "RFC 7928 section 2.4",
         value: PipeSummary::metered,
     },
+    drops_only: true,
     new: || Box::new(Synchronisation::default()),
 };
 
