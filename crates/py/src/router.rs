@@ -200,7 +200,8 @@ fn settings(options: &Options) -> PyResult<Settings> {
             .map(span)
             .transpose()?
             .unwrap_or(Span::ZERO),
-        core: options.cpu,
+        workers: 1,
+        cores: options.cpu.into_iter().collect(),
         cpu_latency: options.cpu_latency.as_ref().map(span).transpose()?,
         pool: PoolSize {
             slots,
