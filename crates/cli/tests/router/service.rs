@@ -1,6 +1,9 @@
 //! What a service manager learns from a router: start, reload, signs of life, end.
 
 use super::*;
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 
 /// What a service manager receives.
 struct Manager {
@@ -78,32 +81,40 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     ];
     let mut running = Running::start_in(None, &["--accept"], &environment);
     manager.expect("READY=1");
-    // A change that shows something is executed by the loop itself, as a whole. Each trial copies all
-    // rules, which occupies the loop for about a minute.
-    let mut lines = String::from("list 65535\n");
-    for number in 1..=20_000 {
-        lines.push_str(&format!("add {number} count ip from any to any\n"));
-    }
-    lines.push_str(&"-n add 1 count ip from any to any\n".repeat(40_000));
-    let path = running.path("queues");
-    fs::write(&path, lines).unwrap();
-    let mut client = Command::new(SLUICE)
-        .args(["ipfw", "--atomic"])
-        .arg(&path)
-        .env("SLUICE_SOCKET", running.path("s"))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // Waits until the loop is busy.
-    std::thread::sleep(Duration::from_secs(2));
+    let held = Held::hold(running.child.as_ref().unwrap().id(), "router");
     manager.next(Duration::from_millis(1));
     let (message, alive) = manager.next(Duration::from_secs(2));
     assert_eq!((message, alive), (None, 0));
     running.signal(Signal::TERM);
     manager.expect("STOPPING=1");
+    held.until_it_ends();
     let status = running.child.take().unwrap().wait().unwrap();
     assert_eq!(status.code(), Some(70));
     running.hear("sluice: the packet loop did not end in 5s");
-    client.kill().unwrap();
-    client.wait().unwrap();
+}
+
+/// A thread that is stopped, while the others of its process go on.
+struct Held(Pid);
+
+impl Held {
+    /// Stops the thread with a name, as a debugger does.
+    fn hold(process: u32, name: &str) -> Held {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let is_named = |path: &PathBuf| {
+            fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        let path = tasks.map(|task| task.unwrap().path()).find(is_named);
+        let number = path.unwrap().file_name().unwrap().to_str().unwrap().parse();
+        let thread = Pid::from_raw(number.unwrap());
+        ptrace::seize(thread, ptrace::Options::empty()).unwrap();
+        ptrace::interrupt(thread).unwrap();
+        waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
+        Held(thread)
+    }
+
+    /// Waits for the end of the thread, which a debugger must do before the process can be waited for.
+    fn until_it_ends(self) {
+        let end = waitpid(self.0, Some(WaitPidFlag::__WALL));
+        assert!(matches!(end, Ok(WaitStatus::Exited(_, 70))), "{end:?}");
+    }
 }
