@@ -138,7 +138,9 @@ def rates(sluice: str, link: str) -> tuple[float, float]:
     raise SystemExit(f"there is no link {link}")
 
 
-def measure(sluice: str, link: str, mode: list[str], port: int, sizes: tuple[int, int]) -> dict[str, float]:
+def measure(
+    sluice: str, link: str, mode: list[str], port: int, sizes: tuple[int, int]
+) -> dict[str, float]:
     """Run the client behind a link and return what it printed."""
     command = [sluice, "exec", "--link", link, *mode, "--", sys.executable, __file__]
     command += ["--client", str(port), *map(str, sizes)]
