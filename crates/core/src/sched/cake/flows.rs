@@ -1,9 +1,10 @@
-//! The flow queues of a tin, in sets that are allocated with their first packet.
+//! The flow queues of a tin, in sets that are created with their first packet.
 //!
-//! A set holds the queues among which a hash can choose. Of the 1024 queues of a subscriber's link
-//! rarely more than a few have seen a packet, so a new link costs the time for 1 KiB and not for 100.
+//! A set holds the queues among which a hash can choose. Memory for all sets is allocated at once, so
+//! that a limit of the memory of many links holds when their flows spread later. But of the 1024 queues
+//! of a subscriber's link rarely more than a few see a packet, and only these are written: 1 KiB for a
+//! new link and not 100.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -18,11 +19,18 @@ use crate::sched::pool::{Chain, NONE};
 /// Queues among which a hash can choose. That many flows must collide before two share a queue.
 pub(super) const WAYS: u32 = 8;
 
-type Set = [Flow; WAYS as usize];
+const SETS: usize = (QUEUES / WAYS) as usize;
 
 /// The queues of a tin, by number.
 #[derive(Default)]
-pub(super) struct Flows(Vec<Option<Box<Set>>>);
+pub(super) struct Flows {
+    /// For each set its place among those that exist, from 1, or 0.
+    places: Vec<u8>,
+    /// The queues of the sets that exist.
+    flows: Vec<Flow>,
+}
+
+const _: () = assert!(SETS <= u8::MAX as usize);
 
 /// A flow queue.
 pub(super) struct Flow {
@@ -54,34 +62,59 @@ pub(super) enum Turn {
 impl Flows {
     /// Returns whether no queue has seen a packet.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.places.is_empty()
     }
 
-    /// Makes room for the sets, which take no memory yet.
+    /// Allocates memory for all sets.
     pub(super) fn allocate(&mut self) {
-        self.0.resize_with((QUEUES / WAYS) as usize, || None);
+        self.places.resize(SETS, 0);
+        self.flows.reserve_exact(QUEUES as usize);
     }
 
-    /// Returns the bytes that all sets take, also those that are not allocated yet. So a limit of the
-    /// memory of many links holds when their flows spread later.
+    /// Returns the bytes that have been allocated.
     pub(super) fn memory(&self) -> usize {
-        allocated(&self.0) + self.0.len() * size_of::<Set>()
+        allocated(&self.places) + allocated(&self.flows)
     }
 
-    /// Allocates the set of queue `id` if it has none.
+    /// Creates the set of queue `id` if it does not exist.
     #[inline]
     pub(super) fn ensure(&mut self, id: u32, aqm: &Arc<CobaltParams>) {
-        let set = &mut self.0[(id / WAYS) as usize];
-        if set.is_none() {
-            *set = Some(make_set(aqm));
+        if self.places[(id / WAYS) as usize] == 0 {
+            self.create(id, aqm);
         }
     }
 
-    /// Iterates over the queues that have memory.
+    #[cold]
+    fn create(&mut self, id: u32, aqm: &Arc<CobaltParams>) {
+        let flows = (0..WAYS).map(|_| Flow {
+            tag: 0,
+            chain: Chain::EMPTY,
+            backlog: Backlog::default(),
+            deficit: 0,
+            turn: Turn::Off,
+            hosts: [0; 2],
+            acks: [NONE; 2],
+            aqm: Cobalt::for_flow(aqm),
+        });
+        self.flows.extend(flows);
+        self.places[(id / WAYS) as usize] = (self.flows.len() / WAYS as usize) as u8;
+    }
+
+    /// Iterates over the queues of the sets that exist.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
-        let sets = (0..).step_by(WAYS as usize).zip(&self.0);
-        sets.filter_map(|(first, set)| Some((first, set.as_ref()?)))
-            .flat_map(|(first, set)| (first..).zip(set.iter()))
+        let sets = (0..).step_by(WAYS as usize).zip(&self.places);
+        sets.filter(|(_, place)| **place > 0)
+            .flat_map(|(first, place)| {
+                let from = (usize::from(*place) - 1) * WAYS as usize;
+                (first..).zip(&self.flows[from..from + WAYS as usize])
+            })
+    }
+
+    /// Returns the place of a queue whose set exists.
+    #[inline]
+    fn place(&self, id: usize) -> usize {
+        let set = usize::from(self.places[id / WAYS as usize]);
+        (set - 1) * WAYS as usize + id % WAYS as usize
     }
 }
 
@@ -90,33 +123,16 @@ impl Index<usize> for Flows {
 
     #[inline]
     fn index(&self, id: usize) -> &Flow {
-        let set = self.0[id / WAYS as usize].as_ref().expect(ENSURED);
-        &set[id % WAYS as usize]
+        &self.flows[self.place(id)]
     }
 }
 
 impl IndexMut<usize> for Flows {
     #[inline]
     fn index_mut(&mut self, id: usize) -> &mut Flow {
-        let set = self.0[id / WAYS as usize].as_mut().expect(ENSURED);
-        &mut set[id % WAYS as usize]
+        let place = self.place(id);
+        &mut self.flows[place]
     }
-}
-
-const ENSURED: &str = "the set of a flow is allocated with its first packet";
-
-#[cold]
-fn make_set(aqm: &Arc<CobaltParams>) -> Box<Set> {
-    Box::new(core::array::from_fn(|_| Flow {
-        tag: 0,
-        chain: Chain::EMPTY,
-        backlog: Backlog::default(),
-        deficit: 0,
-        turn: Turn::Off,
-        hosts: [0; 2],
-        acks: [NONE; 2],
-        aqm: Cobalt::for_flow(aqm),
-    }))
 }
 
 impl Flow {
