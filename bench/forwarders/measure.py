@@ -66,13 +66,7 @@ def main() -> int:
     ):
         if shutil.which(tool) is None:
             raise SystemExit(f"measure.py: {tool} is missing ({package})")
-    if not args.inside:
-        # The first process of a PID namespace takes all others with it, even when it is killed,
-        # and the network namespaces end with their last process.
-        words = "unshare --user --map-root-user --net --mount --pid --fork --kill-child"
-        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
-        os.execvp("unshare", [*words.split(), "--mount-proc", *here])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    into_namespaces(args.inside, needs_root=False)
     BUILT.mkdir(parents=True, exist_ok=True)
     methods, left_out = build(args.sluice)
     for reason in left_out:
@@ -174,6 +168,21 @@ class Network:
                 run(f"ip neighbour replace {address} lladdr {MACS[host]} dev {port} nud permanent")
             else:
                 subprocess.run(["ip", "route", "flush", "dev", port], capture_output=True)
+
+
+def into_namespaces(is_inside: bool, needs_root: bool = True) -> None:
+    """Start this program again with `--inside`, in namespaces of its own; return there.
+
+    The first process of a PID namespace takes all others with it, even when it is killed, and the
+    network namespaces end with their last process. Outside user namespaces a router has real-time
+    priority and AF_XDP: where `needs_root` is true, root stays outside.
+    """
+    if not is_inside:
+        user = [] if needs_root and os.geteuid() == 0 else ["--user", "--map-root-user"]
+        words = "--net --mount --pid --fork --kill-child --mount-proc".split()
+        here = [sys.executable, str(Path(sys.argv[0]).resolve()), *sys.argv[1:], "--inside"]
+        os.execvp("unshare", ["unshare", *user, *words, *here])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def own_namespace(pid: int) -> str:

@@ -13,14 +13,13 @@ import argparse
 import json
 import os
 import shlex
-import signal
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from measure import HOSTS, PORTS, Network, run
+from measure import HOSTS, PORTS, Network, into_namespaces, run
 
 RULES = """pipe 1 config
 sched 1 config type fq_codel
@@ -49,13 +48,7 @@ def main() -> int:
     parser.add_argument("--flows", type=int, default=4)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if not args.inside:
-        # AF_XDP needs a capability outside user namespaces.
-        user = "" if os.geteuid() == 0 else "--user --map-root-user"
-        words = f"unshare {user} --net --mount --pid --fork --kill-child --mount-proc"
-        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
-        os.execvp("unshare", [*words.split(), *here])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    into_namespaces(args.inside)
     run("mount -t tmpfs none /run")
     network = Network(offloads=True)
     server = subprocess.Popen([*network.inside("h3"), "iperf3", "-s"], stdout=subprocess.DEVNULL)

@@ -24,7 +24,7 @@ import sys
 import time
 from pathlib import Path
 
-from measure import HOSTS, PORTS, Network, run
+from measure import HOSTS, PORTS, Network, into_namespaces, run
 from routers import wait_for
 
 RULES = """pipe 1 config bw {rate}Mbit/s
@@ -50,14 +50,7 @@ def main() -> int:
     parser.add_argument("--options", nargs="+", default=OPTIONS, help="of routers")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if not args.inside:
-        words = "unshare --user --map-root-user --net --mount --pid --fork --kill-child"
-        if os.geteuid() == 0:
-            # Real-time priority needs a capability outside user namespaces.
-            words = words.replace("--user --map-root-user ", "")
-        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
-        os.execvp("unshare", [*words.split(), "--mount-proc", *here])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    into_namespaces(args.inside)
     run("mount -t tmpfs none /run")
     network = Network(offloads=True)
     network.aim(False)

@@ -34,7 +34,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from measure import HOSTS, MACS, PORTS, ROUTER_MACS, Network, plain, run
+from measure import HOSTS, MACS, PORTS, ROUTER_MACS, Network, into_namespaces, plain, run
 
 SOCKET = "/run/s"
 RULES = Path("/run/rules")
@@ -71,12 +71,7 @@ def main() -> int:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    if not args.inside:
-        user = "" if os.geteuid() == 0 else "--user --map-root-user"
-        words = f"unshare {user} --net --mount --pid --fork --kill-child --mount-proc"
-        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
-        os.execvp("unshare", [*words.split(), *here])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    into_namespaces(args.inside)
     run("mount -t tmpfs none /run")
     soak = Soak(args.sluice, args.port, random.Random(args.seed))
     soak.run(seconds_of(args.time))

@@ -18,7 +18,6 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import struct
 import subprocess
@@ -26,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 
-from measure import HOSTS, MACS, PORTS, Network, run
+from measure import HOSTS, MACS, PORTS, Network, into_namespaces, run
 
 SOCKET = "/run/s"
 PING = "add 10 allow icmp from any to any"
@@ -62,12 +61,7 @@ def main() -> int:
     if args.send:
         send(args.send, args.seconds)
         return 0
-    if not args.inside:
-        user = "" if os.geteuid() == 0 else "--user --map-root-user"
-        words = f"unshare {user} --net --mount --pid --fork --kill-child --mount-proc"
-        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
-        os.execvp("unshare", [*words.split(), *here])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    into_namespaces(args.inside)
     run("mount -t tmpfs none /run")
     network = Network()
     network.aim(False)
@@ -118,12 +112,12 @@ def attack(args: argparse.Namespace, network: Network, rules: str, rate: int) ->
 
 
 def busy(pid: int) -> float:
-    """Return the processor time of the packet loop, in seconds: the busiest thread's."""
-    times = []
+    """Return the processor time of the packet loop, in seconds."""
     for task in Path(f"/proc/{pid}/task").iterdir():
-        fields = (task / "stat").read_text().rpartition(")")[2].split()
-        times.append((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
-    return max(times)
+        if (task / "comm").read_text().strip() == "router":
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    raise SystemExit("strangers.py: the router has no thread named router")
 
 
 def received() -> int:

@@ -13,7 +13,6 @@ import argparse
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from measure import PORTS, Network, run
+from measure import PORTS, Network, into_namespaces, run
 from routers import RULES, goodput, spread, wait_for
 
 TRAFFIC = f"router --port packet {' '.join(PORTS.values())}"
@@ -45,12 +44,7 @@ def main() -> int:
     parser.add_argument("--flows", type=int, default=4)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if not args.inside:
-        user = "" if os.geteuid() == 0 else "--user --map-root-user"
-        words = f"unshare {user} --net --mount --pid --fork --kill-child --mount-proc"
-        here = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--inside"]
-        os.execvp("unshare", [*words.split(), *here])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    into_namespaces(args.inside)
     run("mount -t tmpfs none /run")
     run("ip link set lo up")
     network = Network(offloads=True)
