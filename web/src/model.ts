@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 7;
+export const SCHEMA = 8;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;

@@ -1,12 +1,16 @@
 /**
  * Packed columns of whole numbers. Each number is stored as the difference from its predecessor,
- * zigzag coded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...), in little-endian groups of seven bits whose
- * high bit says "more follows". The bytes are written as base64. Exact for differences below 2^52
- * (52 days in ns).
+ * zigzag coded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...), in groups of five bits, the lowest first.
+ * Each group is a character of base64 (RFC 4648 section 4), whose sixth bit says "more follows".
+ * Exact for differences below 2^52 (52 days in ns).
  */
 import type { Packets } from "./model.ts";
 
-const MORE = 0x80;
+const MORE = 32;
+const CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/** The group of each character, by its code; 255 for others. */
+const GROUPS = new Uint8Array(128).fill(255);
+for (let group = 0; group < CHARACTERS.length; group += 1) GROUPS[CHARACTERS.charCodeAt(group)] = group;
 
 /** The unpacked columns of `Packets`. */
 export type Columns = Record<
@@ -34,19 +38,24 @@ export function columnsOf(packets: Packets): Columns {
 }
 
 export function unpack(packed: string): Float64Array {
-  const bytes = fromBase64(packed);
+  const groups = new Uint8Array(packed.length);
   let length = 0;
-  for (const byte of bytes) if (byte < MORE) length += 1;
+  for (let at = 0; at < groups.length; at += 1) {
+    const group = GROUPS[packed.charCodeAt(at)] ?? 255;
+    if (group >= 2 * MORE) throw new Error("packed column has a character that is not of base64");
+    groups[at] = group;
+    if (group < MORE) length += 1;
+  }
   const column = new Float64Array(length);
   let at = 0;
   let previous = 0;
   // Multiplied instead of shifted, because a difference may have more than 32 bits.
   let zigzag = 0;
   let scale = 1;
-  for (const byte of bytes) {
-    zigzag += (byte % MORE) * scale;
+  for (const group of groups) {
+    zigzag += (group % MORE) * scale;
     scale *= MORE;
-    if (byte >= MORE) continue;
+    if (group >= MORE) continue;
     previous += zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;
     column[at] = previous;
     at += 1;
@@ -58,7 +67,7 @@ export function unpack(packed: string): Float64Array {
 }
 
 export function pack(column: ArrayLike<number>): string {
-  const bytes: number[] = [];
+  const characters: string[] = [];
   let previous = 0;
   for (let at = 0; at < column.length; at += 1) {
     const value = column[at] ?? 0;
@@ -66,12 +75,12 @@ export function pack(column: ArrayLike<number>): string {
     previous = value;
     let zigzag = difference >= 0 ? 2 * difference : -2 * difference - 1;
     while (zigzag >= MORE) {
-      bytes.push((zigzag % MORE) + MORE);
+      characters.push(CHARACTERS.charAt((zigzag % MORE) + MORE));
       zigzag = Math.floor(zigzag / MORE);
     }
-    bytes.push(zigzag);
+    characters.push(CHARACTERS.charAt(zigzag));
   }
-  return toBase64(Uint8Array.from(bytes));
+  return characters.join("");
 }
 
 export function fromBase64(encoded: string): Uint8Array<ArrayBuffer> {

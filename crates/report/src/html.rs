@@ -84,7 +84,7 @@ const REPORT_PAGE: &str = include_str!(concat!(
     "/../../web/dist/report.html"
 ));
 /// The level of compression. Level 6, the default, makes a page a tenth smaller in twice the time.
-const LEVEL: Compression = Compression::new(3);
+const LEVEL: Compression = Compression::new(2);
 /// The length of a piece that is compressed by itself: many times the 32 KB that deflate looks back.
 const PIECE: usize = 1 << 20;
 /// Room for the markers of a flush, with which it does not repeat them.

@@ -14,7 +14,7 @@ pub use packets::{PacketRow, Packets, Verdict};
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 7;
+pub const SCHEMA: u32 = 8;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

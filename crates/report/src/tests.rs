@@ -56,8 +56,8 @@ fn packing_is_exact_over_the_whole_range() {
     let columns: [&[u64]; 4] = [
         &[],
         &[0],
-        // Lengths change at 7 bits less the sign: 63 is one byte, 64 two.
-        &[63, 127, 128, 64, 0, 1 << 52, 0],
+        // Lengths change at 5 bits less the sign: 15 is one character, 16 two.
+        &[15, 31, 32, 16, 0, 1 << 52, 0],
         &[u64::MAX, 0, u64::MAX, 1 << 63, 5],
     ];
     for column in columns {
@@ -68,14 +68,14 @@ fn packing_is_exact_over_the_whole_range() {
 
 #[test]
 fn a_cut_packed_column_is_refused() {
-    // 64 packs into 0x80 0x01; the first byte alone says that more follows.
-    let cut = STANDARD.encode([0x80]);
+    // zigzag(16) = 32 = 0 + 1 * 32: the groups 0 with "more follows" (32, "g") and 1 ("B").
+    assert_eq!(packed::pack([16].into_iter()), "gB");
     assert_eq!(
-        packed::unpack(&cut),
+        packed::unpack("g"),
         Err("packed column ends within a number".to_owned())
     );
-    let endless = STANDARD.encode([0xff; 11]);
-    assert!(packed::unpack(&endless).is_err());
+    assert!(packed::unpack(&"/".repeat(14)).is_err(), "70 bits");
+    assert!(packed::unpack("A-").is_err(), "not of the alphabet");
 }
 
 /// The model inside a page.
@@ -141,7 +141,7 @@ fn a_long_page_holds_every_packet() {
     let mut rng = sluice_core::Rng::from_seed(1);
     let mut report = fixture();
     let packets = &mut report.runs[0].queues[0].packets;
-    // Waits of random bits take at least 4 bytes each: 2.4 MB, more in base64.
+    // Waits of random bits take at least 4 bytes each: more than 2 MB.
     for at in 0..300_000 {
         packets.push(row(at, rng.below(1 << 56), Verdict::Sent));
     }
