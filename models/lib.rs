@@ -7,18 +7,22 @@
 
 /// The types that the files take from the standard library otherwise.
 mod sync {
-    pub use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
     pub use loom::sync::{Arc, Mutex, MutexGuard};
     pub use std::sync::PoisonError;
 }
 
 #[path = "../crates/router/src/control/bell.rs"]
 mod bell;
+#[path = "../crates/router/src/forward/doorbell.rs"]
+mod doorbell;
 #[path = "../crates/net/src/port/xdp/exchange.rs"]
 mod exchange;
 
 use bell::{Claim, Flag};
+use doorbell::Doorbell;
 use exchange::Exchange;
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
@@ -112,6 +116,34 @@ fn an_order_is_begun_or_withdrawn_and_never_both() {
         };
         let begun = claim.begin();
         assert_ne!(begun, withdrawn.join().unwrap());
+    });
+}
+
+/// A worker that goes to sleep while others send it packets has seen each packet, or is woken up. The
+/// queues between workers store a packet with `Release` and look for one with `Acquire`.
+#[test]
+fn a_worker_does_not_sleep_while_packets_wait() {
+    model(|| {
+        let bell = Arc::new(Doorbell::new());
+        let parcels: [_; 2] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
+        let wake_ups = Arc::new(Mutex::new(0));
+        let senders = parcels.each_ref().map(|parcel| {
+            let (parcel, bell) = (Arc::clone(parcel), Arc::clone(&bell));
+            let wake_ups = Arc::clone(&wake_ups);
+            thread::spawn(move || {
+                parcel.store(true, Ordering::Release);
+                Doorbell::have_sent();
+                bell.ring(|| *wake_ups.lock().unwrap() += 1);
+            })
+        });
+        let arrived = || parcels.iter().any(|parcel| parcel.load(Ordering::Acquire));
+        let is_asleep = bell.sleep(arrived);
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        let wake_ups = *wake_ups.lock().unwrap();
+        assert!(!is_asleep || wake_ups == 1, "{is_asleep} {wake_ups}");
+        assert!(wake_ups <= 1, "one system call ends a sleep");
     });
 }
 

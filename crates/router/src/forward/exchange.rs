@@ -10,11 +10,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sluice_ipfw::Handed;
 use sluice_net::port::{Carried, Pool, Slot};
+
+use super::doorbell::Doorbell;
 
 /// Ends the sleep of a worker.
 pub type WakeUp = Box<dyn Fn() + Send + Sync>;
@@ -25,7 +26,7 @@ pub struct Exchange {
     /// By worker; `None` for this one.
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
-    doorbells: Arc<[Doorbell]>,
+    doorbells: Arc<[(Doorbell, WakeUp)]>,
     /// Largest number of bytes on their way to one worker.
     most_bytes: usize,
 }
@@ -56,11 +57,6 @@ struct Incoming {
     next: Option<Parcel>,
 }
 
-struct Doorbell {
-    is_asleep: AtomicBool,
-    wake_up: WakeUp,
-}
-
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange")
@@ -73,11 +69,8 @@ impl fmt::Debug for Exchange {
 /// end of each worker.
 pub fn exchange(bells: Vec<WakeUp>) -> Vec<Exchange> {
     let workers = bells.len();
-    let doorbells = bells.into_iter().map(|wake_up| Doorbell {
-        is_asleep: AtomicBool::new(false),
-        wake_up,
-    });
-    let doorbells: Arc<[Doorbell]> = doorbells.collect();
+    let doorbells = bells.into_iter().map(|wake_up| (Doorbell::new(), wake_up));
+    let doorbells: Arc<[_]> = doorbells.collect();
     let senders = workers.saturating_sub(1).max(1);
     let most_bytes = (MOST_BYTES / senders).max(LEAST_BYTES);
     let room = (MOST_PARCELS / senders).max(LEAST_PARCELS);
@@ -153,35 +146,24 @@ impl Exchange {
                 continue;
             }
             if !std::mem::replace(&mut is_ordered, true) {
-                // Either this worker sees that the other one sleeps, or the other one sees the parcel.
-                fence(Ordering::SeqCst);
+                Doorbell::have_sent();
             }
-            let doorbell = &self.doorbells[to];
-            if doorbell.is_asleep.load(Ordering::Relaxed)
-                && doorbell.is_asleep.swap(false, Ordering::AcqRel)
-            {
-                (doorbell.wake_up)();
-            }
+            let (doorbell, wake_up) = &self.doorbells[to];
+            doorbell.ring(wake_up);
         }
     }
 
     /// Announces that this worker is about to sleep. Returns false if packets are waiting: then it
     /// must not.
     pub(super) fn sleep(&mut self) -> bool {
-        let own = &self.doorbells[self.own].is_asleep;
-        own.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.has_waiting() {
-            self.wake_up();
-            return false;
-        }
-        true
+        let mut incoming = self.incoming.iter_mut().flatten();
+        let has_waiting = || incoming.any(Incoming::has_next);
+        self.doorbells[self.own].0.sleep(has_waiting)
     }
 
     /// Announces that this worker no longer sleeps.
     pub(super) fn wake_up(&self) {
-        let own = &self.doorbells[self.own].is_asleep;
-        own.store(false, Ordering::Relaxed);
+        self.doorbells[self.own].0.wake_up();
     }
 
     /// Returns whether packets are waiting.

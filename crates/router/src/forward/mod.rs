@@ -19,6 +19,7 @@
 //! packets is always measured ([`Lateness`]).
 
 mod counts;
+mod doorbell;
 mod exchange;
 mod host;
 mod lane;
@@ -38,6 +39,11 @@ use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};
 use sluice_ipfw::Handed;
 use sluice_net::port::nfqueue::StackPath;
 use sluice_wire::frame::View;
+
+/// What a doorbell is made of; the models of all its orders have other types.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
+}
 
 /// A port, by its place in the list given to [`Forwarder::new`].
 pub type PortNumber = usize;
