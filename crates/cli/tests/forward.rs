@@ -4,6 +4,10 @@
 //! These tests need root or its capabilities and fail without them. They create all namespaces
 //! that they change.
 
+mod numbered;
+#[path = "forward/workers.rs"]
+mod workers;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -272,8 +276,8 @@ fn a_closed_router_drops_after_a_kill_until_the_next_start() {
     fresh.end(Signal::INT);
 }
 
-#[test]
-fn the_rate_of_a_pipe_is_held() {
+/// Checks the rate of a pipe that `senders` sockets fill, with so many workers.
+fn hold_rate(workers: &str, senders: usize) {
     let network = Network::new();
     let config = "pipe 1 config bw 10Mbit/s queue 1000\n\
                   add 100 pipe 1 udp from any to any out xmit r3\n\
@@ -286,15 +290,26 @@ fn the_rate_of_a_pipe_is_held() {
         "r3",
         "--config",
         path.to_str().unwrap(),
+        "--workers",
+        workers,
     ]);
     let (sender, receiver) = network.sockets();
+    let more = (1..senders).map(|_| {
+        let more = network
+            .h2
+            .enter(|| UdpSocket::bind((H2, 0)).unwrap())
+            .unwrap();
+        more.connect(receiver.local_addr().unwrap()).unwrap();
+        more
+    });
+    let senders: Vec<UdpSocket> = std::iter::once(sender).chain(more).collect();
     // 1000 bytes are 1028 with the headers of IPv4 and UDP: 0.8224 ms at 10 Mbit/s. More than twice
     // the rate is offered, and the queue holds 0.8 s, so it does not drain if the sender is delayed.
     let stop = std::sync::atomic::AtomicBool::new(false);
     let took = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                for _ in 0..16 {
+                for sender in senders.iter().cycle().take(16) {
                     let _ = sender.send(&[0; 1000]);
                 }
                 std::thread::sleep(Duration::from_millis(4));
@@ -316,6 +331,16 @@ fn the_rate_of_a_pipe_is_held() {
     let expected = 0.000_822_4 * f64::from(PACKETS);
     let off = took.as_secs_f64() / expected - 1.0;
     assert!(off.abs() < 0.01, "{off:+.4}");
+}
+
+#[test]
+fn the_rate_of_a_pipe_is_held() {
+    hold_rate("1", 1);
+}
+
+#[test]
+fn the_rate_of_a_pipe_that_workers_share_is_held() {
+    hold_rate("2", 8);
 }
 
 /// 2.5 seconds of 10 Mbit/s, of which 1 % is longer than a busy machine's delays.
@@ -406,4 +431,8 @@ fn mistakes_are_refused_with_what_would_be_right() {
         "{in_use}"
     );
     router.end(Signal::INT);
+    let many = "router --forward --accept --nfqueue 65533 --workers 4";
+    let many = network.refused(&many.split(' ').collect::<Vec<_>>());
+    let expected = "there are no 4 queues from number 65533 on: the last one is 65535";
+    assert!(many.contains(expected), "{many}");
 }

@@ -7,6 +7,7 @@
 mod fail_open;
 #[path = "router/flows.rs"]
 mod flows;
+mod numbered;
 #[path = "router/privileges.rs"]
 mod privileges;
 #[path = "router/reload.rs"]

@@ -5,7 +5,7 @@ mod common;
 use common::queue::{H2, H3, hosts, open, pool, serve, waiting_in_kernel};
 use sluice_net::namespace::Namespace;
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
-use sluice_net::port::{NfqueuePort, Port as _, Slot};
+use sluice_net::port::{Carried, NfqueuePort, Pool, PoolSize, Port as _, Slot};
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -163,4 +163,116 @@ fn a_namespace_may_have_several_queues() {
     drop(ports);
     sender.send(b"free").unwrap();
     assert_eq!(receiver.recv(&mut [0; 10]).unwrap(), 4);
+}
+
+/// The verdicts exceed what one call can send: 212992 bytes by default, and each has 32.
+#[test]
+fn any_number_of_packets_is_dropped_at_the_same_time() {
+    const PACKETS: usize = 8000;
+    let (h2, h3) = hosts();
+    let receiver = h3.enter(|| UdpSocket::bind((H3, 0)).unwrap()).unwrap();
+    let mut port = open(&h2, NfqueueOptions::default());
+    let mut pool = Pool::new(PoolSize {
+        slots: 2 * PACKETS as u32,
+        large: 1,
+    })
+    .unwrap();
+    let mut slots = Vec::new();
+    // A socket has room for some 200 packets that the kernel has not sent.
+    let senders: Vec<UdpSocket> = (0..PACKETS / 100)
+        .map(|_| h2.enter(|| UdpSocket::bind((H2, 0)).unwrap()).unwrap())
+        .collect();
+    for sender in &senders {
+        for _ in 0..100 {
+            sender
+                .send_to(b"dropped", receiver.local_addr().unwrap())
+                .unwrap();
+        }
+        while port.receive(&mut pool, &mut slots) > 0 {}
+    }
+    assert!(slots.len() >= PACKETS, "{}", slots.len());
+    slots.drain(..).for_each(|slot| pool.free(slot));
+    assert!(pool.has_abandoned());
+    while pool.has_abandoned() {
+        port.transmit(&mut pool, &[]);
+    }
+    assert_eq!(waiting_in_kernel(&h2), 0);
+    assert_eq!(port.counters().lost_total(), 0);
+}
+
+#[test]
+fn every_port_of_a_group_decides_about_the_packets_of_all() {
+    const FLOWS: usize = 32;
+    let (h2, h3) = hosts();
+    let (_, receiver) = sockets(&h2, &h3);
+    let traffic = Traffic {
+        hooks: vec![Hook::Output, Hook::Input],
+        ..Traffic::default()
+    };
+    let options = NfqueueOptions {
+        traffic: Some(traffic),
+        ..NfqueueOptions::default()
+    };
+    let mut ports = NfqueuePort::open_group(&h2, &options, 2).unwrap();
+    let mut pools = [pool(), pool()];
+    let senders: Vec<UdpSocket> = (0..FLOWS)
+        .map(|_| h2.enter(|| UdpSocket::bind((H2, 0)).unwrap()).unwrap())
+        .collect();
+    let port_of = |pool: &Pool, slot: Slot, at: usize| {
+        let head = pool.head(slot);
+        u16::from_be_bytes([head[at], head[at + 1]])
+    };
+    let is_udp = |pool: &Pool, slot: Slot| pool.head(slot)[9] == 17;
+    // Receives at both ports, and returns the number of the UDP packets of each.
+    let mut slots = [Vec::new(), Vec::new()];
+    let mut places = std::collections::BTreeMap::new();
+    for is_reply in [false, true] {
+        for sender in &senders {
+            let own = sender.local_addr().unwrap();
+            if is_reply {
+                receiver.send_to(b"back", own).unwrap();
+            } else {
+                let there = receiver.local_addr().unwrap();
+                sender.send_to(b"there", there).unwrap();
+            }
+        }
+        // All packets wait in the queues when `send_to` returns.
+        for own in [0, 1] {
+            while ports[own].receive(&mut pools[own], &mut slots[own]) > 0 {}
+            for slot in slots[own].drain(..) {
+                // The other port decides.
+                let (mut carried, other) = (Carried::default(), 1 - own);
+                pools[own].carry(slot, &mut carried);
+                if is_udp(&pools[own], slot) {
+                    // RFC 768: source port, destination port, behind 20 bytes of IPv4.
+                    let at = if is_reply { 22 } else { 20 };
+                    let flow = port_of(&pools[own], slot, at);
+                    let place = *places.entry(flow).or_insert(own);
+                    assert_eq!(place, own, "both directions of flow {flow}");
+                }
+                pools[own].free_settled(slot);
+                let slot = pools[other].put(&carried).unwrap();
+                ports[other].transmit(&mut pools[other], &[slot]);
+            }
+        }
+    }
+    assert_eq!(places.len(), FLOWS);
+    // One of 2^31 random spreads of 32 flows leaves a queue empty.
+    assert!(
+        [0, 1]
+            .iter()
+            .all(|own| places.values().any(|place| place == own))
+    );
+    let mut arrived = 0;
+    while receiver.recv(&mut [0; 10]).is_ok() {
+        arrived += 1;
+    }
+    assert_eq!(arrived, FLOWS);
+    for (port, pool) in ports.iter_mut().zip(&pools) {
+        assert_eq!(port.counters().lost_total(), 0);
+        assert_eq!(pool.held(), 0);
+    }
+    for sender in &senders {
+        assert_eq!(sender.recv(&mut [0; 10]).unwrap(), 4);
+    }
 }

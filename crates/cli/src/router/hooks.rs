@@ -24,8 +24,8 @@ pub struct HookArgs {
     /// are dropped until it starts again (`closed`)
     #[arg(long, value_enum, default_value_t = FailWord::Bypass, requires = "hooks")]
     fail: FailWord,
-    /// Number of the kernel's queue; each router needs its own. The nft table is called `sluice`,
-    /// or `sluiceN` for queue N
+    /// Number of the kernel's queue; each router needs its own. With several workers, they have this
+    /// queue and the following ones. The nft table is called `sluice`, or `sluiceN` for queue N
     #[arg(long, value_name = "N", default_value_t = 0, requires = "hooks")]
     nfqueue: u16,
     /// Leave payloads in the kernel: faster for super-packets, but packets are dropped instead of

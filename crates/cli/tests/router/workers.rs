@@ -1,6 +1,5 @@
 //! `sluice router --workers`: several loops act as one router.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -8,10 +7,9 @@ use std::thread::JoinHandle;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{PacketPort, Pool, PoolSize, Port};
 
+use super::numbered::{FIRST_PORT, FLOWS, assert_all_work, assert_in_order, jain};
 use super::*;
 
-const FLOWS: u16 = 64;
-const FIRST_PORT: u16 = 20_000;
 /// Bytes of the packets: Ethernet, IPv4, UDP and payload.
 const FRAME: usize = 14 + PACKET;
 const PACKET: usize = 1000;
@@ -70,43 +68,15 @@ impl Receiver {
     }
 }
 
-/// Sends a packet of each flow, again and again, as long as `next` returns a pause. Returns the number
-/// of packets of each flow.
-fn send(router: &Running, mut next: impl FnMut(u32) -> Option<Duration> + Send) -> u32 {
-    let (here, there) = ("10.0.0.1", "10.0.0.2");
-    let sending = move || {
-        let sockets = (0..FLOWS).map(|flow| UdpSocket::bind((here, FIRST_PORT + flow)).unwrap());
-        let sockets: Vec<UdpSocket> = sockets.collect();
-        let mut payload = [0; PACKET - 28];
-        let mut round = 0u32;
-        while let Some(pause) = next(round) {
-            payload[..4].copy_from_slice(&round.to_be_bytes());
-            for socket in &sockets {
-                socket.send_to(&payload, (there, 9)).unwrap();
-            }
-            round += 1;
-            std::thread::sleep(pause);
-        }
-        round
-    };
-    router.namespace.enter(sending).unwrap()
+fn send(router: &Running, next: impl FnMut(u32) -> Option<Duration> + Send) -> u32 {
+    let way = ("10.0.0.1", ("10.0.0.2", 9));
+    numbered::send(&router.namespace, way, PACKET - 28, next)
 }
 
 fn status(router: &Running) -> Value {
     let shown = router.run(&mut Command::new(SLUICE), "router status --json");
     let sample: Value = serde_json::from_slice(&shown.stdout).unwrap();
     sample["status"].clone()
-}
-
-fn assert_in_order(seen: &[(u16, u32)]) {
-    let mut last = BTreeMap::new();
-    for (flow, number) in seen {
-        let before = last.insert(*flow, *number);
-        assert!(
-            before < Some(*number),
-            "flow {flow}: {number} after {before:?}"
-        );
-    }
 }
 
 #[test]
@@ -161,12 +131,7 @@ fn changes_reach_all_workers_under_traffic_and_nothing_is_lost() {
     assert_eq!(flows.len(), usize::from(FLOWS));
     let status = router.end();
     assert_eq!(status["dropped"], serde_json::json!({}));
-    for worker in status["workers"].as_array().unwrap() {
-        for count in ["received", "sent", "handed_over"] {
-            assert!(worker[count].as_u64() > Some(0), "{status}");
-        }
-    }
-    assert_eq!(status["workers"].as_array().unwrap().len(), 2);
+    assert_all_work(&status, 2);
 }
 
 #[test]
@@ -190,12 +155,7 @@ fn flows_of_all_workers_share_a_pipe_fairly() {
     for (flow, _) in seen {
         shares[usize::from(*flow)] += 1.0;
     }
-    // Jain, Chiu, Hawe: "A Quantitative Measure of Fairness" (DEC-TR-301, 1984).
-    let (sum, squares) = (
-        shares.iter().sum::<f64>(),
-        shares.iter().map(|share| share * share).sum::<f64>(),
-    );
-    let jain = sum * sum / (shares.len() as f64 * squares);
+    let jain = jain(&shares);
     assert!(jain >= 0.999, "{jain}: {shares:?}");
     let status = router.end();
     assert!(
@@ -220,11 +180,6 @@ fn what_several_workers_cannot_do_is_refused() {
         (
             "em0 em1 --workers 2 --cpu 0",
             "--cpu names 1 cores for 2 workers: name one for each, or none",
-        ),
-        (
-            "--forward em0 --workers 2",
-            "--forward and --local have one worker: use --workers 1, or bridge two interfaces \
-             (`sluice router eth0 eth1 --workers 2`)",
         ),
     ] {
         let mut command = Command::new(SLUICE);

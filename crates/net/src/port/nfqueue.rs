@@ -17,31 +17,34 @@
 mod fuzz;
 mod interfaces;
 mod message;
+mod packet;
 mod rule;
 mod socket;
 
 pub use interfaces::StackPath;
-pub use rule::{Hook, IfDead, Mark, Traffic};
+pub use rule::{Hook, IfDead, Mark, Queues, Traffic};
 
 use super::messages::{Messages, expected_after};
-use super::pool::{LARGE_LEN, Watcher};
+use super::pool::{LARGE_LEN, Ticket, Watcher};
 use super::registry::{Kind, Playback, Role};
 use super::remedy::remedy;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Namespace, NamespaceError};
 use interfaces::Interfaces;
-use message::{FAMILY_HEADER, Writer, attributes, messages, number};
+use message::{Writer, messages};
+use packet::{Packet, mark_bytes};
 use sluice_core::Span;
 use sluice_wire::frame::{Link, Transport, View, VnetHeader, parse_head};
-use socket::{Installed, QUEUE, bind_queue, install, receive, send};
+use socket::{Failed, Installed, QUEUE, bind_queue, install, receive, send};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NfqueueOptions {
-    /// The queue's number, as in `queue num 0`.
+    /// The queue's number, as in `queue num 0`; that of the first queue of a group.
     pub number: u16,
     /// The packets that a rule sends to the queue; `None` if the user has already installed a rule.
     pub traffic: Option<Traffic>,
@@ -94,13 +97,21 @@ pub enum NfqueueError {
     /// The interface's name is empty, or longer than the 15 bytes that the kernel allows.
     #[error("interface name {0:?} must have 1 to 15 bytes")]
     Name(String),
+    /// There are not so many numbers.
+    #[error("there are no {count} queues from number {first} on: the last one is 65535")]
+    Queues {
+        /// The number of the first queue.
+        first: u16,
+        /// The number of queues.
+        count: usize,
+    },
     /// The kernel refused a step.
-    #[error("cannot {step} for queue {number} in namespace {namespace:?}: {source}{}", remedy(.source))]
+    #[error("cannot {step} for queue {queues} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// The step.
         step: &'static str,
-        /// The queue.
-        number: u16,
+        /// The queues.
+        queues: Queues,
         /// The namespace.
         namespace: String,
         /// The kernel's answer.
@@ -108,38 +119,38 @@ pub enum NfqueueError {
     },
 }
 
+/// The queues of the kernel that the ports of one router serve, each on a socket of its own.
+///
+/// The kernel accepts a verdict from the socket that the packet's queue is bound to
+/// (`verdict_instance_lookup` in net/netfilter/nfnetlink_queue.c), from any thread. So the port that
+/// decides about a packet sends the verdict itself, whichever port received the packet.
+struct Group {
+    /// The rules are removed first, so that no packet finds a queue unattended.
+    rules: Option<Installed>,
+    sockets: Vec<OwnedFd>,
+}
+
 /// One queue of the kernel.
 pub struct NfqueuePort {
-    /// The rules are removed first, so that no packet finds the queue unattended.
-    rules: Option<Installed>,
-    socket: OwnedFd,
+    group: Arc<Group>,
+    /// The place of this port's queue in the group.
+    own: usize,
+    queues: Queues,
     interfaces: Interfaces,
     /// The queue's own counters: /proc/net/netfilter/nfnetlink_queue of the namespace.
     statistics: Option<File>,
     name: String,
-    number: u16,
     capabilities: Capabilities,
-    /// The packets that wait for a verdict, by slot number.
-    waiting: Vec<Option<Waiting>>,
-    /// Reports which of these packets the router has dropped; created by the first call with a
-    /// pool.
+    /// Reports which packets the router has dropped; created by the first call with a pool.
     watcher: Option<Watcher>,
     /// Room for one whole packet, or for a batch of headers.
     room: Box<[u8]>,
     headers_only: bool,
     /// Headers are received in batches.
     incoming: Option<Messages>,
-    writer: Writer,
+    /// Verdicts to be sent, by queue of the group.
+    writers: Vec<Writer>,
     counters: Counters,
-}
-
-/// A packet that waits for its verdict.
-#[derive(Clone, Copy)]
-struct Waiting {
-    id: u32,
-    /// The bytes that a CE mark changes, as they arrived.
-    marks: [u8; 4],
-    is_whole: bool,
 }
 
 impl NfqueuePort {
@@ -152,103 +163,148 @@ impl NfqueuePort {
         namespace: &Namespace,
         options: &NfqueueOptions,
     ) -> Result<NfqueuePort, NfqueueError> {
+        let mut ports = NfqueuePort::open_group(namespace, options, 1)?;
+        Ok(ports.pop().expect("a group of one has one port"))
+    }
+
+    /// Opens `count` consecutive queues of `namespace`, for as many workers. The rule gives each flow to
+    /// one of them, in both directions the same (`symhash` of nft, a hash of addresses and ports). A
+    /// port also gives verdicts on packets that another port of the group received, if their frames
+    /// were carried to its pool ([`Pool::carry`]).
+    ///
+    /// # Errors
+    /// As for [`NfqueuePort::open`], or there are not so many numbers.
+    pub fn open_group(
+        namespace: &Namespace,
+        options: &NfqueueOptions,
+        count: usize,
+    ) -> Result<Vec<NfqueuePort>, NfqueueError> {
         let names = options.traffic.iter().flat_map(Traffic::interfaces);
         for name in names {
             if name.is_empty() || name.len() >= libc::IFNAMSIZ {
                 return Err(NfqueueError::Name(name.to_owned()));
             }
         }
-        let open = || -> Result<NfqueuePort, (&'static str, io::Error)> {
-            let socket = bind_queue(options)?;
+        let queues = Queues::new(options.number, count).ok_or(NfqueueError::Queues {
+            first: options.number,
+            count,
+        })?;
+        let open = || -> Result<Vec<NfqueuePort>, Failed> {
+            let sockets: Result<Vec<OwnedFd>, Failed> = queues
+                .numbers()
+                .map(|number| bind_queue(number, options))
+                .collect();
+            let sockets = sockets?;
             let rules = match &options.traffic {
-                Some(traffic) => Some(install(traffic, options.number, options.if_dead)?),
+                Some(traffic) => Some(install(traffic, queues, options.if_dead)?),
                 None => None,
             };
-            Ok(NfqueuePort {
-                rules,
-                socket,
-                interfaces: Interfaces::new(options.interfaces.clone()),
-                statistics: File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok(),
-                name: format!("nfqueue {}", options.number),
-                number: options.number,
-                capabilities: Capabilities {
-                    super_packets: options.offloads,
-                    partial_checksums: true,
-                    batch: options.batch.max(1),
-                    mtu: options.mtu,
-                },
-                waiting: Vec::new(),
-                watcher: None,
-                room: match options.headers_only {
-                    true => vec![0; HEADERS_ROOM * options.batch.max(1)].into(),
-                    false => vec![0; ROOM].into(),
-                },
-                headers_only: options.headers_only,
-                incoming: options
-                    .headers_only
-                    .then(|| Messages::new(options.batch.max(1))),
-                writer: Writer::default(),
-                counters: Counters::default(),
-            })
+            let group = Arc::new(Group { rules, sockets });
+            let ports = 0..count;
+            Ok(ports
+                .map(|own| NfqueuePort::new(&group, own, queues, options))
+                .collect())
         };
         namespace
             .enter(open)?
             .map_err(|(step, source)| NfqueueError::Kernel {
                 step,
-                number: options.number,
+                queues,
                 namespace: namespace.name().to_owned(),
                 source,
             })
     }
 
-    /// Returns whether the port replaced rules that a killed process had left.
-    pub fn took_over(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| rules.took_over)
+    fn new(group: &Arc<Group>, own: usize, queues: Queues, options: &NfqueueOptions) -> Self {
+        let batch = options.batch.max(1);
+        NfqueuePort {
+            group: Arc::clone(group),
+            own,
+            queues,
+            interfaces: Interfaces::new(options.interfaces.clone()),
+            statistics: File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok(),
+            name: format!("nfqueue {queues}"),
+            capabilities: Capabilities {
+                super_packets: options.offloads,
+                partial_checksums: true,
+                batch,
+                mtu: options.mtu,
+            },
+            watcher: None,
+            room: match options.headers_only {
+                true => vec![0; HEADERS_ROOM * batch].into(),
+                false => vec![0; ROOM].into(),
+            },
+            headers_only: options.headers_only,
+            incoming: options.headers_only.then(|| Messages::new(batch)),
+            writers: queues.numbers().map(|_| Writer::default()).collect(),
+            counters: Counters::default(),
+        }
     }
 
-    /// Gives the kernel a drop verdict for every packet that the router has dropped.
+    /// Returns whether the group replaced rules that a killed process had left.
+    pub fn took_over(&self) -> bool {
+        let rules = self.group.rules.as_ref();
+        rules.is_some_and(|rules| rules.took_over)
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.group.sockets[self.own].as_fd()
+    }
+
+    fn watcher(&mut self, pool: &mut Pool) -> Watcher {
+        *self.watcher.get_or_insert_with(|| pool.watcher())
+    }
+
+    /// Writes a drop verdict for every packet that the router has dropped, as far as the kernel accepts
+    /// verdicts.
     fn drop_abandoned(&mut self, pool: &mut Pool) {
-        let watcher = *self.watcher.get_or_insert_with(|| pool.watcher());
-        while let Some(slot) = pool.next_abandoned(watcher) {
-            let waiting = self.waiting.get_mut(slot.number() as usize);
-            if let Some(waiting) = waiting.and_then(Option::take) {
-                self.verdict(waiting.id, NF_DROP, None);
+        let watcher = self.watcher(pool);
+        while let Some(ticket) = pool.next_abandoned(watcher) {
+            self.verdict(ticket, NF_DROP, None);
+            if !self.has_room(ticket.queue) {
+                break;
             }
         }
-        self.send_verdicts();
     }
 
-    fn verdict(&mut self, id: u32, verdict: u32, payload: Option<(&[u8], &[u8])>) {
-        self.writer.begin(QUEUE_VERDICT, 0, 0, self.number);
+    fn verdict(&mut self, ticket: Ticket, verdict: u32, payload: Option<(&[u8], &[u8])>) {
+        let number = self.queues.number(ticket.queue);
+        let writer = &mut self.writers[usize::from(ticket.queue)];
+        writer.begin(QUEUE_VERDICT, 0, 0, number);
         let mut header = [0; 8];
         header[..4].copy_from_slice(&verdict.to_be_bytes());
-        header[4..].copy_from_slice(&id.to_be_bytes());
-        self.writer.attribute(2, &header, &[]);
+        header[4..].copy_from_slice(&ticket.id.to_be_bytes());
+        writer.attribute(2, &header, &[]);
         if let Some((head, tail)) = payload {
-            self.writer.attribute(10, head, tail);
+            writer.attribute(10, head, tail);
         }
-        self.writer.end();
+        writer.end();
     }
 
+    /// Sends the verdicts for all queues. Those that the kernel has no memory for remain.
     fn send_verdicts(&mut self) {
-        if self.writer.bytes().is_empty() {
-            return;
-        }
-        // The kernel processes verdicts within the call, so the call never blocks, and processes all
-        // of them or none.
-        match send(self.socket.as_fd(), self.writer.bytes()) {
-            // Without its verdict a packet would stay in the kernel.
-            Err(error) if !is_permanent(&error) => {
-                self.counters.blocked += 1;
-                return;
+        let counters = &mut self.counters;
+        for (writer, socket) in self.writers.iter_mut().zip(&self.group.sockets) {
+            if writer.bytes().is_empty() {
+                continue;
             }
-            Err(error) => {
-                let verdicts = messages(self.writer.bytes()).count();
-                self.counters.lose(Loss::of(&error), verdicts as u64);
+            // The kernel processes verdicts within the call, so the call never blocks, and processes
+            // all of them or none.
+            match send(socket.as_fd(), writer.bytes()) {
+                // Without its verdict a packet would stay in the kernel.
+                Err(error) if !is_permanent(&error) => {
+                    counters.blocked += 1;
+                    continue;
+                }
+                Err(error) => {
+                    let verdicts = messages(writer.bytes()).count();
+                    counters.lose(Loss::of(&error), verdicts as u64);
+                }
+                Ok(()) => {}
             }
-            Ok(()) => {}
+            writer.clear();
         }
-        self.writer.clear();
     }
 
     /// Stores one of the kernel's packets in the pool; returns `None` if there is no room.
@@ -262,7 +318,7 @@ impl NfqueuePort {
             pool.store(&packet.payload[..length])?
         };
         if !self.interfaces.is_empty() {
-            let socket = self.socket.as_fd();
+            let socket = self.group.sockets[self.own].as_fd();
             let path = self
                 .interfaces
                 .path(socket, packet.hook, packet.entered, packet.leaves);
@@ -276,25 +332,29 @@ impl NfqueuePort {
     fn note(&mut self, pool: &mut Pool, slot: Slot, packet: &Packet<'_>) {
         let view = parse_head(pool.head(slot), pool.frame_len(slot), Link::Ip);
         pool.set_vnet(slot, self.offload_state(&view, packet));
-        pool.watch(
-            slot,
-            self.watcher
-                .expect("the port has been called with its pool"),
-        );
-        let index = slot.number() as usize;
-        if self.waiting.len() <= index {
-            self.waiting.resize(index + 1, None);
-        }
-        self.waiting[index] = Some(Waiting {
-            id: packet.id,
+        let watcher = self
+            .watcher
+            .expect("the port has been called with its pool");
+        let ticket = Ticket {
             marks: mark_bytes(pool.head(slot)),
             is_whole: packet.is_whole,
-        });
+            ..self.ticket(packet)
+        };
+        pool.set_ticket(slot, watcher, ticket);
+    }
+
+    fn ticket(&self, packet: &Packet<'_>) -> Ticket {
+        Ticket {
+            id: packet.id,
+            // Numbers of queues have 16 bits.
+            queue: self.own as u16,
+            ..Ticket::default()
+        }
     }
 
     fn receive_whole(&mut self, pool: &mut Pool, into: &mut Vec<Slot>, room: &mut [u8]) {
         for _ in 0..self.capabilities.batch {
-            match receive(self.socket.as_fd(), room) {
+            match receive(self.socket(), room) {
                 Ok(length) => self.take(pool, into, &room[..length]),
                 // ENOBUFS means that messages were lost; the queue's statistics count them.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
@@ -321,7 +381,7 @@ impl NfqueuePort {
             // returned.
             unsafe { incoming.push(room, &mut []) };
         }
-        match incoming.receive(self.socket.as_fd()) {
+        match incoming.receive(self.socket()) {
             Ok(count) => {
                 self.capabilities.batch = expected_after(count, most);
                 for (index, room) in room.chunks_exact(HEADERS_ROOM).take(count).enumerate() {
@@ -352,10 +412,20 @@ impl NfqueuePort {
                 }
                 Err(loss) => {
                     self.counters.lose(loss, 1);
-                    self.verdict(packet.id, NF_DROP, None);
+                    self.verdict(self.ticket(&packet), NF_DROP, None);
                 }
             }
         }
+    }
+
+    /// Returns whether another verdict for this queue fits the next call, after sending those that fill
+    /// one.
+    fn has_room(&mut self, queue: u16) -> bool {
+        let queue = usize::from(queue);
+        if self.writers[queue].bytes().len() > MOST_VERDICT_BYTES {
+            self.send_verdicts();
+        }
+        self.writers[queue].bytes().len() <= MOST_VERDICT_BYTES
     }
 
     fn lose_unless_waiting(&mut self, error: &io::Error) {
@@ -421,28 +491,25 @@ impl Port for NfqueuePort {
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.drop_abandoned(pool);
+        let watcher = self.watcher(pool);
         let mut taken = 0;
         for slot in slots {
-            if self.writer.bytes().len() > MOST_VERDICT_BYTES {
-                self.send_verdicts();
-                if !self.writer.bytes().is_empty() {
-                    break;
-                }
-            }
-            taken += 1;
-            let waiting = self.waiting.get_mut(slot.number() as usize);
-            let Some(waiting) = waiting.and_then(Option::take) else {
+            let Some(ticket) = pool.ticket(*slot, watcher) else {
+                taken += 1;
                 self.counters.lose(Loss::Offload, 1);
                 pool.free(*slot);
                 continue;
             };
+            if !self.has_room(ticket.queue) {
+                break;
+            }
+            taken += 1;
             self.counters.sent += 1;
             self.counters.sent_bytes += pool.frame_len(*slot) as u64;
             // The kernel sends its own copy, unless the packet was changed.
-            let is_changed =
-                pool.is_flipped(*slot) || waiting.marks != mark_bytes(pool.head(*slot));
-            if !is_changed || !waiting.is_whole {
-                self.verdict(waiting.id, NF_ACCEPT, None);
+            let is_changed = pool.is_flipped(*slot) || ticket.marks != mark_bytes(pool.head(*slot));
+            if !is_changed || !ticket.is_whole {
+                self.verdict(ticket, NF_ACCEPT, None);
             } else {
                 // A modified packet counts as one whose checksum is complete. The kernel computes
                 // the checksums of a super-packet's segments itself.
@@ -450,10 +517,9 @@ impl Port for NfqueuePort {
                     pool.complete_checksum(*slot);
                 }
                 let payload = (pool.head(*slot), pool.tail(*slot));
-                self.verdict(waiting.id, NF_ACCEPT, Some(payload));
+                self.verdict(ticket, NF_ACCEPT, Some(payload));
             }
-            pool.unwatch(*slot);
-            pool.free(*slot);
+            pool.free_settled(*slot);
         }
         self.send_verdicts();
         taken
@@ -465,7 +531,7 @@ impl Port for NfqueuePort {
         if let Some(file) = &mut self.statistics
             && file.rewind().is_ok()
             && file.read_to_string(&mut text).is_ok()
-            && let Some((queue, user)) = dropped(&text, self.number)
+            && let Some((queue, user)) = dropped(&text, self.queues.number(self.own as u16))
         {
             counters.lose(Loss::Refused, queue);
             counters.lose(Loss::KernelQueue, user);
@@ -475,6 +541,7 @@ impl Port for NfqueuePort {
 
     fn release(&mut self, pool: &mut Pool) {
         self.drop_abandoned(pool);
+        self.send_verdicts();
     }
 
     fn has_waiting(&self) -> bool {
@@ -483,13 +550,16 @@ impl Port for NfqueuePort {
 
     /// Verdicts that the kernel had no memory for are sent again.
     fn looks_within(&self) -> Option<Span> {
-        (!self.writer.bytes().is_empty()).then_some(RETRY_WITHIN)
+        let mut writers = self.writers.iter();
+        let has_verdicts = writers.any(|writer| !writer.bytes().is_empty());
+        has_verdicts.then_some(RETRY_WITHIN)
     }
 
     fn let_super_packets_in(&mut self, whole: bool) {
         if self.capabilities.super_packets != whole {
             self.capabilities.super_packets = whole;
-            socket::write_offloads(&mut self.writer, self.number, whole);
+            let number = self.queues.number(self.own as u16);
+            socket::write_offloads(&mut self.writers[self.own], number, whole);
             self.send_verdicts();
         }
     }
@@ -533,71 +603,7 @@ pub static KIND: Kind = Kind {
 
 impl AsFd for NfqueuePort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-/// A packet as the kernel describes it.
-struct Packet<'a> {
-    id: u32,
-    payload: &'a [u8],
-    is_super: bool,
-    has_open_checksum: bool,
-    /// Length of the packet in bytes, whether fetched or not.
-    length: usize,
-    is_whole: bool,
-    /// The number of the hook.
-    hook: u8,
-    /// The kernel's index of the interface of arrival.
-    entered: Option<u32>,
-    /// The kernel's index of the interface of departure.
-    leaves: Option<u32>,
-}
-
-impl<'a> Packet<'a> {
-    fn read(message: &message::Message<'a>) -> Option<Packet<'a>> {
-        if message.kind != QUEUE_PACKET {
-            return None;
-        }
-        let (mut id, mut payload, mut flags, mut length) = (None, None::<&[u8]>, 0, None);
-        let (mut hook, mut entered, mut leaves) = (0, None, None);
-        for (kind, value) in attributes(message.body.get(FAMILY_HEADER..)?) {
-            match kind {
-                // `struct nfqnl_msg_packet_hdr`: the id, the protocol, and the hook.
-                1 => {
-                    id = number(value);
-                    hook = value.get(6).copied().unwrap_or(0);
-                }
-                5 => entered = number(value),
-                6 => leaves = number(value),
-                10 => payload = Some(value),
-                // NFQA_CAP_LEN is present if the payload was cut, and is the whole length.
-                13 => length = Some(number(value)? as usize),
-                14 => flags = number(value)?,
-                _ => {}
-            }
-        }
-        let payload = payload?;
-        Some(Packet {
-            id: id?,
-            length: length.unwrap_or(payload.len()),
-            payload,
-            is_super: flags & SKB_GSO != 0,
-            has_open_checksum: flags & SKB_CHECKSUM_NOT_READY != 0,
-            is_whole: length.is_none(),
-            hook,
-            entered,
-            leaves,
-        })
-    }
-}
-
-/// The bytes that hold the ECN field, and for IPv4 the header checksum over it.
-fn mark_bytes(packet: &[u8]) -> [u8; 4] {
-    let byte = |at: usize| packet.get(at).copied().unwrap_or(0);
-    match byte(0) >> 4 {
-        4 => [byte(0), byte(1), byte(10), byte(11)],
-        _ => [byte(0), byte(1), 0, 0],
+        self.socket()
     }
 }
 
@@ -630,10 +636,7 @@ const MOST_VERDICT_BYTES: usize = 32_768;
 
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
-const QUEUE_PACKET: u16 = QUEUE;
 const QUEUE_VERDICT: u16 = QUEUE | 1;
-const SKB_CHECKSUM_NOT_READY: u32 = 1;
-const SKB_GSO: u32 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -14,11 +14,14 @@
 //! which is also the layout that AF_XDP requires.
 
 mod account;
+mod awaited;
 mod carried;
 mod slot;
 mod split;
 
 use account::Accounts;
+use awaited::Tickets;
+pub(super) use awaited::{Ticket, Watcher};
 pub use carried::Carried;
 pub use slot::Slot;
 
@@ -30,10 +33,6 @@ use sluice_wire::frame::{VnetHeader, complete_checksum};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-/// A port that is notified when slots that it watches are freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Watcher(u8);
 
 /// The memory of a pool, which does not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +72,8 @@ pub struct Pool {
     /// The paths of frames through the kernel's stack, if a port reports them.
     paths: Vec<StackPath>,
     accounts: Accounts,
-    /// Watched slots that were freed, by watcher.
-    abandoned: Vec<Vec<Slot>>,
+    /// The packets of frames that wait in the kernel for a verdict.
+    tickets: Tickets,
     /// Pools that share one memory share this field.
     registered: Registered,
 }
@@ -180,7 +179,7 @@ impl Pool {
             sharers: vec![0; size.large as usize].into(),
             paths: Vec::new(),
             accounts: Accounts::new(size.large),
-            abandoned: Vec::new(),
+            tickets: Tickets::default(),
             registered,
         }
     }
@@ -209,7 +208,7 @@ impl Pool {
         let watcher = std::mem::replace(&mut frame.watcher, NOBODY);
         let account = std::mem::replace(&mut frame.account, NOBODY);
         if watcher != NOBODY {
-            self.abandoned[usize::from(watcher)].push(slot);
+            self.tickets.abandon(slot, watcher);
         }
         if frame.large != NONE {
             let sharers = &mut self.sharers[frame.large as usize];
@@ -500,32 +499,6 @@ impl Pool {
             mapping: self.slots.mapping(),
             registered: Arc::clone(&self.registered),
         }
-    }
-
-    /// Creates a watcher of slots.
-    pub(super) fn watcher(&mut self) -> Watcher {
-        let number = u8::try_from(self.abandoned.len())
-            .ok()
-            .filter(|number| *number != NOBODY)
-            .expect("a pool has fewer watchers than ports there can be");
-        self.abandoned.push(Vec::new());
-        Watcher(number)
-    }
-
-    /// Makes [`Pool::next_abandoned`] report when the slot is freed, because its packet also waits
-    /// elsewhere.
-    pub(super) fn watch(&mut self, slot: Slot, watcher: Watcher) {
-        self.frames[slot.index()].watcher = watcher.0;
-    }
-
-    /// Ends [`Pool::watch`].
-    pub(super) fn unwatch(&mut self, slot: Slot) {
-        self.frames[slot.index()].watcher = NOBODY;
-    }
-
-    /// Returns a slot that was freed while `watcher` watched it; each slot is returned once.
-    pub(super) fn next_abandoned(&mut self, watcher: Watcher) -> Option<Slot> {
-        self.abandoned[usize::from(watcher.0)].pop()
     }
 
     /// Returns the memory of all slots, [`SLOT_LEN`] bytes each. It must not be read: some slots

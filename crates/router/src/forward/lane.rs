@@ -193,11 +193,13 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
     pub(super) fn hand_over(&mut self, exchange: &mut Exchange, pool: &mut Pool) {
         while let Some(handed) = self.queueing.next_handed() {
             let slot = Slot::from_number(handed.packet.slot);
-            match exchange.send(handed, pool) {
-                true => self.counts.handed_over += 1,
-                false => self.counts.lose(LostFrame::HandOver, 1),
+            if exchange.send(handed, pool) {
+                self.counts.handed_over += 1;
+                pool.free_settled(slot);
+            } else {
+                self.counts.lose(LostFrame::HandOver, 1);
+                pool.free(slot);
             }
-            pool.free(slot);
         }
     }
 

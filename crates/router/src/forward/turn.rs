@@ -375,10 +375,12 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         total
     }
 
-    /// Sends the outboxes, and records the lateness of their packets.
+    /// Sends the outboxes, and records the lateness of their packets. Packets that wait in the kernel
+    /// and were dropped here leave it at once.
     fn send(&mut self) {
+        let has_abandoned = self.pool.has_abandoned();
         for (port, outbox) in self.ports.iter_mut().zip(&mut self.outboxes) {
-            if outbox.slots.is_empty() {
+            if outbox.slots.is_empty() && !has_abandoned {
                 continue;
             }
             let sent = port.transmit(&mut self.pool, &outbox.slots);

@@ -4,7 +4,7 @@ use sluice_net::namespace::Namespace;
 use sluice_net::port::nfqueue::{IfDead, KIND, NfqueueOptions, Traffic};
 use sluice_net::port::{NfqueuePort, PoolSize, Port};
 
-use super::ports::{PortTime, Ports};
+use super::ports::{PortList, PortTime, Ports};
 use super::{PortChoice, StartError};
 
 /// The packets of the kernel's stack that a router queues.
@@ -12,7 +12,7 @@ use super::{PortChoice, StartError};
 pub struct Hooked {
     /// The packets.
     pub traffic: Traffic,
-    /// The number of the kernel's queue.
+    /// The number of the kernel's queue; that of the first one if there are several workers.
     pub queue: u16,
     /// The fate of packets when the router has died.
     pub if_dead: IfDead,
@@ -37,13 +37,14 @@ impl Hooked {
         Ok(names)
     }
 
-    /// Opens the queue and installs its rules.
+    /// Opens a queue for each worker, and installs the rules. Returns the ports of each worker.
     pub(super) fn open(
         &self,
         namespace: &Namespace,
         names: &[String],
         pool: PoolSize,
-    ) -> Result<Ports, StartError> {
+        workers: usize,
+    ) -> Result<(Ports, Vec<PortList>), StartError> {
         let mut links = namespace.links()?;
         let named = self.traffic.interfaces();
         let mtus = named
@@ -61,8 +62,9 @@ impl Hooked {
             mtu: mtus.min().unwrap_or(USUAL_MTU),
             ..NfqueueOptions::default()
         };
-        let port = NfqueuePort::open(namespace, &options)?;
-        let remarks = if port.took_over() {
+        let ports = NfqueuePort::open_group(namespace, &options, workers)?;
+        let first = &ports[0];
+        let remarks = if first.took_over() {
             vec!["replaced the nft table that a killed router had left".to_owned()]
         } else {
             Vec::new()
@@ -78,17 +80,20 @@ impl Hooked {
                     .to_owned(),
             );
         }
-        Ok(Ports {
+        let common = Ports {
             choices: vec![PortChoice {
-                name: port.name().to_owned(),
+                name: first.name().to_owned(),
                 kind: KIND.name.to_owned(),
                 reason: reason.to_owned(),
                 cannot,
             }],
-            all: vec![Box::new(port)],
             remarks,
             time: PortTime::Machine,
-        })
+        };
+        let of_workers = ports
+            .into_iter()
+            .map(|port| -> PortList { vec![Box::new(port)] });
+        Ok((common, of_workers.collect()))
     }
 }
 

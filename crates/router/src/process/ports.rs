@@ -13,9 +13,8 @@ use super::{PortChoice, StartError};
 /// The ports of a loop.
 pub(super) type PortList = Vec<Box<dyn Port + Send>>;
 
-/// The ports of a router.
+/// What the ports of all workers have in common.
 pub(super) struct Ports {
-    pub(super) all: PortList,
     /// Remarks for the user.
     pub(super) remarks: Vec<String>,
     /// The kind chosen for each port, and the reason.
@@ -40,7 +39,7 @@ pub(super) fn open(
     namespace: &Namespace,
     pool: &mut Pool,
     clock: &Clock,
-) -> Result<Ports, StartError> {
+) -> Result<(Ports, PortList), StartError> {
     // One lane serves all ports, so all frames must start with the same header.
     let mut link: Option<(Link, &PortSpec)> = None;
     for spec in specs {
@@ -75,12 +74,12 @@ pub(super) fn open(
         });
     }
     let time = begin(&mut all, clock);
-    Ok(Ports {
-        all,
+    let common = Ports {
         remarks,
         choices,
         time,
-    })
+    };
+    Ok((common, all))
 }
 
 /// Opens all ports for several workers, or none. Returns the ports of each worker.
@@ -109,7 +108,6 @@ pub(super) fn open_groups(
         });
     }
     let common = Ports {
-        all: Vec::new(),
         remarks,
         choices,
         time: PortTime::Machine,

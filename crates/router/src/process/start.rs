@@ -62,12 +62,6 @@ pub enum StartError {
         /// The number of workers.
         workers: usize,
     },
-    /// The kernel's packets come to one worker.
-    #[error(
-        "--forward and --local have one worker: use --workers 1, or bridge two interfaces (`sluice \
-         router eth0 eth1 --workers {0}`)"
-    )]
-    HookedWorkers(usize),
     /// A port is named twice.
     #[error("{0} is named twice")]
     Twice(PortSpec),
@@ -350,18 +344,13 @@ fn open(
         });
     }
     let (ports, of_workers) = match &settings.hooked {
-        Some(hooked) => {
-            let mut ports = hooked.open(namespace, names, settings.pool)?;
-            let all = std::mem::take(&mut ports.all);
-            (ports, vec![all])
-        }
+        Some(hooked) => hooked.open(namespace, names, settings.pool, settings.workers)?,
         None if settings.workers > 1 => {
             ports::open_groups(&settings.ports, namespace, clock, settings.workers)?
         }
         None => {
             let pool = &mut memories[0].pool;
-            let mut ports = ports::open(&settings.ports, namespace, pool, clock)?;
-            let all = std::mem::take(&mut ports.all);
+            let (ports, all) = ports::open(&settings.ports, namespace, pool, clock)?;
             (ports, vec![all])
         }
     };
@@ -381,9 +370,6 @@ fn check_workers(settings: &Settings) -> Result<(), StartError> {
     }
     if cores != 0 && cores != workers {
         return Err(StartError::Cores { cores, workers });
-    }
-    if workers > 1 && settings.hooked.is_some() {
-        return Err(StartError::HookedWorkers(workers));
     }
     Ok(())
 }

@@ -1,4 +1,9 @@
-//! The nft rules that send packets to a queue.
+//! The nft rules that send packets to a queue, or to one of several.
+//!
+//! Among several queues, `symhash` chooses: the kernel's hash of addresses and ports that is the same
+//! for both directions of a flow (`__skb_get_hash_symmetric`), the one that spreads the flows of packet
+//! sockets. The queue expression and the target can choose by themselves, but by a hash of the
+//! addresses alone, so that all flows between two hosts would share a queue.
 //!
 //! The rules are in a table of their own, and no other table is ever touched. By default the table
 //! belongs to the socket (NFT_TABLE_F_OWNER, Linux 5.12): no other process can change it, and the
@@ -7,6 +12,7 @@
 //! it. Layouts: linux/netfilter/nf_tables.h.
 
 use super::message::{ACK, APPEND, CREATE, Writer};
+use std::fmt;
 
 /// The packets that go to a queue.
 ///
@@ -109,6 +115,49 @@ impl<'a> Side<'a> {
     }
 }
 
+/// Consecutive queues of the kernel. There is at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    first: u16,
+    last: u16,
+}
+
+impl Queues {
+    /// Returns `count` queues from number `first` on; `None` if there are not so many.
+    pub fn new(first: u16, count: usize) -> Option<Queues> {
+        let more = u16::try_from(count.checked_sub(1)?).ok()?;
+        let last = first.checked_add(more)?;
+        Some(Queues { first, last })
+    }
+
+    /// Returns their numbers.
+    pub(super) fn numbers(self) -> impl Iterator<Item = u16> {
+        self.first..=self.last
+    }
+
+    /// Returns the number of the one at a place.
+    pub(super) const fn number(self, place: u16) -> u16 {
+        self.first + place
+    }
+
+    pub(super) const fn is_one(self) -> bool {
+        self.first == self.last
+    }
+
+    fn count(self) -> u32 {
+        u32::from(self.last - self.first) + 1
+    }
+}
+
+impl fmt::Display for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_one() {
+            true => write!(f, "{}", self.first),
+            false => write!(f, "{}-{}", self.first, self.last),
+        }
+    }
+}
+
 impl Traffic {
     /// Returns the interfaces that the traffic is restricted to, each once.
     pub fn interfaces(&self) -> Vec<&str> {
@@ -144,8 +193,12 @@ impl Traffic {
     }
 
     /// Returns the rules as commands for nft(8), for users who install the rules themselves.
-    pub fn commands(&self, queue: u16) -> String {
-        let table = table(queue);
+    pub fn commands(&self, queues: Queues) -> String {
+        let table = table(queues);
+        let to = match queues.is_one() {
+            true => format!("num {}", queues.first),
+            false => format!("to symhash mod {} offset {}", queues.count(), queues.first),
+        };
         let mut text = format!("nft add table inet {table}\n");
         let mark = self.mark.map_or(String::new(), |Mark { value, mask }| {
             format!("meta mark and {mask:#x} == {value:#x} ")
@@ -157,7 +210,7 @@ impl Traffic {
             ));
             for side in self.sides(*hook) {
                 text.push_str(&format!(
-                    "nft add rule inet {table} {chain} {}{mark}queue num {queue}\n",
+                    "nft add rule inet {table} {chain} {}{mark}queue {to}\n",
                     side.text()
                 ));
             }
@@ -170,12 +223,12 @@ impl Traffic {
     pub(super) fn write(
         &self,
         writer: &mut Writer,
-        queue: u16,
+        queues: Queues,
         form: Form,
         if_dead: IfDead,
         exists: bool,
     ) -> (u32, u32) {
-        let table = table(queue);
+        let table = table(queues);
         writer.begin(BATCH_BEGIN, 0, 0, NF_TABLES);
         writer.end();
         let mut first = None;
@@ -205,17 +258,19 @@ impl Traffic {
             writer.name(7, "filter");
             writer.end();
             for side in self.sides(*hook) {
-                last = writer.begin(NEW_RULE, ACK | CREATE | APPEND, INET, 0);
-                writer.name(1, &table);
-                writer.name(2, hook.name());
-                writer.nested(4, |expressions| {
-                    write_side(expressions, side);
-                    if let Some(mark) = self.mark {
-                        write_mark(expressions, mark);
-                    }
-                    form.write(expressions, queue, if_dead);
-                });
-                writer.end();
+                for to in form.destinations(queues) {
+                    last = writer.begin(NEW_RULE, ACK | CREATE | APPEND, INET, 0);
+                    writer.name(1, &table);
+                    writer.name(2, hook.name());
+                    writer.nested(4, |expressions| {
+                        write_side(expressions, side);
+                        if let Some(mark) = self.mark {
+                            write_mark(expressions, mark);
+                        }
+                        to.write(expressions, form, if_dead);
+                    });
+                    writer.end();
+                }
             }
         }
         writer.begin(BATCH_END, 0, 0, NF_TABLES);
@@ -233,22 +288,65 @@ pub(super) enum Form {
     Target,
 }
 
+/// The queue of a rule, or the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Destination {
+    /// One queue.
+    Only(u16),
+    /// The queue of these whose place is the hash of the flow.
+    ByFlow(Queues),
+    /// One of several queues, for the flows whose hash is its place.
+    OfFlows(u16, Queues),
+}
+
 impl Form {
-    fn write(self, expressions: &mut Writer, queue: u16, if_dead: IfDead) {
+    /// Returns the destination of each rule. The queue expression can take the queue's number from a
+    /// register; with the target, each queue needs a rule.
+    fn destinations(self, queues: Queues) -> Vec<Destination> {
+        let of_flows = |number| Destination::OfFlows(number, queues);
+        match self {
+            _ if queues.is_one() => vec![Destination::Only(queues.first)],
+            Form::Expression => vec![Destination::ByFlow(queues)],
+            Form::Target => queues.numbers().map(of_flows).collect(),
+        }
+    }
+}
+
+impl Destination {
+    fn write(self, expressions: &mut Writer, form: Form, if_dead: IfDead) {
+        match self {
+            Destination::Only(_) => {}
+            Destination::ByFlow(queues) => write_flow_hash(expressions, queues),
+            Destination::OfFlows(number, queues) => {
+                write_flow_hash(expressions, queues);
+                // The register has the byte order of the host.
+                let number = u32::from(number).to_ne_bytes();
+                write_compare(expressions, COMPARE_EQUAL, &number);
+            }
+        }
         // Both have the same flag: a packet passes if nobody serves the queue.
         let bypass = u16::from(if_dead == IfDead::Bypass);
-        match self {
-            Form::Expression => expression(expressions, "queue", |to| {
-                to.attribute(1, &queue.to_be_bytes(), &[]);
+        let number = match self {
+            Destination::Only(number) | Destination::OfFlows(number, _) => Some(number),
+            Destination::ByFlow(_) => None,
+        };
+        match (form, number) {
+            (Form::Expression, Some(number)) => expression(expressions, "queue", |to| {
+                to.attribute(1, &number.to_be_bytes(), &[]);
                 to.attribute(2, &1u16.to_be_bytes(), &[]);
                 to.attribute(3, &bypass.to_be_bytes(), &[]);
             }),
-            Form::Target => expression(expressions, "target", |target| {
+            (Form::Expression, None) => expression(expressions, "queue", |to| {
+                to.attribute(3, &bypass.to_be_bytes(), &[]);
+                to.number(4, REGISTER);
+            }),
+            (Form::Target, number) => expression(expressions, "target", |target| {
+                let number = number.expect("the target has the number of its queue");
                 target.name(1, "NFQUEUE");
                 target.number(2, 3);
                 // linux/netfilter/xt_NFQUEUE.h: `struct xt_NFQ_info_v3` (first queue, number of
                 // queues, flags), padded to eight bytes.
-                let [low, high] = queue.to_ne_bytes();
+                let [low, high] = number.to_ne_bytes();
                 let [one_low, one_high] = 1u16.to_ne_bytes();
                 let [flag_low, flag_high] = bypass.to_ne_bytes();
                 let fields = [low, high, one_low, one_high, flag_low, flag_high, 0, 0];
@@ -258,11 +356,12 @@ impl Form {
     }
 }
 
-/// Returns the table of a queue. A table may belong to one socket, and several queues may be open.
-pub(super) fn table(queue: u16) -> String {
-    match queue {
+/// Returns the table of a router's queues. A table may belong to one socket, and several routers may
+/// run.
+pub(super) fn table(queues: Queues) -> String {
+    match queues.first {
         0 => TABLE.to_owned(),
-        _ => format!("{TABLE}{queue}"),
+        first => format!("{TABLE}{first}"),
     }
 }
 
@@ -331,6 +430,16 @@ fn write_mark(expressions: &mut Writer, mark: Mark) {
     );
 }
 
+/// Writes the choice of a queue by the hash of the flow, into the register.
+fn write_flow_hash(expressions: &mut Writer, queues: Queues) {
+    expression(expressions, "hash", |hash| {
+        hash.number(2, REGISTER);
+        hash.number(4, queues.count());
+        hash.number(6, u32::from(queues.first));
+        hash.number(7, HASH_SYMMETRIC);
+    });
+}
+
 fn write_meta(expressions: &mut Writer, key: u32) {
     expression(expressions, "meta", |meta| {
         meta.number(1, REGISTER);
@@ -376,6 +485,7 @@ const META_OIFNAME: u32 = 7;
 const COMPARE_EQUAL: u32 = 0;
 const COMPARE_UNEQUAL: u32 = 1;
 const REGISTER: u32 = 1;
+const HASH_SYMMETRIC: u32 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -410,7 +520,7 @@ mod tests {
             chain("output"),
             rule("output", "oifname"),
         ];
-        let commands = traffic.commands(3);
+        let commands = traffic.commands(Queues::new(3, 1).unwrap());
         let lines: Vec<&str> = commands.lines().collect();
         assert_eq!(lines, expected.map(|line| format!("nft add {line}")));
         assert_eq!(traffic.interfaces(), ["wan"]);
@@ -422,8 +532,31 @@ mod tests {
             hooks: vec![Hook::Input, Hook::Output],
             ..Traffic::default()
         };
-        let commands = traffic.commands(0);
+        let commands = traffic.commands(Queues::new(0, 1).unwrap());
         assert!(commands.contains("rule inet sluice input iifname != \"lo\" queue num 0\n"));
         assert!(commands.contains("rule inet sluice output oifname != \"lo\" queue num 0\n"));
+    }
+    #[test]
+    fn several_queues_get_the_flows_by_a_hash() {
+        let traffic = Traffic {
+            hooks: vec![Hook::Forward],
+            ..Traffic::default()
+        };
+        let commands = traffic.commands(Queues::new(4, 3).unwrap());
+        assert!(commands.contains("rule inet sluice4 forward"), "{commands}");
+        assert!(
+            commands.ends_with("queue to symhash mod 3 offset 4\n"),
+            "{commands}"
+        );
+    }
+
+    #[test]
+    fn the_last_queue_has_the_last_number_of_16_bits() {
+        let text = |first, count| Queues::new(first, count).map(|queues| queues.to_string());
+        assert_eq!(text(7, 1).as_deref(), Some("7"));
+        assert_eq!(text(65_532, 4).as_deref(), Some("65532-65535"));
+        for (first, count) in [(65_533, 4), (0, 65_537), (0, 0)] {
+            assert_eq!(text(first, count), None);
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::NfqueueOptions;
 use super::message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages};
-use super::rule::{self, Form, IfDead, Traffic};
+use super::rule::{self, Form, IfDead, Queues, Traffic};
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,27 +11,27 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The step that failed, and the kernel's answer.
 pub(super) type Failed = (&'static str, io::Error);
 
-/// Binds a new socket to the queue, on a thread inside the namespace.
-pub(super) fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
+/// Binds a new socket to a queue, on a thread inside the namespace.
+pub(super) fn bind_queue(number: u16, options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     let socket = netfilter_socket().map_err(at("open a netfilter socket"))?;
     let bytes = i32::try_from(options.receive_buffer).unwrap_or(i32::MAX);
     sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
         .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
         .map_err(at("set the size of the receive buffer"))?;
     let mut writer = Writer::default();
-    let bind = writer.begin(QUEUE_CONFIG, ACK, 0, options.number);
+    let bind = writer.begin(QUEUE_CONFIG, ACK, 0, number);
     writer.attribute(1, &[1, 0, 0, 0], &[]);
     writer.end();
     ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
         "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
     ))?;
-    let configure = write_config(&mut writer, options);
+    let configure = write_config(&mut writer, number, options);
     ask(socket.as_fd(), &mut writer, configure, configure).map_err(at("configure"))?;
     Ok(socket)
 }
 
 /// Writes the configuration of a bound queue. Returns its sequence number.
-fn write_config(writer: &mut Writer, options: &NfqueueOptions) -> u32 {
+fn write_config(writer: &mut Writer, number: u16, options: &NfqueueOptions) -> u32 {
     let mut flags = 0;
     if options.offloads {
         flags |= CONFIG_GSO;
@@ -39,7 +39,7 @@ fn write_config(writer: &mut Writer, options: &NfqueueOptions) -> u32 {
     if options.fail_open {
         flags |= CONFIG_FAIL_OPEN;
     }
-    let configure = writer.begin(QUEUE_CONFIG, ACK, 0, options.number);
+    let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
     // Copy mode 2 (packets) and the number of bytes to copy: the largest range, or all headers.
     let range = if options.headers_only {
         HEADERS_LEN
@@ -64,7 +64,7 @@ pub(super) fn write_offloads(writer: &mut Writer, number: u16, offloads: bool) {
     writer.end();
 }
 
-/// The rules that send packets to a queue; removed when this is dropped.
+/// The rules that send packets to queues; removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Installed {
     socket: OwnedFd,
@@ -85,14 +85,14 @@ impl Drop for Installed {
     }
 }
 
-/// Installs the rules for a queue that is already bound: so no living process serves it, and a
+/// Installs the rules for queues that are already bound: so no living process serves them, and a
 /// table of the same name is a remnant.
 pub(super) fn install(
     traffic: &Traffic,
-    number: u16,
+    queues: Queues,
     if_dead: IfDead,
 ) -> Result<Installed, Failed> {
-    let table = rule::table(number);
+    let table = rule::table(queues);
     let exists = match find(&table).map_err(at("look for a table in nftables"))? {
         Found::Nothing => false,
         Found::Ours => true,
@@ -107,7 +107,7 @@ pub(super) fn install(
     let attempt = |form| {
         let socket = netfilter_socket()?;
         let mut writer = Writer::default();
-        let (first, last) = traffic.write(&mut writer, number, form, if_dead, exists);
+        let (first, last) = traffic.write(&mut writer, queues, form, if_dead, exists);
         ask(socket.as_fd(), &mut writer, first, last)?;
         Ok(Installed {
             socket,
@@ -121,9 +121,16 @@ pub(super) fn install(
             io::ErrorKind::NotFound => attempt(Form::Target),
             _ => Err(error),
         })
-        .map_err(at(
-            "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES and CONFIG_NFT_QUEUE)",
-        ))
+        .map_err(at(match queues.is_one() {
+            true => {
+                "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES and \
+                 CONFIG_NFT_QUEUE)"
+            }
+            false => {
+                "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES, CONFIG_NFT_QUEUE \
+                 and, for several workers, CONFIG_NFT_HASH)"
+            }
+        }))
 }
 
 /// What exists under the name of a table.

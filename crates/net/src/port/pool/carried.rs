@@ -1,6 +1,6 @@
 //! Frames on their way from the pool of one thread to that of another.
 
-use super::{Loss, Pool, Slot};
+use super::{Loss, Pool, Slot, Ticket, Watcher};
 use sluice_core::Time;
 use sluice_wire::frame::VnetHeader;
 
@@ -12,6 +12,10 @@ pub struct Carried {
     arrival: Option<Time>,
     account: Option<u8>,
     is_flipped: bool,
+    /// The length of the whole frame, if a port keeps a part of it.
+    cut_from: Option<u32>,
+    /// The packet in the kernel that waits for a verdict on the frame.
+    ticket: Option<(Watcher, Ticket)>,
 }
 
 impl Carried {
@@ -27,12 +31,10 @@ impl Carried {
 }
 
 impl Pool {
-    /// Copies the frame in a slot, which remains, into `into`.
-    ///
-    /// # Panics
-    /// If a port keeps a part of the frame ([`Pool::is_cut`]).
+    /// Copies the frame in a slot, which remains, into `into`. Of a frame that a port keeps in part
+    /// ([`Pool::is_cut`]), the headers are copied. If the packet also waits in the kernel, the verdict is
+    /// the other pool's from [`Pool::put`] on; the slot must then be freed with [`Pool::free_settled`].
     pub fn carry(&self, slot: Slot, into: &mut Carried) {
-        assert!(!self.is_cut(slot), "the whole frame is in the pool");
         into.bytes.clear();
         into.bytes.extend_from_slice(self.head(slot));
         into.bytes.extend_from_slice(self.tail(slot));
@@ -40,14 +42,25 @@ impl Pool {
         into.arrival = self.arrival(slot);
         into.account = self.account(slot);
         into.is_flipped = self.is_flipped(slot);
+        into.cut_from = self.is_cut(slot).then(|| self.frame_len(slot) as u32);
+        into.ticket = self.ticket_to_carry(slot);
     }
 
     /// Copies a frame of another pool into a new slot, which is charged to no account.
     ///
     /// # Errors
-    /// When there is no room.
+    /// When there is no room. A packet that waits in the kernel then counts as dropped.
     pub fn put(&mut self, carried: &Carried) -> Result<Slot, Loss> {
-        let slot = self.store(&carried.bytes)?;
+        let stored = match carried.cut_from {
+            None => self.store(&carried.bytes),
+            Some(length) => self.allocate().ok_or(Loss::NoSlot).inspect(|slot| {
+                self.set_cut(*slot, &carried.bytes, length);
+            }),
+        };
+        if let Some(ticket) = carried.ticket {
+            self.accept_ticket(stored.as_ref().ok().copied(), ticket);
+        }
+        let slot = stored?;
         self.set_vnet(slot, carried.vnet);
         if let Some(arrival) = carried.arrival {
             self.set_arrival(slot, arrival);
@@ -92,5 +105,39 @@ mod tests {
         // The memory is that of the longest frame, whatever comes next.
         assert!(carried.capacity() >= 65_000);
         assert_eq!((one.available(), other.available()), (2, 2));
+    }
+    #[test]
+    fn the_verdict_on_a_packet_in_the_kernel_moves_with_its_frame() {
+        let size = PoolSize { slots: 1, large: 1 };
+        let [mut one, mut other] = [(); 2].map(|()| Pool::new(size).unwrap());
+        let (mut carried, watcher) = (Carried::default(), one.watcher());
+        let ticket = Ticket {
+            id: 7,
+            queue: 3,
+            ..Ticket::default()
+        };
+        for is_full in [false, true] {
+            let from = one.allocate().unwrap();
+            one.set_cut(from, &[0x45; 40], 1500);
+            one.set_ticket(from, watcher, ticket);
+            one.carry(from, &mut carried);
+            one.free_settled(from);
+            assert_eq!(one.next_abandoned(watcher), None);
+            let taken = is_full.then(|| other.allocate().unwrap());
+            let put = other.put(&carried);
+            assert_eq!(put.is_err(), is_full);
+            if let Ok(to) = put {
+                assert!(other.is_cut(to));
+                assert_eq!((other.frame_len(to), other.head(to).len()), (1500, 40));
+                assert_eq!(other.ticket(to, watcher), Some(ticket));
+                assert!(!other.has_abandoned());
+                other.free(to);
+            }
+            // Freed, or never stored: the kernel gets a verdict of the other pool's port.
+            assert!(other.has_abandoned());
+            assert_eq!(other.next_abandoned(watcher), Some(ticket));
+            assert_eq!(other.next_abandoned(watcher), None);
+            taken.into_iter().for_each(|slot| other.free(slot));
+        }
     }
 }

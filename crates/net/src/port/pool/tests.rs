@@ -129,12 +129,16 @@ fn a_copy_is_not_watched() {
     let watcher = pool.watcher();
     let slot = pool.allocate().unwrap();
     pool.set_frame(slot, 60, VnetHeader::default());
-    pool.watch(slot, watcher);
+    let ticket = Ticket {
+        id: 9,
+        ..Ticket::default()
+    };
+    pool.set_ticket(slot, watcher, ticket);
     let copy = pool.copy(slot).unwrap();
     pool.free(copy);
     assert_eq!(pool.next_abandoned(watcher), None);
     pool.free(slot);
-    assert_eq!(pool.next_abandoned(watcher), Some(slot));
+    assert_eq!(pool.next_abandoned(watcher), Some(ticket));
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Flows of numbered packets, for routers with several workers.
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_net::namespace::Namespace;
+
+pub const FLOWS: u16 = 64;
+pub const FIRST_PORT: u16 = 20_000;
+
+/// Sends a packet of each flow, again and again, as long as `next` returns a pause. The flows have the
+/// source ports from [`FIRST_PORT`] on; a payload begins with the number of the round. Returns the
+/// number of packets of each flow.
+pub fn send(
+    namespace: &Namespace,
+    (here, there): (&str, (&str, u16)),
+    payload: usize,
+    mut next: impl FnMut(u32) -> Option<Duration> + Send,
+) -> u32 {
+    let sending = move || {
+        let sockets = (0..FLOWS).map(|flow| UdpSocket::bind((here, FIRST_PORT + flow)).unwrap());
+        let sockets: Vec<UdpSocket> = sockets.collect();
+        let mut payload = vec![0; payload];
+        let mut round = 0u32;
+        while let Some(pause) = next(round) {
+            payload[..4].copy_from_slice(&round.to_be_bytes());
+            for socket in &sockets {
+                socket.send_to(&payload, there).unwrap();
+            }
+            round += 1;
+            std::thread::sleep(pause);
+        }
+        round
+    };
+    namespace.enter(sending).unwrap()
+}
+
+/// Checks that the packets of each flow have arrived in the order of their numbers.
+pub fn assert_in_order(seen: &[(u16, u32)]) {
+    let mut last = BTreeMap::new();
+    for (flow, number) in seen {
+        let before = last.insert(*flow, *number);
+        assert!(
+            before < Some(*number),
+            "flow {flow}: {number} after {before:?}"
+        );
+    }
+}
+
+/// Returns the fairness of the flows' shares. Jain, Chiu, Hawe: "A Quantitative Measure of Fairness"
+/// (DEC-TR-301, 1984).
+pub fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) = (
+        shares.iter().sum::<f64>(),
+        shares.iter().map(|share| share * share).sum::<f64>(),
+    );
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Checks that there are so many workers, and that all of them received packets, sent some, and handed
+/// some over.
+pub fn assert_all_work(status: &Value, workers: usize) {
+    let parts = status["workers"].as_array().unwrap();
+    assert_eq!(parts.len(), workers);
+    for worker in parts {
+        for count in ["received", "sent", "handed_over"] {
+            assert!(worker[count].as_u64() > Some(0), "{status}");
+        }
+    }
+}
