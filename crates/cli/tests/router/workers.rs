@@ -1,5 +1,6 @@
 //! `sluice router --workers`: several loops act as one router.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -163,6 +164,90 @@ fn flows_of_all_workers_share_a_pipe_fairly() {
         "{status}"
     );
     assert_eq!(status["lost"], serde_json::json!({}));
+}
+
+/// Sends packets of all flows through the router until the host behind `far1` has returned one of each.
+/// The returned packets pass only at the worker that has the state of their flow.
+fn pass_and_return(router: &Running) {
+    let open = |interface| {
+        let options = PacketOptions {
+            offloads: false,
+            ring: 0,
+            ..PacketOptions::default()
+        };
+        PacketPort::open(&router.namespace, interface, options).unwrap()
+    };
+    let (mut near, mut far) = (open("far0"), open("far1"));
+    let mut pool = Pool::new(PoolSize {
+        slots: 1024,
+        large: 64,
+    })
+    .unwrap();
+    let (mut slots, mut returned) = (Vec::new(), BTreeSet::new());
+    let start = Instant::now();
+    while returned.len() < usize::from(FLOWS) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{returned:?}");
+        send(router, |round| {
+            (round == 0).then_some(Duration::from_millis(20))
+        });
+        while far.receive(&mut pool, &mut slots) > 0 {}
+        for slot in slots.drain(..) {
+            let frame = pool.head_mut(slot);
+            if frame.len() != FRAME || frame[36..38] != 9u16.to_be_bytes() {
+                pool.free(slot);
+                continue;
+            }
+            // Ethernet addresses, IPv4 addresses and ports change places; checksums stay the same.
+            for (one, other, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
+                (0..length).for_each(|at| frame.swap(one + at, other + at));
+            }
+            assert_eq!(far.transmit(&mut pool, &[slot]), 1);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        while near.receive(&mut pool, &mut slots) > 0 {}
+        for slot in slots.drain(..) {
+            let frame = pool.head(slot);
+            if frame.len() == FRAME && frame[34..36] == 9u16.to_be_bytes() {
+                let flow = u16::from_be_bytes([frame[36], frame[37]]);
+                returned.insert(flow - FIRST_PORT);
+            }
+            pool.free(slot);
+        }
+    }
+}
+
+#[test]
+fn an_interface_that_is_created_again_is_used_by_all_workers_again() {
+    let config = "pipe 1 config bw 100Mbit/s\n\
+                  add 100 check-state\n\
+                  add 200 pipe 1 udp from 10.0.0.1 to any 9 in recv em0 keep-state\n";
+    for more in [&["--workers", "2"][..], &["--workers", "3", "--unconfined"]] {
+        let router = Running::start(Some(config), more);
+        router.sender(&["em0", "far0", "em1", "far1"]);
+        pass_and_return(&router);
+        for (near, far) in [("em0", "far0"), ("em1", "far1"), ("em0", "far0")] {
+            router.namespace.links().unwrap().remove(near).unwrap();
+            let end = |name, number| VethEnd {
+                namespace: &router.namespace,
+                name,
+                mac: Mac([2, 0, 0, 0, 0, number]),
+            };
+            create_veth(end(near, 1), end(far, 2)).unwrap();
+            let mut links = router.namespace.links().unwrap();
+            for name in [near, far] {
+                links.set_up(name, true).unwrap();
+            }
+            drop(links);
+            if far == "far0" {
+                router.sender(&[]);
+            }
+            pass_and_return(&router);
+        }
+        let status = router.end();
+        for worker in status["workers"].as_array().unwrap() {
+            assert!(worker["received"].as_u64() > Some(0), "{status}");
+        }
+    }
 }
 
 #[test]

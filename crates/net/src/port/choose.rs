@@ -323,17 +323,11 @@ impl Named for Attached {
         let open = |(kind, attach): (&'static Kind, &'static dyn Attach)| {
             let opened = attach.open_group(namespace, &self.interface, workers, options)?;
             Some(opened.and_then(|ports| {
-                let mut cannot = attach.cannot(namespace.offloads(&self.interface)?);
-                cannot.push(
-                    "an interface that is deleted and created again is lost until the router is \
-                     started again"
-                        .to_owned(),
-                );
                 Ok(OpenedGroup {
                     ports,
                     kind,
                     reason: "its flows are spread over the workers".to_owned(),
-                    cannot,
+                    cannot: attach.cannot(namespace.offloads(&self.interface)?),
                 })
             }))
         };

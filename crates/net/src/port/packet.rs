@@ -6,10 +6,12 @@
 //! packet at a time. See packet(7).
 
 mod absence;
+mod group;
 mod inward;
 mod kind;
 mod ring;
 
+pub use group::Fanout;
 pub use kind::KIND;
 
 use super::messages::Messages;
@@ -18,10 +20,11 @@ use super::remedy::remedy;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
-use crate::errand::keep_helper;
+use crate::errand::{drop_elsewhere, keep_helper};
 use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
 use absence::Absence;
+use group::Member;
 use inward::Inward;
 use sluice_core::Span;
 use sluice_wire::frame::{Link, VnetHeader};
@@ -66,35 +69,6 @@ pub struct PacketOptions {
     /// each frame that does not come through the ring.
     pub timestamps: Option<Clock>,
 }
-
-/// The group of ports that share the frames of an interface.
-///
-/// The kernel numbers the members in the order in which they join, and chooses one by a hash of
-/// addresses and ports that is the same for both directions of a flow
-/// (`__skb_get_hash_symmetric`). So groups of the same size on several interfaces give a flow to the
-/// same member everywhere. Fragments have no ports: their addresses decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fanout {
-    /// A new group, whose number the kernel chooses ([`PacketPort::group`]).
-    New,
-    /// The group with this number.
-    Join(u16),
-}
-
-impl Fanout {
-    /// Returns the value of `PACKET_FANOUT`, packet(7): the group's number in the low half, the method
-    /// of spreading and flags in the high half.
-    const fn value(self) -> i32 {
-        let method = libc::PACKET_FANOUT_HASH as i32 | IGNORE_OUTGOING;
-        match self {
-            Fanout::New => (method | libc::PACKET_FANOUT_FLAG_UNIQUEID as i32) << 16,
-            Fanout::Join(group) => group as i32 | method << 16,
-        }
-    }
-}
-
-/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` of linux/if_packet.h: a group has its own setting.
-const IGNORE_OUTGOING: i32 = 0x4000;
 
 impl Default for PacketOptions {
     fn default() -> PacketOptions {
@@ -166,6 +140,8 @@ pub struct PacketPort {
     inward: Inward,
     outgoing: Messages,
     counters: Counters,
+    /// The place among the ports of several workers.
+    member: Option<Member>,
 }
 
 impl PacketPort {
@@ -250,6 +226,7 @@ impl PacketPort {
             inward,
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
+            member: None,
         })
     }
 
@@ -278,6 +255,19 @@ impl PacketPort {
     /// Only when the socket is broken.
     pub fn receive_buffer(&self) -> io::Result<usize> {
         self.socket.recv_buffer_size()
+    }
+
+    /// Continues with a port on new sockets, which arrived at the same place of a new group.
+    fn continue_with(&mut self, mut new: PacketPort, pool: &mut Pool) {
+        self.inward.count_dropped(&self.socket, &mut self.counters);
+        self.inward.release(pool);
+        new.counters = self.counters;
+        new.member = self.member.take();
+        new.absence = self.absence.take();
+        if let Some(trains) = &mut new.trains {
+            trains.begin(&new.counters);
+        }
+        drop_elsewhere(std::mem::replace(self, new));
     }
 
     /// Sends a batch with trains, if the batch has any. Returns whether it has.
@@ -339,7 +329,7 @@ impl Port for PacketPort {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
-        self.look_for_it();
+        self.look_for_it(pool);
         let before = into.len();
         let mut result = self
             .inward
@@ -369,7 +359,7 @@ impl Port for PacketPort {
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         // On a port that only sends, no other function is called.
-        self.look_for_it();
+        self.look_for_it(pool);
         let mut taken = 0;
         while taken < slots.len() {
             let most = match self.trains {

@@ -4,8 +4,9 @@
 //! back under the same name, with another index. Asking for it and attaching to it may take long, so
 //! the [helper](crate::errand) does both.
 
-use super::super::Promiscuity;
 use super::super::trains::Trains;
+use super::super::{Pool, Promiscuity};
+use super::group::Member;
 use super::{LOOK_EVERY, PacketPort, bind, is_bound};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
@@ -46,6 +47,7 @@ struct Search {
     protocol: libc::c_int,
     sends_trains: bool,
     is_promiscuous: bool,
+    member: Option<Member>,
 }
 
 /// An interface that the socket is attached to.
@@ -55,6 +57,8 @@ struct Found {
     promiscuity: Option<Promiscuity>,
     /// `Some` if the interface is up and trains pay off.
     trains: Option<Trains>,
+    /// `Some` if the port needs new sockets.
+    anew: Option<Box<PacketPort>>,
 }
 
 impl Search {
@@ -64,7 +68,17 @@ impl Search {
         let mut promiscuity = None;
         // An interface that was moved away and back may keep its index, but the socket was detached
         // from it.
-        if link.index != self.index || !is_bound(&self.socket, link.index) {
+        let is_attached = link.index == self.index && is_bound(&self.socket, link.index);
+        if let Some(member) = self.member.as_ref().filter(|_| !is_attached) {
+            let anew = member.reopen(&self.namespace, &link)?;
+            return Some(Found {
+                link,
+                promiscuity,
+                trains: None,
+                anew: Some(Box::new(anew)),
+            });
+        }
+        if !is_attached {
             bind(&self.socket, link.index, self.protocol).ok()?;
             let ask = || Promiscuity::ask(&self.socket, link.index);
             promiscuity = self.is_promiscuous.then(ask);
@@ -76,6 +90,7 @@ impl Search {
             link,
             promiscuity,
             trains,
+            anew: None,
         })
     }
 }
@@ -83,7 +98,7 @@ impl Search {
 impl PacketPort {
     /// Lets the helper check, ten times a second, whether an interface that was lost is back, or
     /// uses its answer.
-    pub(super) fn look_for_it(&mut self) {
+    pub(super) fn look_for_it(&mut self, pool: &mut Pool) {
         let Some(absence) = &mut self.absence else {
             return;
         };
@@ -95,7 +110,7 @@ impl PacketPort {
                     absence.links = links;
                     let is_current = absence.errors == errors;
                     if let Some(found) = found {
-                        self.attach(found, is_current);
+                        self.attach(found, is_current, pool);
                     }
                 }
             }
@@ -118,6 +133,7 @@ impl PacketPort {
             protocol: self.protocol,
             sends_trains: self.sends_trains,
             is_promiscuous: self.promiscuity != Promiscuity::NotAsked,
+            member: self.member.clone(),
         };
         let links = absence.links.take();
         let answer = Errand::send(move || {
@@ -130,7 +146,14 @@ impl PacketPort {
 
     /// Uses an interface to which the helper has attached the socket. `is_current` is false if the
     /// interface was lost again meanwhile.
-    fn attach(&mut self, found: Found, is_current: bool) {
+    fn attach(&mut self, found: Found, is_current: bool, pool: &mut Pool) {
+        if let Some(anew) = found.anew {
+            self.continue_with(*anew, pool);
+            if is_current {
+                self.absence = None;
+            }
+            return;
+        }
         self.index = found.link.index;
         self.capabilities.mtu = found.link.mtu;
         if let Some(promiscuity) = found.promiscuity {
@@ -158,7 +181,7 @@ mod tests {
     use super::*;
     use crate::errand::{self, hold_helper};
     use crate::port::live::{self, frame, receive_one, send_one};
-    use crate::port::{Loss, Pool, PoolSize, Port as _};
+    use crate::port::{Loss, PoolSize, Port as _};
     use std::sync::PoisonError;
 
     /// The helper stands for the kernel: whatever waits for it would wait here without end.

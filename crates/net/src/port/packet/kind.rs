@@ -1,6 +1,7 @@
 //! `packet` as a kind of port: how it attaches to an interface.
 
-use super::{Fanout, PacketError, PacketOptions, PacketPort};
+use super::group;
+use super::{PacketOptions, PacketPort};
 use crate::namespace::{Namespace, Offloads};
 use crate::port::choose::{self, Attach, AttachOptions, Facts};
 use crate::port::registry::{Kind, OpenError, Role};
@@ -77,7 +78,12 @@ impl Attach for Sockets {
         workers: usize,
         options: AttachOptions,
     ) -> Option<Result<Vec<Box<dyn Port + Send>>, OpenError>> {
-        Some(open_group(namespace, interface, workers, options.into()))
+        let opened = group::open_group(namespace, interface, workers, options.into());
+        let boxed = |port| -> Box<dyn Port + Send> { Box::new(port) };
+        Some(match opened {
+            Ok(ports) => Ok(ports.into_iter().map(boxed).collect()),
+            Err(error) => Err(error.into()),
+        })
     }
 
     fn open_halves(
@@ -97,29 +103,4 @@ impl Attach for Sockets {
         };
         Ok([open(true)?, open(false)?])
     }
-}
-
-/// Opens as many ports as there are workers, which share what arrives.
-fn open_group(
-    namespace: &Namespace,
-    interface: &str,
-    workers: usize,
-    options: PacketOptions,
-) -> Result<Vec<Box<dyn Port + Send>>, OpenError> {
-    let open = |fanout| {
-        let fanout = Some(fanout);
-        PacketPort::open(namespace, interface, PacketOptions { fanout, ..options })
-    };
-    let first = open(Fanout::New)?;
-    let group = first.group().map_err(|source| PacketError::Kernel {
-        step: "read the fanout group",
-        interface: interface.to_owned(),
-        namespace: namespace.name().to_owned(),
-        source,
-    })?;
-    let mut ports: Vec<Box<dyn Port + Send>> = vec![Box::new(first)];
-    for _ in 1..workers {
-        ports.push(Box::new(open(Fanout::Join(group))?));
-    }
-    Ok(ports)
 }
