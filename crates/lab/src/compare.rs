@@ -12,6 +12,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
 use crate::table::cut;
@@ -189,22 +190,21 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
     let figures_of = |found: &Found, other: &Found| {
         repeated_beside(&found.result.summaries(), &other.result.summaries())
     };
-    let (firsts, seconds) = (figures_of(a, b), figures_of(b, a));
-    let mut figures: Vec<Compared> = Vec::new();
-    for (metric, first) in &firsts {
-        let second = seconds.iter().find(|(name, _)| name == metric);
-        let second = second.map(|(_, figure)| figure.clone());
-        figures.push(compared(metric, Some(first.clone()), second, tolerance));
-    }
-    for (metric, second) in seconds {
-        if !firsts.iter().any(|(name, _)| *name == metric) {
-            figures.push(compared(&metric, None, Some(second), tolerance));
+    let mut sides: IndexMap<String, [Option<Repeated>; 2]> = IndexMap::new();
+    for (side, figures) in [figures_of(a, b), figures_of(b, a)].into_iter().enumerate() {
+        for (metric, figure) in figures {
+            sides.entry(metric).or_default()[side] = Some(figure);
         }
     }
-    let members: Vec<String> = [a, b].iter().flat_map(|found| members(found)).collect();
+    let compare = |(metric, [first, second]): (String, [Option<Repeated>; 2])| {
+        compared(&metric, first, second, tolerance)
+    };
+    let mut figures: Vec<Compared> = sides.into_iter().map(compare).collect();
+    let members: BTreeSet<String> = [a, b].iter().flat_map(|found| members(found)).collect();
     for figure in &mut figures {
-        let is_its = |name: &String| figure.metric.strip_prefix(name.as_str()).is_some();
-        figure.is_of_member = members.iter().any(is_its);
+        // A member's name may have dots of its own.
+        let mut ends = figure.metric.match_indices('.').map(|(at, _)| at + 1);
+        figure.is_of_member = ends.any(|end| members.contains(&figure.metric[..end]));
     }
     Pair {
         name: match names[0] == names[1] {
@@ -364,13 +364,9 @@ impl Comparison {
 
     /// Returns the names of all figures.
     pub fn figures(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for figure in self.pairs.iter().flat_map(|pair| &pair.figures) {
-            if !names.contains(&figure.metric) {
-                names.push(figure.metric.clone());
-            }
-        }
-        names
+        let figures = self.pairs.iter().flat_map(|pair| &pair.figures);
+        let names: IndexSet<&String> = figures.map(|figure| &figure.metric).collect();
+        names.into_iter().cloned().collect()
     }
 
     /// Formats the comparison as JSON.

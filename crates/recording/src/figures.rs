@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -247,7 +248,7 @@ pub fn repeated_beside(summaries: &[&Summary], others: &[&Summary]) -> Vec<(Stri
     {
         reasons.extend(pipe.drops.keys().map(|reason| (&*pipe.name, &**reason)));
     }
-    let mut all: Vec<(String, Unit, Vec<f64>)> = Vec::new();
+    let mut all: IndexMap<String, (Unit, Vec<f64>)> = IndexMap::new();
     for summary in summaries {
         let mut summary = (*summary).clone();
         for pipe in &mut summary.pipes {
@@ -256,14 +257,12 @@ pub fn repeated_beside(summaries: &[&Summary], others: &[&Summary]) -> Vec<(Stri
             }
         }
         for figure in figures_of(&summary) {
-            match all.iter_mut().find(|(name, ..)| *name == figure.name) {
-                Some((_, _, values)) => values.push(figure.value),
-                None => all.push((figure.name, figure.unit, vec![figure.value])),
-            }
+            let (_, values) = all.entry(figure.name).or_insert((figure.unit, Vec::new()));
+            values.push(figure.value);
         }
     }
     all.into_iter()
-        .filter_map(|(name, unit, values)| Some((name, Repeated::of(unit, values)?)))
+        .filter_map(|(name, (unit, values))| Some((name, Repeated::of(unit, values)?)))
         .collect()
 }
 

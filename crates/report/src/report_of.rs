@@ -17,7 +17,9 @@ use crate::model::{
     Verdict,
 };
 use sluice_recording::expect;
-use sluice_recording::figures::{figures_of, median, pipe_under_test, repeated, rounded, typical};
+use sluice_recording::figures::{
+    Repeated, figures_of, median, pipe_under_test, repeated, rounded, typical,
+};
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Keep, Passage, PingSample, QueueSample, ReadError,
@@ -245,10 +247,10 @@ fn figures(scenario: &scenario::Scenario, summary: &Summary) -> Vec<Figure> {
 
 /// The figures over repetitions: the median, with the smallest and the largest.
 fn repeated_figures(scenario: &scenario::Scenario, summaries: &[&Summary]) -> Vec<Figure> {
-    let spread = repeated(summaries);
+    let spread: BTreeMap<String, Repeated> = repeated(summaries).into_iter().collect();
     let mut figures = figures(scenario, &typical(summaries));
     for figure in &mut figures {
-        let Some((_, of_it)) = spread.iter().find(|(name, _)| *name == figure.name) else {
+        let Some(of_it) = spread.get(&figure.name) else {
             continue;
         };
         let [median, min, max] = [of_it.spread.median, of_it.spread.min, of_it.spread.max]

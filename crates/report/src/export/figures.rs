@@ -6,6 +6,8 @@ mod cell;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use indexmap::{IndexMap, IndexSet};
+
 use self::cell::{Style, cell};
 use crate::figure::curve::{axes, coordinates, hint};
 use crate::figure::words::shown;
@@ -190,13 +192,8 @@ pub fn table(
 
 /// The names of all figures, each once.
 pub(crate) fn names(all: &[Vec<(String, Repeated)>]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for (name, _) in all.iter().flatten() {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    names
+    let names: IndexSet<&String> = all.iter().flatten().map(|(name, _)| name).collect();
+    names.into_iter().cloned().collect()
 }
 
 /// The name of the first column.
@@ -466,12 +463,10 @@ pub fn tidy(results: &[VariantResult]) -> String {
         .map(|(key, _)| key)
         .filter(|key| *key != "backend" && *key != "variant")
         .collect();
-    let mut names: Vec<(String, Unit)> = Vec::new();
+    let mut names: IndexMap<String, Unit> = IndexMap::new();
     for summary in results.iter().flat_map(VariantResult::summaries) {
         for figure in figures_of(summary) {
-            if !names.iter().any(|(name, _)| *name == figure.name) {
-                names.push((figure.name, figure.unit));
-            }
+            names.entry(figure.name).or_insert(figure.unit);
         }
     }
     let mut head: Vec<String> = ["scenario", "variant", "backend", "seed", "complete"]
@@ -498,11 +493,14 @@ pub fn tidy(results: &[VariantResult]) -> String {
                 let found = own.iter().find(|place| place.key == **key);
                 cells.push(found.map_or(String::new(), |place| place.value.clone()));
             }
-            let figures = figures_of(&run.summary);
-            for (name, _) in &names {
-                let found = figures.iter().find(|figure| figure.name == *name);
-                cells.push(found.map_or(String::new(), |figure| figure.value.to_string()));
+            let mut values = vec![String::new(); names.len()];
+            // The first of two figures with one name.
+            for figure in figures_of(&run.summary).into_iter().rev() {
+                if let Some(place) = names.get_index_of(&figure.name) {
+                    values[place] = figure.value.to_string();
+                }
             }
+            cells.extend(values);
             out.push_str(&line(&cells));
         }
     }

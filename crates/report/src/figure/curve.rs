@@ -4,6 +4,7 @@
 //! third axis has a chart for each of its values. All other axes must be narrowed down to one
 //! value, so that no point mixes different conditions.
 
+use indexmap::IndexSet;
 use sluice_core::{Rate, Span, spelling};
 use sluice_recording::figures::repeated;
 use sluice_recording::metrics::Spread;
@@ -249,7 +250,7 @@ impl Sweep {
         let each = asked.each.as_ref().map(find).unwrap_or_default();
         let mut points = Vec::new();
         let mut unit = None;
-        let mut names: Vec<String> = Vec::new();
+        let mut names: IndexSet<String> = IndexSet::new();
         for result in results {
             let own = coordinates(result);
             let place = |key: Option<&String>, values: &[Coordinate]| -> Option<usize> {
@@ -265,11 +266,7 @@ impl Sweep {
                 place(asked.by.as_ref(), &by),
                 place(asked.each.as_ref(), &each),
             ) else {
-                for (name, _) in figures {
-                    if !names.contains(&name) {
-                        names.push(name);
-                    }
-                }
+                names.extend(figures.into_iter().map(|(name, _)| name));
                 continue;
             };
             if asked.needs_band && figure.spread.count < 2 {
@@ -289,7 +286,7 @@ impl Sweep {
         let Some(unit) = unit else {
             return Err(CurveError::Figure {
                 name: asked.y.clone(),
-                known: names,
+                known: names.into_iter().collect(),
             });
         };
         let runs = results.iter().map(|result| result.runs.len()).max();

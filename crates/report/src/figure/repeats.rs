@@ -1,6 +1,7 @@
 //! Figures over repetitions: the ways in which several values of one figure are drawn, and the
 //! charts that show nothing else.
 
+use indexmap::IndexSet;
 use sluice_recording::metrics::Spread;
 
 use super::Figure;
@@ -284,11 +285,9 @@ pub fn panels(report: &Report, figure: &Figure) -> Vec<Panel> {
         own: &figure.headings,
     };
     let marks = figure.marks;
-    let mut names: Vec<(&str, &str)> = Vec::new();
+    let mut names: IndexSet<(&str, &str)> = IndexSet::new();
     for repeat in report.runs.iter().flat_map(|run| &run.repeats) {
-        if !names.contains(&(&repeat.figure, &repeat.unit)) {
-            names.push((&repeat.figure, &repeat.unit));
-        }
+        names.insert((&repeat.figure, &repeat.unit));
     }
     let of = |name: &str| {
         let repeats = report
