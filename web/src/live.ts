@@ -1,8 +1,12 @@
-/** The page of a running router: the charts of the report, fed by server-sent events. */
+/**
+ * The page of a running router, and of runs under way: the charts of the report, fed by server-sent
+ * events.
+ */
 import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
+import { fetchRuns, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
 import {
   extend,
   flowLabel,
@@ -22,6 +26,8 @@ import { watchTheme } from "./theme.ts";
 const MOST_DRAWN = 5;
 /** How often the coarser resolutions are fetched again. */
 const REFRESH_MS = 10_000;
+/** How often the progress of runs is fetched. */
+const FOLLOW_MS = 1_000;
 const BUSIEST = "the busiest";
 
 type Level = (typeof LEVELS)[number];
@@ -39,8 +45,15 @@ class Live {
   private readonly control = new Control();
   private changed = 0;
   private names = "";
+  private isOver = false;
+  private readonly refreshing: ReturnType<typeof setInterval>;
 
-  constructor(private readonly page: HTMLElement) {
+  /** Draws into `place`. `page` says what is drawn; `run` is the live run, if it is not a router. */
+  constructor(
+    private readonly page: HTMLElement,
+    place: HTMLElement,
+    private readonly run: LiveRun | null,
+  ) {
     const windows = LEVELS.map(({ text }) => ({ value: text as string, text }));
     const windowChoice = choice("Time shown", windows, this.level.text, (text) => {
       this.level = LEVELS.find((level) => level.text === text) ?? LEVELS[0];
@@ -49,10 +62,17 @@ class Live {
     });
     const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice);
     this.makeCharts();
-    this.page.replaceChildren(this.header, toolbar, this.grid, this.control.element, this.tables);
-    setInterval(() => {
-      if (this.level !== LEVELS[0]) void this.refresh();
+    place.replaceChildren(this.header, toolbar, this.grid, this.control.element, this.tables);
+    this.refreshing = setInterval(() => {
+      if (this.level !== LEVELS[0] && !this.isOver) void this.refresh();
     }, REFRESH_MS);
+  }
+
+  /** Keeps the last figures, of a run that is over. */
+  end(): void {
+    this.isOver = true;
+    clearInterval(this.refreshing);
+    this.draw();
   }
 
   async refresh(): Promise<void> {
@@ -181,13 +201,21 @@ class Live {
     const upText = `${Math.floor(up / 3600)}:${two(Math.floor(up / 60) % 60)}:${two(up % 60)}`;
     const late = milliseconds(sample.lateness.p99_ns / 1e6);
     const dropped = reasons(sample.status.dropped);
+    const time = new Date(sample.unix_ms).toLocaleTimeString();
+    const lateText = `packets late at most ${late} (99 %)`;
+    const [title, note] =
+      this.run === null
+        ? [
+            h("h1", {}, "Sluice router"),
+            `up ${upText} · ${time} · ${lateText} · ${whole(sample.status.commands)} commands`,
+          ]
+        : [
+            h("h2", {}, this.isOver ? `${this.run.name}: over` : nowRunning(this.run, up)),
+            `live · ${time} · ${lateText}`,
+          ];
     this.header.replaceChildren(
-      h("h1", {}, "Sluice router"),
-      h(
-        "p",
-        { class: "note" },
-        `up ${upText} · ${new Date(sample.unix_ms).toLocaleTimeString()} · packets late at most ${late} (99 %) · ${whole(sample.status.commands)} commands`,
-      ),
+      title,
+      h("p", { class: "note" }, note),
       ...(dropped === "" ? [] : [h("p", { class: "note" }, `dropped since the start: ${dropped}`)]),
       table(
         "Ports",
@@ -324,10 +352,8 @@ async function login(): Promise<void> {
   if (!answer.ok) throw new Error("the token is wrong");
 }
 
-async function run(page: HTMLElement): Promise<void> {
-  await login();
-  watchTheme();
-  const live = new Live(page);
+async function followRouter(page: HTMLElement): Promise<void> {
+  const live = new Live(page, page, null);
   await live.refresh();
   const events = new EventSource("/events");
   const alarm = h("p", { class: "banner", role: "alert", hidden: true }, "The router does not answer.");
@@ -339,6 +365,57 @@ async function run(page: HTMLElement): Promise<void> {
   events.onerror = () => {
     alarm.hidden = false;
   };
+}
+
+/** Shows the progress of runs, and the live run that goes on. */
+class Suite {
+  private readonly runs = new Runs();
+  private readonly place = h("div", {});
+  private shown: { run: LiveRun; live: Live; events: EventSource } | null = null;
+
+  constructor(private readonly page: HTMLElement) {
+    page.replaceChildren(this.runs.element, this.place);
+  }
+
+  async follow(first: RunsState): Promise<void> {
+    for (let state: RunsState | null = first; state !== null; ) {
+      this.runs.show(state);
+      this.page.dataset["runs"] = String(state.done);
+      this.turnTo(state.live);
+      await new Promise((done) => setTimeout(done, FOLLOW_MS));
+      state = await fetchRuns().catch((error: unknown) => {
+        if (!(error instanceof TypeError)) throw error;
+        return null;
+      });
+    }
+    this.turnTo(null);
+    this.runs.say("The runs have ended.");
+  }
+
+  private turnTo(run: LiveRun | null): void {
+    if (this.shown !== null && this.shown.run.number !== run?.number) {
+      this.shown.events.close();
+      this.shown.live.end();
+      this.shown = null;
+    }
+    if (run === null || this.shown !== null) return;
+    const live = new Live(this.page, this.place, run);
+    const events = new EventSource("/events");
+    events.onmessage = (event: MessageEvent<string>) => {
+      live.take(JSON.parse(event.data) as Sample);
+    };
+    this.shown = { run, live, events };
+    // What came before this page was opened.
+    live.refresh().catch(() => undefined);
+  }
+}
+
+async function run(page: HTMLElement): Promise<void> {
+  await login();
+  watchTheme();
+  const runs = await fetchRuns();
+  if (runs === null) await followRouter(page);
+  else await new Suite(page).follow(runs);
 }
 
 const page = document.getElementById("page");

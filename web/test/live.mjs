@@ -1,6 +1,8 @@
 // Opens the page of a router in headless Chromium, with a server that stands for the router, and keeps
 // screenshots in artifacts/; docs/images/live.png is live-1280.png. The page must draw its charts and
-// tables, follow new samples, mark a change, show foreign names as text, and fit into 390 pixels.
+// tables, follow new samples, mark a change, show foreign names as text, and fit into 390 pixels. Then
+// the page of runs (runs-1280.png, which is docs/images/runs.png): it must list them, draw the charts of
+// the live run that goes on, turn to the next one, and say when all have ended.
 //
 //   node test/live.mjs [--out DIR]
 //
@@ -67,7 +69,27 @@ const history = () => ({
   ),
   changes,
 });
+// What stands for `sluice run --http`; null for a router.
+const names = (live) => ["fifo", "codel", live === 1 ? "fq_codel" : "<b>fq</b>", "pie"];
+let runs = null;
+const runsState = (live) => ({
+  total: 4,
+  done: live,
+  failed: 1,
+  left_s: 75.5,
+  live: live === 3 ? null : { number: live, name: names(live)[live], elapsed_s: 272, length_s: 300 },
+  runs: names(live).map((name, number) => ({
+    number,
+    name,
+    state: number === 3 ? "failed" : number < live ? "done" : number === live ? "running" : "waiting",
+    part: number < live || number === 3 ? 1 : number === live ? 0.93 : 0,
+    folder: `runs/sweep/${name}`,
+    has_report: number === 0,
+  })),
+});
+
 const sample = (number) => {
+  if (runs !== null) return sampleOfRun(number);
   const at = NOW + number * 1000;
   const traffic = (p) => ({
     arrived_bps: p.rate,
@@ -135,11 +157,30 @@ const sample = (number) => {
   };
 };
 
+// A live run has no changes, no round-trip times and no form.
+const sampleOfRun = (number) => {
+  const state = runs;
+  runs = null;
+  const one = sample(number);
+  runs = state;
+  const words = { "pipe 1": "down: droptail", "pipe 2": "up: codel" };
+  const objects = one.objects.filter(({ name }) => name in words);
+  return {
+    ...one,
+    status: { ...one.status, uptime_ns: (272 + number) * 1e9 },
+    ports: ["h2", "h3"].map((name, i) => ({ ...one.ports[i], name })),
+    objects: objects.map((object) => ({ ...object, words: words[object.name] })),
+    flows: one.flows.map((flow, i) => ({ ...flow, src: "10.1.0.2", src_port: 40_000 + i, dst: "10.1.0.3" })),
+    rtt: null,
+    changes: [],
+  };
+};
+
 // What stands for the router refuses an algorithm that it does not know, and takes one change back.
 let undo = null;
 const sent = [];
 const control = () => ({
-  is_allowed: true,
+  is_allowed: runs === null,
   undo,
   objects: [
     { name: "pipe 1", rate: "50Mbit/s", settings: "delay 5ms queue 50", algorithm: "codel target 5ms" },
@@ -167,6 +208,8 @@ const server = createServer((request, response) => {
     response.writeHead(204, { "Set-Cookie": "sluice_session=1; HttpOnly; SameSite=Strict; Path=/" }).end();
   } else if (path === "/") {
     response.writeHead(200, { "Content-Type": "text/html; charset=utf-8" }).end(html);
+  } else if (path === "/runs") {
+    response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(runs));
   } else if (path === "/control") {
     response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(control()));
   } else if (path === "/command" || path === "/undo") {
@@ -198,6 +241,52 @@ const server = createServer((request, response) => {
 });
 await new Promise((done) => server.listen(0, "127.0.0.1", done));
 const address = `http://127.0.0.1:${server.address().port}/`;
+
+async function showRuns() {
+  for (const [width, scheme] of [
+    [1280, "light"],
+    [390, "dark"],
+  ]) {
+    const where = `runs, ${width} px`;
+    const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme });
+    const page = await context.newPage();
+    page.on("pageerror", (error) => failures.push(`${where}: exception: ${error.message}`));
+    runs = runsState(1);
+    await page.goto(address);
+    await page.waitForFunction(() => document.getElementById("page").dataset.number === "8");
+    const charts = await page.$$eval("figure.chart:not(.empty)", (all) =>
+      all.map((one) => one.dataset.chart),
+    );
+    check(charts.join() === "rate,sojourn,backlog,drops", `${where}: charts ${charts}`);
+    const says = async (...words) => {
+      const text = await page.textContent("#page");
+      for (const word of words) check(text.includes(word), `${where}: no "${word}"`);
+    };
+    await says("1 of 4 done, 1 failed, about 76 s left", "codel: 280 of 300 s", "waiting", "failed");
+    await says("pipe 1", "up: codel", "congestion", "tcp 10.1.0.2:40000");
+    check(!(await page.isVisible(".live-control")), `${where}: a run cannot be changed`);
+    const reports = await page.$$eval(".runs-table a", (all) => all.map((one) => one.getAttribute("href")));
+    check(reports.join() === "/report/0", `${where}: reports ${reports}`);
+    check((await page.$$("#page b")).length === 0, `${where}: a name became markup`);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    check(wide <= 0, `${where}: the page is ${wide} px too wide`);
+    await page.screenshot({ path: `${out}/runs-${width}.png`, fullPage: true });
+    runs = runsState(2);
+    await page.waitForFunction(() =>
+      document.getElementById("page").textContent.includes("<b>fq</b>: 273 of"),
+    );
+    await says("2 of 4 done", "runs/sweep/codel");
+    runs = runsState(3);
+    // The figures of the last run stay.
+    await page.waitForFunction(() => document.getElementById("page").textContent.includes("<b>fq</b>: over"));
+    await says("pipe 1");
+    runs = null;
+    await page.waitForFunction(() =>
+      document.getElementById("page").textContent.includes("The runs have ended."),
+    );
+    await context.close();
+  }
+}
 
 await mkdir(out, { recursive: true });
 const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
@@ -279,6 +368,7 @@ try {
     await context.close();
   }
   check(asked.includes("POST /login"), "the page did not log in");
+  await showRuns();
 } finally {
   await browser.close();
   server.closeAllConnections();

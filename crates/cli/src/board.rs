@@ -19,6 +19,8 @@ struct State {
     runs: Vec<Run>,
     /// The start of the first run.
     began: Option<Instant>,
+    /// The live run that can be watched.
+    live: Option<usize>,
 }
 
 struct Run {
@@ -60,7 +62,11 @@ impl Runs {
                 });
             }
         }
-        Runs(Mutex::new(State { runs, began: None }))
+        Runs(Mutex::new(State {
+            runs,
+            began: None,
+            live: None,
+        }))
     }
 
     /// Updates the list.
@@ -71,14 +77,19 @@ impl Runs {
                 state.runs[run].state = Word::Running;
                 state.began.get_or_insert_with(Instant::now);
             }
+            Progress::Watched(run, _) => state.live = Some(run),
             Progress::At(run, elapsed) => state.runs[run].position_ms = ms(elapsed),
             Progress::Ended(run, finished) => {
+                state.live = state.live.filter(|live| *live != run);
                 let run = &mut state.runs[run];
                 run.state = Word::Done;
                 run.position_ms = run.length_ms;
                 run.is_reused = finished.is_reused;
             }
-            Progress::Failed(run) => state.runs[run].state = Word::Failed,
+            Progress::Failed(run) => {
+                state.live = state.live.filter(|live| *live != run);
+                state.runs[run].state = Word::Failed;
+            }
         }
     }
 
@@ -99,6 +110,15 @@ impl Board for Runs {
             "done": count(Word::Done),
             "failed": count(Word::Failed),
             "left_s": left_s(&state.runs, elapsed),
+            "live": state.live.map(|number| {
+                let run = &state.runs[number];
+                json!({
+                    "number": number,
+                    "name": run.name,
+                    "elapsed_s": run.position_ms as f64 / 1e3,
+                    "length_s": run.length_ms as f64 / 1e3,
+                })
+            }),
             "runs": runs,
         });
         value.to_string()
@@ -129,6 +149,7 @@ impl Run {
             "name": run.name,
             "state": state,
             "part": part.min(1.0),
+            "folder": run.report.parent().map(|dir| dir.display().to_string()),
             "has_report": run.state == Word::Done && run.report.is_file(),
         })
     }
@@ -198,6 +219,7 @@ mod tests {
         let runs = Runs(Mutex::new(State {
             runs: all,
             began: None,
+            live: Some(1),
         }));
         let state: serde_json::Value = serde_json::from_str(&runs.json()).unwrap();
         assert_eq!(
@@ -212,6 +234,12 @@ mod tests {
                 row["has_report"] == true,
             )
         };
+        let live = json!({"number": 1, "name": "a", "elapsed_s": 15.0, "length_s": 60.0});
+        assert_eq!(state["live"], live);
+        assert_eq!(
+            state["runs"][0]["folder"],
+            folder.path().display().to_string()
+        );
         // A quarter of 60 s; an older report of a run under way is not its own.
         assert_eq!(row(0), ("done", 1.0, true));
         assert_eq!(row(1), ("running", 0.25, false));

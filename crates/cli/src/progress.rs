@@ -71,11 +71,13 @@ impl Bars {
         let mut state = self.state.lock().expect("nobody panics with the lock");
         match *progress {
             Progress::Begun(run, _) => state.runs[run].is_under_way = true,
+            Progress::Watched(..) => {}
             Progress::At(run, elapsed) => state.runs[run].position_ms = ms(elapsed),
             Progress::Ended(run, finished) => state.end(run, finished.is_reused),
             Progress::Failed(run) => state.end(run, true),
         }
         let (Progress::Begun(run, _)
+        | Progress::Watched(run, _)
         | Progress::At(run, _)
         | Progress::Ended(run, _)
         | Progress::Failed(run)) = *progress;

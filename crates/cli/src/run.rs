@@ -10,8 +10,8 @@ use std::sync::Arc;
 use sluice_core::{Span, Stop};
 use sluice_lab::agreement;
 use sluice_lab::suite::{
-    Backends, Executed, Experiment, Failure, Options, PlanError, PrepareError, Request, Suite,
-    execute,
+    Backends, Executed, Experiment, Failure, Options, PlanError, PrepareError, Progress, Request,
+    Suite, execute,
 };
 use sluice_lab::table;
 use sluice_recording::expect::Outcome;
@@ -21,6 +21,7 @@ use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
 use sluice_report::pages::{HtmlPages, PageError, write_file};
 use sluice_report::picture::PlannedRun;
+use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
 
 use crate::board::Runs;
@@ -75,8 +76,8 @@ pub struct Args {
     /// idle. Requires root [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
-    /// Serve a page with the progress of the runs, and the reports of those that are done, at this
-    /// address
+    /// Serve a page with the progress of the runs, live charts of the live run that goes on, and the
+    /// reports of runs that are done, at this address
     #[arg(long, value_name = "IP:PORT")]
     http: Option<SocketAddr>,
     /// File with the token that --http requires
@@ -193,11 +194,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         is_fresh: args.fresh,
         threads: args.jobs,
         core: args.cpu,
+        is_watched: server.is_some(),
         keep: args.record,
         pages: (args.report || !args.json).then_some(&HtmlPages as _),
         has_all_pages: args.report,
         interrupt: &interrupt,
         watch: &|progress| {
+            if let (Progress::Watched(_, watcher), Some(server)) = (&progress, &server) {
+                server.watch(Watcher::clone(watcher));
+            }
             runs.tell(&progress);
             bars.tell(&progress);
         },

@@ -7,6 +7,8 @@
 mod module;
 #[path = "live/seeds.rs"]
 mod seeds;
+#[path = "live/watched.rs"]
+mod watched;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -45,7 +45,7 @@ use sluice_net::port::{Pool, PoolError, Port};
 use sluice_net::process::{self, Guard, OpenFiles, Signals, Surroundings};
 use sluice_router::process::watch::Watcher;
 use sluice_router::process::watch::links::watch_links;
-use sluice_scenario::{Direction, Link, PipeId};
+use sluice_scenario::Link;
 
 pub use beside::run_beside;
 pub use capture::{Capture, CaptureError, Frame};
@@ -57,7 +57,8 @@ use pulse::Pulse;
 pub use relay::answer::{Unreachable, reset, unreachable};
 use relay::{Relay, RelayError, Routes};
 pub use router::{
-    Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, port_from, random_numbers, view_of,
+    Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, WATCH_EVERY, pipe_of, port_from,
+    random_numbers, view_of, words_of,
 };
 pub use verdict::Verdict;
 
@@ -353,8 +354,8 @@ pub fn run_recorded<R: Recorder>(
     let (watcher, watch) = match &show {
         Some(_) => {
             let (watcher, inbox) = watch_links().map_err(kernel("create a pair of sockets"))?;
-            let words = words(&settings.links);
-            (Some(watcher), Some(router::Watch { inbox, words }))
+            let names = router::names_of(&settings.links);
+            (Some(watcher), Some((inbox, names)))
         }
         None => (None, None),
     };
@@ -404,19 +405,6 @@ pub fn run_recorded<R: Recorder>(
         status: ended?.unwrap_or(ENDED),
         ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(reports, settings.max_late),
-    })
-}
-
-/// Returns what a watcher reads about the directions down and up: the queues, in the order in which
-/// packets pass them.
-fn words(links: &[Link]) -> [String; 2] {
-    [Direction::Down, Direction::Up].map(|direction| {
-        let queue = |link: &Link| link.pipe(direction).queue.0.to_string();
-        let mut queues: Vec<String> = links.iter().map(queue).collect();
-        if direction == Direction::Down {
-            queues.reverse();
-        }
-        format!("{}: {}", PipeId::from(direction), queues.join(", then "))
     })
 }
 

@@ -1,8 +1,6 @@
 //! The router: one thread that carries packets between the program and the far side, each direction
 //! through its link.
 
-mod status;
-
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +13,8 @@ use sluice_net::{Clock, real_time};
 use sluice_router::forward::{
     Departure, Forwarder, LaneCounts, LaneOptions, Lateness, Observer, Origin, PortNumber, Queueing,
 };
-use sluice_router::process::watch::links::{LinkInbox, LinkView, LinkWatch, Watched};
-use sluice_scenario::{Direction, Link, ScheduledLink};
+use sluice_router::process::watch::links::{LinkInbox, LinkNames, LinkView, LinkWatch, Watched};
+use sluice_scenario::{Direction, Link, PipeId, ScheduledLink};
 use sluice_wire::frame::View;
 
 use crate::pulse::Pulse;
@@ -267,12 +265,32 @@ pub struct Shared {
     pub is_sending: Arc<AtomicBool>,
 }
 
-/// What a watcher of the link needs.
-pub struct Watch {
-    /// The loop's end.
-    pub inbox: LinkInbox,
-    /// The links in words, down and up.
-    pub words: [String; 2],
+/// Returns the number of the pipe as which a watcher sees a direction.
+pub const fn pipe_of(direction: Direction) -> u32 {
+    match direction {
+        Direction::Down => 1,
+        Direction::Up => 2,
+    }
+}
+
+/// Returns what a watcher reads about a direction: the queues of its links, given in the order of the
+/// path up, in the order in which packets pass them.
+pub fn words_of<'a>(links: impl Iterator<Item = &'a Link>, direction: Direction) -> String {
+    let queue = |link: &Link| link.pipe(direction).queue.0.to_string();
+    let mut queues: Vec<String> = links.map(queue).collect();
+    if direction == Direction::Down {
+        queues.reverse();
+    }
+    format!("{}: {}", PipeId::from(direction), queues.join(", then "))
+}
+
+/// Returns what a watcher reads about `links`.
+pub fn names_of(links: &[Link]) -> LinkNames {
+    let lane = |direction| (pipe_of(direction), words_of(links.iter(), direction));
+    LinkNames {
+        lanes: DIRECTIONS.map(lane).into(),
+        ports: vec!["program", "outside"],
+    }
 }
 
 /// Carries packets until the end. Returns the counts of the directions down and up, which include
@@ -284,13 +302,13 @@ pub fn run<C: Carrier>(
     clock: &Clock,
     most_late: Span,
     shared: &Shared,
-    watch: Option<Watch>,
+    watch: Option<(LinkInbox, LinkNames)>,
 ) -> [DirectionReport; 2] {
     // A user namespace allows no real-time priority.
     let is_real_time = real_time(REAL_TIME_PRIORITY).is_ok();
-    let mut watch = watch.map(|watch| (LinkWatch::new(watch.inbox), watch.words));
+    let mut watch = watch.map(|(inbox, names)| LinkWatch::new(inbox, names));
     let mut forwarder = Forwarder::new(ports, pool, *clock, Spin::Adaptive);
-    for direction in [Direction::Down, Direction::Up] {
+    for (number, direction) in DIRECTIONS.into_iter().enumerate() {
         let from = port_from(direction);
         let (queue, observer) = carrier.lane(direction, 1 - from);
         let counter = Counter {
@@ -300,9 +318,9 @@ pub fn run<C: Carrier>(
             next: observer,
         };
         let queue = match &watch {
-            Some((watch, _)) => {
+            Some(watch) => {
                 let links = C::view(&queue, clock.now()).links;
-                watch.watched(status::pipe_of(direction), links, queue)
+                watch.watched(number, links, queue)
             }
             None => Watched::by_nobody(queue),
         };
@@ -325,8 +343,13 @@ pub fn run<C: Carrier>(
         shared.pulse.beat();
         let now = clock.now();
         look = is_sending.then(|| now + LOOK);
-        if let Some((watch, words)) = &mut watch {
-            status::answer::<C>(watch, words, &mut forwarder, is_real_time, now);
+        if let Some(watch) = &mut watch {
+            watch.answer(
+                &mut forwarder,
+                |queue| C::view(queue, now),
+                is_real_time,
+                now,
+            );
         }
         if let (Some(interval), Some(at)) = (carrier.interval(), sample_at)
             && at <= now
@@ -394,12 +417,14 @@ pub fn pool_size(links: &[Link]) -> PoolSize {
 
 /// Packets for which there is room in each queue and each delay line: 32 MB of slots.
 const MOST_QUEUED: u64 = 16_384;
+/// The directions in the order of the lanes.
+const DIRECTIONS: [Direction; 2] = [Direction::Down, Direction::Up];
 /// The number of the direction up among the lanes.
 const UP: usize = 1;
 /// The interval between checks whether the link is empty.
 const LOOK: Span = Span::from_ms(10);
 /// The interval between checks whether a watcher has asked.
-const WATCH_EVERY: Span = Span::from_ms(50);
+pub const WATCH_EVERY: Span = Span::from_ms(50);
 /// The lowest real-time priority: above all ordinary threads, below all other real-time threads.
 const REAL_TIME_PRIORITY: u8 = 1;
 /// A fixed seed: losses and hashes are the same in every run.

@@ -7,6 +7,7 @@
 //! | `/state` | the newest sample, as JSON |
 //! | `/history` | the rates and delays of the last day, as JSON |
 //! | `/events` | samples as they come, as server-sent events |
+//! | `/runs` | the progress of runs, as JSON; null for a router |
 //! | `/login` (POST) | exchanges the token for a cookie |
 //! | `/control` | what the form for changes shows, as JSON |
 //! | `/command` (POST) | executes commands |
@@ -21,7 +22,9 @@
 //! be an IP address or `localhost`, and an Origin header must name the same host. At an address
 //! other than loopback every answer with figures requires a token.
 //!
-//! [`Server::show_runs`] serves the page of runs under way instead, with the same rules.
+//! [`Server::show_runs`] serves runs under way instead, with the same rules: `/runs` is their progress as
+//! JSON, `/report/N` the report of run N, and all the rest shows the live run that goes on now, if
+//! there is one ([`Server::watch`]).
 //!
 //! Without an [`Editor`] the page is read-only. Changes always require the token, or the cookie that
 //! stands for it together with an Origin header.
@@ -125,30 +128,50 @@ fn hint(error: &io::Error) -> &'static str {
 /// A server that runs until it is dropped.
 pub struct Server {
     address: SocketAddr,
-    is_closing: Arc<AtomicBool>,
+    means: Arc<Means>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// What the threads share.
 struct Means {
     shown: Shown,
+    page: &'static str,
     access: Access,
-    is_closing: Arc<AtomicBool>,
+    is_closing: AtomicBool,
     clients: AtomicUsize,
 }
 
-/// What is shown.
-enum Shown {
-    Router(Box<OfRouter>),
-    Runs(Arc<dyn Board>),
+/// What the page shows.
+struct Shown {
+    /// The router; with runs, that of the live run that goes on or was the last one.
+    router: Mutex<Option<Arc<OfRouter>>>,
+    runs: Option<Arc<dyn Board>>,
 }
 
 /// What the page of a router needs.
 struct OfRouter {
     watcher: Watcher,
     editor: Option<Editor>,
-    page: &'static str,
     history: Mutex<History>,
+    /// Whether another router is shown by now.
+    has_gone: AtomicBool,
+}
+
+impl OfRouter {
+    fn new(watcher: Watcher, editor: Option<Editor>) -> Arc<OfRouter> {
+        Arc::new(OfRouter {
+            watcher,
+            editor,
+            history: Mutex::default(),
+            has_gone: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Shown {
+    fn router(&self) -> Option<Arc<OfRouter>> {
+        lock(&self.router).clone()
+    }
 }
 
 /// Largest head of a request.
@@ -177,16 +200,12 @@ impl Server {
         watcher: Watcher,
         editor: Option<Editor>,
     ) -> Result<Server, HttpError> {
-        let of_router = OfRouter {
-            watcher,
-            editor,
-            page: settings.page,
-            history: Mutex::default(),
-        };
-        Server::serve(settings, listener, Shown::Router(Box::new(of_router)))
+        let router = Mutex::new(Some(OfRouter::new(watcher, editor)));
+        Server::serve(settings, listener, Shown { router, runs: None })
     }
 
-    /// Starts a server at what [`Settings::listen`] has opened, which shows runs under way.
+    /// Starts a server at what [`Settings::listen`] has opened, which shows runs under way, and the
+    /// router of the one that [`Server::watch`] names.
     ///
     /// # Errors
     /// [`HttpError`].
@@ -195,7 +214,20 @@ impl Server {
         listener: TcpListener,
         board: Arc<dyn Board>,
     ) -> Result<Server, HttpError> {
-        Server::serve(settings, listener, Shown::Runs(board))
+        let shown = Shown {
+            router: Mutex::default(),
+            runs: Some(board),
+        };
+        Server::serve(settings, listener, shown)
+    }
+
+    /// Shows what `watcher` sees from now on, with a history of its own.
+    pub fn watch(&self, watcher: Watcher) {
+        let router = OfRouter::new(watcher, None);
+        let old = lock(&self.means.shown.router).replace(router);
+        if let Some(old) = old {
+            old.has_gone.store(true, Ordering::Release);
+        }
     }
 
     fn serve(
@@ -209,11 +241,11 @@ impl Server {
             source,
         };
         let address = listener.local_addr().map_err(error)?;
-        let is_closing = Arc::new(AtomicBool::new(false));
         let means = Arc::new(Means {
             shown,
+            page: settings.page,
             access,
-            is_closing: Arc::clone(&is_closing),
+            is_closing: AtomicBool::new(false),
             clients: AtomicUsize::new(0),
         });
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
@@ -222,15 +254,15 @@ impl Server {
                 .spawn(work)
                 .map_err(error)
         };
-        let mut threads = Vec::new();
-        if let Shown::Router(_) = &means.shown {
-            let recorder = Arc::clone(&means);
-            threads.push(spawn("history", Box::new(move || record(&recorder)))?);
-        }
-        threads.push(spawn("http", Box::new(move || accept(&listener, &means)))?);
+        let recorder = Arc::clone(&means);
+        let of_thread = Arc::clone(&means);
+        let threads = vec![
+            spawn("history", Box::new(move || record(&recorder)))?,
+            spawn("http", Box::new(move || accept(&listener, &of_thread)))?,
+        ];
         Ok(Server {
             address,
-            is_closing,
+            means,
             threads,
         })
     }
@@ -243,7 +275,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.is_closing.store(true, Ordering::Release);
+        self.means.is_closing.store(true, Ordering::Release);
         // Ends the wait for a connection.
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -262,24 +294,34 @@ impl Drop for Server {
 
 /// Keeps the history.
 fn record(means: &Means) {
-    let Shown::Router(router) = &means.shown else {
-        return;
-    };
-    let mut after = 0;
     while !means.is_closing.load(Ordering::Acquire) {
-        match router.watcher.sample(after, RETRY) {
-            Ok(sample) => {
-                after = sample.number;
-                lock(&router.history).add(&sample);
+        let Some(router) = means.shown.router() else {
+            thread::sleep(RETRY / 10);
+            continue;
+        };
+        let mut after = 0;
+        while !means.has_ended(&router) {
+            match router.watcher.sample(after, RETRY) {
+                Ok(sample) => {
+                    after = sample.number;
+                    lock(&router.history).add(&sample);
+                }
+                Err(_) => thread::sleep(RETRY / 10),
             }
-            Err(_) => thread::sleep(RETRY / 10),
         }
     }
 }
 
-fn lock(history: &Mutex<History>) -> std::sync::MutexGuard<'_, History> {
-    // Nothing under the lock can panic halfway.
-    history.lock().unwrap_or_else(PoisonError::into_inner)
+impl Means {
+    /// Returns whether the server ends or shows another router.
+    fn has_ended(&self, router: &OfRouter) -> bool {
+        self.is_closing.load(Ordering::Acquire) || router.has_gone.load(Ordering::Acquire)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing under the locks can panic halfway.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn accept(listener: &TcpListener, means: &Arc<Means>) {
@@ -332,11 +374,7 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
     match (request.method, path) {
         // The page has no figures.
         (Method::Get, "/") => {
-            let page = match &means.shown {
-                Shown::Router(router) => router.page,
-                Shown::Runs(_) => runs::PAGE,
-            };
-            return Answer::page(page).send(stream);
+            return Answer::page(means.page).send(stream);
         }
         (Method::Post, "/login") => {
             return match means.access.login(&request.body) {
@@ -358,9 +396,15 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
             .with("WWW-Authenticate", "Bearer")
             .send(stream);
     };
-    let router = match &means.shown {
-        Shown::Router(router) => router,
-        Shown::Runs(board) => return runs::answer(request.method, path, board).send(stream),
+    let of_runs = match &means.shown.runs {
+        Some(board) => runs::answer(request.method, path, board),
+        None => (path == "/runs").then(|| Answer::json("null".to_owned())),
+    };
+    if let Some(answer) = of_runs {
+        return answer.send(stream);
+    }
+    let Some(router) = means.shown.router() else {
+        return Answer::text(503, "no live run has begun").send(stream);
     };
     if request.method == Method::Post {
         let from = format!("http {}", stream.peer_addr()?.ip().to_canonical());
@@ -370,7 +414,7 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
         return control::form(router.editor.as_ref()).send(stream);
     }
     if path == "/events" {
-        return events(stream, router, &means.is_closing);
+        return events(stream, &router, means);
     }
     if path == "/history" {
         let history = lock(&router.history).json();
@@ -398,12 +442,12 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
 const CHANGES: [&str; 2] = ["/command", "/undo"];
 
 /// Sends samples until the reader or the router ends.
-fn events(mut stream: &TcpStream, router: &OfRouter, is_closing: &AtomicBool) -> io::Result<()> {
+fn events(mut stream: &TcpStream, router: &OfRouter, means: &Means) -> io::Result<()> {
     // By default the kernel would keep minutes of samples for a reader that stalls.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, KEPT);
     Answer::stream().send_head(stream)?;
     let mut after = 0;
-    while !is_closing.load(Ordering::Acquire) {
+    while !means.has_ended(router) {
         match router.watcher.sample(after, SAMPLE) {
             Ok(sample) => {
                 after = sample.number;

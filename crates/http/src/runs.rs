@@ -1,9 +1,8 @@
-//! The page of runs under way: what `sluice run --http` shows.
+//! What `sluice run --http` shows beside its live run: the progress of all runs, and their reports.
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/` | the page |
-//! | `/state` | the [`Board`], as JSON |
+//! | `/runs` | the [`Board`], as JSON |
 //! | `/report/N` | the report of run N, once it is written |
 
 use std::fs;
@@ -15,32 +14,28 @@ use super::request::Method;
 
 /// What is shown of runs.
 pub trait Board: Send + Sync {
-    /// Returns the state as JSON: `total`, `done`, `failed`, `left_s` (null if it is not known) and
-    /// `runs`, a list of `number`, `name`, `state`, `part` (0 to 1) and `has_report`.
+    /// Returns the state as JSON: `total`, `done`, `failed`, `left_s` (null if it is not known), `live`
+    /// (null, or the `number`, `name`, `elapsed_s` and `length_s` of the live run that goes on) and
+    /// `runs`, a list of `number`, `name`, `state`, `part` (0 to 1), `folder` and `has_report`.
     fn json(&self) -> String;
 
     /// Returns the file of a run's report.
     fn report(&self, run: usize) -> Option<PathBuf>;
 }
 
-/// The page. It has no figures, so everybody may have it.
-pub(crate) const PAGE: &str = include_str!("runs.html");
-
-/// Answers a request of somebody who may see figures.
-pub(crate) fn answer(method: Method, path: &str, board: &Arc<dyn Board>) -> Answer {
+/// Answers a request of somebody who may see figures, unless it is about a router.
+pub(crate) fn answer(method: Method, path: &str, board: &Arc<dyn Board>) -> Option<Answer> {
     if method == Method::Post {
-        return Answer::text(405, "only GET");
+        return Some(Answer::text(405, "only GET"));
     }
-    if path == "/state" {
-        return Answer::json(board.json());
+    if path == "/runs" {
+        return Some(Answer::json(board.json()));
     }
     // A number, so no path of the client's ever becomes one of the machine.
-    let Some(number) = path.strip_prefix("/report/") else {
-        return Answer::text(404, "there are /, /state and /report/N");
-    };
+    let number = path.strip_prefix("/report/")?;
     let file = number.parse().ok().and_then(|run| board.report(run));
-    match file.map(fs::read_to_string) {
+    Some(match file.map(fs::read_to_string) {
         Some(Ok(page)) => Answer::page(&page),
         _ => Answer::text(404, "there is no such report (yet)"),
-    }
+    })
 }

@@ -9,7 +9,7 @@ use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings as EngineSettings};
 
 use super::*;
-use sluice_router::control::{Answered, Builder, Given, Watched, Work, inbox};
+use sluice_router::control::{Answered, Builder, Given, Orders, Watched, Work, inbox};
 use sluice_router::forward::Lateness;
 use sluice_router::process::Status;
 
@@ -27,7 +27,8 @@ impl Served {
         Served::start_with(token, false)
     }
 
-    fn start_with(token: Option<&str>, is_controlled: bool) -> Served {
+    /// Starts a loop without packets. It ends when something is sent.
+    fn engine() -> (Orders<Status>, mpsc::Sender<()>, JoinHandle<()>) {
         let (mut inbox, orders) = inbox::<Status>(Builder::default()).unwrap();
         let (end, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -73,6 +74,11 @@ impl Served {
                 thread::sleep(Duration::from_millis(1));
             }
         });
+        (orders, end, thread)
+    }
+
+    fn start_with(token: Option<&str>, is_controlled: bool) -> Served {
+        let (orders, end, thread) = Served::engine();
         let settings = Settings {
             address: "127.0.0.1:0".parse().unwrap(),
             token: token.map(str::to_owned),
@@ -482,23 +488,33 @@ fn runs_under_way_are_shown_by_the_same_rules() {
     let own = format!("{host}Authorization: Bearer {TOKEN}\r\n");
     // The page has no figures; everything else needs the token, and no other site may ask.
     assert_eq!(ask("GET /", &host).0, 200);
-    assert_eq!(ask("GET /state", &host).0, 401);
+    assert_eq!(ask("GET /runs", &host).0, 401);
     assert_eq!(ask("GET /report/0", &host).0, 401);
     let foreign = own.replace(&host, "Host: evil.example\r\n");
-    assert_eq!(ask("GET /state", &foreign).0, 403);
+    assert_eq!(ask("GET /runs", &foreign).0, 403);
     let site = format!("{own}Origin: http://evil.example\r\n");
-    assert_eq!(ask("GET /state", &site).0, 403);
-    assert_eq!(ask("GET /state", &own), (200, r#"{"total":2}"#.to_owned()));
+    assert_eq!(ask("GET /runs", &site).0, 403);
+    assert_eq!(ask("GET /runs", &own), (200, r#"{"total":2}"#.to_owned()));
     assert_eq!(ask("GET /report/0", &own), (200, "<p>report".to_owned()));
     // A report that is not written yet, runs and paths that do not exist.
-    for path in [
-        "/report/1",
-        "/report/2",
-        "/report/../0",
-        "/events",
-        "/metrics",
-    ] {
+    for path in ["/report/1", "/report/2", "/report/../0"] {
         assert_eq!(ask(&format!("GET {path}"), &own).0, 404, "{path}");
     }
     assert_eq!(ask("POST /command", &own).0, 405);
+    // No live run has begun.
+    for path in ["/state", "/history", "/events", "/metrics"] {
+        assert_eq!(ask(&format!("GET {path}"), &own).0, 503, "{path}");
+    }
+    // The one that goes on is shown, and the next one in its place, each with a history of its own.
+    for _ in 0..2 {
+        let (orders, end, thread) = Served::engine();
+        server.watch(Watcher::new(orders));
+        let state: serde_json::Value = serde_json::from_str(&ask("GET /state", &own).1).unwrap();
+        assert_eq!(state["number"], 1, "{state}");
+        assert!(ask("GET /metrics", &own).1.contains("sluice_"));
+        assert_eq!(ask("GET /history", &own).0, 200);
+        assert_eq!(ask("GET /nowhere", &own).0, 404);
+        end.send(()).unwrap();
+        thread.join().unwrap();
+    }
 }

@@ -13,7 +13,7 @@
 use std::process::ExitCode;
 
 use sluice_core::{Span, Stop};
-use sluice_lab::live::{self, Listener, Observation};
+use sluice_lab::live::{self, Listener, LiveOptions, Observation};
 use sluice_lab::run::record;
 use sluice_recording::{Environment, Keep, RunWriter};
 use sluice_scenario::{Backend, Scenario, Variant};
@@ -68,7 +68,13 @@ impl Row {
 
 fn not_recorded(variant: &Variant) -> Row {
     let mut lateness = Lateness(Vec::new());
-    live::run(&variant.scenario, None, &Stop::new(), &mut lateness).expect("a live run");
+    live::run(
+        &variant.scenario,
+        LiveOptions::default(),
+        &Stop::new(),
+        &mut lateness,
+    )
+    .expect("a live run");
     Row::of(lateness.0)
 }
 
@@ -79,7 +85,8 @@ fn recorded(variant: &Variant) -> Row {
     let writer = RunWriter::create_keeping(Keep::Packets, &dir, variant, &environment);
     let writer = writer.expect("a writer");
     let stop = Stop::new();
-    let run = record(variant, Backend::Live, None, writer, &stop, &mut |_| {});
+    let live = LiveOptions::default();
+    let run = record(variant, Backend::Live, live, writer, &stop, &mut |_| {});
     let releases = run.expect("a live run").recording.releases();
     let late = releases.expect("its table").map(|row| row.expect("a row"));
     Row::of(late.map(|row| row.late.as_ns()).collect())

@@ -9,7 +9,7 @@ use std::path::Path;
 use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
 
-use crate::live::{self, Listener, LiveError, Observation};
+use crate::live::{self, Listener, LiveError, LiveOptions, Observation};
 use crate::simulated::{self, SimError};
 use sluice_recording::metrics::measure;
 use sluice_recording::{
@@ -99,15 +99,15 @@ pub struct Target<'a> {
     pub has_pages: bool,
 }
 
-/// Runs `variant` on `backend` and records it in `target`. The router of a live run is pinned to
-/// `core`; the kernel chooses if it is `None`.
+/// Runs `variant` on `backend` and records it in `target`. A live run is made with
+/// the options `live`.
 ///
 /// # Errors
 /// [`RunError`]. The data recorded until then is kept and marked partial.
 pub fn run(
     variant: &Variant,
     backend: Backend,
-    core: Option<usize>,
+    live: LiveOptions<'_>,
     target: Target<'_>,
     started_at: String,
     interrupt: &Stop,
@@ -118,7 +118,7 @@ pub fn run(
     if target.has_pages && backend == Backend::Sim {
         writer.keep_rows();
     }
-    let finished = record(variant, backend, core, writer, interrupt, progress)
+    let finished = record(variant, backend, live, writer, interrupt, progress)
         .map_err(|failed| failed.error)?;
     finished.recording.store_summary(&finished.summary)?;
     Ok(finished)
@@ -132,14 +132,14 @@ pub fn run(
 pub fn record(
     variant: &Variant,
     backend: Backend,
-    core: Option<usize>,
+    live: LiveOptions<'_>,
     writer: RunWriter,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Finished, Failed> {
     let scenario = &variant.scenario;
     let recording = match backend {
-        Backend::Live => run_live(scenario, core, writer, interrupt, progress)?,
+        Backend::Live => run_live(scenario, live, writer, interrupt, progress)?,
         Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
     };
     let summary = measure(&recording)?;
@@ -178,7 +178,7 @@ fn run_simulated(
 
 fn run_live(
     scenario: &Scenario,
-    core: Option<usize>,
+    live: LiveOptions<'_>,
     writer: RunWriter,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
@@ -189,7 +189,7 @@ fn run_live(
         interrupt,
         progress,
     };
-    let outcome = match live::run(scenario, core, interrupt, &mut listener) {
+    let outcome = match live::run(scenario, live, interrupt, &mut listener) {
         Ok(outcome) => outcome,
         Err(error) => {
             let end = End::partial(Time::ZERO, error.to_string());

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use sluice_core::{Span, Stop};
+use sluice_lab::live::LiveOptions;
 use sluice_lab::run::{Failed, Finished, check, record};
 use sluice_recording::figures::figures_of;
 use sluice_recording::metrics::measure;
@@ -145,8 +146,9 @@ fn carry_out(
         }
     };
     let result = check(variant, backend, false).map_err(Failed::from);
+    let live = LiveOptions::default();
     let result =
-        result.and_then(|()| record(variant, backend, None, writer, &interrupt, &mut progress));
+        result.and_then(|()| record(variant, backend, live, writer, &interrupt, &mut progress));
     // A signal may have arrived after the last check.
     let signal = signal.or_else(|| Python::attach(|py| py.check_signals()).err());
     (result, signal)

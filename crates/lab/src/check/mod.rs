@@ -12,6 +12,7 @@ use sluice_recording::{Environment, ReadError, Recording, RunWriter};
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario, ScenarioErrors, Variant};
 
+use crate::live::LiveOptions;
 use crate::run::{self, RunError};
 
 /// A property that was checked.
@@ -175,7 +176,7 @@ fn simulate(words: &str, spec: &Spec, seed: u64) -> Result<(Recording, Summary),
     let done = run::record(
         &variant,
         Backend::Sim,
-        None,
+        LiveOptions::default(),
         writer,
         &Stop::new(),
         &mut |_| {},

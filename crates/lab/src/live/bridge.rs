@@ -3,9 +3,11 @@
 use sluice_core::record::PacketRecord;
 use sluice_core::record::rows::{Numbers, Witness};
 use sluice_core::{Backlog, Cx, Packet, Rate, Time};
+use sluice_ipfw::watch::Watching;
 use sluice_ipfw::{Headers, InterfaceId};
 use sluice_router::forward::{Departure, Origin, PortNumber, Queueing};
 use sluice_router::process::Ruled;
+use sluice_router::process::watch::links::WatchedRules;
 use sluice_wire::frame::View;
 
 use super::chain::{Recorded, Sample};
@@ -79,6 +81,12 @@ impl Queueing for Bridge {
 
     fn bypass(&self, from: PortNumber) -> Option<PortNumber> {
         self.ruled.bypass(from)
+    }
+}
+
+impl WatchedRules for Bridge {
+    fn watch(&mut self, watching: &mut Watching, cx: &mut Cx<'_>) -> bool {
+        self.with(cx, |ruled, cx| ruled.firewall_mut().watch(watching, cx))
     }
 }
 

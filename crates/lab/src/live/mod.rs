@@ -12,5 +12,5 @@ pub(crate) use observations::{NOT_RECORDED, ObservationReceiver, ObservationSend
 pub use router::{FiveTuple, LaneReport, Observation, RouterReport};
 pub(crate) use router::{LaneObserver, RouterSettings, sample};
 pub(crate) use run::router_settings;
-pub use run::{Listener, LiveError, LiveRun, check, run};
+pub use run::{Listener, LiveError, LiveOptions, LiveRun, check, run};
 pub use topology::{Host, Topology, TopologyError};

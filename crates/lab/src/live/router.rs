@@ -15,9 +15,11 @@ use std::net::SocketAddr;
 use sluice_core::event::StateValue;
 use sluice_core::record::PacketRecord;
 use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Rng, Span, Stop, Time};
+use sluice_exec::{WATCH_EVERY, pipe_of, words_of};
 use sluice_net::Clock;
 use sluice_net::port::{Loss, PacketPort, Pool, Port, Spin};
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
+use sluice_router::process::watch::links::{LinkInbox, LinkNames, LinkWatch, RuleWatch, Watched};
 use sluice_wire::frame::{Transport, View};
 
 use super::bridge::Bridge;
@@ -57,6 +59,18 @@ impl RouterSettings {
     /// Returns the object that finds the path of a packet.
     pub(crate) fn finder(&self) -> PathFinder {
         PathFinder::new(&self.ways)
+    }
+
+    /// Returns what a watcher reads about the links.
+    fn names(&self) -> LinkNames {
+        let lane = |direction| {
+            let words = words_of(self.scenario.links(), direction);
+            (pipe_of(direction), words)
+        };
+        LinkNames {
+            lanes: DIRECTIONS.map(lane).into(),
+            ports: HOSTS.into(),
+        }
     }
 
     /// Returns the random numbers of a direction.
@@ -150,7 +164,12 @@ pub struct RouterReport {
     pub down: LaneReport,
 }
 
-/// Routes frames between `inner` (towards h2) and `outer` (towards h3) until `stop`.
+/// Routes frames between `inner` (towards h2) and `outer` (towards h3) until `stop`, and answers a
+/// watcher, if there is one.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the means of a thread, given once"
+)]
 pub(super) fn route(
     settings: &RouterSettings,
     inner: PacketPort,
@@ -159,6 +178,7 @@ pub(super) fn route(
     clock: &Clock,
     stop: &Stop,
     observations: &ObservationSender,
+    watch: Option<LinkInbox>,
 ) -> RouterReport {
     // This must precede the creation of the forwarder, because the priority determines how it
     // waits.
@@ -177,10 +197,26 @@ pub(super) fn route(
         let observer = LaneObserver::new(Direction::Up, finder, observations.clone());
         let bridge = Bridge::new(rules, scenario.seed, settings.split_below);
         forwarder.add_lane(bridge, observer, options);
-        return run(forwarder, settings, clock, stop, is_real_time);
+        let mut watch = watch.map(|inbox| RuleWatch::new(inbox, HOSTS.into()));
+        return run(
+            forwarder,
+            settings,
+            clock,
+            stop,
+            is_real_time,
+            |forwarder, now| {
+                let watch = watch.as_mut()?;
+                watch.answer(forwarder, is_real_time, now);
+                Some(match watch.is_answering() {
+                    true => now,
+                    false => now + WATCH_EVERY,
+                })
+            },
+        );
     }
+    let mut watch = watch.map(|inbox| LinkWatch::new(inbox, settings.names()));
     let mut forwarder = Forwarder::new(ports, pool, *clock, settings.spin);
-    for direction in [Direction::Up, Direction::Down] {
+    for (number, direction) in DIRECTIONS.into_iter().enumerate() {
         let options = LaneOptions {
             from: &[port_of(direction)],
             seed: scenario.seed,
@@ -188,22 +224,43 @@ pub(super) fn route(
         };
         let finder = settings.finder();
         let observer = LaneObserver::new(direction, finder, observations.clone());
-        forwarder.add_lane(settings.chain(direction), observer, options);
+        let chain = settings.chain(direction);
+        let chain = match &watch {
+            Some(watch) => watch.watched(number, chain.view(Time::ZERO).links, chain),
+            None => Watched::by_nobody(chain),
+        };
+        forwarder.add_lane(chain, observer, options);
     }
-    run(forwarder, settings, clock, stop, is_real_time)
+    run(
+        forwarder,
+        settings,
+        clock,
+        stop,
+        is_real_time,
+        |forwarder, now| {
+            let watch = watch.as_mut()?;
+            watch.answer(forwarder, |chain| chain.view(now), is_real_time, now);
+            Some(now + WATCH_EVERY)
+        },
+    )
 }
 
+/// `answer` answers a watcher and returns the instant at which it wants to be called again.
 fn run<P: Port, Q: Recorded>(
     mut forwarder: Forwarder<P, Q, LaneObserver>,
     settings: &RouterSettings,
     clock: &Clock,
     stop: &Stop,
     is_real_time: bool,
+    mut answer: impl FnMut(&mut Forwarder<P, Q, LaneObserver>, Time) -> Option<Time>,
 ) -> RouterReport {
     let mut sample_at = Time::ZERO;
+    let mut answer_at = None;
     while !stop.is_stopped() {
-        forwarder.turn(Some(sample_at), None);
+        let until = answer_at.map_or(sample_at, |at| sample_at.min(at));
+        forwarder.turn(Some(until), None);
         let now = clock.now();
+        answer_at = answer(&mut forwarder, now);
         if now >= sample_at {
             sample_at = now + settings.scenario.measure.interval;
             for lane in 0..forwarder.lanes().len() {
@@ -363,6 +420,10 @@ pub(crate) fn sample<P: Port, Q: Recorded, O: Observer + AsMut<LaneObserver>>(
     }
 }
 
+/// The directions in the order of the lanes.
+const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
+/// What a watcher reads about the ports: the hosts that they lead to.
+const HOSTS: [&str; 2] = ["h2", "h3"];
 /// The priority of the router: above all ordinary threads, below all others with a real-time
 /// priority.
 const REAL_TIME_PRIORITY: u8 = 1;

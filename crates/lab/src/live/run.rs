@@ -16,6 +16,9 @@ use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 
+use sluice_router::process::watch::Watcher;
+use sluice_router::process::watch::links::watch_links;
+
 use super::chain::{FlowPath, ends_of, nets};
 use super::observations::{NOT_RECORDED, ObservationReceiver, observations};
 use super::router::{Observation, RouterReport, RouterSettings, route};
@@ -42,6 +45,9 @@ pub enum LiveError {
     /// The router's thread could not start.
     #[error(transparent)]
     Router(#[from] NamespaceError),
+    /// The router cannot be watched.
+    #[error("cannot create a pair of sockets to watch the router: {0}")]
+    Watch(std::io::Error),
     /// The live backend lacks something that the scenario requires.
     #[error("{what} is not possible with the live backend; the simulator (`--backend sim`) has it")]
     Unsupported {
@@ -237,14 +243,22 @@ fn ways(scenario: &Scenario) -> (Vec<FlowPath>, Vec<usize>) {
     (ways, numbers)
 }
 
-/// Runs `scenario` until its end, or until `interrupt`. The router is pinned to `core`, if there is
-/// one.
+/// How live runs are made.
+#[derive(Clone, Copy, Default)]
+pub struct LiveOptions<'a> {
+    /// The core that the router is pinned to; `None` leaves the choice to the kernel.
+    pub core: Option<usize>,
+    /// Receives a watcher of the router when it starts; `None` for a run that nobody watches.
+    pub watch: Option<&'a dyn Fn(Watcher)>,
+}
+
+/// Runs `scenario` until its end, or until `interrupt`.
 ///
 /// # Errors
 /// [`LiveError`]; nothing is left running or configured.
 pub fn run(
     scenario: &Scenario,
-    core: Option<usize>,
+    options: LiveOptions<'_>,
     interrupt: &Stop,
     listener: &mut dyn Listener,
 ) -> Result<LiveRun, LiveError> {
@@ -259,7 +273,7 @@ pub fn run(
     }
     // While this exists, new threads inherit the core. Of the threads started meanwhile, only the
     // router's keeps running. So it stays on the core, with its memory near it.
-    let stay = core.map(|core| Stay::on(&[core])).transpose()?;
+    let stay = options.core.map(|core| Stay::on(&[core])).transpose()?;
     // Make the memory resident first, since this may take a while.
     let pool = Pool::new(pool_size(scenario))?;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
@@ -275,7 +289,7 @@ pub fn run(
         services.push(service.map_err(|error| traffic_error(instance, error))?);
     }
     let clock = Clock::starting_in(LEAD);
-    let mut router = Router::start(scenario, &topology, pool, &clock)?;
+    let mut router = Router::start(scenario, &topology, pool, &clock, options.watch)?;
     drop(stay);
     let mut flows = Vec::new();
     for ((instance, path), service) in instances.iter().zip(&paths).zip(services) {
@@ -419,6 +433,7 @@ impl Router {
         topology: &Topology,
         pool: Pool,
         clock: &Clock,
+        watch: Option<&dyn Fn(Watcher)>,
     ) -> Result<Router, LiveError> {
         let settings = router_settings(scenario);
         let (inner, outer) = topology.ports(clock)?;
@@ -427,9 +442,22 @@ impl Router {
         let (router_stop, clock) = (stop.clone(), *clock);
         let ending = Ending::new();
         let of_thread = ending.clone();
+        let (watcher, inbox) = match watch {
+            Some(_) => {
+                let (watcher, inbox) = watch_links().map_err(LiveError::Watch)?;
+                (Some(watcher), Some(inbox))
+            }
+            None => (None, None),
+        };
         let thread = topology.router().spawn("router", move || {
-            of_thread.within(|| route(&settings, inner, outer, pool, &clock, &router_stop, &sender))
+            of_thread.within(|| {
+                let stop = &router_stop;
+                route(&settings, inner, outer, pool, &clock, stop, &sender, inbox)
+            })
         })?;
+        if let Some((watch, watcher)) = watch.zip(watcher) {
+            watch(watcher);
+        }
         Ok(Router {
             stop,
             ending,

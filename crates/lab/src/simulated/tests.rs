@@ -11,6 +11,7 @@ use sluice_core::record::Fate;
 use sluice_core::{DropReason, Span, Time};
 use sluice_tcp::cc;
 
+use crate::live::LiveOptions;
 use crate::run::{RunError, Target, record, run};
 use sluice_recording::metrics::measure;
 use sluice_recording::{Keep, Recording, RunWriter, Transfer};
@@ -294,7 +295,7 @@ fn a_recording_in_memory_has_the_bytes_of_one_in_a_folder() {
     let finished = record(
         variant,
         Backend::Sim,
-        None,
+        LiveOptions::default(),
         writer,
         &Stop::new(),
         &mut |_| {},

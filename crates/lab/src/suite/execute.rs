@@ -11,12 +11,14 @@ use sluice_core::{Span, Stop};
 
 use super::plan::{Experiment, Failure, Planned, Suite};
 use crate::agreement::agreements;
+use crate::live::LiveOptions;
 use crate::reuse;
 use crate::run::{self, Finished, Target};
 use crate::table;
 use sluice_recording::part;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{Keep, PAGE, Pages, PagesError, Recording};
+use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
 
 /// The settings for executing a suite.
@@ -27,6 +29,8 @@ pub struct Options<'a> {
     pub threads: Option<NonZeroUsize>,
     /// The core that the router of a live run is pinned to; `None` leaves the choice to the kernel.
     pub core: Option<usize>,
+    /// Whether live runs can be watched: each reports [`Progress::Watched`].
+    pub is_watched: bool,
     /// How much is recorded; `None` for every packet, or for the figures of a scenario with more
     /// than [`MOST_WITH_PACKETS`] runs.
     pub keep: Option<Keep>,
@@ -41,10 +45,12 @@ pub struct Options<'a> {
 }
 
 /// The progress of a run; runs are counted through the suite.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Progress<'a> {
     /// The run begins.
     Begun(usize, &'a Planned),
+    /// The router of the run, which is live, starts, and can be watched until the run is over.
+    Watched(usize, &'a Watcher),
     /// This part of the run is over.
     At(usize, Span),
     /// The run is over.
@@ -258,10 +264,15 @@ impl Job<'_> {
         // Microseconds are precise enough to show the order in which runs began.
         let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
+        let watched = |watcher| (options.watch)(Progress::Watched(number, &watcher));
+        let live = LiveOptions {
+            core: options.core,
+            watch: options.is_watched.then_some(&watched as _),
+        };
         let finished = run::run(
             variant,
             *backend,
-            options.core,
+            live,
             Target {
                 dir,
                 keep,

@@ -74,6 +74,7 @@ fn options<'a>(interrupt: &'a Stop, watch: &'a (dyn Fn(Progress<'_>) + Sync)) ->
         is_fresh: false,
         threads: None,
         core: None,
+        is_watched: false,
         keep: None,
         pages: Some(&Blank),
         has_all_pages: false,

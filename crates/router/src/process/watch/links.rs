@@ -1,8 +1,12 @@
-//! What a watcher sees of links without rules, such as those of `sluice exec`.
+//! What a watcher sees of a loop that no router process runs: links without rules, such as those of
+//! `sluice exec`, and rules of a live run.
 //!
 //! A [`LinkWatch`] answers a [`Watcher`] instead of a router's loop. The queues of each
 //! direction are [`Watched`], which counts their packets while somebody watches, and otherwise adds
 //! up totals. Each direction appears as a pipe.
+
+mod rules;
+mod status;
 
 use std::cell::RefCell;
 use std::io;
@@ -13,11 +17,15 @@ use sluice_core::{Backlog, Cx, DropReason, Event, Packet, Rate, Sink, Span, Time
 use sluice_ipfw::show::{CounterState, FlowState, LinkState};
 use sluice_ipfw::watch::{Detail, ObjectName, Place, Seen, Tally, WatchTable};
 use sluice_ipfw::{Direction, Headers, InterfaceId};
+use sluice_net::port::Port;
 use sluice_wire::frame::View;
+
+pub use rules::{RuleWatch, WatchedRules};
+use status::status_of;
 
 use super::Watcher;
 use crate::control::{Answered, Builder, Inbox, Watched as Exchanged, Work, inbox};
-use crate::forward::{Departure, Lateness, Origin, PortNumber, Queueing};
+use crate::forward::{Departure, Forwarder, Lane, Observer, Origin, PortNumber, Queueing};
 use crate::process::Status;
 use crate::process::ruled::headers;
 
@@ -33,9 +41,19 @@ pub fn watch_links() -> io::Result<(Watcher, LinkInbox)> {
 /// The loop's end of a watcher of links, on its way to the loop's thread.
 pub struct LinkInbox(Inbox<Status>);
 
+/// What a watcher reads about a loop.
+#[derive(Clone, Debug, Default)]
+pub struct LinkNames {
+    /// For each lane, the number of the pipe as which it appears, and its links in words.
+    pub lanes: Vec<(u32, String)>,
+    /// The ports.
+    pub ports: Vec<&'static str>,
+}
+
 /// Answers a watcher, on the loop's thread.
 pub struct LinkWatch {
     inbox: Inbox<Status>,
+    names: LinkNames,
     table: Table,
 }
 
@@ -69,44 +87,31 @@ pub struct LinkTotals {
     dropped: [u64; DropReason::ALL.len()],
 }
 
-/// A direction that appears as a pipe.
-pub struct LinkRow {
-    /// The number of the pipe.
-    pub number: u32,
-    /// What it is, in words.
-    pub words: String,
-    /// Its state.
-    pub view: LinkView,
-    /// Its totals.
-    pub totals: LinkTotals,
-}
-
-/// The state of the loop at an instant.
-pub struct State {
-    /// The pipes.
-    pub links: Vec<LinkRow>,
-    /// The status.
-    pub status: Status,
-    /// The lateness of packets since the start.
-    pub lateness: Lateness,
+/// A lane that appears as a pipe.
+struct LinkRow<'a> {
+    number: u32,
+    words: &'a str,
+    view: LinkView,
+    totals: LinkTotals,
 }
 
 impl LinkWatch {
-    /// Creates the end of the loop.
-    pub fn new(inbox: LinkInbox) -> LinkWatch {
+    /// Creates the end of a loop with these names.
+    pub fn new(inbox: LinkInbox, names: LinkNames) -> LinkWatch {
         LinkWatch {
             inbox: inbox.0,
+            names,
             table: Table::default(),
         }
     }
 
-    /// Counts the packets of `queue`, as pipe `number`. `links` is the number of consecutive links
-    /// in it.
-    pub fn watched<Q>(&self, number: u32, links: usize, queue: Q) -> Watched<Q> {
+    /// Counts the packets of `queue`, which is that of `lane`. `links` is the number of consecutive
+    /// links in it.
+    pub fn watched<Q>(&self, lane: usize, links: usize, queue: Q) -> Watched<Q> {
         Watched {
             queue,
             counting: Some(Box::new(Counting {
-                number,
+                number: self.names.lanes[lane].0,
                 is_single: links == 1,
                 table: Rc::clone(&self.table),
                 headers: Vec::new(),
@@ -115,19 +120,30 @@ impl LinkWatch {
         }
     }
 
-    /// Answers the watcher, if it has asked.
-    pub fn answer(&mut self, now: Time, mut state: impl FnMut() -> State) {
+    /// Answers the watcher, if it has asked. `view` returns what it sees of the links of a lane.
+    pub fn answer<P: Port, Q: Queueing, O: Observer>(
+        &mut self,
+        forwarder: &mut Forwarder<P, Watched<Q>, O>,
+        view: impl Fn(&Q) -> LinkView,
+        is_real_time: bool,
+        now: Time,
+    ) {
         while let Some(order) = self.inbox.take() {
-            let State {
-                links,
-                status,
-                lateness,
-            } = state();
+            let (status, lateness) = status_of(forwarder, &self.names.ports, is_real_time, now);
             match order.work {
                 Work::Watch(mut watching) => {
+                    let lanes = forwarder.lanes().iter().map(Lane::queueing);
+                    let rows = lanes.zip(&self.names.lanes);
+                    let rows = rows.map(|(queue, (number, words))| {
+                        row(LinkRow {
+                            number: *number,
+                            words,
+                            view: view(queue.queue()),
+                            totals: queue.totals(),
+                        })
+                    });
                     let table = self.table.borrow_mut().take();
-                    let rows = links.into_iter().map(row).collect();
-                    *self.table.borrow_mut() = watching.exchange(table, rows, now);
+                    *self.table.borrow_mut() = watching.exchange(table, rows.collect(), now);
                     order.answer.send(Answered::Watched(Box::new(Exchanged {
                         watching: *watching,
                         status,
@@ -149,7 +165,7 @@ impl LinkWatch {
     }
 }
 
-fn row(link: LinkRow) -> (Tally, Detail) {
+fn row(link: LinkRow<'_>) -> (Tally, Detail) {
     let LinkRow {
         number,
         words,
@@ -209,7 +225,7 @@ fn row(link: LinkRow) -> (Tally, Detail) {
             profile: None,
             effects: Vec::new(),
         },
-        words,
+        words: words.to_owned(),
         is_masked: false,
         state,
     };

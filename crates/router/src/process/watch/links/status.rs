@@ -1,65 +1,28 @@
-//! What a watcher of the link sees: its two directions as pipes, and the status.
+//! The status of a loop that no router process runs.
 
 use std::collections::BTreeMap;
 
 use sluice_core::{DropReason, Time};
-use sluice_net::port::Loss;
-use sluice_router::forward::{Lateness, LostFrame};
-use sluice_router::process::watch::links::{LinkRow, LinkWatch, State};
-use sluice_router::process::{PortStatus, Status};
-use sluice_scenario::Direction;
+use sluice_net::port::{Loss, Port};
 
-use super::{Carrier, CarrierLoop, port_from};
+use crate::forward::{Forwarder, Lateness, LostFrame, Observer, Queueing};
+use crate::process::{PortStatus, Status};
 
-/// Returns the number of the pipe as which a direction appears.
-pub const fn pipe_of(direction: Direction) -> u32 {
-    match direction {
-        Direction::Down => 1,
-        Direction::Up => 2,
-    }
-}
-
-/// Answers a watcher, if it has asked. `words` describes the directions down and up.
-pub fn answer<C: Carrier>(
-    watch: &mut LinkWatch,
-    words: &[String; 2],
-    forwarder: &mut CarrierLoop<C>,
-    is_real_time: bool,
-    now: Time,
-) {
-    watch.answer(now, || {
-        let lanes = forwarder.lanes().iter();
-        let directions = [Direction::Down, Direction::Up];
-        let links = lanes.zip(directions).zip(words);
-        let links = links.map(|((lane, direction), words)| LinkRow {
-            number: pipe_of(direction),
-            words: words.clone(),
-            view: C::view(lane.queueing().queue(), now),
-            totals: lane.queueing().totals(),
-        });
-        let links = links.collect();
-        let (status, lateness) = status::<C>(forwarder, is_real_time, now);
-        State {
-            links,
-            status,
-            lateness,
-        }
-    });
-}
-
-fn status<C: Carrier>(
-    forwarder: &mut CarrierLoop<C>,
+/// Returns the status at `now`, and the lateness of all packets. `names` are those of the ports, in
+/// order.
+pub(super) fn status_of<P: Port, Q: Queueing, O: Observer>(
+    forwarder: &mut Forwarder<P, Q, O>,
+    names: &[&str],
     is_real_time: bool,
     now: Time,
 ) -> (Status, Lateness) {
-    let ends = [("program", Direction::Up), ("outside", Direction::Down)];
-    let ports = ends.map(|(name, direction)| {
-        let counters = forwarder.counters(port_from(direction));
+    let ports = names.iter().enumerate().map(|(number, name)| {
+        let counters = forwarder.counters(number);
         let lost = Loss::ALL
             .iter()
             .map(|loss| (loss.name(), counters.lost(*loss)));
         PortStatus {
-            name: name.to_owned(),
+            name: (*name).to_owned(),
             kind: "packet".to_owned(),
             received: counters.received,
             received_bytes: counters.received_bytes,
@@ -72,7 +35,7 @@ fn status<C: Carrier>(
     });
     let mut status = Status {
         uptime_ns: now.as_ns(),
-        ports: ports.into(),
+        ports: ports.collect(),
         is_real_time,
         ..Status::default()
     };

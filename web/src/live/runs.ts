@@ -1,0 +1,110 @@
+/** The progress of runs: what `sluice run --http` shows above the charts of its live run. */
+import { h } from "../dom.ts";
+
+/** The live run that goes on. */
+export interface LiveRun {
+  number: number;
+  name: string;
+  elapsed_s: number;
+  length_s: number;
+}
+
+interface Run {
+  number: number;
+  name: string;
+  state: "waiting" | "running" | "done" | "failed";
+  part: number;
+  folder: string;
+  has_report: boolean;
+}
+
+export interface RunsState {
+  total: number;
+  done: number;
+  failed: number;
+  left_s: number | null;
+  live: LiveRun | null;
+  runs: Run[];
+}
+
+/** Returns the progress of runs; null if the page is that of a router. */
+export async function fetchRuns(): Promise<RunsState | null> {
+  const answer = await fetch("/runs");
+  if (!answer.ok) throw new Error(await answer.text());
+  return (await answer.json()) as RunsState | null;
+}
+
+/** Returns a time in words, rounded up to whole seconds. */
+export function duration(seconds: number): string {
+  if (seconds < 90) return `${Math.ceil(seconds)} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+/** Returns the progress of all runs in a sentence. */
+export function summary(state: RunsState): string {
+  const counts = `${state.done} of ${state.total} done, ${state.failed} failed`;
+  if (state.done + state.failed === state.total) return counts;
+  const left = state.left_s === null ? "the end is not known yet" : `about ${duration(state.left_s)} left`;
+  return `${counts}, ${left}`;
+}
+
+/** Returns which run the charts show, `elapsed` seconds after its start. */
+export function nowRunning(run: LiveRun, elapsed: number): string {
+  const part = Math.min(Math.floor(elapsed), run.length_s);
+  return `${run.name}: ${part} of ${run.length_s} s`;
+}
+
+export class Runs {
+  private readonly sum = h("p", { class: "note", role: "status" });
+  private readonly bar = h("progress", { class: "runs-bar", value: 0, max: 1, "aria-label": "All runs" });
+  private readonly rows = h("tbody", {});
+  readonly element = h(
+    "section",
+    { class: "card", "aria-label": "Runs" },
+    h("h1", {}, "Sluice runs"),
+    this.sum,
+    this.bar,
+    h(
+      "div",
+      { class: "scroll runs-table", tabindex: "0", role: "region", "aria-label": "All runs" },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h("tr", {}, ...["run", "state", "part", "report"].map((text) => h("th", { scope: "col" }, text))),
+        ),
+        this.rows,
+      ),
+    ),
+  );
+
+  show(state: RunsState): void {
+    this.sum.textContent = summary(state);
+    this.bar.max = Math.max(state.total, 1);
+    this.bar.value = state.runs.reduce((sum, run) => sum + run.part, 0);
+    this.rows.replaceChildren(...state.runs.map((run) => this.row(run)));
+  }
+
+  /** Shows a sentence instead of the counts. */
+  say(text: string): void {
+    this.sum.textContent = text;
+  }
+
+  private row(run: Run): HTMLElement {
+    const report = run.has_report
+      ? h("a", { href: `/report/${run.number}` }, "report")
+      : run.state === "done"
+        ? run.folder
+        : "";
+    return h(
+      "tr",
+      { class: `run-${run.state}` },
+      h("th", { scope: "row" }, run.name),
+      h("td", {}, run.state),
+      h("td", {}, `${Math.floor(run.part * 100)} %`),
+      h("td", {}, report),
+    );
+  }
+}
