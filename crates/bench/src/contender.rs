@@ -1,6 +1,6 @@
 //! The forwarding methods that are compared.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::LazyLock;
 use std::thread::JoinHandle;
 
@@ -16,14 +16,14 @@ use sluice_net::port::choose::AttachOptions;
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::registry::{Kind, Role};
-use sluice_net::port::tun::TunError;
 use sluice_net::port::{
-    CacheWarmer, Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort,
+    CacheWarmer, Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, PortSpec, Spin,
     Waiter, Watch,
 };
 use sluice_router::forward::{
     Forwarder, LaneCounts, LaneOptions, Lateness, Piped, PortNumber, Queueing,
 };
+use sluice_router::process::{Router, Settings};
 use sluice_wire::frame::Link;
 
 use super::network::Network;
@@ -45,7 +45,13 @@ pub enum Contender {
         kind: &'static Kind,
         /// The queue of its pipes, whose rate is unlimited.
         queue: &'static str,
-        /// The number of workers: one for both directions, or one for each.
+    },
+    /// The process of a router with several workers, whose rules lead each direction through a pipe
+    /// with `fq_codel`.
+    Router {
+        /// The kind of its ports.
+        kind: &'static Kind,
+        /// The number of workers.
         workers: usize,
     },
 }
@@ -53,12 +59,11 @@ pub enum Contender {
 /// Returns all contenders in the order of the tables: kernel forwarding first, and every kind of
 /// port of the registry that can serve hosts.
 pub static CONTENDERS: LazyLock<Vec<Contender>> = LazyLock::new(|| {
-    let sluice = |kind| {
-        [("fifo", 1), ("fq_codel", 1), ("fq_codel", 2)].map(|(queue, workers)| Contender::Sluice {
-            kind,
-            queue,
-            workers,
-        })
+    let sluice = |kind: &'static Kind| {
+        let queues = ["fifo", "fq_codel"].into_iter();
+        let loops = queues.map(move |queue| Contender::Sluice { kind, queue });
+        let workers = SEVERAL_WORKERS.contains(&kind.name).then_some(2);
+        loops.chain(workers.map(|workers| Contender::Router { kind, workers }))
     };
     let is_measured = |kind: &&'static Kind| match kind.role {
         Role::Interface(_) | Role::Device(Link::Ip) | Role::Queue => true,
@@ -79,12 +84,22 @@ impl Contender {
             Contender::Kernel => "kernel".to_owned(),
             Contender::Bridge => "bridge".to_owned(),
             Contender::RawSocket => "raw socket".to_owned(),
-            Contender::Sluice {
-                kind,
-                queue,
-                workers: 1,
-            } => format!("{} {queue}", kind.name),
-            Contender::Sluice { kind, workers, .. } => format!("{} x{workers}", kind.name),
+            Contender::Sluice { kind, queue } => format!("{} {queue}", kind.name),
+            Contender::Router { kind, workers } => format!("{} {workers} workers", kind.name),
+        }
+    }
+
+    /// Returns the command line of a process that is measured as a user starts it.
+    pub fn command(self) -> Option<String> {
+        match self {
+            Contender::Router { kind, workers } => Some(format!(
+                "sluice router {kind}:r2 {kind}:r3 --workers {workers} --config rules.conf",
+                kind = kind.name
+            )),
+            Contender::Kernel
+            | Contender::Bridge
+            | Contender::RawSocket
+            | Contender::Sluice { .. } => None,
         }
     }
 
@@ -93,7 +108,9 @@ impl Contender {
         match self {
             Contender::Kernel | Contender::Bridge => true,
             Contender::RawSocket => false,
-            Contender::Sluice { kind, .. } => kind.super_packets.is_some(),
+            Contender::Sluice { kind, .. } | Contender::Router { kind, .. } => {
+                kind.super_packets.is_some()
+            }
         }
     }
 
@@ -120,11 +137,7 @@ impl Contender {
                 let forwarding = relay_both_ways(&network)?;
                 (network, forwarding)
             }
-            Contender::Sluice {
-                kind,
-                queue,
-                workers: 1,
-            } => {
+            Contender::Sluice { kind, queue } => {
                 let clock = Clock::start();
                 let mut pool = Pool::new(POOL)?;
                 let (network, ports) = connect(kind, wanted, offloads, &mut pool)?;
@@ -139,17 +152,13 @@ impl Contender {
                 let forwarding = Forwarding::Sluice(Loop::start(pipes, ports, pool, clock)?);
                 (network, forwarding)
             }
-            Contender::Sluice { kind, queue, .. } => {
-                let (network, workers) = connect_workers(kind, wanted, offloads)?;
-                let stop = Stop::new();
-                let threads = workers.into_iter().enumerate().map(|(number, worker)| {
-                    let (own, stop) = (plan.clone(), stop.clone());
-                    start_on(plan.core(number), move || {
-                        worker.forward(&own, queue, &stop)
-                    })
-                });
-                let threads = threads.collect::<Result<_, _>>()?;
-                (network, Forwarding::Threads(stop, threads))
+            Contender::Router { kind, workers } => {
+                let network = Network::with_veths(wanted)?;
+                let port = |interface| PortSpec::auto(interface).or_kind(kind);
+                let ports = ["r2", "r3"].map(port);
+                let settings = router_settings(&network, plan, ports, workers, RULES);
+                let router = Router::start(&settings)?;
+                (network, Forwarding::Router(Box::new(router)))
             }
         };
         let running = Running {
@@ -204,46 +213,25 @@ fn connect(
     }
 }
 
-/// Connects a network like [`connect`], for a worker per direction.
-fn connect_workers(
-    kind: &'static Kind,
-    wanted: Offloads,
-    offloads: bool,
-) -> Result<(Network, [Worker; 2]), BenchError> {
-    let worker = |ports, pool, to| Worker { ports, pool, to };
-    let (mut up, mut down) = Pool::pair(POOL)?;
-    match kind.role {
-        Role::Interface(attach) => {
-            let network = Network::with_veths(wanted)?;
-            let (router, options) = (&network.router, attach_options(offloads));
-            let [from_h2, to_h2] = attach.open_halves(router, "r2", &mut up, &down, options)?;
-            let [from_h3, to_h3] = attach.open_halves(router, "r3", &mut down, &up, options)?;
-            let workers = [
-                worker(vec![from_h2, to_h3], up, 1),
-                worker(vec![from_h3, to_h2], down, 1),
-            ];
-            Ok((network, workers))
-        }
-        Role::Device(_) | Role::Files => {
-            let (network, [h2, h3]) = Network::with_tuns(offloads)?;
-            let into = |from: &TunPort| -> Result<Box<dyn Port + Send>, BenchError> {
-                Ok(Box::new(from.try_clone().map_err(TunError::Open)?))
-            };
-            let (to_h2, to_h3) = (into(&h2)?, into(&h3)?);
-            let workers = [
-                worker(vec![Box::new(h2), to_h3], up, 1),
-                worker(vec![Box::new(h3), to_h2], down, 1),
-            ];
-            Ok((network, workers))
-        }
-        Role::Queue => {
-            let (network, [to_h3, to_h2]) = queues_of_the_kernel(wanted)?;
-            let workers = [
-                worker(vec![Box::new(to_h3)], up, 0),
-                worker(vec![Box::new(to_h2)], down, 0),
-            ];
-            Ok((network, workers))
-        }
+/// Returns the settings of a router between the interfaces of `network`.
+pub(super) fn router_settings(
+    network: &Network,
+    plan: &BenchPlan,
+    ports: [PortSpec; 2],
+    workers: usize,
+    rules: &str,
+) -> Settings {
+    let descriptor = network.router.as_fd().as_raw_fd();
+    let [first, second] = ports;
+    Settings {
+        namespace: Some(format!("/proc/{}/fd/{descriptor}", std::process::id()).into()),
+        commands: Some(rules.to_owned()),
+        workers,
+        cores: (0..workers)
+            .filter_map(|number| plan.core(number))
+            .collect(),
+        spin: plan.spin,
+        ..Settings::new(first, second)
     }
 }
 
@@ -274,34 +262,6 @@ fn queues_of_the_kernel(wanted: Offloads) -> Result<(Network, [NfqueuePort; 2]),
     };
     let ports = [open(0, "r3")?, open(1, "r2")?];
     Ok((network, ports))
-}
-
-/// Creates one direction, for a worker of its own: packets that arrive at the first port leave by
-/// port `to`.
-struct Worker {
-    ports: Vec<Box<dyn Port + Send>>,
-    pool: Pool,
-    to: PortNumber,
-}
-
-impl Worker {
-    fn forward(self, plan: &BenchPlan, queue: &str, stop: &Stop) {
-        run_before_others(plan.real_time);
-        let clock = Clock::start();
-        let queue = Spec::parse(queue).expect("the queues of the bench are valid");
-        let mut forwarder = Forwarder::new(self.ports, self.pool, clock, plan.spin);
-        forwarder.keep_warm(CacheWarmer::for_loop(plan.spin));
-        let params = PipeParams::default();
-        let piped = Piped::new(&params, Vec::new(), &queue, self.to, SPLIT_BELOW);
-        let options = LaneOptions {
-            from: &[0],
-            seed: SEED,
-            rng: Rng::from_seed(SEED),
-        };
-        forwarder.add_lane(piped, (), options);
-        run_until(&mut forwarder, &clock, stop);
-        drop(forwarder.finish());
-    }
 }
 
 /// Starts a thread, pinned to a core if one is given.
@@ -353,6 +313,7 @@ enum Forwarding {
     Kernel,
     Threads(Stop, Vec<JoinHandle<()>>),
     Sluice(Loop),
+    Router(Box<Router>),
 }
 
 impl Running {
@@ -367,6 +328,7 @@ impl Running {
                 }
             }
             Forwarding::Sluice(running) => drop(running.finish()),
+            Forwarding::Router(router) => drop(router.stop()),
         }
     }
 }
@@ -521,4 +483,16 @@ pub(super) const POOL: PoolSize = PoolSize {
     large: 960,
 };
 pub(super) const SEED: u64 = 1;
+/// The kinds of port that several workers can share.
+const SEVERAL_WORKERS: &[&str] = &["packet"];
+/// The rules of [`Contender::Router`]: the pipes of [`Contender::Sluice`] with `fq_codel`.
+pub(super) const RULES: &str = "pipe 1 config\n\
+                                sched 1 config pipe 1 type fq_codel\n\
+                                queue 1 config sched 1\n\
+                                pipe 2 config\n\
+                                sched 2 config pipe 2 type fq_codel\n\
+                                queue 2 config sched 2\n\
+                                add queue 1 ip from 10.23.0.2 to any in\n\
+                                add queue 2 ip from any to 10.23.0.2 in\n\
+                                add allow ip from any to any\n";
 const STOP_CHECK: Span = Span::from_ms(20);

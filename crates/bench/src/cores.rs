@@ -1,13 +1,12 @@
 //! One pipe shared by the workers of a router on two cores, as a user starts it.
 
-use std::os::fd::{AsFd, AsRawFd};
-
 use sluice_core::{Span, Stop};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::PortSpec;
 use sluice_recording::metrics::jain;
-use sluice_router::process::{Router, Settings};
+use sluice_router::process::Router;
 
+use super::contender::router_settings;
 use super::figures::Shared;
 use super::network::Network;
 use super::traffic::{Hosts, transfers};
@@ -20,17 +19,8 @@ pub(super) fn measure(
 ) -> Result<Shared, BenchError> {
     steps.next("one pipe, two workers");
     let network = Network::with_veths(Offloads::ON)?;
-    let descriptor = network.router.as_fd().as_raw_fd();
-    let settings = Settings {
-        namespace: Some(format!("/proc/{}/fd/{descriptor}", std::process::id()).into()),
-        commands: Some(RULES.to_owned()),
-        workers: WORKERS,
-        cores: (0..WORKERS)
-            .filter_map(|number| plan.core(number))
-            .collect(),
-        spin: plan.spin,
-        ..Settings::new(PortSpec::auto("r2"), PortSpec::auto("r3"))
-    };
+    let ports = ["r2", "r3"].map(PortSpec::auto);
+    let settings = router_settings(&network, plan, ports, WORKERS, RULES);
     let router = Router::start(&settings)?;
     let warm_up = Span::from_secs(1);
     let measured = transfers(

@@ -1,10 +1,11 @@
 //! The figures as text of at most 80 columns, and as JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::contender::CONTENDERS;
+use super::contender::{CONTENDERS, RULES};
 use super::figures::{Cell, Figures, IdleFigures, METRICS, Metric, Rest, WITH_OFFLOADS};
 
 /// Formats the figures as JSON, with the description of each metric.
@@ -12,7 +13,17 @@ use super::figures::{Cell, Figures, IdleFigures, METRICS, Metric, Rest, WITH_OFF
 /// # Panics
 /// Never: figures are numbers and names.
 pub fn json(figures: &Figures) -> String {
-    let all = json!({ "metrics": METRICS, "figures": figures });
+    let commands: BTreeMap<String, String> = CONTENDERS
+        .iter()
+        .filter(|contender| figures.path.contains_key(&contender.name()))
+        .filter_map(|contender| Some((contender.name(), contender.command()?)))
+        .collect();
+    let all = json!({
+        "metrics": METRICS,
+        "figures": figures,
+        "commands": commands,
+        "rules": RULES,
+    });
     serde_json::to_string_pretty(&all).expect("figures have only words for keys") + "\n"
 }
 
@@ -37,12 +48,8 @@ pub fn text(figures: &Figures) -> String {
             out +=
                 "Offloads on: Gbit/s, microseconds; the ratio to the kernel's below each median\n";
             out += match figures.thread_per_flow {
-                true => {
-                    "x2: a worker per direction; hosts have a thread per flow (--thread-per-flow)\n"
-                }
-                false => {
-                    "x2: a worker per direction; one thread per host except in the column \"threads\"\n"
-                }
+                true => "hosts have a thread per flow (--thread-per-flow)\n",
+                false => "one thread per host except in the column \"threads\"\n",
             };
             out += &table(figures, with);
         }
@@ -50,6 +57,7 @@ pub fn text(figures: &Figures) -> String {
             out += "\nOffloads off (plain): Gbit/s, thousands of packets per second, per cent\n";
             out += &table(figures, without);
         }
+        out += &commands(figures);
     }
     if let Some(core) = figures.places.forwarding {
         let hosts = &figures.places.hosts;
@@ -152,6 +160,18 @@ pub fn text(figures: &Figures) -> String {
             "\nMeanwhile the hypervisor gave {:.1} % of the cores' time to others (steal)",
             stolen * 100.0
         );
+    }
+    out
+}
+
+/// Formats the command lines of the rows that are processes as a user starts them.
+fn commands(figures: &Figures) -> String {
+    let measured = CONTENDERS
+        .iter()
+        .filter(|contender| figures.path.contains_key(&contender.name()));
+    let mut out = String::new();
+    for (name, command) in measured.filter_map(|one| Some((one.name(), one.command()?))) {
+        let _ = writeln!(out, "\n{name}, with the rules of --json:\n  {command}");
     }
     out
 }
@@ -289,6 +309,31 @@ mod tests {
         let ratios: Vec<&str> = lines[at + 1].split_whitespace().collect();
         assert_eq!(ratios[0], "0.90");
         assert!(text.contains("2 lost: overflow"));
+    }
+
+    #[test]
+    fn a_process_that_is_measured_has_its_command_line() {
+        let mut figures = Figures::default();
+        for contender in ["kernel", "packet fq_codel", "packet 2 workers"] {
+            figures.add(contender, "cubic_4_gbps", 18.0);
+        }
+        figures.conclude("kernel");
+        let line = "sluice router packet:r2 packet:r3 --workers 2 --config rules.conf";
+        let printed = text(&figures);
+        assert!(
+            printed.contains(&format!(
+                "packet 2 workers, with the rules of --json:\n  {line}\n"
+            )),
+            "{printed}"
+        );
+        assert!(printed.lines().all(|line| line.len() <= 80), "{printed}");
+        let all: serde_json::Value = serde_json::from_str(&json(&figures)).unwrap();
+        assert_eq!(all["commands"]["packet 2 workers"], line);
+        assert!(
+            all["rules"]
+                .as_str()
+                .is_some_and(|rules| rules.contains("fq_codel"))
+        );
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
     /// Measure only these: path, time, shaped, overload, cores, or a forwarding method (kernel,
-    /// bridge, "raw socket", packet, tun, "packet fq_codel", "xdp x2" ...), with kernel forwarding
-    /// for comparison
+    /// bridge, "raw socket", packet, tun, "packet fq_codel", "packet 2 workers" ...), with kernel
+    /// forwarding for comparison
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     only: Vec<String>,
     /// Measure only these figures of the forwarding methods, by their names in the JSON
