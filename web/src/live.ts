@@ -10,6 +10,7 @@ import { fetchRuns, type LiveRun, nowRunning, Runs, type RunsState } from "./liv
 import {
   extend,
   flowLabel,
+  hosts,
   LEVELS,
   type LiveObject,
   label,
@@ -97,7 +98,9 @@ class Live {
   }
 
   private makeCharts(): void {
-    const group = new ChartGroup("live", -this.level.span / this.level.seconds, 0);
+    // A run may be shorter than the finest resolution shows.
+    const span = Math.min(this.level.span, this.run?.length_s ?? Number.POSITIVE_INFINITY);
+    const group = new ChartGroup("live", -span / this.level.seconds, 0);
     const timeUnit = this.level.unit;
     const marks = () => this.past.changes.map((change) => this.ago(change.unix_ms));
     const chart = (
@@ -189,7 +192,7 @@ class Live {
       }
     }
     this.tables.replaceChildren(
-      ...[objects(sample), roundTrips(sample), flows(sample), changes(sample)].filter(
+      ...[objects(sample), roundTrips(sample), flows(sample), busiestHosts(sample), changes(sample)].filter(
         (table) => table !== null,
       ),
     );
@@ -328,6 +331,25 @@ function flows(sample: Sample): HTMLElement | null {
       whole(flow.marked),
     ]);
   return table("Busiest flows", ["", "in", "rate", "queued", "p50", "p95", "p99", "dropped", "marked"], rows);
+}
+
+function busiestHosts(sample: Sample): HTMLElement | null {
+  if (sample.flows.length === 0) return null;
+  const rows = hosts(sample.flows)
+    .slice(0, 20)
+    .map((host) => [
+      host.name,
+      whole(host.flows),
+      megabits(host.sent_bps / 1e6),
+      megabits(host.received_bps / 1e6),
+      whole(host.backlog_packets),
+      whole(host.dropped),
+    ]);
+  return table(
+    `Busiest hosts, of the ${sample.flows.length} busiest flows`,
+    ["", "flows", "sent", "received", "queued", "dropped"],
+    rows,
+  );
 }
 
 function changes(sample: Sample): HTMLElement | null {

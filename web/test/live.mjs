@@ -326,6 +326,7 @@ try {
       "refused: no",
       "tcp 10.0.0.1:40000",
       "Round-trip times",
+      "Busiest hosts, of the 10 busiest flows",
       "quic",
     ]) {
       check(text.includes(word), `${where}: no "${word}"`);

@@ -105,6 +105,48 @@ export function flowLabel(flow: LiveFlow): string {
   return `${proto} ${end(flow.src, flow.src_port)} → ${end(flow.dst, flow.dst_port)}`;
 }
 
+/** The traffic of a host in the listed flows. */
+export interface Host {
+  name: string;
+  flows: number;
+  sent_bps: number;
+  received_bps: number;
+  backlog_packets: number;
+  dropped: number;
+}
+
+/**
+ * Returns the hosts of the listed flows, busiest first. What waits and what was dropped counts for the
+ * host that sent it.
+ */
+export function hosts(flows: LiveFlow[]): Host[] {
+  const all = new Map<string, Host>();
+  const of = (name: string): Host => {
+    const host = all.get(name) ?? {
+      name,
+      flows: 0,
+      sent_bps: 0,
+      received_bps: 0,
+      backlog_packets: 0,
+      dropped: 0,
+    };
+    all.set(name, host);
+    return host;
+  };
+  for (const flow of flows) {
+    const from = of(flow.src);
+    const to = of(flow.dst);
+    from.flows += 1;
+    if (to !== from) to.flows += 1;
+    from.sent_bps += flow.rate_bps;
+    to.received_bps += flow.rate_bps;
+    from.backlog_packets += flow.backlog_packets;
+    from.dropped += total(flow.dropped);
+  }
+  const rate = (host: Host) => host.sent_bps + host.received_bps;
+  return [...all.values()].sort((a, b) => rate(b) - rate(a) || (a.name < b.name ? -1 : 1));
+}
+
 export const total = (counts: Record<string, number>): number =>
   Object.values(counts).reduce((sum, count) => sum + count, 0);
 
