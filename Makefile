@@ -142,10 +142,12 @@ test-python: $(WEB) ## the Python package and its examples
 	$(VENV)/stubtest sluice._sluice --concise --ignore-disjoint-bases --mypy-config-file pyproject.toml
 	$(VENV)/pytest -q --doctest-modules python
 
-test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
+test-report: $(WEB) ## a real report and the page of a live run in headless Chromium; keeps artifacts/*.png
 	@scripts/setup.sh web chromium
 	cd web && npm run --silent test:browser
 	cd web && npm run --silent screenshot -- ../artifacts/first-light/report.html --out ../artifacts/first-light
+	$(DEBUG)
+	cd web && node test/served.mjs ../target/debug/sluice
 
 test-exports: $(WEB) ## flent and tshark read the exported files; keeps artifacts/exports/*.png
 	@scripts/setup.sh tshark flent
