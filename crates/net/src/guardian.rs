@@ -99,10 +99,11 @@ impl Guardian {
 }
 
 /// Removes the bridges of a guardian over any of these interfaces. Returns their names.
-pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Vec<String> {
-    let Ok(all) = links.interfaces() else {
-        return Vec::new();
-    };
+///
+/// # Errors
+/// The interfaces cannot be listed, or a bridge cannot be removed.
+pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Result<Vec<String>, LinkError> {
+    let all = links.interfaces()?;
     let own = |index: u32| {
         let bridge = all.iter().find(|link| link.index == index)?;
         is_guardians(bridge).then(|| bridge.name.clone())
@@ -111,8 +112,10 @@ pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Vec<String> {
     let mut bridges: Vec<String> = given.filter_map(|link| own(link.bridge?)).collect();
     bridges.sort();
     bridges.dedup();
-    bridges.retain(|name| links.remove(name).is_ok());
-    bridges
+    for name in &bridges {
+        links.remove(name)?;
+    }
+    Ok(bridges)
 }
 
 /// Whether an interface is a bridge of a guardian.
@@ -191,8 +194,9 @@ impl Watch<'_> {
             }
             let mut bytes = [0; 64];
             match signs.read(&mut bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => {
+                // An error is not the end: the router lives.
+                Err(_) => std::thread::sleep(RETRY),
+                Ok(0) => {
                     if is_armed && !self.standing {
                         self.take_over("has ended", None);
                     }
@@ -256,13 +260,23 @@ impl Watch<'_> {
     }
 
     fn give_back(&mut self) {
-        if std::mem::take(&mut self.standing) {
-            let members: Vec<&str> = self.pairs.iter().flatten().map(String::as_str).collect();
-            for name in take_back(&mut self.links, &members) {
-                say(&format!(
-                    "the router forwards again: kernel bridge {name} is removed"
-                ));
+        if !self.standing {
+            return;
+        }
+        let members: Vec<&str> = self.pairs.iter().flatten().map(String::as_str).collect();
+        match take_back(&mut self.links, &members) {
+            Ok(names) => {
+                self.standing = false;
+                for name in names {
+                    say(&format!(
+                        "the router forwards again: kernel bridge {name} is removed"
+                    ));
+                }
             }
+            // The next sign of life, a tenth of a second later, leads here again.
+            Err(error) => say(&format!(
+                "the router forwards again, but its kernel bridges cannot be removed: {error}"
+            )),
         }
     }
 }

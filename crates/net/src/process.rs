@@ -432,7 +432,10 @@ impl Guard {
             let _ = rustix::process::setsid();
             sys::close_all_but(kept);
             let mut bytes = Vec::new();
-            let _ = reader.read_to_end(&mut bytes);
+            // An error is not the end: the other process lives.
+            while reader.read_to_end(&mut bytes).is_err() {
+                std::thread::sleep(RETRY);
+            }
             for name in bytes.chunks_exact(16) {
                 let (device, inode) = name.split_at(8);
                 let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or([0; 8]));
@@ -474,7 +477,14 @@ impl Watchdog {
             // Ctrl-C must not end the watchdog, and the watchdog must not keep our output open.
             let _ = rustix::process::setsid();
             sys::close_some(&[0, 1, 2, writer]);
-            if let Ok(0) | Err(_) = reader.read(&mut [0]) {
+            let dismissed = loop {
+                match reader.read(&mut [0]) {
+                    Ok(count) => break count > 0,
+                    // An error is not the end: the other process lives.
+                    Err(_) => std::thread::sleep(RETRY),
+                }
+            };
+            if !dismissed {
                 work();
             }
         })?;
@@ -508,16 +518,30 @@ fn identity(namespace: &Namespace) -> io::Result<(u64, u64)> {
 fn kill_in(device: u64, inode: u64) {
     for _ in 0..MOST_ROUNDS {
         let mut found = false;
+        // What cannot be read for a moment may be a process of the namespace.
         let Ok(processes) = fs::read_dir("/proc") else {
-            return;
+            std::thread::sleep(RETRY);
+            continue;
         };
-        for process in processes.flatten() {
+        for process in processes {
+            let Ok(process) = process else {
+                found = true;
+                continue;
+            };
             let name = process.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            let is_in = fs::metadata(process.path().join("ns/net"))
-                .is_ok_and(|own| (own.dev(), own.ino()) == (device, inode));
+            let is_in = match fs::metadata(process.path().join("ns/net")) {
+                Ok(own) => (own.dev(), own.ino()) == (device, inode),
+                // The process has ended, or is another user's.
+                Err(error) => {
+                    use io::ErrorKind::{NotFound, PermissionDenied};
+                    let is_final = matches!(error.kind(), NotFound | PermissionDenied);
+                    found |= !is_final && error.raw_os_error() != Some(libc::ESRCH);
+                    false
+                }
+            };
             if let Some(pid) = Pid::from_raw(pid).filter(|_| is_in) {
                 found |= kill_process(pid, Signal::KILL).is_ok();
             }
@@ -528,5 +552,7 @@ fn kill_in(device: u64, inode: u64) {
     }
 }
 
+/// The time between a call that failed and the next attempt.
+const RETRY: Duration = Duration::from_millis(10);
 /// The largest number of searches for processes of a namespace.
 const MOST_ROUNDS: u32 = 100;

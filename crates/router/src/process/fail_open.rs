@@ -75,12 +75,27 @@ impl Settings {
     }
 }
 
-/// Removes kernel bridges that took over when an earlier router ended. Returns their names.
+/// Removes kernel bridges that took over when an earlier router ended. Returns what an operator should
+/// know about that.
 pub(super) fn take_over_from_bridges(namespace: &Namespace, names: &[String]) -> Vec<String> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    // What cannot be read has no bridges to remove.
-    let links = namespace.links();
-    links.map_or_else(|_| Vec::new(), |mut links| take_back(&mut links, &names))
+    let take = || take_back(&mut namespace.links()?, &names);
+    // The kernel may be short of memory for a moment.
+    match take().or_else(|_| take()) {
+        Ok(bridges) => bridges
+            .iter()
+            .map(|bridge| {
+                format!(
+                    "kernel bridge {bridge} is removed: it forwarded while no router did \
+                     (--fail-open)"
+                )
+            })
+            .collect(),
+        Err(error) => vec![format!(
+            "a kernel bridge of --fail-open may still forward beside this router, because {error}; \
+             `ip link delete slopen-N` removes it"
+        )],
+    }
 }
 
 /// The thread that gives signs of life as long as the loop turns.

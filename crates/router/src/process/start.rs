@@ -286,7 +286,7 @@ impl Router {
             threads,
             is_through,
             remarks,
-            port_remarks: remarks_with(opened.remarks, &standing),
+            port_remarks: [opened.remarks, standing].concat(),
             choices: opened.choices,
             names,
             namespace,
@@ -372,13 +372,6 @@ fn check_workers(settings: &Settings) -> Result<(), StartError> {
         return Err(StartError::Cores { cores, workers });
     }
     Ok(())
-}
-
-fn remarks_with(mut remarks: Vec<String>, standing: &[String]) -> Vec<String> {
-    remarks.extend(standing.iter().map(|bridge| {
-        format!("kernel bridge {bridge} is removed: it forwarded while no router did (--fail-open)")
-    }));
-    remarks
 }
 
 /// Returns what the threads of a router become. They may open the files of their user if there are
