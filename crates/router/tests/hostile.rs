@@ -357,6 +357,8 @@ fn what_hides_a_port_from_the_rules_is_dropped_when_strict() {
         v4([0, 1], &segment),
         v4([0, 2], &segment),
         v6(44, &fragment(6, 8), &segment),
+        // Behind 8 bytes of options, offset 8 is the TCP header.
+        v6(44, &fragment(60, 8), &segment),
     ];
     for frame in &evasive {
         let frame = std::slice::from_ref(frame);
@@ -364,7 +366,7 @@ fn what_hides_a_port_from_the_rules_is_dropped_when_strict() {
     }
     let outcome = filtered(&evasive, true);
     assert_eq!(outcome.sent, Vec::<Vec<u8>>::new());
-    assert_eq!(outcome.counts.lost(LostFrame::Evasive), 6);
+    assert_eq!(outcome.counts.lost(LostFrame::Evasive), 7);
     // 16 bytes hold ports and flags, so the rules see them, but a later fragment could change flags.
     let short = v4([0x20, 0], &segment[..16]);
     assert_eq!(filtered(&[short], true).counts.dropped_total(), 0);
@@ -380,6 +382,8 @@ fn what_hides_a_port_from_the_rules_is_dropped_when_strict() {
         v4([0, 3], &segment),
         v6(44, &fragment(6, 1), &web(81)),
         v6(44, &fragment(6, 24), &segment),
+        // An authentication header is that of a security association, which a stranger has not.
+        v6(44, &fragment(51, 8), &segment),
         v6(60, &[6, 0, 1, 4, 0, 0, 0, 0], &web(81)),
         zoo::ethernet(0x0806, &[0; 28]),
     ];

@@ -5,12 +5,13 @@
 //! when it puts fragments together. References: RFC 1858 and RFC 3128 (tiny and overlapping
 //! fragments of TCP), RFC 7112 (a first fragment contains the whole chain of IPv6 headers).
 
-use super::view::{TCP, Transport, View};
+use super::view::{DESTINATION, HOP_BY_HOP, IPV6, ROUTING, TCP, Transport, View};
 
 impl View {
     /// Returns whether a filter should drop this frame because its headers cannot be judged: they
     /// are damaged or not all found, the first fragment does not hold the whole TCP header, or a
-    /// later fragment could overwrite a TCP header.
+    /// later fragment could overwrite a TCP header. The latter includes every later fragment of an
+    /// IPv6 packet whose fragments begin with options or a routing header.
     pub fn is_evasive(&self) -> bool {
         if self.fault.is_some() {
             return true;
@@ -19,7 +20,12 @@ impl View {
             return false;
         };
         if fragment.offset > 0 {
-            return self.protocol == TCP && fragment.offset < TCP_LEN;
+            return match self.protocol {
+                TCP => fragment.offset < TCP_LEN,
+                // The TCP header is anywhere behind these headers.
+                HOP_BY_HOP | ROUTING | DESTINATION => self.ethertype == IPV6,
+                _ => false,
+            };
         }
         let Transport::Tcp { header_len, .. } = self.transport else {
             return false;
