@@ -20,7 +20,7 @@ use super::words::{Direction, TcpEcn};
 keys! {
     /// The keys that all types of flow have.
     pub struct FlowKeys {
-        /// name in tables and charts; the type if there is only one flow of it
+        /// name in tables and charts; without it the type: `tcp`, or `tcp1`, `tcp2` for several
         name: Option<Name>;
         /// number of flows; they are named `NAME-1`, `NAME-2` ...
         count: u64 = 1, 1 => 10_000;
