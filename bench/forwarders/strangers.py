@@ -8,7 +8,8 @@ rule: this is the cost of receiving them.
 
 - `states`: SYNs that no host answers meet `keep-state`, so the table is full;
 - `rules`: flows that have not been seen before meet 10 000 rules;
-- `pipes`: sources fill the pipes of a mask with `cake`, whose memory is limited.
+- `pipes`: sources fill the pipes of a mask with `cake`, whose memory is limited;
+- `queues`: sources fill the queues of a mask, at most 262 144.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ ATTACKS = {
     "pipes": (
         f"{PING}\npipe 1 config bw 1Mbit/s\nqueue 1 config sched 1\n"
         "sched 1 config pipe 1 mask src-ip 0xffffffff type cake\n"
+        "add 100 queue 1 ip from any to any in\nadd 200 allow ip from any to any\n",
+        20_000,
+    ),
+    "queues": (
+        f"{PING}\npipe 1 config bw 1Mbit/s\nqueue 1 config pipe 1 mask src-ip 0xffffffff\n"
         "add 100 queue 1 ip from any to any in\nadd 200 allow ip from any to any\n",
         20_000,
     ),

@@ -57,6 +57,9 @@ pub(crate) struct Classes {
     pool: Pool,
     timers: Heap<Time>,
     backlog: Backlog,
+    /// Bytes of the AQMs, which are counted when they are set: a sum over all classes would take
+    /// milliseconds for as many as a mask may create.
+    aqm_bytes: usize,
 }
 
 struct Class {
@@ -81,18 +84,17 @@ impl Classes {
             pool: Pool::new(),
             timers: Heap::new(),
             backlog: Backlog::default(),
+            aqm_bytes: 0,
         }
     }
 
     /// Returns the bytes that have been allocated.
     pub(crate) fn memory(&self) -> usize {
-        let aqm = |class: &Class| size_of_val(&*class.aqm) + class.aqm.memory();
-        let aqms = self.slots.iter().map(aqm);
         // hashbrown has one byte of metadata per place, and 7/8 of the places are used.
         let places = self.by_number.capacity() * 8 / 7;
         places * (size_of::<(u32, u32)>() + 1)
             + allocated(&self.slots)
-            + aqms.sum::<usize>()
+            + self.aqm_bytes
             + allocated(&self.free)
             + self.pool.memory()
             + self.timers.memory()
@@ -120,6 +122,7 @@ impl Classes {
         limits: &FifoParams,
         aqm: Box<dyn Aqm>,
     ) -> u32 {
+        self.aqm_bytes += bytes_of(&*aqm);
         let class = Class {
             number,
             is_open: true,
@@ -149,6 +152,7 @@ impl Classes {
         let class = &mut self.slots[index as usize];
         self.by_number.remove(&class.number);
         class.is_open = false;
+        self.aqm_bytes = self.aqm_bytes.saturating_sub(bytes_of(&*class.aqm));
         // Dropping the old AQM frees its memory; the zero-sized one that replaces it needs none.
         class.aqm = Box::new(DropTail);
         class.timer = Time::MAX;
@@ -186,7 +190,10 @@ impl Classes {
 
     /// Replaces the AQM. The new one has no memory of the packets that are there.
     pub(crate) fn set_aqm(&mut self, index: u32, aqm: Box<dyn Aqm>) {
-        self.slots[index as usize].aqm = aqm;
+        let class = &mut self.slots[index as usize];
+        let before = self.aqm_bytes.saturating_sub(bytes_of(&*class.aqm));
+        self.aqm_bytes = before + bytes_of(&*aqm);
+        class.aqm = aqm;
         self.rearm(index);
     }
 
@@ -398,6 +405,11 @@ impl ClassCounters {
     }
 }
 
+/// Returns the bytes of an AQM, which do not change while it works.
+fn bytes_of(aqm: &dyn Aqm) -> usize {
+    size_of_val(aqm) + aqm.memory()
+}
+
 fn limit_of(limits: &FifoParams) -> Backlog {
     Backlog {
         packets: limits.limit,
@@ -426,5 +438,52 @@ impl Hasher for Multiply {
         // The table takes its position from the low bits and its tag from the high bits.
         let mixed = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::Rng;
+    use crate::event::DropCounter;
+
+    /// An AQM of 100 bytes beside itself, which counts the questions about them.
+    struct Asked(Arc<AtomicU32>);
+
+    impl Aqm for Asked {
+        fn memory(&self) -> usize {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            100
+        }
+    }
+
+    /// A mask may create 2^18 classes, and a router asks for their memory at each new one and a
+    /// thousand times a second.
+    #[test]
+    fn the_memory_of_many_classes_is_known_without_visiting_them() {
+        let questions = Arc::new(AtomicU32::new(0));
+        let aqm = || Box::new(Asked(Arc::clone(&questions)));
+        let mut classes = Classes::new();
+        for number in 0..1000 {
+            classes.open(number, Share::default(), &FifoParams::default(), aqm());
+        }
+        let asked = questions.load(Ordering::Relaxed);
+        let full = classes.memory();
+        assert_eq!(questions.load(Ordering::Relaxed), asked);
+        // Half of them are closed, and a hundred get an AQM of no size.
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        for index in 0..500 {
+            classes.close(index, &mut cx);
+        }
+        for index in 500..600 {
+            classes.set_aqm(index, Box::new(DropTail));
+        }
+        let of_one = 100 + size_of::<Asked>();
+        assert_eq!(classes.aqm_bytes, 400 * of_one);
+        assert!(classes.memory() <= full - 600 * of_one + 500 * size_of::<u32>() * 2);
     }
 }
