@@ -88,8 +88,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     slack: Option<Span>,
     /// Share the work among this many loops, each with a core of its own: flows are spread over them,
-    /// and each pipe belongs to one of them. Interfaces become `packet` ports; `--forward` and
-    /// `--local` have a queue of the kernel for each
+    /// and each pipe belongs to one of them. Interfaces become `packet` ports; an `xdp` port needs a
+    /// receive queue for each; `--forward` and `--local` have a queue of the kernel for each
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     workers: usize,
     /// Pin the loop to this core (CPU affinity), or each worker to one of several (2,3); with `--spin

@@ -76,11 +76,22 @@ impl Running {
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Running {
+        Running::start_ports(namespace, ["em0", "em1"], config, more, environment)
+    }
+
+    /// Starts a router between two ports of a namespace.
+    fn start_ports(
+        namespace: Namespace,
+        ports: [&str; 2],
+        config: Option<&str>,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let descriptor = namespace.as_fd().as_raw_fd();
         let mut command = Command::new(SLUICE);
         command
-            .args(["router", "em0", "em1", "--json", "--netns"])
+            .args(["router", ports[0], ports[1], "--json", "--netns"])
             .arg(format!("/proc/{}/fd/{descriptor}", std::process::id()))
             .arg("--socket")
             .arg(folder.path().join("s"))
@@ -101,22 +112,27 @@ impl Running {
             folder,
             namespace,
         };
-        running.heard = running.hear("sluice: routing em0 - em1");
+        let [one, other] = ports;
+        running.heard = running.hear(&format!("sluice: routing {one} - {other}"));
         running
     }
 
     /// Sets these interfaces up, and makes the host behind `far0` a sender. Returns its address and
     /// that of a receiver, which need not exist.
     fn sender(&self, up: &[&str]) -> (&'static str, &'static str) {
+        self.sender_at("far0", up)
+    }
+
+    fn sender_at(&self, interface: &str, up: &[&str]) -> (&'static str, &'static str) {
         let (here, there) = ("10.0.0.1", "10.0.0.2");
         let mut links = self.namespace.links().unwrap();
         for name in up {
             links.set_up(name, true).unwrap();
         }
         let (own, peer) = (here.parse().unwrap(), there.parse().unwrap());
-        links.add_address("far0", own, 24).unwrap();
+        links.add_address(interface, own, 24).unwrap();
         let mac = Mac([2, 0, 0, 0, 0, 9]);
-        links.add_neighbour("far0", peer, mac).unwrap();
+        links.add_neighbour(interface, peer, mac).unwrap();
         (here, there)
     }
 

@@ -19,6 +19,12 @@ impl Firewall {
         self.runtime.worker = (worker.of > 1).then_some(worker);
     }
 
+    /// Returns whether some rule has states. All packets of a flow, in both directions, must then be
+    /// given to the same worker.
+    pub fn has_states(&mut self) -> bool {
+        self.rules.has_states()
+    }
+
     /// Returns the next packet that has come to a pipe of another worker. The packet and its slot no
     /// longer belong to this engine. Call this after every other call, until it returns `None`.
     pub fn take_handed(&mut self) -> Option<Handed> {

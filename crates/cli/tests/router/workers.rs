@@ -166,9 +166,15 @@ fn flows_of_all_workers_share_a_pipe_fairly() {
     assert_eq!(status["lost"], serde_json::json!({}));
 }
 
-/// Sends packets of all flows through the router until the host behind `far1` has returned one of each.
-/// The returned packets pass only at the worker that has the state of their flow.
-fn pass_and_return(router: &Running) {
+/// Only a worker that has the state of a flow lets its other direction pass. The pipes of the mask belong
+/// to all workers.
+const KEEP_STATE: &str = "pipe 1 config bw 100Mbit/s mask all\n\
+                          add 100 check-state\n\
+                          add 200 pipe 1 udp from 10.0.0.1 to any 9 in recv em0 keep-state\n";
+
+/// Sends packets of all flows through the router, from the host behind the first interface, until the
+/// host behind the second one has returned one of each.
+fn pass_and_return(router: &Running, [near, far]: [&str; 2]) {
     let open = |interface| {
         let options = PacketOptions {
             offloads: false,
@@ -177,7 +183,7 @@ fn pass_and_return(router: &Running) {
         };
         PacketPort::open(&router.namespace, interface, options).unwrap()
     };
-    let (mut near, mut far) = (open("far0"), open("far1"));
+    let (mut near, mut far) = (open(near), open(far));
     let mut pool = Pool::new(PoolSize {
         slots: 1024,
         large: 64,
@@ -218,13 +224,10 @@ fn pass_and_return(router: &Running) {
 
 #[test]
 fn an_interface_that_is_created_again_is_used_by_all_workers_again() {
-    let config = "pipe 1 config bw 100Mbit/s\n\
-                  add 100 check-state\n\
-                  add 200 pipe 1 udp from 10.0.0.1 to any 9 in recv em0 keep-state\n";
     for more in [&["--workers", "2"][..], &["--workers", "3", "--unconfined"]] {
-        let router = Running::start(Some(config), more);
+        let router = Running::start(Some(KEEP_STATE), more);
         router.sender(&["em0", "far0", "em1", "far1"]);
-        pass_and_return(&router);
+        pass_and_return(&router, ["far0", "far1"]);
         for (near, far) in [("em0", "far0"), ("em1", "far1"), ("em0", "far0")] {
             router.namespace.links().unwrap().remove(near).unwrap();
             let end = |name, number| VethEnd {
@@ -241,7 +244,7 @@ fn an_interface_that_is_created_again_is_used_by_all_workers_again() {
             if far == "far0" {
                 router.sender(&[]);
             }
-            pass_and_return(&router);
+            pass_and_return(&router, ["far0", "far1"]);
         }
         let status = router.end();
         for worker in status["workers"].as_array().unwrap() {
@@ -251,12 +254,75 @@ fn an_interface_that_is_created_again_is_used_by_all_workers_again() {
 }
 
 #[test]
+fn devices_have_a_queue_for_each_worker() {
+    let namespace = Namespace::create("middle").unwrap();
+    let ports = ["tap:em0", "tap:em1"];
+    let more = ["--workers", "2"];
+    let router = Running::start_ports(namespace, ports, Some(KEEP_STATE), &more, &[]);
+    // The hosts are the stack behind the two devices.
+    router.sender_at("em0", &[]);
+    pass_and_return(&router, ["em0", "em1"]);
+    let status = router.end();
+    assert_all_work(&status, 2);
+    assert_eq!(status["lost"], serde_json::json!({}));
+}
+
+/// Creates a wire whose ends have so many queues.
+fn wire_with_queues(namespace: &Namespace, [one, other]: [&str; 2], queues: u32) {
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+    let words = format!("link add {one} {queues} type veth peer name {other} {queues}");
+    let words: Vec<&str> = words.split(' ').collect();
+    let added = namespace.enter(|| Command::new("ip").args(&words).status());
+    assert!(added.unwrap().unwrap().success());
+}
+
+#[test]
+fn each_worker_serves_a_queue_of_an_af_xdp_interface() {
+    let wires = [["em0", "far0"], ["em1", "far1"]];
+    let ports = ["xdp:em0", "xdp:em1"];
+    let namespace = Namespace::create("middle").unwrap();
+    for ends in wires {
+        wire_with_queues(&namespace, ends, 2);
+    }
+    let more = ["--workers", "2"];
+    let router = Running::start_ports(namespace, ports, Some(KEEP_STATE), &more, &[]);
+    router.sender(&["em0", "far0", "em1", "far1"]);
+    pass_and_return(&router, ["far0", "far1"]);
+    for ends in wires {
+        let mut links = router.namespace.links().unwrap();
+        links.remove(ends[0]).unwrap();
+        wire_with_queues(&router.namespace, ends, 2);
+        for end in ends {
+            links.set_up(end, true).unwrap();
+        }
+        if ends[1] == "far0" {
+            router.sender(&[]);
+        }
+        pass_and_return(&router, ["far0", "far1"]);
+    }
+    let status = router.end();
+    assert_all_work(&status, 2);
+    // Without one queue for each worker, it does not start.
+    let namespace = Namespace::create("middle").unwrap();
+    for ends in wires {
+        wire_with_queues(&namespace, ends, 1);
+    }
+    let descriptor = namespace.as_fd().as_raw_fd();
+    let mut command = Command::new(SLUICE);
+    command.arg("router").args(ports).args(more).arg("--netns");
+    command.arg(format!("/proc/{}/fd/{descriptor}", std::process::id()));
+    let (_, error) = refusal(&command.arg("--socket").arg("/nowhere/s").output().unwrap());
+    let expected = "interface \"em0\" has 1 receive queues for 2 workers, and AF_XDP needs one for each \
+                    (`ethtool -L em0 combined 2`, or `--workers 1`)";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
 fn what_several_workers_cannot_do_is_refused() {
     for (arguments, expected) in [
         (
-            "tun:a tun:b --workers 2",
-            "tun:a serves one worker, not 2: name the interface without a kind or as \
-             packet:INTERFACE, or use --workers 1",
+            "pcap:/dev/null:/nowhere/a pcap:/dev/null:/nowhere/b --workers 2",
+            "pcap:/dev/null:/nowhere/a serves one worker, not 2: use --workers 1",
         ),
         (
             "em0 em1 --workers 0",

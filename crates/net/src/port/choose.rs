@@ -40,9 +40,8 @@ pub trait Attach: Sync {
         options: AttachOptions,
     ) -> Result<(Box<dyn Port + Send>, Option<String>), OpenError>;
 
-    /// Opens an interface as one port for each of several workers. Each flow arrives at one of them,
-    /// the same for both directions and at all interfaces; all of them send. `None` if the kind does not
-    /// spread flows.
+    /// Opens an interface as one port for each of several workers. Each direction of a flow arrives at
+    /// one of them; all of them send. Each has frames in one of `pools`.
     ///
     /// # Errors
     /// As for [`Attach::open`].
@@ -50,9 +49,12 @@ pub trait Attach: Sync {
         &self,
         namespace: &Namespace,
         interface: &str,
-        workers: usize,
+        pools: &mut [&mut Pool],
         options: AttachOptions,
-    ) -> Option<Result<Vec<Box<dyn Port + Send>>, OpenError>>;
+    ) -> Result<Vec<Box<dyn Port + Send>>, OpenError>;
+
+    /// Returns whether a group gives both directions of a flow to the same place, at all interfaces.
+    fn keeps_flows(&self) -> bool;
 
     /// Opens an interface as two ports for two threads: one that only receives, into `into`, and
     /// one that only sends, from `from`. The two are pools of one memory ([`Pool::pair`]).
@@ -308,31 +310,31 @@ impl Named for Attached {
         })
     }
 
+    /// Without a wanted kind, the first one is chosen, which serves every interface.
     fn open_group(
         &self,
         namespace: &Namespace,
         clock: Clock,
-        workers: usize,
+        pools: &mut [&mut Pool],
     ) -> Option<Result<OpenedGroup, OpenError>> {
         let options = AttachOptions {
             clock: Some(clock),
             batch: Some(BATCH),
             ..AttachOptions::default()
         };
-        let kinds = attaching().filter(|(kind, _)| self.kind.is_none_or(|wanted| wanted == *kind));
-        let open = |(kind, attach): (&'static Kind, &'static dyn Attach)| {
-            let opened = attach.open_group(namespace, &self.interface, workers, options)?;
-            Some(opened.and_then(|ports| {
-                Ok(OpenedGroup {
-                    ports,
-                    kind,
-                    reason: "its flows are spread over the workers".to_owned(),
-                    cannot: attach.cannot(namespace.offloads(&self.interface)?),
-                })
-            }))
-        };
-        let mut kinds = kinds;
-        kinds.find_map(open)
+        let mut kinds = attaching();
+        let (kind, attach) =
+            kinds.find(|(kind, _)| self.kind.is_none_or(|wanted| wanted == *kind))?;
+        let opened = attach.open_group(namespace, &self.interface, pools, options);
+        Some(opened.and_then(|ports| {
+            Ok(OpenedGroup {
+                ports,
+                kind,
+                reason: "its flows are spread over the workers".to_owned(),
+                cannot: attach.cannot(namespace.offloads(&self.interface)?),
+                keeps_flows: attach.keeps_flows(),
+            })
+        }))
     }
 }
 

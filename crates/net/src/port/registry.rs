@@ -71,8 +71,8 @@ pub trait Named: fmt::Debug + Send + Sync {
     /// Those of the port's kind.
     fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError>;
 
-    /// Opens the port for several workers, over which the flows that arrive are spread. `None` if the
-    /// kind has no way to do that.
+    /// Opens the port for several workers, over which the flows that arrive are spread, with frames in
+    /// one of `pools` each. `None` if the kind has no way to do that.
     ///
     /// # Errors
     /// Those of the port's kind.
@@ -80,9 +80,9 @@ pub trait Named: fmt::Debug + Send + Sync {
         &self,
         namespace: &Namespace,
         clock: Clock,
-        workers: usize,
+        pools: &mut [&mut Pool],
     ) -> Option<Result<OpenedGroup, OpenError>> {
-        let _ = (namespace, clock, workers);
+        let _ = (namespace, clock, pools);
         None
     }
 }
@@ -123,6 +123,8 @@ pub struct OpenedGroup {
     pub reason: String,
     /// The limitations of the ports, one sentence each.
     pub cannot: Vec<String>,
+    /// Whether both directions of a flow arrive at the same worker, at this and all other such ports.
+    pub keeps_flows: bool,
 }
 
 /// A port that plays a recording.
@@ -291,7 +293,8 @@ impl PortSpec {
         self.named.open(site)
     }
 
-    /// Opens the port for several workers, over which the flows that arrive are spread.
+    /// Opens the port for several workers, over which the flows that arrive are spread, with frames in
+    /// one of `pools` each.
     ///
     /// # Errors
     /// Those of the port's kind, or the kind serves one worker only.
@@ -299,15 +302,12 @@ impl PortSpec {
         &self,
         namespace: &Namespace,
         clock: Clock,
-        workers: usize,
+        pools: &mut [&mut Pool],
     ) -> Result<OpenedGroup, OpenError> {
-        let opened = self.named.open_group(namespace, clock, workers);
+        let opened = self.named.open_group(namespace, clock, pools);
         opened.unwrap_or_else(|| {
-            let text = format!(
-                "{self} serves one worker, not {workers}: name the interface without a kind or as \
-                 packet:INTERFACE, or use --workers 1"
-            );
-            Err(text.into())
+            let workers = pools.len();
+            Err(format!("{self} serves one worker, not {workers}: use --workers 1").into())
         })
     }
 }

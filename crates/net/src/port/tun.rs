@@ -7,9 +7,10 @@
 #![allow(unsafe_code)]
 
 use super::pool::LARGE_LEN;
-use super::registry::{Kind, Named, OpenError, Opened, Playback, Role, Site};
+use super::registry::{Kind, Named, OpenError, Opened, OpenedGroup, Playback, Role, Site};
 use super::remedy::remedy;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use crate::clock::Clock;
 use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
 use sluice_core::Span;
@@ -95,6 +96,34 @@ impl TunPort {
         interface: &str,
         options: TunOptions,
     ) -> Result<TunPort, TunError> {
+        TunPort::attach(namespace, interface, options, IFF_TUN_EXCL)
+    }
+
+    /// Creates a device with a queue for each of `count` ports, for as many threads. The kernel gives a
+    /// packet for the device to the queue through which the last packet of its flow was sent, or to one
+    /// by a hash (`tun_automq_select_queue` in Linux's drivers/net/tun.c).
+    ///
+    /// # Errors
+    /// As for [`TunPort::create`], or there are more ports than queues.
+    pub fn create_group(
+        namespace: &Namespace,
+        interface: &str,
+        options: TunOptions,
+        count: usize,
+    ) -> Result<Vec<TunPort>, TunError> {
+        let queue = libc::IFF_MULTI_QUEUE;
+        // The first one creates the device; the others find it.
+        let flags = std::iter::once(queue | IFF_TUN_EXCL).chain(std::iter::repeat(queue));
+        let attach = |flags| TunPort::attach(namespace, interface, options, flags);
+        flags.take(count).map(attach).collect()
+    }
+
+    fn attach(
+        namespace: &Namespace,
+        interface: &str,
+        options: TunOptions,
+        flags: libc::c_int,
+    ) -> Result<TunPort, TunError> {
         if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
             return Err(TunError::Name(interface.to_owned()));
         }
@@ -115,7 +144,7 @@ impl TunPort {
                 .open("/dev/net/tun")
         };
         let file = namespace.enter(open)?.map_err(TunError::Open)?;
-        attach(&file, interface, options)
+        attach(&file, interface, options, flags)
             .map_err(error("create the device (needs CAP_NET_ADMIN)"))?;
         if options.offloads {
             set_offloads(&file).map_err(error("set the offloads"))?;
@@ -352,9 +381,35 @@ impl Named for Device {
             remarks: Vec::new(),
         })
     }
+
+    fn open_group(
+        &self,
+        namespace: &Namespace,
+        _clock: Clock,
+        pools: &mut [&mut Pool],
+    ) -> Option<Result<OpenedGroup, OpenError>> {
+        let options = TunOptions {
+            link: self.link,
+            ..TunOptions::default()
+        };
+        let open = || -> Result<OpenedGroup, OpenError> {
+            let ports = TunPort::create_group(namespace, &self.name, options, pools.len())?;
+            namespace.links()?.set_up(&self.name, true)?;
+            let boxed = |port| -> Box<dyn Port + Send> { Box::new(port) };
+            Ok(OpenedGroup {
+                ports: ports.into_iter().map(boxed).collect(),
+                kind: self.kind,
+                reason: "created by this router, with a queue for each worker".to_owned(),
+                cannot: Vec::new(),
+                // A packet that a worker sends draws the answers to that worker.
+                keeps_flows: false,
+            })
+        };
+        Some(open())
+    }
 }
 
-fn attach(file: &File, interface: &str, options: TunOptions) -> io::Result<()> {
+fn attach(file: &File, interface: &str, options: TunOptions, flags: libc::c_int) -> io::Result<()> {
     let kind = match options.link {
         Link::Ip => libc::IFF_TUN,
         Link::Ethernet => libc::IFF_TAP,
@@ -365,7 +420,7 @@ fn attach(file: &File, interface: &str, options: TunOptions) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_flags =
-        (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | IFF_TUN_EXCL) as libc::c_short;
+        (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | flags) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes an ifreq, which outlives the call and names a
     // zero-terminated interface (its length was checked).
     sys::check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })

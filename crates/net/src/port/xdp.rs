@@ -31,9 +31,12 @@ use crate::errand::keep_helper;
 use crate::namespace::{Interface, LinkError, Namespace, NamespaceError, OffloadError};
 use absence::{Absence, Rings};
 use exchange::Exchange;
+use program::Programs;
 use sluice_core::Span;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
-use socket::{Connected, Inward, Outward, Wake, connect, statistics, wake_receive, wake_transmit};
+use socket::{
+    Connected, Inward, Outward, Place, Wake, connect, statistics, wake_receive, wake_transmit,
+};
 use socket2::Socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -125,6 +128,19 @@ pub enum XdpError {
         /// The number of receive queues.
         queues: u32,
     },
+    /// There is not one queue for each port.
+    #[error(
+        "interface {interface:?} has {queues} receive queues for {workers} workers, and AF_XDP needs \
+         one for each (`ethtool -L {interface} combined {workers}`, or `--workers {queues}`)"
+    )]
+    Workers {
+        /// The interface.
+        interface: String,
+        /// The number of receive queues.
+        queues: u32,
+        /// The number of workers.
+        workers: u32,
+    },
     /// The number of the interface's queues cannot be read.
     #[error(transparent)]
     Offload(#[from] OffloadError),
@@ -149,6 +165,7 @@ pub struct XdpPort {
     /// `None` in a port that only receives, while the interface is gone, and after the release.
     outward: Option<Outward>,
     part: Part,
+    place: Place,
     /// `Some` where trains pay off.
     trains: Option<Trains>,
     /// The descriptor to wait on, which exists at all times.
@@ -217,6 +234,41 @@ impl XdpPort {
         pool: &mut Pool,
         options: XdpOptions,
     ) -> Result<XdpPort, XdpError> {
+        let place = Place {
+            queue: 0,
+            programs: Arc::new(Programs::new(1)),
+        };
+        XdpPort::open_at(place, namespace, interface, pool, options)
+    }
+
+    /// Opens a port on each queue of an interface, with one of these pools each, for as many threads.
+    ///
+    /// # Errors
+    /// As for [`XdpPort::open`], or the interface has more or fewer queues than there are pools.
+    pub fn open_group(
+        namespace: &Namespace,
+        interface: &str,
+        pools: &mut [&mut Pool],
+        options: XdpOptions,
+    ) -> Result<Vec<XdpPort>, XdpError> {
+        // There are fewer workers than that.
+        let count = pools.len() as u32;
+        let programs = Arc::new(Programs::new(count));
+        let ports = pools.iter_mut().zip(0..count).map(|(pool, queue)| {
+            let programs = Arc::clone(&programs);
+            let place = Place { queue, programs };
+            XdpPort::open_at(place, namespace, interface, pool, options)
+        });
+        ports.collect()
+    }
+
+    fn open_at(
+        place: Place,
+        namespace: &Namespace,
+        interface: &str,
+        pool: &mut Pool,
+        options: XdpOptions,
+    ) -> Result<XdpPort, XdpError> {
         let error = |(step, source): (&'static str, io::Error)| XdpError::Kernel {
             step,
             interface: interface.to_owned(),
@@ -232,10 +284,16 @@ impl XdpPort {
             });
         }
         let queues = namespace.receive_queues(interface)?;
-        if queues > 1 {
-            return Err(XdpError::Queues {
-                interface: interface.to_owned(),
-                queues,
+        let workers = place.programs.queues();
+        if queues != workers {
+            let interface = interface.to_owned();
+            return Err(match workers {
+                1 => XdpError::Queues { interface, queues },
+                _ => XdpError::Workers {
+                    interface,
+                    queues,
+                    workers,
+                },
             });
         }
         let memory = pool.slot_memory();
@@ -244,7 +302,7 @@ impl XdpPort {
             outward,
             mode,
         } = namespace
-            .enter(|| connect(link.index, &memory, options, PATIENCE))?
+            .enter(|| connect(link.index, &place, &memory, options, PATIENCE))?
             .map_err(error)?;
         let promiscuous = match options.promiscuous {
             true => make_promiscuous(namespace, &link),
@@ -256,6 +314,7 @@ impl XdpPort {
             inward: Some(inward),
             outward: Some(outward),
             part: Part::Whole,
+            place,
             namespace: namespace.try_clone()?,
             interface: interface.to_owned(),
             options,
@@ -310,6 +369,7 @@ impl XdpPort {
             inward: None,
             outward: Some(outward),
             part: Part::Sends(exchange),
+            place: receiving.place.clone(),
             namespace: namespace.try_clone()?,
             interface: interface.to_owned(),
             pool: from.area().address(),

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use sluice_ipfw::Handed;
 use sluice_net::port::{Carried, Pool, Slot};
 
+use super::PortNumber;
 use super::doorbell::Doorbell;
 
 /// Ends the sleep of a worker.
@@ -31,9 +32,17 @@ pub struct Exchange {
     most_bytes: usize,
 }
 
+/// What a packet that is sent needs from its receiver.
+pub(super) enum Errand {
+    /// A pipe, or the states of its flow.
+    Handed(Handed),
+    /// To be admitted as if it had arrived there, at this port.
+    Arrived(PortNumber),
+}
+
 /// A packet with its frame.
 struct Parcel {
-    handed: Handed,
+    errand: Errand,
     frame: Carried,
 }
 
@@ -106,10 +115,10 @@ pub fn exchange(bells: Vec<WakeUp>) -> Vec<Exchange> {
 }
 
 impl Exchange {
-    /// Sends a packet with a copy of its frame; the slot remains. Returns false if there is no room.
-    pub(super) fn send(&mut self, handed: Handed, pool: &Pool) -> bool {
-        let slot = Slot::from_number(handed.packet.slot);
-        let way = self.outgoing[handed.to as usize].as_mut();
+    /// Sends a packet with a copy of the frame in its slot, which remains. Returns false if there is no
+    /// room.
+    pub(super) fn send(&mut self, to: u32, errand: Errand, slot: Slot, pool: &Pool) -> bool {
+        let way = self.outgoing[to as usize].as_mut();
         let way = way.expect("a worker keeps what is its own");
         while let Ok(frame) = way.returned.try_recv() {
             way.lent -= frame.capacity();
@@ -122,7 +131,7 @@ impl Exchange {
         way.kept -= frame.capacity();
         pool.carry(slot, &mut frame);
         let size = frame.capacity();
-        match way.parcels.try_send(Parcel { handed, frame }) {
+        match way.parcels.try_send(Parcel { errand, frame }) {
             Ok(()) => {
                 way.lent += size;
                 way.has_news = true;
@@ -173,16 +182,16 @@ impl Exchange {
     }
 
     /// Receives waiting packets, a batch from each worker. `put` gets each packet and its frame.
-    pub(super) fn receive(&mut self, mut put: impl FnMut(Handed, &Carried)) {
+    pub(super) fn receive(&mut self, mut put: impl FnMut(Errand, &Carried)) {
         for way in self.incoming.iter_mut().flatten() {
             for _ in 0..BATCH {
                 if !way.has_next() {
                     break;
                 }
-                let Some(Parcel { handed, frame }) = way.next.take() else {
+                let Some(Parcel { errand, frame }) = way.next.take() else {
                     break;
                 };
-                put(handed, &frame);
+                put(errand, &frame);
                 // There is room for everything that was sent; without a sender, it is freed.
                 let _ = way.returns.try_send(frame);
             }

@@ -3,8 +3,11 @@
 use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
 use sluice_ipfw::Handed;
 use sluice_net::port::{Pool, Slot};
-use sluice_wire::frame::{self, FlowHasher, GsoError, Link, SuperPacket, View};
+use sluice_wire::frame::{
+    self, Addresses, FlowHasher, GsoError, Link, SuperPacket, Transport, View,
+};
 
+use super::exchange::Errand;
 use super::host::Host;
 use super::turn::Outbox;
 use super::{Exchange, LaneCounts, Lateness, LostFrame, Observer, Origin, PortNumber, Queueing};
@@ -19,6 +22,8 @@ pub struct Lane<Q, O> {
     link: Link,
     counts: LaneCounts,
     lateness: Lateness,
+    /// Packets that another worker admits: slot, port of arrival and worker.
+    astray: Vec<(Slot, PortNumber, u32)>,
     /// The latest time that the queues have seen. A packet that arrived earlier counts as arriving
     /// then.
     latest: Time,
@@ -42,6 +47,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             link,
             counts: LaneCounts::default(),
             lateness: Lateness::default(),
+            astray: Vec::new(),
             latest: Time::ZERO,
         }
     }
@@ -119,6 +125,31 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         self.queueing.prefetch_now();
     }
 
+    /// Keeps a frame that arrived at port `from` for the worker of its flow, if that is another one.
+    /// Returns whether it is.
+    pub(super) fn is_astray(
+        &mut self,
+        slot: Slot,
+        from: PortNumber,
+        arrival: Time,
+        pool: &mut Pool,
+    ) -> bool {
+        let Some(own) = self.queueing.homes() else {
+            return false;
+        };
+        let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), self.link);
+        let home = match view.is_ip() {
+            true => of_both_directions(&self.hasher, &view) % own.of,
+            false => own.number,
+        };
+        if home == own.number {
+            return false;
+        }
+        pool.set_arrival(slot, arrival);
+        self.astray.push((slot, from, home));
+        true
+    }
+
     /// Accepts a frame that arrived at port `from`: queues it, split if necessary, or lets it
     /// bypass the queues.
     pub(super) fn admit(
@@ -191,15 +222,22 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
 
     /// Hands packets over to other workers.
     pub(super) fn hand_over(&mut self, exchange: &mut Exchange, pool: &mut Pool) {
-        while let Some(handed) = self.queueing.next_handed() {
-            let slot = Slot::from_number(handed.packet.slot);
-            if exchange.send(handed, pool) {
-                self.counts.handed_over += 1;
+        let counts = &mut self.counts;
+        let mut send = |to, errand, slot| {
+            if exchange.send(to, errand, slot, pool) {
+                counts.handed_over += 1;
                 pool.free_settled(slot);
             } else {
-                self.counts.lose(LostFrame::HandOver, 1);
+                counts.lose(LostFrame::HandOver, 1);
                 pool.free(slot);
             }
+        };
+        for (slot, port, home) in self.astray.drain(..) {
+            send(home, Errand::Arrived(port), slot);
+        }
+        while let Some(handed) = self.queueing.next_handed() {
+            let slot = Slot::from_number(handed.packet.slot);
+            send(handed.to, Errand::Handed(handed), slot);
         }
     }
 
@@ -306,6 +344,35 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             queueing.admit(packet, key, cx);
         });
     }
+}
+
+/// Returns a hash that both directions of a flow share.
+fn of_both_directions(hasher: &FlowHasher, view: &View) -> u32 {
+    let mut reverse = *view;
+    reverse.addresses = match view.addresses {
+        Addresses::V4 {
+            source,
+            destination,
+        } => Addresses::V4 {
+            source: destination,
+            destination: source,
+        },
+        Addresses::V6 {
+            source,
+            destination,
+        } => Addresses::V6 {
+            source: destination,
+            destination: source,
+        },
+        Addresses::None => Addresses::None,
+    };
+    if let Some((source, destination)) = view.ports() {
+        reverse.transport = Transport::Ports {
+            source: destination,
+            destination: source,
+        };
+    }
+    hasher.flow(view).wrapping_add(hasher.flow(&reverse))
 }
 
 /// Returns the origin of a frame that arrived at port `from`.

@@ -36,7 +36,7 @@ pub use piped::{Piped, RateStep};
 pub use turn::{FileTime, Forwarder, LaneOptions};
 
 use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};
-use sluice_ipfw::Handed;
+use sluice_ipfw::{Handed, Worker};
 use sluice_net::port::nfqueue::StackPath;
 use sluice_wire::frame::View;
 
@@ -129,6 +129,12 @@ pub trait Queueing {
     fn accept(&mut self, handed: Handed, cx: &mut Cx<'_>) {
         let _ = cx;
         unreachable!("queues of one worker get nothing from another: {handed:?}");
+    }
+
+    /// Returns which of several workers this is, if a packet must be admitted by the worker of its flow
+    /// and the ports may have given it to another one.
+    fn homes(&mut self) -> Option<Worker> {
+        None
     }
 
     /// Returns the instant at which [`Queueing::poll`] has something to do if nothing arrives

@@ -369,7 +369,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 // wait for it.
                 let arrival = self.pool.arrival(slot).map_or(now, |stamp| stamp.min(now));
                 let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
-                self.lanes[lane].admit(slot, number, arrival, pool, outboxes);
+                if !self.lanes[lane].is_astray(slot, number, arrival, pool) {
+                    self.lanes[lane].admit(slot, number, arrival, pool, outboxes);
+                }
             }
         }
         total

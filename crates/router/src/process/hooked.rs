@@ -89,6 +89,7 @@ impl Hooked {
             }],
             remarks,
             time: PortTime::Machine,
+            keeps_flows: true,
         };
         let of_workers = ports
             .into_iter()

@@ -20,6 +20,8 @@ pub(super) struct Ports {
     /// The kind chosen for each port, and the reason.
     pub(super) choices: Vec<PortChoice>,
     pub(super) time: PortTime,
+    /// Whether both directions of a flow arrive at the same worker.
+    pub(super) keeps_flows: bool,
 }
 
 /// The time that the loop follows.
@@ -78,6 +80,7 @@ pub(super) fn open(
         remarks,
         choices,
         time,
+        keeps_flows: true,
     };
     Ok((common, all))
 }
@@ -87,12 +90,14 @@ pub(super) fn open_groups(
     specs: &[PortSpec],
     namespace: &Namespace,
     clock: &Clock,
-    workers: usize,
+    pools: &mut [&mut Pool],
 ) -> Result<(Ports, Vec<PortList>), StartError> {
-    let mut of_workers: Vec<PortList> = (0..workers).map(|_| Vec::new()).collect();
+    let mut of_workers: Vec<PortList> = pools.iter().map(|_| Vec::new()).collect();
     let (mut choices, mut remarks) = (Vec::new(), Vec::new());
+    let mut keeps_flows = true;
     for spec in specs {
-        let opened = spec.open_group(namespace, *clock, workers)?;
+        let opened = spec.open_group(namespace, *clock, pools)?;
+        keeps_flows &= opened.keeps_flows;
         let first = opened.ports.first().map(|port| port.promiscuity());
         if let Some(Promiscuity::Refused(why)) = first {
             remarks.push(not_promiscuous(spec, &why));
@@ -111,6 +116,7 @@ pub(super) fn open_groups(
         remarks,
         choices,
         time: PortTime::Machine,
+        keeps_flows,
     };
     Ok((common, of_workers))
 }

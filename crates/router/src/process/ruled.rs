@@ -32,6 +32,9 @@ pub struct Ruled {
     rtt: Option<Box<RttMeter>>,
     /// Whether the only port is a queue of the kernel's own stack.
     is_hooked: bool,
+    /// Which of several workers this is, if the ports do not give both directions of a flow to the same
+    /// worker.
+    homes: Option<Worker>,
     /// A change of the configuration, and its instant.
     change: Option<(Time, Change)>,
     /// The latest time that the engine has seen, while a change is scheduled.
@@ -59,6 +62,7 @@ impl Ruled {
             is_strict: false,
             rtt: None,
             is_hooked: false,
+            homes: None,
             change: None,
             latest: Time::ZERO,
         };
@@ -81,6 +85,7 @@ impl Ruled {
             is_strict: false,
             rtt: None,
             is_hooked: true,
+            homes: None,
             change: None,
             latest: Time::ZERO,
         };
@@ -110,9 +115,11 @@ impl Ruled {
         self.rtt.as_mut().map(|meter| meter.take())
     }
 
-    /// Makes this one of several workers.
-    pub(crate) fn sharing(mut self, worker: Worker) -> Ruled {
+    /// Makes this one of several workers. `keeps_flows` tells whether both directions of a flow arrive at
+    /// the same worker.
+    pub(crate) fn sharing(mut self, worker: Worker, keeps_flows: bool) -> Ruled {
         self.firewall.share(worker);
+        self.homes = (!keeps_flows).then_some(worker);
         self
     }
 
@@ -268,6 +275,12 @@ impl Queueing for Ruled {
             due: departure.due,
             to,
         })
+    }
+
+    /// Rules without states decide the same at every worker.
+    fn homes(&mut self) -> Option<Worker> {
+        let own = self.homes?;
+        (self.rtt.is_some() || self.firewall.has_states()).then_some(own)
     }
 
     fn next_handed(&mut self) -> Option<Handed> {

@@ -36,6 +36,8 @@ pub(super) struct LoopSettings {
     pub(super) log: SyncSender<LogEntry>,
     /// Which of several workers this is, and its end of their exchange.
     pub(super) worker: Option<(Worker, Exchange)>,
+    /// Whether both directions of a flow arrive at the same worker.
+    pub(super) keeps_flows: bool,
 }
 
 /// The loop's thread.
@@ -79,7 +81,7 @@ impl Loop {
         let mut rng = Rng::from_seed(start.engine.seed);
         let mut exchange = None;
         if let Some((worker, end)) = start.worker {
-            ruled = ruled.sharing(worker);
+            ruled = ruled.sharing(worker, start.keeps_flows);
             rng = rng.fork(u64::from(worker.number));
             exchange = Some(end);
         }

@@ -214,6 +214,7 @@ impl Router {
                 wants_real_time,
                 log: log.clone(),
                 worker: (count > 1).then_some((worker, end)),
+                keeps_flows: opened.keeps_flows,
             };
             let pulse = Arc::new(AtomicU64::new(0));
             pulses.push(Arc::clone(&pulse));
@@ -346,7 +347,9 @@ fn open(
     let (ports, of_workers) = match &settings.hooked {
         Some(hooked) => hooked.open(namespace, names, settings.pool, settings.workers)?,
         None if settings.workers > 1 => {
-            ports::open_groups(&settings.ports, namespace, clock, settings.workers)?
+            let pools = memories.iter_mut().map(|memory| &mut memory.pool);
+            let mut pools: Vec<&mut Pool> = pools.collect();
+            ports::open_groups(&settings.ports, namespace, clock, &mut pools)?
         }
         None => {
             let pool = &mut memories[0].pool;

@@ -75,15 +75,16 @@ impl Attach for Sockets {
         &self,
         namespace: &Namespace,
         interface: &str,
-        workers: usize,
+        pools: &mut [&mut Pool],
         options: AttachOptions,
-    ) -> Option<Result<Vec<Box<dyn Port + Send>>, OpenError>> {
-        let opened = group::open_group(namespace, interface, workers, options.into());
+    ) -> Result<Vec<Box<dyn Port + Send>>, OpenError> {
+        let ports = group::open_group(namespace, interface, pools.len(), options.into())?;
         let boxed = |port| -> Box<dyn Port + Send> { Box::new(port) };
-        Some(match opened {
-            Ok(ports) => Ok(ports.into_iter().map(boxed).collect()),
-            Err(error) => Err(error.into()),
-        })
+        Ok(ports.into_iter().map(boxed).collect())
+    }
+
+    fn keeps_flows(&self) -> bool {
+        true
     }
 
     fn open_halves(

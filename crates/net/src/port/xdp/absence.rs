@@ -9,7 +9,7 @@
 //! Closing old sockets and opening new ones takes long, so the [helper](crate::errand) does both.
 //! The kernel owns the port's slots until the old sockets are closed.
 
-use super::socket::{Connected, Outward, connect, wake_receive};
+use super::socket::{Connected, Outward, Place, connect, wake_receive};
 use super::{Lent, Part, XdpOptions, XdpPort, open_trains, take_back_and_free};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
@@ -62,6 +62,7 @@ type Answer = (Option<Links>, Option<Found>);
 struct Search {
     namespace: Namespace,
     interface: String,
+    place: Place,
     memory: SlotMemory,
     options: XdpOptions,
     promiscuous: Option<Socket>,
@@ -80,12 +81,13 @@ impl Search {
         let link = links.interface(&self.interface).ok()?;
         let queues = self.namespace.receive_queues(&self.interface);
         // While it is down, nothing can be sent.
-        if !link.is_up || link.mtu > XdpPort::MOST_MTU || queues.is_ok_and(|queues| queues > 1) {
+        let is_other = queues.is_ok_and(|queues| queues != self.place.programs.queues());
+        if !link.is_up || link.mtu > XdpPort::MOST_MTU || is_other {
             return None;
         }
         let connected = self
             .namespace
-            .enter(|| connect(link.index, &self.memory, self.options, 0))
+            .enter(|| connect(link.index, &self.place, &self.memory, self.options, 0))
             .ok()?
             .ok()?;
         let socket = self.promiscuous.as_ref();
@@ -227,6 +229,7 @@ impl XdpPort {
         let search = Search {
             namespace,
             interface: self.interface.clone(),
+            place: self.place.clone(),
             memory: pool.slot_memory(),
             options: self.options,
             promiscuous: socket.and_then(|socket| socket.try_clone().ok()),

@@ -90,12 +90,19 @@ impl Attach for Sockets {
 
     fn open_group(
         &self,
-        _namespace: &Namespace,
-        _interface: &str,
-        _workers: usize,
-        _options: AttachOptions,
-    ) -> Option<Result<Vec<Box<dyn Port + Send>>, OpenError>> {
-        None
+        namespace: &Namespace,
+        interface: &str,
+        pools: &mut [&mut Pool],
+        options: AttachOptions,
+    ) -> Result<Vec<Box<dyn Port + Send>>, OpenError> {
+        let ports = XdpPort::open_group(namespace, interface, pools, options.into())?;
+        let boxed = |port| -> Box<dyn Port + Send> { Box::new(port) };
+        Ok(ports.into_iter().map(boxed).collect())
+    }
+
+    /// Network cards spread flows by a hash that differs between the two directions.
+    fn keeps_flows(&self) -> bool {
+        false
     }
 
     fn open_halves(

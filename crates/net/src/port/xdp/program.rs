@@ -12,9 +12,20 @@
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The program of one interface, which the sockets on all its queues share.
+pub(super) struct Programs {
+    /// The number of queues.
+    queues: u32,
+    /// Only the helper waits for this lock.
+    attached: Mutex<Weak<Program>>,
+}
 
 /// An attached program.
 pub(super) struct Program {
+    index: u32,
+    hook: Hook,
     sockets: OwnedFd,
     // Held to keep the descriptors open: closing the link detaches the program.
     _program: OwnedFd,
@@ -30,10 +41,39 @@ pub(super) enum Hook {
     Generic,
 }
 
+impl Programs {
+    pub(super) fn new(queues: u32) -> Programs {
+        Programs {
+            queues,
+            attached: Mutex::default(),
+        }
+    }
+
+    /// Returns the number of queues.
+    pub(super) const fn queues(&self) -> u32 {
+        self.queues
+    }
+
+    /// Returns the program that a socket on another queue of interface `index` uses, or attaches one.
+    pub(super) fn on(&self, index: u32, hook: Hook) -> io::Result<Arc<Program>> {
+        let attached = self.attached.lock();
+        let mut attached = attached.unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = attached.upgrade().filter(|one| one.index == index) {
+            return match program.hook == hook {
+                true => Ok(program),
+                false => Err(io::ErrorKind::AlreadyExists.into()),
+            };
+        }
+        let program = Arc::new(Program::attach(index, self.queues, hook)?);
+        *attached = Arc::downgrade(&program);
+        Ok(program)
+    }
+}
+
 impl Program {
     /// Loads the program for `queues` queues and attaches it to the interface `index` of the
     /// calling thread's namespace.
-    pub(super) fn attach(index: u32, queues: u32, hook: Hook) -> io::Result<Program> {
+    fn attach(index: u32, queues: u32, hook: Hook) -> io::Result<Program> {
         let sockets = bpf(
             MAP_CREATE,
             &MapCreate {
@@ -76,6 +116,8 @@ impl Program {
             },
         )?;
         Ok(Program {
+            index,
+            hook,
             sockets,
             _program: program,
             _link: link,

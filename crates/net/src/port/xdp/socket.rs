@@ -6,7 +6,7 @@
 //! that waits for frames would do the work of the sending thread, under the socket lock that both
 //! need.
 
-use super::program::{Hook, Program};
+use super::program::{Hook, Program, Programs};
 use super::ring::{Layout, Ring};
 use super::{XdpMode, XdpOptions};
 use crate::port::pool::{SLOT_LEN, SlotMemory};
@@ -23,7 +23,7 @@ pub(super) struct Inward {
     pub socket: Arc<OwnedFd>,
     pub fill: Ring<u64>,
     pub receive: Ring<libc::xdp_desc>,
-    _program: Program,
+    _program: Arc<Program>,
 }
 
 /// The sending socket and its rings.
@@ -42,10 +42,18 @@ pub(super) struct Connected {
     pub mode: XdpMode,
 }
 
+/// A queue of an interface.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub queue: u32,
+    pub programs: Arc<Programs>,
+}
+
 /// Creates the sockets in the best mode that works. Must be called on a thread inside the
 /// namespace. A queue that is still busy is retried `patience` times, every 10 ms.
 pub(super) fn connect(
     index: u32,
+    place: &Place,
     memory: &SlotMemory,
     options: XdpOptions,
     patience: u32,
@@ -57,7 +65,7 @@ pub(super) fn connect(
             continue;
         }
         let beside = memory.registered();
-        let attempt = |beside| connect_as(index, memory, options, mode, beside, patience);
+        let attempt = |beside| connect_as(index, place, memory, options, mode, beside, patience);
         let result = match (attempt(beside.as_deref()), &beside) {
             // The interface of the other socket is gone, and its registration with it.
             (Err((_, error)), Some(_)) if error.raw_os_error() == Some(libc::EBADF) => {
@@ -80,6 +88,7 @@ pub(super) fn connect(
 /// `beside` is a socket with which the packet memory is already registered.
 fn connect_as(
     index: u32,
+    place: &Place,
     memory: &SlotMemory,
     options: XdpOptions,
     mode: XdpMode,
@@ -90,7 +99,9 @@ fn connect_as(
         XdpMode::Generic => Hook::Generic,
         XdpMode::Copy | XdpMode::ZeroCopy => Hook::Driver,
     };
-    let program = Program::attach(index, 1, hook)
+    let program = place
+        .programs
+        .on(index, hook)
         .map_err(at("attach the program (needs CAP_NET_ADMIN and CAP_BPF)"))?;
     let receiver = xdp_socket().map_err(at("open an AF_XDP socket"))?;
     let sender = xdp_socket().map_err(at("open a second AF_XDP socket"))?;
@@ -139,18 +150,15 @@ fn connect_as(
         (None, XdpMode::ZeroCopy) => (libc::XDP_ZEROCOPY | libc::XDP_USE_NEED_WAKEUP, 0),
         (None, _) => (libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP, 0),
     };
-    bind_when_free(&receiver, index, flags, umem, patience)
+    let at_queue = (index, place.queue);
+    bind_when_free(&receiver, at_queue, flags, umem, patience)
         .and_then(|()| {
-            bind(
-                &sender,
-                index,
-                libc::XDP_SHARED_UMEM,
-                receiver.as_raw_fd() as u32,
-            )
+            let beside = receiver.as_raw_fd() as u32;
+            bind(&sender, at_queue, libc::XDP_SHARED_UMEM, beside)
         })
         .map_err(at("bind the socket to the interface's queue"))?;
     program
-        .set_socket(QUEUE, receiver.as_fd())
+        .set_socket(place.queue, receiver.as_fd())
         .map_err(at("assign the queue to the socket"))?;
     // With a shared registration, the kernel uses the mode of the first socket.
     let mode = match mode {
@@ -309,13 +317,13 @@ fn map<T: Copy>(
 /// closed, so a busy queue is retried for a while.
 fn bind_when_free(
     socket: &OwnedFd,
-    index: u32,
+    at_queue: (u32, u32),
     flags: u16,
     umem: u32,
     mut patience: u32,
 ) -> io::Result<()> {
     loop {
-        match bind(socket, index, flags, umem) {
+        match bind(socket, at_queue, flags, umem) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && patience > 0 => {
                 patience -= 1;
                 std::thread::sleep(std::time::Duration::from_millis(10));
@@ -326,12 +334,12 @@ fn bind_when_free(
 }
 
 #[allow(unsafe_code)]
-fn bind(socket: &OwnedFd, index: u32, flags: u16, umem: u32) -> io::Result<()> {
+fn bind(socket: &OwnedFd, (index, queue): (u32, u32), flags: u16, umem: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: flags,
         sxdp_ifindex: index,
-        sxdp_queue_id: QUEUE,
+        sxdp_queue_id: queue,
         sxdp_shared_umem_fd: umem,
     };
     // SAFETY: the address is a valid sockaddr_xdp of the length that is passed.
@@ -348,8 +356,6 @@ fn bind(socket: &OwnedFd, index: u32, flags: u16, umem: u32) -> io::Result<()> {
 /// The error of a socket whose interface was removed. A new interface with the same name is another
 /// one.
 const UNBOUND: libc::c_int = libc::ENXIO;
-/// The only queue of the interface.
-const QUEUE: u32 = 0;
 /// linux/if_xdp.h: XDP_MAX_TX_SKB_BUDGET.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 

@@ -7,6 +7,7 @@ use sluice_core::{Cx, DropCounter};
 use sluice_ipfw::{Firewall, Mode, NoFiles, Output, Settings, Worker};
 
 use super::*;
+use crate::forward::exchange::Errand;
 use crate::process::Ruled;
 
 /// Two workers, one pair of ports each, whose pipes have `script`.
@@ -32,6 +33,11 @@ fn port() -> (ListPort, Frames, Bytes) {
 }
 
 fn pair(script: &str) -> Pair {
+    pair_of(script, true)
+}
+
+/// `keeps_flows` is true if both directions of a flow arrive at the same worker.
+fn pair_of(script: &str, keeps_flows: bool) -> Pair {
     let bells: Vec<WakeUp> = vec![Box::new(|| {}), Box::new(|| {})];
     let clock = Clock::start();
     let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
@@ -45,8 +51,9 @@ fn pair(script: &str) -> Pair {
         let mut output = Output::default();
         let done = firewall.execute(script, Mode::Atomic, &mut NoFiles, &mut output, &mut cx);
         done.unwrap();
-        firewall.share(Worker { number, of: 2 });
+        let worker = Worker { number, of: 2 };
         let ruled = Ruled::new(firewall, vec![1, 0], Rate::from_bps(1));
+        let ruled = ruled.sharing(worker, keeps_flows);
         let pool = Pool::new(PoolSize {
             slots: SLOTS,
             large: 2,
@@ -151,20 +158,9 @@ fn a_sleeping_worker_is_woken_up_once_and_one_with_packets_does_not_sleep() {
     let mut sender = ends.pop().unwrap();
     let mut pool = Pool::new(PoolSize { slots: 4, large: 1 }).unwrap();
     let mut send = |sender: &mut Exchange| {
-        let mut firewall = Firewall::new(&Settings::default());
-        firewall.share(Worker { number: 0, of: 2 });
-        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
-        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
-        for line in ["pipe 1 config bw 1Mbit/s", "add pipe 1 ip from any to any"] {
-            firewall.command(line, &mut NoFiles, &mut cx).unwrap();
-        }
-        let address = "192.0.2.1".parse().unwrap();
-        let headers = sluice_ipfw::Headers::new(sluice_ipfw::Direction::In, 17, address, address);
         let slot = pool.allocate().unwrap();
         pool.set_frame(slot, 60, VnetHeader::default());
-        let packet = sluice_core::Packet::new(slot.number(), 60);
-        firewall.handle(packet, &headers, &mut cx);
-        assert!(sender.send(firewall.take_handed().unwrap(), &pool));
+        assert!(sender.send(1, Errand::Arrived(7), slot, &pool));
         pool.free(slot);
     };
     assert!(receiver.sleep());
@@ -173,10 +169,48 @@ fn a_sleeping_worker_is_woken_up_once_and_one_with_packets_does_not_sleep() {
     sender.ring();
     assert_eq!(count.load(Ordering::Relaxed), 1, "one ring for one sleep");
     assert!(!receiver.sleep(), "a packet is waiting");
-    receiver.receive(|handed, _| assert_eq!(handed.to, 1));
+    receiver.receive(|errand, _| assert!(matches!(errand, Errand::Arrived(7))));
     send(&mut sender);
     sender.ring();
     assert_eq!(count.load(Ordering::Relaxed), 1, "it does not sleep");
     receiver.receive(|_, _| {});
     assert!(receiver.sleep());
+}
+
+/// A frame of a flow with this port at 10.0.0.1, from there or back.
+fn of_flow(port: u8, is_reply: bool) -> Vec<u8> {
+    let mut frame = udp(20);
+    frame[35] = port;
+    if is_reply {
+        // Addresses and ports of IPv4 and UDP.
+        (0..4).for_each(|at| frame.swap(26 + at, 30 + at));
+        (0..2).for_each(|at| frame.swap(34 + at, 36 + at));
+    }
+    frame
+}
+
+#[test]
+fn ports_that_spread_the_two_directions_of_a_flow_differently_do_not_break_states() {
+    let script = "add check-state\nadd allow udp from 10.0.0.1 to any keep-state";
+    const FLOWS: u8 = 64;
+    for (keeps_flows, passing) in [(false, 128), (true, 64)] {
+        let mut pair = pair_of(script, keeps_flows);
+        for is_reply in [false, true] {
+            // One direction arrives at worker 0, the other one at worker 1.
+            let frames = (0..FLOWS).map(|port| of_flow(port, is_reply));
+            pair.arrive(usize::from(is_reply), frames);
+            (0..4).for_each(|turn| pair.turn(turn % 2));
+        }
+        let left: usize = pair.outgoing.iter().map(|sent| sent.borrow().len()).sum();
+        assert_eq!(left, passing, "{keeps_flows}");
+        let handed = [0, 1].map(|worker| pair.counts(worker).handed_over);
+        // Some flows of each direction are at home where they arrive.
+        let is_meant = |count: u64| match keeps_flows {
+            true => count == 0,
+            false => (1..u64::from(FLOWS)).contains(&count),
+        };
+        assert!(handed.into_iter().all(is_meant), "{handed:?}");
+        // A flow is at home at the same worker in both directions.
+        assert!(keeps_flows || handed[0] + handed[1] == u64::from(FLOWS));
+    }
 }

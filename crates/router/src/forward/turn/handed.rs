@@ -3,6 +3,7 @@
 use sluice_net::port::Port;
 
 use super::{Forwarder, LostFrame};
+use crate::forward::exchange::Errand;
 use crate::forward::{Exchange, Observer, Queueing};
 
 impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
@@ -19,7 +20,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         };
         let now = self.clock.now();
         let (pool, has_shares) = (&mut self.pool, self.has_shares);
-        exchange.receive(|handed, frame| {
+        let outboxes = &mut self.outboxes;
+        exchange.receive(|errand, frame| {
             let Ok(slot) = pool.put(frame) else {
                 lane.counts_mut().lose(LostFrame::NoSlot, 1);
                 return;
@@ -30,7 +32,13 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 pool.free(slot);
                 return;
             }
-            lane.accept(handed, slot, now, pool);
+            match errand {
+                Errand::Handed(handed) => lane.accept(handed, slot, now, pool),
+                Errand::Arrived(port) => {
+                    let arrival = pool.arrival(slot).map_or(now, |stamp| stamp.min(now));
+                    lane.admit(slot, port, arrival, pool, outboxes);
+                }
+            }
         });
     }
 
