@@ -130,6 +130,22 @@ fn what_is_written_like_a_network_makes_no_table_of_interfaces() {
 }
 
 #[test]
+fn a_flag_after_the_command_is_answered_with_its_place() {
+    let mut bench = Bench::new();
+    for line in [
+        "list -a",
+        "add -q allow ip from any to any",
+        "table T list --json",
+    ] {
+        let refused = bench.refusal(line).0;
+        let place = "(flags come before the command: `ipfw -a list`)";
+        assert!(refused.ends_with(place), "{line}: {refused}");
+    }
+    // It is not one of the flags.
+    assert!(!bench.refusal("list -100").0.contains("flags"));
+}
+
+#[test]
 fn sysctl_without_a_name_shows_all_variables() {
     let mut bench = Bench::new();
     let all = bench.ok("sysctl");

@@ -291,6 +291,31 @@ fn idle_flows_release_their_memory_and_keep_their_counters() {
 }
 
 #[test]
+fn a_queue_is_shown_with_as_many_flows_as_rows() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 100Mbit/s
+         queue 1 config pipe 1 mask src-ip 0xffffffff
+         add queue 1 ip from any to any",
+    );
+    bench.send(1000, &udp(1));
+    bench.drain();
+    for ms in 0..11_000 {
+        bench.now = ms * MS;
+        bench.send(100, &udp(2));
+        bench.drain();
+    }
+    let text = bench.ok("queue 1 show");
+    let rows = text
+        .lines()
+        .filter(|line| line.contains(" 10.0.1."))
+        .count();
+    // One of them is idle.
+    assert_eq!(rows, 2, "{text}");
+    assert!(text.starts_with("q00001  50 sl. 2 flows ("), "{text}");
+}
+
+#[test]
 fn the_snapshot_has_what_the_text_lacks() {
     let mut bench = Bench::new();
     // A packet takes 10 ms: a smaller target would empty the queue.

@@ -192,8 +192,8 @@ pub(super) fn invocation(p: &mut Parser<'_>, words: &Words<'_>) -> Parse<Invocat
         }
     }
     let flags = flags::flags(p)?;
-    let command = command(p, words, is_dnctl)?;
-    p.finish()?;
+    let command = command(p, words, is_dnctl).and_then(|command| p.finish().map(|()| command));
+    let command = command.map_err(|error| flags::misplaced(error, words))?;
     Ok(Invocation { flags, command })
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::words::error::{CommandError, ErrorKind};
 use crate::words::parser::{Parse, Parser};
+use crate::words::token::Words;
 
 /// The flags before a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +74,23 @@ impl Flags {
         self.compact |= outer.compact;
     }
 }
+
+/// Adds the place of flags to the refusal of a word that is one, behind the command.
+pub(super) fn misplaced(mut error: CommandError, words: &Words<'_>) -> CommandError {
+    let is_flag = |word: &str| match word.strip_prefix('-') {
+        Some("-json" | "-atomic") => true,
+        Some(letters) => !letters.is_empty() && letters.chars().all(|c| LETTERS.contains(c)),
+        None => false,
+    };
+    let refused = words.tokens.iter().find(|token| Some(token.at) == error.at);
+    if error.nearest.is_none() && refused.is_some_and(|token| is_flag(&token.text)) {
+        error.advice = Some("flags come before the command: `ipfw -a list`");
+    }
+    error
+}
+
+/// The flags of one letter.
+const LETTERS: &str = "abcdDefinNqSstTv";
 
 /// Reads the flags.
 pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {

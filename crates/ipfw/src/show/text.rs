@@ -40,7 +40,7 @@ impl Writer {
 
     fn pipe(&mut self, pipe: &PipeState) {
         self.link(&pipe.link);
-        self.flowset(&pipe.flowset);
+        self.flowset(&pipe.flowset, pipe.flowset.active);
         self.scheduler(&pipe.scheduler);
         self.flows(&pipe.flows);
     }
@@ -48,7 +48,7 @@ impl Writer {
     fn scheduler_object(&mut self, scheduler: &SchedulerState) {
         self.link(&scheduler.link);
         if let Some(flowset) = &scheduler.flowset {
-            self.flowset(flowset);
+            self.flowset(flowset, flowset.active);
         }
         self.scheduler(&scheduler.scheduler);
         if !scheduler.children.is_empty() {
@@ -62,7 +62,8 @@ impl Writer {
     }
 
     fn queue(&mut self, queue: &QueueState) {
-        self.flowset(&queue.flowset);
+        // Idle flows keep their rows, and dummynet counts rows.
+        self.flowset(&queue.flowset, queue.flows.len());
         self.flows(&queue.flows);
     }
 
@@ -93,7 +94,7 @@ impl Writer {
         }
     }
 
-    fn flowset(&mut self, flowset: &FlowsetState) {
+    fn flowset(&mut self, flowset: &FlowsetState, flows: usize) {
         let size = match (flowset.limit_bytes, flowset.limit_packets) {
             (Some(bytes), _) if bytes >= 8192 => format!("{} KB", bytes / 1024),
             (Some(bytes), _) => format!("{bytes} B"),
@@ -109,7 +110,7 @@ impl Writer {
         self.put(format_args!(
             "q{:05} {size}{loss} {} flows ({} buckets) sched {} weight {} lmax {} pri {} {}\n",
             flowset.number,
-            flowset.active,
+            flows,
             flowset.buckets,
             flowset.scheduler,
             flowset.weight,
