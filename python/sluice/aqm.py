@@ -307,8 +307,24 @@ def _parameter(
         raise SluiceError(f"{line}`{word}` is annotated with `{given}`, none of {allowed}")
     if not hasattr(cls, word):
         raise SluiceError(f"{line}`{word}` has no default: write `{word}: ... = VALUE`")
-    default = str(getattr(cls, word))
+    value = getattr(cls, word)
+    if kind == "span" and not isinstance(value, str):
+        raise SluiceError(
+            f"{line}the default of `{word}`, {value!r}, has no unit: write a string such as "
+            f"{_span_words(value)}"
+        )
+    default = str(value)
     return word, kind, default.lower() if kind == "flag" else default, words, doc
+
+
+def _span_words(value: Any) -> str:  # noqa: ANN401
+    """Return the string for a number of nanoseconds, which an instance holds."""
+    if not isinstance(value, int):
+        return '"5ms"'
+    for unit, ns in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if value % ns == 0:
+            return f'"{value // ns}{unit}", if it is in nanoseconds'
+    return f'"{value}ns", if it is in nanoseconds'
 
 
 def _written(source: bytes, name: str) -> tuple[dict[str, str], dict[str, str]]:

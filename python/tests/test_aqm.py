@@ -192,6 +192,17 @@ def test_a_run_whose_aqm_is_stopped_goes_on_and_says_so(
     assert "KeyError" in lines
 
 
+@pytest.mark.parametrize(
+    ("number", "right"), [("5_000_000", '"5ms"'), ("2_000", '"2us"'), ("7", '"7ns"'), ("0", '"0s"')]
+)
+def test_a_time_without_a_unit_is_refused(tmp_path: Path, number: str, right: str) -> None:
+    words = aqm(tmp_path, "return sluice.PASS", head=f"target: sluice.Span = {number}")
+    with pytest.raises(sluice.SluiceError, match=f"line 3: .*`target`.*has no unit.*{right}"):
+        sluice.Queue(words)
+    words = aqm(tmp_path, "return sluice.PASS", head=f"target: sluice.Span = {right}")
+    assert sluice.Queue(words)
+
+
 def test_every_flow_queue_is_stopped_for_itself(tmp_path: Path) -> None:
     words = aqm(tmp_path, "return {1: sluice.PASS}[packet.flow]")
     queue = sluice.Queue(f"fq_{words}")
