@@ -48,7 +48,7 @@ pub struct Args {
     #[command(flatten)]
     page: Page,
     /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 

@@ -13,7 +13,7 @@ use sluice_router::process::watch::Watcher;
 #[derive(Debug, clap::Args)]
 pub struct Page {
     /// Serve live charts and metrics at this address
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = address)]
     http: Option<SocketAddr>,
     /// File with the token that --http requires
     #[arg(long, value_name = "FILE", requires = "http")]
@@ -29,6 +29,14 @@ pub enum Error {
     /// The server.
     #[error(transparent)]
     Http(#[from] HttpError),
+}
+
+/// Reads an address with its port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.rsplit(':').next().and_then(|port| port.parse().ok());
+    let port: u16 = port.unwrap_or(9180);
+    text.parse()
+        .map_err(|_| format!("expected an IP address and a port, such as 127.0.0.1:{port}"))
 }
 
 impl Page {

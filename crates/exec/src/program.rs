@@ -88,7 +88,9 @@ pub fn serve(
         if start.elapsed() > PATIENCE {
             return Err(ProgramError::ServerSilent(command.to_owned()));
         }
-        sleep(Duration::from_millis(2));
+        // Looking enters the namespace, so a server that takes its time is looked at less often.
+        let pause = (start.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        sleep(pause);
     }
     Ok(server)
 }
@@ -213,5 +215,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time within which a server must end.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// The pauses between two looks at the ports of a server.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// The time within which the program's last bytes must cross the link.
 const LINGER: Duration = Duration::from_secs(10);

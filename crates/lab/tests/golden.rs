@@ -95,6 +95,7 @@ fn simulate() -> BTreeMap<String, String> {
         is_fresh: true,
         threads: None,
         core: None,
+        is_watched: false,
         keep: Some(Keep::Packets),
         pages: None,
         has_all_pages: false,

@@ -165,6 +165,16 @@ fn a_namespace_may_have_several_queues() {
     assert_eq!(receiver.recv(&mut [0; 10]).unwrap(), 4);
 }
 
+#[test]
+fn a_queue_of_another_program_is_refused_by_its_number() {
+    let (h2, _h3) = hosts();
+    let _first = open(&h2, NfqueueOptions::default());
+    let second = NfqueuePort::open(&h2, &NfqueueOptions::default());
+    let text = second.err().expect("the queue is taken").to_string();
+    assert!(text.contains("another program has queue 0"), "{text}");
+    assert!(!text.contains("security module"), "{text}");
+}
+
 /// The verdicts exceed what one call can send: 212992 bytes by default, and each has 32.
 #[test]
 fn any_number_of_packets_is_dropped_at_the_same_time() {

@@ -142,7 +142,7 @@ fn a_long_page_holds_every_packet() {
     let mut report = fixture();
     let packets = &mut report.runs[0].queues[0].packets;
     // Waits of random bits take at least 4 bytes each: more than 2 MB.
-    for at in 0..300_000 {
+    for at in 0..200_000 {
         packets.push(row(at, rng.below(1 << 56), Verdict::Sent));
     }
     let shown = packets.clone();

@@ -9,6 +9,7 @@ use std::path::Path;
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{self, Algorithm, Form, Setting, Spec, tc};
 
+use super::object::OPTIONS;
 use crate::words::error::{CommandError, ErrorKind, nearest};
 use crate::words::parser::{Parse, Parser, invalid};
 use crate::words::quantity::{self, ShowRate, whole_integer};
@@ -194,7 +195,12 @@ fn unknown(p: &mut Parser<'_>, algorithm: &'static Algorithm, word: At<&str>) {
         "`{}` is not a parameter of {} and is ignored",
         word.value, algorithm.name
     );
-    if let Some(advice) = tc::answer(word.value) {
+    if OPTIONS.contains(&word.value) {
+        text.push_str(&format!(
+            " (write it before `{}`, whose parameters end the line)",
+            algorithm.name
+        ));
+    } else if let Some(advice) = tc::answer(word.value) {
         text.push_str(&format!(" ({advice})"));
     } else if let Some(name) = nearest(word.value, algorithm.params().map(|d| d.name)) {
         text.push_str(&format!(" (did you mean `{name}`?)"));

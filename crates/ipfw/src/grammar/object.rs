@@ -133,7 +133,7 @@ pub struct Config {
 }
 
 /// Every option word, for suggestions.
-const OPTIONS: &[&str] = &[
+pub(super) const OPTIONS: &[&str] = &[
     "bw",
     "bandwidth",
     "delay",
@@ -351,7 +351,9 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
             } else {
                 name
             };
-            Err(only_for(word, option, "schd"))
+            let mut error = only_for(word, option, "schd");
+            error.advice = Some(AS_SCHEDULER);
+            Err(error)
         }
         Some(algorithm) => {
             let spec = algorithm::parameters(p, algorithm, word)?;
@@ -410,6 +412,9 @@ fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
 pub(crate) fn is_bare(name: &str) -> bool {
     matches!(name, "fifo" | "wf2q+" | "rr" | "qfq" | "prio")
 }
+
+/// What to write instead of a discipline in `pipe config`.
+const AS_SCHEDULER: &str = "write `sched N config pipe N type NAME` and `queue N config sched N`, and give packets to the queue";
 
 fn only_for(word: At<&str>, option: &str, object: &'static str) -> CommandError {
     let option = option.to_string();

@@ -287,7 +287,8 @@ fn refusals_have_dummynets_text_and_exit_status() {
         ),
         (
             "pipe 1 config fq_codel",
-            "fq_codel/fq_pie is only for schd",
+            "fq_codel/fq_pie is only for schd (write `sched N config pipe N type NAME` and \
+             `queue N config sched N`, and give packets to the queue)",
             65,
             15,
         ),
@@ -440,6 +441,10 @@ fn refusals_have_dummynets_text_and_exit_status() {
 fn a_word_of_tc_is_answered_with_the_word_here() {
     for (text, advice) in [
         (
+            "pipe 1 config bw 1Mbit/s fq_codel",
+            "write `sched N config pipe N type NAME`",
+        ),
+        (
             "pipe 1 config bw 1Mbit/s pfifo limit 10",
             "tc's `pfifo limit N` is `fifo limit N`",
         ),
@@ -499,7 +504,15 @@ fn a_mistyped_word_is_answered_with_the_nearest_one() {
 #[test]
 fn warnings_name_what_dummynet_silently_ignores() {
     for (text, part) in [
-        ("pipe 1 config plr 2", "is above 1: 1 is used"),
+        ("pipe 1 config plr 2", "is above 1: 1 is used; 2 % is 0.02"),
+        (
+            "pipe 1 config bw 10",
+            "`10` has no unit, and is 10 bit/s: write `10Mbit/s`",
+        ),
+        (
+            "pipe 1 config codel target 5ms bw 1Mbit/s",
+            "`bw` is not a parameter of codel and is ignored (write it before `codel`",
+        ),
         ("pipe 1 config delay 1s", "dummynet would use 1 ms"),
         ("pipe 1 config delay 5foo", "`foo` in `5foo` is ignored"),
         ("pipe 1 config bw 5Mfoo", "is not a unit of bandwidth"),

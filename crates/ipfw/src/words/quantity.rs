@@ -180,6 +180,12 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
         );
     }
     let bps = number.times(factor * if is_bytes { 8 } else { 1 });
+    if number.rest.is_empty() && bps.is_some_and(|bps| (1..LEAST_BARE_BPS).contains(&bps)) {
+        p.warn(
+            word.at,
+            format!("`{text}` has no unit, and is {text} bit/s: write `{text}Mbit/s` for megabits"),
+        );
+    }
     let high = if p.compat {
         u128::from(u32::MAX)
     } else {
@@ -340,6 +346,9 @@ pub(crate) fn time(word: At<&str>) -> Parse<Span> {
         .ok_or_else(|| invalid(word, "a time", "below 584 years"))
 }
 
+/// A rate without unit below this one is probably meant in another unit.
+const LEAST_BARE_BPS: u128 = 10_000;
+
 /// Reads a number like C's `strtod`, in billionths.
 pub(crate) fn decimal(word: At<&str>) -> Parse<Ratio> {
     let text = word.value;
@@ -361,7 +370,13 @@ pub(crate) fn probability(p: &mut Parser<'_>, word: At<&str>) -> Parse<Ratio> {
     }
     let value = decimal(word)?;
     if value > Ratio::ONE {
-        p.warn(word.at, format!("`{}` is above 1: 1 is used", word.value));
+        let text = word.value;
+        let mut warning = format!("`{text}` is above 1: 1 is used");
+        let share = value.as_billionths() as f64 / 1e11;
+        if share <= 1.0 {
+            warning.push_str(&format!("; {text} % is {share}"));
+        }
+        p.warn(word.at, warning);
         return Ok(Ratio::ONE);
     }
     Ok(value)

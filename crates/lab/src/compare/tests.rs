@@ -43,6 +43,7 @@ fn run(folder: &Path, name: &str, sets: &[&str], repeat: u32) -> Vec<Place> {
         is_fresh: false,
         threads: None,
         core: None,
+        is_watched: false,
         keep: None,
         pages: None,
         has_all_pages: false,

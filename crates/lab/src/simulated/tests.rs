@@ -32,7 +32,7 @@ fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
     let finished = run(
         &variants[0],
         Backend::Sim,
-        None,
+        crate::live::LiveOptions::default(),
         Target {
             dir: &dir,
             keep: Keep::Packets,

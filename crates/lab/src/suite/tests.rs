@@ -398,6 +398,7 @@ fn an_interruption_keeps_what_has_run_and_begins_nothing_more() {
     let options = Options {
         threads: std::num::NonZeroUsize::new(1),
         core: None,
+        is_watched: false,
         ..options(&interrupt, &watch)
     };
     let executed = execute(&suite, &options);

@@ -302,7 +302,7 @@ impl fmt::Display for Status {
             )?;
         }
         if !self.given_up.is_empty() {
-            writeln!(f, "given up: {}", self.given_up.join(", "))?;
+            writeln!(f, "privileges given up: {}", self.given_up.join(", "))?;
         }
         if self.logged + self.log_lost > 0 {
             let (logged, lost) = (self.logged, self.log_lost);

@@ -4,6 +4,7 @@
 use super::NfqueueOptions;
 use super::message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages};
 use super::rule::{self, Form, IfDead, Queues, Traffic};
+use crate::namespace::effective_capabilities;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -22,13 +23,28 @@ pub(super) fn bind_queue(number: u16, options: &NfqueueOptions) -> Result<OwnedF
     let bind = writer.begin(QUEUE_CONFIG, ACK, 0, number);
     writer.attribute(1, &[1, 0, 0, 0], &[]);
     writer.end();
-    ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
-        "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
-    ))?;
+    ask(socket.as_fd(), &mut writer, bind, bind)
+        .map_err(|error| ("bind", taken_or(error, number)))?;
     let configure = write_config(&mut writer, number, options);
     ask(socket.as_fd(), &mut writer, configure, configure).map_err(at("configure"))?;
     Ok(socket)
 }
+
+/// Explains the kernel's refusal to a process that has the capability: `EPERM` means then that
+/// another socket has the queue (nfnetlink_queue.c, `nfqnl_recv_config`).
+fn taken_or(error: io::Error, number: u16) -> io::Error {
+    let may_bind = effective_capabilities() & 1 << CAP_NET_ADMIN != 0;
+    if error.raw_os_error() != Some(libc::EPERM) || !may_bind {
+        return error;
+    }
+    let text = format!(
+        "another program has queue {number}, such as another router: choose another number"
+    );
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
+/// linux/capability.h.
+const CAP_NET_ADMIN: u32 = 12;
 
 /// Writes the configuration of a bound queue. Returns its sequence number.
 fn write_config(writer: &mut Writer, number: u16, options: &NfqueueOptions) -> u32 {

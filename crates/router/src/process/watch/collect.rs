@@ -1,10 +1,10 @@
 //! Evaluates the tables of the packet loop.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_core::{DropReason, Time};
-use sluice_ipfw::show::FlowState;
 use sluice_ipfw::watch::{
     Detail, FlowTraffic, ObjectName, Place, Tally, Traffic, Waits, WatchTable, Watching,
 };
@@ -293,7 +293,10 @@ fn object(detail: &Detail, row: &Traffic, interval_ns: u64) -> ObjectSample {
     let dropped = state.counters.dropped_for.iter();
     ObjectSample {
         name: name(detail.object),
-        flow: detail.is_masked.then(|| flow_text(state)),
+        flow: detail.is_masked.then(|| {
+            let ends = [(state.src, state.src_port), (state.dst, state.dst_port)];
+            flow_text(state.proto, ends[0], ends[1])
+        }),
         parent: detail.parent.map(name),
         words: detail.words.clone(),
         link_bps: detail.link.rate_bps,
@@ -312,15 +315,25 @@ fn object(detail: &Detail, row: &Traffic, interval_ns: u64) -> ObjectSample {
     }
 }
 
-/// Returns the flow of a mask; fields that the mask does not distinguish are zero.
-fn flow_text(state: &FlowState) -> String {
-    let (src, dst) = (
-        end(state.src, state.src_port),
-        end(state.dst, state.dst_port),
-    );
-    match state.proto {
-        0 => format!("{src} > {dst}"),
-        proto => format!("proto {proto} {src} > {dst}"),
+/// Returns the flow of a mask, without the fields that the mask does not distinguish, which are zero.
+/// The receiving end stands after `>`.
+fn flow_text(proto: u8, src: (IpAddr, u16), dst: (IpAddr, u16)) -> String {
+    let distinguished = |(address, port): (IpAddr, u16)| match (address.is_unspecified(), port) {
+        (true, 0) => String::new(),
+        (true, port) => format!(":{port}"),
+        (false, _) => end(address, port),
+    };
+    let (src, dst) = (distinguished(src), distinguished(dst));
+    let ends = match (src.is_empty(), dst.is_empty()) {
+        (_, true) => src,
+        (true, false) => format!("> {dst}"),
+        (false, false) => format!("{src} > {dst}"),
+    };
+    match (proto, ends.is_empty()) {
+        (0, true) => "others".to_owned(),
+        (0, false) => ends,
+        (proto, true) => format!("proto {proto}"),
+        (proto, false) => format!("proto {proto} {ends}"),
     }
 }
 
@@ -349,5 +362,31 @@ fn late(now: &Lateness, before: &Lateness) -> LatenessSample {
         p99_ns: interval.bound(990).as_ns(),
         p999_ns: interval.bound(999).as_ns(),
         since_start: now.buckets().to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_of_a_mask_shows_what_the_mask_distinguishes() {
+        for (proto, src, dst, text) in [
+            (0, ("0.0.0.0", 0), ("10.0.0.2", 0), "> 10.0.0.2"),
+            (0, ("10.0.0.1", 0), ("0.0.0.0", 0), "10.0.0.1"),
+            (6, ("0.0.0.0", 0), ("0.0.0.0", 80), "proto 6 > :80"),
+            (0, ("::", 0), ("2001:db8::2", 53), "> [2001:db8::2]:53"),
+            (17, ("::", 0), ("::", 0), "proto 17"),
+            (0, ("0.0.0.0", 0), ("0.0.0.0", 0), "others"),
+            (
+                17,
+                ("10.0.0.1", 9),
+                ("10.0.0.2", 53),
+                "proto 17 10.0.0.1:9 > 10.0.0.2:53",
+            ),
+        ] {
+            let [src, dst] = [src, dst].map(|(address, port)| (address.parse().unwrap(), port));
+            assert_eq!(flow_text(proto, src, dst), text);
+        }
     }
 }
