@@ -1,7 +1,7 @@
 //! Models of the parts of the router that threads share without a lock: loom runs them in every order
 //! of their steps that the memory model allows. The files are those of the router itself.
 //!
-//! `make models` takes seconds after the first build.
+//! `make test-models` takes seconds after the first build.
 #![cfg(test)]
 #![allow(dead_code)]
 
