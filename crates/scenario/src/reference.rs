@@ -294,8 +294,8 @@ name = \"docsis\"
 \"link.down.queue\" = \"fifo limit 250\"
 ```
 
-`--set variant=cake` runs only this row. A key that `--set` gives is no longer varied by the rows; if
-two of them would then be the same run, it is refused.";
+`--set variant=cake` runs only this row. A key that `--set` gives is no longer varied by the
+rows. If two rows then describe the same run, `--set` is refused.";
 
 const PICTURE: &str = "\
 `sluice run` draws these pictures into the folder of the recordings when all runs are over, and
