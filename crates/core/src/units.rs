@@ -259,6 +259,47 @@ impl Dimension {
         }
     }
 
+    /// Returns the unit that another spelling probably means. Similarity of letters does not decide it:
+    /// `Mb` is nearer to `MB/s` than to `Mbit/s`, which is an eighth of it.
+    pub fn meant(self, unit: &str) -> Option<&'static str> {
+        let prefixed = |prefix: &str, base: &str| {
+            let name = alloc::format!("{prefix}{base}");
+            self.units().iter().find(|u| **u == name).copied()
+        };
+        let (prefix, rest) = match unit.chars().next()? {
+            'k' | 'K' => ("k", &unit[1..]),
+            'm' | 'M' => ("M", &unit[1..]),
+            'g' | 'G' => ("G", &unit[1..]),
+            't' | 'T' => ("T", &unit[1..]),
+            _ => ("", unit),
+        };
+        let is_bytes = |word: &str| matches!(word, "byte" | "bytes" | "Byte" | "Bytes");
+        match self {
+            Dimension::Time => match unit.to_lowercase().as_str() {
+                "nsec" | "nsecs" => Some("ns"),
+                "usec" | "usecs" => Some("us"),
+                "msec" | "msecs" => Some("ms"),
+                "sec" | "secs" | "second" | "seconds" => Some("s"),
+                "mins" | "minute" | "minutes" => Some("min"),
+                "hr" | "hrs" | "hour" | "hours" => Some("h"),
+                _ => None,
+            },
+            Dimension::Size if is_bytes(rest) => prefixed(prefix, "B"),
+            Dimension::Size => None,
+            Dimension::Rate => {
+                let per_second = ["/sec", "/s", "ps"];
+                let stem = per_second.iter().find_map(|end| rest.strip_suffix(end));
+                match stem.unwrap_or(rest) {
+                    "b" | "bit" | "bits" | "Bit" | "Bits" => prefixed(prefix, "bit/s"),
+                    // `MB` alone is a size.
+                    "B" if stem.is_some() => prefixed(prefix, "B/s"),
+                    word if stem.is_some() && is_bytes(word) => prefixed(prefix, "B/s"),
+                    _ => None,
+                }
+            }
+        }
+    }
+
     fn factor(self, unit: &str) -> Option<u128> {
         Some(match (self, unit) {
             (Dimension::Time, "ns") => 1,
@@ -297,15 +338,27 @@ pub enum UnitError {
     /// The number has no unit.
     #[error("no unit (one of {})", List(.0.units()))]
     NoUnit(Dimension),
-    /// The unit does not belong to this dimension.
-    #[error("unknown unit (one of {})", List(.0.units()))]
-    UnknownUnit(Dimension),
+    /// The unit does not belong to this dimension; the unit that is probably meant.
+    #[error("unknown unit{}", Instead(*.0, *.1))]
+    UnknownUnit(Dimension, Option<&'static str>),
     /// The quantity cannot hold that many digits.
     #[error("too large")]
     TooLarge,
     /// Zero, where zero has no meaning.
     #[error("must be more than zero")]
     Zero,
+}
+
+/// What to write instead of an unknown unit.
+struct Instead(Dimension, Option<&'static str>);
+
+impl fmt::Display for Instead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Some(meant) => write!(f, ": did you mean `{meant}`?"),
+            None => write!(f, " (one of {})", List(self.0.units())),
+        }
+    }
 }
 
 struct List(&'static [&'static str]);
@@ -339,7 +392,7 @@ fn parse_with(text: &str, dimension: Dimension, bare: Option<u128>) -> Result<u6
     } else {
         dimension
             .factor(unit)
-            .ok_or(UnitError::UnknownUnit(dimension))?
+            .ok_or_else(|| UnitError::UnknownUnit(dimension, dimension.meant(unit)))?
     };
     let mut value: u128 = 0;
     for c in whole.bytes().filter(|c| *c != b'_') {
@@ -499,7 +552,16 @@ mod tests {
         assert_eq!(Span::parse("5"), Err(UnitError::NoUnit(Dimension::Time)));
         assert_eq!(
             Span::parse("5Mbit/s"),
-            Err(UnitError::UnknownUnit(Dimension::Time))
+            Err(UnitError::UnknownUnit(Dimension::Time, None))
+        );
+        let error = Rate::parse("5mbit").unwrap_err();
+        assert_eq!(
+            error,
+            UnitError::UnknownUnit(Dimension::Rate, Some("Mbit/s"))
+        );
+        assert_eq!(
+            alloc::format!("{error}"),
+            "unknown unit: did you mean `Mbit/s`?"
         );
         assert_eq!(Rate::parse("0bit/s"), Err(UnitError::Zero));
         assert_eq!(

@@ -111,13 +111,13 @@ fn read_quantity<T>(
                 UnitError::NoUnit(_) => {
                     Problem::new(at, format!("`{key}` has no unit")).hint(units())
                 }
-                UnitError::UnknownUnit(_) => {
+                UnitError::UnknownUnit(_, meant) => {
                     let start = text
                         .find(|c: char| !c.is_ascii_digit() && !"._ ".contains(c))
                         .unwrap_or(0);
                     let unit = text[start..].trim_end();
                     let at = node.within(start..start + unit.len());
-                    let hint = match meant_unit(unit, dimension) {
+                    let hint = match meant {
                         Some(meant) => format!("did you mean `{meant}`?"),
                         None => units(),
                     };
@@ -133,47 +133,6 @@ fn read_quantity<T>(
                 }
             };
             problems.refuse(problem)
-        }
-    }
-}
-
-/// Returns the unit that another spelling probably means. Similarity of letters does not decide it:
-/// `Mb` is nearer to `MB/s` than to `Mbit/s`, which is an eighth of it.
-fn meant_unit(unit: &str, dimension: Dimension) -> Option<&'static str> {
-    let prefixed = |prefix: &str, base: &str| {
-        let name = format!("{prefix}{base}");
-        dimension.units().iter().find(|u| **u == name).copied()
-    };
-    let (prefix, rest) = match unit.chars().next()? {
-        'k' | 'K' => ("k", &unit[1..]),
-        'm' | 'M' => ("M", &unit[1..]),
-        'g' | 'G' => ("G", &unit[1..]),
-        't' | 'T' => ("T", &unit[1..]),
-        _ => ("", unit),
-    };
-    let is_bytes = |word: &str| matches!(word, "byte" | "bytes" | "Byte" | "Bytes");
-    match dimension {
-        Dimension::Time => match unit.to_lowercase().as_str() {
-            "nsec" | "nsecs" => Some("ns"),
-            "usec" | "usecs" => Some("us"),
-            "msec" | "msecs" => Some("ms"),
-            "sec" | "secs" | "second" | "seconds" => Some("s"),
-            "mins" | "minute" | "minutes" => Some("min"),
-            "hr" | "hrs" | "hour" | "hours" => Some("h"),
-            _ => None,
-        },
-        Dimension::Size if is_bytes(rest) => prefixed(prefix, "B"),
-        Dimension::Size => None,
-        Dimension::Rate => {
-            let per_second = ["/sec", "/s", "ps"];
-            let stem = per_second.iter().find_map(|end| rest.strip_suffix(end));
-            match stem.unwrap_or(rest) {
-                "b" | "bit" | "bits" | "Bit" | "Bits" => prefixed(prefix, "bit/s"),
-                // `MB` alone is a size.
-                "B" if stem.is_some() => prefixed(prefix, "B/s"),
-                word if stem.is_some() && is_bytes(word) => prefixed(prefix, "B/s"),
-                _ => None,
-            }
         }
     }
 }
