@@ -43,6 +43,8 @@ class RouterStatus(TypedDict):
     dropped: dict[str, int]
     lost: dict[str, int]
     refused: dict[str, int]
+    limits: dict[str, int]
+    clients_refused: dict[str, int]
     damaged: dict[str, int]
     late_p50_ns: int
     late_p99_ns: int

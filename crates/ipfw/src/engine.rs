@@ -13,11 +13,11 @@ use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
 use crate::headers::{Direction, Headers, Interface, InterfaceId};
 use crate::log::{Log, LogEntry};
-use crate::objects::budget::Refusals;
+use crate::objects::budget::{Limits, Refusals};
 use crate::objects::instance::NONE;
 use crate::objects::layout::{Layout, STRIDE, Trial};
 use crate::objects::packets::{Passage, Trail};
-use crate::objects::runtime::Runtime;
+use crate::objects::runtime::{MOST, Runtime};
 use crate::objects::share::Purpose;
 use crate::objects::watch::ObjectName;
 use crate::rules::{Outcome, RuleId, Rules, Walk};
@@ -215,6 +215,16 @@ impl Firewall {
             states_source: states.source,
             states_limit: states.limit,
             ..self.runtime.refusals()
+        }
+    }
+
+    /// Returns the limits of the whole engine.
+    pub const fn limits(&self) -> Limits {
+        Limits {
+            dynamic_memory: self.runtime.dynamic_bytes(),
+            dynamic_number: MOST as u64,
+            states_full: self.rules.lifetimes.most as u64,
+            states_source: self.rules.lifetimes.per_source as u64,
         }
     }
 

@@ -128,6 +128,23 @@ fn masks_stay_within_their_memory() {
     }
     assert_eq!(bench.firewall.refusals().dynamic_memory, 0);
 
+    // There are 2^18 queues at most, however much memory there is. Each has a packet.
+    let mut bench = Bench::new(
+        "pipe 1 config bw 1Kbit/s
+queue 1 config pipe 1 mask src-ip 0xffffffff
+add queue 1 ip from any to any",
+        4096 * MIB,
+    );
+    let limit = bench.firewall.limits().dynamic_number;
+    assert_eq!(limit, 262_144);
+    for source in 0..limit as u32 {
+        assert!(!bench.send(source, [10, 0, 0, 1]), "{source}");
+    }
+    assert!(bench.send(limit as u32, [10, 0, 0, 1]));
+    let refused = bench.firewall.refusals();
+    assert_eq!((refused.dynamic_number, refused.dynamic_memory), (1, 0));
+    drop(bench);
+
     // One pipe with a mask holds 4/5 of the packet memory at most, so that another pipe has room.
     let mut bench = Bench::new(
         "pipe 1 config bw 1Kbit/s mask src-ip 0xffffffff

@@ -7,21 +7,23 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, NoFiles, Output, Settings};
 use sluice_router::control::{
-    Answered, Builder, How, Inbox, Limits, Listener, Reply, Request, ServeError, Work, ask, inbox,
+    Answered, Builder, How, Inbox, Limits, Listener, Reply, Request, ServeError, TurnedAway, Work,
+    ask, inbox,
 };
 
 /// A loop without packets: an engine that executes orders until the test ends.
 struct Served {
     listener: Option<Listener>,
     end: Sender<()>,
+    turned_away: Arc<TurnedAway>,
     folder: tempfile::TempDir,
     thread: Option<JoinHandle<()>>,
 }
@@ -38,10 +40,12 @@ impl Served {
         let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         let (end, ended) = channel();
         let thread = thread::spawn(move || carry_out(inbox, &ended));
+        let turned_away = Arc::clone(orders.turned_away());
         let listener = Listener::open(&folder.path().join("s"), orders, SHORT).unwrap();
         Served {
             listener: Some(listener),
             end,
+            turned_away,
             folder,
             thread: Some(thread),
         }
@@ -58,6 +62,16 @@ impl Served {
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         stream
+    }
+
+    /// Waits until at least as many clients were turned away for this reason; threads of their own count them.
+    fn wait_for(&self, reason: &str, count: u64) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while self.turned_away.counts().get(reason) < Some(&count) {
+            let counts = self.turned_away.counts();
+            assert!(Instant::now() < end, "{count} {reason}, but {counts:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn ask(&self, commands: &str) -> Reply {
@@ -239,6 +253,10 @@ fn garbage_is_refused_and_the_connection_goes_on() {
         line(&stream),
         "{\"stdout\":\"\",\"warnings\":[],\"status\":7}\n"
     );
+    assert_eq!(
+        served.turned_away.counts(),
+        [("unreadable".into(), 5)].into()
+    );
 }
 
 #[test]
@@ -250,6 +268,7 @@ fn half_a_request_is_waited_for_and_then_refused() {
     // Closed without an answer, because there is no complete request.
     assert_eq!(line(&stream), "");
     assert!(started.elapsed() >= SHORT.patience);
+    served.wait_for("slow", 1);
     // Ended by the client: the answer gives the reason.
     let stream = served.connect();
     (&stream).write_all(b"{\"do\":\"status\"}").unwrap();
@@ -277,6 +296,9 @@ fn silent_clients_make_room_for_those_who_speak() {
     for _ in 0..20 {
         assert!(served.ask("pipe show").error.is_none());
     }
+    // Of 100 clients, 4 keep their places, and each of 20 more takes one of these at most.
+    let silent = served.turned_away.counts()["silent"];
+    assert!((96..=116).contains(&silent), "{silent}");
     drop(flood);
 }
 
@@ -284,7 +306,7 @@ fn silent_clients_make_room_for_those_who_speak() {
 fn a_client_that_stops_reading_is_cut_off() {
     let served = Served::start();
     let mut script = String::new();
-    for number in 1..=5000 {
+    for number in 1..=20_000 {
         script.push_str(&format!("add {number} count ip from any to any\n"));
     }
     let request = Request::Commands {
@@ -293,7 +315,7 @@ fn a_client_that_stops_reading_is_cut_off() {
         files: Default::default(),
     };
     assert!(ask(&served.path(), &request).unwrap().error.is_none());
-    // Every reply is longer than a socket buffers.
+    // Every reply, of 620 kB, is longer than a socket buffers (net.core.wmem_default is 208 KiB).
     let silent: Vec<UnixStream> = (0..SHORT.clients)
         .map(|_| {
             let stream = served.connect();
@@ -309,5 +331,7 @@ fn a_client_that_stops_reading_is_cut_off() {
         assert!(started.elapsed() < Duration::from_secs(20));
         thread::sleep(Duration::from_millis(20));
     }
+    // One of them may have made room before the router had read its request.
+    served.wait_for("slow", SHORT.clients as u64 - 1);
     drop(silent);
 }

@@ -13,7 +13,7 @@
 //! [`Settings::dynamic_bytes`]: crate::Settings::dynamic_bytes
 
 use super::instance::{Instance, NONE, Queue};
-use super::runtime::{QueueKey, Runtime};
+use super::runtime::{MOST, QueueKey, Runtime};
 use crate::flow::FlowId;
 
 /// Packets that a pipe may hold for each one that the host still has room for.
@@ -36,12 +36,34 @@ pub struct Refusals {
     pub pipe_share: u64,
     /// There was no memory for another pipe or queue of a mask.
     pub dynamic_memory: u64,
+    /// There were as many pipes, or queues, as are possible.
+    pub dynamic_number: u64,
     /// The table of states was full of answered flows.
     pub states_full: u64,
     /// The source owned too many states.
     pub states_source: u64,
     /// The group of a `limit` option was full.
     pub states_limit: u64,
+}
+
+/// What [`Refusals`] are about: the sizes of these limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the pipes and queues that masks create.
+    pub dynamic_memory: u64,
+    /// Pipes, and queues.
+    pub dynamic_number: u64,
+    /// States of all flows.
+    pub states_full: u64,
+    /// States that the packets of one address may create; 0 means no limit.
+    pub states_source: u64,
+}
+
+impl Limits {
+    /// Returns the packets that one pipe may hold if the host has room for `packets`.
+    pub const fn pipe_share(&self, packets: u64) -> u64 {
+        packets * PIPE_SHARE / (PIPE_SHARE + 1)
+    }
 }
 
 /// The memory of dynamic objects.
@@ -65,6 +87,7 @@ impl Budget {
             refused: Refusals {
                 pipe_share: 0,
                 dynamic_memory: 0,
+                dynamic_number: 0,
                 states_full: 0,
                 states_source: 0,
                 states_limit: 0,
@@ -162,6 +185,20 @@ impl Runtime {
         {
             scheduler.link_bytes = bytes;
         }
+    }
+
+    /// Counts a packet for which nothing can be created, since there are `count` of its kind, or
+    /// because the memory is used up.
+    pub(super) fn refuse_new(&mut self, count: usize) {
+        match count < MOST {
+            true => self.budget.refused.dynamic_memory += 1,
+            false => self.budget.refused.dynamic_number += 1,
+        }
+    }
+
+    /// Returns the bytes that the pipes and queues of masks may hold.
+    pub(crate) const fn dynamic_bytes(&self) -> u64 {
+        self.budget.limit
     }
 
     /// Returns the packets refused by limits of the whole engine.

@@ -92,7 +92,7 @@ pub(crate) struct Runtime {
 
 /// The most instances, and the most queues. Beyond this limit idle ones are deleted; if none is
 /// idle, the packet is dropped.
-const MOST: usize = 1 << 18;
+pub(crate) const MOST: usize = 1 << 18;
 /// Above this number the instances, of two kilobytes each, exceed a level-two cache.
 const WIDE: usize = 512;
 
@@ -443,7 +443,7 @@ impl Runtime {
             }
             None => {
                 let Some(index) = self.forget_an_instance() else {
-                    self.budget.refused.dynamic_memory += 1;
+                    self.refuse_new(self.instances.len());
                     return None;
                 };
                 self.instances[index as usize] = instance;
@@ -506,7 +506,7 @@ impl Runtime {
             }
             None => {
                 let Some(index) = self.forget_a_queue() else {
-                    self.budget.refused.dynamic_memory += 1;
+                    self.refuse_new(self.queues.len());
                     return None;
                 };
                 self.queues[index as usize] = queue;

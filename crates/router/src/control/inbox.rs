@@ -21,7 +21,7 @@ use sluice_ipfw::watch::Watching;
 use super::bell::{Claim, Flag};
 use super::journal::changes;
 use super::team::{Team, Ticket};
-use super::{Given, Journal, Texts};
+use super::{Given, Journal, Texts, TurnedAway};
 use crate::forward::Lateness;
 use crate::rtt::RttCounts;
 
@@ -171,6 +171,7 @@ pub struct Orders<T> {
     loops: Arc<[Door<T>]>,
     builder: Arc<Builder>,
     journal: Arc<Journal>,
+    turned_away: Arc<TurnedAway>,
     /// The common part of several workers.
     pub(super) team: Option<Arc<Team<T>>>,
 }
@@ -187,6 +188,7 @@ impl<T> Clone for Orders<T> {
             loops: Arc::clone(&self.loops),
             builder: Arc::clone(&self.builder),
             journal: Arc::clone(&self.journal),
+            turned_away: Arc::clone(&self.turned_away),
             team: self.team.clone(),
         }
     }
@@ -306,6 +308,7 @@ impl<T> Orders<T> {
             loops: loops.into(),
             builder: Arc::new(builder),
             journal: Arc::default(),
+            turned_away: Arc::default(),
             team: team.map(Arc::new),
         }
     }
@@ -318,6 +321,11 @@ impl<T> Orders<T> {
     /// Returns what builds configurations for this loop.
     pub fn builder(&self) -> &Builder {
         &self.builder
+    }
+
+    /// Returns the counts of the clients that the control socket turned away.
+    pub fn turned_away(&self) -> &Arc<TurnedAway> {
+        &self.turned_away
     }
 
     /// Returns the record of the changes of the configuration.

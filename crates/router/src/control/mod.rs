@@ -23,6 +23,7 @@ mod journal;
 mod message;
 mod server;
 mod team;
+mod turned_away;
 
 pub use client::{AskError, ask, files_of};
 pub use inbox::{
@@ -35,6 +36,7 @@ pub use message::{
 };
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, read_request};
 pub use team::{TeamStatus, inboxes};
+pub use turned_away::{TurnedAway, Why};
 
 use std::path::PathBuf;
 

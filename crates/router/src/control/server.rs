@@ -20,7 +20,7 @@ use sluice_ipfw::Snapshot;
 use sluice_net::confine::privileged;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Work};
+use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Why, Work};
 
 /// The limits for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +251,12 @@ struct Means<T> {
     samples: Option<SampleSource>,
 }
 
+impl<T> Means<T> {
+    fn turn_away(&self, why: Why) {
+        self.orders.turned_away().count(why);
+    }
+}
+
 impl<T> Clone for Means<T> {
     fn clone(&self) -> Self {
         Means {
@@ -294,9 +300,11 @@ fn admit<T: Serialize + Send + 'static>(
     let peer = socket_peercred(&stream)?;
     let by = format!("uid {}", peer.uid.as_raw());
     if peer.uid != geteuid() && !peer.uid.is_root() {
+        means.turn_away(Why::OtherUser);
         return refuse(&stream, "this router belongs to another user", 77);
     }
-    if !make_room(clients, means.limits.clients) {
+    if !make_room(clients, means) {
+        means.turn_away(Why::TooMany);
         return refuse(&stream, &Refused::Busy.to_string(), 75);
     }
     let is_served = Arc::new(AtomicBool::new(false));
@@ -308,7 +316,11 @@ fn admit<T: Serialize + Send + 'static>(
     let (means, all) = (means.clone(), Arc::clone(clients));
     let served = thread::Builder::new().name("client".into()).spawn(move || {
         // An error is the client's: the client disconnected, or was too slow.
-        let _ = serve(&stream, &by, &means, &is_served);
+        if let Err(error) = serve(&stream, &by, &means, &is_served)
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            means.turn_away(Why::Slow);
+        }
         lock(&all).retain(|client| client.number != number);
     });
     if served.is_err() {
@@ -319,15 +331,16 @@ fn admit<T: Serialize + Send + 'static>(
 
 /// Ends the connection that has been silent for longest if there are too many. Returns whether
 /// there is room.
-fn make_room(clients: &Clients, most: usize) -> bool {
+fn make_room<T>(clients: &Clients, means: &Means<T>) -> bool {
     let mut clients = lock(clients);
-    if clients.len() < most {
+    if clients.len() < means.limits.clients {
         return true;
     }
     let silent = |client: &Client| !client.is_served.load(Ordering::Acquire);
     let Some(oldest) = clients.iter().position(silent) else {
         return false;
     };
+    means.turn_away(Why::Silent);
     let _ = clients.remove(oldest).stream.shutdown(Shutdown::Both);
     true
 }
@@ -359,8 +372,12 @@ fn serve<T: Serialize>(
         line.clear();
         requests.get_mut().start();
         let mut bounded = requests.by_ref().take(MOST_REQUEST as u64 + 1);
-        if bounded.read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
+        match bounded.read_until(b'\n', &mut line) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            // Between two requests, a client may be silent for as long as nobody needs its place.
+            Err(_) if line.is_empty() => return Ok(()),
+            Err(error) => return Err(error),
         }
         is_served.store(true, Ordering::Release);
         let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
@@ -376,7 +393,10 @@ fn serve<T: Serialize>(
                 reply(answer, &mut replies)?;
             }
             Ok(Asked::Work(work)) => reply(orders.order(work, limits.work), &mut replies)?,
-            Err(why) => write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?,
+            Err(why) => {
+                means.turn_away(Why::Unreadable);
+                write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?;
+            }
         }
         if !is_whole {
             // The rest of an overlong or partial request would be read as another request.
@@ -484,17 +504,25 @@ impl<'a> Timed<'a> {
     }
 }
 
+/// The kernel reports the end of a timeout as EAGAIN.
+fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
 impl Read for Timed<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
-        (&mut &*self.stream).read(into)
+        (&mut &*self.stream).read(into).map_err(timed_out)
     }
 }
 
 impl Write for Timed<'_> {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
-        (&mut &*self.stream).write(from)
+        (&mut &*self.stream).write(from).map_err(timed_out)
     }
 
     fn flush(&mut self) -> io::Result<()> {

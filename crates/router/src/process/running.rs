@@ -1,5 +1,7 @@
 //! The loop's thread: forwards packets, and executes orders between two batches.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
@@ -11,8 +13,11 @@ use sluice_net::confine::Confined;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
+use super::start::MOST_LOG;
 use super::{Config, PortChoice, PortStatus, Ruled, Status};
-use crate::control::{Answer, Answered, Given, Inbox, Order, Texts, Watched, Work};
+use crate::control::{
+    Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, Texts, TurnedAway, Watched, Work,
+};
 use crate::forward::{Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
 /// The arguments of the loop's thread.
@@ -34,6 +39,7 @@ pub(super) struct LoopSettings {
     /// Whether the loop requests priority over ordinary threads.
     pub(super) wants_real_time: bool,
     pub(super) log: SyncSender<LogEntry>,
+    pub(super) turned_away: Arc<TurnedAway>,
     /// Which of several workers this is, and its end of their exchange.
     pub(super) worker: Option<(Worker, Exchange)>,
     /// Whether both directions of a flow arrive at the same worker.
@@ -54,6 +60,7 @@ pub(super) struct Loop {
     log: SyncSender<LogEntry>,
     logged: u64,
     log_lost: u64,
+    turned_away: Arc<TurnedAway>,
     confined: Option<Confined>,
 }
 
@@ -111,6 +118,7 @@ impl Loop {
             log: start.log,
             logged: 0,
             log_lost: 0,
+            turned_away: start.turned_away,
             confined: None,
         };
         own.with(|ruled, cx| {
@@ -447,6 +455,7 @@ impl Loop {
         let refused = [
             ("pipe_share", refusals.pipe_share),
             ("dynamic_memory", refusals.dynamic_memory),
+            ("dynamic_number", refusals.dynamic_number),
             ("states_full", refusals.states_full),
             ("states_source", refusals.states_source),
             ("states_limit", refusals.states_limit),
@@ -463,6 +472,8 @@ impl Loop {
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
             refused: refused.into_iter().filter_map(named).collect(),
+            limits: limits(self.forwarder.pool(), lane.queueing().firewall()),
+            clients_refused: self.turned_away.counts(),
             damaged: counts.faulty().filter_map(named).collect(),
             late_p50_ns: lateness.bound(500).as_ns(),
             late_p99_ns: lateness.bound(990).as_ns(),
@@ -475,6 +486,27 @@ impl Loop {
             given_up: given_up(self.confined),
         }
     }
+}
+
+fn limits(pool: &Pool, firewall: &Firewall) -> BTreeMap<String, u64> {
+    let (size, limits) = (pool.size(), firewall.limits());
+    let clients = Limits::default();
+    let all = [
+        ("no_slot", size.slots.into()),
+        ("no_large_slot", size.large.into()),
+        ("over_share", pool.share().into()),
+        ("pipe_share", limits.pipe_share(size.slots.into())),
+        ("dynamic_memory", limits.dynamic_memory),
+        ("dynamic_number", limits.dynamic_number),
+        ("states_full", limits.states_full),
+        ("states_source", limits.states_source),
+        ("log_lost", MOST_LOG as u64),
+        ("too_many", clients.clients as u64),
+        ("silent", clients.clients as u64),
+        ("slow", clients.patience.as_secs()),
+        ("unreadable", MOST_REQUEST as u64),
+    ];
+    all.map(|(name, size)| (name.to_owned(), size)).into()
 }
 
 fn given_up(confined: Option<Confined>) -> Vec<String> {

@@ -213,6 +213,7 @@ impl Router {
                 warmer: memory.warmer.filter(|_| opened.time == PortTime::Machine),
                 wants_real_time,
                 log: log.clone(),
+                turned_away: Arc::clone(orders.turned_away()),
                 worker: (count > 1).then_some((worker, end)),
                 keeps_flows: opened.keeps_flows,
             };
@@ -394,7 +395,7 @@ pub fn confinement(user: Option<User>) -> Confinement {
 }
 
 /// Entries of `log` rules that wait for being written: some hundred KiB.
-const MOST_LOG: usize = 4096;
+pub(super) const MOST_LOG: usize = 4096;
 /// A longer slack holds back whole queues, and the kernel's memory for arrivals fills meanwhile.
 const MOST_SLACK: Span = Span::from_ms(10);
 

@@ -28,6 +28,13 @@ pub struct Status {
     /// limit.
     #[serde(default)]
     pub refused: BTreeMap<String, u64>,
+    /// The sizes of the limits by which packets are lost or refused, by the name of the counter, for
+    /// each worker: packets, bytes (`dynamic_memory`), or what the counter names.
+    #[serde(default)]
+    pub limits: BTreeMap<String, u64>,
+    /// Clients of the control socket that were turned away, by reason.
+    #[serde(default)]
+    pub clients_refused: BTreeMap<String, u64>,
     /// Frames with malformed headers, by fault. Those with readable addresses were forwarded.
     #[serde(default)]
     pub damaged: BTreeMap<String, u64>,
@@ -289,6 +296,7 @@ impl fmt::Display for Status {
             ("lost", &self.lost),
             ("refused", &self.refused),
             ("damaged", &self.damaged),
+            ("clients refused:", &self.clients_refused),
         ] {
             for (reason, count) in counts {
                 writeln!(f, "{what} {reason}: {count}")?;

@@ -6,7 +6,7 @@
 //! Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches" (IEEE/ACM
 //! Transactions on Networking 6(2), 1998). Large slots are shared by the same rule.
 
-use super::{NOBODY, NONE, Pool, Slot};
+use super::{NOBODY, NONE, Pool, PoolSize, Slot};
 
 /// Slots that an account may hold for each free one.
 const SHARE: usize = 16;
@@ -82,6 +82,20 @@ impl Pool {
         (account != NOBODY).then_some(account)
     }
 
+    /// Returns the size of the pool.
+    pub fn size(&self) -> PoolSize {
+        PoolSize {
+            slots: self.frames.len() as u32,
+            large: self.accounts.of_large.len() as u32,
+        }
+    }
+
+    /// Returns the largest number of slots that one account gets.
+    pub fn share(&self) -> u32 {
+        let (slots, share) = (self.frames.len(), SHARE);
+        (slots * share / (share + 1)) as u32
+    }
+
     /// Returns the number of slots charged to `account`.
     pub fn charged(&self, account: u8) -> u32 {
         let charged = self.accounts.slots.get(usize::from(account));
@@ -91,7 +105,6 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PoolSize;
     use super::*;
     use sluice_wire::frame::VnetHeader;
 
