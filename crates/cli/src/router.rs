@@ -470,7 +470,9 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
             let mut entries = log.drain() + &log.changes(&changes);
             entries += &log.events(&limits.look(|| router.ask_status()));
             if args.events {
-                entries += &log.events(&events.look(router));
+                let events = events.look(router);
+                router.watcher().note_events(events.len() as u64);
+                entries += &log.events(&events);
             }
             if !entries.is_empty() {
                 bar.suspend(|| eprint!("{}", crate::terminal::clean(&entries)));

@@ -12,7 +12,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use sluice_router::process::watch::{ObjectSample, Sample, SojournCounts, TotalTraffic};
+use sluice_router::process::watch::{
+    FlowExport, ObjectSample, Sample, SojournCounts, TotalTraffic,
+};
 
 /// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +221,22 @@ fn of_other() -> Labels<'static> {
     vec![("object", "other".to_owned()), ("flow", String::new())]
 }
 
+fn by_fate(counts: &[(&str, u64)]) -> Vec<(Labels<'static>, u64)> {
+    let row = |(fate, count): &(&str, u64)| (vec![("fate", (*fate).to_owned())], *count);
+    counts.iter().map(row).collect()
+}
+
+/// Returns the records of flows by fate; each has one.
+fn records(export: &FlowExport) -> Vec<(Labels<'static>, u64)> {
+    let other = export.refused + export.lost;
+    by_fate(&[
+        ("sent", export.sent),
+        ("refused", export.refused),
+        ("lost", export.lost),
+        ("failed", export.not_sent.saturating_sub(other)),
+    ])
+}
+
 type Metric<'a> = (&'static str, &'static str, Option<Unit>, Values<'a>);
 
 /// Returns the metrics that are numbers.
@@ -369,6 +387,34 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             one(status.commands),
         ),
         (
+            "sluice_log_entries",
+            "Entries of `log` rules, by whether they were written or lost",
+            None,
+            Values::Counter(by_fate(&[
+                ("written", status.logged),
+                ("lost", status.log_lost),
+            ])),
+        ),
+        (
+            "sluice_flow_records",
+            "Records of flows for a collector of IPFIX, by their fate",
+            None,
+            Values::Counter(sample.flow_export.as_ref().map_or_else(Vec::new, records)),
+        ),
+        (
+            "sluice_events",
+            "Events that were logged: pipes and queues that begin and cease to drop packets, interfaces \
+             that go down and come up",
+            None,
+            Values::Counter(
+                sample
+                    .events
+                    .map(|count| (Vec::new(), count))
+                    .into_iter()
+                    .collect(),
+            ),
+        ),
+        (
             "sluice_object_arrived_packets",
             "Packets that arrived at a pipe, scheduler or queue, including dropped ones",
             None,
@@ -481,6 +527,15 @@ mod tests {
             ..TotalTraffic::default()
         };
         sample.unlisted = 2;
+        sample.status.logged = 4;
+        sample.events = Some(6);
+        sample.flow_export = Some(FlowExport {
+            sent: 100,
+            not_sent: 9,
+            refused: 5,
+            lost: 3,
+            ..FlowExport::default()
+        });
         let row = |name: &str, source| RttRow {
             name: name.into(),
             source,
@@ -521,6 +576,14 @@ mod tests {
             "sluice_object_arrived_packets_total{object=\"other\",flow=\"\"} 5",
             "sluice_object_dropped_packets_total{object=\"other\",flow=\"\",reason=\"overflow\"} 1",
             "sluice_unlisted_objects 2",
+            "sluice_log_entries_total{fate=\"written\"} 4",
+            "sluice_log_entries_total{fate=\"lost\"} 0",
+            "sluice_flow_records_total{fate=\"sent\"} 100",
+            "sluice_flow_records_total{fate=\"refused\"} 5",
+            "sluice_flow_records_total{fate=\"lost\"} 3",
+            // 9 were not sent, and 8 of them for these reasons.
+            "sluice_flow_records_total{fate=\"failed\"} 1",
+            "sluice_events_total 6",
             "sluice_rtt_host_seconds{host=\"192.0.2.1\",source=\"quic\",percentile=\"50\"} 0.02",
             "sluice_rtt_seconds_count{object=\"pipe 1\",source=\"tcp\"} 3",
         ] {

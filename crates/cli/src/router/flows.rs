@@ -262,6 +262,7 @@ impl Export {
     /// Sends records, after the templates if these are due. `lost` records found no room before.
     fn send(&mut self, records: &[FlowRecord], lost: u64) {
         self.counts.not_sent += lost;
+        self.counts.lost += lost;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_s = unix.map_or(0, |unix| unix.as_secs() as u32);
         let is_due = |at: Instant| at.elapsed() >= self.refresh;
@@ -288,6 +289,7 @@ impl Export {
             self.note(error.to_string());
             self.counts.sent -= self.pending;
             self.counts.not_sent += self.pending;
+            self.counts.refused += self.pending;
             sent = self.socket.send(&message.bytes);
         }
         self.pending = 0;
@@ -355,7 +357,7 @@ mod tests {
         // The kernel answers that nobody listens; records that found no room count as well.
         export.send(&[], 3);
         export.send(&[], 0);
-        assert_eq!(export.counts.not_sent, 3);
+        assert_eq!((export.counts.not_sent, export.counts.lost), (3, 3));
         assert!(export.counts.error.is_some());
     }
 

@@ -82,13 +82,25 @@ fn text(sample: &Sample) -> String {
     if let Some(export) = &sample.flow_export {
         let reason = export.error.as_ref().filter(|_| export.not_sent > 0);
         let reason = reason.map_or_else(String::new, |error| format!(" ({error})"));
+        let why = [("refused", export.refused), ("lost", export.lost)];
+        let why = why.into_iter().filter(|(_, count)| *count > 0);
+        let why: Vec<String> = why
+            .map(|(word, count)| format!("{} {word}", short(count as f64)))
+            .collect();
+        let why = match why.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", why.join(", ")),
+        };
         let text = format!(
-            "records of flows: {} sent, {} not sent to {}{reason}",
+            "records of flows: {} sent, {} not sent{why} to {}{reason}",
             short(export.sent as f64),
             short(export.not_sent as f64),
             export.collector,
         );
         line(cut(&text, 79));
+    }
+    if let Some(events) = sample.events {
+        line(format!("events: {} logged", short(events as f64)));
     }
     line(String::new());
     line(format!(
@@ -276,8 +288,11 @@ pub(crate) mod tests {
                 collector: "collector.example.org:4739".into(),
                 sent: 123_456,
                 not_sent: 7,
+                refused: 4,
+                lost: 2,
                 error: Some("Connection refused (os error 111)".into()),
             }),
+            events: Some(1_234_567),
             rtt: Some(RttSample {
                 hosts: vec![RttRow {
                     name: "2001:db8:1234:5678:9abc:def0:1234:5678".into(),
@@ -304,7 +319,7 @@ pub(crate) mod tests {
             "overflow 123k",
             "count 12, p 0.0125",
             "4.21ms",
-            "records of flows: 123k sent, 7 not sent to collector.example.org:4739 (",
+            "records of flows: 123k sent, 7 not sent (4 refused, 2 lost) to collector.exam",
             "5678  quic    123k  4.21ms",
         ] {
             assert!(text.contains(expected), "no {expected} in\n{text}");

@@ -154,6 +154,7 @@ impl Collector {
             other_flows,
             rtt,
             flow_export: None,
+            events: None,
             changes,
             status,
         };

@@ -83,8 +83,14 @@ pub struct FlowExport {
     pub collector: String,
     /// Records that were sent.
     pub sent: u64,
-    /// Records that could not be sent.
+    /// Records that could not be sent, for any reason.
     pub not_sent: u64,
+    /// Of these, records that the collector's host refused, because nobody listens there.
+    #[serde(default)]
+    pub refused: u64,
+    /// Of these, records that found no room before they could be sent.
+    #[serde(default)]
+    pub lost: u64,
     /// The last error.
     pub error: Option<String>,
 }

@@ -52,6 +52,8 @@ struct State {
     refused: Option<Refused>,
     /// The fate of the records that are sent to a collector.
     export: Option<FlowExport>,
+    /// The events that were logged.
+    events: Option<u64>,
 }
 
 /// The thread ends when nobody has asked for a sample for this time.
@@ -132,6 +134,12 @@ impl Watcher {
         self.0.lock().export = Some(export);
     }
 
+    /// Notes `more` events that were logged, for the next samples.
+    pub fn note_events(&self, more: u64) {
+        let mut state = self.0.lock();
+        state.events = Some(state.events.unwrap_or(0) + more);
+    }
+
     fn start(&self, state: &mut State) -> Result<(), Refused> {
         let shared = Arc::clone(&self.0);
         let first = state.latest.as_ref().map_or(0, |sample| sample.number);
@@ -184,7 +192,11 @@ impl Shared {
             pause = match collector.evaluate(*watched, number + 1, changes) {
                 Some(mut sample) => {
                     number = sample.number;
-                    sample.flow_export = self.lock().export.clone();
+                    {
+                        let state = self.lock();
+                        sample.flow_export = state.export.clone();
+                        sample.events = state.events;
+                    }
                     if let (Some(ledger), Some(table)) = (self.ledger().as_mut(), collector.table())
                     {
                         let from_ms = sample

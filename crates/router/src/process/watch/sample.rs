@@ -47,6 +47,9 @@ pub struct Sample {
     /// (`--flow-export`).
     #[serde(default)]
     pub flow_export: Option<FlowExport>,
+    /// Events that were logged since the start, if they are logged.
+    #[serde(default)]
+    pub events: Option<u64>,
     /// The last changes of the configuration, oldest first.
     pub changes: Vec<Change>,
 }
