@@ -38,7 +38,7 @@ class Live {
   private sample: Sample | null = null;
   private chosen = BUSIEST;
   private level: Level = LEVELS[0];
-  private charts: { chart: LineChart; lines: (series: Series, hue: number) => Line[] }[] = [];
+  private charts: { chart: LineChart; lines: (series: Series, hue: number, alone: boolean) => Line[] }[] = [];
   private readonly header = h("header", { class: "live-head" });
   private readonly picker = h("div", { class: "live-picker" });
   private readonly grid = h("div", { class: "live-charts" });
@@ -109,7 +109,7 @@ class Live {
       caption: string,
       unit: string,
       say: (value: number) => string,
-      lines: (series: Series, hue: number) => Line[],
+      lines: (series: Series, hue: number, alone: boolean) => Line[],
     ) => ({
       chart: new LineChart({ id, title, caption, height: 200, unit, say, marks, timeUnit }, group),
       lines,
@@ -149,13 +149,17 @@ class Live {
       chart(
         "drops",
         "Drops and marks",
-        "packets in each interval: dropped, and CE-marked dashed",
+        "packets in each interval: dropped (by reason if one row is chosen), and CE-marked dashed",
         "packets",
         whole,
-        (series, hue) => [
-          line(series, hue, series.dropped, "dropped", 0),
-          line(series, hue, series.marked, "marked", 1),
-        ],
+        (series, hue, alone) => {
+          const reasons = alone ? Object.entries(series.dropped_for) : [];
+          const drops = reasons.map(([reason, counts], number) => line(series, number, counts, reason, 0));
+          return [
+            ...(drops.length > 0 ? drops : [line(series, hue, series.dropped, "dropped", 0)]),
+            line(series, hue, series.marked, "marked", 1),
+          ];
+        },
       ),
     ];
     this.grid.replaceChildren(...this.charts.map(({ chart }) => chart.frame.figure));
@@ -186,7 +190,7 @@ class Live {
       for (const { chart, lines } of this.charts) {
         const drawn = names.flatMap((name, hue) => {
           const series = all.find((one) => one.name === name);
-          return series === undefined ? [] : lines(series, hue);
+          return series === undefined ? [] : lines(series, hue, names.length === 1);
         });
         chart.setLines(drawn);
       }

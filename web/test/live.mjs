@@ -63,6 +63,7 @@ const history = () => ({
         p50_ms: points.map((p) => p.p50),
         p99_ms: points.map((p) => p.p99),
         dropped: points.map((p) => p.dropped),
+        dropped_for: { congestion: points.map((p) => p.dropped), overflow: points.map(() => 1) },
         marked: points.map((p) => p.marked),
       };
     }),
@@ -365,6 +366,8 @@ try {
     await page.waitForFunction(() => document.querySelector("#chart-rate").dataset.series === "3");
     await page.selectOption(".live-picker select", "pipe 1");
     await page.waitForFunction(() => document.querySelector("#chart-rate").dataset.series === "1");
+    // Two reasons, and the marks.
+    await page.waitForFunction(() => document.querySelector("#chart-drops").dataset.series === "3");
     await page.screenshot({ path: `${out}/live-${width}-day.png` });
     await context.close();
   }

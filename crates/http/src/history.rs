@@ -1,6 +1,6 @@
 //! The last day in fixed memory, at falling resolution.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
@@ -11,6 +11,8 @@ use sluice_router::process::watch::Sample;
 const LEVELS: [(u64, usize); 3] = [(1_000, 300), (10_000, 360), (60_000, 1_440)];
 /// Largest number of pipes, schedulers and queues, and of ports.
 const MOST_SERIES: usize = 32;
+/// Largest number of reasons of a series that have columns of their own. Few queues drop for more.
+const MOST_REASONS: usize = 4;
 
 /// The history.
 #[derive(Debug, Default)]
@@ -23,6 +25,8 @@ pub(super) struct History {
 #[derive(Debug)]
 struct Series {
     name: String,
+    /// The reasons of drops, in the order in which they occurred first.
+    reasons: Vec<String>,
     levels: [Level; LEVELS.len()],
     last_ms: u64,
 }
@@ -45,6 +49,8 @@ struct Point {
     p50_ms: f32,
     p99_ms: f32,
     dropped: f32,
+    /// The drops by reason, in the order of the series.
+    dropped_for: [f32; MOST_REASONS],
     marked: f32,
 }
 
@@ -58,6 +64,9 @@ impl Point {
         self.backlog_packets = self.backlog_packets.max(other.backlog_packets);
         self.p99_ms = self.p99_ms.max(other.p99_ms);
         self.dropped += other.dropped;
+        for (sum, more) in self.dropped_for.iter_mut().zip(other.dropped_for) {
+            *sum += more;
+        }
         self.marked += other.marked;
     }
 }
@@ -94,6 +103,7 @@ struct Columns<'a> {
     p50_ms: Vec<f32>,
     p99_ms: Vec<f32>,
     dropped: Vec<f32>,
+    dropped_for: BTreeMap<&'a str, Vec<f32>>,
     marked: Vec<f32>,
 }
 
@@ -115,7 +125,7 @@ impl History {
                 dropped: port.lost as f32,
                 ..Point::default()
             };
-            self.note(&format!("port {}", port.name), &point);
+            self.note(&format!("port {}", port.name), point, &BTreeMap::new());
         }
         for object in &sample.objects {
             let traffic = &object.traffic;
@@ -129,13 +139,14 @@ impl History {
                 p99_ms: traffic.sojourn.map_or(0.0, |sojourn| ms(sojourn.p99_ns)),
                 dropped: traffic.dropped_total() as f32,
                 marked: traffic.marked as f32,
+                ..Point::default()
             };
-            self.note(&object.label(), &point);
+            self.note(&object.label(), point, &traffic.dropped);
         }
         self.changes.clone_from(&sample.changes);
     }
 
-    fn note(&mut self, name: &str, point: &Point) {
+    fn note(&mut self, name: &str, mut point: Point, dropped: &BTreeMap<String, u64>) {
         let place = self.series.iter().position(|series| series.name == name);
         let place = match place {
             Some(place) => place,
@@ -160,8 +171,13 @@ impl History {
         };
         let series = &mut self.series[place];
         series.last_ms = point.unix_ms;
+        for (reason, count) in dropped {
+            if let Some(place) = series.place_of(reason) {
+                point.dropped_for[place] = *count as f32;
+            }
+        }
         for (level, shape) in series.levels.iter_mut().zip(LEVELS) {
-            level.add(point, shape);
+            level.add(&point, shape);
         }
     }
 
@@ -174,6 +190,7 @@ impl History {
                     let open = level.open.iter().map(|(point, _)| point);
                     level.points.iter().chain(open)
                 };
+                let reasons = series.reasons.iter().enumerate();
                 let column = |pick: fn(&Point) -> f32| points().map(pick).collect();
                 Columns {
                     name: &series.name,
@@ -185,6 +202,12 @@ impl History {
                     p50_ms: column(|p| p.p50_ms),
                     p99_ms: column(|p| p.p99_ms),
                     dropped: column(|p| p.dropped),
+                    dropped_for: reasons
+                        .map(|(place, reason)| {
+                            let counts = points().map(|point| point.dropped_for[place]);
+                            (reason.as_str(), counts.collect())
+                        })
+                        .collect(),
                     marked: column(|p| p.marked),
                 }
             })
@@ -201,9 +224,22 @@ impl Series {
     fn new(name: &str) -> Series {
         Series {
             name: name.to_owned(),
+            reasons: Vec::new(),
             levels: Default::default(),
             last_ms: 0,
         }
+    }
+
+    /// Returns the column of a reason, if there is room for it.
+    fn place_of(&mut self, reason: &str) -> Option<usize> {
+        let place = self.reasons.iter().position(|known| known == reason);
+        place.or_else(|| {
+            let place = self.reasons.len();
+            (place < MOST_REASONS).then(|| {
+                self.reasons.push(reason.to_owned());
+                place
+            })
+        })
     }
 }
 
@@ -251,6 +287,30 @@ mod tests {
         // The oldest minute of the last resolution: 1440 whole ones before the open one.
         let oldest = levels[2].points.front().unwrap().unix_ms;
         assert_eq!(oldest, (99_999 / 60 - 1440) * 60_000);
+    }
+
+    #[test]
+    fn drops_have_a_column_for_each_of_few_reasons() {
+        let mut history = History::default();
+        for second in 0..20 {
+            let mut sample = sample(second, "pipe 1", 1);
+            let dropped = &mut sample.objects[0].traffic.dropped;
+            dropped.insert("congestion".to_owned(), 2);
+            if second == 5 {
+                for number in 0..6 {
+                    dropped.insert(format!("reason {number}"), 1);
+                }
+            }
+            history.add(&sample);
+        }
+        let json: serde_json::Value = serde_json::from_str(&history.json()).unwrap();
+        // Ten seconds per point, the last of which is open.
+        let series = &json["series"][1];
+        assert_eq!(series["dropped"], serde_json::json!([26.0, 20.0]));
+        let reasons = series["dropped_for"].as_object().unwrap();
+        assert_eq!(reasons["congestion"], serde_json::json!([20.0, 20.0]));
+        assert_eq!(reasons["reason 0"], serde_json::json!([1.0, 0.0]));
+        assert_eq!(reasons.len(), MOST_REASONS);
     }
 
     #[test]

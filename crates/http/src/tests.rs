@@ -175,6 +175,8 @@ fn the_page_metrics_state_and_history_are_served() {
     assert!(state["number"].as_u64().unwrap() >= 1);
     let history = served.get("/history", "");
     assert!(history.contains("\"series\":"), "{history}");
+    // A router has no runs.
+    assert!(served.get("/runs", "").ends_with("\r\n\r\nnull"));
     expect(&served.get("/other", ""), 404);
 }
 

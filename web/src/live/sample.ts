@@ -76,6 +76,8 @@ export interface Series {
   p50_ms: number[];
   p99_ms: number[];
   dropped: number[];
+  /** The drops by reason. */
+  dropped_for: Record<string, number[]>;
   marked: number[];
 }
 
@@ -172,6 +174,7 @@ export function extend(past: Past, sample: Sample): void {
         p50_ms: [],
         p99_ms: [],
         dropped: [],
+        dropped_for: {},
         marked: [],
       };
       past.series.push(series);
@@ -184,6 +187,12 @@ export function extend(past: Past, sample: Sample): void {
     series.p99_ms.push((object.sojourn?.p99_ns ?? 0) / 1e6);
     series.dropped.push(total(object.dropped));
     series.marked.push(object.marked);
+    for (const reason of Object.keys(object.dropped)) {
+      series.dropped_for[reason] ??= series.unix_ms.slice(1).map(() => 0);
+    }
+    for (const [reason, counts] of Object.entries(series.dropped_for)) {
+      counts.push(object.dropped[reason] ?? 0);
+    }
     const old = series.unix_ms.findIndex((at) => at > sample.unix_ms - span * 1000);
     for (const column of [
       series.unix_ms,
@@ -192,6 +201,7 @@ export function extend(past: Past, sample: Sample): void {
       series.p50_ms,
       series.p99_ms,
       series.dropped,
+      ...Object.values(series.dropped_for),
       series.marked,
     ]) {
       column.splice(0, old);

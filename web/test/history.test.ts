@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { extend, type Past, type Sample } from "../src/live/sample.ts";
+
+const sample = (second: number, dropped: Record<string, number>): Sample =>
+  ({
+    unix_ms: second * 1000,
+    objects: [
+      { name: "pipe 1", flow: null, rate_bps: 1, backlog_packets: 0, marked: 0, sojourn: null, dropped },
+    ],
+    changes: [],
+  }) as unknown as Sample;
+
+test("a reason that occurs later has zeros before, and all columns cover the same time", () => {
+  const past: Past = { series: [], changes: [] };
+  extend(past, sample(1, { overflow: 2 }));
+  extend(past, sample(2, { congestion: 3 }));
+  extend(past, sample(2, { congestion: 3 }));
+  assert.deepEqual(past.series[0]?.dropped_for, { overflow: [2, 0], congestion: [0, 3] });
+  // The first two leave after 300 s.
+  for (let second = 3; second <= 302; second += 1) extend(past, sample(second, {}));
+  const series = past.series[0];
+  assert.deepEqual(
+    [
+      series?.unix_ms.length,
+      series?.dropped_for["overflow"]?.length,
+      series?.dropped_for["congestion"]?.length,
+    ],
+    [300, 300, 300],
+  );
+});
