@@ -161,14 +161,17 @@ impl Loaders for Folder<'_> {
         };
         let (scheme, argument) = plain.split_once(':')?;
         let Some(loader) = loaders().iter().find(|l| l.scheme() == scheme) else {
-            return Some(Err(unknown(scheme)));
+            return Some(Err(unknown(word, scheme)));
         };
         let entry = entry(*loader, form, word, argument, self.0);
         Some(entry.map_err(|why| format!("cannot load `{word}`: {why}")))
     }
 }
 
-fn unknown(scheme: &str) -> String {
+fn unknown(word: &str, scheme: &str) -> String {
+    if let Some(meant) = with_scheme(word, scheme) {
+        return format!("`{word}` has no scheme: write `{meant}`");
+    }
     if scheme == "py" {
         return IN_PYTHON.to_owned();
     }
@@ -181,6 +184,17 @@ fn unknown(scheme: &str) -> String {
     let synopsis = loaders().iter().find(|l| l.scheme() == *meant);
     let synopsis = synopsis.map_or("", |l| l.synopsis());
     format!("no loader is called `{scheme}:`; write `{synopsis}`")
+}
+
+/// Returns `word` with the scheme of its file, if `file` is the name of one: `py:a.py:A` for `a.py:A`.
+fn with_scheme(word: &str, file: &str) -> Option<String> {
+    let schemes = [(".py", "py"), (".wasm", "wasm")];
+    let (_, scheme) = schemes.iter().find(|(end, _)| file.ends_with(end))?;
+    let (form, plain) = match word.strip_prefix("fq_") {
+        Some(rest) => ("fq_", rest),
+        None => ("", word),
+    };
+    Some(format!("{form}{scheme}:{plain}"))
 }
 
 /// The error of `py:` in a program without Python.
@@ -365,6 +379,10 @@ mod tests {
             "no loader is called `lenght:`; write `length:FILE`"
         );
         assert_eq!(unknown.span, 0..8);
+        assert_eq!(
+            error("fq_ramp.py:Ramp up 5ms").to_string(),
+            "`fq_ramp.py:Ramp` has no scheme: write `fq_py:ramp.py:Ramp`"
+        );
         assert!(
             error("fq_py:a.py:A")
                 .to_string()

@@ -66,7 +66,11 @@ pub fn figures_of(summary: &Summary) -> Vec<Figure> {
     for flow in summary.groups.iter().chain(&summary.flows) {
         for decl in FLOW_METRICS {
             let name = format!("{}.{}", flow.name, decl.name);
-            figures.extend(Figure::of(name, decl, flow, flow.way()));
+            let figure = Figure::of(name, decl, flow, flow.way());
+            figures.extend(figure.map(|figure| Figure {
+                chart: decl.chart_of(flow),
+                ..figure
+            }));
         }
         figures.extend(flow.reported.iter().map(|(name, reported)| Figure {
             name: format!("{}.{name}", flow.name),

@@ -191,7 +191,10 @@ fn read(
         }
     };
     let mut bound = |key: &str| match table.node(key) {
-        Some(node) => Quantity::read(key, metric.unit(), node, problems).map(Some),
+        Some(node) => {
+            let bound = Quantity::read(key, metric.unit(), node, problems)?;
+            check_share(key, bound, &metric, node, problems).then_some(Some(bound))
+        }
         None => Some(None),
     };
     let (min, max) = (bound("min"), bound("max"));
@@ -209,6 +212,34 @@ fn read(
         .check(table, &section, problems)
         .then_some((expect, holds))
 }
+
+/// Checks that the bound of a share is one: `90` is hardly ever meant, but `90%`.
+fn check_share(
+    key: &str,
+    bound: Quantity,
+    metric: &Metric,
+    node: &Node,
+    problems: &mut Problems,
+) -> bool {
+    let most = match key {
+        "min" => 1.0,
+        _ => MOST_OF_A_SHARE,
+    };
+    let value = bound.as_f64();
+    if !metric.is_share() || value <= most {
+        return true;
+    }
+    let message = format!("`{key}` of `{metric}`, which is a ratio from 0 to 1, is {bound}");
+    let percent = Ratio::from_billionths((value * 1e7).round() as u64);
+    problems.push(Problem::new(node.at.clone(), message).hint(match value {
+        v if v <= 100.0 => format!("write {percent} or \"{bound}%\" for {bound} per cent"),
+        _ => "such as 0.95 or \"95%\"".to_owned(),
+    }));
+    false
+}
+
+/// The largest upper bound of a share. A measured utilisation is up to a packet above 1.
+const MOST_OF_A_SHARE: f64 = 1.1;
 
 fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> Option<Vec<String>> {
     let items = match &node.value {

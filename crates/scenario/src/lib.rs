@@ -534,6 +534,7 @@ fn read_variants(
 ) -> Vec<Variant> {
     flow::name_all(&mut root);
     let mut axes = matrix::take_axes(&mut root, problems);
+    let is_matrix_wrong = !problems.is_empty();
     let mut is_matrix_changed = false;
     for (number, option) in sets.iter().enumerate() {
         let Some(change) = set::Override::parse(option, number, problems) else {
@@ -586,8 +587,9 @@ fn read_variants(
         });
         variant_names = name.into_iter().collect();
     }
-    // An expectation about a variant that the user has left out is left out too.
-    let known: &[String] = if is_matrix_changed {
+    // An expectation about a variant that the user has left out is left out too. Of a wrong matrix,
+    // not all variants are known.
+    let known: &[String] = if is_matrix_changed || is_matrix_wrong {
         &[]
     } else {
         &variant_names

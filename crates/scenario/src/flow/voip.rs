@@ -31,7 +31,6 @@ impl FlowType for Voip {
     const DOC: &'static str = "One direction of a telephone call with G.711: 172 bytes of payload \
         every 20 ms, 80 kbit/s with headers. The one-way delay and the loss of every packet are recorded.";
     const METRICS: &'static [&'static str] = &[
-        "goodput",
         "loss",
         "jitter",
         "mos",

@@ -70,15 +70,12 @@ impl ChartLink {
 impl fmt::Display for ChartLink {
     /// Returns the heading on the page.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arrow = match self.direction {
-            Direction::Up => '↑',
-            Direction::Down => '↓',
-        };
+        let way = self.direction;
         match self.chart {
-            Chart::Goodput => write!(f, "Goodput {arrow}"),
-            Chart::Fairness => write!(f, "Fairness {arrow}"),
-            Chart::Window => write!(f, "Congestion window {arrow}"),
-            Chart::SmoothedRtt => write!(f, "Smoothed RTT {arrow}"),
+            Chart::Goodput => write!(f, "Goodput {way}"),
+            Chart::Fairness => write!(f, "Fairness {way}"),
+            Chart::Window => write!(f, "Congestion window {way}"),
+            Chart::SmoothedRtt => write!(f, "Smoothed RTT {way}"),
             Chart::Ping => f.write_str("Ping"),
             Chart::Packets => f.write_str("Sojourn time of every packet"),
             Chart::Completion => f.write_str("Flow completion time"),

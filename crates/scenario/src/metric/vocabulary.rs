@@ -47,6 +47,18 @@ impl<T> MetricDecl<T> {
     }
 }
 
+impl MetricDecl<FlowSummary> {
+    /// Returns the chart that shows the figure of `flow`. A flow without round trips, such as a call,
+    /// is not in the chart of the pings: its figures are in the table of all figures.
+    pub fn chart_of(&self, flow: &FlowSummary) -> ChartLink {
+        let chart = match self.chart {
+            Chart::Ping if flow.rtt.is_none() => Chart::Figures,
+            chart => chart,
+        };
+        chart.of(flow.way())
+    }
+}
+
 // A row is: `key` or `key_unless_zero` for a key figure, name, unit, chart, meaning, source, value.
 macro_rules! metrics {
     (for $of:ty; $($($key:ident)? $name:literal, $unit:ident, $chart:ident, $doc:literal, $source:tt $($section:literal)?, $value:expr;)+) => {
@@ -158,7 +170,7 @@ static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
 /// Figures of the whole run.
 pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
     for Summary;
-    key "total.goodput", Rate, Summary, "payload of all flows, per second", RFC7928 "2.5", |s| s.total_goodput_bps;
+    key "total.goodput", Rate, Summary, "payload of all flows, per second, without calls and probes", RFC7928 "2.5", |s| s.total_goodput_bps;
     "total.retransmits", Count, Summary, "segments that all TCP flows sent again", TCP_INFO, |s| count(s.retransmits());
     key "jain", Ratio, Summary, "Jain's fairness index over the goodputs of the bulk TCP flows, in the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
     "jain.min", Ratio, Summary, "smallest index of all windows of goodput in which at least two of these flows were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
@@ -316,6 +328,12 @@ impl Metric {
         }
     }
 
+    /// Returns whether the figure is a share of a whole, so that it is hardly ever above 1. The ratios
+    /// that programs report can have any value.
+    pub fn is_share(&self) -> bool {
+        self.unit() == Unit::Ratio && !matches!(self.kind, Kind::Own(..))
+    }
+
     /// Returns the chart that shows the figure in the report of a variant's runs.
     pub fn chart(&self, runs: &[&Summary]) -> ChartLink {
         match &self.kind {
@@ -326,7 +344,7 @@ impl Metric {
             Kind::Flow(name, decl) => {
                 let all = runs.iter().flat_map(|s| s.groups.iter().chain(&s.flows));
                 let flow = all.into_iter().find(|flow| flow.name == *name);
-                decl.chart.of(flow.map_or(Direction::Up, FlowSummary::way))
+                flow.map_or(decl.chart.of(Direction::Up), |flow| decl.chart_of(flow))
             }
         }
     }

@@ -542,3 +542,53 @@ error: there is no host 3 for flow `tcp`
         "{text}"
     );
 }
+
+#[test]
+fn a_bound_of_a_share_is_not_above_the_whole() {
+    let bound =
+        |metric: &str, bound: &str| format!("{PLAIN}[[expect]]\nmetric = \"{metric}\"\n{bound}\n");
+    assert_eq!(
+        errors(&bound("up.utilisation", "min = 90"), &[]),
+        "\
+error: `min` of `up.utilisation`, which is a ratio from 0 to 1, is 90
+  --> x.toml:12:7
+   |
+12 | min = 90
+   |       ^^ write 0.9 or \"90%\" for 90 per cent"
+    );
+    assert!(
+        errors(&bound("jain", "max = 2"), &[]).ends_with("write 0.02 or \"2%\" for 2 per cent")
+    );
+    assert!(errors(&bound("jain", "min = 101"), &[]).ends_with("such as 0.95 or \"95%\""));
+    // A packet more than the rate allows within the measured time is no mistake.
+    for accepted in ["min = 1", "max = 1.01", "min = \"100%\""] {
+        assert!(Scenario::parse("x.toml", &bound("up.utilisation", accepted), &[]).is_ok());
+    }
+}
+
+#[test]
+fn a_wrong_matrix_has_no_errors_about_the_variants_that_it_would_have() {
+    let text = format!(
+        "{PLAIN}[matrix]\nlink.queue = [\"cake\", \"cake\"]\n\
+         [[expect]]\nmetric = \"jain\"\nvariant = \"cake\"\nmin = 0.9\n"
+    );
+    let said = errors(&text, &[]);
+    assert!(
+        said.starts_with("error: two variants are named `cake`"),
+        "{said}"
+    );
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+}
+
+#[test]
+fn the_goodput_of_a_call_is_refused_because_it_is_not_measured() {
+    let text = format!(
+        "{PLAIN}[[flow]]\ntype = \"voip\"\n\
+         [[expect]]\nmetric = \"voip.goodput\"\nmin = \"60kbit/s\"\n"
+    );
+    let said = errors(&text, &[]);
+    assert!(
+        said.starts_with("error: `voip` has no metric `goodput`"),
+        "{said}"
+    );
+}
