@@ -1,10 +1,11 @@
-//! Warnings about limits of the router that packets meet: which limit, how often, and how to raise it.
+//! Warnings about what a router refuses: which limit packets met, what it is, how often, and how to
+//! raise it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sluice_router::control::Refused;
+use sluice_router::control::{Refused, Why};
 use sluice_router::process::{Status, StatusAsked};
 
 use super::events::Event;
@@ -26,7 +27,7 @@ impl Limits {
         }
     }
 
-    /// Returns new warnings: at most one in [`EVERY`] for each limit. Never blocks.
+    /// Returns new warnings: at most one in [`EVERY`] for each counter. Never blocks.
     pub fn look(&mut self, ask: impl FnOnce() -> Result<StatusAsked, Refused>) -> Vec<Event> {
         if let Some(asked) = &self.asked {
             let answer = asked.poll();
@@ -45,29 +46,33 @@ impl Limits {
         Vec::new()
     }
 
-    /// Returns a warning for each limit that was met since the last status.
+    /// Returns a warning for each counter that has grown since the last status.
     fn warnings(&mut self, status: &Status, now: Instant) -> Vec<Event> {
         self.next = now + EVERY;
         let mut warnings = Vec::new();
-        for (name, what) in LIMITS {
+        for (name, what) in REFUSALS {
             let count = count(status, name);
             let known = self.told.insert(name, count).unwrap_or(0);
             if count > known {
-                warnings.push(warning(name, what, count - known));
+                let size = status.limits.get(name).copied();
+                warnings.push(warning(name, what, size, count - known));
             }
         }
         warnings
     }
 }
 
-fn warning(name: &str, what: &str, packets: u64) -> Event {
+fn warning(name: &str, what: &str, size: Option<u64>, packets: u64) -> Event {
+    let size_text = size.map_or_else(|| "?".to_owned(), |size| size.to_string());
+    let what = what.replace("{}", &size_text);
     let of = match name {
-        "log_lost" => "entries",
-        _ => "packets",
+        "log_lost" => "entries lost",
+        _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
+        _ => "packets lost",
     };
     Event {
-        line: format!("warning: {packets} {of} lost ({name}): {what}"),
-        json: json!({"log": "limit", "limit": name, "lost": packets, "text": what}),
+        line: format!("warning: {packets} {of} ({name}): {what}"),
+        json: json!({"log": "limit", "limit": name, "size": size, "lost": packets, "text": what}),
     }
 }
 
@@ -77,47 +82,69 @@ fn count(status: &Status, name: &str) -> u64 {
         return status.log_lost;
     }
     let ports = status.ports.iter().map(|port| &port.lost);
-    let all = ports.chain([&status.lost, &status.refused]);
+    let all = ports.chain([&status.lost, &status.refused, &status.clients_refused]);
     all.filter_map(|counts| counts.get(name)).sum()
 }
 
-/// The limits, by the name of their counter, and how to raise them. The `limit` of a rule is not among
-/// them: the operator wanted it.
-const LIMITS: [(&str, &str); 10] = [
+/// The counters of what a router refuses, and why: the limit, and how to raise it, or how to let such
+/// frames pass. `{}` is the size of the limit.
+const REFUSALS: [(&str, &str); 20] = [
     (
         "hand_over",
-        "the worker that owns the pipe is too far behind; move pipes to other workers (pipe N \
-         belongs to worker N modulo --workers)",
+        "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
+         workers (pipe N belongs to worker N modulo --workers)",
     ),
     (
         "no_slot",
-        "the packet memory is full; lower the limits of queues, or raise --room",
+        "the packet memory, {} packets, is full; lower the limits of queues, or raise --room",
     ),
     (
         "no_large_slot",
-        "the memory of super-packets is full; lower the limits of queues, or raise --room",
+        "the memory of super-packets, {} of them, is full; lower the limits of queues, or raise --room",
     ),
     (
         "over_share",
-        "the packets from one port fill 16/17 of the packet memory; lower the limits of queues, or raise \
-         --room",
+        "the packets from one port fill their share of the packet memory, {} packets; lower the limits \
+         of queues, or raise --room",
     ),
     (
         "pipe_share",
-        "one pipe fills 4/5 of the packet memory; lower the limit of its queue, or raise --room",
+        "one pipe fills its share of the packet memory, {} packets; lower the limit of its queue, or \
+         raise --room",
     ),
     (
         "dynamic_memory",
-        "the pipes of masks have used up their memory; use masks with fewer bits, or raise \
+        "the pipes of masks have used up their memory, {} bytes; use masks with fewer bits, or raise \
          --dynamic-memory",
     ),
     (
+        "dynamic_number",
+        "there are {} pipes or queues, which is the largest number; use masks with fewer bits",
+    ),
+    (
         "states_full",
-        "the table of states is full; raise net.inet.ip.fw.dyn_max with `sluice ipfw sysctl`",
+        "the table of states is full with {}; raise net.inet.ip.fw.dyn_max with `sluice ipfw sysctl`",
     ),
     (
         "states_source",
-        "one address has too many states; raise net.inet.ip.fw.dyn_src_max with `sluice ipfw sysctl`",
+        "one address has {} states; raise net.inet.ip.fw.dyn_src_max with `sluice ipfw sysctl`",
+    ),
+    (
+        "states_limit",
+        "flows are above the `limit` of a rule; raise it in the rule",
+    ),
+    (
+        "evasive",
+        "headers hide what rules match, and --strict drops such frames; without --strict they pass",
+    ),
+    (
+        "tiny_segments",
+        "super-packets ask for segments below 48 bytes, which no sender makes; turn off offloads at \
+         the interface (ethtool -K IFACE gro off tso off gso off)",
+    ),
+    (
+        "malformed",
+        "the headers of frames end early or contradict each other (see `damaged` in the status)",
     ),
     (
         "kernel_queue",
@@ -126,7 +153,29 @@ const LIMITS: [(&str, &str); 10] = [
     ),
     (
         "log_lost",
-        "rules with `log` have more entries than can be written; use `logamount`",
+        "rules with `log` have more entries than can be written, and {} are waiting; use `logamount`",
+    ),
+    (
+        "other_user",
+        "a process of another user connected to the control socket, which serves its owner and root only",
+    ),
+    (
+        "too_many",
+        "{} clients of the control socket are served at a time, and all are at work; wait for one",
+    ),
+    (
+        "silent",
+        "{} clients of the control socket are served at a time, and the one that was silent for longest \
+         made room for another; close connections that are not used",
+    ),
+    (
+        "slow",
+        "a client of the control socket did not complete its request, or did not read the answer, in {} \
+         s; send requests as a whole",
+    ),
+    (
+        "unreadable",
+        "a request at the control socket was not one of at most {} bytes; use `sluice ipfw`",
     ),
 ];
 
@@ -153,13 +202,14 @@ mod tests {
             "the next question comes a second later"
         );
         status.refused.insert("dynamic_memory".into(), 5);
+        status.limits = [("dynamic_memory".into(), 1000), ("over_share".into(), 16)].into();
         status.lost.insert("over_share".into(), 1);
         let said = limits.warnings(&status, start);
         let expected = [
-            "warning: 1 packets lost (over_share): the packets from one port fill 16/17 of the packet \
-             memory; lower the limits of queues, or raise --room",
-            "warning: 5 packets lost (dynamic_memory): the pipes of masks have used up their memory; use \
-             masks with fewer bits, or raise --dynamic-memory",
+            "warning: 1 packets lost (over_share): the packets from one port fill their share of the \
+             packet memory, 16 packets; lower the limits of queues, or raise --room",
+            "warning: 5 packets lost (dynamic_memory): the pipes of masks have used up their memory, \
+             1000 bytes; use masks with fewer bits, or raise --dynamic-memory",
         ];
         assert_eq!(lines(&said), expected);
         assert!(limits.warnings(&status, start).is_empty(), "nothing new");
@@ -167,6 +217,7 @@ mod tests {
         let said = limits.warnings(&status, start);
         assert_eq!(said.len(), 1);
         assert_eq!(said[0].json["lost"], 45);
+        assert_eq!(said[0].json["size"], 1000);
     }
 
     #[test]
@@ -183,10 +234,49 @@ mod tests {
 
     /// The names are those of counters, so a line cannot be missing because of a mistake in a name.
     #[test]
-    fn every_limit_is_a_counter_of_the_documentation() {
+    fn every_refusal_is_a_counter_of_the_documentation() {
         let page = include_str!("../../../../docs/router-status.md");
-        for (name, _) in LIMITS {
-            assert!(page.contains(name), "{name}");
+        for (name, _) in REFUSALS {
+            assert!(
+                page.contains(&format!("`{name}`")) || page.contains(&format!(".{name}`")),
+                "{name}"
+            );
+        }
+    }
+
+    /// What is counted as refused has a line. Of the lost frames, `denied` is what a rule is for, and
+    /// the others are no refusals.
+    #[test]
+    fn every_refusal_has_a_line() {
+        let page = include_str!("../../../../docs/router-status.md");
+        let refused = page.lines().find(|line| line.starts_with("| `refused`"));
+        let refused = refused
+            .expect("the page has the key")
+            .split('`')
+            .skip(3)
+            .step_by(2);
+        let refused = refused.filter(|word| word.contains('_'));
+        let names: Vec<&str> = refused.collect();
+        assert_eq!(names.len(), 6, "{names:?}");
+        let lost = ["evasive", "tiny_segments", "over_share", "malformed"];
+        let clients = Why::ALL.map(Why::name);
+        for name in names.into_iter().chain(lost).chain(clients) {
+            assert!(REFUSALS.iter().any(|(known, _)| *known == name), "{name}");
+        }
+    }
+
+    /// A text with a place for the size is about a limit whose size is in the status.
+    #[test]
+    fn every_limit_says_its_size() {
+        let page = include_str!("../../../../docs/router-status.md");
+        let limits = page.lines().find(|line| line.starts_with("| `limits`"));
+        let limits = limits.expect("the page has the key");
+        for (name, what) in REFUSALS {
+            assert_eq!(
+                what.contains("{}"),
+                limits.contains(&format!("`{name}`")),
+                "{name}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `sluice router status`: what a running router does, in one screen.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,13 +72,14 @@ fn text(sample: &Sample) -> String {
         time(sample.lateness.p999_ns),
         short(sample.lateness.packets as f64)
     ));
-    for (what, counts) in [("dropped", &status.dropped), ("lost", &status.lost)] {
-        if !counts.is_empty() {
-            line(format!(
-                "{what} since the start: {}",
-                cut(&reasons(counts), 55)
-            ));
-        }
+    for (what, counts) in [
+        ("dropped", &status.dropped),
+        ("lost", &status.lost),
+        ("refused", &status.refused),
+        ("damaged", &status.damaged),
+        ("clients refused", &status.clients_refused),
+    ] {
+        reasons_of(&format!("{what} since the start"), counts).for_each(&mut line);
     }
     if let Some(export) = &sample.flow_export {
         let reason = export.error.as_ref().filter(|_| export.not_sent > 0);
@@ -117,6 +119,10 @@ fn text(sample: &Sample) -> String {
             short(port.sent_per_s as f64),
             short(port.lost as f64)
         ));
+    }
+    for port in &status.ports {
+        let what = format!("lost at {} since the start", cut(&port.name, 20));
+        reasons_of(&what, &port.lost).for_each(&mut line);
     }
     line(String::new());
     if sample.objects.is_empty() {
@@ -209,6 +215,23 @@ fn text(sample: &Sample) -> String {
     out
 }
 
+/// Writes counts by reason in lines of at most 79 columns, the largest ones first.
+fn reasons_of(what: &str, counts: &BTreeMap<String, u64>) -> impl Iterator<Item = String> {
+    let mut lines: Vec<String> = Vec::new();
+    let all = reasons(counts);
+    for reason in all.split(", ").filter(|reason| !reason.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.len() + reason.len() + 3 < 79 => *line += &format!(", {reason}"),
+            Some(line) => {
+                line.push(',');
+                lines.push(format!("  {}", cut(reason, 76)));
+            }
+            None => lines.push(format!("{what}: {}", cut(reason, 40))),
+        }
+    }
+    lines.into_iter()
+}
+
 /// Writes an uptime in its two largest units.
 fn span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
@@ -222,6 +245,7 @@ fn span(ns: u64) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use sluice_router::forward::LostFrame;
     use sluice_router::process::watch::{
         FlowExport, FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn, TrafficSample,
     };
@@ -323,6 +347,51 @@ pub(crate) mod tests {
             "5678  quic    123k  4.21ms",
         ] {
             assert!(text.contains(expected), "no {expected} in\n{text}");
+        }
+    }
+
+    /// Whatever a router refuses has its counter in the text, however many there are.
+    #[test]
+    fn every_reason_is_shown_by_its_name() {
+        let counts = |names: &[&str]| -> BTreeMap<String, u64> {
+            let count = |(number, name): (usize, &&str)| ((*name).to_owned(), 1000 + number as u64);
+            names.iter().enumerate().map(count).collect()
+        };
+        let refused = [
+            "pipe_share",
+            "dynamic_memory",
+            "dynamic_number",
+            "states_full",
+            "states_source",
+            "states_limit",
+        ];
+        let mut sample = sample();
+        sample.status.dropped = counts(&["overflow", "denied"]);
+        let lost = LostFrame::ALL.map(LostFrame::name);
+        sample.status.lost = counts(&lost);
+        sample.status.refused = counts(&refused);
+        sample.status.damaged = counts(&["truncated"]);
+        sample
+            .status
+            .ports
+            .push(sluice_router::process::PortStatus {
+                name: "packet:a-very-long-name0".into(),
+                lost: counts(&["kernel_queue", "no_slot"]),
+                ..Default::default()
+            });
+        let text = text(&sample);
+        let all = lost
+            .iter()
+            .chain(&refused)
+            .chain(&["overflow", "truncated", "kernel_queue"]);
+        for name in all {
+            assert!(
+                text.contains(&format!("{name} 1.0")),
+                "no {name} in\n{text}"
+            );
+        }
+        for line in text.lines() {
+            assert!(line.chars().count() < 80, "{line}");
         }
     }
 
