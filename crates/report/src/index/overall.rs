@@ -82,7 +82,8 @@ pub fn overall(entries: &[Entry]) -> Vec<Overall> {
     };
     let mut all: Vec<Overall> = sums.into_iter().map(overall).collect();
     all.sort_by(|a, b| {
-        let won = |one: &Overall| one.times(Purpose::Waiting) as f64 / one.comparisons as f64;
+        let calls = |one: &Overall| one.times(Purpose::Waiting) + one.times(Purpose::Calls);
+        let won = |one: &Overall| calls(one) as f64 / one.comparisons as f64;
         let factor = |one: &Overall| one.delay_factor.unwrap_or(f64::INFINITY);
         won(b)
             .total_cmp(&won(a))

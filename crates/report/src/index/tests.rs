@@ -48,6 +48,47 @@ fn seconds_of_delay_do_not_win_by_a_little_more_goodput() {
 }
 
 #[test]
+fn a_queue_is_not_best_for_games_if_another_has_a_lower_delay() {
+    // 62 ms at 90 % of the goodput: not below a third of 173 ms.
+    let rows = [
+        row("fifo", 9.6, 900.0, None, 0.0),
+        row("codel", 9.5, 173.0, None, 0.0),
+        row("pie", 8.64, 62.0, None, 0.0),
+    ];
+    let all = judge(&rows);
+    assert_eq!(good_for(&all[1]), [Purpose::Compromise]);
+    assert_eq!(good_for(&all[2]), []);
+}
+
+#[test]
+fn measured_calls_are_judged_by_their_score() {
+    let with_call = |name: &str, p95_ms, mos| {
+        let mut row = row(name, 9.5, p95_ms, None, 0.0);
+        row.candidate.figures.mos = Some(mos);
+        row
+    };
+    let rows = [
+        with_call("codel", 25.0, 4.08),
+        with_call("cobalt", 40.0, 4.39),
+        with_call("fifo", 900.0, 1.2),
+    ];
+    let all = judge(&rows);
+    assert_eq!(good_for(&all[0]), [Purpose::Games]);
+    assert_eq!(good_for(&all[1]), [Purpose::Calls]);
+    assert_eq!(good_for(&all[2]), []);
+    assert!(
+        all[1].why.contains("calls have a score (MOS) of 4.39"),
+        "{all:?}"
+    );
+    // A difference below a tenth cannot be heard.
+    let rows = [
+        with_call("codel", 25.0, 4.33),
+        with_call("cobalt", 40.0, 4.39),
+    ];
+    assert_eq!(good_for(&judge(&rows)[0]), [Purpose::Waiting]);
+}
+
+#[test]
 fn variants_that_differ_in_more_than_their_queues_are_not_compared() {
     let mut slow = row("codel", 1.9, 60.0, None, 0.0);
     slow.candidate.setting = "rate = 2Mbit/s".into();

@@ -73,6 +73,8 @@ pub(crate) struct Figures {
     pub p50: Option<f64>,
     /// 95th percentile of the delay.
     pub p95: Option<f64>,
+    /// Mean opinion score of the worst call; `None` without measured calls.
+    pub mos: Option<f64>,
     /// Jain's index.
     pub jain: Option<f64>,
     /// Packets dropped in both directions.
@@ -118,6 +120,12 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
     bare.to_toml()
 }
 
+/// Returns the score of the worst call. The score of a probe only estimates that of a call.
+fn worst_call(summary: &Summary) -> Option<f64> {
+    let calls = summary.flows.iter().filter(|flow| flow.rtt.is_none());
+    calls.filter_map(|flow| flow.mos).reduce(f64::min)
+}
+
 /// Returns the share of the packets of both directions that were dropped.
 fn loss(summary: &Summary) -> Option<f64> {
     let total = |of: fn(&PipeSummary) -> u64| summary.pipes.iter().map(of).sum::<u64>();
@@ -150,6 +158,7 @@ impl Figures {
             },
             p50: percentile(|p| p.p50_ns),
             p95: percentile(|p| p.p95_ns),
+            mos: over(&worst_call),
             jain: over(&|s| s.jain),
             drops: total(&|pipe| pipe.drops.values().sum()),
             marks: total(&|pipe| pipe.marks),

@@ -3,8 +3,10 @@
 //! Among the queues that reach at least [`NEARLY`] of the best goodput, the queue with the lowest
 //! 95th percentile of delay is the best for interactive traffic. A queue with less goodput
 //! qualifies if its delay is lower by the factor in [`ENOUGH`]: on a changing link, only a standing
-//! queue yields the last few per cent of goodput. Other merits are a goodput that the others do not
-//! reach, more equal shares, and fewer losses. What all queues have in common is not a merit. Only
+//! queue yields the last few per cent of goodput. If the winner's delay is above 100 ms, and a queue
+//! with less goodput has a lower one, the winner is the best only as a compromise of both. Measured calls are judged by their mean
+//! opinion score (ITU-T G.107). Other merits are a goodput that the others do not reach, more equal
+//! shares, and fewer losses. What all queues have in common is not a merit. Only
 //! complete runs that differ only in their queues are compared.
 
 mod candidate;
@@ -50,8 +52,14 @@ impl Assessment {
 /// The merits that a queue can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
-    /// A low delay.
+    /// A low delay, and if there are calls, a high score of theirs.
     Waiting,
+    /// A low delay, where another queue has better calls.
+    Games,
+    /// A high score of calls, where another queue has a lower delay.
+    Calls,
+    /// The lowest delay of the queues with enough goodput, where another queue has a lower one.
+    Compromise,
     /// A high goodput.
     Transfers,
     /// Even shares.
@@ -64,6 +72,9 @@ impl Purpose {
     pub const fn words(self) -> &'static str {
         match self {
             Purpose::Waiting => "calls, games and browsing on a busy link",
+            Purpose::Games => "games and browsing on a busy link",
+            Purpose::Calls => "calls on a busy link",
+            Purpose::Compromise => "a low delay at nearly the full goodput",
             Purpose::Transfers => "bulk transfers that nobody waits for",
             Purpose::Shares => "sharing the link evenly",
             Purpose::Losses => "traffic that suffers from packet loss",
@@ -78,6 +89,13 @@ const NEARLY: f64 = 0.95;
 const ENOUGH: [(f64, f64); 3] = [(NEARLY, 0.0), (0.8, 3.0), (0.65, 10.0)];
 /// Delays within this factor of each other are about the same.
 pub(crate) const ABOUT: f64 = 1.1;
+
+/// A reaction within 100 ms is felt as immediate (Miller, "Response time in man-computer conversational
+/// transactions", 1968): a lower delay at the expense of goodput is no better for games.
+const UNNOTICED_NS: f64 = 100e6;
+/// Scores of calls within this difference are about the same: a score has steps of 1, and is known to
+/// a tenth.
+const SAME_SCORE: f64 = 0.1;
 
 /// Assesses each candidate by comparison with those that differ from it only in their queues.
 pub(crate) fn judge(candidates: &[&Candidate]) -> Vec<Assessment> {
@@ -101,6 +119,11 @@ fn assess(one: &Candidate, rivals: &[&Candidate]) -> Assessment {
     let best = Best::of(rivals);
     let has_rivals = rivals.len() > 1;
     let mut why = vec![delay_words(figures, rivals, &best)];
+    why.extend(
+        figures
+            .mos
+            .map(|mos| format!("calls have a score (MOS) of {mos:.2}")),
+    );
     why.push(goodput_words(figures, &best, has_rivals));
     why.extend(shares_words(figures.jain));
     why.extend(loss_words(figures));
@@ -128,6 +151,11 @@ pub(crate) struct Best {
     bounds: [Option<f64>; 3],
     /// Lowest 95th percentile of delay among the queues with enough goodput.
     pub p95: Option<f64>,
+    /// Lowest 95th percentile of delay among all queues.
+    lowest_p95: Option<f64>,
+    /// Highest and lowest score of calls.
+    most_mos: Option<f64>,
+    least_mos: Option<f64>,
     /// Number of winners.
     winners: usize,
     /// Whether all of several queues are winners.
@@ -162,6 +190,9 @@ impl Best {
             goodput,
             bounds,
             p95,
+            lowest_p95: least(&mut all().filter_map(|f| f.p95)),
+            most_mos: most(&mut all().filter_map(|f| f.mos)),
+            least_mos: least(&mut all().filter_map(|f| f.mos)),
             winners: winners().count(),
             is_draw: rivals.len() > 1 && winners().count() == rivals.len(),
             winners_goodput: most(&mut winners().filter_map(|f| f.goodput)),
@@ -177,6 +208,20 @@ impl Best {
         let both = figures.p95.zip(self.p95);
         let is_low = both.is_some_and(|(own, lowest)| own <= ABOUT * lowest);
         is_low && is_enough(figures, self.goodput, &self.bounds)
+    }
+
+    /// Whether no queue has a lower delay.
+    fn is_lowest(&self, figures: &Figures) -> bool {
+        let both = figures.p95.zip(self.lowest_p95);
+        both.is_some_and(|(own, lowest)| own <= ABOUT * lowest)
+    }
+
+    /// Whether the queue has about the best score of calls, which others do not have; `None` if the
+    /// calls of all queues are alike, or none was measured.
+    fn has_best_calls(&self, figures: &Figures) -> Option<bool> {
+        let (most, least) = (self.most_mos?, self.least_mos?);
+        let is_best = figures.mos.is_some_and(|own| own >= most - SAME_SCORE);
+        (most - least > SAME_SCORE).then_some(is_best)
     }
 }
 
@@ -202,8 +247,16 @@ fn share(figures: &Figures, best: Option<f64>) -> f64 {
 pub(crate) fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
     let has_won = best.is_winner(figures);
     let mut purposes = Vec::new();
-    if has_won && !best.is_draw {
-        purposes.push(Purpose::Waiting);
+    let has_low_delay = has_won && !best.is_draw;
+    let is_lowest = best.is_lowest(figures) || figures.p95.is_some_and(|own| own <= UNNOTICED_NS);
+    purposes.extend(match (has_low_delay, best.has_best_calls(figures)) {
+        (true, Some(true) | None) if is_lowest => Some(Purpose::Waiting),
+        (true, Some(false)) if is_lowest => Some(Purpose::Games),
+        (_, Some(true)) => Some(Purpose::Calls),
+        _ => None,
+    });
+    if has_low_delay && !is_lowest {
+        purposes.push(Purpose::Compromise);
     }
     let winners = best.winners_goodput.unwrap_or(0.0);
     let is_more = |own: f64| own > winners / 0.98 && Some(own) == best.goodput;
