@@ -394,7 +394,9 @@ fn draw_pictures(
 fn write_indexes(args: &Args, root: &Path, is_many: bool) -> String {
     let mut text = String::new();
     let of_suite = is_many.then_some(root);
-    let of_all = args.output.is_none().then_some(Path::new("runs"));
+    let all = Path::new("runs");
+    // Of several scenarios without a common folder, the suite is everything in `runs`.
+    let of_all = (args.output.is_none() && of_suite != Some(all)).then_some(all);
     for folder in of_suite.into_iter().chain(of_all) {
         match write_index(folder) {
             Ok(page) => {
