@@ -414,7 +414,8 @@ pub(crate) fn is_bare(name: &str) -> bool {
 }
 
 /// What to write instead of a discipline in `pipe config`.
-const AS_SCHEDULER: &str = "write `sched N config pipe N type NAME` and `queue N config sched N`, and give packets to the queue";
+const AS_SCHEDULER: &str = "write `sched N config pipe N type NAME` and \
+                            `queue N config sched N`, and give packets to the queue";
 
 fn only_for(word: At<&str>, option: &str, object: &'static str) -> CommandError {
     let option = option.to_string();
