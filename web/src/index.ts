@@ -48,7 +48,9 @@ function header({ scenarios }: Index): HTMLElement {
         : unmet === 0
           ? h("b", { class: "met" }, `✓ All ${met} expectations were met. `)
           : h("b", { class: "failed" }, `✗ ${unmet} of ${met + unmet} expectations were not met. `),
-      partial === 0 ? "" : `The runs of ${count(partial, "variant")} ended early. `,
+      partial === 0
+        ? ""
+        : `The runs of ${count(partial, "variant")} ended early, or an error stopped their queue. `,
     ),
     h(
       "p",

@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 8;
+export const SCHEMA = 9;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -78,6 +78,8 @@ export type Run = {
   base_rtt_ms: number | null;
   /** The reason why the run ended early; `null` for a complete one. */
   partial: string | null;
+  /** The algorithms from files that an error stopped, in words: the figures are not theirs. */
+  stopped: Array<string>;
   /** The bytes that goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)". */
   length_counted: string;
   /** Each goodput value is the average over a window of this length that ends at its time. */
@@ -521,7 +523,7 @@ export type IndexedVariant = {
   link: string | null;
   /** Number of runs. */
   runs: number;
-  /** The reason why a run ended early; `null` if all are complete. */
+  /** The reason why a run ended early, or how its algorithm was stopped; `null` if all are complete. */
   partial: string | null;
   /** The comparison of its queue with those of the other variants. */
   judgement: Judgement;

@@ -14,6 +14,7 @@ interface Sketch {
   marks?: Count[];
   sent?: number;
   partial?: string;
+  stopped?: string[];
   condition?: number;
 }
 
@@ -24,6 +25,7 @@ function run(name: string, sketch: Sketch): Run {
   return {
     name,
     partial: sketch.partial ?? null,
+    stopped: sketch.stopped ?? [],
     condition: sketch.condition ?? 0,
     condition_words: sketch.condition === undefined ? "" : `link.rtt ${sketch.condition}ms`,
     base_rtt_ms: sketch.base === undefined ? 20 : sketch.base,
@@ -113,6 +115,15 @@ test("a partial run is named as such and has no part in the comparison", () => {
   ]);
   assert.deepEqual(overall, []);
   assert.match(perRun[1] ?? "", /^Partial run \(interrupted by Ctrl-C\): these are not totals\. /);
+});
+
+test("a run whose queue was stopped by an error has no part in the comparison", () => {
+  const { overall, perRun } = describe([
+    run("a", { p50: 500 }),
+    run("b", { p50: 20, stopped: ["`py:bad.py:Oops` is stopped at 1 ns"] }),
+  ]);
+  assert.deepEqual(overall, []);
+  assert.match(perRun[1] ?? "", /^Its queue was stopped by an error: these are not its figures\. /);
 });
 
 test("without pings the wait in the queue is described", () => {

@@ -163,9 +163,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             "sluice: warning: {option} applies to live runs only, and none of these runs is live"
         );
     }
-    for warning in suite.warnings() {
-        eprintln!("sluice: warning: {warning}");
-    }
+    say_warnings(&suite.warnings(), args.check);
     // A check says nothing about the number of repetitions.
     let repeat = (!args.check).then(|| args.repeat.get());
     let pictures = load_pictures(&suite, repeat)?;
@@ -241,6 +239,23 @@ fn request(args: &Args) -> Request {
     }
 }
 
+/// Prints the warnings: all of them for a check, else the first few.
+fn say_warnings(warnings: &[String], is_check: bool) {
+    let shown = match is_check || warnings.len() <= MOST_WARNINGS {
+        true => warnings.len(),
+        false => MOST_WARNINGS - 1,
+    };
+    for warning in &warnings[..shown] {
+        eprintln!("sluice: warning: {warning}");
+    }
+    if let more @ 1.. = warnings.len() - shown {
+        eprintln!("sluice: {more} more warnings: `sluice run --check` prints all");
+    }
+}
+
+/// The most lines of warnings before the runs start.
+const MOST_WARNINGS: usize = 5;
+
 fn say_checked(suite: &Suite) -> Result<ExitCode, Error> {
     let scenarios = suite.experiments.len();
     crate::print(&format!(
@@ -312,6 +327,7 @@ fn conclude(
     // The tables have already shown it. For a folder, the list at the end names the scenarios.
     if args.json {
         for (result, outcome) in &unmet {
+            let outcome = outcome.text(Some(result.backend));
             eprintln!("sluice: {}: {outcome}", result.scenario);
         }
     } else if suite.is_many {
@@ -336,14 +352,29 @@ fn conclude(
             suite.root.display()
         );
     }
+    let stopped: Vec<&VariantResult> = all
+        .iter()
+        .filter(|result| result.stopped().next().is_some())
+        .collect();
+    for result in &stopped {
+        eprintln!(
+            "sluice: {}: the figures of `{}` are not those of its queue, which an error stopped{}",
+            result.scenario,
+            result.variant,
+            match result.stopped().next().filter(|_| args.json) {
+                Some(why) => format!(": {why}"),
+                None => String::new(),
+            }
+        );
+    }
     if missing > 0 {
         eprintln!(
             "sluice: interrupted: {missing} of {planned} runs are missing or partial; the recorded data is kept"
         );
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    Ok(match (failed, unmet.len()) {
-        (0, 0) => ExitCode::SUCCESS,
+    Ok(match (failed, unmet.len(), stopped.len()) {
+        (0, 0, 0) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
 }

@@ -259,6 +259,7 @@ mod tests {
             folder: "x".into(),
             status: Status::Complete,
             reused: false,
+            stopped: Vec::new(),
             summary: summary(*goodput, p50_ms, drops),
         };
         VariantResult {

@@ -168,11 +168,12 @@ fn run_simulated(
         let end = End::partial(at, why.to_owned());
         return Err(failed(RunError::Algorithm(why.to_owned()), writer, end));
     }
-    let end = if at < Time::ZERO + scenario.duration {
+    let mut end = if at < Time::ZERO + scenario.duration {
         End::partial(at, INTERRUPTED)
     } else {
         End::complete(at)
     };
+    end.stopped = ending.stopped();
     Ok(writer.finish(end)?)
 }
 
@@ -210,6 +211,7 @@ fn run_live(
         (None, Some(error)) => End::partial(outcome.end, error.to_string()),
         (None, None) => End::complete(Time::ZERO + scenario.duration),
     };
+    end.stopped.clone_from(&outcome.stopped);
     for lane in [outcome.router.up, outcome.router.down] {
         for (cause, frames) in lane.lost {
             *end.lost.entry(cause).or_default() += frames;

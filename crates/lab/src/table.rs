@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use sluice_recording::expect::Outcome;
 use sluice_recording::figures::{median, pipe_under_test};
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
@@ -51,11 +50,24 @@ pub fn text(results: &[VariantResult]) -> String {
         out.push('\n');
         out.push_str(&accuracy(&rows));
     }
-    let failed: Vec<&Outcome> = results.iter().flat_map(|r| r.failed()).collect();
+    for (row, result) in rows.iter().zip(results).filter(|(row, _)| row.is_stopped) {
+        out.push('\n');
+        for why in result.stopped() {
+            out.push_str(&wrap(&format!("not measured: {}: {why}", row.name)));
+        }
+    }
+    let is_mixed = is_mixed(results);
+    let failed: Vec<String> = results
+        .iter()
+        .flat_map(|r| {
+            r.failed()
+                .map(|outcome| outcome.text(is_mixed.then_some(r.backend)))
+        })
+        .collect();
     if !failed.is_empty() {
         out.push('\n');
         for outcome in failed {
-            out.push_str(&wrap(&outcome.to_string()));
+            out.push_str(&wrap(&outcome));
         }
         if let Some(delay) = machine_delay(results) {
             out.push_str(&wrap(&disturbance(delay)));
@@ -93,23 +105,34 @@ pub(crate) const NOTABLE_DELAY_NS: u64 = 1_000_000;
 /// A variant and its runs, at least one.
 struct Row<'a> {
     name: String,
+    /// Whether an error stopped the algorithm of one of its queues.
+    is_stopped: bool,
     runs: Vec<&'a Summary>,
 }
 
-/// With several backends, the names of variants include theirs.
+/// Returns whether the results are of several backends.
+fn is_mixed(results: &[VariantResult]) -> bool {
+    results.iter().any(|r| r.backend != results[0].backend)
+}
+
+/// With several backends, the names of variants include theirs. The name of a variant whose
+/// algorithm was stopped says so.
 fn rows(results: &[VariantResult]) -> Vec<Row<'_>> {
-    let is_mixed = results.iter().any(|r| r.backend != results[0].backend);
+    let is_mixed = is_mixed(results);
     let name = |result: &VariantResult| match is_mixed {
         true => format!("{} {}", result.variant, result.backend.word()),
         false => result.variant.clone(),
     };
-    results
-        .iter()
-        .map(|result| Row {
-            name: name(result),
+    let row = |result| {
+        let is_stopped = VariantResult::stopped(result).next().is_some();
+        let mark = if is_stopped { " (stopped)" } else { "" };
+        Row {
+            name: name(result) + mark,
+            is_stopped,
             runs: result.summaries(),
-        })
-        .collect()
+        }
+    };
+    results.iter().map(row).collect()
 }
 
 /// The width that no line exceeds.

@@ -1,16 +1,20 @@
 //! The end of a run on behalf of an algorithm, and the threads in which algorithms decide.
 
 use std::cell::RefCell;
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sluice_core::{Span, Time};
 
 use crate::loaders;
 
-/// Whether an algorithm has ended a run, and why. Clones share the answer.
+/// Whether an algorithm has ended a run, and why, and which algorithms were stopped in it. Clones
+/// share the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
     why: Arc<OnceLock<String>>,
+    /// The first message of each algorithm that was stopped, by its name.
+    stopped: Arc<Mutex<BTreeMap<String, String>>>,
     lead: Span,
 }
 
@@ -36,6 +40,13 @@ impl Ending {
     /// Returns why the run must end, if it must. Code that handles packets asks from time to time.
     pub fn why(&self) -> Option<&str> {
         self.why.get().map(String::as_str)
+    }
+
+    /// Returns the algorithms that an error stopped, each with its first error in words. The figures
+    /// of such a run are not those of its queue.
+    pub fn stopped(&self) -> Vec<String> {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        stopped.values().cloned().collect()
     }
 
     /// Executes `work`, in which packets pass queues. An algorithm in it can end the run. The
@@ -71,6 +82,20 @@ pub fn end_run(why: &str) -> bool {
         }
         current.is_some()
     })
+}
+
+/// Adds the algorithm `name`, which was stopped with `message`, to the run whose packets this thread
+/// handles.
+pub(crate) fn note_stopped(name: &str, message: &str) {
+    CURRENT.with_borrow(|current| {
+        let Some(ending) = current else { return };
+        let mut stopped = ending
+            .stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let first = || message.to_owned();
+        stopped.entry(name.to_owned()).or_insert_with(first);
+    });
 }
 
 /// Returns the instant `now` of the thread's clock for a message, in the time of the run: flows start

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_core::param::{Kind, ParamDecl, Value, Values};
 
-use crate::ending::end_run;
+use crate::ending::{end_run, note_stopped};
 
 /// The reaction to an error of an algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,11 @@ impl Failures {
         if self.on_error == OnError::End && end_run(&format!("`{name}` failed{at}: {why}")) {
             return;
         }
-        crate::report(&format!("`{name}` {verb}{at}, and {consequence}: {why}"));
+        let message = format!("`{name}` {verb}{at}, and {consequence}: {why}");
+        if self.is_stopped {
+            note_stopped(name, &message);
+        }
+        crate::report(&message);
     }
 
     /// Returns whether the algorithm has been stopped.
@@ -146,6 +150,28 @@ mod tests {
         assert_eq!(after_two(OnError::Pass), (2, false, None));
         let why = "`x` failed at 1 ns: first".to_owned();
         assert_eq!(after_two(OnError::End), (2, true, Some(why)));
+    }
+
+    #[test]
+    fn a_run_knows_the_first_error_of_each_algorithm_that_was_stopped_in_it() {
+        let fail = |name: &str, on_error, why| {
+            Failures::new(name.into(), "its packets pass", on_error).fail(" at 1 ns", why);
+        };
+        let ending = Ending::new();
+        ending.within(|| {
+            fail("b", OnError::Stop, "first");
+            fail("b", OnError::Stop, "second, of another queue");
+            fail("a", OnError::Stop, "third");
+            fail("c", OnError::Pass, "asked to pass");
+        });
+        fail("d", OnError::Stop, "outside of the run");
+        assert_eq!(
+            ending.stopped(),
+            [
+                "`a` is stopped at 1 ns, and its packets pass: third",
+                "`b` is stopped at 1 ns, and its packets pass: first",
+            ]
+        );
     }
 
     #[test]

@@ -36,6 +36,39 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Returns the outcome in words. With several backends, it names the one of the run.
+    pub fn text(&self, backend: Option<Backend>) -> String {
+        match backend {
+            None => self.to_string(),
+            Some(backend) => self.words(&format!(" ({})", backend.word())),
+        }
+    }
+
+    fn words(&self, backend: &str) -> String {
+        let Outcome {
+            variant,
+            metric,
+            bounds,
+            ..
+        } = self;
+        let word = if self.passed { "met" } else { "not met" };
+        let value = match self.measured {
+            Some(value) => {
+                let value = self.unit.show(value);
+                match self.runs {
+                    0 | 1 => format!("is {value}"),
+                    n => format!("is {value} in the median of {n} runs"),
+                }
+            }
+            None => "was not measured".to_owned(),
+        };
+        let chart = match self.passed {
+            true => String::new(),
+            false => format!("; see \"{}\" in the report", self.chart),
+        };
+        format!("{word}: `{metric}` of `{variant}`{backend} {value}; expected {bounds}{chart}")
+    }
+
     /// An expectation that was not met, for tests of its output.
     pub fn new(
         variant: &str,
@@ -90,33 +123,6 @@ pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) 
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome {
-            variant,
-            metric,
-            bounds,
-            ..
-        } = self;
-        let word = if self.passed { "met" } else { "not met" };
-        match self.measured {
-            Some(value) => {
-                let value = self.unit.show(value);
-                let median = match self.runs {
-                    0 | 1 => String::new(),
-                    n => format!(" in the median of {n} runs"),
-                };
-                write!(
-                    f,
-                    "{word}: `{metric}` of `{variant}` is {value}{median}; expected {bounds}"
-                )?;
-            }
-            None => write!(
-                f,
-                "{word}: `{metric}` of `{variant}` was not measured; expected {bounds}"
-            )?,
-        }
-        if self.passed {
-            return Ok(());
-        }
-        write!(f, "; see \"{}\" in the report", self.chart)
+        f.write_str(&self.words(""))
     }
 }

@@ -22,6 +22,9 @@ pub struct RunResult {
     pub status: Status,
     /// Whether it is an earlier run with the same input, which was not repeated.
     pub reused: bool,
+    /// The algorithms from files that an error stopped, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
     /// The figures, as in the run's summary.json.
     #[serde(skip)]
     pub summary: Summary,
@@ -66,6 +69,7 @@ impl VariantResult {
                 folder: recording.dir().to_owned(),
                 status: recording.run().status.clone(),
                 reused,
+                stopped: recording.run().stopped.clone(),
                 summary,
             })
             .collect();
@@ -88,6 +92,16 @@ impl VariantResult {
     /// Returns whether one of the runs ended early.
     pub fn is_partial(&self) -> bool {
         self.runs.iter().any(|run| run.status != Status::Complete)
+    }
+
+    /// Returns the algorithms from files that an error stopped in any of the runs, in words, each
+    /// once: runs that differ in their seed have the same ones.
+    pub fn stopped(&self) -> impl Iterator<Item = &str> {
+        let first = self.runs.iter().find(|run| !run.stopped.is_empty());
+        first
+            .into_iter()
+            .flat_map(|run| &run.stopped)
+            .map(String::as_str)
     }
 
     /// Returns the expectations that were not met.

@@ -174,6 +174,10 @@ pub struct RunFile {
     pub ends: [String; 2],
     /// Packets lost outside the queues, by cause.
     pub lost: BTreeMap<String, u64>,
+    /// The algorithms from files that an error stopped, in words. Without them, their queues passed
+    /// every packet: the figures are not theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
     /// How much is recorded.
     #[serde(default, skip_serializing_if = "Keep::is_everything")]
     pub recorded: Keep,
@@ -204,6 +208,7 @@ impl RunFile {
             flows: flows_of(scenario),
             ends: hosts(),
             lost: BTreeMap::new(),
+            stopped: Vec::new(),
             recorded: Keep::Packets,
             tables: BTreeMap::new(),
             programs: Vec::new(),

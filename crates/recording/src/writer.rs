@@ -35,6 +35,8 @@ pub struct End {
     pub at: Time,
     /// Packets lost outside the queues, by cause.
     pub lost: BTreeMap<String, u64>,
+    /// The algorithms from files that an error stopped, in words.
+    pub stopped: Vec<String>,
 }
 
 impl End {
@@ -44,6 +46,7 @@ impl End {
             cut_short: None,
             at,
             lost: BTreeMap::new(),
+            stopped: Vec::new(),
         }
     }
 
@@ -323,6 +326,7 @@ impl RunWriter {
         let closing = tables.close();
         self.run.end_ns = end.at.as_ns();
         self.run.lost = end.lost;
+        self.run.stopped = end.stopped;
         let measured = meters.map(|meters| meters.finish(&self.run));
         let mut failed = None;
         let closed = closing.join();

@@ -14,7 +14,7 @@ pub use packets::{PacketRow, Packets, Verdict};
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 8;
+pub const SCHEMA: u32 = 9;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -121,6 +121,8 @@ pub struct Run {
     pub base_rtt_ms: Option<f64>,
     /// The reason why the run ended early; `None` for a complete one.
     pub partial: Option<String>,
+    /// The algorithms from files that an error stopped, in words: the figures are not theirs.
+    pub stopped: Vec<String>,
     /// The bytes that goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)".
     pub length_counted: String,
     /// Each goodput value is the average over a window of this length that ends at its time.

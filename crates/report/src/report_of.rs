@@ -90,7 +90,13 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
             run.repetitions = group.iter().map(|one| one.run().seed).collect();
             run.shown_seed = shown.run().seed;
         }
-        let is_complete = |recording: &&Recording| recording.run().status == Status::Complete;
+        if let Some(one) = group.iter().find(|one| !one.run().stopped.is_empty()) {
+            run.stopped.clone_from(&one.run().stopped);
+        }
+        let is_complete = |recording: &&Recording| {
+            let run = recording.run();
+            run.status == Status::Complete && run.stopped.is_empty()
+        };
         let is_complete = group.iter().all(is_complete);
         let first = group[0].run();
         let candidate = Candidate::of(name.clone(), first, &summaries, is_complete, under_test);
@@ -177,6 +183,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
             Status::Partial { reason } => Some(reason.clone()),
             Status::Running(process) => Some(format!("process {} is recording it", process.pid)),
         },
+        stopped: file.stopped.clone(),
         length_counted: "payload, where the link counts whole IP packets".into(),
         goodput_window_s: scenario.measure.window.as_secs_f64(),
         goodput_step_s: scenario.measure.step.as_secs_f64(),

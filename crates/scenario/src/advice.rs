@@ -8,7 +8,7 @@ use sluice_core::param::Value;
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span};
 
-use super::{Pipe, Scenario};
+use super::{Pipe, PipeId, Scenario};
 
 /// Bytes of a full packet.
 const PACKET: u64 = 1500;
@@ -26,7 +26,7 @@ const USUAL_RTT: Span = Span::from_ms(100);
 const FAST: Rate = Rate::from_bps(1_000_000_000);
 
 impl Scenario {
-    /// Returns the settings that do not fit, each with its pipe: `up: ...`.
+    /// Returns the settings that do not fit, each with its pipes: `up and down: ...`.
     pub fn advice(&self) -> Vec<String> {
         let longest = self.flows.iter().map(|flow| {
             let own = self.links_rtt(flow).saturating_add(self.extra_rtt(flow));
@@ -41,11 +41,36 @@ impl Scenario {
                 continue;
             }
             for text in of_pipe(pipe, rate, longest) {
-                all.push(format!("{id}: {text}"));
+                all.push((id, text));
             }
         }
-        all
+        by_text(all)
     }
+
+    /// Returns the warnings of the queues, each with its pipes.
+    pub fn queue_warnings(&self) -> Vec<String> {
+        let of_pipe = |(id, pipe): (PipeId, &Pipe)| {
+            let warnings = pipe.queue.0.warnings().into_iter();
+            warnings.map(move |text| (id, text)).collect::<Vec<_>>()
+        };
+        by_text(self.pipes().flat_map(of_pipe).collect())
+    }
+}
+
+/// Groups equal texts of several pipes: `up and down: ...`.
+fn by_text(all: Vec<(PipeId, String)>) -> Vec<String> {
+    let mut grouped: Vec<(String, String)> = Vec::new();
+    for (id, text) in all {
+        match grouped.iter_mut().find(|(_, known)| *known == text) {
+            Some((pipes, _)) => {
+                pipes.push_str(" and ");
+                pipes.push_str(&id.to_string());
+            }
+            None => grouped.push((id.to_string(), text)),
+        }
+    }
+    let line = |(pipes, text)| format!("{pipes}: {text}");
+    grouped.into_iter().map(line).collect()
 }
 
 fn of_pipe(pipe: &Pipe, rate: Rate, longest: Option<(Span, &str)>) -> Vec<String> {
@@ -193,11 +218,8 @@ mod tests {
              [[flow]]\ntype = \"tcp\"\nname = \"bulk\"\n"
         );
         let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
-        let all = variant.scenario.advice();
-        // Both directions are alike.
-        all.into_iter()
-            .filter(|text| text.starts_with("up: "))
-            .collect()
+        // Both directions are alike, and share their lines.
+        variant.scenario.advice()
     }
 
     #[test]
@@ -206,13 +228,13 @@ mod tests {
         assert_eq!(
             advice("10Mbit/s", "20ms", "fq_codel target 1ms"),
             [
-                "up: `fq_codel` has a target of 1ms, and one packet of 1500 B takes 1.2ms at 10Mbit/s: `target 2ms` fits"
+                "up and down: `fq_codel` has a target of 1ms, and one packet of 1500 B takes 1.2ms at 10Mbit/s: `target 2ms` fits"
             ]
         );
         assert_eq!(
             advice("1Mbit/s", "20ms", "fq_codel"),
             [
-                "up: `fq_codel` has a target of 5ms, and one packet of 1500 B takes 12ms at 1Mbit/s: `target 12ms` fits"
+                "up and down: `fq_codel` has a target of 5ms, and one packet of 1500 B takes 12ms at 1Mbit/s: `target 12ms` fits"
             ]
         );
         assert_eq!(advice("1Mbit/s", "20ms", "fq_codel target 12ms"), [""; 0]);
@@ -224,7 +246,7 @@ mod tests {
         assert_eq!(
             advice("10Mbit/s", "600ms", "codel"),
             [
-                "up: `codel` has `interval 100ms`, and the empty path of `bulk` takes 600ms: `interval 600ms` fits"
+                "up and down: `codel` has `interval 100ms`, and the empty path of `bulk` takes 600ms: `interval 600ms` fits"
             ]
         );
         assert_eq!(advice("10Mbit/s", "600ms", "codel interval 600ms"), [""; 0]);
@@ -242,13 +264,13 @@ mod tests {
         assert_eq!(
             advice("10Mbit/s", "20ms", "cake bandwidth 20Mbit/s"),
             [
-                "up: `cake` shapes to `bandwidth 20Mbit/s`, more than the 10Mbit/s of its link, so it never shapes: `bandwidth {rate}` fits"
+                "up and down: `cake` shapes to `bandwidth 20Mbit/s`, more than the 10Mbit/s of its link, so it never shapes: `bandwidth {rate}` fits"
             ]
         );
         assert_eq!(
             advice("10Mbit/s", "20ms", "cake bandwidth 1Mbit/s"),
             [
-                "up: `cake` shapes to `bandwidth 1Mbit/s`, less than half of the 10Mbit/s of its link: `bandwidth {rate}` fits"
+                "up and down: `cake` shapes to `bandwidth 1Mbit/s`, less than half of the 10Mbit/s of its link: `bandwidth {rate}` fits"
             ]
         );
         // Shapers are often set a little below the link.
@@ -263,7 +285,9 @@ mod tests {
         // 10000 packets of 12000 bit at 10 Mbit/s take 12 s; 100 ms hold 83.3 packets.
         assert_eq!(
             advice("10Mbit/s", "20ms", "fifo limit 10000"),
-            ["up: `fifo` with `limit 10000` holds 12s of packets at 10Mbit/s: `limit 84` fits"]
+            [
+                "up and down: `fifo` with `limit 10000` holds 12s of packets at 10Mbit/s: `limit 84` fits"
+            ]
         );
         // 4 MB are 3.2 s. The other limit, 1000 packets, holds 1.2 s and comes first.
         assert_eq!(advice("10Mbit/s", "20ms", "fifo limit_bytes 4MB"), [""; 0]);
@@ -281,7 +305,7 @@ mod tests {
         assert_eq!(
             advice("5Mbit/s", "20ms", "pie preset docsis limit 1000"),
             [
-                "up: `pie` acts from a third of `limit 1000` on, 800ms of packets at 5Mbit/s for a target of 10ms: `limit 125` fits"
+                "up and down: `pie` acts from a third of `limit 1000` on, 800ms of packets at 5Mbit/s for a target of 10ms: `limit 125` fits"
             ]
         );
         assert_eq!(

@@ -14,14 +14,14 @@ const MOST_SENTENCES = 9;
 const MOST_NAMES = 4;
 
 export interface Description {
-  /** Comparisons of the complete runs; empty with fewer than two. */
+  /** Comparisons of the complete runs whose queues worked; empty with fewer than two. */
   overall: string[];
   /** One line per run, in their order. */
   perRun: string[];
 }
 
 export function describe(runs: Run[]): Description {
-  const complete = runs.filter((run) => run.partial === null);
+  const complete = runs.filter(isComplete);
   // Waits are compared only within one queue.
   const queue = busiestQueue(runs);
   const groups = conditions(complete);
@@ -39,6 +39,11 @@ export function describe(runs: Run[]): Description {
     overall: overall.slice(0, MOST_SENTENCES),
     perRun: runs.map((run) => describeRun(run, queue)),
   };
+}
+
+/** Whether the figures of a run are those of its queue, over its whole duration. */
+export function isComplete(run: Run): boolean {
+  return run.partial === null && run.stopped.length === 0;
 }
 
 /** Groups runs that differ only in their queues: only these are compared. */
@@ -70,6 +75,7 @@ export function mainPing(run: Run): Ping | null {
 function describeRun(run: Run, queue: string): string {
   const parts = [describePing(run) ?? describeWait(run, queue), describeGoodput(run), describeSignals(run)];
   const said = parts.filter((part) => part !== null).join(" ");
+  if (run.stopped.length > 0) return `Its queue was stopped by an error: these are not its figures. ${said}`;
   return run.partial === null ? said : `Partial run (${run.partial}): these are not totals. ${said}`;
 }
 

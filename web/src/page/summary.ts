@@ -1,7 +1,7 @@
 /** The summary table: one column per variant, one row per quantity. */
 import { type Child, h } from "../dom.ts";
 import { megabits, percent, plain, whole } from "../maths/format.ts";
-import { packetsOf } from "../maths/verdict.ts";
+import { isComplete, packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
 import { table } from "./parts.ts";
 import { variantName } from "./top.ts";
@@ -83,7 +83,7 @@ function rowOf<T>(
     if (value === null || value === undefined) return { text: NOTHING, rank: null, condition };
     return {
       text: say(value) + range(run, figure),
-      rank: run.partial === null ? rank(value) : null,
+      rank: isComplete(run) ? rank(value) : null,
       condition,
     };
   });

@@ -40,6 +40,16 @@ export function header(report: Report): HTMLElement {
           `It ends at ${instant(run.duration_s)}, and its figures cover only the time until then.`,
         ),
       ),
+    ...report.runs
+      .filter((run) => run.stopped.length > 0)
+      .map((run) =>
+        h(
+          "p",
+          { class: "banner", role: "alert" },
+          h("strong", {}, `The figures of ${run.name} are not those of its queue. `),
+          `${run.stopped.join(". ")}.`,
+        ),
+      ),
   );
 }
 

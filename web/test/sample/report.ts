@@ -90,6 +90,7 @@ function runOf(variant: Variant, seconds: number): Run {
     duration_s: seconds,
     base_rtt_ms: 20,
     partial: null,
+    stopped: [],
     length_counted: "TCP payload (1448 of 1514 bytes on the wire)",
     goodput_window_s: WINDOW_S,
     goodput_step_s: STEP_S,

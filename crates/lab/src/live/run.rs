@@ -97,6 +97,8 @@ pub struct LiveRun {
     pub is_interrupted: bool,
     /// The reason, if an algorithm ended the run.
     pub failure: Option<String>,
+    /// The algorithms from files that an error stopped, in words.
+    pub stopped: Vec<String>,
     /// The failures of its flows, the first cause first.
     pub failed: Option<LiveError>,
 }
@@ -346,6 +348,7 @@ pub fn run(
         }
     }
     let failure = router.ending.why().map(str::to_owned);
+    let ending = router.ending.clone();
     let router = router.finish(listener);
     match broken {
         Some(error) => Err(error),
@@ -355,6 +358,7 @@ pub fn run(
             end: clock.now(),
             is_interrupted,
             failure,
+            stopped: ending.stopped(),
             // A flow that the user has cut short has not failed.
             failed: failed.filter(|_| !is_interrupted),
         }),

@@ -396,9 +396,13 @@ fn write_flows(
 
 /// Returns the end of a recording at `at`; partial if an algorithm has ended it.
 fn ended(at: Time, ending: &Ending) -> End {
-    match ending.why() {
+    let end = match ending.why() {
         Some(why) => End::partial(at, why.to_owned()),
         None => End::complete(at),
+    };
+    End {
+        stopped: ending.stopped(),
+        ..end
     }
 }
 

@@ -282,12 +282,10 @@ impl Suite {
                         all.push(text);
                     }
                 }
-                for (pipe, link) in run.variant.scenario.pipes() {
-                    for warning in link.queue.0.warnings() {
-                        let text = format!("{}: {pipe}: {warning}", experiment.file.display());
-                        if !all.contains(&text) {
-                            all.push(text);
-                        }
+                for warning in run.variant.scenario.queue_warnings() {
+                    let text = format!("{}: {warning}", experiment.file.display());
+                    if !all.contains(&text) {
+                        all.push(text);
                     }
                 }
             }

@@ -4,6 +4,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::*;
 use sluice_recording::Status;
+use sluice_recording::expect::Outcome;
 use sluice_recording::results::RunResult;
 use sluice_scenario::Backend;
 use sluice_scenario::metric::{Unit, Window};
@@ -89,10 +90,64 @@ fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
             folder: "test".into(),
             status: Status::Complete,
             reused: false,
+            stopped: Vec::new(),
             summary,
         }],
         expect: Vec::new(),
     }
+}
+
+#[test]
+fn a_row_whose_algorithm_was_stopped_is_marked_and_gives_the_reason() {
+    let flows = || vec![flow("bulk", Some(9.612e6)), flow("ping", None)];
+    let mut stopped = result("py:a.py:A", flows());
+    stopped.runs[0].stopped =
+        vec!["`py:a.py:A` is stopped at 1 ns, and its packets pass: no".into()];
+    let shown = text(&[result("fifo", flows()), stopped]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("py:a.py:A (stopped)")),
+        "{shown}"
+    );
+    assert!(!shown.contains("fifo (stopped)"), "{shown}");
+    let whole = shown.replace("\n    ", " ");
+    let why = "not measured: py:a.py:A (stopped): `py:a.py:A` is stopped at 1 ns, and its packets pass: no";
+    assert!(whole.contains(why), "{shown}");
+}
+
+#[test]
+fn an_unmet_expectation_names_its_backend_if_there_are_several() {
+    let missed = |backend, ms: f64| {
+        let mut result = result("fifo", vec![flow("bulk", Some(9.6e6))]);
+        let outcome = Outcome::new(
+            "fifo",
+            "ping.p50",
+            Unit::Time,
+            Some(ms * 1e6),
+            "at most 90ms",
+        );
+        (result.backend, result.expect) = (backend, vec![outcome]);
+        result
+    };
+    let both = [missed(Backend::Sim, 149.0), missed(Backend::Live, 154.0)];
+    let lines = |results: &[VariantResult]| text(results).replace("\n    ", " ");
+    assert!(
+        lines(&both).contains("`ping.p50` of `fifo` (sim) is 149ms"),
+        "{}",
+        lines(&both)
+    );
+    assert!(
+        lines(&both).contains("`ping.p50` of `fifo` (live) is 154ms"),
+        "{}",
+        lines(&both)
+    );
+    assert!(
+        lines(&both[1..]).contains("of `fifo` is 154ms"),
+        "{}",
+        lines(&both[1..])
+    );
 }
 
 #[test]

@@ -90,6 +90,10 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         let why = run.partial.as_deref().unwrap_or_default();
         sentences.push(format!("{} is partial: {why}.", run.name));
     }
+    for run in report.runs.iter().filter(|run| !run.stopped.is_empty()) {
+        let why = run.stopped.join(". ");
+        sentences.push(format!("{} is not what its queue does: {why}.", run.name));
+    }
     if matches!(figure.kind, FigureKind::Time | FigureKind::Flows) {
         let windows = distinct(report.runs.iter().map(|run| {
             format!(

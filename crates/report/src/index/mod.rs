@@ -138,11 +138,12 @@ impl Row {
     fn of(folder: &Path, found: &Found, under_test: &str) -> Result<Row, ReadError> {
         let (result, recording) = (&found.result, &found.recording);
         let summaries = result.summaries();
-        let partial = result.runs.iter().find_map(|run| match &run.status {
+        let cut_short = result.runs.iter().find_map(|run| match &run.status {
             Status::Complete => None,
             Status::Partial { reason } => Some(reason.clone()),
             Status::Running(process) => Some(format!("process {} is recording it", process.pid)),
         });
+        let partial = cut_short.or_else(|| result.stopped().next().map(str::to_owned));
         let page = recording.dir().join(PAGE);
         let name = result.variant.clone();
         let is_complete = partial.is_none();

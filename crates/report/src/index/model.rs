@@ -67,7 +67,7 @@ pub struct IndexedVariant {
     pub link: Option<String>,
     /// Number of runs.
     pub runs: usize,
-    /// The reason why a run ended early; `None` if all are complete.
+    /// The reason why a run ended early, or how its algorithm was stopped; `None` if all are complete.
     pub partial: Option<String>,
     /// The comparison of its queue with those of the other variants.
     pub judgement: Judgement,

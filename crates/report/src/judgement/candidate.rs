@@ -19,7 +19,7 @@ pub(crate) struct Candidate {
     /// The scenario without its queues: candidates with the same setting differ only in their
     /// queues.
     pub setting: String,
-    /// Whether none of its runs ended early.
+    /// Whether none of its runs ended early, and no error stopped an algorithm in any.
     pub is_complete: bool,
     pub figures: Figures,
 }
