@@ -293,10 +293,10 @@ fn the_page_shows_which_runs_are_done_and_running() {
         assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
         body.to_owned()
     };
-    assert!(get("/").contains("<title>Sluice runs</title>"));
+    assert!(get("/").contains("<title>Sluice</title>"));
     let deadline = Instant::now() + Duration::from_secs(60);
     let state = loop {
-        let state: Value = serde_json::from_str(&get("/state")).expect("it is JSON");
+        let state: Value = serde_json::from_str(&get("/runs")).expect("it is JSON");
         if state["done"] == 1 && state["runs"][1]["state"] == "running" {
             break state;
         }
