@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::Value;
 
-use super::numbered::{FIRST_PORT, FLOWS, assert_all_work, assert_in_order, jain, send};
+use super::numbered::{
+    FIRST_PORT, FLOWS, assert_all_work, assert_in_order, assert_shared_fairly, send,
+};
 use super::*;
 
 impl Network {
@@ -135,14 +137,7 @@ fn routed_flows_of_all_workers_share_a_pipe_fairly() {
         receiver.join().unwrap()
     });
     assert_in_order(&seen);
-    // While each flow still sends: the share of a flow is then that of the pipe.
-    let seen = &seen[..seen.len() * 3 / 4];
-    let mut shares = vec![0f64; usize::from(FLOWS)];
-    for (flow, _) in seen {
-        shares[usize::from(*flow)] += 1.0;
-    }
-    let jain = jain(&shares);
-    assert!(jain >= 0.999, "{jain}: {shares:?}");
+    assert_shared_fairly(&seen);
     let status = network.status();
     assert!(
         status["dropped"]["congestion"].as_u64() > Some(0),

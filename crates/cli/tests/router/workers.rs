@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{PacketPort, Pool, PoolSize, Port};
 
-use super::numbered::{FIRST_PORT, FLOWS, assert_all_work, assert_in_order, jain};
+use super::numbered::{FIRST_PORT, FLOWS, assert_all_work, assert_in_order, assert_shared_fairly};
 use super::*;
 
 /// Bytes of the packets: Ethernet, IPv4, UDP and payload.
@@ -150,14 +150,7 @@ fn flows_of_all_workers_share_a_pipe_fairly() {
     });
     let seen = receiver.finish();
     assert_in_order(&seen);
-    // While each flow still sends: the share of a flow is then that of the pipe.
-    let seen = &seen[..seen.len() * 3 / 4];
-    let mut shares = vec![0f64; usize::from(FLOWS)];
-    for (flow, _) in seen {
-        shares[usize::from(*flow)] += 1.0;
-    }
-    let jain = jain(&shares);
-    assert!(jain >= 0.999, "{jain}: {shares:?}");
+    assert_shared_fairly(&seen);
     let status = router.end();
     assert!(
         status["dropped"]["congestion"].as_u64() > Some(0),

@@ -115,8 +115,8 @@ impl Ruled {
         self.rtt.as_mut().map(|meter| meter.take())
     }
 
-    /// Makes this one of several workers. `keeps_flows` tells whether both directions of a flow arrive at
-    /// the same worker.
+    /// Turns this router into one of several workers. If `keeps_flows`, the ports give both directions
+    /// of a flow to the same worker. Otherwise packets are first passed to the worker of their flow.
     pub(crate) fn sharing(mut self, worker: Worker, keeps_flows: bool) -> Ruled {
         self.firewall.share(worker);
         self.homes = (!keeps_flows).then_some(worker);
