@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
-use crate::prefetch;
+use crate::prefetch::Place;
 use crate::rng::Rng;
 use crate::sched::{Discipline, Wake};
 use crate::units::Bytes;
@@ -176,11 +176,12 @@ impl Link {
         self.pipe.next_wake()
     }
 
-    /// Prefetches what [`Link::enqueue`] needs of the link itself. [`Discipline::prefetch_enqueue`]
-    /// prefetches what its queue needs.
-    pub fn prefetch_enqueue(&self) {
-        self.pipe.prefetch_enqueue();
-        prefetch::read([u64::from(self.entry.is_some())]);
+    /// Returns the memory that [`Link::enqueue`] will probably need for the next packet of `flow`; see
+    /// [`prefetch`](crate::prefetch).
+    pub fn places(&self, flow: u32) -> [Place; 4] {
+        let queue = self.pipe.queue();
+        let [first, second] = queue.places(flow);
+        [Place::of(self), Place::of(queue), first, second]
     }
 
     /// Returns the backlog of the queue.

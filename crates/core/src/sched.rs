@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use crate::event::{Backlog, Cx, StateValue};
 use crate::packet::Packet;
 use crate::param::Params;
+use crate::prefetch::Place;
 use crate::units::Time;
 
 /// The next time at which a discipline can return a packet.
@@ -78,10 +79,11 @@ pub trait Discipline {
         None
     }
 
-    /// Prefetches what [`Discipline::enqueue`] needs for the next packet of `flow`; see
-    /// [`prefetch`](crate::prefetch).
-    fn prefetch_enqueue(&self, flow: u32) {
+    /// Returns the memory beside the discipline itself that [`Discipline::enqueue`] will probably need
+    /// for the next packet of `flow`; see [`prefetch`](crate::prefetch).
+    fn places(&self, flow: u32) -> [Place; 2] {
         let _ = flow;
+        [Place::NONE; 2]
     }
 
     /// Prefetches the packet that [`Discipline::dequeue`] will probably return next.
@@ -135,8 +137,8 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn blank(&self) -> Option<Box<dyn Discipline>> {
         (**self).blank()
     }
-    fn prefetch_enqueue(&self, flow: u32) {
-        (**self).prefetch_enqueue(flow);
+    fn places(&self, flow: u32) -> [Place; 2] {
+        (**self).places(flow)
     }
     fn prefetch_dequeue(&self) {
         (**self).prefetch_dequeue();

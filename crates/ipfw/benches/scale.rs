@@ -8,10 +8,9 @@
 //! of 100 Gbit/s with an FQ-CoDel of its own. One packet per microsecond comes from a random
 //! source. The cost covers both enqueueing and dequeueing. *In trains*: 20 consecutive packets of a
 //! source, like a window of TCP. *In batches*: 32 packets, each from a random source; the engine
-//! prefetches for all of them before the first (`Firewall::prefetch_handle`), as for a router that
-//! receives batches. *One by one*: each packet from a random source, without prefetching. In the
-//! last two cases, each packet enters a pipe that was not used for a long time, and pays for every
-//! cache line. The *floor* for comparison is the cost of the same number of random
+//! knows all of them before the first (`Firewall::expect`), as in a router that receives batches.
+//! *One by one*: each packet from a random source, not announced. In the last two cases, each packet
+//! enters a pipe that was not used for a long time, and pays for every cache line. The *floor* for comparison is the cost of the same number of random
 //! read-modify-writes in the same amount of memory ([`LINES`] lines, in [`REGIONS`] independent
 //! places). *Show*: how long commands about 100 000 pipes take. *Configure*: how long 20 000 lines
 //! take that create the queues of one scheduler, and that change them, each queue with packets.
@@ -212,12 +211,12 @@ fn pipes() {
         let batch = best(|| {
             for _ in 0..PACKETS / BATCH {
                 let sources = (0..BATCH).map(|_| order.below(u64::from(count)) as u32);
-                coming.extend(sources.map(|source| (headers(source, 1000), 1000)));
+                coming.extend(sources.map(|source| headers(source, 1000)));
                 // Like the router: with few pipes there is nothing to fetch.
                 if engine.firewall.is_wide() {
-                    engine.firewall.prefetch_handle(&coming);
+                    engine.firewall.expect(&coming);
                 }
-                for (headers, _) in coming.drain(..) {
+                for headers in coming.drain(..) {
                     engine.now_ns += 1_000;
                     engine.send(&headers);
                     engine.poll();

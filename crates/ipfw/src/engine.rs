@@ -8,6 +8,7 @@ use sluice_core::sched::Wake;
 use sluice_core::units::{Rate, Time};
 use sluice_core::{Rng, link};
 
+use crate::ahead::Ahead;
 use crate::execute::Beside;
 use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
@@ -100,6 +101,8 @@ pub struct Firewall {
     /// [`Firewall::connect`].
     ways_out: Vec<Option<InterfaceId>>,
     out: VecDeque<Departure>,
+    /// The packets that come next.
+    ahead: Ahead,
     /// Scratch space of [`Firewall::advance`].
     arrived: Vec<link::Departure>,
     log: Log,
@@ -172,9 +175,6 @@ pub struct Output {
 
 /// The most pipes that one packet may pass through; a ruleset that needs more is a loop.
 const MOST_PIPES: u16 = 1000;
-/// The number of packets whose memory is prefetched at one time: more than a processor's
-/// outstanding misses, but few enough that the first lines are still in the cache.
-const PREFETCHED: usize = 32;
 
 impl Firewall {
     /// Creates an engine without pipes and with the built-in rule only.
@@ -194,6 +194,7 @@ impl Firewall {
             switches,
             ways_out: Vec::new(),
             out: VecDeque::new(),
+            ahead: Ahead::default(),
             arrived: Vec::new(),
             log: Log::default(),
             revision: 0,
@@ -313,6 +314,7 @@ impl Firewall {
     /// number that no other packet inside the engine has.
     pub fn handle(&mut self, packet: Packet, headers: &Headers, cx: &mut Cx<'_>) -> Disposition {
         let now = cx.now;
+        self.runtime.is_announced = self.ahead.step(&self.rules, &self.runtime);
         self.advance(|at| at < now, cx);
         self.runtime
             .sweep(self.switches.expire, self.switches.is_compat, cx);
@@ -326,41 +328,25 @@ impl Firewall {
         self.route(packet, headers, RuleId::START, trail, cx)
     }
 
-    /// Whether there are so many pipes and queues that [`Firewall::prefetch_handle`] is worth its cost.
+    /// Whether there are so many pipes and queues that [`Firewall::expect`] is worth its cost.
     pub fn is_wide(&self) -> bool {
         self.runtime.is_wide()
     }
 
-    /// Prefetches what [`Firewall::handle`] needs for packets with these headers and flow hashes
-    /// ([`Packet::flow`](sluice_core::Packet)); see [`prefetch`](sluice_core::prefetch).
+    /// Announces the packets that the next calls of [`Firewall::handle`] will bring, in their order, by
+    /// their headers. Those announced before are forgotten. Nothing that a caller could observe
+    /// depends on it; see [`prefetch`](sluice_core::prefetch).
     ///
-    /// With very many pipes each packet uses one whose memory is in no cache, and waits for half a
-    /// dozen lines, one after another. A host that receives packets in batches announces a batch
-    /// first, and waits for the lines of all its packets at the same time.
-    pub fn prefetch_handle(&self, coming: &[(Headers, u32)]) {
-        for coming in coming.chunks(PREFETCHED) {
-            // Each step is done for all packets before the next one, which reads what it fetched.
-            let mut places = [0; PREFETCHED];
-            for ((headers, _), place) in coming.iter().zip(&mut places) {
-                *place = self.rules.place(headers);
-            }
-            for place in &places[..coming.len()] {
-                self.rules.prefetch_hint(*place);
-            }
-            let mut instances = [0; PREFETCHED];
-            for ((headers, _), instance) in coming.iter().zip(&mut instances) {
-                *instance = self.runtime.hinted(self.rules.hint(headers));
-            }
-            for instance in &instances[..coming.len()] {
-                self.runtime.prefetch_record(*instance);
-            }
-            for instance in &instances[..coming.len()] {
-                self.runtime.prefetch_link(*instance);
-            }
-            for ((_, flow), instance) in coming.iter().zip(&instances) {
-                self.runtime.prefetch_queue(*instance, *flow);
-            }
+    /// With very many pipes each packet uses one whose memory is in no cache. A host that receives
+    /// packets in batches announces a batch first, and the memory of the packets that come next is
+    /// fetched while one is handled.
+    pub fn expect<'a>(&mut self, coming: impl IntoIterator<Item = &'a Headers>) {
+        self.ahead.clear();
+        for headers in coming {
+            let second = self.second_pass(headers);
+            self.ahead.announce(headers, second.as_ref(), &self.rules);
         }
+        self.ahead.begin(&self.rules, &self.runtime);
     }
 
     /// Returns the headers for the second pass, on the way out, of a packet that came in with

@@ -6,6 +6,7 @@
 //! reasons. `examples/virtual_time.rs` shows how to use the crate.
 #![deny(missing_docs)]
 
+mod ahead;
 mod copying;
 mod engine;
 mod execute;

@@ -7,6 +7,7 @@ mod heap;
 pub(crate) mod instance;
 pub(crate) mod layout;
 pub(crate) mod packets;
+mod places;
 mod reconcile;
 pub(crate) mod runtime;
 pub(crate) mod share;

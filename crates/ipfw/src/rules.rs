@@ -359,21 +359,22 @@ impl Rules {
         true
     }
 
-    /// Returns the place in the cache where the flow of a packet would be.
-    pub fn place(&self, headers: &Headers) -> usize {
-        self.programs.place(&ProgramKey::of(headers))
+    /// Returns the place in the cache where a flow would be.
+    pub fn place(&self, key: &ProgramKey) -> usize {
+        self.programs.place(key)
     }
 
-    /// Prefetches what [`Rules::hint`] reads at a place.
+    /// Prefetches what [`Rules::hint`] reads.
     #[inline]
     pub fn prefetch_hint(&self, place: usize) {
         self.programs.prefetch_find(place);
     }
 
-    /// Returns the hint stored with the flow of a packet, if the flow is known.
-    pub fn hint(&self, headers: &Headers) -> u32 {
-        let known = self.programs.find(&ProgramKey::of(headers), 0);
-        known.map_or(program::NO_HINT, |cached| cached.hint)
+    /// Returns the hint stored with a flow at its place, if there is one.
+    #[inline]
+    pub fn hint(&self, key: &ProgramKey, place: usize) -> Option<u32> {
+        let cached = self.programs.find_at(key, 0, place)?;
+        (cached.hint != program::NO_HINT).then_some(cached.hint)
     }
 
     /// Returns the program of a flow for the rules from `start` on.

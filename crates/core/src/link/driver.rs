@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use crate::event::{Backlog, Cx, StateValue};
 use crate::packet::Packet;
 use crate::params;
-use crate::prefetch;
+use crate::prefetch::{self, Place};
 use crate::sched::{Classful, Discipline, Wake};
 use crate::units::{Bytes, Time};
 
@@ -135,9 +135,9 @@ impl Discipline for Driver {
         Some(Box::new(Driver::new(queue, Bytes::new(self.limit))))
     }
 
-    fn prefetch_enqueue(&self, flow: u32) {
-        prefetch::read([self.held.bytes]);
-        self.queue.prefetch_enqueue(flow);
+    fn places(&self, flow: u32) -> [Place; 2] {
+        let [first, _] = self.queue.places(flow);
+        [Place::of(&*self.queue), first]
     }
 
     fn prefetch_dequeue(&self) {

@@ -24,7 +24,6 @@ use super::medium::{Medium, RateSource, Transmission};
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
 use crate::params;
-use crate::prefetch;
 use crate::sched::{Discipline, Wake};
 use crate::units::{Bytes, Rate, Span, Time};
 
@@ -51,7 +50,7 @@ pub struct Departure {
 
 /// A queue, a link and a delay line.
 ///
-/// The order of the fields lets [`Pipe::prefetch_enqueue`] read from each of their cache lines.
+/// The fields that every packet needs come first.
 #[repr(C)]
 pub struct Pipe {
     /// The next due time, so that most calls need not ask the queue; [`Time::MAX`] if there is
@@ -179,17 +178,6 @@ impl Pipe {
             first = first.min(at);
         }
         first
-    }
-
-    /// Prefetches what [`Pipe::enqueue`] needs of the pipe itself. [`Discipline::prefetch_enqueue`]
-    /// prefetches what its queue needs.
-    pub fn prefetch_enqueue(&self) {
-        let line = self.line.first_due().map_or(0, Time::as_ns);
-        let wire = self.on_wire.as_ref().map_or(0, |(end, _)| end.as_ns());
-        let due = self.due.map_or(0, Time::as_ns);
-        let clocks = self.clock.as_ns() ^ self.free_at.as_ns() ^ self.in_flight.bytes;
-        let last = self.params.rate.as_bps() ^ u64::from(self.medium.is_some());
-        prefetch::read([line, wire, due, clocks, last]);
     }
 
     /// Returns the backlog of the queue.

@@ -14,6 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::allocated;
+use crate::prefetch::Place;
 
 /// Children of a node.
 const FAN: usize = 16;
@@ -153,6 +154,11 @@ impl Fattest {
             }
             at = at * FAN + 1 + slot;
         }
+    }
+
+    /// Returns the place of the root, if there is a tree.
+    pub(crate) fn place(&self) -> Place {
+        self.nodes.first().map_or(Place::NONE, Place::of)
     }
 
     /// Returns the largest weight.

@@ -62,7 +62,7 @@ use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::param::{Variant, Warnings};
 use crate::params;
-use crate::prefetch;
+use crate::prefetch::{self, Place};
 use crate::units::{Bytes, Time};
 
 params! {
@@ -468,17 +468,13 @@ impl<A: FlowAqm> Discipline for Fq<A> {
         }))
     }
 
-    fn prefetch_enqueue(&self, flow: u32) {
-        let timer = self.timers.next().map_or(0, Time::as_ns);
+    fn places(&self, flow: u32) -> [Place; 2] {
         let queue = self.queues.get(self.queues.number(flow));
-        let bytes = queue.map_or(0, |queue| queue.bytes);
-        let weight = match self.queues.are_many() {
-            true => self.fattest.weight(),
-            false => 0,
+        let more = match self.queues.are_many() {
+            true => self.fattest.place(),
+            false => self.pool.place(),
         };
-        let own = self.backlog.bytes ^ u64::from(self.drop_batch);
-        prefetch::read([own, timer, weight, u64::from(bytes)]);
-        self.pool.prefetch_put();
+        [queue.map_or(Place::NONE, Place::of), more]
     }
 
     fn prefetch_dequeue(&self) {

@@ -27,8 +27,7 @@ impl Agenda {
 
     /// Prefetches what [`Agenda::set`] needs for an instance.
     pub fn prefetch_set(&self, instance: u32) {
-        let place = self.places.get(instance as usize);
-        prefetch::read([place.map_or(0, |place| u64::from(*place))]);
+        prefetch::index(&self.places, instance as usize);
     }
 
     /// Sets or moves the next event of an instance.

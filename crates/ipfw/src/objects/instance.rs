@@ -51,7 +51,7 @@ pub(crate) struct Instance {
 /// The cache lines: flow, scheduler and link; rate and waits; waits and the first counters.
 const _: () = {
     assert!(std::mem::offset_of!(Instance, is_ready) == 64);
-    assert!(std::mem::offset_of!(Instance, counters) + Counters::HOT_BYTES <= 192);
+    assert!(std::mem::offset_of!(Instance, counters) + Counters::HOT_BYTES <= Instance::HOT_BYTES);
 };
 
 /// A queue of a scheduler with several queues. A flowset with a mask has one per flow.
@@ -114,6 +114,9 @@ impl LossState {
 }
 
 impl Instance {
+    /// The bytes that a packet needs, at the beginning.
+    pub const HOT_BYTES: usize = 192;
+
     pub fn new(scheduler: u32, key: FlowId, now: Time) -> Self {
         Instance {
             key,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use sluice_core::event::{Cx, DropReason};
 use sluice_core::link::{Departure, Link, LinkFiles};
 use sluice_core::packet::Packet;
-use sluice_core::prefetch;
+use sluice_core::prefetch::{self, Place};
 use sluice_core::sched::Wake;
 use sluice_core::units::{Rate, Time};
 use sluice_core::{Discipline, Rng};
@@ -17,6 +17,7 @@ use super::heap::Agenda;
 use super::instance::{Instance, LossState, NONE, Queue};
 use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
 use super::packets::{Passage, Passages, Tap, Totals};
+use super::places::Places;
 use super::share::{Handed, Worker};
 use super::stats::Counters;
 use super::watch::{NO_ROW, Rows, WatchTable};
@@ -72,6 +73,9 @@ pub(crate) struct Runtime {
     /// The queues of each flowset that has some.
     pub(super) by_flowset: Map<u32, Vec<u32>>,
     pub(super) agenda: Agenda,
+    pub(super) places: Places,
+    /// Whether the packet that is handled was announced, so that its memory is on its way.
+    pub is_announced: bool,
     /// Instances with work at `ready_at`, which is no later than any event on the agenda. They are
     /// idle links that have just received packets.
     pub(super) ready: std::collections::VecDeque<u32>,
@@ -93,8 +97,8 @@ pub(crate) struct Runtime {
 /// The most instances, and the most queues. Beyond this limit idle ones are deleted; if none is
 /// idle, the packet is dropped.
 pub(crate) const MOST: usize = 1 << 18;
-/// Above this number the instances, of two kilobytes each, exceed a level-two cache.
-const WIDE: usize = 512;
+/// Above this number the instances, of two kilobytes each, exceed a level-two cache by far.
+const WIDE: usize = 2048;
 
 impl Runtime {
     pub fn new(seed: &Rng, hash: KeyedHash, dynamic_bytes: u64) -> Self {
@@ -111,6 +115,8 @@ impl Runtime {
             queue_slots: Map::with_hasher(hash),
             by_flowset: Map::with_hasher(hash),
             agenda: Agenda::default(),
+            places: Places::default(),
+            is_announced: false,
             ready: std::collections::VecDeque::new(),
             ready_at: Time::ZERO,
             passages: Passages::default(),
@@ -177,38 +183,42 @@ impl Runtime {
         self.instances.len() > WIDE
     }
 
+    /// Prefetches what [`Runtime::hinted`] reads.
+    #[inline]
+    pub fn prefetch_hinted(&self, hint: u32) {
+        prefetch::index(&self.queues, hint as usize);
+    }
+
     /// Returns the instance that a hint refers to.
+    #[inline]
     pub fn hinted(&self, hint: u32) -> u32 {
         let queue = self.queues.get(hint as usize).filter(|q| q.is_used);
         queue.map_or(hint, |queue| queue.instance)
     }
 
-    /// Prefetches the record of an instance: first step of what a packet needs there.
+    /// Prefetches the record of an instance, and what [`Runtime::prefetch_parts`] reads.
     #[inline]
     pub fn prefetch_record(&self, instance: u32) {
+        self.places.prefetch_fetch(instance);
         if let Some(record) = self.instances.get(instance as usize) {
-            let flags = record.link.is_some() ^ record.is_ready;
-            prefetch::read([u64::from(flags), record.counters.packets]);
+            Place::first_of(record, Instance::HOT_BYTES).fetch();
         }
         self.agenda.prefetch_set(instance);
     }
 
-    /// Prefetches its link: second step, which reads the record.
-    pub fn prefetch_link(&self, instance: u32) {
-        if let Some(link) = self.link_at(instance) {
-            link.prefetch_enqueue();
-        }
+    /// Prefetches what a packet needs of an instance beside the record.
+    #[inline]
+    pub fn prefetch_parts(&self, instance: u32) {
+        self.places.fetch(instance);
     }
 
-    /// Prefetches what a packet of `flow` needs in its queue: third step, which reads the link.
-    pub fn prefetch_queue(&self, instance: u32, flow: u32) {
-        if let Some(link) = self.link_at(instance) {
-            link.queue().prefetch_enqueue(flow);
+    /// Notes what a packet of `flow` needs of an instance, for the next one.
+    fn note_places(&mut self, instance: u32, flow: u32) {
+        let link = self.instances[instance as usize].link.as_deref();
+        if let Some(link) = link {
+            self.places
+                .note(instance, self.instances.len(), link.places(flow));
         }
-    }
-
-    fn link_at(&self, instance: u32) -> Option<&Link> {
-        self.instances.get(instance as usize)?.link.as_deref()
     }
 
     /// Puts a packet into flowset `number` of this worker at `cx.now`. `hint` is the hint of the previous
@@ -267,6 +277,11 @@ impl Runtime {
         } else {
             hint
         };
+        let is_wide = self.is_wide();
+        if is_wide && !self.is_announced {
+            self.prefetch_record(hinted);
+            self.prefetch_parts(hinted);
+        }
         let Some(instance) = self.instance(slot, &config.mask, key, hinted, cx.now) else {
             self.refuse(packet, is_new, cx);
             return NONE;
@@ -328,6 +343,9 @@ impl Runtime {
             if self.watch.is_some() {
                 self.watch_arrival(&packet, instance, queue);
             }
+        }
+        if is_wide {
+            self.note_places(instance, packet.flow);
         }
         self.with_link(instance, !is_new, cx, |link, cx| {
             if is_lost {

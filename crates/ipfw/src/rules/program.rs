@@ -141,17 +141,22 @@ impl Programs {
     /// Returns the program of a known flow.
     #[inline]
     pub fn find(&self, key: &ProgramKey, start: u32) -> Option<Cached> {
-        let first = self.first_slot(key, start);
-        (first..first + WAYS)
-            .find(|i| {
-                let slot = &self.slots[*i];
-                slot.generation == self.generation && slot.key == *key && slot.start == start
-            })
-            .map(|i| Cached {
-                program: self.slots[i].program,
-                place: i as u32,
-                hint: self.slots[i].hint,
-            })
+        self.find_at(key, start, self.first_slot(key, start))
+    }
+
+    /// Like [`Programs::find`], for a flow whose place is known.
+    #[inline(always)]
+    pub fn find_at(&self, key: &ProgramKey, start: u32, place: usize) -> Option<Cached> {
+        let set = self.slots.get(place..place + WAYS)?;
+        let is_it = |slot: &Slot| {
+            slot.generation == self.generation && slot.key == *key && slot.start == start
+        };
+        let at = set.iter().position(is_it)?;
+        Some(Cached {
+            program: set[at].program,
+            place: (place + at) as u32,
+            hint: set[at].hint,
+        })
     }
 
     /// Returns the place where a flow would be.
@@ -159,12 +164,11 @@ impl Programs {
         self.first_slot(key, 0)
     }
 
-    /// Prefetches what [`Programs::find`] reads at a place.
+    /// Prefetches what [`Programs::find_at`] reads.
     #[inline]
     pub fn prefetch_find(&self, place: usize) {
-        // Most sets have two flows or fewer.
-        let first = self.slots[place].generation;
-        prefetch::read([u64::from(first ^ self.slots[place + 1].generation)]);
+        // The first is the oldest, and most sets have few flows.
+        prefetch::index(&self.slots, place);
     }
 
     /// Stores the program of a flow.

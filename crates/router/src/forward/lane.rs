@@ -13,7 +13,7 @@ use super::turn::Outbox;
 use super::{Exchange, LaneCounts, Lateness, LostFrame, Observer, Origin, PortNumber, Queueing};
 
 /// The queues for the packets that arrive at some ports, their observer, and the counts.
-pub struct Lane<Q, O> {
+pub struct Lane<Q: Queueing, O> {
     queueing: Q,
     observer: O,
     number: usize,
@@ -24,6 +24,8 @@ pub struct Lane<Q, O> {
     lateness: Lateness,
     /// Packets that another worker admits: slot, port of arrival and worker.
     astray: Vec<(Slot, PortNumber, u32)>,
+    /// Scratch space of [`Lane::expect`].
+    coming: Vec<Q::Key>,
     /// The latest time that the queues have seen. A packet that arrived earlier counts as arriving
     /// then.
     latest: Time,
@@ -48,6 +50,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             counts: LaneCounts::default(),
             lateness: Lateness::default(),
             astray: Vec::new(),
+            coming: Vec::new(),
             latest: Time::ZERO,
         }
     }
@@ -108,9 +111,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         work(&mut self.queueing, &mut cx)
     }
 
-    /// Prefetches the data that [`Lane::admit`] needs for the frames of a batch, if that is worth
-    /// its cost.
-    pub(super) fn prefetch_admit(&mut self, slots: &[Slot], from: PortNumber, pool: &Pool) {
+    /// Announces the frames of a batch, which [`Lane::admit`] will get, if that is worth its cost.
+    pub(super) fn expect(&mut self, slots: &[Slot], from: PortNumber, pool: &Pool) {
         if !self.queueing.is_wide() {
             return;
         }
@@ -119,10 +121,11 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             let view = frame::parse_head(head, pool.frame_len(*slot), self.link);
             if view.is_ip() {
                 let key = self.queueing.key(origin(from, *slot, pool), &view, head);
-                self.queueing.prefetch_later(key, self.hasher.flow(&view));
+                self.coming.push(key);
             }
         }
-        self.queueing.prefetch_now();
+        self.queueing.expect(&self.coming);
+        self.coming.clear();
     }
 
     /// Keeps a frame that arrived at port `from` for the worker of its flow, if that is another one.

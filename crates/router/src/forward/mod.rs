@@ -84,20 +84,17 @@ pub trait Queueing {
         false
     }
 
-    /// Returns whether [`Queueing::prefetch_now`] is worth its cost: there are more queues than the
+    /// Returns whether [`Queueing::expect`] is worth its cost: there are more queues than the
     /// processor's caches hold.
     fn is_wide(&self) -> bool {
         false
     }
 
-    /// Announces a packet with this key and flow hash for the next [`Queueing::prefetch_now`].
-    fn prefetch_later(&mut self, key: Self::Key, flow: u32) {
-        let _ = (key, flow);
+    /// Announces the packets of a batch by their keys, in the order in which [`Queueing::admit`] will
+    /// get them, so that their memory is fetched in time; see [`prefetch`](sluice_core::prefetch).
+    fn expect(&mut self, coming: &[Self::Key]) {
+        let _ = coming;
     }
-
-    /// Prefetches the data that [`Queueing::admit`] needs for all announced packets; see
-    /// [`prefetch`](sluice_core::prefetch).
-    fn prefetch_now(&mut self) {}
 
     /// Returns whether [`Queueing::observe`] wants to see frames.
     fn observes(&self) -> bool {

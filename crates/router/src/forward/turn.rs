@@ -16,7 +16,7 @@ use super::{Exchange, Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumbe
 
 /// The ports, the memory of their frames, and the lanes between them: everything that one thread
 /// forwards.
-pub struct Forwarder<P, Q, O = ()> {
+pub struct Forwarder<P, Q: Queueing, O = ()> {
     ports: Vec<P>,
     pool: Pool,
     lanes: Vec<Lane<Q, O>>,
@@ -363,7 +363,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 counts.lose(LostFrame::OverShare, over);
             }
             let now = self.clock.now();
-            self.lanes[lane].prefetch_admit(&self.received, number, &self.pool);
+            self.lanes[lane].expect(&self.received, number, &self.pool);
             for slot in self.received.drain(..) {
                 // No arrival may be in the future, whatever a port's stamps say: the queues would
                 // wait for it.

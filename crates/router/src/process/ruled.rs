@@ -22,8 +22,6 @@ pub struct Ruled {
     partners: Vec<PortNumber>,
     /// Packets that passed the rules without waiting.
     passed: VecDeque<Departure>,
-    /// Packets of the batch that is about to be admitted, and their flow hashes.
-    coming: Vec<(Headers, u32)>,
     split_below: Rate,
     /// Whether super-packets are split for any link.
     splits: bool,
@@ -56,7 +54,6 @@ impl Ruled {
             firewall,
             partners,
             passed: VecDeque::with_capacity(256),
-            coming: Vec::new(),
             split_below,
             splits: false,
             is_strict: false,
@@ -79,7 +76,6 @@ impl Ruled {
             firewall,
             partners: vec![0],
             passed: VecDeque::with_capacity(256),
-            coming: Vec::new(),
             split_below,
             splits: false,
             is_strict: false,
@@ -226,16 +222,8 @@ impl Queueing for Ruled {
         self.firewall.is_wide()
     }
 
-    fn prefetch_later(&mut self, key: Headers, flow: u32) {
-        // The rules know which of the two passes leads into a pipe.
-        let second = self.firewall.second_pass(&key);
-        self.coming.push((key, flow));
-        self.coming.extend(second.map(|headers| (headers, flow)));
-    }
-
-    fn prefetch_now(&mut self) {
-        self.firewall.prefetch_handle(&self.coming);
-        self.coming.clear();
+    fn expect(&mut self, coming: &[Headers]) {
+        self.firewall.expect(coming);
     }
 
     fn admit(&mut self, packet: Packet, key: &Headers, cx: &mut Cx<'_>) {

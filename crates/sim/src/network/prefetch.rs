@@ -11,7 +11,7 @@ use crate::calendar::CalendarEvent;
 use crate::ids::LinkId;
 use crate::packets::{Expected, Transit};
 use crate::stage::Engine;
-use sluice_core::prefetch;
+use sluice_core::prefetch::{self, Place};
 use sluice_tcp::Next;
 
 /// The number of flows that fit the caches of a core, with about 2 KB each.
@@ -84,7 +84,8 @@ impl Network {
             && let Some(link) = links.first()
             && let Engine::Link(link) = &self.stages[*link].engine
         {
-            link.queue().prefetch_enqueue(hash);
+            let places = link.queue().places(hash);
+            places.into_iter().for_each(Place::fetch);
         }
     }
 

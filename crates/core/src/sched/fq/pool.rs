@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::packet::Packet;
-use crate::prefetch;
+use crate::prefetch::{self, Place};
 use crate::sched::allocated;
 
 /// No node, no queue.
@@ -99,14 +99,14 @@ impl Pool {
         self.nodes.len() as u32 - 1
     }
 
-    /// Prefetches the node in which the next packet will be stored.
-    pub(super) fn prefetch_put(&self) {
+    /// Returns the place of the node in which the next packet will be stored.
+    pub(super) fn place(&self) -> Place {
         let index = match &self.recent {
             Some(recent) if self.recent_len > 0 => recent[self.recent_first as usize % RECENT],
             _ => self.free,
         };
         let node = self.nodes.get(index as usize);
-        prefetch::read([node.map_or(0, |node| u64::from(node.next))]);
+        node.map_or(Place::NONE, Place::of)
     }
 
     /// Prefetches a node whose packet will be taken out.
