@@ -150,16 +150,20 @@ pub(crate) fn send_to_broker(job: sys::Job) -> Option<sys::Job> {
 }
 
 /// Confines the calling thread if the others are confined, which a broker shows.
-pub(crate) fn confine_beside_broker() {
+///
+/// # Errors
+/// [`ConfineError`].
+pub(crate) fn confine_beside_broker() -> Result<(), ConfineError> {
     let broker = BROKER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Broker { user, .. }) = *broker {
-        drop(broker);
-        // The loop does the same, and reports why it cannot be done.
-        let _ = confine(Confinement {
-            user,
-            ..Confinement::STRICT
-        });
-    }
+    let Some(Broker { user, .. }) = *broker else {
+        return Ok(());
+    };
+    drop(broker);
+    let confinement = Confinement {
+        user,
+        ..Confinement::STRICT
+    };
+    confine(confinement).map(drop)
 }
 
 /// Runs `work` with the privileges that the process had at its start: on the broker's thread, or on

@@ -99,8 +99,9 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // This fails if the process has lost access to all of them; then the kernel chooses.
-        let _ = self.before.take();
+        // This fails if the process has lost access to all of them. Then it gets those that it has: the
+        // thread must not stay on a core that it shares with a loop.
+        let _ = self.before.take().or_else(|_| Affinity::all().take());
     }
 }
 

@@ -349,9 +349,11 @@ impl std::ops::IndexMut<Range<usize>> for Area {
 }
 
 /// Discards up to `most` bytes that a TCP socket has received. Returns the number of bytes. With
-/// MSG_TRUNC the bytes are dropped without being copied (tcp(7)).
+/// MSG_TRUNC the bytes are dropped without being copied (tcp(7)). Of other sockets, discards a message;
+/// `most` must be zero then.
 pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
-    // SAFETY: for a TCP socket the buffer is not written to when MSG_TRUNC is set.
+    // SAFETY: for a TCP socket the buffer is not written to when MSG_TRUNC is set. For others it has no
+    // bytes.
     let count = unsafe {
         libc::recv(
             socket.as_fd().as_raw_fd(),
@@ -361,6 +363,13 @@ pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
         )
     };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Discards the answers that wait in a netlink socket. While a list is not read to its end, the kernel
+/// refuses to begin another one (`netlink_dump_start`: EBUSY).
+pub(crate) fn discard_answers(socket: &impl AsFd) {
+    // A message longer than the room is cut, here to nothing.
+    while discard(socket, 0).is_ok() {}
 }
 
 /// Iterates over the control messages of a received message: level, type and payload of each. A

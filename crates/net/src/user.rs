@@ -1,6 +1,7 @@
 //! The user that confined threads become.
 
 use std::fmt;
+use std::fs;
 use std::io;
 
 use nix::unistd;
@@ -50,14 +51,26 @@ impl User {
             return Err(UserError::NotRoot);
         }
         let number = name.parse::<u32>().ok().filter(|uid| *uid != NO_USER);
-        let entry = match number {
-            Some(uid) => unistd::User::from_uid(unistd::Uid::from_raw(uid)),
-            None => unistd::User::from_name(name),
-        };
-        let entry = entry.map_err(|error| UserError::LookUp {
+        let failed = |source| UserError::LookUp {
             name: name.to_owned(),
-            source: error.into(),
-        })?;
+            source,
+        };
+        let look_up = || {
+            let entry = match number {
+                Some(uid) => unistd::User::from_uid(unistd::Uid::from_raw(uid)),
+                None => unistd::User::from_name(name),
+            };
+            entry.map_err(|error| failed(error.into()))
+        };
+        let mut entry = look_up()?;
+        if entry.is_none() {
+            // To the C library, a list that it cannot read is a list without the user, whose number would
+            // then be taken for the group's.
+            match fs::read(USERS) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => entry = look_up()?,
+            }
+        }
         let (uid, gid) = match (entry, number) {
             (Some(entry), _) => (entry.uid.as_raw(), entry.gid.as_raw()),
             (None, Some(uid)) => (uid, uid),
@@ -91,5 +104,7 @@ impl fmt::Display for User {
     }
 }
 
+/// The list of users; there may be others (nsswitch.conf(5)).
+const USERS: &str = "/etc/passwd";
 /// The number that stands for "no change" in setresuid(2).
 const NO_USER: u32 = u32::MAX;

@@ -57,7 +57,7 @@ pub enum IdleLimitError {
     /// The kernel refused.
     #[error("cannot {step} {}: {source}", .path.display())]
     Kernel {
-        /// "open", "read" or "write".
+        /// "open", "inspect", "read" or "write".
         step: &'static str,
         /// The device.
         path: PathBuf,
@@ -105,8 +105,13 @@ impl IdleLimit {
         let mut device = open(path, OpenOptions::new().write(true))?;
         // In a single write: four bytes are the number itself, any other count would be read as
         // text.
-        let written = device.write(&us.to_ne_bytes());
-        written.map_err(|source| kernel("write", path, source))?;
+        loop {
+            match device.write(&us.to_ne_bytes()) {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(kernel("write", path, error)),
+            }
+        }
         Ok(IdleLimit {
             latency: Span::from_us(us.unsigned_abs().into()),
             _device: device,
@@ -117,8 +122,9 @@ impl IdleLimit {
 fn open(path: &Path, options: &OpenOptions) -> Result<File, IdleLimitError> {
     let device = options.open(path).map_err(|source| refusal(path, source))?;
     // Root would create a regular file of that name where the device is missing.
-    let kind = device.metadata().map(|found| found.file_type());
-    match kind.is_ok_and(|kind| kind.is_char_device()) {
+    let found = device.metadata();
+    let found = found.map_err(|source| kernel("inspect", path, source))?;
+    match found.file_type().is_char_device() {
         true => Ok(device),
         false => Err(IdleLimitError::Absent { path: path.into() }),
     }

@@ -4,6 +4,7 @@
 mod fuzz;
 
 use super::{Namespace, NamespaceError};
+use crate::sys;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
     NetlinkPayload,
@@ -88,6 +89,8 @@ pub struct Links {
     socket: Socket,
     namespace: String,
     sequence: u32,
+    /// Whether answers to a request that failed may wait.
+    is_behind: bool,
 }
 
 /// The reasons why an interface cannot be created, found or changed.
@@ -161,6 +164,7 @@ impl Namespace {
             socket,
             namespace: self.name().to_owned(),
             sequence: 0,
+            is_behind: false,
         })
     }
 }
@@ -547,6 +551,9 @@ impl Links {
         what: &str,
         mut hear: impl FnMut(RouteNetlinkMessage),
     ) -> Result<(), LinkError> {
+        if std::mem::replace(&mut self.is_behind, true) {
+            sys::discard_answers(&self.socket);
+        }
         self.sequence += 1;
         let mut packet = NetlinkMessage::from(message);
         packet.header.flags = NLM_F_REQUEST | flags;
@@ -566,6 +573,7 @@ impl Links {
             };
             let is_last = replies(&bytes, self.sequence, &mut hear);
             if is_last.map_err(|source| self.error(what, source))? {
+                self.is_behind = false;
                 return Ok(());
             }
         }

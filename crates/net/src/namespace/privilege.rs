@@ -47,8 +47,15 @@ pub enum PrivilegeError {
 impl Privilege {
     /// Determines the privilege, without changing anything.
     pub fn probe() -> Privilege {
-        if effective_capabilities() & NEEDED == NEEDED {
-            return Privilege::Capable;
+        match effective_capabilities() {
+            Ok(held) if held & NEEDED == NEEDED => return Privilege::Capable,
+            Ok(_) => {}
+            // A process that has the privilege must not leave its namespaces because of an error.
+            Err(error) => {
+                return Privilege::Missing {
+                    obstacle: format!("cannot read the capabilities of this process: {error}"),
+                };
+            }
         }
         // This tries it in a child process, because security modules may refuse what the settings
         // allow.
@@ -94,7 +101,8 @@ pub fn acquire_privilege() -> Result<(), PrivilegeError> {
 /// inside the namespaces; the machine's own interfaces stay out of reach.
 ///
 /// # Errors
-/// The setting that forbids it, and what else would help.
+/// The setting that forbids it, and what else would help. After [`PrivilegeError::Map`], the process
+/// is in a namespace without users and cannot return: it should end.
 pub fn enter_user_namespace() -> Result<(), PrivilegeError> {
     let (user, group) = sys::effective_ids();
     enter(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)?;
@@ -177,10 +185,8 @@ fn obstacle(error: &io::Error) -> String {
 }
 
 /// Returns the capabilities that this thread may use, a bit for each number of linux/capability.h.
-pub(crate) fn effective_capabilities() -> u64 {
-    status_field("CapEff:")
-        .and_then(|hex| u64::from_str_radix(&hex, 16).ok())
-        .unwrap_or(0)
+pub(crate) fn effective_capabilities() -> io::Result<u64> {
+    Ok(rustix::thread::capabilities(None)?.effective.bits())
 }
 
 fn status_field(name: &str) -> Option<String> {

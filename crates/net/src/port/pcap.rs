@@ -34,14 +34,15 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use scan::{open, scan};
+use scan::{open, read_error, scan};
 use sluice_core::{Span, Time};
-use sluice_wire::capture::{Reader, Record, Writer, link_type};
+use sluice_wire::capture::{ReadError, Reader, Record, Writer, link_type};
 use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A capture that is played, and one that is written.
@@ -66,6 +67,8 @@ struct Input {
     /// The next packet.
     record: Record,
     bytes: Vec<u8>,
+    /// The number of packets that were read.
+    read: u64,
 }
 
 struct Output {
@@ -85,10 +88,10 @@ impl PcapPort {
     /// A file cannot be opened, or the input has packets that cannot be sent.
     pub fn open(spec: &PcapSpec, link: Option<Link>, clock: Clock) -> Result<PcapPort, PcapError> {
         if let (Some(input), Some(output)) = (&spec.input, &spec.output)
-            && let (Ok(input), Ok(output)) = (fs::canonicalize(input), fs::canonicalize(output))
-            && input == output
+            && let Some(output) = resolved(output)?
+            && resolved(input)?.is_some_and(|input| input == output)
         {
-            return Err(PcapError::Same(input));
+            return Err(PcapError::Same(output));
         }
         let scan = match &spec.input {
             Some(path) => scan(path)?,
@@ -106,7 +109,7 @@ impl PcapPort {
         }
         let link = link.or(scan.link).unwrap_or(Link::Ethernet);
         let input = match &spec.input {
-            Some(path) => Input::first(open(path)?),
+            Some(path) => Input::first(path)?,
             None => None,
         };
         let output = match &spec.output {
@@ -201,9 +204,14 @@ impl PcapPort {
                 // Arrival times do not decrease.
                 let time_ns = record.time_ns.max(before);
                 input.record = Record { time_ns, ..record };
+                input.read += 1;
             }
-            // A damaged end was reported when the file was opened.
-            Ok(None) | Err(_) => self.input = None,
+            // A damaged end was reported when the file was opened, and is not among the packets.
+            Ok(None) | Err(_) => {
+                let unread = self.scan.packets.saturating_sub(input.read);
+                self.counters.lose(Loss::Refused, unread);
+                self.input = None;
+            }
         }
         stored
     }
@@ -392,15 +400,34 @@ impl AsFd for PcapPort {
     }
 }
 
+/// Returns a path without symbolic links, or `None` if there is no such file.
+fn resolved(path: &Path) -> Result<Option<PathBuf>, PcapError> {
+    match fs::canonicalize(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(PcapError::Open {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
 impl Input {
-    fn first(mut reader: Reader<File>) -> Option<Input> {
+    /// Opens a file that was scanned. Returns `None` if it has no packets.
+    fn first(path: &Path) -> Result<Option<Input>, PcapError> {
+        let mut reader = open(path)?;
         let mut bytes = Vec::new();
-        let record = reader.read(&mut bytes).ok().flatten()?;
-        Some(Input {
+        let record = match reader.read(&mut bytes) {
+            // The scan has reported the cut packet.
+            Err(ReadError::Truncated) => None,
+            record => record.map_err(|error| read_error(path, 1, error))?,
+        };
+        Ok(record.map(|record| Input {
             reader,
             record,
             bytes,
-        })
+            read: 1,
+        }))
     }
 }
 

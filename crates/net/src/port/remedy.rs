@@ -17,7 +17,7 @@ pub(super) fn remedy(error: &io::Error) -> String {
         let mut words = map.split_whitespace();
         words.next() != Some("0") || words.next() != Some("0")
     });
-    remedy_of(effective_capabilities(), is_inside)
+    effective_capabilities().map_or_else(|_| String::new(), |held| remedy_of(held, is_inside))
 }
 
 fn remedy_of(effective: u64, is_inside: bool) -> String {

@@ -243,6 +243,8 @@ impl XdpPort {
             into.area().whole() == from.area().whole(),
             "the two pools are of one memory"
         );
+        // After the port is open, nothing may fail: it has slots of its pool.
+        let namespace_again = namespace.try_clone()?;
         let mut receiving = XdpPort::open(namespace, interface, into, options)?;
         let outward = receiving.outward.take().expect("it has just been opened");
         let trains = receiving.trains.take();
@@ -255,7 +257,7 @@ impl XdpPort {
             outward: Some(outward),
             part: Part::Sends(exchange),
             place: receiving.place.clone(),
-            namespace: namespace.try_clone()?,
+            namespace: namespace_again,
             interface: interface.to_owned(),
             pool: from.area().address(),
             base: from.area().offset(),

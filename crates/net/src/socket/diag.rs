@@ -5,6 +5,7 @@
 
 use super::TcpInfo;
 use crate::namespace::{Namespace, NamespaceError};
+use crate::sys;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIAG};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,6 +29,8 @@ pub struct TcpDiag {
     /// Reports connections at their end, with their last state.
     ends: Socket,
     sequence: u32,
+    /// Whether answers to a request that failed may wait.
+    is_behind: bool,
 }
 
 /// The reasons why there is no list.
@@ -65,6 +68,7 @@ impl TcpDiag {
             lists,
             ends,
             sequence: 0,
+            is_behind: false,
         };
         // A kernel without the TCP part refuses the first request.
         diag.connections(|_| {})?;
@@ -77,12 +81,20 @@ impl TcpDiag {
     /// The kernel refuses the request.
     pub fn connections(&mut self, mut each: impl FnMut(TcpConnection)) -> io::Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
+            if std::mem::replace(&mut self.is_behind, true) {
+                sys::discard_answers(&self.lists);
+            }
             self.sequence += 1;
             self.lists.send(&request(family, self.sequence), 0)?;
             'answers: loop {
-                let (bytes, _) = self.lists.recv_from_full()?;
-                for message in messages(&bytes) {
+                let bytes = match self.lists.recv_from_full() {
+                    Ok((bytes, _)) => bytes,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                };
+                for (sequence, message) in messages(&bytes) {
                     match message {
+                        _ if sequence != self.sequence => {}
                         Message::Connection(connection) => each(*connection),
                         Message::Done => break 'answers,
                         Message::Refused(error) => return Err(error),
@@ -90,6 +102,7 @@ impl TcpDiag {
                     }
                 }
             }
+            self.is_behind = false;
         }
         Ok(())
     }
@@ -99,7 +112,7 @@ impl TcpDiag {
         loop {
             match self.ends.recv_from_full() {
                 Ok((bytes, _)) => {
-                    for message in messages(&bytes) {
+                    for (_, message) in messages(&bytes) {
                         if let Message::Connection(connection) = message {
                             each(*connection);
                         }
@@ -107,6 +120,7 @@ impl TcpDiag {
                 }
                 // More ended than the buffer holds; the kernel reports that once.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
         }
@@ -135,16 +149,17 @@ fn request(family: libc::c_int, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// Splits a datagram into its messages.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = Message> + '_ {
+/// Splits a datagram into its messages, each with the number of the request that it answers.
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (u32, Message)> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let length = u32_at(rest, 0)? as usize;
         let message = rest.get(..length).filter(|m| m.len() >= HEADER)?;
         let kind = u16::from_ne_bytes([message[4], message[5]]);
+        let sequence = u32_at(message, 8)?;
         let body = &message[HEADER..];
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(match i32::from(kind) {
+        let content = match i32::from(kind) {
             libc::NLMSG_DONE => Message::Done,
             libc::NLMSG_ERROR => {
                 let code = u32_at(body, 0).unwrap_or(0) as i32;
@@ -153,7 +168,8 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = Message> + '_ {
             _ if kind == SOCK_DIAG_BY_FAMILY => connection(body)
                 .map_or(Message::Other, |found| Message::Connection(Box::new(found))),
             _ => Message::Other,
-        })
+        };
+        Some((sequence, content))
     })
 }
 

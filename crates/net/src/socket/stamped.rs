@@ -119,17 +119,23 @@ impl TimedReceiver {
             header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
             header.msg_hdr.msg_controllen = CONTROL_LEN;
         }
-        // SAFETY: every header points to one iovec, its buffer and its control room, all of
-        // which outlive the call and are used by nobody else.
-        let count = sys::check(unsafe {
-            libc::recvmmsg(
-                socket.as_fd().as_raw_fd(),
-                headers.as_mut_ptr(),
-                BATCH as libc::c_uint,
-                queue | libc::MSG_DONTWAIT | libc::MSG_TRUNC,
-                std::ptr::null_mut(),
-            )
-        })? as usize;
+        let count = loop {
+            // SAFETY: every header points to one iovec, its buffer and its control room, all of
+            // which outlive the call and are used by nobody else.
+            let count = sys::check(unsafe {
+                libc::recvmmsg(
+                    socket.as_fd().as_raw_fd(),
+                    headers.as_mut_ptr(),
+                    BATCH as libc::c_uint,
+                    queue | libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                    std::ptr::null_mut(),
+                )
+            });
+            match count {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                count => break count? as usize,
+            }
+        };
         self.stamps.look();
         for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
             let length = header.msg_len as usize;

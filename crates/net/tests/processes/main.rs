@@ -1,5 +1,5 @@
-//! Every system call of the functions that start processes and confine threads fails once, also in
-//! the children, and calls that do not pass the C library.
+//! Every system call of the functions that start processes, confine threads and enter user namespaces
+//! fails once, also in the children, and calls that do not pass the C library.
 //!
 //! A scenario is a process that does something and ends. It is started again and again, and each time
 //! another of its calls, or of its children's calls before they execute a program, fails. Whatever
@@ -28,10 +28,17 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use notify::{count_from_here, exempt};
-use sluice_net::confine::{Confinement, confine};
+use sluice_net::Clock;
+use sluice_net::confine::{Confinement, User, confine, keep_broker};
 use sluice_net::contained::Contained;
 use sluice_net::guardian::{Guardian, PREFIX};
-use sluice_net::namespace::Namespace;
+use sluice_net::namespace::{
+    Namespace, Privilege, enter_user_namespace, enter_user_namespace_as_self,
+    enter_user_namespace_of,
+};
+use sluice_net::port::PacketPort;
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::pcap::{PcapPort, PcapSpec, Speed};
 use sluice_net::process::{
     Change, Guard, Replacement, Signals, Surroundings, Watchdog, changed_child, spawn,
 };
@@ -48,6 +55,58 @@ const SCENARIOS: &[(&str, Work, After)] = &[
     ("guard", guard, nothing),
     ("watchdog", watchdog, watchdog_has_worked),
     ("confine", confined, nothing),
+    ("user", other_user, nothing),
+    ("namespace_of_users", namespace_of_users, nothing),
+    ("namespace_as_self", namespace_as_self, nothing),
+    ("first_ports", first_ports, nothing),
+];
+
+/// Calls that scenarios make for certain: they must have failed.
+const MUST_FAIL: &[(&str, &[c_long])] = &[
+    (
+        "guardian",
+        &[libc::SYS_pipe2, libc::SYS_clone, libc::SYS_sendto],
+    ),
+    (
+        "contained",
+        &[libc::SYS_unshare, libc::SYS_setsid, libc::SYS_clone3],
+    ),
+    (
+        "spawn",
+        &[libc::SYS_setns, libc::SYS_mount, libc::SYS_execve],
+    ),
+    (
+        "confine",
+        &[
+            libc::SYS_prctl,
+            libc::SYS_capget,
+            libc::SYS_capset,
+            libc::SYS_seccomp,
+        ],
+    ),
+    (
+        "user",
+        &[
+            libc::SYS_openat,
+            libc::SYS_setgroups,
+            libc::SYS_setresgid,
+            libc::SYS_setresuid,
+        ],
+    ),
+    (
+        "namespace_of_users",
+        &[
+            libc::SYS_capget,
+            libc::SYS_clone,
+            libc::SYS_unshare,
+            libc::SYS_write,
+        ],
+    ),
+    (
+        "namespace_as_self",
+        &[libc::SYS_unshare, libc::SYS_write, libc::SYS_setns],
+    ),
+    ("first_ports", &[libc::SYS_clone3, libc::SYS_timerfd_create]),
 ];
 
 /// What must hold when all processes have ended: given the folder, and whether the scenario succeeded.
@@ -103,10 +162,15 @@ fn exhaust(name: &str, after: After) {
             });
         }
     });
-    eprintln!(
-        "{name}: calls that failed, by number: {:?}",
-        failed.lock().unwrap()
-    );
+    let failed = failed.into_inner().unwrap();
+    eprintln!("{name}: calls that failed, by number: {failed:?}");
+    let must = MUST_FAIL.iter().find(|(scenario, _)| *scenario == name);
+    for call in must.map_or(&[][..], |(_, calls)| calls) {
+        assert!(
+            failed.contains_key(call),
+            "{name}: call {call} has not failed"
+        );
+    }
 }
 
 /// Runs a scenario whose call `fails` fails. Returns which one that was, if there are so many.
@@ -383,4 +447,105 @@ fn confined(_: &Path) -> bool {
         );
     }
     confined.is_some()
+}
+
+/// A user whose group has another number, on every system.
+const USER: (&str, &str) = ("4", "4:65534");
+
+fn other_user(_: &Path) -> bool {
+    let file = exempt(|| fs::File::open("/proc/thread-self/status"));
+    let mut file = file.unwrap();
+    let by_name = said(User::find("nobody"));
+    let Some(user) = said(User::find(USER.0)) else {
+        return false;
+    };
+    assert_eq!(user.to_string(), USER.1, "not the group of another user");
+    let confined = said(confine(Confinement {
+        user: Some(user),
+        ..Confinement::STRICT
+    }));
+    let mut status = String::new();
+    exempt(|| file.read_to_string(&mut status)).unwrap();
+    let has = |line: &str| status.lines().any(|found| found.trim_end() == line);
+    if confined.is_some() {
+        assert!(has("Uid:\t4\t4\t4\t4") && has("Groups:"), "{status}");
+        assert!(has("Gid:\t65534\t65534\t65534\t65534"), "{status}");
+        assert!(has("CapEff:\t0000000000000000"), "{status}");
+        assert!(has("CapPrm:\t0000000000000000"), "{status}");
+    }
+    by_name.is_some() && confined.is_some()
+}
+
+/// Becomes the process of an ordinary user, which has no capabilities.
+fn become_ordinary() {
+    const NOBODY: u32 = 65_534;
+    // SAFETY: takes no pointers.
+    #[allow(unsafe_code)]
+    let results = unsafe {
+        [
+            libc::setresgid(NOBODY, NOBODY, NOBODY),
+            libc::setresuid(NOBODY, NOBODY, NOBODY),
+            // Or else the files of the process in /proc would be root's, as after the execution of a
+            // program of another user.
+            libc::prctl(libc::PR_SET_DUMPABLE, 1),
+        ]
+    };
+    assert_eq!(results, [0; 3]);
+}
+
+fn namespace_of_users(_: &Path) -> bool {
+    // Root must not leave its namespaces because its capabilities cannot be read.
+    let is_known = match Privilege::probe() {
+        Privilege::Capable => true,
+        Privilege::UserNamespace => {
+            panic!("a process with all privileges is taken for one without")
+        }
+        Privilege::Missing { obstacle } => {
+            assert!(obstacle.len() > 10, "{obstacle}");
+            false
+        }
+    };
+    exempt(become_ordinary);
+    let may_enter = match Privilege::probe() {
+        Privilege::Capable => panic!("a process without privileges is taken for one with them"),
+        Privilege::UserNamespace => true,
+        Privilege::Missing { obstacle } => {
+            assert!(obstacle.len() > 10, "{obstacle}");
+            false
+        }
+    };
+    if said(enter_user_namespace()).is_none() {
+        return false;
+    }
+    assert_eq!(exempt(Privilege::probe), Privilege::Capable);
+    is_known && may_enter
+}
+
+fn namespace_as_self(_: &Path) -> bool {
+    exempt(become_ordinary);
+    if said(enter_user_namespace_as_self()).is_none() {
+        return false;
+    }
+    // The kernel refuses to enter the namespace in which the process is already.
+    let again = said(enter_user_namespace_of(std::process::id()));
+    assert!(again.is_none(), "it is entered");
+    true
+}
+
+/// The first ports of a process, beside which a broker and a helper begin.
+fn first_ports(folder: &Path) -> bool {
+    let namespace = own();
+    let broker = said(keep_broker(None));
+    let port = said(PacketPort::open(
+        &namespace,
+        "left",
+        PacketOptions::default(),
+    ));
+    let spec = PcapSpec {
+        input: None,
+        output: Some(folder.join("out.pcap")),
+        speed: Speed::Full,
+    };
+    let capture = said(PcapPort::open(&spec, None, Clock::start()));
+    broker.is_some() && port.is_some() && capture.is_some()
 }

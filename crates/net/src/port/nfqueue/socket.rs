@@ -33,7 +33,7 @@ pub(super) fn bind_queue(number: u16, options: &NfqueueOptions) -> Result<OwnedF
 /// Explains the kernel's refusal to a process that has the capability: `EPERM` means then that
 /// another socket has the queue (nfnetlink_queue.c, `nfqnl_recv_config`).
 fn taken_or(error: io::Error, number: u16) -> io::Error {
-    let may_bind = effective_capabilities() & 1 << CAP_NET_ADMIN != 0;
+    let may_bind = effective_capabilities().is_ok_and(|held| held & 1 << CAP_NET_ADMIN != 0);
     if error.raw_os_error() != Some(libc::EPERM) || !may_bind {
         return error;
     }

@@ -52,6 +52,7 @@ impl Behind {
         let (full, to_write) = sync_channel(MOST_WAITING);
         let (used, empty) = sync_channel(MOST_WAITING);
         let (running, end) = sync_channel::<()>(0);
+        let (is_confined, answer) = sync_channel(1);
         let (written, is_ending) = (Arc::default(), Arc::default());
         let writer = Writer {
             file,
@@ -66,9 +67,16 @@ impl Behind {
                 let _running = running;
                 // The starting thread may be kept on the loop's core.
                 let _ = sys::Affinity::all().take();
-                confine::confine_beside_broker();
-                writer.run();
+                let confined = confine::confine_beside_broker();
+                let is_ready = confined.is_ok();
+                // The starting thread waits for this message.
+                let _ = is_confined.send(confined);
+                if is_ready {
+                    writer.run();
+                }
             })?;
+        let confined = answer.recv().expect("the thread reports before it works");
+        confined.map_err(io::Error::other)?;
         Ok(Behind {
             buffer: Buffer::default(),
             frames: 0,
