@@ -5,6 +5,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use sluice_router::control::Why;
+
 use super::request::Request;
 
 /// The fewest characters of a token: 16 random ones of 64 have 96 bits.
@@ -95,21 +97,29 @@ impl Access {
         })
     }
 
-    /// Returns why the request may read figures, if it may.
-    pub fn admits(&self, request: &Request) -> Option<Admitted> {
+    /// Returns why the request may read figures.
+    ///
+    /// # Errors
+    /// The reason why it may not.
+    pub fn admits(&self, request: &Request) -> Result<Admitted, Why> {
         let Some(token) = &self.token else {
-            return Some(Admitted::Anybody);
+            return Ok(Admitted::Anybody);
         };
         let bearer = request
             .header("authorization")
             .and_then(|value| value.strip_prefix("Bearer "));
         if bearer.is_some_and(|given| is_equal(given.trim(), token)) {
-            return Some(Admitted::Token);
+            return Ok(Admitted::Token);
         }
         let cookies = request.header("cookie").unwrap_or_default().split(';');
-        let mut values = cookies.filter_map(|cookie| cookie.trim().split_once('='));
-        let is_own = |(name, value)| name == COOKIE && is_equal(value, &self.session);
-        values.any(is_own).then_some(Admitted::Cookie)
+        let values = cookies.filter_map(|cookie| cookie.trim().split_once('='));
+        let mut given = values.filter(|(name, _)| *name == COOKIE).peekable();
+        let has_tried = request.header("authorization").is_some() || given.peek().is_some();
+        match given.any(|(_, value)| is_equal(value, &self.session)) {
+            true => Ok(Admitted::Cookie),
+            false if has_tried => Err(Why::HttpWrongToken),
+            false => Err(Why::HttpNoToken),
+        }
     }
 
     /// Returns the cookie for a client that knows the token.
@@ -136,21 +146,19 @@ fn is_equal(a: &str, b: &str) -> bool {
 /// Checks the names of hosts in a request.
 ///
 /// # Errors
-/// The reason why the request is refused.
-pub(super) fn check_names(request: &Request) -> Result<(), String> {
+/// The reason why the request is refused, as a counter and as a text.
+pub(super) fn check_names(request: &Request) -> Result<(), (Why, &'static str)> {
     let host = request
         .header("host")
-        .ok_or("a request needs one Host header")?;
+        .ok_or((Why::HttpHost, "a request needs one Host header"))?;
     if !is_literal(host) {
-        return Err(
-            "the Host must be an IP address or localhost, so that no other site can use this \
-                    page by its own name (DNS rebinding)"
-                .to_owned(),
-        );
+        let text = "the Host must be an IP address or localhost, so that no other site can use this \
+                    page by its own name (DNS rebinding)";
+        return Err((Why::HttpHost, text));
     }
     match request.header("origin") {
         Some(origin) if origin.strip_prefix("http://") != Some(host) => {
-            Err("the Origin is another site".to_owned())
+            Err((Why::HttpOrigin, "the Origin is another site"))
         }
         _ => Ok(()),
     }

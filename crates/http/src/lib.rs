@@ -53,6 +53,7 @@ use history::History;
 use metrics::{Format, formatted};
 use request::{Method, Request};
 
+use sluice_router::control::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, Why};
 use sluice_router::process::Editor;
 use sluice_router::process::watch::Watcher;
 
@@ -174,12 +175,6 @@ impl Shown {
     }
 }
 
-/// Largest head of a request.
-const MOST_HEAD: usize = 16 << 10;
-/// Largest number of connections.
-const MOST_CLIENTS: usize = 32;
-/// A request must be complete, and each piece of an answer read, within this time.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A sample must have come within this time.
 const SAMPLE: Duration = Duration::from_secs(5);
 /// Bytes of samples that the kernel keeps for a reader.
@@ -317,6 +312,13 @@ impl Means {
     fn has_ended(&self, router: &OfRouter) -> bool {
         self.is_closing.load(Ordering::Acquire) || router.has_gone.load(Ordering::Acquire)
     }
+
+    /// Counts a refused client or request in the status of the router.
+    fn count(&self, why: Why) {
+        if let Some(router) = self.shown.router() {
+            router.watcher.turned_away().count(why);
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -336,8 +338,9 @@ fn accept(listener: &TcpListener, means: &Arc<Means>) {
             continue;
         };
         // Connections are counted in the order in which they come.
-        if means.clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
+        if means.clients.fetch_add(1, Ordering::Relaxed) >= PAGE_CLIENTS {
             means.clients.fetch_sub(1, Ordering::Relaxed);
+            means.count(Why::HttpTooMany);
             // The buffer of a new connection takes the answer without waiting.
             let _ = stream
                 .set_write_timeout(Some(RETRY / 10))
@@ -354,6 +357,7 @@ fn accept(listener: &TcpListener, means: &Arc<Means>) {
         let thread = thread::Builder::new().name("http-client".into());
         if thread.spawn(serve).is_err() {
             means.clients.fetch_sub(1, Ordering::Relaxed);
+            means.count(Why::HttpTooMany);
         }
     }
 }
@@ -361,14 +365,26 @@ fn accept(listener: &TcpListener, means: &Arc<Means>) {
 /// Answers one request.
 fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request = match Request::read(stream, MOST_HEAD, PATIENCE) {
+    stream.set_write_timeout(Some(PAGE_PATIENCE))?;
+    let request = match Request::read(stream, PAGE_HEAD, PAGE_PATIENCE) {
         Ok(request) => request,
-        Err(request::ReadError::Io(error)) => return Err(error),
-        Err(request::ReadError::Bad(why)) => return Answer::text(400, why).send(stream),
+        Err(request::ReadError::Io(error)) => {
+            if matches!(
+                error.kind(),
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
+            ) {
+                means.count(Why::HttpSlow);
+            }
+            return Err(error);
+        }
+        Err(request::ReadError::Refused(why, text)) => {
+            means.count(why);
+            return Answer::text(400, text).send(stream);
+        }
     };
-    if let Err(why) = access::check_names(&request) {
-        return Answer::text(403, &why).send(stream);
+    if let Err((why, text)) = access::check_names(&request) {
+        means.count(why);
+        return Answer::text(403, text).send(stream);
     }
     let path = request.path.split('?').next().unwrap_or_default();
     match (request.method, path) {
@@ -381,7 +397,10 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
                 Some(cookie) => Answer::text(204, "")
                     .with("Set-Cookie", cookie)
                     .send(stream),
-                None => Answer::text(403, "wrong token").send(stream),
+                None => {
+                    means.count(Why::HttpWrongToken);
+                    Answer::text(403, "wrong token").send(stream)
+                }
             };
         }
         (Method::Post, path) if !CHANGES.contains(&path) => {
@@ -389,7 +408,11 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
         }
         _ => {}
     }
-    let Some(admitted) = means.access.admits(&request) else {
+    let admitted = means
+        .access
+        .admits(&request)
+        .map_err(|why| means.count(why));
+    let Ok(admitted) = admitted else {
         let why = "a token is required: open the page with #token=TOKEN behind its address, or send \
                    `Authorization: Bearer TOKEN`";
         return Answer::text(401, why)

@@ -381,6 +381,18 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             reasons("cause", &status.lost),
         ),
         (
+            "sluice_refused_packets",
+            "Packets that a limit of the whole router refused",
+            None,
+            reasons("limit", &status.refused),
+        ),
+        (
+            "sluice_refused_clients",
+            "Clients of the control socket and requests to the page that were refused",
+            None,
+            reasons("reason", &status.clients_refused),
+        ),
+        (
             "sluice_commands",
             "Commands executed, including refused ones",
             None,

@@ -4,6 +4,8 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use sluice_router::control::Why;
+
 /// The methods that the server knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
@@ -24,7 +26,13 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum ReadError {
     Io(io::Error),
-    Bad(&'static str),
+    /// The reason, as a counter and as a text.
+    Refused(Why, &'static str),
+}
+
+/// Refuses what is not a request that the server knows.
+const fn unreadable(text: &'static str) -> ReadError {
+    ReadError::Refused(Why::HttpUnreadable, text)
 }
 
 impl From<io::Error> for ReadError {
@@ -69,7 +77,8 @@ impl Request {
                 break parsed;
             }
             if bytes.len() > most {
-                return Err(ReadError::Bad("the head of the request is too long"));
+                let text = "the head of the request is too long";
+                return Err(ReadError::Refused(Why::HttpLong, text));
             }
         };
         let most = if request.path == "/login" {
@@ -78,7 +87,8 @@ impl Request {
             MOST_BODY
         };
         if length > most {
-            return Err(ReadError::Bad("the body of the request is too long"));
+            let text = "the body of the request is too long";
+            return Err(ReadError::Refused(Why::HttpLong, text));
         }
         while bytes.len() < head + length {
             more(&mut bytes)?;
@@ -106,12 +116,12 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, ReadError> {
     let head = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(head)) => head,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(ReadError::Bad("this is not a request of HTTP/1.1")),
+        Err(_) => return Err(unreadable("this is not a request of HTTP/1.1")),
     };
     let method = match parsed.method {
         Some("GET") => Method::Get,
         Some("POST") => Method::Post,
-        _ => return Err(ReadError::Bad("only GET and POST are possible")),
+        _ => return Err(unreadable("only GET and POST are possible")),
     };
     let headers = parsed.headers.iter().map(|header| {
         let value = String::from_utf8_lossy(header.value).into_owned();
@@ -124,13 +134,13 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, ReadError> {
         body: String::new(),
     };
     if request.header("transfer-encoding").is_some() {
-        return Err(ReadError::Bad("a body needs a Content-Length"));
+        return Err(unreadable("a body needs a Content-Length"));
     }
     let length = match request.header("content-length") {
         None => 0,
         Some(text) => text
             .parse()
-            .map_err(|_| ReadError::Bad("wrong Content-Length"))?,
+            .map_err(|_| unreadable("wrong Content-Length"))?,
     };
     Ok(Some((request, head, length)))
 }

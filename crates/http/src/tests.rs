@@ -95,6 +95,13 @@ impl Served {
         }
     }
 
+    /// Returns the counts of refused requests, by reason.
+    fn refused(&self) -> Vec<(String, u64)> {
+        let router = self.server.as_ref().unwrap().means.shown.router();
+        let counts = router.unwrap().watcher.turned_away().counts();
+        counts.into_iter().collect()
+    }
+
     fn address(&self) -> SocketAddr {
         self.server.as_ref().expect("it runs").address()
     }
@@ -195,6 +202,17 @@ fn foreign_names_are_refused() {
     }
     let own = served.ask("GET /state HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\n\r\n");
     expect(&own, 200);
+    assert_eq!(
+        served.refused(),
+        counts(&[("http_host", 4), ("http_origin", 2)])
+    );
+}
+
+fn counts(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
+    counts
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), *count))
+        .collect()
 }
 
 #[test]
@@ -240,6 +258,13 @@ fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
         &served.get("/state", &format!("Cookie: a=b; {value}\r\n")),
         200,
     );
+    // Each path once without a token, and with a wrong token and a wrong cookie; one wrong login.
+    let expected = [
+        ("http_no_token", 4),
+        ("http_origin", 1),
+        ("http_wrong_token", 9),
+    ];
+    assert_eq!(served.refused(), counts(&expected));
 }
 
 #[test]
@@ -290,6 +315,20 @@ fn bad_requests_are_refused() {
     expect(&served.ask(chunked), 400);
     let head = format!("GET / HTTP/1.1\r\nHost: HOST\r\nX: {}", "x".repeat(20_000));
     expect(&served.ask(&head), 400);
+    assert_eq!(
+        served.refused(),
+        counts(&[("http_long", 2), ("http_unreadable", 3)])
+    );
+}
+
+#[test]
+fn a_client_beyond_the_limit_is_refused_and_counted() {
+    let served = Served::start(None);
+    let held: Vec<TcpStream> = (0..PAGE_CLIENTS).map(|_| served.open("GET ")).collect();
+    // It sends nothing: with an unread request, the end of the connection would be a reset.
+    expect(&served.ask(""), 503);
+    assert_eq!(served.refused(), counts(&[("http_too_many", 1)]));
+    drop(held);
 }
 
 #[test]

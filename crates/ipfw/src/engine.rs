@@ -21,7 +21,7 @@ use crate::objects::packets::{Passage, Trail};
 use crate::objects::runtime::{MOST, Runtime};
 use crate::objects::share::Purpose;
 use crate::objects::watch::ObjectName;
-use crate::rules::{Outcome, RuleId, Rules, Walk};
+use crate::rules::{MOST_CALLS, Outcome, RuleId, Rules, Walk};
 use crate::show::Snapshot;
 use crate::variables::Variables;
 
@@ -215,6 +215,7 @@ impl Firewall {
             states_full: states.full,
             states_source: states.source,
             states_limit: states.limit,
+            call_loop: self.rules.refused_calls,
             ..self.runtime.refusals()
         }
     }
@@ -226,6 +227,8 @@ impl Firewall {
             dynamic_number: MOST as u64,
             states_full: self.rules.lifetimes.most as u64,
             states_source: self.rules.lifetimes.per_source as u64,
+            pipe_loop: MOST_PIPES as u64,
+            call_loop: MOST_CALLS as u64,
         }
     }
 
@@ -536,7 +539,11 @@ impl Firewall {
             } => (is_pipe, number, rule),
         };
         let is_refused = self.switches.is_compat && headers.is_link_local();
-        if is_refused || trail.pipes >= MOST_PIPES {
+        let is_loop = trail.pipes >= MOST_PIPES;
+        if is_loop && !is_refused {
+            self.runtime.refuse_loop(u64::from(packet.segments));
+        }
+        if is_refused || is_loop {
             cx.discard(packet, DropReason::NoRoute);
             return Disposition::Dropped(DropReason::NoRoute);
         }

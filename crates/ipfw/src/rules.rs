@@ -105,10 +105,12 @@ pub(crate) struct Rules {
     of_frames: Option<Box<[usize]>>,
     /// Whether a rule has states; `None` after a change.
     has_states: Option<bool>,
+    /// Packets with a `call` that had no effect.
+    pub refused_calls: u64,
 }
 
 /// The deepest nesting of `call`, as in ipfw.
-const MOST_CALLS: usize = 16;
+pub(crate) const MOST_CALLS: usize = 16;
 /// The most calls of one packet. Further calls belong to a loop and have no effect.
 const MOST_CALLS_IN_ALL: u32 = 1024;
 /// The number of the built-in rule.
@@ -152,6 +154,7 @@ impl Rules {
             programs: Programs::new(hash),
             of_frames: None,
             has_states: None,
+            refused_calls: 0,
         }
     }
 
@@ -412,6 +415,7 @@ impl Rules {
         let mut looked_up = LookedUp::default();
         let mut at = 0;
         let mut calls_left = MOST_CALLS_IN_ALL;
+        let mut is_refused = false;
         while let Some(step) = steps.get(at) {
             let mut index = step.rule as usize;
             let mut arg = step.arg;
@@ -490,8 +494,15 @@ impl Rules {
                     depth -= 1;
                     first_at(entries, calls[depth] + 1)
                 }
-                // The stack is full, or there is nothing to return to.
-                Action::Call(_) | Action::Return => index as u32 + 1,
+                Action::Call(_) => {
+                    if !is_refused {
+                        self.refused_calls += u64::from(walk.packets);
+                    }
+                    is_refused = true;
+                    index as u32 + 1
+                }
+                // There is nothing to return to.
+                Action::Return => index as u32 + 1,
             };
             at = if next == step.rule + 1 {
                 at + 1

@@ -232,6 +232,29 @@ fn packets_without_a_pipe_are_dropped_and_count_for_their_rule() {
     assert_eq!(bench.out.len(), 1);
 }
 
+/// The limit is 1000 pipes for one packet.
+#[test]
+fn a_packet_that_rules_send_through_too_many_pipes_is_dropped_and_counted() {
+    let mut bench = Bench::new();
+    bench.script("sysctl net.inet.ip.fw.one_pass=0\npipe 1 config");
+    for number in 1..=1000 {
+        bench.ok(&format!("add {number} pipe 1 ip from any to any"));
+    }
+    bench.ok("add 1002 allow ip from any to any");
+    bench.send(1500, &udp(1));
+    bench.drain();
+    assert_eq!(
+        (bench.out.len(), bench.firewall.refusals().pipe_loop),
+        (1, 0)
+    );
+    bench.ok("add 1001 pipe 1 ip from any to any");
+    bench.send(1500, &udp(1));
+    bench.drain();
+    assert_eq!((bench.out.len(), bench.drops(DropReason::NoRoute)), (1, 1));
+    assert_eq!(bench.firewall.refusals().pipe_loop, 1);
+    assert_eq!(bench.firewall.limits().pipe_loop, 1000);
+}
+
 #[test]
 fn a_disabled_firewall_passes_everything() {
     let mut bench = Bench::new();

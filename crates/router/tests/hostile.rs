@@ -54,6 +54,7 @@ impl Port for ListPort {
             partial_checksums: true,
             batch: 1,
             mtu: 1500,
+            kernel_queue: 0,
         }
     }
 

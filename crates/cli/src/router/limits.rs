@@ -67,6 +67,8 @@ fn warning(name: &str, what: &str, size: Option<u64>, packets: u64) -> Event {
     let what = what.replace("{}", &size_text);
     let of = match name {
         "log_lost" => "entries lost",
+        "call_loop" => "packets met a limit",
+        _ if name.starts_with("http_") => "requests refused",
         _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
         _ => "packets lost",
     };
@@ -88,7 +90,7 @@ fn count(status: &Status, name: &str) -> u64 {
 
 /// The counters of what a router refuses, and why: the limit, and how to raise it, or how to let such
 /// frames pass. `{}` is the size of the limit.
-const REFUSALS: [(&str, &str); 20] = [
+const REFUSALS: [(&str, &str); 30] = [
     (
         "hand_over",
         "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
@@ -134,6 +136,16 @@ const REFUSALS: [(&str, &str); 20] = [
         "flows are above the `limit` of a rule; raise it in the rule",
     ),
     (
+        "pipe_loop",
+        "rules sent a packet through {} pipes, which is the most; with one_pass=0, a rule behind that of \
+         the pipe must let the packet pass",
+    ),
+    (
+        "call_loop",
+        "rules `call` more than {} rules deep, or 1024 times for one packet, and further calls have no \
+         effect; end each block with `return`, and let no block call itself",
+    ),
+    (
         "evasive",
         "headers hide what rules match, and --strict drops such frames; without --strict they pass",
     ),
@@ -148,8 +160,8 @@ const REFUSALS: [(&str, &str); 20] = [
     ),
     (
         "kernel_queue",
-        "the kernel's queue of a port was full, because the loop was late; give the loop a core of its \
-         own with --cpu",
+        "the kernel's queue of a port, {} bytes, was full, because the loop was late; give the loop a core \
+         of its own with --cpu, or raise --workers: each worker has such a queue",
     ),
     (
         "log_lost",
@@ -176,6 +188,40 @@ const REFUSALS: [(&str, &str); 20] = [
     (
         "unreadable",
         "a request at the control socket was not one of at most {} bytes; use `sluice ipfw`",
+    ),
+    (
+        "http_host",
+        "a request to the page did not name its host by an address or as localhost; open the page by its \
+         address",
+    ),
+    (
+        "http_origin",
+        "the page of another site tried to use this page; close it, or open this page by its address",
+    ),
+    (
+        "http_no_token",
+        "a request to the page had no token; open the page with #token=TOKEN behind its address",
+    ),
+    (
+        "http_wrong_token",
+        "a request to the page had a wrong token, or the cookie of an earlier start; log in again",
+    ),
+    (
+        "http_too_many",
+        "{} clients of the page are served at a time, and all are at work; close pages that are not used",
+    ),
+    (
+        "http_long",
+        "the head of a request to the page had more than {} bytes, or its body more than 65536; send \
+         fewer headers, or commands in pieces",
+    ),
+    (
+        "http_slow",
+        "a client of the page did not complete its request in {} s; send requests as a whole",
+    ),
+    (
+        "http_unreadable",
+        "what a client sent to the page was not a GET or POST of HTTP/1.1; use a browser or curl",
     ),
 ];
 
@@ -257,7 +303,7 @@ mod tests {
             .step_by(2);
         let refused = refused.filter(|word| word.contains('_'));
         let names: Vec<&str> = refused.collect();
-        assert_eq!(names.len(), 6, "{names:?}");
+        assert_eq!(names.len(), 8, "{names:?}");
         let lost = ["evasive", "tiny_segments", "over_share", "malformed"];
         let clients = Why::ALL.map(Why::name);
         for name in names.into_iter().chain(lost).chain(clients) {

@@ -28,8 +28,8 @@ const QUEUE_BYTES: u64 = size_of::<Queue>() as u64
 /// Instances that are visited to find idle ones when the memory is used up.
 const LOOKS: usize = 64;
 
-/// Packets that found no room although their own queue had some, by limit. A super-packet counts as
-/// its wire packets.
+/// Packets that a limit of the whole engine refused although their own queue had room, by limit. A
+/// super-packet counts as its wire packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// The pipe held its share of the packet memory.
@@ -44,6 +44,10 @@ pub struct Refusals {
     pub states_source: u64,
     /// The group of a `limit` option was full.
     pub states_limit: u64,
+    /// The packet had passed through as many pipes as a packet may. It was dropped.
+    pub pipe_loop: u64,
+    /// A `call` had no effect, because too many were open or had been made. The packet went on.
+    pub call_loop: u64,
 }
 
 /// What [`Refusals`] are about: the sizes of these limits.
@@ -57,6 +61,10 @@ pub struct Limits {
     pub states_full: u64,
     /// States that the packets of one address may create; 0 means no limit.
     pub states_source: u64,
+    /// Pipes that one packet may pass through.
+    pub pipe_loop: u64,
+    /// Calls of one packet that may be open at a time.
+    pub call_loop: u64,
 }
 
 impl Limits {
@@ -91,6 +99,8 @@ impl Budget {
                 states_full: 0,
                 states_source: 0,
                 states_limit: 0,
+                pipe_loop: 0,
+                call_loop: 0,
             },
         }
     }
@@ -204,6 +214,11 @@ impl Runtime {
     /// Returns the packets refused by limits of the whole engine.
     pub(crate) const fn refusals(&self) -> Refusals {
         self.budget.refused
+    }
+
+    /// Counts packets that have passed through as many pipes as they may.
+    pub(crate) fn refuse_loop(&mut self, packets: u64) {
+        self.budget.refused.pipe_loop += packets;
     }
 
     /// Tells for how many more packets the host has room.

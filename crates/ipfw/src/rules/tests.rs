@@ -332,6 +332,7 @@ fn a_skipto_backwards_is_the_next_rule_and_a_loop_of_calls_ends() {
     assert_eq!(walk(&mut rules, &tcp(1, 2, 80)), Outcome::Deny);
     // At a depth of sixteen the stack is full, and the call has no effect.
     assert_eq!(rules.entries()[2].packets, 17);
+    assert_eq!(rules.refused_calls, 1, "once for the packet");
 }
 
 #[test]

@@ -174,6 +174,9 @@ pub struct Capabilities {
     pub batch: usize,
     /// Largest network packet when the port was opened.
     pub mtu: u32,
+    /// Bytes of the kernel's memory for frames that the port has not received yet; 0 if the port has no
+    /// such memory of its own.
+    pub kernel_queue: usize,
 }
 
 /// Counters of a port.

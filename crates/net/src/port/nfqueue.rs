@@ -229,6 +229,7 @@ impl NfqueuePort {
                 partial_checksums: true,
                 batch,
                 mtu: options.mtu,
+                kernel_queue: options.receive_buffer,
             },
             watcher: None,
             room: match options.headers_only {

@@ -203,7 +203,6 @@ impl PacketPort {
         // single thread may create.
         keep_helper();
         Ok(PacketPort {
-            socket,
             interface: interface.to_owned(),
             index: link.index,
             protocol,
@@ -215,6 +214,10 @@ impl PacketPort {
                 partial_checksums: options.offloads,
                 batch: options.batch.max(1),
                 mtu: link.mtu,
+                kernel_queue: match inward.wants_looks() {
+                    true => options.ring,
+                    false => socket.recv_buffer_size().unwrap_or(options.receive_buffer),
+                },
             },
             vnet_len: options.vnet_len(),
             trains: options
@@ -224,6 +227,7 @@ impl PacketPort {
             sends_trains: options.trains,
             promiscuity,
             inward,
+            socket,
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
             member: None,

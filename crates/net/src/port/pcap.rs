@@ -232,6 +232,7 @@ impl Port for PcapPort {
             partial_checksums: false,
             batch: BATCH,
             mtu: MTU,
+            kernel_queue: 0,
         }
     }
 

@@ -159,6 +159,7 @@ impl TunPort {
                 partial_checksums: options.offloads,
                 batch: options.batch.max(1),
                 mtu,
+                kernel_queue: 0,
             },
             vnet_len: VnetHeader::LEN,
             large: None,

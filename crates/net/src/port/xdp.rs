@@ -209,6 +209,7 @@ impl XdpPort {
                 partial_checksums: false,
                 batch: options.batch.max(1),
                 mtu: link.mtu,
+                kernel_queue: options.ring as usize * SLOT_LEN,
             },
             is_virtual: link.kind.is_some(),
             pool: pool.area().address(),

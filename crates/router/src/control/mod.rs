@@ -36,7 +36,7 @@ pub use message::{
 };
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, read_request};
 pub use team::{TeamStatus, inboxes};
-pub use turned_away::{TurnedAway, Why};
+pub use turned_away::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why};
 
 use std::path::PathBuf;
 

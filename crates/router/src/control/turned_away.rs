@@ -1,7 +1,8 @@
-//! Counts of the clients that the control socket turned away.
+//! Counts of the clients that the control socket turned away, and of requests that the web page refused.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The reasons to turn a client away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,16 +17,47 @@ pub enum Why {
     Slow,
     /// Its request could not be read: too long, incomplete, or not a request.
     Unreadable,
+    /// A request to the page did not have an address or `localhost` as its only Host.
+    HttpHost,
+    /// A request to the page came from the page of another site.
+    HttpOrigin,
+    /// A request to the page had no token and no cookie.
+    HttpNoToken,
+    /// A request to the page had a wrong token, or an old cookie.
+    HttpWrongToken,
+    /// There are as many clients of the page as are served at a time.
+    HttpTooMany,
+    /// The head or the body of a request to the page was too long.
+    HttpLong,
+    /// A client of the page did not complete its request in time.
+    HttpSlow,
+    /// What a client sent to the page was not a request that it knows.
+    HttpUnreadable,
 }
+
+/// The most clients of the web page that are served at a time. Each has a thread.
+pub const PAGE_CLIENTS: usize = 32;
+/// The most bytes of the head of a request to the page.
+pub const PAGE_HEAD: usize = 16 << 10;
+/// The time in which a client of the page must complete its request.
+pub const PAGE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Why {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Why; 5] = [
+    pub const ALL: [Why; 13] = [
         Why::OtherUser,
         Why::TooMany,
         Why::Silent,
         Why::Slow,
         Why::Unreadable,
+        Why::HttpHost,
+        Why::HttpOrigin,
+        Why::HttpNoToken,
+        Why::HttpWrongToken,
+        Why::HttpTooMany,
+        Why::HttpLong,
+        Why::HttpSlow,
+        Why::HttpUnreadable,
     ];
 
     /// Returns the reason as one word.
@@ -36,16 +68,25 @@ impl Why {
             Why::Silent => "silent",
             Why::Slow => "slow",
             Why::Unreadable => "unreadable",
+            Why::HttpHost => "http_host",
+            Why::HttpOrigin => "http_origin",
+            Why::HttpNoToken => "http_no_token",
+            Why::HttpWrongToken => "http_wrong_token",
+            Why::HttpTooMany => "http_too_many",
+            Why::HttpLong => "http_long",
+            Why::HttpSlow => "http_slow",
+            Why::HttpUnreadable => "http_unreadable",
         }
     }
 }
 
-/// The counters of a control socket.
+/// The counters of a router's control socket and of its page.
 #[derive(Debug, Default)]
 pub struct TurnedAway([AtomicU64; Why::ALL.len()]);
 
 impl TurnedAway {
-    pub(super) fn count(&self, why: Why) {
+    /// Counts one client, or one request.
+    pub fn count(&self, why: Why) {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 

@@ -50,6 +50,7 @@ impl Port for ListPort {
             partial_checksums: true,
             batch: 4,
             mtu: 1500,
+            kernel_queue: 0,
         }
     }
 

@@ -16,7 +16,8 @@ use super::ports::PortTime;
 use super::start::MOST_LOG;
 use super::{Config, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{
-    Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, Texts, TurnedAway, Watched, Work,
+    Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
+    PAGE_PATIENCE, Texts, TurnedAway, Watched, Work,
 };
 use crate::forward::{Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
@@ -459,6 +460,8 @@ impl Loop {
             ("states_full", refusals.states_full),
             ("states_source", refusals.states_source),
             ("states_limit", refusals.states_limit),
+            ("pipe_loop", refusals.pipe_loop),
+            ("call_loop", refusals.call_loop),
         ];
         let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
         Status {
@@ -472,7 +475,11 @@ impl Loop {
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
             refused: refused.into_iter().filter_map(named).collect(),
-            limits: limits(self.forwarder.pool(), lane.queueing().firewall()),
+            limits: limits(
+                self.forwarder.pool(),
+                lane.queueing().firewall(),
+                self.forwarder.ports(),
+            ),
             clients_refused: self.turned_away.counts(),
             damaged: counts.faulty().filter_map(named).collect(),
             late_p50_ns: lateness.bound(500).as_ns(),
@@ -488,8 +495,16 @@ impl Loop {
     }
 }
 
-fn limits(pool: &Pool, firewall: &Firewall) -> BTreeMap<String, u64> {
+fn limits(
+    pool: &Pool,
+    firewall: &Firewall,
+    ports: &[Box<dyn Port + Send>],
+) -> BTreeMap<String, u64> {
     let (size, limits) = (pool.size(), firewall.limits());
+    let queues = ports
+        .iter()
+        .map(|port| port.capabilities().kernel_queue as u64);
+    let kernel_queue = queues.filter(|bytes| *bytes > 0).min();
     let clients = Limits::default();
     let all = [
         ("no_slot", size.slots.into()),
@@ -500,13 +515,20 @@ fn limits(pool: &Pool, firewall: &Firewall) -> BTreeMap<String, u64> {
         ("dynamic_number", limits.dynamic_number),
         ("states_full", limits.states_full),
         ("states_source", limits.states_source),
+        ("pipe_loop", limits.pipe_loop),
+        ("call_loop", limits.call_loop),
         ("log_lost", MOST_LOG as u64),
         ("too_many", clients.clients as u64),
         ("silent", clients.clients as u64),
         ("slow", clients.patience.as_secs()),
         ("unreadable", MOST_REQUEST as u64),
+        ("http_too_many", PAGE_CLIENTS as u64),
+        ("http_long", PAGE_HEAD as u64),
+        ("http_slow", PAGE_PATIENCE.as_secs()),
     ];
-    all.map(|(name, size)| (name.to_owned(), size)).into()
+    let of_ports = kernel_queue.map(|bytes| ("kernel_queue", bytes));
+    let all = all.into_iter().chain(of_ports);
+    all.map(|(name, size)| (name.to_owned(), size)).collect()
 }
 
 fn given_up(confined: Option<Confined>) -> Vec<String> {

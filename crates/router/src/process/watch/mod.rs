@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use sluice_ipfw::watch::Watching;
 
 use super::Status;
-use crate::control::{Answered, Orders, Refused, Watched, Work};
+use crate::control::{Answered, Orders, Refused, TurnedAway, Watched, Work};
 use collect::Collector;
 use flows::Ledger;
 
@@ -109,6 +109,11 @@ impl Watcher {
             let waited = self.0.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Returns the counters of refused clients, which the status shows.
+    pub fn turned_away(&self) -> &TurnedAway {
+        self.0.orders.turned_away()
     }
 
     /// Keeps records of flows from the next sample on. Somebody must ask for samples all the time.
