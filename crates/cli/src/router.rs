@@ -25,7 +25,7 @@ use log::{Log, SyslogError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sluice_core::packet::SPLIT_BELOW;
-use sluice_core::{Rate, Span, units::Bytes};
+use sluice_core::{Rate, Span, Stop, units::Bytes};
 use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::confine::{self, User};
@@ -293,6 +293,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
             slots: args.room,
             large: (args.room / 32).max(64),
         },
+        ending: Stop::new(),
     };
     // Before this process has threads.
     let guardian = args.fail_open.then(|| settings.fail_open()).transpose()?;
@@ -301,7 +302,14 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
     let page = web::prepare(&args.web)?;
     let flow_file = flows::open(&args.flows)?;
-    let mut router = Router::start(&settings)?;
+    let mut router = match Router::start(&settings) {
+        Err(StartError::Ended) => {
+            service::ending();
+            eprintln!("sluice: {}", StartError::Ended);
+            return Ok(ExitCode::SUCCESS);
+        }
+        started => started?,
+    };
     if let Some(guardian) = guardian
         && let Err(error) = router.guard(guardian)
     {
@@ -358,6 +366,7 @@ fn catch_signals(settings: &Settings) -> Result<Receiver<i32>, Error> {
         .is_confined
         .then(|| process::confinement(settings.user));
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Error::Signal)?;
+    let ending = settings.ending.clone();
     let (sender, receiver) = channel();
     std::thread::Builder::new()
         .name("signals".into())
@@ -368,6 +377,9 @@ fn catch_signals(settings: &Settings) -> Result<Receiver<i32>, Error> {
                 eprintln!("sluice: warning: the thread of signals keeps its privileges: {error}");
             }
             for signal in signals.forever() {
+                if signal != SIGHUP {
+                    ending.stop();
+                }
                 if sender.send(signal).is_err() {
                     break;
                 }
@@ -415,6 +427,12 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
         eprintln!(
             "sluice: all cores of this machine are kept out of idle states that take longer than {} us to leave",
             latency.as_ns() / 1_000
+        );
+    }
+    let stays_root = settings.is_confined && settings.user.is_none() && confine::is_root();
+    if stays_root && !args.quiet {
+        eprintln!(
+            "sluice: the threads have no capabilities, but remain root's; --user NAME makes them another user's"
         );
     }
     if !args.quiet {

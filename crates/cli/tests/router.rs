@@ -16,6 +16,8 @@ mod reload;
 mod rtt;
 #[path = "router/service.rs"]
 mod service;
+#[path = "router/starting.rs"]
+mod starting;
 mod verdict;
 #[path = "router/watch.rs"]
 mod watch;

@@ -31,7 +31,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::sys;
-pub use crate::user::{User, UserError};
+pub use crate::user::{User, UserError, is_root};
 
 /// The reasons why a thread cannot be confined.
 #[derive(Debug, thiserror::Error)]

@@ -47,7 +47,7 @@ impl User {
     /// # Errors
     /// [`UserError`]; also if the calling thread is not root's.
     pub fn find(name: &str) -> Result<User, UserError> {
-        if !geteuid().is_root() {
+        if !is_root() {
             return Err(UserError::NotRoot);
         }
         let number = name.parse::<u32>().ok().filter(|uid| *uid != NO_USER);
@@ -96,6 +96,11 @@ impl User {
         thread::set_keep_capabilities(false)?;
         Ok(())
     }
+}
+
+/// Returns whether the calling thread is root's.
+pub fn is_root() -> bool {
+    geteuid().is_root()
 }
 
 impl fmt::Display for User {

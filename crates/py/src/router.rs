@@ -207,6 +207,7 @@ fn settings(options: &Options) -> PyResult<Settings> {
             slots,
             large: (slots / 32).max(64),
         },
+        ending: sluice_core::Stop::new(),
     })
 }
 

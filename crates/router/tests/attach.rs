@@ -284,8 +284,10 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     settings.engine.accepts_by_default = true;
     settings.socket = Some(folder.path().join("s"));
     let config = folder.path().join("rules");
-    std::fs::write(&config, "add 100 count udp from any to me in recv em0\n").unwrap();
-    settings.config = Some(config);
+    let rules = "add 90 count udp from any to any in recv em0\n\
+                 add 100 count udp from any to me in recv em0\n";
+    std::fs::write(&config, rules).unwrap();
+    settings.config = Some(config.clone());
     let router = Router::start(&settings).unwrap();
 
     let mut hosts = host.links().unwrap();
@@ -305,33 +307,52 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
         })
         .unwrap();
     };
-    let counted = |at_least: &str| {
+    // Waits until that many packets have come, and returns how many were for the router itself.
+    let counted = |came: u64| {
         let request = Request::Commands {
-            commands: "show 100".into(),
+            commands: "show".into(),
             how: How::Command,
             files: Texts::new(),
         };
-        let mut said = String::new();
         for _ in 0..200 {
-            said = ask(&folder.path().join("s"), &request).unwrap().stdout;
-            if said.starts_with(at_least) {
-                break;
+            let said = ask(&folder.path().join("s"), &request).unwrap().stdout;
+            let line = |number: &str| said.lines().find(|line| line.starts_with(number)).unwrap();
+            if line("00090").starts_with(&format!("00090 {came} ")) {
+                // Without the spaces that align the counters.
+                let words: Vec<&str> = line("00100").split_whitespace().collect();
+                return words.join(" ");
             }
             sleep(Duration::from_millis(10));
         }
-        said
+        panic!("{came} packets have not come");
     };
     send(ROUTER);
     // 10 packets of 20 bytes of IPv4, 8 of UDP and 5 of payload.
-    let expected = "00100 10 330 count udp from any to me in recv em0\n";
-    assert_eq!(counted(expected), expected);
+    let expected = "00100 10 330 count udp from any to me in recv em0";
+    assert_eq!(counted(10), expected);
 
     // The new address counts as the router's own from the next reading of the addresses on. Rules
     // that stay keep their counters.
     links.add_address("em0", later, 24).unwrap();
+    // If the file is refused, the old addresses remain with the old rules, also after another change.
+    std::fs::write(&config, format!("{rules}add 110 cuont ip from any to me\n")).unwrap();
+    router.reload().unwrap_err();
+    let change = Request::Commands {
+        commands: "-q add 200 count ip from any to any".into(),
+        how: How::Command,
+        files: Texts::new(),
+    };
+    let changed = ask(&folder.path().join("s"), &change).unwrap();
+    assert!(changed.error.is_none());
+    send(later);
+    assert_eq!(counted(20), expected);
+    send(ROUTER);
+    let expected = "00100 20 660 count udp from any to me in recv em0";
+    assert_eq!(counted(30), expected);
+    std::fs::write(&config, rules).unwrap();
     router.reload().unwrap();
     send(later);
-    let expected = "00100 20 660 count udp from any to me in recv em0\n";
-    assert_eq!(counted(expected), expected);
+    let expected = "00100 30 990 count udp from any to me in recv em0";
+    assert_eq!(counted(40), expected);
     router.stop();
 }

@@ -97,6 +97,8 @@ pub struct Settings {
     pub cpu_latency: Option<Span>,
     /// The size of the packet memory.
     pub pool: PoolSize,
+    /// Ends a start under way, for example at a signal.
+    pub ending: Stop,
 }
 
 impl Settings {
@@ -122,6 +124,7 @@ impl Settings {
             cores: Vec::new(),
             cpu_latency: None,
             pool: POOL,
+            ending: Stop::new(),
         }
     }
 

@@ -1,9 +1,11 @@
 //! The start of a router: checks the settings, opens everything, and starts the loop.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
 use sluice_core::{Span, Stop};
@@ -109,6 +111,12 @@ pub enum StartError {
     /// The keys of hashes.
     #[error("cannot get random numbers from the kernel: {0}")]
     Random(io::Error),
+    /// [`Settings::ending`] was set.
+    #[error("ended before it forwarded packets")]
+    Ended,
+    /// The thread that reads the configuration cannot be started.
+    #[error("cannot start the thread that reads the configuration: {0}")]
+    Reader(io::Error),
 }
 
 impl Router {
@@ -144,17 +152,27 @@ impl Router {
                 ports.map(|(n, port)| port.interface(n)).collect()
             }
         };
-        let config = match &settings.config {
-            Some(path) => Config::read(path)?,
-            None => Config {
-                path: "commands".into(),
-                text: settings.commands.clone().unwrap_or_default(),
-                ..Config::default()
-            },
-        };
         // Checked before anything is opened, so that a mistake has no side effects.
-        let firewall = running::firewall(&engine, &interfaces(&names, &namespace));
-        let remarks = config.check(firewall, settings.pool.slots)?;
+        let (config, remarks) = {
+            let interfaces = interfaces(&names, &namespace);
+            let room = settings.pool.slots;
+            let path = settings.config.clone();
+            let commands = settings.commands.clone().unwrap_or_default();
+            let read = move || -> Result<_, ConfigError> {
+                let config = match path {
+                    Some(path) => Config::read(&path)?,
+                    None => Config {
+                        path: "commands".into(),
+                        text: commands,
+                        ..Config::default()
+                    },
+                };
+                let firewall = running::firewall(&engine, &interfaces);
+                let remarks = config.check(firewall, room)?;
+                Ok((config, remarks))
+            };
+            beside(&settings.ending, read)??
+        };
         let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
         let count = settings.workers;
         let (opened, ports, memories) = open(settings, &namespace, &names, &clock)?;
@@ -266,8 +284,16 @@ impl Router {
         // Commands that arrive from now on find the configuration loaded. If a thread has ended,
         // joining it reports why.
         let mut confined = Ok(());
-        for result in has_started.into_iter().take(count) {
-            confined = confined.and(result);
+        for _ in 0..count {
+            match wait_for(&has_started, &settings.ending, LAST_START) {
+                Ok(result) => confined = confined.and(result),
+                Err(RecvTimeoutError::Timeout) => {
+                    // The threads end with the process.
+                    stop.stop();
+                    return Err(StartError::Ended);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
         }
         // From here on, this router forwards.
         let standing = take_over_from_bridges(&namespace, &names);
@@ -360,6 +386,60 @@ fn open(
     };
     Ok((ports, of_workers, memories))
 }
+
+/// Does `work` on a thread of its own, and waits for it unless the start is to end. Reading a long
+/// configuration takes seconds, and a file that is a pipe may never end.
+fn beside<T: Send + 'static>(
+    ending: &Stop,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StartError> {
+    let (done, result) = sync_channel(1);
+    let thread = thread::Builder::new().name("config".into());
+    let thread = thread.spawn(move || {
+        // Nobody waits any more if the start has ended.
+        let _ = done.send(work());
+    });
+    let thread = thread.map_err(StartError::Reader)?;
+    match wait_for(&result, ending, Duration::ZERO) {
+        Ok(value) => {
+            // What follows may need a process with one thread.
+            let _ = thread.join();
+            Ok(value)
+        }
+        Err(RecvTimeoutError::Timeout) => Err(StartError::Ended),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => resume_unwind(panic),
+            Ok(()) => unreachable!("the thread has sent its result"),
+        },
+    }
+}
+
+/// Waits for a message, and for `patience` after the start is to end.
+fn wait_for<T>(
+    messages: &Receiver<T>,
+    ending: &Stop,
+    patience: Duration,
+) -> Result<T, RecvTimeoutError> {
+    let mut until = None;
+    loop {
+        let message = messages.recv_timeout(LOOK_EVERY);
+        if !matches!(message, Err(RecvTimeoutError::Timeout)) {
+            return message;
+        }
+        if ending.is_stopped() {
+            let until = *until.get_or_insert_with(|| Instant::now() + patience);
+            if Instant::now() >= until {
+                return Err(RecvTimeoutError::Timeout);
+            }
+        }
+    }
+}
+
+/// The interval at which a start that waits checks whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The time that loops get to begin after the start is to end, so that they can end in order: less than
+/// the time within which a router ends.
+const LAST_START: Duration = Duration::from_secs(3);
 
 /// Keeps the calling thread on the core of a worker, if it has one.
 fn stay_of(settings: &Settings, worker: usize) -> Result<Option<Stay>, StartError> {
