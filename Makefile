@@ -92,11 +92,14 @@ kernels: $(WEB) ## compare every packet and every run with real kernels, and wri
 golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the reason
 	UPDATE_EXPECT=1 $(CARGO) test $(ALL) --test golden -q -- --nocapture
 
-test-live: $(WEB) ## live runs, each in its own namespaces
+test-live: $(WEB) ## live runs, each in its own namespaces, and the systemd unit under a systemd of its own
 	@scripts/setup.sh programs
 	$(CARGO) test $(ALL) --test bridge --test attach --test faults --test jumbo --test memory -q -- --test-threads 1
 	$(CARGO) test $(ALL) --test exec --test forward --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test $(ALL) --test overload -q
+	@scripts/setup.sh systemd
+	$(DEBUG)
+	scripts/test-unit.py target/debug/sluice
 
 test-links: $(WEB) ## rate and idle round trip of ten named links under sluice exec, 5 s each way; 1 minute
 	@scripts/setup.sh iperf3
@@ -164,7 +167,7 @@ test-docs: docs $(WEB) ## check the site's links, and that tutorials and guides 
 	$(DEBUG)
 	$(XTASK) tutorials
 
-lint: $(WEB) ## formatters, linters, the layer check, and licences, sources and duplicates of dependencies
+lint: $(WEB) ## formatters, linters, the layer check, licences, sources and duplicates of dependencies, and the systemd unit
 	@scripts/setup.sh web python
 	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
@@ -176,6 +179,8 @@ lint: $(WEB) ## formatters, linters, the layer check, and licences, sources and 
 	$(VENV)/mypy --no-error-summary
 	scripts/check-english.py
 	scripts/check-dependencies.py
+	@scripts/setup.sh systemd
+	scripts/check-unit.sh target/debug/sluice
 
 fmt: ## format everything
 	@scripts/setup.sh web python
@@ -222,6 +227,7 @@ bench: build ## run the benchmarks, each with a reference measured at the same t
 	bench/forwarders/routers.py $(SLUICE)
 	bench/forwarders/watching.py $(SLUICE)
 	bench/forwarders/shaping.py $(SLUICE)
+	bench/forwarders/strangers.py $(SLUICE)
 
 clean: ## remove all build output
 	rm -rf target web/dist web/node_modules .venv .venv-flent .venv-mininet artifacts

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [programs] [wasm] [mininet] [iperf3] [clients]`.
+# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [programs] [wasm] [mininet] [iperf3] [clients] [systemd]`.
 # Toolchains are checked, never installed. System packages are installed by root, else reported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -165,6 +165,11 @@ iperf3() {
     type -P ip >/dev/null || system_packages "ip (for the tests of links)" iproute2
 }
 
+# The program that checks units; nothing is started.
+systemd() {
+    type -P systemd-analyze >/dev/null || system_packages "systemd-analyze (for the check of the unit)" systemd
+}
+
 clients() {
     need_python
     need_node
@@ -175,7 +180,7 @@ clients() {
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | docs | dist | chromium | tshark | flent | ns3 | programs | wasm | mininet | iperf3 | clients) "$part" ;;
-        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, programs, wasm, mininet, iperf3 or clients" ;;
+        web | python | docs | dist | chromium | tshark | flent | ns3 | programs | wasm | mininet | iperf3 | clients | systemd) "$part" ;;
+        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, programs, wasm, mininet, iperf3, clients or systemd" ;;
     esac
 done
