@@ -1,6 +1,7 @@
 //! A module that was checked and compiled.
 
 use wasmi::{CompilationMode, Config, EnforcedLimits, Engine, ExternType, FuncType, ValType};
+use wasmparser::{Parser, Payload};
 
 use sluice_core::Discipline;
 use sluice_core::param::{ParamError, Values};
@@ -31,6 +32,7 @@ impl Module {
                 "it is not a WebAssembly module: it does not begin with `\\0asm`".to_owned(),
             );
         }
+        check_code(bytes)?;
         let engine = Engine::new(&config());
         let module = wasmi::Module::new(&engine, bytes).map_err(|error| refusal(&error))?;
         let sections = module.custom_sections();
@@ -122,6 +124,22 @@ fn config() -> Config {
         .compilation_mode(CompilationMode::Eager)
         .enforced_limits(EnforcedLimits::strict());
     config
+}
+
+/// Refuses a module whose code section has bytes but no functions: wasmi 2.0 divides the bytes by the
+/// number of functions, to enforce its limits. What else is wrong with a module is wasmi's to say.
+fn check_code(bytes: &[u8]) -> Result<(), String> {
+    let sections = Parser::new(0).parse_all(bytes).map_while(Result::ok);
+    for section in sections {
+        if let Payload::CodeSectionStart { count: 0, size, .. } = section
+            && size > 0
+        {
+            return Err(format!(
+                "its code section has {size} bytes for functions, but no functions"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the reason why a module was refused.
