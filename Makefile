@@ -74,7 +74,7 @@ test-modules: ## compile the modules of sdk/ with clang, rustc and Zig, and comp
 
 test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; also check optimised code
 	$(CARGO) test $(ALL) --test golden -q
-	$(CARGO) test --release --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
+	$(CARGO) test --profile quick --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
 
 test-kernels: $(WEB) ## replay traces and compare every packet with real kernels
 	$(DEBUG)
