@@ -20,7 +20,8 @@ import {
   type Series,
   total,
 } from "./live/sample.ts";
-import { megabits, milliseconds, plain, whole } from "./maths/format.ts";
+import { megabits, milliseconds, whole } from "./maths/format.ts";
+import { preferred, type StateUnit, sayStates, stateUnit } from "./maths/states.ts";
 import { watchTheme } from "./theme.ts";
 
 /** Pipes and queues that are drawn at the same time, unless one is chosen. */
@@ -39,6 +40,11 @@ class Live {
   private chosen = BUSIEST;
   private level: Level = LEVELS[0];
   private charts: { chart: LineChart; lines: (series: Series, hue: number, alone: boolean) => Line[] }[] = [];
+  private stateChart: LineChart | null = null;
+  /** The variable of the algorithm that is drawn, and those that are offered. */
+  private stateName = "";
+  private stateNames = "";
+  private stateUnit: StateUnit = stateUnit("count");
   private readonly header = h("header", { class: "live-head" });
   private readonly picker = h("div", { class: "live-picker" });
   private readonly grid = h("div", { class: "live-charts" });
@@ -117,7 +123,7 @@ class Live {
     const line = (
       series: Series,
       hue: number,
-      values: number[],
+      values: (number | null)[],
       suffix: string,
       flow: number,
       scale = 1,
@@ -126,7 +132,7 @@ class Live {
       variant: hue,
       flow,
       time: series.unix_ms.map((at) => this.ago(at)),
-      value: values.map((value) => value * scale),
+      value: values.map((value) => (value === null ? null : value * scale)),
     });
     this.charts = [
       chart("rate", "Rate", "at which packets left the queue", "Mbit/s", megabits, (series, hue) => [
@@ -161,7 +167,20 @@ class Live {
           ];
         },
       ),
+      chart(
+        "state",
+        "State of the AQM",
+        "",
+        "",
+        (value) => this.stateUnit.say(value),
+        (series, hue) => {
+          const column = series.state[this.stateName];
+          return column === undefined ? [] : [line(series, hue, column.values, "", 0, this.stateUnit.scale)];
+        },
+      ),
     ];
+    this.stateChart = this.charts.at(-1)?.chart ?? null;
+    this.stateNames = "";
     this.grid.replaceChildren(...this.charts.map(({ chart }) => chart.frame.figure));
   }
 
@@ -187,6 +206,7 @@ class Live {
     if (!this.grid.matches(":has(.u-over:hover)")) {
       const names = this.drawn();
       const all = this.past.series.filter(({ step_ms }) => step_ms === this.level.step);
+      this.offerStates(all.filter(({ name }) => names.includes(name)));
       for (const { chart, lines } of this.charts) {
         const drawn = names.flatMap((name, hue) => {
           const series = all.find((one) => one.name === name);
@@ -199,6 +219,32 @@ class Live {
       ...[objects(sample), roundTrips(sample), flows(sample), busiestHosts(sample), changes(sample)].filter(
         (table) => table !== null,
       ),
+    );
+  }
+
+  /** Lists the variables of the algorithms that are drawn. */
+  private offerStates(drawn: Series[]): void {
+    const names = [...new Set(drawn.flatMap(({ state }) => Object.keys(state)))].sort();
+    const columns = (name: string) => drawn.flatMap(({ state }) => state[name] ?? []);
+    if (!names.includes(this.stateName)) {
+      const varies = (name: string) =>
+        columns(name).some(({ values }) => new Set(values.filter((value) => value !== null)).size > 1);
+      const choices = preferred(names);
+      this.stateName = choices.find(varies) ?? choices[0] ?? "";
+    }
+    this.stateUnit = stateUnit(columns(this.stateName)[0]?.kind ?? "count");
+    this.stateChart?.setUnit(this.stateUnit.unit);
+    const key = [this.stateName, ...names].join("\n");
+    if (key === this.stateNames) return;
+    this.stateNames = key;
+    const options = names.map((name) => ({ value: name, text: name }));
+    const list = dropdown("variable", options, this.stateName, (name) => {
+      this.stateName = name;
+      this.draw();
+    });
+    this.stateChart?.frame.controls.replaceChildren(...(names.length > 1 ? [list] : []));
+    this.stateChart?.frame.setCaption(
+      `${this.stateName}: a variable of the algorithm; of several queues and of an interval, the largest value`,
     );
   }
 
@@ -287,9 +333,7 @@ function objects(sample: Sample): HTMLElement | null {
     ...sojourn(object),
     reasons(object.dropped) || "0",
     whole(object.marked),
-    Object.entries(object.state)
-      .map(([name, value]) => `${name} ${plain(value)}`)
-      .join(", "),
+    sayStates(object.state, object.state_kinds),
     object.words,
   ]);
   const more = sample.unlisted > 0 ? `, and ${whole(sample.unlisted)} more` : "";

@@ -2,11 +2,25 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { extend, type Past, type Sample } from "../src/live/sample.ts";
 
-const sample = (second: number, dropped: Record<string, number>): Sample =>
+const sample = (
+  second: number,
+  dropped: Record<string, number>,
+  state: Record<string, number> = {},
+): Sample =>
   ({
     unix_ms: second * 1000,
     objects: [
-      { name: "pipe 1", flow: null, rate_bps: 1, backlog_packets: 0, marked: 0, sojourn: null, dropped },
+      {
+        name: "pipe 1",
+        flow: null,
+        rate_bps: 1,
+        backlog_packets: 0,
+        marked: 0,
+        sojourn: null,
+        dropped,
+        state,
+        state_kinds: { drop_next: "instant" },
+      },
     ],
     changes: [],
   }) as unknown as Sample;
@@ -28,4 +42,18 @@ test("a reason that occurs later has zeros before, and all columns cover the sam
     ],
     [300, 300, 300],
   );
+});
+
+test("a variable of the algorithm has a gap where it has no value", () => {
+  const past: Past = { series: [], changes: [] };
+  extend(past, sample(1, {}));
+  extend(past, sample(2, {}, { drop_next: 5e6 }));
+  extend(past, sample(3, {}, { count: 7 }));
+  assert.deepEqual(past.series[0]?.state, {
+    drop_next: { kind: "instant", values: [null, 5e6, null] },
+    count: { kind: "count", values: [null, null, 7] },
+  });
+  for (let second = 4; second <= 302; second += 1) extend(past, sample(second, {}));
+  assert.deepEqual(past.series[0]?.state["count"]?.values.slice(0, 2), [7, null]);
+  assert.equal(past.series[0]?.state["count"]?.values.length, 300);
 });

@@ -9,6 +9,7 @@ const flow = (src: string, dst: string, rate_bps: number, dropped = 0): LiveFlow
   dst,
   dst_port: 2,
   proto: 6,
+  icmp_id: null,
   arrived_bps: rate_bps,
   rate_bps,
   marked: 0,

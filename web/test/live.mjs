@@ -36,6 +36,20 @@ const pipes = [
   { name: "pipe 2", link: 10e6, base: 8e6, words: "droptail" },
   { name: "queue 10", link: 10e6, base: 3e6, words: "weight 5 droptail" },
 ];
+// The state of CoDel; the next drop is not set while it does not drop.
+const KINDS = { count: "count", drop_next: "instant", dropping: "flag" };
+const stateAt = (at) => {
+  const count = Math.max(0, Math.round(wave(at, 31, -4, 12)));
+  return {
+    count,
+    dropping: count > 0 ? 1 : 0,
+    ...(count > 0 ? { drop_next: 1e8 / Math.sqrt(count) } : {}),
+  };
+};
+const column = (points, name) => ({
+  kind: KINDS[name],
+  values: points.map((p) => p.state[name] ?? null),
+});
 const point = (pipe, at) => {
   const isOld = pipe.name === "pipe 1" && at < CHANGED;
   return {
@@ -45,6 +59,7 @@ const point = (pipe, at) => {
     p99: wave(at, 17, 6, isOld ? 260 : 14),
     dropped: Math.round(wave(at, 31, 0, isOld ? 60 : 8)),
     marked: pipe.name === "pipe 1" && !isOld ? 12 : 0,
+    state: isOld || pipe.name !== "pipe 1" ? {} : stateAt(at),
   };
 };
 const changes = [{ unix_ms: CHANGED, by: "uid 0", text: "ipfw sched 1 config type fq_codel" }];
@@ -65,6 +80,9 @@ const history = () => ({
         dropped: points.map((p) => p.dropped),
         dropped_for: { congestion: points.map((p) => p.dropped), overflow: points.map(() => 1) },
         marked: points.map((p) => p.marked),
+        state: Object.fromEntries(
+          pipe.name === "pipe 1" ? Object.keys(KINDS).map((name) => [name, column(points, name)]) : [],
+        ),
       };
     }),
   ),
@@ -119,7 +137,8 @@ const sample = (number) => {
       words: pipe.words,
       link_bps: pipe.link,
       backlog_packets: point(pipe, at).backlog,
-      state: pipe.name === "pipe 1" ? { count: 12, dropping: 1 } : {},
+      state: point(pipe, at).state,
+      state_kinds: KINDS,
       ...traffic(point(pipe, at)),
     })),
     unlisted: 0,
@@ -130,6 +149,7 @@ const sample = (number) => {
       dst: i === 3 ? "2001:db8::1" : "192.0.2.1",
       dst_port: 443,
       proto: 6,
+      icmp_id: null,
       backlog_packets: 3,
       ...traffic({ ...point(pipes[0], at), rate: 4.8e6 }),
     })),
@@ -258,7 +278,7 @@ async function showRuns() {
     const charts = await page.$$eval("figure.chart:not(.empty)", (all) =>
       all.map((one) => one.dataset.chart),
     );
-    check(charts.join() === "rate,sojourn,backlog,drops", `${where}: charts ${charts}`);
+    check(charts.join() === "rate,sojourn,backlog,drops,state", `${where}: charts ${charts}`);
     const says = async (...words) => {
       const text = await page.textContent("#page");
       for (const word of words) check(text.includes(word), `${where}: no "${word}"`);
@@ -316,7 +336,7 @@ try {
     const charts = await page.$$eval("figure.chart:not(.empty)", (all) =>
       all.map((one) => one.dataset.chart),
     );
-    check(charts.join() === "rate,sojourn,backlog,drops", `${where}: charts ${charts}`);
+    check(charts.join() === "rate,sojourn,backlog,drops,state", `${where}: charts ${charts}`);
     await page.waitForFunction(() => document.getElementById("page").dataset.number === "8");
     const text = await page.textContent("#page");
     for (const word of [
@@ -362,6 +382,20 @@ try {
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     check(wide <= 0, `${where}: the page is ${wide} px too wide`);
     await page.screenshot({ path: `${out}/live-${width}.png`, fullPage: true });
+    // The variables of the algorithm, with the unit of the chosen one.
+    const offered = await page.$$eval("#chart-state option", (all) => all.map((one) => one.value));
+    check(offered.join() === "count,drop_next,dropping", `${where}: variables ${offered}`);
+    await page.selectOption("#chart-state select", "drop_next");
+    await page.waitForFunction(() =>
+      document.querySelector("#chart-state .caption").textContent.startsWith("drop_next:"),
+    );
+    // Since the change, a third of the chart.
+    const plot = await page.locator("#chart-state .u-over").boundingBox();
+    await page.hover("#chart-state .u-over", { position: { x: 0.85 * plot.width, y: plot.height / 2 } });
+    await page.waitForSelector("#chart-state .tooltip .value");
+    const said = await page.textContent("#chart-state .tooltip .value");
+    check(/^in \d+(\.\d+)?\u00a0ms$/.test(said), `${where}: the chart says "${said}"`);
+    await page.mouse.move(0, 0);
     await page.click('button[data-value="24 h"]');
     await page.waitForFunction(() => document.querySelector("#chart-rate").dataset.series === "3");
     await page.selectOption(".live-picker select", "pipe 1");

@@ -85,7 +85,7 @@ try {
   await page.goto(`${address}#token=${TOKEN}`);
   await page.waitForFunction(() => Number(document.getElementById("page").dataset.number) >= 3);
   const charts = await page.$$eval("figure.chart:not(.empty)", (all) => all.map((one) => one.dataset.chart));
-  check(charts.join() === "rate,sojourn,backlog,drops", `charts ${charts}`);
+  check(charts.join() === "rate,sojourn,backlog,drops,state", `charts ${charts}`);
   const text = await page.textContent("#page");
   for (const word of ["of 120 s", "pipe 2", "up: fq_codel", "Busiest flows", "h2"]) {
     check(text.includes(word), `no "${word}"`);

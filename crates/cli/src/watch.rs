@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sluice_router::control::{AskError, Request, ask, default_socket};
-use sluice_router::process::watch::{Sample, Sojourn, TrafficSample};
+use sluice_router::process::watch::{ObjectSample, Sample, Sojourn, TrafficSample};
 
 /// The reason why there is no sample.
 #[derive(Debug, thiserror::Error)]
@@ -121,14 +121,20 @@ pub fn reasons(counts: &BTreeMap<String, u64>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Writes the state of an AQM. Names say nothing about units, so times are recognised by size.
-pub fn state(variables: &BTreeMap<String, f64>) -> String {
-    let words = variables.iter().map(|(name, value)| {
-        if value.fract() != 0.0 && value.abs() < 1.0 {
-            format!("{name} {value:.4}")
-        } else {
-            format!("{name} {}", short(*value))
-        }
+/// Writes the variables of an algorithm: `count 10, drop_next in 5.30ms, dropping yes`.
+pub fn state(object: &ObjectSample) -> String {
+    let words = object.state.iter().map(|(name, value)| {
+        let ns = value.abs() as u64;
+        let text = match object.state_kinds.get(name).map_or("", String::as_str) {
+            "instant" if *value < 0.0 => format!("{} ago", time(ns)),
+            "instant" => format!("in {}", time(ns)),
+            "span" => time(ns),
+            "ratio" => format!("{value:.4}"),
+            "flag" if *value == 0.0 => "no".to_owned(),
+            "flag" => "yes".to_owned(),
+            _ => short(*value),
+        };
+        format!("{name} {text}")
     });
     words.collect::<Vec<_>>().join(", ")
 }
@@ -179,6 +185,27 @@ mod tests {
         ] {
             assert_eq!(time(ns), text);
         }
+    }
+
+    #[test]
+    fn variables_have_units() {
+        let mut object = ObjectSample::default();
+        for (name, kind, value) in [
+            ("count", "count", 12_000.0),
+            ("delay", "span", 4_210_000.0),
+            ("drop_next", "instant", 5_300_000.0),
+            ("dropping", "flag", 1.0),
+            ("first_above", "instant", -400_000_000.0),
+            ("probability", "ratio", 0.012_34),
+        ] {
+            object.state.insert(name.to_owned(), value);
+            object.state_kinds.insert(name.to_owned(), kind.to_owned());
+        }
+        assert_eq!(
+            state(&object),
+            "count 12.0k, delay 4.21ms, drop_next in 5.30ms, dropping yes, first_above 400ms ago, \
+             probability 0.0123"
+        );
     }
 
     #[test]

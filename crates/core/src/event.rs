@@ -74,6 +74,17 @@ pub enum StateValue {
 }
 
 impl StateValue {
+    /// Returns the word for the kind of the value: `count`, `instant`, `span`, `ratio` or `flag`.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            StateValue::Count(_) => "count",
+            StateValue::Time(_) => "instant",
+            StateValue::Span(_) => "span",
+            StateValue::Ratio(_) => "ratio",
+            StateValue::Flag(_) => "flag",
+        }
+    }
+
     /// Returns the value as a number: times and spans in nanoseconds, flags as 0 or 1.
     pub fn as_f64(self) -> f64 {
         match self {

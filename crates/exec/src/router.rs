@@ -79,7 +79,7 @@ pub fn view_of<'a>(stages: impl Iterator<Item = &'a ScheduledLink>, now: Time) -
         view.in_flight.packets += flying.packets;
         view.in_flight.bytes += flying.bytes;
         stage.link.queue().state(&mut |queue, name, value| {
-            view.variables.push((queue, name, value.as_f64()));
+            view.variables.push((queue, name, value));
         });
     }
     view

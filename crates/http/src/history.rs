@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 
 use sluice_router::control::Change;
-use sluice_router::process::watch::Sample;
+use sluice_router::process::watch::{ObjectSample, Sample};
 
 /// The resolutions, in milliseconds, with the number of points: 5 minutes, 1 hour, 24 hours.
 const LEVELS: [(u64, usize); 3] = [(1_000, 300), (10_000, 360), (60_000, 1_440)];
@@ -13,6 +13,8 @@ const LEVELS: [(u64, usize); 3] = [(1_000, 300), (10_000, 360), (60_000, 1_440)]
 const MOST_SERIES: usize = 32;
 /// Largest number of reasons of a series that have columns of their own. Few queues drop for more.
 const MOST_REASONS: usize = 4;
+/// Largest number of variables of an algorithm that are kept. No algorithm has more.
+const MOST_VARIABLES: usize = 8;
 
 /// The history.
 #[derive(Debug, Default)]
@@ -27,7 +29,16 @@ struct Series {
     name: String,
     /// The reasons of drops, in the order in which they occurred first.
     reasons: Vec<String>,
+    variables: Vec<Variable>,
     levels: [Level; LEVELS.len()],
+    last_ms: u64,
+}
+
+/// A variable of the algorithm, which has a column.
+#[derive(Debug)]
+struct Variable {
+    name: String,
+    kind: String,
     last_ms: u64,
 }
 
@@ -38,9 +49,9 @@ struct Level {
     open: Option<(Point, u32)>,
 }
 
-/// A point. Rates and medians are means over its samples, backlogs and 99th percentiles the largest,
-/// drops and marks sums. Of a port, `rate_bps` is what it received and `other_bps` what it sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// A point. Rates and medians are means over its samples, backlogs, 99th percentiles and variables the
+/// largest, drops and marks sums. Of a port, `rate_bps` is what it received and `other_bps` what it sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Point {
     unix_ms: u64,
     rate_bps: f32,
@@ -52,6 +63,17 @@ struct Point {
     /// The drops by reason, in the order of the series.
     dropped_for: [f32; MOST_REASONS],
     marked: f32,
+    state: State,
+}
+
+/// The variables of the algorithm, in the order of the series. Not a number: it has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct State([f32; MOST_VARIABLES]);
+
+impl Default for State {
+    fn default() -> State {
+        State([f32::NAN; MOST_VARIABLES])
+    }
 }
 
 impl Point {
@@ -68,6 +90,10 @@ impl Point {
             *sum += more;
         }
         self.marked += other.marked;
+        for (largest, value) in self.state.0.iter_mut().zip(other.state.0) {
+            // The larger one, or the one that is a number.
+            *largest = largest.max(value);
+        }
     }
 }
 
@@ -105,6 +131,14 @@ struct Columns<'a> {
     dropped: Vec<f32>,
     dropped_for: BTreeMap<&'a str, Vec<f32>>,
     marked: Vec<f32>,
+    state: BTreeMap<&'a str, Column<'a>>,
+}
+
+/// A variable over time; null where it had no value.
+#[derive(Serialize)]
+struct Column<'a> {
+    kind: &'a str,
+    values: Vec<f32>,
 }
 
 #[derive(Serialize)]
@@ -125,9 +159,14 @@ impl History {
                 dropped: port.lost as f32,
                 ..Point::default()
             };
-            self.note(&format!("port {}", port.name), point, &BTreeMap::new());
+            if let Some(series) = self.series(&format!("port {}", port.name), unix_ms) {
+                series.add(&point);
+            }
         }
         for object in &sample.objects {
+            let Some(series) = self.series(&object.label(), unix_ms) else {
+                continue;
+            };
             let traffic = &object.traffic;
             let ms = |ns: u64| ns as f32 / 1e6;
             let point = Point {
@@ -139,14 +178,16 @@ impl History {
                 p99_ms: traffic.sojourn.map_or(0.0, |sojourn| ms(sojourn.p99_ns)),
                 dropped: traffic.dropped_total() as f32,
                 marked: traffic.marked as f32,
-                ..Point::default()
+                dropped_for: series.reasons_of(&traffic.dropped),
+                state: series.state_of(object, unix_ms),
             };
-            self.note(&object.label(), point, &traffic.dropped);
+            series.add(&point);
         }
         self.changes.clone_from(&sample.changes);
     }
 
-    fn note(&mut self, name: &str, mut point: Point, dropped: &BTreeMap<String, u64>) {
+    /// Returns the series of this name, if there is room for it.
+    fn series(&mut self, name: &str, unix_ms: u64) -> Option<&mut Series> {
         let place = self.series.iter().position(|series| series.name == name);
         let place = match place {
             Some(place) => place,
@@ -162,23 +203,14 @@ impl History {
                     .enumerate()
                     .min_by_key(|(_, s)| s.last_ms);
                 let (place, oldest) = oldest.expect("the list is full");
-                if oldest.last_ms + LEVELS[LEVELS.len() - 1].0 > point.unix_ms {
-                    return;
+                if oldest.last_ms + LEVELS[LEVELS.len() - 1].0 > unix_ms {
+                    return None;
                 }
                 self.series[place] = Series::new(name);
                 place
             }
         };
-        let series = &mut self.series[place];
-        series.last_ms = point.unix_ms;
-        for (reason, count) in dropped {
-            if let Some(place) = series.place_of(reason) {
-                point.dropped_for[place] = *count as f32;
-            }
-        }
-        for (level, shape) in series.levels.iter_mut().zip(LEVELS) {
-            level.add(&point, shape);
-        }
+        Some(&mut self.series[place])
     }
 
     /// Returns everything as JSON: each series at each resolution.
@@ -209,6 +241,7 @@ impl History {
                         })
                         .collect(),
                     marked: column(|p| p.marked),
+                    state: series.columns(points),
                 }
             })
         });
@@ -225,9 +258,93 @@ impl Series {
         Series {
             name: name.to_owned(),
             reasons: Vec::new(),
+            variables: Vec::new(),
             levels: Default::default(),
             last_ms: 0,
         }
+    }
+
+    fn add(&mut self, point: &Point) {
+        self.last_ms = point.unix_ms;
+        for (level, shape) in self.levels.iter_mut().zip(LEVELS) {
+            level.add(point, shape);
+        }
+    }
+
+    /// Returns the drops by reason, in the order of the series.
+    fn reasons_of(&mut self, dropped: &BTreeMap<String, u64>) -> [f32; MOST_REASONS] {
+        let mut counts = [0.0; MOST_REASONS];
+        for (reason, count) in dropped {
+            if let Some(place) = self.place_of(reason) {
+                counts[place] = *count as f32;
+            }
+        }
+        counts
+    }
+
+    /// Returns the variables of the algorithm, in the order of the series.
+    fn state_of(&mut self, object: &ObjectSample, unix_ms: u64) -> State {
+        let mut state = State::default();
+        // Those that have a value keep their columns when a new one needs room.
+        for known in &mut self.variables {
+            if object.state.contains_key(&known.name) {
+                known.last_ms = unix_ms;
+            }
+        }
+        for (name, value) in &object.state {
+            let kind = object.state_kinds.get(name).map_or("count", String::as_str);
+            if let Some(place) = self.place_of_variable(name, kind, unix_ms) {
+                state.0[place] = *value as f32;
+            }
+        }
+        state
+    }
+
+    /// Returns the column of a variable, if there is room for it. A variable that has had no value for
+    /// longest, since the algorithm is another one by now, makes room.
+    fn place_of_variable(&mut self, name: &str, kind: &str, unix_ms: u64) -> Option<usize> {
+        let is_it = |known: &Variable| known.name == name && known.kind == kind;
+        let place = self.variables.iter().position(is_it);
+        if place.is_some() {
+            return place;
+        }
+        let variable = Variable {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            last_ms: unix_ms,
+        };
+        if self.variables.len() < MOST_VARIABLES {
+            self.variables.push(variable);
+            return Some(self.variables.len() - 1);
+        }
+        let known = self.variables.iter().enumerate();
+        let (place, oldest) = known.min_by_key(|(_, known)| known.last_ms)?;
+        if oldest.last_ms == unix_ms {
+            return None;
+        }
+        self.variables[place] = variable;
+        for level in &mut self.levels {
+            let open = level.open.iter_mut().map(|(point, _)| point);
+            for point in level.points.iter_mut().chain(open) {
+                point.state.0[place] = f32::NAN;
+            }
+        }
+        Some(place)
+    }
+
+    /// Returns the variables that have a value in these points.
+    fn columns<'a, P: Iterator<Item = &'a Point>>(
+        &self,
+        points: impl Fn() -> P,
+    ) -> BTreeMap<&str, Column<'_>> {
+        let known = self.variables.iter().enumerate();
+        let columns = known.map(|(place, variable)| {
+            let values = points().map(|point| point.state.0[place]).collect();
+            let kind = variable.kind.as_str();
+            (variable.name.as_str(), Column { kind, values })
+        });
+        let has_value = |column: &Column<'_>| column.values.iter().any(|value| !value.is_nan());
+        columns.filter(|(_, column)| has_value(column)).collect()
     }
 
     /// Returns the column of a reason, if there is room for it.
@@ -246,7 +363,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_router::process::watch::{ObjectSample, Sojourn};
+    use sluice_router::process::watch::Sojourn;
 
     fn sample(second: u64, name: &str, rate_bps: u64) -> Sample {
         let mut object = ObjectSample {
@@ -311,6 +428,75 @@ mod tests {
         assert_eq!(reasons["congestion"], serde_json::json!([20.0, 20.0]));
         assert_eq!(reasons["reason 0"], serde_json::json!([1.0, 0.0]));
         assert_eq!(reasons.len(), MOST_REASONS);
+    }
+
+    fn with_state(second: u64, variables: &[(&str, &str, f64)]) -> Sample {
+        let mut sample = sample(second, "pipe 1", 1);
+        for (name, kind, value) in variables {
+            let object = &mut sample.objects[0];
+            object.state.insert((*name).to_owned(), *value);
+            object
+                .state_kinds
+                .insert((*name).to_owned(), (*kind).to_owned());
+        }
+        sample
+    }
+
+    fn answer(history: &History) -> serde_json::Value {
+        serde_json::from_str(&history.json()).unwrap()
+    }
+
+    #[test]
+    fn the_state_of_the_algorithm_has_a_column_for_each_variable() {
+        let mut history = History::default();
+        for second in 0..20 {
+            let mut variables = vec![("count", "count", second as f64)];
+            if second >= 15 {
+                variables.push(("drop_next", "instant", 5e6));
+            }
+            history.add(&with_state(second, &variables));
+        }
+        let json = answer(&history);
+        let fine = &json["series"][0]["state"]["drop_next"];
+        assert_eq!(fine["kind"], "instant");
+        let values = fine["values"].as_array().unwrap();
+        assert_eq!(values.iter().filter(|value| value.is_null()).count(), 15);
+        assert_eq!(values[19], 5e6);
+        // Ten seconds per point: the largest value, or the only ones.
+        let coarse = &json["series"][1]["state"];
+        assert_eq!(coarse["count"]["values"], serde_json::json!([9.0, 19.0]));
+        assert_eq!(
+            coarse["drop_next"]["values"],
+            serde_json::json!([null, 5e6])
+        );
+    }
+
+    #[test]
+    fn the_variables_of_another_algorithm_take_the_room_of_old_ones() {
+        let mut history = History::default();
+        let names: Vec<String> = (0..MOST_VARIABLES).map(|n| format!("old {n}")).collect();
+        let old: Vec<(&str, &str, f64)> =
+            names.iter().map(|n| (n.as_str(), "count", 1.0)).collect();
+        history.add(&with_state(0, &old));
+        // One of them remains in use.
+        history.add(&with_state(
+            1,
+            &[("new", "ratio", 0.5), ("old 0", "count", 2.0)],
+        ));
+        let json = answer(&history);
+        let state = json["series"][0]["state"].as_object().unwrap();
+        assert_eq!(state.len(), MOST_VARIABLES);
+        assert_eq!(state["new"]["values"], serde_json::json!([null, 0.5]));
+        assert_eq!(state["old 0"]["values"], serde_json::json!([1.0, 2.0]));
+        // More variables than columns: those that find room are kept.
+        let more: Vec<String> = (0..20).map(|n| format!("more {n}")).collect();
+        let more: Vec<(&str, &str, f64)> =
+            more.iter().map(|n| (n.as_str(), "count", 1.0)).collect();
+        history.add(&with_state(2, &more));
+        let json = answer(&history);
+        let state = json["series"][0]["state"].as_object().unwrap();
+        assert_eq!(state.len(), MOST_VARIABLES);
+        assert!(state.keys().all(|name| name.starts_with("more")));
     }
 
     #[test]

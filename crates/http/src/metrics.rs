@@ -476,7 +476,7 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
         ),
         (
             "sluice_object_state",
-            "Variables of the algorithm; times are in nanoseconds",
+            "Variables of the algorithm; times in nanoseconds, instants relative to now",
             None,
             Values::Seconds(variables.collect()),
         ),

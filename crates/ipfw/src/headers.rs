@@ -81,6 +81,9 @@ pub struct Headers {
     pub tcp_flags: u8,
     /// Type of ICMP or ICMPv6; `None` for other protocols and later fragments.
     pub icmp_type: Option<u8>,
+    /// Identifier of an echo request or reply that is no fragment. Rules do not see it; it
+    /// distinguishes flows.
+    pub icmp_id: Option<u16>,
     /// The type of an Ethernet frame that is not IP; `None` for a packet. The fields of IP are
     /// unspecified then. Such frames are for [`Firewall::passes`](crate::Firewall::passes) only.
     pub frame: Option<u16>,
@@ -122,6 +125,7 @@ impl Headers {
             },
             tcp_flags: 0,
             icmp_type: None,
+            icmp_id: None,
             frame: None,
         }
     }

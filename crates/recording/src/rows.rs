@@ -108,19 +108,12 @@ impl QueueSample {
         variable: &'static str,
         value: StateValue,
     ) -> QueueSample {
-        let kind = match value {
-            StateValue::Count(_) => "count",
-            StateValue::Time(_) => "instant",
-            StateValue::Span(_) => "span",
-            StateValue::Ratio(_) => "ratio",
-            StateValue::Flag(_) => "flag",
-        };
         QueueSample {
             time,
             pipe: pipe.into(),
             queue: Some(queue),
             variable: Cow::Borrowed(variable),
-            kind: Cow::Borrowed(kind),
+            kind: Cow::Borrowed(value.kind()),
             value: value.as_f64(),
         }
     }

@@ -1,4 +1,5 @@
 /** The parts of a sample and of the history that the page reads; docs/watching.md explains them. */
+import type { StateKind } from "../maths/states.ts";
 
 export interface Traffic {
   arrived_bps: number;
@@ -15,6 +16,7 @@ export interface LiveObject extends Traffic {
   link_bps: number;
   backlog_packets: number;
   state: Record<string, number>;
+  state_kinds: Record<string, StateKind>;
 }
 
 export interface LiveFlow extends Traffic {
@@ -24,6 +26,7 @@ export interface LiveFlow extends Traffic {
   dst: string;
   dst_port: number;
   proto: number;
+  icmp_id: number | null;
   backlog_packets: number;
 }
 
@@ -79,6 +82,8 @@ export interface Series {
   /** The drops by reason. */
   dropped_for: Record<string, number[]>;
   marked: number[];
+  /** The variables of the algorithm; null where one had no value. */
+  state: Record<string, { kind: StateKind; values: (number | null)[] }>;
 }
 
 export interface Past {
@@ -104,7 +109,8 @@ export function flowLabel(flow: LiveFlow): string {
     return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
   };
   const proto = PROTOCOLS[flow.proto] ?? `protocol ${flow.proto}`;
-  return `${proto} ${end(flow.src, flow.src_port)} → ${end(flow.dst, flow.dst_port)}`;
+  const id = flow.icmp_id === null ? "" : ` id ${flow.icmp_id}`;
+  return `${proto} ${end(flow.src, flow.src_port)} → ${end(flow.dst, flow.dst_port)}${id}`;
 }
 
 /** The traffic of a host in the listed flows. */
@@ -176,6 +182,7 @@ export function extend(past: Past, sample: Sample): void {
         dropped: [],
         dropped_for: {},
         marked: [],
+        state: {},
       };
       past.series.push(series);
     }
@@ -193,6 +200,13 @@ export function extend(past: Past, sample: Sample): void {
     for (const [reason, counts] of Object.entries(series.dropped_for)) {
       counts.push(object.dropped[reason] ?? 0);
     }
+    for (const name of Object.keys(object.state)) {
+      series.state[name] ??= {
+        kind: object.state_kinds[name] ?? "count",
+        values: series.unix_ms.slice(1).map(() => null),
+      };
+    }
+    for (const [name, { values }] of Object.entries(series.state)) values.push(object.state[name] ?? null);
     const old = series.unix_ms.findIndex((at) => at > sample.unix_ms - span * 1000);
     for (const column of [
       series.unix_ms,
@@ -203,7 +217,8 @@ export function extend(past: Past, sample: Sample): void {
       series.dropped,
       ...Object.values(series.dropped_for),
       series.marked,
-    ]) {
+      ...Object.values(series.state).map(({ values }) => values),
+    ] as unknown[][]) {
       column.splice(0, old);
     }
   }

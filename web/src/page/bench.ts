@@ -8,6 +8,7 @@ import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
 import { choice, dropdown, h } from "../dom.ts";
 import { boxOf, empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
+import { preferred } from "../maths/states.ts";
 import { busiestQueue, mainPing } from "../maths/verdict.ts";
 import {
   type Direction,
@@ -388,19 +389,12 @@ export class Bench {
   /** Lists the variables that the selected queue has in any run. */
   private offerStates(queues: Queue[]): void {
     const names = [...new Set(queues.flatMap((queue) => queue.state.map((state) => state.name)))];
-    // Variables that determine what happens to packets come before counters.
-    const first = ["prob", "delay", "count", "average"].flatMap((word) =>
-      names.filter((name) => name.startsWith(word)),
-    );
-    // An instant, such as that of the next drop, is a straight line and tells least, so it comes
-    // last.
-    const others = names.filter((name) => !/^\w+_next\b/.test(name));
     // A variable that never changes is a straight line, too.
     const varies = (name: string) =>
       queues.some((queue) =>
         queue.state.some((state) => state.name === name && new Set(state.series.value).size > 1),
       );
-    const choices = [...first, ...others, ...names];
+    const choices = preferred(names);
     if (!names.includes(this.stateName)) this.stateName = choices.find(varies) ?? choices[0] ?? "";
     const options = names.map((name) => ({ value: name, text: name }));
     const list = dropdown("variable", options, this.stateName, (name) => {

@@ -162,7 +162,7 @@ fn text(sample: &Sample) -> String {
             notes.push(format!("dropped: {}", reasons(&object.traffic.dropped)));
         }
         if !object.state.is_empty() {
-            notes.push(watch::state(&object.state));
+            notes.push(watch::state(object));
         }
         for note in notes {
             line(format!("  {}", cut(&note, 76)));
@@ -280,6 +280,9 @@ pub(crate) mod tests {
             link_bps: 1_000_000_000,
             backlog_packets: 123_456,
             state: [("count".to_owned(), 12.0), ("p".to_owned(), 0.0125)].into(),
+            state_kinds: [("count", "count"), ("p", "ratio")]
+                .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+                .into(),
             traffic: traffic(rate_bps),
             ..ObjectSample::default()
         };
@@ -305,6 +308,7 @@ pub(crate) mod tests {
                 dst: "10.0.0.2".parse().unwrap(),
                 dst_port: 443,
                 proto: 6,
+                icmp_id: None,
                 backlog_packets: 10,
                 traffic: traffic(12_345_678),
             }],

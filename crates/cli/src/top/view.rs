@@ -246,7 +246,7 @@ fn facts(object: &ObjectSample) -> Vec<String> {
         ),
     ];
     if !object.state.is_empty() {
-        facts.push(format!("state: {}", state(&object.state)));
+        facts.push(format!("state: {}", state(object)));
     }
     facts
 }

@@ -116,9 +116,13 @@ impl Watching {
         at: Time,
     ) -> Option<Box<WatchTable>> {
         (self.tallies, self.details) = links.into_iter().unzip();
+        let mut fresh = self.fresh.take();
+        if let Some(fresh) = &mut fresh {
+            fresh.follow(table.as_deref(), at);
+        }
         self.at = at;
         self.table = table;
-        self.fresh.take()
+        fresh
     }
 }
 
@@ -162,7 +166,7 @@ impl Firewall {
                 if is_last {
                     watching.at = now;
                     let fresh = watching.fresh.take();
-                    watching.table = self.runtime.exchange_watch(fresh);
+                    watching.table = self.runtime.exchange_watch(fresh, now);
                     return false;
                 }
             }

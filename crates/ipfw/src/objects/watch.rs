@@ -95,6 +95,9 @@ pub struct Traffic {
     dropped: [u64; REASONS],
     /// Bytes of the packets that were dropped for any reason.
     pub dropped_bytes: u64,
+    /// Packets that came to wait: those that arrived, less those that left or were dropped. Packets
+    /// from before the watch count in neither.
+    pub waiting: i64,
     /// Sojourn times of the packets that left the queue.
     pub waits: Waits,
 }
@@ -126,6 +129,7 @@ impl Traffic {
             *count += more;
         }
         self.dropped_bytes += other.dropped_bytes;
+        self.waiting += other.waiting;
         self.waits.absorb(&other.waits);
     }
 
@@ -281,6 +285,8 @@ pub struct WatchFlow {
     pub dst_port: u16,
     /// Protocol.
     pub proto: u8,
+    /// Identifier of ICMP echo.
+    pub icmp_id: Option<u16>,
 }
 
 /// A flow with its traffic.
@@ -310,8 +316,8 @@ pub struct WatchTable {
     pub other: Traffic,
     /// The traffic of flows that found no room.
     pub other_flows: Traffic,
-    /// The start of the interval.
-    pub since: Time,
+    /// The start of the watch.
+    began: Time,
 }
 
 /// Largest number of places with rows.
@@ -340,7 +346,7 @@ impl WatchTable {
             spare: Vec::new(),
             other: Traffic::default(),
             other_flows: Traffic::default(),
-            since: Time::ZERO,
+            began: Time::ZERO,
         };
         table.reset(places);
         table
@@ -367,6 +373,7 @@ impl WatchTable {
                     src_port: 0,
                     dst_port: 0,
                     proto: 0,
+                    icmp_id: None,
                 },
                 traffic: Traffic::default(),
             })
@@ -426,6 +433,19 @@ impl WatchTable {
         }
     }
 
+    /// Continues the watch of `old` in this table, or begins one at `now`.
+    pub(crate) fn follow(&mut self, old: Option<&WatchTable>, now: Time) {
+        self.began = old.map_or(now, |old| old.began);
+    }
+
+    /// Returns the packets of `packet` that count in [`Traffic::waiting`].
+    fn counted(&self, packet: &Packet) -> i64 {
+        match packet.arrival >= self.began {
+            true => i64::from(packet.segments),
+            false => 0,
+        }
+    }
+
     /// Returns the number of a new row for this place, if there is room. A place that has a row was
     /// that of an object which has been deleted since: the row remains that object's.
     fn claim(&mut self, place: Place) -> u16 {
@@ -473,6 +493,7 @@ impl WatchTable {
                 src_port: ports.0,
                 dst_port: ports.1,
                 proto: headers.proto,
+                icmp_id: headers.icmp_id,
             };
             row
         });
@@ -502,20 +523,28 @@ impl WatchTable {
         let place = Place::Link(pipe);
         let known = self.places.iter().position(|other| *other == place);
         let row = known.map_or_else(|| self.claim(place), |index| index as u16 + 1);
+        let counted = self.counted(packet);
         for traffic in [0, 1] {
             let traffic = match traffic {
                 0 => self.row(row),
                 _ => self.flow(packet, pipe + STRIDE, headers),
             };
             match seen {
-                Seen::Arrived => traffic.arrive(packet),
+                Seen::Arrived => {
+                    traffic.arrive(packet);
+                    traffic.waiting += counted;
+                }
                 Seen::Waited(span) => traffic.waits.add(span),
                 Seen::Left => {
+                    traffic.waiting -= counted;
                     traffic.packets += u64::from(packet.segments);
                     traffic.bytes += u64::from(packet.len);
                 }
                 Seen::Marked => traffic.marked += u64::from(packet.segments),
-                Seen::Dropped(reason) => traffic.discard(packet, reason),
+                Seen::Dropped(reason) => {
+                    traffic.discard(packet, reason);
+                    traffic.waiting -= counted;
+                }
             }
         }
     }
@@ -550,8 +579,12 @@ impl Runtime {
     pub(crate) fn exchange_watch(
         &mut self,
         mut fresh: Option<Box<WatchTable>>,
+        now: Time,
     ) -> Option<Box<WatchTable>> {
         let table = self.watch.take();
+        if let Some(fresh) = &mut fresh {
+            fresh.follow(table.as_deref(), now);
+        }
         if let (Some(old), Some(fresh)) = (&table, &mut fresh) {
             // The watcher chose the places of `fresh` before it had heard of these.
             for place in &old.places[old.chosen..] {
@@ -609,12 +642,20 @@ impl Rows<'_> {
     }
 
     pub fn arrive(&mut self, packet: &Packet, queue: Option<u16>, headers: &Headers) {
-        self.each(packet, queue, headers, |row| row.arrive(packet));
+        let counted = self.table.counted(packet);
+        self.each(packet, queue, headers, |row| {
+            row.arrive(packet);
+            row.waiting += counted;
+        });
     }
 
     pub fn leave(&mut self, packet: &Packet, queue: Option<u16>, headers: &Headers, now: Time) {
         let sojourn = packet.sojourn(now);
-        self.each(packet, queue, headers, |row| row.leave(packet, sojourn));
+        let counted = self.table.counted(packet);
+        self.each(packet, queue, headers, |row| {
+            row.leave(packet, sojourn);
+            row.waiting -= counted;
+        });
     }
 
     pub fn mark(&mut self, packet: &Packet, queue: Option<u16>, headers: &Headers) {
@@ -629,6 +670,10 @@ impl Rows<'_> {
         queue: Option<u16>,
         headers: &Headers,
     ) {
-        self.each(packet, queue, headers, |row| row.discard(packet, reason));
+        let counted = self.table.counted(packet);
+        self.each(packet, queue, headers, |row| {
+            row.discard(packet, reason);
+            row.waiting -= counted;
+        });
     }
 }

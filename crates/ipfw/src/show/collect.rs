@@ -161,7 +161,7 @@ impl Collector<'_> {
                 flow.queued_packets = held.packets;
                 flow.queued_bytes = held.bytes;
                 classful.class_state(index, &mut |name, value| {
-                    flow.variables.push((0, name, value.as_f64()));
+                    flow.variables.push((0, name, value));
                 });
             });
         }
@@ -271,7 +271,7 @@ pub(crate) fn instance_state(instance: &Instance, buckets: u32, now: Time) -> Fl
         flow.in_flight_packets = in_flight.packets;
         flow.in_flight_bytes = in_flight.bytes;
         link.queue().state(&mut |queue, name, value| {
-            flow.variables.push((queue, name, value.as_f64()));
+            flow.variables.push((queue, name, value));
         });
     }
     flow

@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use sluice_core::event::StateValue;
+
 /// The state at an instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -183,8 +185,21 @@ pub struct FlowState {
     pub rate_bps: u64,
     /// Time in the queue; `None` before the first packet has left it.
     pub wait: Option<WaitState>,
-    /// Variables of the algorithm: queue, name, value (times in nanoseconds).
-    pub variables: Vec<(u32, &'static str, f64)>,
+    /// Variables of the algorithm: queue, name, value. As JSON, times are in nanoseconds.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_numbers"))]
+    pub variables: Vec<(u32, &'static str, StateValue)>,
+}
+
+#[cfg(feature = "serde")]
+fn as_numbers<S: serde::Serializer>(
+    variables: &[(u32, &'static str, StateValue)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(
+        variables
+            .iter()
+            .map(|(queue, name, value)| (queue, name, value.as_f64())),
+    )
 }
 
 /// Percentiles of the time in the queue, at most an eighth too high.

@@ -320,7 +320,11 @@ pub(super) fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
     headers.ip_len = view.ip_len;
     match view.transport {
         Transport::Tcp { flags, .. } => headers.tcp_flags = flags,
-        Transport::Icmp { kind, .. } => headers.icmp_type = Some(kind),
+        Transport::Icmp { kind, id, .. } => {
+            headers.icmp_type = Some(kind);
+            // As for the hash of the flow.
+            headers.icmp_id = id.filter(|_| view.fragment.is_none());
+        }
         _ => {}
     }
     let at = usize::from(view.network);
@@ -393,6 +397,18 @@ mod tests {
         assert_eq!((got.flow_label, got.ttl, got.dscp()), (0xabcde, 9, 46));
         assert_eq!((got.fragment.offset, got.fragment.has_more), (1480, true));
         assert_eq!((got.proto, got.ip_len, got.src_port), (17, 56, 0));
+    }
+
+    #[test]
+    fn echo_has_its_identifier_and_other_icmp_has_none() {
+        // RFC 792: type, code, checksum, identifier. Type 8 is an echo, 3 an error.
+        let icmp = |kind: u8| {
+            let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0];
+            packet.extend([10, 0, 0, 1, 10, 0, 0, 2, kind, 0, 0, 0, 0x12, 0x34, 0, 1]);
+            let view = parse_head(&packet, packet.len(), Link::Ip);
+            headers(InterfaceId(0), &view, &packet).icmp_id
+        };
+        assert_eq!((icmp(8), icmp(3)), (Some(0x1234), None));
     }
 
     /// Admits a packet at `at`, and returns whether it passes.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sluice_core::event::StateValue;
 use sluice_core::{DropReason, Time};
 use sluice_ipfw::watch::{
     Detail, FlowTraffic, ObjectName, Place, Tally, Traffic, Waits, WatchTable, Watching,
@@ -114,18 +115,20 @@ impl Collector {
         let (Some(last), Some(table)) = (last, watching.table) else {
             return None;
         };
+        let interval_ns = watching.at.since(last.at).as_ns().max(1);
         if exchanges < 2 {
+            // Counts the packets that came to wait.
+            self.flows(&table, interval_ns);
             self.spare = Some(table);
             return None;
         }
-        let interval_ns = watching.at.since(last.at).as_ns().max(1);
         let rows: BTreeMap<Place, &Traffic> =
             table.places().iter().copied().zip(table.rows()).collect();
         let mut objects: Vec<(ObjectName, ObjectSample)> = Vec::new();
         let mut before = std::mem::take(&mut self.sojourn);
         for detail in &watching.details {
             if let Some(traffic) = rows.get(&detail.place) {
-                let mut row = object(detail, traffic, interval_ns);
+                let mut row = object(detail, traffic, watching.at, interval_ns);
                 let key = (detail.place, detail.object);
                 let sojourn = self
                     .sojourn
@@ -208,12 +211,10 @@ impl Collector {
         });
         let mut flows: Vec<(u64, &FlowTraffic)> = Vec::new();
         for flow in table.flows() {
-            let row = &flow.traffic;
             let held = self.held.entry((flow.hash, flow.flow.object)).or_default();
             held.idle = 0;
-            let came = held.packets + row.arrived_packets;
-            // Packets from before the watch leave without having come.
-            held.packets = came.saturating_sub(row.packets + row.dropped_total());
+            // Below zero if packets came when the flow had no row.
+            held.packets = held.packets.saturating_add_signed(flow.traffic.waiting);
             flows.push((held.packets, flow));
         }
         flows.sort_by_key(|(_, flow)| std::cmp::Reverse((flow.traffic.bytes, flow.hash)));
@@ -234,6 +235,7 @@ impl Collector {
             dst: row.flow.dst,
             dst_port: row.flow.dst_port,
             proto: row.flow.proto,
+            icmp_id: row.flow.icmp_id,
             backlog_packets: held,
             traffic: traffic(&row.traffic, interval_ns),
         });
@@ -284,12 +286,32 @@ pub(super) fn sojourn(waits: &Waits) -> Option<Sojourn> {
     })
 }
 
-fn object(detail: &Detail, row: &Traffic, interval_ns: u64) -> ObjectSample {
+/// Returns a variable as a number at `now`; none for an instant that is not set, or that had passed
+/// when the interval began.
+fn number(value: StateValue, now: Time, interval_ns: u64) -> Option<f64> {
+    match value {
+        // RFC 8289 section 5.3: an instant of zero stands for none.
+        StateValue::Time(Time::ZERO) => None,
+        StateValue::Time(at) => {
+            let ahead = at.as_ns() as f64 - now.as_ns() as f64;
+            (ahead >= -(interval_ns as f64)).then_some(ahead)
+        }
+        value => Some(value.as_f64()),
+    }
+}
+
+fn object(detail: &Detail, row: &Traffic, now: Time, interval_ns: u64) -> ObjectSample {
     let state = &detail.state;
     let mut variables: BTreeMap<String, f64> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, String> = BTreeMap::new();
     for (_, name, value) in &state.variables {
-        let largest = variables.entry((*name).to_owned()).or_insert(*value);
-        *largest = largest.max(*value);
+        if let Some(number) = number(*value, now, interval_ns) {
+            let largest = variables.entry((*name).to_owned()).or_insert(number);
+            *largest = largest.max(number);
+            kinds
+                .entry((*name).to_owned())
+                .or_insert_with(|| value.kind().to_owned());
+        }
     }
     let dropped = state.counters.dropped_for.iter();
     ObjectSample {
@@ -312,6 +334,7 @@ fn object(detail: &Detail, row: &Traffic, interval_ns: u64) -> ObjectSample {
         total_dropped: dropped.map(|(name, n)| ((*name).to_owned(), *n)).collect(),
         total_sojourn: SojournCounts::default(),
         state: variables,
+        state_kinds: kinds,
         traffic: traffic(row, interval_ns),
     }
 }

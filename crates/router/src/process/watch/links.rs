@@ -13,6 +13,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
+use sluice_core::event::StateValue;
 use sluice_core::{Backlog, Cx, DropReason, Event, Packet, Rate, Sink, Span, Time};
 use sluice_ipfw::show::{CounterState, FlowState, LinkState};
 use sluice_ipfw::watch::{Detail, ObjectName, Place, Seen, Tally, WatchTable};
@@ -73,8 +74,8 @@ pub struct LinkView {
     pub backlog: Backlog,
     /// The packets on the links.
     pub in_flight: Backlog,
-    /// The variables of the algorithms: queue, name, value (times in nanoseconds).
-    pub variables: Vec<(u32, &'static str, f64)>,
+    /// The variables of the algorithms: queue, name, value.
+    pub variables: Vec<(u32, &'static str, StateValue)>,
 }
 
 /// The totals of one direction since the start.

@@ -253,8 +253,12 @@ pub struct ObjectSample {
     /// The sojourn times of all packets since the object is watched.
     pub total_sojourn: SojournCounts,
     /// The variables of the algorithm; of several queues, the largest value. Times are in
-    /// nanoseconds.
+    /// nanoseconds; an instant is relative to the end of the interval, and missing if it had passed
+    /// when the interval began.
     pub state: BTreeMap<String, f64>,
+    /// The kinds of these variables: `count`, `instant`, `span`, `ratio` or `flag`.
+    #[serde(default)]
+    pub state_kinds: BTreeMap<String, String>,
     /// The traffic.
     #[serde(flatten)]
     pub traffic: TrafficSample,
@@ -275,7 +279,11 @@ pub struct FlowSample {
     pub dst_port: u16,
     /// Protocol number.
     pub proto: u8,
-    /// Packets that wait, of those that arrived since the watch began.
+    /// Identifier of ICMP echo requests and replies.
+    #[serde(default)]
+    pub icmp_id: Option<u16>,
+    /// Packets that wait, of those that arrived since the watch began. These are all of them once those
+    /// from before it have left.
     pub backlog_packets: u64,
     /// The traffic.
     #[serde(flatten)]
@@ -300,7 +308,7 @@ impl ObjectSample {
 }
 
 impl FlowSample {
-    /// Returns the flow as text: `udp 10.0.0.1:7 > 10.0.0.2:9`.
+    /// Returns the flow as text: `udp 10.0.0.1:7 > 10.0.0.2:9`, `icmp 10.0.0.1 > 10.0.0.2 id 7`.
     pub fn label(&self) -> String {
         let proto = match self.proto {
             1 => "icmp".to_owned(),
@@ -310,7 +318,8 @@ impl FlowSample {
             other => format!("proto {other}"),
         };
         let src = end(self.src, self.src_port);
-        format!("{proto} {src} > {}", end(self.dst, self.dst_port))
+        let id = self.icmp_id.map_or(String::new(), |id| format!(" id {id}"));
+        format!("{proto} {src} > {}{id}", end(self.dst, self.dst_port))
     }
 }
 

@@ -172,6 +172,114 @@ fn of_many_pipes_the_busiest_are_listed_and_the_others_are_summed() {
 }
 
 #[test]
+fn a_flow_with_a_standing_queue_has_its_whole_backlog_soon() {
+    let lines = [
+        "pipe 1 config bw 1Mbit/s queue 100",
+        "add pipe 1 ip from any to any",
+    ];
+    let mut bench = Bench::new(&lines.map(str::to_owned));
+    // A packet takes 10 ms. 20 of one flow wait when the watch begins, and one more comes for each that
+    // leaves.
+    for _ in 0..20 {
+        bench.send(ms(0), 1);
+    }
+    bench.exchange(ms(1));
+    for tick in 1..=10 {
+        bench.send(ms(10 * tick), 1);
+    }
+    bench.exchange(ms(105));
+    for tick in 11..=50 {
+        bench.send(ms(10 * tick), 1);
+    }
+    // All of the first 20 have left by 200 ms.
+    let sample = bench.exchange(ms(505)).unwrap();
+    assert_eq!(sample.objects[0].backlog_packets, 19);
+    assert_eq!(sample.flows[0].backlog_packets, 19);
+}
+
+#[test]
+fn instants_of_an_algorithm_are_relative_to_the_sample() {
+    let lines = [
+        "pipe 1 config bw 1Mbit/s codel target 5ms interval 100ms",
+        "add pipe 1 ip from any to any",
+    ];
+    let mut bench = Bench::new(&lines.map(str::to_owned));
+    // A packet takes 10 ms, so packet N waits for 10 ms * N.
+    for _ in 0..30 {
+        bench.send(ms(0), 1);
+    }
+    bench.exchange(ms(1));
+    bench.exchange(ms(1));
+    let mut sample = |at: u64| {
+        bench.with(ms(at), |firewall, cx| while firewall.poll(cx).is_some() {});
+        bench.exchange(ms(at)).unwrap().objects[0].clone()
+    };
+    let state = |object: &ObjectSample| -> Vec<(String, f64, String)> {
+        let rows = object.state.iter().zip(&object.state_kinds);
+        rows.map(|((name, value), (_, kind))| (name.clone(), *value, kind.clone()))
+            .collect()
+    };
+    let row = |name: &str, value: f64, kind: &str| (name.to_owned(), value, kind.to_owned());
+    // RFC 8289 section 5.3: the packet that leaves at 10 ms is the first above 5 ms, so
+    // `first_above` is 110 ms. There is no `drop_next` yet.
+    assert_eq!(
+        state(&sample(60)),
+        [
+            row("count", 0.0, "count"),
+            row("dropping", 0.0, "flag"),
+            row("first_above", 50e6, "instant"),
+        ]
+    );
+    // The first drop is at 110 ms, the next one an interval later, at 210 ms.
+    assert_eq!(
+        state(&sample(160)),
+        [
+            row("count", 1.0, "count"),
+            row("drop_next", 50e6, "instant"),
+            row("dropping", 1.0, "flag"),
+            row("first_above", -50e6, "instant"),
+        ]
+    );
+    // 110 ms was before this interval, which began at 160 ms.
+    assert_eq!(
+        state(&sample(165)),
+        [
+            row("count", 1.0, "count"),
+            row("drop_next", 45e6, "instant"),
+            row("dropping", 1.0, "flag"),
+        ]
+    );
+}
+
+#[test]
+fn flows_of_echo_have_their_identifier() {
+    let lines = ["pipe 1 config bw 1Mbit/s", "add pipe 1 ip from any to any"];
+    let mut bench = Bench::new(&lines.map(str::to_owned));
+    bench.exchange(ms(1));
+    bench.exchange(ms(1));
+    for id in [7, 8] {
+        let (src, dst) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let mut headers = Headers::new(Direction::In, 1, src, dst);
+        headers.icmp_id = Some(id);
+        let mut packet = Packet::new(u32::from(id), 84);
+        packet.flow = u32::from(id);
+        bench.with(ms(2), |firewall, cx| {
+            let _ = firewall.handle(packet, &headers, cx);
+        });
+    }
+    let sample = bench.exchange(ms(10)).unwrap();
+    let mut labels: Vec<String> = sample.flows.iter().map(FlowSample::label).collect();
+    labels.sort();
+    assert_eq!(
+        labels,
+        [
+            "icmp 10.0.0.1 > 10.0.0.2 id 7",
+            "icmp 10.0.0.1 > 10.0.0.2 id 8"
+        ]
+    );
+}
+
+#[test]
 fn a_sample_survives_its_json() {
     let lines = ["pipe 1 config bw 2Mbit/s", "add pipe 1 ip from any to any"];
     let mut bench = Bench::new(&lines.map(str::to_owned));
