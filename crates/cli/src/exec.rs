@@ -137,7 +137,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         let failure = &mut failure;
         Box::new(move |watcher| match page.serve(watcher, None) {
             Ok(server) => {
-                eprintln!("sluice: page and metrics at http://{}/", server.address());
+                eprintln!("sluice: page and metrics at {}", server.address());
                 Box::new(server)
             }
             Err(error) => {

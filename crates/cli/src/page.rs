@@ -1,20 +1,19 @@
 //! `--http`: the page with live charts, for a router and for a program behind a link, and the page with
 //! the progress of runs.
 
-use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_http::{Board, HttpError, Server, Settings, TokenError, read_token};
+use sluice_http::{Address, Board, HttpError, Listening, Server, Settings, TokenError, read_token};
 use sluice_router::process::Editor;
 use sluice_router::process::watch::Watcher;
 
 /// Where the page is served, and to whom.
 #[derive(Debug, clap::Args)]
 pub struct Page {
-    /// Serve live charts and metrics at this address
-    #[arg(long, value_name = "IP:PORT", value_parser = address)]
-    http: Option<SocketAddr>,
+    /// Serve live charts and metrics at this address, or on a Unix socket
+    #[arg(long, value_name = "IP:PORT|unix:PATH")]
+    http: Option<Address>,
     /// File with the token that --http requires
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token: Option<PathBuf>,
@@ -31,17 +30,9 @@ pub enum Error {
     Http(#[from] HttpError),
 }
 
-/// Reads an address with its port.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.rsplit(':').next().and_then(|port| port.parse().ok());
-    let port: u16 = port.unwrap_or(9180);
-    text.parse()
-        .map_err(|_| format!("expected an IP address and a port, such as 127.0.0.1:{port}"))
-}
-
 impl Page {
     /// The page at this address, if there is one, with the token in this file.
-    pub const fn at(http: Option<SocketAddr>, http_token: Option<PathBuf>) -> Page {
+    pub const fn at(http: Option<Address>, http_token: Option<PathBuf>) -> Page {
         Page { http, http_token }
     }
 
@@ -54,13 +45,13 @@ impl Page {
 /// The page before it is served: its settings, and its address opened.
 pub struct Prepared {
     settings: Settings,
-    listener: TcpListener,
+    listening: Listening,
 }
 
 /// Reads the token and opens the address, before privileges are given up and namespaces entered.
 /// `is_controlled` is whether the page can change the configuration.
 pub fn prepare(args: &Page, is_controlled: bool) -> Result<Option<Prepared>, Error> {
-    let Some(address) = args.http else {
+    let Some(address) = args.http.clone() else {
         return Ok(None);
     };
     let settings = Settings {
@@ -69,21 +60,27 @@ pub fn prepare(args: &Page, is_controlled: bool) -> Result<Option<Prepared>, Err
         is_controlled,
         page: PAGE,
     };
-    let listener = settings.listen()?;
-    Ok(Some(Prepared { settings, listener }))
+    let listening = settings.listen()?;
+    Ok(Some(Prepared {
+        settings,
+        listening,
+    }))
 }
 
 impl Prepared {
     /// Serves what `watcher` sees until the result is dropped. `editor` makes the changes.
     pub fn serve(self, watcher: Watcher, editor: Option<Editor>) -> Result<Server, Error> {
-        let Prepared { settings, listener } = self;
+        let Prepared {
+            settings,
+            listening,
+        } = self;
         let editor = editor.filter(|_| settings.is_controlled);
-        Ok(Server::start(&settings, listener, watcher, editor)?)
+        Ok(Server::start(&settings, listening, watcher, editor)?)
     }
 
     /// Serves the progress of runs until the result is dropped.
     pub fn show_runs(self, board: Arc<dyn Board>) -> Result<Server, Error> {
-        Ok(Server::show_runs(&self.settings, self.listener, board)?)
+        Ok(Server::show_runs(&self.settings, self.listening, board)?)
     }
 }
 

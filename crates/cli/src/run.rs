@@ -1,13 +1,13 @@
 //! `sluice run`: runs scenarios and prints their results.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use sluice_core::{Span, Stop};
+use sluice_http::Address;
 use sluice_lab::agreement;
 use sluice_lab::suite::{
     Backends, Executed, Experiment, Failure, Options, PlanError, PrepareError, Progress, Request,
@@ -77,9 +77,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
     /// Serve a page with the progress of the runs, live charts of the live run that goes on, and the
-    /// reports of runs that are done, at this address
-    #[arg(long, value_name = "IP:PORT")]
-    http: Option<SocketAddr>,
+    /// reports of runs that are done, at this address or on a Unix socket
+    #[arg(long, value_name = "IP:PORT|unix:PATH")]
+    http: Option<Address>,
     /// File with the token that --http requires
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token: Option<PathBuf>,
@@ -182,11 +182,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     catch_signals(&interrupt)?;
     let bars = Bars::new(&suite, args.quiet);
     let runs = Arc::new(Runs::new(&suite));
-    let prepared = page::prepare(&Page::at(args.http, args.http_token.clone()), false)?;
+    let prepared = page::prepare(&Page::at(args.http.clone(), args.http_token.clone()), false)?;
     let server = prepared.map(|page| page.show_runs(Arc::clone(&runs) as _));
     let server = server.transpose()?;
     if let Some(server) = &server {
-        eprintln!("sluice: progress at http://{}/", server.address());
+        eprintln!("sluice: progress at {}", server.address());
     }
     let options = Options {
         is_fresh: args.fresh,

@@ -18,9 +18,11 @@
 //! that is slow gets the newest sample after the one that it has read, so that samples do not
 //! accumulate; one that does not read for 10 s is disconnected.
 //!
+//! The address is an IP address with a port, or a Unix socket, to which only its owner can connect.
+//!
 //! A page of another site must not read the figures, not even by DNS rebinding: the Host header must
-//! be an IP address or `localhost`, and an Origin header must name the same host. At an address
-//! other than loopback every answer with figures requires a token.
+//! be an IP address or `localhost`, and an Origin header must name the same host. At an IP
+//! address other than loopback every answer with figures requires a token.
 //!
 //! [`Server::show_runs`] serves runs under way instead, with the same rules: `/runs` is their progress as
 //! JSON, `/report/N` the report of run N, and all the rest shows the live run that goes on now, if
@@ -30,6 +32,7 @@
 //! stands for it together with an Origin header.
 
 mod access;
+mod address;
 mod control;
 mod grafana;
 mod history;
@@ -38,31 +41,34 @@ mod request;
 mod runs;
 
 pub use access::{MOST_TOKEN, SHORTEST_TOKEN, TokenError, read_token};
+pub use address::{Address, Listening};
 pub use grafana::dashboard;
 pub use runs::Board;
 
 use std::io::{self, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use access::Access;
+use address::Stream;
 use history::History;
 use metrics::{Format, formatted};
 use request::{Method, Request};
 
-use sluice_router::control::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, Why};
+use sluice_router::control::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, SocketError, Why};
 use sluice_router::process::Editor;
 use sluice_router::process::watch::Watcher;
 
 /// The settings of the server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The address and the port.
-    pub address: SocketAddr,
-    /// The token that clients need; required at an address that is not loopback.
+    /// The address.
+    pub address: Address,
+    /// The token that clients need; required at an IP address that is not loopback. Only the owner of
+    /// a Unix socket can connect to it.
     pub token: Option<String>,
     /// Whether the page can change the configuration, which requires a token.
     pub is_controlled: bool,
@@ -75,18 +81,18 @@ impl Settings {
     /// started.
     ///
     /// # Errors
-    /// [`HttpError::Open`], [`HttpError::Control`] and [`HttpError::Listen`].
-    pub fn listen(&self) -> Result<TcpListener, HttpError> {
-        if !self.address.ip().is_loopback() && self.token.is_none() {
-            return Err(HttpError::Open(self.address));
+    /// [`HttpError::Open`], [`HttpError::Control`], [`HttpError::Listen`] and [`HttpError::Socket`].
+    pub fn listen(&self) -> Result<Listening, HttpError> {
+        if let Address::Tcp(address) = self.address
+            && !address.ip().is_loopback()
+            && self.token.is_none()
+        {
+            return Err(HttpError::Open(address));
         }
         if self.is_controlled && self.token.is_none() {
             return Err(HttpError::Control);
         }
-        TcpListener::bind(self.address).map_err(|source| HttpError::Listen {
-            address: self.address,
-            source,
-        })
+        Listening::open(&self.address)
     }
 }
 
@@ -113,6 +119,12 @@ pub enum HttpError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The Unix socket cannot be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// A thread cannot be started.
+    #[error("cannot start a thread for the page: {0}")]
+    Thread(io::Error),
     /// No random numbers.
     #[error("cannot get random numbers from the kernel: {0}")]
     Random(io::Error),
@@ -128,7 +140,7 @@ fn hint(error: &io::Error) -> &'static str {
 
 /// A server that runs until it is dropped.
 pub struct Server {
-    address: SocketAddr,
+    listening: Arc<Listening>,
     means: Arc<Means>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -191,12 +203,12 @@ impl Server {
     /// [`HttpError`].
     pub fn start(
         settings: &Settings,
-        listener: TcpListener,
+        listening: Listening,
         watcher: Watcher,
         editor: Option<Editor>,
     ) -> Result<Server, HttpError> {
         let router = Mutex::new(Some(OfRouter::new(watcher, editor)));
-        Server::serve(settings, listener, Shown { router, runs: None })
+        Server::serve(settings, listening, Shown { router, runs: None })
     }
 
     /// Starts a server at what [`Settings::listen`] has opened, which shows runs under way, and the
@@ -206,14 +218,14 @@ impl Server {
     /// [`HttpError`].
     pub fn show_runs(
         settings: &Settings,
-        listener: TcpListener,
+        listening: Listening,
         board: Arc<dyn Board>,
     ) -> Result<Server, HttpError> {
         let shown = Shown {
             router: Mutex::default(),
             runs: Some(board),
         };
-        Server::serve(settings, listener, shown)
+        Server::serve(settings, listening, shown)
     }
 
     /// Shows what `watcher` sees from now on, with a history of its own.
@@ -225,17 +237,9 @@ impl Server {
         }
     }
 
-    fn serve(
-        settings: &Settings,
-        listener: TcpListener,
-        shown: Shown,
-    ) -> Result<Server, HttpError> {
+    fn serve(settings: &Settings, listening: Listening, shown: Shown) -> Result<Server, HttpError> {
         let access = Access::new(settings.token.clone()).map_err(HttpError::Random)?;
-        let error = |source| HttpError::Listen {
-            address: settings.address,
-            source,
-        };
-        let address = listener.local_addr().map_err(error)?;
+        let listening = Arc::new(listening);
         let means = Arc::new(Means {
             shown,
             page: settings.page,
@@ -247,39 +251,31 @@ impl Server {
             thread::Builder::new()
                 .name(name.into())
                 .spawn(work)
-                .map_err(error)
+                .map_err(HttpError::Thread)
         };
         let recorder = Arc::clone(&means);
-        let of_thread = Arc::clone(&means);
+        let (of_thread, opened) = (Arc::clone(&means), Arc::clone(&listening));
         let threads = vec![
             spawn("history", Box::new(move || record(&recorder)))?,
-            spawn("http", Box::new(move || accept(&listener, &of_thread)))?,
+            spawn("http", Box::new(move || accept(&opened, &of_thread)))?,
         ];
         Ok(Server {
-            address,
+            listening,
             means,
             threads,
         })
     }
 
     /// Returns the address; its port is the actual one if 0 was given.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> Address {
+        self.listening.address()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.means.is_closing.store(true, Ordering::Release);
-        // Ends the wait for a connection.
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        if TcpStream::connect_timeout(&address, RETRY).is_ok() {
+        if self.listening.wake(RETRY) {
             for thread in self.threads.drain(..) {
                 let _ = thread.join();
             }
@@ -326,13 +322,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn accept(listener: &TcpListener, means: &Arc<Means>) {
+fn accept(listening: &Listening, means: &Arc<Means>) {
     loop {
-        let accepted = listener.accept();
+        let accepted = listening.accept();
         if means.is_closing.load(Ordering::Acquire) {
             return;
         }
-        let Ok((stream, _)) = accepted else {
+        let Ok(stream) = accepted else {
             // Most likely there are too many open files; some must be closed first.
             thread::sleep(RETRY / 20);
             continue;
@@ -343,7 +339,7 @@ fn accept(listener: &TcpListener, means: &Arc<Means>) {
             means.count(Why::HttpTooMany);
             // The buffer of a new connection takes the answer without waiting.
             let _ = stream
-                .set_write_timeout(Some(RETRY / 10))
+                .set_write_timeout(RETRY / 10)
                 .and_then(|()| Answer::text(503, "too many connections").send(&stream));
             continue;
         }
@@ -351,7 +347,7 @@ fn accept(listener: &TcpListener, means: &Arc<Means>) {
         let serve = move || {
             // An error is the client's.
             let _ = serve(&stream, &of_thread);
-            let _ = stream.shutdown(Shutdown::Both);
+            stream.close();
             of_thread.clients.fetch_sub(1, Ordering::Relaxed);
         };
         let thread = thread::Builder::new().name("http-client".into());
@@ -363,9 +359,8 @@ fn accept(listener: &TcpListener, means: &Arc<Means>) {
 }
 
 /// Answers one request.
-fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(PAGE_PATIENCE))?;
+fn serve(stream: &Stream, means: &Means) -> io::Result<()> {
+    stream.set_write_timeout(PAGE_PATIENCE)?;
     let request = match Request::read(stream, PAGE_HEAD, PAGE_PATIENCE) {
         Ok(request) => request,
         Err(request::ReadError::Io(error)) => {
@@ -430,7 +425,7 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
         return Answer::text(503, "no live run has begun").send(stream);
     };
     if request.method == Method::Post {
-        let from = format!("http {}", stream.peer_addr()?.ip().to_canonical());
+        let from = format!("http {}", stream.peer()?);
         return control::change(&request, &from, admitted, router.editor.as_ref()).send(stream);
     }
     if path == "/control" {
@@ -465,7 +460,7 @@ fn serve(stream: &TcpStream, means: &Means) -> io::Result<()> {
 const CHANGES: [&str; 2] = ["/command", "/undo"];
 
 /// Sends samples until the reader or the router ends.
-fn events(mut stream: &TcpStream, router: &OfRouter, means: &Means) -> io::Result<()> {
+fn events(mut stream: &Stream, router: &OfRouter, means: &Means) -> io::Result<()> {
     // By default the kernel would keep minutes of samples for a reader that stalls.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, KEPT);
     Answer::stream().send_head(stream)?;
@@ -529,13 +524,13 @@ impl Answer {
         self
     }
 
-    fn send(self, mut stream: &TcpStream) -> io::Result<()> {
+    fn send(self, mut stream: &Stream) -> io::Result<()> {
         let head = self.head(Some(self.body.len()));
         stream.write_all(head.as_bytes())?;
         stream.write_all(self.body.as_bytes())
     }
 
-    fn send_head(self, mut stream: &TcpStream) -> io::Result<()> {
+    fn send_head(self, mut stream: &Stream) -> io::Result<()> {
         stream.write_all(self.head(None).as_bytes())
     }
 

@@ -1,10 +1,11 @@
 //! Reads the head of a request, and its short body.
 
 use std::io::{self, Read};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use sluice_router::control::Why;
+
+use super::address::Stream;
 
 /// The methods that the server knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +51,7 @@ const MOST_BODY: usize = 64 << 10;
 
 impl Request {
     /// Reads a request of at most `most` bytes within `patience`, however small its pieces are.
-    pub fn read(
-        mut stream: &TcpStream,
-        most: usize,
-        patience: Duration,
-    ) -> Result<Self, ReadError> {
+    pub fn read(mut stream: &Stream, most: usize, patience: Duration) -> Result<Self, ReadError> {
         let deadline = Instant::now() + patience;
         let mut bytes = Vec::new();
         let mut more = |bytes: &mut Vec<u8>| -> Result<(), ReadError> {
@@ -62,7 +59,7 @@ impl Request {
             if left.is_zero() {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
-            stream.set_read_timeout(Some(left))?;
+            stream.set_read_timeout(left)?;
             let mut piece = [0; 2048];
             let count = stream.read(&mut piece)?;
             if count == 0 {

@@ -1,5 +1,9 @@
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -78,9 +82,13 @@ impl Served {
     }
 
     fn start_with(token: Option<&str>, is_controlled: bool) -> Served {
+        Served::start_at("127.0.0.1:0", token, is_controlled)
+    }
+
+    fn start_at(address: &str, token: Option<&str>, is_controlled: bool) -> Served {
         let (orders, end, thread) = Served::engine();
         let settings = Settings {
-            address: "127.0.0.1:0".parse().unwrap(),
+            address: address.parse().unwrap(),
             token: token.map(str::to_owned),
             is_controlled,
             page: "<!doctype html><title>live</title>",
@@ -103,7 +111,7 @@ impl Served {
     }
 
     fn address(&self) -> SocketAddr {
-        self.server.as_ref().expect("it runs").address()
+        port_of(self.server.as_ref().expect("it runs"))
     }
 
     fn open(&self, request: &str) -> TcpStream {
@@ -146,6 +154,13 @@ impl Drop for Served {
         let _ = self.end.send(());
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+    }
+}
+
+fn port_of(server: &Server) -> SocketAddr {
+    match server.address() {
+        Address::Tcp(address) => address,
+        Address::Unix(path) => panic!("{} has no port", path.display()),
     }
 }
 
@@ -286,7 +301,7 @@ fn an_address_that_others_reach_needs_a_token() {
 fn a_port_in_use_is_named() {
     let served = Served::start(None);
     let settings = Settings {
-        address: served.address(),
+        address: Address::Tcp(served.address()),
         token: None,
         is_controlled: false,
         page: "",
@@ -506,7 +521,7 @@ impl Board for Two {
 #[test]
 fn runs_under_way_are_shown_by_the_same_rules() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("0.html"), "<p>report").unwrap();
+    fs::write(folder.path().join("0.html"), "<p>report").unwrap();
     let settings = Settings {
         address: "127.0.0.1:0".parse().unwrap(),
         token: Some(TOKEN.to_owned()),
@@ -515,7 +530,7 @@ fn runs_under_way_are_shown_by_the_same_rules() {
     };
     let listener = settings.listen().unwrap();
     let server = Server::show_runs(&settings, listener, Arc::new(Two(folder))).unwrap();
-    let address = server.address();
+    let address = port_of(&server);
     let ask = |line: &str, headers: &str| -> (u16, String) {
         let mut stream = TcpStream::connect(address).unwrap();
         let request = format!("{line} HTTP/1.1\r\n{headers}\r\n");
@@ -558,4 +573,93 @@ fn runs_under_way_are_shown_by_the_same_rules() {
         end.send(()).unwrap();
         thread.join().unwrap();
     }
+}
+
+/// Sends a request over a Unix socket and returns the whole answer.
+fn ask_unix(path: &Path, request: &str) -> String {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_unix_socket_is_its_owners_alone_and_goes_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page");
+    let address = format!("unix:{}", path.display());
+    // A killed router left a socket behind, which is replaced.
+    drop(UnixListener::bind(&path).unwrap());
+    let served = Served::start_at(&address, None, false);
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // No token is needed, and the names are checked as on a port.
+    let get = |path_of: &str, headers: &str| {
+        ask_unix(&path, &format!("GET {path_of} HTTP/1.1\r\n{headers}\r\n"))
+    };
+    expect(&get("/metrics", "Host: localhost\r\n"), 200);
+    expect(&get("/state", "Host: 127.0.0.1:9180\r\n"), 200);
+    expect(&get("/state", "Host: evil.example\r\n"), 403);
+    let foreign = "Host: localhost\r\nOrigin: http://evil.example\r\n";
+    expect(&get("/state", foreign), 403);
+    // Another one is refused, and the first one still answers.
+    let settings = Settings {
+        address: address.parse().unwrap(),
+        token: None,
+        is_controlled: false,
+        page: "",
+    };
+    let refused = settings.listen().unwrap_err().to_string();
+    assert!(
+        refused.ends_with("another router or program listens here; choose another path"),
+        "{refused}"
+    );
+    expect(&get("/", "Host: localhost\r\n"), 200);
+    // A stream that is open does not keep the server.
+    let mut events = UnixStream::connect(&path).unwrap();
+    events
+        .write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    drop(served);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // An ordinary file is not replaced.
+    fs::write(&path, "precious").unwrap();
+    let refused = settings.listen().unwrap_err().to_string();
+    assert!(refused.contains("is not a socket"), "{refused}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn changes_over_a_unix_socket_need_the_token_and_name_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page");
+    let address = format!("unix:{}", path.display());
+    let settings = Settings {
+        address: address.parse().unwrap(),
+        token: None,
+        is_controlled: true,
+        page: "",
+    };
+    assert!(matches!(settings.listen(), Err(HttpError::Control)));
+    let _served = Served::start_at(&address, Some(TOKEN), true);
+    let commands = r#"{"commands":"pipe 1 config bw 1Mbit/s"}"#;
+    let change = |headers: &str| {
+        let request = format!(
+            "POST /command HTTP/1.1\r\nHost: localhost\r\n{JSON}{headers}Content-Length: {}\r\n\r\n{commands}",
+            commands.len()
+        );
+        ask_unix(&path, &request)
+    };
+    expect(&change(""), 401);
+    expect(&change(BEARER), 200);
+    let state = format!("GET /state HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n");
+    let user = rustix::process::geteuid().as_raw();
+    assert_eq!(
+        body(&ask_unix(&path, &state))["changes"][0]["by"],
+        format!("http uid {user}")
+    );
 }

@@ -22,6 +22,7 @@ mod inbox;
 mod journal;
 mod message;
 mod server;
+mod socket_file;
 mod team;
 mod turned_away;
 
@@ -35,6 +36,7 @@ pub use message::{
     Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, read_request};
+pub use socket_file::{SocketError, SocketFile};
 pub use team::{TeamStatus, inboxes};
 pub use turned_away::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why};
 

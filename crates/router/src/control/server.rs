@@ -1,9 +1,7 @@
 //! The listening end.
 
-use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,15 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sluice_ipfw::Snapshot;
-use sluice_net::confine::privileged;
-use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::socket_file::{SocketError, SocketFile};
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Why, Work};
 
 /// The limits for one client.
@@ -65,11 +61,19 @@ pub enum ServeError {
     },
 }
 
+impl From<SocketError> for ServeError {
+    fn from(error: SocketError) -> ServeError {
+        match error {
+            SocketError::Taken(path) => ServeError::Taken(path),
+            SocketError::Occupied(path) => ServeError::Occupied(path),
+            SocketError::System { step, path, source } => ServeError::System { step, path, source },
+        }
+    }
+}
+
 /// A socket that is served until this is dropped.
 pub struct Listener {
-    path: PathBuf,
-    /// Device and inode, so that another process's socket is not removed.
-    identity: (u64, u64),
+    file: SocketFile,
     is_closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -102,11 +106,9 @@ impl Listener {
             limits,
             samples,
         };
-        // A confined thread may not create files.
-        let (socket, identity) = privileged(|| bind(path))?;
+        let (listener, file) = SocketFile::listen(path)?;
         let is_closing = Arc::new(AtomicBool::new(false));
         let closing = Arc::clone(&is_closing);
-        let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || accept(&listener, &means, &closing))
@@ -116,8 +118,7 @@ impl Listener {
                 source,
             })?;
         Ok(Listener {
-            path: path.to_owned(),
-            identity,
+            file,
             is_closing,
             thread: Some(thread),
         })
@@ -125,7 +126,7 @@ impl Listener {
 
     /// Returns the path on which the server listens.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 }
 
@@ -133,103 +134,13 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.is_closing.store(true, Ordering::Release);
         // Ends the thread's wait for a connection.
-        let is_woken = UnixStream::connect(&self.path).is_ok();
-        let is_own = fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
-        if is_own {
-            let _ = privileged(|| fs::remove_file(&self.path));
-        }
-        if let Some(thread) = self.thread.take().filter(|_| is_woken && is_own) {
+        let is_woken = self.file.connect().is_some();
+        self.file.remove();
+        if let Some(thread) = self.thread.take().filter(|_| is_woken) {
             let _ = thread.join();
         }
     }
 }
-
-/// Creates a socket that listens at `path`. Returns it with the device and inode of its file.
-fn bind(path: &Path) -> Result<(Socket, (u64, u64)), ServeError> {
-    let error = |step| {
-        move |source| ServeError::System {
-            step,
-            path: path.to_owned(),
-            source,
-        }
-    };
-    // Until it listens, the socket looks like one that a dead router left behind.
-    let lock = Lock::beside(path).map_err(error("lock"))?;
-    clear(path)?;
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(error("create"))?;
-    let address = SockAddr::unix(path).map_err(error("name"))?;
-    socket.bind(&address).map_err(error("bind"))?;
-    // No client can connect before `listen`, so none connects before the mode is set.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error("protect"))?;
-    socket.listen(BACKLOG).map_err(error("listen at"))?;
-    let found = fs::symlink_metadata(path).map_err(error("find"))?;
-    drop(lock);
-    Ok((socket, (found.dev(), found.ino())))
-}
-
-/// Keeps other routers from opening a socket at the same path at the same time.
-struct Lock {
-    path: PathBuf,
-    _file: File,
-}
-
-impl Lock {
-    /// Waits for other routers that are opening it, which takes milliseconds.
-    fn beside(socket: &Path) -> io::Result<Lock> {
-        let mut path = socket.as_os_str().to_owned();
-        path.push(".lock");
-        let path = PathBuf::from(path);
-        loop {
-            // Other users must not be able to hold the lock forever, or to redirect it.
-            let file = File::options()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-                .open(&path)?;
-            flock(&file, FlockOperation::LockExclusive)?;
-            // The previous owner may have removed this file, and a third router may have locked a
-            // new one.
-            let held = file.metadata()?;
-            let is_same =
-                |found: fs::Metadata| (found.dev(), found.ino()) == (held.dev(), held.ino());
-            if fs::symlink_metadata(&path).is_ok_and(is_same) {
-                return Ok(Lock { path, _file: file });
-            }
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Removed while still locked. If it cannot be removed, an empty file remains, which the
-        // next router locks.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Removes what a dead router left at `path`.
-fn clear(path: &Path) -> Result<(), ServeError> {
-    let Ok(found) = fs::symlink_metadata(path) else {
-        return Ok(());
-    };
-    if !found.file_type().is_socket() {
-        return Err(ServeError::Occupied(path.to_owned()));
-    }
-    if UnixStream::connect(path).is_ok() {
-        return Err(ServeError::Taken(path.to_owned()));
-    }
-    fs::remove_file(path).map_err(|source| ServeError::System {
-        step: "replace",
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 64;
 
 /// A connection as the listening thread knows it.
 struct Client {
