@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::spin::SpinWord;
+use clap::Subcommand as _;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hooks::HookArgs;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -25,6 +26,7 @@ use log::{Log, SyslogError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sluice_core::packet::SPLIT_BELOW;
+use sluice_core::spelling::question;
 use sluice_core::{Rate, Span, Stop, units::Bytes};
 use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
@@ -263,6 +265,9 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
             _ => ExitCode::from(BAD_CONFIGURATION),
         });
     }
+    if let Some(error) = misspelt(&args.ports) {
+        return Err(Error::Arguments(error));
+    }
     let ports = args
         .ports
         .iter()
@@ -324,7 +329,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         }
     };
     if let Some(server) = server.as_ref().filter(|_| !args.quiet) {
-        eprintln!("sluice: page and metrics at http://{}/", server.address());
+        eprintln!("sluice: page and metrics at {}", server.address());
     }
     log.attach(router.take_log());
     let flow_log = flow_file.map(|file| flows::FlowLog::start(file, router.watcher().clone()));
@@ -349,6 +354,19 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         Some(why) => Err(Error::Algorithm(why)),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Returns an error if a single port, which has no partner, is probably a misspelt action.
+fn misspelt(ports: &[PortSpec]) -> Option<String> {
+    let [port] = ports else { return None };
+    let actions = Action::augment_subcommands(clap::Command::new(""));
+    let actions: Vec<&str> = actions
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    let word = port.argument();
+    let meant = port.kind().is_none().then(|| question(word, actions))??;
+    Some(format!("ports come in pairs, and `{word}` is one: {meant}"))
 }
 
 /// Returns the path of a namespace. `ip netns` keeps its names in one folder.
@@ -599,6 +617,22 @@ mod tests {
     use sluice_router::control::{Answered, Builder, inbox};
 
     use super::*;
+
+    #[test]
+    fn a_misspelt_action_is_not_taken_for_a_port() {
+        let said = |words: &[&str]| {
+            let ports: Vec<PortSpec> = words.iter().map(|word| word.parse().unwrap()).collect();
+            misspelt(&ports)
+        };
+        assert_eq!(
+            said(&["stauts"]).as_deref(),
+            Some("ports come in pairs, and `stauts` is one: did you mean `status`?")
+        );
+        assert!(said(&["svae"]).is_some_and(|text| text.ends_with("`save`?")));
+        assert_eq!(said(&["eth0"]), None);
+        assert_eq!(said(&["packet:stauts"]), None);
+        assert_eq!(said(&["stauts", "eth1"]), None);
+    }
 
     /// Longer than the 30 s after which other questions time out.
     #[test]

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sluice_bench::{self as bench, BenchError, UPLINK, Uplink, UplinkPlan};
-use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span, Stop};
+use sluice_lab::replay::{QueueError, parse_queue};
 
 use crate::completion;
 use crate::router;
@@ -44,6 +44,10 @@ pub struct Args {
     /// Number of the kernel's queue; each router needs its own
     #[arg(long, value_name = "N", default_value_t = 0)]
     nfqueue: u16,
+    /// Share the work among this many loops, each with a queue of the kernel: flows are spread over
+    /// them, and each direction belongs to one of them
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    workers: usize,
     /// Shape nothing here. Instead, show the effect in namespaces made for that: a ping while four
     /// TCP transfers in each direction fill a line, with the line's own large FIFO, and then shaped.
     /// The line is 5 % faster than `--up`, and 10 % faster than `--down`
@@ -108,7 +112,7 @@ fn overhead(text: &str) -> Result<Overhead, String> {
 pub enum Error {
     /// The queue does not exist.
     #[error("--queue: {0}")]
-    Queue(String),
+    Queue(QueueError),
     /// The test cannot measure.
     #[error(transparent)]
     Test(#[from] BenchError),
@@ -125,7 +129,7 @@ pub enum Error {
 /// # Errors
 /// [`Error`].
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    Spec::parse(&args.queue).map_err(|error| Error::Queue(error.to_string()))?;
+    parse_queue(&args.queue).map_err(Error::Queue)?;
     if args.test {
         return test(args);
     }
@@ -225,6 +229,9 @@ fn words(args: &Args, interface: &str) -> Vec<OsString> {
     if args.nfqueue != 0 {
         words.extend(["--nfqueue".into(), args.nfqueue.to_string().into()]);
     }
+    if args.workers != 1 {
+        words.extend(["--workers".into(), args.workers.to_string().into()]);
+    }
     let options = [("--netns", &args.netns), ("--socket", &args.socket)];
     for (name, value) in options {
         if let Some(value) = value {
@@ -314,8 +321,13 @@ mod tests {
 
     #[test]
     fn the_equivalent_router_can_be_parsed() {
-        let args = parse("shape wan --up 1Mbit/s --nfqueue 3 --netns box --quiet");
-        let line = Line::parse_from(words(&args, "wan"));
+        let args = parse("shape wan --up 1Mbit/s --nfqueue 3 --workers 2 --netns box --quiet");
+        let words = words(&args, "wan");
+        let line = Line::parse_from(&words);
         assert!(line.router.queues_the_host());
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let expected =
+            "router --forward wan --local wan --accept --nfqueue 3 --workers 2 --netns box --quiet";
+        assert_eq!(words.join(" "), expected);
     }
 }

@@ -412,6 +412,26 @@ fn one_command_shapes_both_directions_and_restores_all() {
 }
 
 #[test]
+fn one_command_shapes_with_several_workers() {
+    let network = Network::new();
+    let shape = "shape r3 --up 18Mbit/s --down 90Mbit/s --workers 2";
+    let router = network.start(&shape.split(' ').collect::<Vec<_>>());
+    assert!(router.heard.contains("--workers 2"), "{}", router.heard);
+    assert!(network.passes());
+    let shown = Command::new(SLUICE)
+        .args(["router", "status", "--json"])
+        .env("SLUICE_SOCKET", network.path("s"))
+        .output()
+        .unwrap();
+    let sample: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let status = &sample["status"];
+    assert_eq!(status["workers"].as_array().unwrap().len(), 2, "{status}");
+    assert_eq!(status["ports"][0]["kind"], "nfqueue", "{status}");
+    router.end(Signal::INT);
+    assert!(network.passes());
+}
+
+#[test]
 fn mistakes_are_refused_with_what_would_be_right() {
     let network = Network::new();
     let refused = network.refused(&["router", "--forward", "eth7", "--accept"]);

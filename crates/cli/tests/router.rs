@@ -16,6 +16,8 @@ mod reload;
 mod rtt;
 #[path = "router/service.rs"]
 mod service;
+#[path = "router/single.rs"]
+mod single;
 #[path = "router/starting.rs"]
 mod starting;
 mod verdict;

@@ -208,6 +208,23 @@ fn tables_are_kept_and_shown() {
 }
 
 #[test]
+fn an_interface_that_does_not_exist_is_remarked() {
+    let mut bench = Bench::new();
+    let mut said = |test: &str| bench.warnings(&format!("add count ip from any to any {test}"));
+    assert_eq!(
+        said("out xmit nosuch0"),
+        ["there is no interface nosuch0, so this test matches no packet"]
+    );
+    assert_eq!(
+        said("not recv ix*"),
+        ["there is no interface ix*, so this test matches every packet"]
+    );
+    for known in ["via em0", "recv em*", "xmit any", "via 10.9.9.9", "in"] {
+        assert!(said(known).is_empty(), "{known}");
+    }
+}
+
+#[test]
 fn packets_without_a_pipe_are_dropped_and_count_for_their_rule() {
     let mut bench = Bench::new();
     let said = bench.warnings("add 10 pipe 5 ip from any to any");

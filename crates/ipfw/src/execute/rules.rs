@@ -5,14 +5,35 @@ use sluice_core::event::Cx;
 use super::put;
 use crate::engine::{Firewall, Output};
 use crate::grammar::{
-    At, CommandError, ErrorKind, Flags, NumberSpan, Rule, RuleFormat, SetCommand, ShowRule, Target,
-    Warning,
+    At, CommandError, Condition, ErrorKind, Flags, InterfaceTest, NumberSpan, Rule, RuleFormat,
+    SetCommand, ShowRule, Target, Warning, nearest,
 };
+use crate::headers::Interface;
 use crate::rules::compiled::table_of;
 use crate::rules::{DEFAULT_RULE, Entry};
 use crate::show::Snapshot;
 use crate::show::collect::is_selected;
 use crate::show::rules as show_rules;
+
+/// Returns a remark if a test names an interface that the host does not have. A host without a list of
+/// interfaces, such as a check of a file, does not know.
+fn missing_interface(condition: &Condition, interfaces: &[Interface]) -> Option<String> {
+    let (Condition::Via(test) | Condition::Recv(test) | Condition::Xmit(test)) = condition else {
+        return None;
+    };
+    let names = || interfaces.iter().map(|interface| interface.name.as_str());
+    let is_there = match test {
+        InterfaceTest::Name(name) => names().any(|known| known == name),
+        InterfaceTest::Prefix(prefix) => names().any(|known| known.starts_with(prefix.as_str())),
+        InterfaceTest::Any | InterfaceTest::Address(_) | InterfaceTest::Table(_) => true,
+    };
+    if is_there || interfaces.is_empty() {
+        return None;
+    }
+    let hint = nearest(&test.to_string(), names());
+    let hint = hint.map_or_else(String::new, |near| format!(" (did you mean ``{near}''?)"));
+    Some(format!("there is no interface {test}{hint}"))
+}
 
 impl Firewall {
     pub(super) fn add(
@@ -57,6 +78,13 @@ impl Firewall {
             say("`log` records nothing until net.inet.ip.fw.verbose is 1".into());
         }
         for term in rule.clauses().flatten() {
+            let missing = missing_interface(&term.condition, self.rules.interfaces());
+            if let Some(text) = missing {
+                say(match term.is_negated {
+                    false => format!("{text}, so this test matches no packet"),
+                    true => format!("{text}, so this test matches every packet"),
+                });
+            }
             let Some((name, kind)) = table_of(&term.condition) else {
                 continue;
             };

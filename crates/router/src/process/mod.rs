@@ -7,6 +7,7 @@
 mod config;
 mod edit;
 mod fail_open;
+mod held;
 mod hooked;
 mod ports;
 mod ruled;
@@ -179,6 +180,7 @@ pub struct Router {
     /// By worker; grows with each turn of its loop.
     pulses: Vec<Arc<AtomicU64>>,
     heartbeat: Option<fail_open::Heartbeat>,
+    _held: held::Held,
 }
 
 /// The kind that a port was opened as, and the reason for the choice.

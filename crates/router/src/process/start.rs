@@ -20,6 +20,7 @@ use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
 
 use super::config::{Config, ConfigError};
 use super::fail_open::take_over_from_bridges;
+use super::held::{Held, HeldError};
 use super::ports::{self, PortList, PortTime, Ports};
 use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
@@ -75,6 +76,9 @@ pub enum StartError {
         /// The interfaces that exist.
         existing: String,
     },
+    /// An interface belongs to another router.
+    #[error(transparent)]
+    Held(#[from] HeldError),
     /// The interfaces cannot be listed.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -173,6 +177,7 @@ impl Router {
             };
             beside(&settings.ending, read)??
         };
+        let held = Held::take(&settings.ports, &namespace)?;
         let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
         let count = settings.workers;
         let (opened, ports, memories) = open(settings, &namespace, &names, &clock)?;
@@ -204,7 +209,8 @@ impl Router {
         };
         // Without a core for everything else, workers with priority would stop the rest of the machine,
         // and each other.
-        let wants_real_time = count == 1 || cores::allowed()?.len() > count;
+        let cores = cores::allowed()?.len();
+        let wants_real_time = count == 1 || cores > count;
         let ending = Ending::new();
         let (mut threads, mut pulses) = (Vec::new(), Vec::new());
         let mut failure = None;
@@ -314,7 +320,7 @@ impl Router {
             threads,
             is_through,
             remarks,
-            port_remarks: [opened.remarks, standing].concat(),
+            port_remarks: [opened.remarks, standing, crowded(settings, cores)].concat(),
             choices: opened.choices,
             names,
             namespace,
@@ -323,6 +329,7 @@ impl Router {
             watcher: Watcher::new(orders.clone()),
             pulses,
             heartbeat: None,
+            _held: held,
         };
         if let Err(error) = confined {
             router.stop();
@@ -456,6 +463,18 @@ fn check_workers(settings: &Settings) -> Result<(), StartError> {
         return Err(StartError::Cores { cores, workers });
     }
     Ok(())
+}
+
+/// Returns a remark if the workers have to share cores.
+fn crowded(settings: &Settings, cores: usize) -> Vec<String> {
+    let workers = settings.workers;
+    if workers <= cores || !settings.cores.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "{workers} workers share {cores} core{}, and are no faster than --workers {cores}",
+        if cores == 1 { "" } else { "s" }
+    )]
 }
 
 /// Returns what the threads of a router become. They may open the files of their user if there are
@@ -593,6 +612,23 @@ mod tests {
             let engine = engine(seed, time);
             assert_eq!((engine.seed, engine.hash_key), (expected, None));
         }
+    }
+
+    #[test]
+    fn more_workers_than_cores_are_remarked() {
+        let remarks = |workers, cores: &[usize]| {
+            let settings = Settings {
+                workers,
+                cores: cores.to_vec(),
+                ..Settings::new(PortSpec::auto("em0"), PortSpec::auto("em1"))
+            };
+            crowded(&settings, 2)
+        };
+        assert!(remarks(1, &[]).is_empty() && remarks(2, &[]).is_empty());
+        let text = remarks(9, &[]).concat();
+        assert!(text.starts_with("9 workers share 2 cores"), "{text}");
+        // Who names the cores knows them.
+        assert!(remarks(3, &[0, 1, 1]).is_empty());
     }
 
     #[test]
