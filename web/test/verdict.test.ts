@@ -174,6 +174,10 @@ test("a contour has the moments of its Gaussian", () => {
   near(corners[1]?.[0] as number, 10);
   near(corners[1]?.[1] as number, 5 + Math.sqrt(0.75));
   near(corners[2]?.[0] as number, 8);
+  // Cut at zero: -2 and 0 at 180 degrees.
+  const wide = contour({ ...of, delay_deviation_ms: 12, goodput_deviation_mbps: 12 }, false, 4);
+  assert.deepEqual(wide[2], [0, 0]);
+  near(wide[0]?.[0] as number, 22);
 });
 
 test("waits of different directions are never compared", () => {

@@ -380,18 +380,24 @@ impl Tradeoff {
     }
 
     /// Returns the ellipse as a closed line of delays and goodputs. For a logarithmic axis of delays,
-    /// it is computed from the logarithms of the delays: a symmetric one would reach below zero.
+    /// it is computed from the logarithms of the delays: a symmetric one would reach below zero. It is
+    /// cut at zero, since no delay and no goodput is negative.
     pub fn contour(&self, is_log: bool) -> Vec<(f64, f64)> {
-        const CORNERS: usize = 72;
+        let cut = |(delay, mbps): (f64, f64)| (delay.max(0.0), mbps.max(0.0));
         if is_log {
             let logs = self.delay_ms.iter().map(|delay| delay.max(1e-3).log10());
             let points: Vec<(f64, f64)> = logs.zip(self.goodput_mbps.iter().copied()).collect();
-            let of_logs = Tradeoff::of(&points).map_or_else(Vec::new, |t| t.contour(false));
+            let of_logs = Tradeoff::of(&points).map_or_else(Vec::new, |t| t.corners());
             return of_logs
                 .into_iter()
-                .map(|(log, mbps)| (10_f64.powf(log), mbps))
+                .map(|(log, mbps)| cut((10_f64.powf(log), mbps)))
                 .collect();
         }
+        self.corners().into_iter().map(cut).collect()
+    }
+
+    fn corners(&self) -> Vec<(f64, f64)> {
+        const CORNERS: usize = 72;
         let across = (1.0 - self.correlation * self.correlation).sqrt();
         let corner = |k: usize| {
             let (sin, cos) = (k as f64 / CORNERS as f64 * std::f64::consts::TAU).sin_cos();

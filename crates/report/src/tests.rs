@@ -471,6 +471,17 @@ fn a_tradeoff_has_the_moments_of_its_points() {
 }
 
 #[test]
+fn a_contour_reaches_no_negative_delay_or_goodput() {
+    // Delays of 0, 0 and 9 ms: a mean of 3, and a deviation of the root of (9 + 9 + 36) / 2, 5.2 ms.
+    // Goodputs alike.
+    let tradeoff = Tradeoff::of(&[(0.0, 9.0), (0.0, 0.0), (9.0, 0.0)]).unwrap();
+    let corners = tradeoff.contour(false);
+    assert!(corners.iter().all(|(x, y)| *x >= 0.0 && *y >= 0.0));
+    assert!(corners.iter().any(|(x, _)| *x == 0.0) && corners.iter().any(|(_, y)| *y == 0.0));
+    assert!((corners[0].0 - 3.0 - 27_f64.sqrt()).abs() < 1e-12);
+}
+
+#[test]
 fn a_quantile_is_a_value_that_occurred() {
     let cdf = Cdf::of(vec![10.0, 20.0, 30.0, 40.0]);
     // Ranks ceil(0.5 * 4) = 2 and ceil(0.51 * 4) = 3.

@@ -3,7 +3,7 @@ import type { Tradeoff } from "../model.ts";
 /**
  * The ellipse of one standard deviation of a Gaussian, as a closed line of delays and goodputs. For a
  * logarithmic axis of delays, it is computed from the logarithms of the delays: a symmetric one would
- * reach below zero.
+ * reach below zero. It is cut at zero, since no delay and no goodput is negative.
  */
 export function contour(of: Tradeoff, isLog = false, corners = 72): [number, number][] {
   const { mean, deviation, correlation } = isLog ? logMoments(of) : moments(of);
@@ -11,11 +11,10 @@ export function contour(of: Tradeoff, isLog = false, corners = 72): [number, num
   return Array.from({ length: corners + 1 }, (_, corner) => {
     const angle = (corner / corners) * 2 * Math.PI;
     const delay = mean + deviation * Math.cos(angle);
-    return [
-      isLog ? 10 ** delay : delay,
+    const mbps =
       of.mean_goodput_mbps +
-        of.goodput_deviation_mbps * (correlation * Math.cos(angle) + across * Math.sin(angle)),
-    ];
+      of.goodput_deviation_mbps * (correlation * Math.cos(angle) + across * Math.sin(angle));
+    return [Math.max(0, isLog ? 10 ** delay : delay), Math.max(0, mbps)];
   });
 }
 
