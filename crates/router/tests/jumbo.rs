@@ -1,7 +1,7 @@
 //! Jumbo packets in super-packets through a pipe that splits them, live.
 //!
 //! `client -- router -- server`, each in its own namespace, over veth pairs with segmentation
-//! offload. The test needs root or its capabilities and fails without them. It runs alone because
+//! offload. In a VLAN, a program beside each host tags its frames. The test needs root or its capabilities and fails without them. It runs alone because
 //! it measures (`make test-live`).
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,23 +25,83 @@ fn address(is_v6: bool, number: u8) -> IpAddr {
     }
 }
 
-/// Two hosts on one link of this MTU, and the two ports of a router between them.
-fn network(mtu: u32) -> [Namespace; 3] {
-    let [client, middle, server] = ["client", "middle", "server"]
-        .map(|name| Namespace::create(name).expect("the test may create namespaces"));
-    for (host, port, number) in [(&client, "left", 2), (&server, "right", 3)] {
-        let end = |namespace, name, number| VethEnd {
-            namespace,
-            name,
-            mac: Mac([2, 0, 0, 0, 0, number]),
+/// Two hosts, and the two ports of a router between them.
+struct Network {
+    /// The programs that tag frames. They end before their interfaces do.
+    taggers: Vec<Tagger>,
+    client: Namespace,
+    middle: Namespace,
+    server: Namespace,
+}
+
+/// A program that tags the frames of a host. It ends with this.
+struct Tagger(Child);
+
+impl Drop for Tagger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Tagger {
+    /// Starts in a namespace with an interface to a host, `host`, and one to the router, `trunk`.
+    fn start(namespace: &Namespace) -> Tagger {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/tag.py");
+        let start = || {
+            Command::new("python3")
+                .args([script, "host", "trunk"])
+                .stdout(Stdio::piped())
+                .spawn()
         };
-        create_veth(end(host, "eth0", number), end(&middle, port, number + 10)).unwrap();
-        let offloads = host.offloads("eth0").unwrap();
+        let mut child = namespace.enter(start).unwrap().unwrap();
+        let mut said = [0; 6];
+        child.stdout.take().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"ready\n");
+        Tagger(child)
+    }
+}
+
+/// Connects two namespaces by a link of this MTU.
+fn connect(ends: [(&Namespace, &str, u8); 2], mtu: u32) {
+    let [one, other] = ends.map(|(namespace, name, number)| VethEnd {
+        namespace,
+        name,
+        mac: Mac([2, 0, 0, 0, 0, number]),
+    });
+    create_veth(one, other).unwrap();
+    for (namespace, name, _) in ends {
+        let offloads = namespace.offloads(name).unwrap();
         assert!(offloads.tcp_segmentation, "veth hands over super-packets");
-        for (namespace, name) in [(host, "eth0"), (&middle, port)] {
-            let mut links = namespace.links().unwrap();
-            links.set_mtu(name, mtu).unwrap();
-            links.set_up(name, true).unwrap();
+        let mut links = namespace.links().unwrap();
+        links.set_mtu(name, mtu).unwrap();
+        links.set_up(name, true).unwrap();
+    }
+}
+
+/// Two hosts on one network of this MTU. With tags, the router is in a VLAN of it.
+fn network(mtu: u32, is_tagged: bool) -> Network {
+    let create = |name| Namespace::create(name).expect("the test may create namespaces");
+    let [client, middle, server] = ["client", "middle", "server"].map(create);
+    let mut taggers = Vec::new();
+    for (host, port, number) in [(&client, "left", 2), (&server, "right", 3)] {
+        if is_tagged {
+            let between = create("tags");
+            between.silence_ipv6().unwrap();
+            connect(
+                [(host, "eth0", number), (&between, "host", number + 20)],
+                mtu,
+            );
+            connect(
+                [
+                    (&between, "trunk", number + 30),
+                    (&middle, port, number + 10),
+                ],
+                mtu,
+            );
+            taggers.push(Tagger::start(&between));
+        } else {
+            connect([(host, "eth0", number), (&middle, port, number + 10)], mtu);
         }
         let mut links = host.links().unwrap();
         links
@@ -50,7 +111,12 @@ fn network(mtu: u32) -> [Namespace; 3] {
             .add_address("eth0", address(true, number), 64)
             .unwrap();
     }
-    [client, middle, server]
+    Network {
+        taggers,
+        client,
+        middle,
+        server,
+    }
 }
 
 /// Sends over TCP for three seconds, while another thread receives.
@@ -76,8 +142,10 @@ fn transfer(client: &Namespace, server: &Namespace, is_v6: bool) {
 
 /// Returns the rate of a pipe of 100 Mbit/s in the second and third second of a transfer, including
 /// link headers, in Mbit/s.
-fn rate(mtu: u32, is_v6: bool) -> f64 {
-    let [client, middle, server] = network(mtu);
+fn rate(mtu: u32, is_v6: bool, is_tagged: bool) -> f64 {
+    let network = network(mtu, is_tagged);
+    let (client, middle, server) = (&network.client, &network.middle, &network.server);
+    assert_eq!(network.taggers.len(), if is_tagged { 2 } else { 0 });
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("rules");
     // Half a second of queue, more than a sender keeps in flight (tcp_wmem of tcp(7): 4 MiB): TCP loses
@@ -93,7 +161,7 @@ fn rate(mtu: u32, is_v6: bool) -> f64 {
     settings.config = Some(config);
     let router = Router::start(&settings).unwrap();
     let measured = std::thread::scope(|scope| {
-        let transfer = scope.spawn(|| transfer(&client, &server, is_v6));
+        let transfer = scope.spawn(|| transfer(client, server, is_v6));
         sleep(Duration::from_secs(1));
         let before = router.status().unwrap();
         sleep(Duration::from_secs(2));
@@ -107,24 +175,33 @@ fn rate(mtu: u32, is_v6: bool) -> f64 {
     for port in &status.ports {
         assert_eq!(port.lost, BTreeMap::new(), "MTU {mtu}: {status}");
     }
-    assert!(status.ports[0].received > 0, "MTU {mtu}: {status}");
+    let [left, right] = &status.ports[..] else {
+        panic!("two ports: {status}");
+    };
+    assert!(left.received > 0, "MTU {mtu}: {status}");
+    if is_tagged {
+        assert!(left.received < right.sent, "no super-packet: {status}");
+    }
     measured
 }
 
 #[test]
 fn jumbo_super_packets_fill_a_slow_pipe() {
-    for (mtu, is_v6) in [
-        (1900, false),
-        (2100, false),
-        (9000, false),
-        (9000, true),
-        (65_535, false),
-        (65_535, true),
+    for (mtu, is_v6, is_tagged) in [
+        (1900, false, false),
+        (2100, false, false),
+        (9000, false, false),
+        (9000, true, false),
+        (9000, false, true),
+        (9000, true, true),
+        (65_535, false, false),
+        (65_535, true, false),
     ] {
-        let mbit = rate(mtu, is_v6);
+        let mbit = rate(mtu, is_v6, is_tagged);
         eprintln!(
-            "MTU {mtu}, {}: {mbit:.1} Mbit/s",
-            if is_v6 { "IPv6" } else { "IPv4" }
+            "MTU {mtu}, {}{}: {mbit:.1} Mbit/s",
+            if is_v6 { "IPv6" } else { "IPv4" },
+            if is_tagged { ", in a VLAN" } else { "" }
         );
         // The pipe counts packets without their link headers: 14 of 1914 bytes are 0.7 % more.
         assert!((95.0..102.0).contains(&mbit), "MTU {mtu}: {mbit} Mbit/s");
