@@ -12,7 +12,7 @@
 
 /// A piece of memory that will be needed: its address and its size in bytes. A host can keep places
 /// beside a list of its objects, and have all of them fetched without reading any of them first. The
-/// memory may have been freed in the meantime: fetching it is then in vain, and does no harm.
+/// memory may have been freed in the meantime: fetching it then costs a little and does no harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     address: usize,
