@@ -238,6 +238,16 @@ impl Packets {
         *self.transit(slot)
     }
 
+    /// Returns the tags of all packets in flight.
+    pub fn in_flight(&self) -> impl Iterator<Item = &Tag> {
+        let mut is_free = vec![false; self.stored.len()];
+        for slot in &self.free {
+            is_free[*slot as usize] = true;
+        }
+        let slots = self.stored.iter().zip(is_free);
+        slots.filter_map(|(packet, is_free)| (!is_free).then_some(&packet.tag))
+    }
+
     /// Number of packets in flight.
     pub fn len(&self) -> usize {
         self.stored.len() - self.free.len()

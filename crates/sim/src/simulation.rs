@@ -160,6 +160,17 @@ impl Simulation {
         (self.network.packets.len(), self.network.calendar.len())
     }
 
+    /// Returns for each flow the number of its datagrams that are neither delivered nor dropped yet.
+    pub fn datagrams_in_flight(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.network.flows.len()];
+        for tag in self.network.packets.in_flight() {
+            if tag.connection == NOT_TCP {
+                counts[tag.flow as usize] += 1;
+            }
+        }
+        counts
+    }
+
     /// Totals of a flow so far.
     pub fn totals(&self, flow: FlowId) -> FlowTotals {
         let state = &self.network.flows[flow];

@@ -7,7 +7,7 @@ use sluice_load::udp::{UdpFlow, UdpReport};
 use sluice_recording::RecordError;
 use sluice_scenario::{Dscp, PcapPacket};
 
-use super::{Ends, Rows, Seen, SimulatedRecord};
+use super::{Ends, Rows, Seen, SentPackets, SimulatedRecord};
 
 /// The payload sizes of a flow's datagrams.
 #[derive(Clone, Debug)]
@@ -84,8 +84,14 @@ impl SimulatedRecord for Arrivals {
         }
     }
 
-    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
-        self.write(end, sent, rows)
+    fn finish(
+        &mut self,
+        end: Time,
+        sent: SentPackets,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        // What is still on its way has not been lost.
+        self.write(end, sent.packets.saturating_sub(sent.in_flight), rows)
     }
 }
 
@@ -97,10 +103,13 @@ pub(super) fn between(ends: &Ends<'_>, rate: Rate, size: u64, dscp: Dscp) -> Udp
     udp
 }
 
-/// Writes the counts of a live flow, whose receiver waited for packets that were still in flight.
+/// Writes the counts of a live flow, whose receiver waited for packets that were still in flight. The
+/// last row is at the end of the flow or of the run, as in a simulation, even if nothing arrived for a
+/// while before.
 pub(super) fn write(
     payloads: Payloads,
     report: &UdpReport,
+    end: Time,
     rows: &mut Rows<'_>,
 ) -> Result<(), RecordError> {
     let mut arrivals = Arrivals::new(payloads);
@@ -108,5 +117,6 @@ pub(super) fn write(
         arrivals.arrive(packet.sequence, packet.received, rows)?;
     }
     let last = report.samples.iter().rev().find_map(|s| s.received);
-    arrivals.write(last.unwrap_or(Time::ZERO), report.sent, rows)
+    let stop = rows.stop().min(end);
+    arrivals.write(last.map_or(stop, |last| last.max(stop)), report.sent, rows)
 }

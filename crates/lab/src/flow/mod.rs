@@ -44,14 +44,28 @@ pub(crate) trait SimulatedFlow {
     fn record(&self, flow: &FlowInstance<'_>) -> Self::Record;
 }
 
+/// What a simulated flow has sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentPackets {
+    /// All packets.
+    pub packets: u64,
+    /// Those that are still on their way.
+    pub in_flight: u64,
+}
+
 /// Converts the simulator's reports about one flow into rows.
 pub(crate) trait SimulatedRecord {
     /// Records an observation of the simulator.
     fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError>;
 
-    /// Ends the record at `end`, when the flow has sent `sent` packets. By default every row has
-    /// been written by then.
-    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    /// Ends the record at `end`, when the flow has sent `sent`. By default every row has been written by
+    /// then.
+    fn finish(
+        &mut self,
+        end: Time,
+        sent: SentPackets,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
         let _ = (end, sent, rows);
         Ok(())
     }

@@ -56,10 +56,10 @@ impl LiveFlow for Pcap {
     fn write(
         &self,
         report: &UdpReport,
-        _end: Time,
+        end: Time,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
-        datagrams::write(payloads(self, rows.flow()), report, rows)
+        datagrams::write(payloads(self, rows.flow()), report, end, rows)
     }
 }
 

@@ -43,9 +43,9 @@ impl LiveFlow for Udp {
     fn write(
         &self,
         report: &UdpReport,
-        _end: Time,
+        end: Time,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
-        datagrams::write(Payloads::Each(self.size), report, rows)
+        datagrams::write(Payloads::Each(self.size), report, end, rows)
     }
 }

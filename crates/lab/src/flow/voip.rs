@@ -9,7 +9,7 @@ use sluice_sim::{Datagram, Traffic};
 
 use super::datagrams;
 use super::rows::Probe;
-use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord};
+use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord};
 
 impl SimulatedFlow for Voip {
     type Record = Call;
@@ -38,13 +38,13 @@ impl SimulatedRecord for Call {
         Ok(())
     }
 
-    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    fn finish(&mut self, end: Time, sent: SentPackets, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         let arrived = self.arrived.iter().map(|datagram| Arrival {
             sequence: datagram.sequence,
             sent: datagram.sent,
             received: Some(datagram.received),
         });
-        let received = write_packets(arrived.collect(), sent, end, rows)?;
+        let received = write_packets(arrived.collect(), sent.packets, end, rows)?;
         rows.received(end, received * Voip::SIZE)
     }
 }

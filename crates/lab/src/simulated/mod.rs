@@ -16,7 +16,7 @@ use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
 use sluice_sim::{ConfigError, Estimate, Simulation};
 
-use crate::flow::NotSimulated;
+use crate::flow::{NotSimulated, SentPackets};
 use recorder::Recorder;
 use sluice_recording::{RecordError, RunWriter};
 use sluice_scenario::Scenario;
@@ -110,7 +110,11 @@ fn run_while(
         }
     }
     let now = since_lead(simulation.now(), lead).min(end);
-    recorder.finish(now, |flow| simulation.totals(flow).packets_sent)?;
+    let in_flight = simulation.datagrams_in_flight();
+    recorder.finish(now, |flow| SentPackets {
+        packets: simulation.totals(flow).packets_sent,
+        in_flight: in_flight[flow],
+    })?;
     Ok(now)
 }
 

@@ -10,7 +10,7 @@ use sluice_sim::{
 
 use super::network::pipe_of;
 use super::{shown, since_lead};
-use crate::flow::{self, Rows, Seen, SimulatedRecord};
+use crate::flow::{self, Rows, Seen, SentPackets, SimulatedRecord};
 use crate::packet_rows::RuleRows;
 use crate::segments::tcp_header;
 use sluice_recording::headers::HeaderCoder;
@@ -167,7 +167,7 @@ impl<'a> Recorder<'a> {
     pub(super) fn finish(
         mut self,
         now: Time,
-        sent: impl Fn(FlowId) -> u64,
+        sent: impl Fn(FlowId) -> SentPackets,
     ) -> Result<(), RecordError> {
         self.flush();
         for stage in &mut self.stages {

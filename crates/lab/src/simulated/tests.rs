@@ -244,6 +244,16 @@ fn a_call_tells_the_delay_and_the_loss_of_every_packet() {
 }
 
 #[test]
+fn packets_that_are_on_their_way_at_the_end_are_not_lost() {
+    // One packet each 8 ms, 1 s on its way: 125 are in flight at the end.
+    let (_folder, recording) = simulate(
+        "duration = \"4s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"2s\"\n\
+         [[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\nsize = 972\n",
+    );
+    assert_eq!(metric(&recording, "udp.loss"), 0.0);
+}
+
+#[test]
 fn pages_are_fetched_and_their_times_told() {
     let (_folder, recording) = simulate(&format!(
         "{PLAIN}[[flow]]\ntype = \"web\"\ndirection = \"down\"\ninterval = \"100ms\"\nsize = \"10kB\"\n"

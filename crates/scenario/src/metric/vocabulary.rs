@@ -110,7 +110,7 @@ pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     "fct.p95", Time, Completion, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
     "fct.p99", Time, Completion, "its 99th percentile", RFC7928 "2.1", |f| time(f.fct, P99);
     "fct.max", Time, Completion, "its maximum", RFC7928 "2.1", |f| time(f.fct, MAX);
-    "loss", Ratio, Ping, "share of the packets that did not arrive; for probes, share without a reply", RFC7928 "2.3", |f| f.loss;
+    "loss", Ratio, Ping, "share of the packets that did not arrive, without those that were still on their way at the end; for probes, share without a reply", RFC7928 "2.3", |f| f.loss;
     "srtt.p50", Time, SmoothedRtt, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
     "srtt.p95", Time, SmoothedRtt, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
     "srtt.p99", Time, SmoothedRtt, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
