@@ -97,12 +97,14 @@ fn run_while(
     goes_on: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Time, SimError> {
-    let mut simulation = Simulation::new(&network::config(scenario)?)?;
+    let config = network::config(scenario)?;
+    let stretch = stretch(config.estimate().packets, config.duration);
+    let mut simulation = Simulation::new(&config)?;
     let mut recorder = Recorder::new(scenario, writer);
     let end = Time::ZERO + scenario.duration;
     let lead = scenario.lead;
     while goes_on() {
-        let is_over = simulation.run_until(simulation.now() + STRETCH, &mut recorder);
+        let is_over = simulation.run_until(simulation.now() + stretch, &mut recorder);
         recorder.flush();
         progress(simulation.now().since(Time::ZERO + lead));
         if is_over || recorder.has_failed() {
@@ -123,9 +125,11 @@ fn run_while(
 /// # Errors
 /// [`SimError`].
 pub fn run_unrecorded(scenario: &Scenario, interrupt: &Stop) -> Result<Time, SimError> {
-    let mut simulation = Simulation::new(&network::config(scenario)?)?;
+    let config = network::config(scenario)?;
+    let stretch = stretch(config.estimate().packets, config.duration);
+    let mut simulation = Simulation::new(&config)?;
     while !interrupt.is_stopped() {
-        if simulation.run_until(simulation.now() + STRETCH, &mut ()) {
+        if simulation.run_until(simulation.now() + stretch, &mut ()) {
             break;
         }
     }
@@ -145,7 +149,15 @@ fn shown(value: StateValue, lead: Span) -> StateValue {
     }
 }
 
-/// Virtual time between two checks of `interrupt`.
+/// Returns the virtual time between two checks of `interrupt`, in which a simulation of `packets` and
+/// this duration sends a million packets at most: about a second.
+fn stretch(packets: u64, duration: Span) -> Span {
+    let millions = packets.div_ceil(1_000_000).max(1);
+    let of_a_million = Span::from_ns((duration.as_ns() / millions).max(1_000));
+    of_a_million.min(STRETCH)
+}
+
+/// The most virtual time between two checks of `interrupt`.
 const STRETCH: Span = Span::from_ms(200);
 /// A packet and its row take about a microsecond and some bytes. More packets would take over an
 /// hour, or fill a disk.

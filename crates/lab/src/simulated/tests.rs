@@ -4,6 +4,7 @@ mod numbers;
 mod pcap;
 mod settings;
 
+use super::{STRETCH, stretch};
 use std::path::Path;
 
 use sluice_core::Stop;
@@ -241,6 +242,16 @@ fn a_call_tells_the_delay_and_the_loss_of_every_packet() {
     // 200 packets after the warm-up: 10 % with a standard deviation of 2.1 %.
     let loss = metric(&recording, "voip.loss");
     assert!((0.03..0.17).contains(&loss), "{loss}");
+}
+
+#[test]
+fn an_interrupted_run_ends_however_many_packets_it_sends() {
+    // 2 s at 1 Tbit/s in packets of 128 bytes: 1953 million, so a millionth each 2 s / 1954.
+    assert_eq!(
+        stretch(1_953_125_000, Span::from_secs(2)),
+        Span::from_ns(2_000_000_000 / 1954)
+    );
+    assert_eq!(stretch(100_000, Span::from_secs(60)), STRETCH);
 }
 
 #[test]
