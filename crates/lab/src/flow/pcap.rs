@@ -53,12 +53,7 @@ impl LiveFlow for Pcap {
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
-    fn write(
-        &self,
-        report: &UdpReport,
-        end: Time,
-        rows: &mut Rows<'_>,
-    ) -> Result<(), RecordError> {
+    fn write(&self, report: &UdpReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         datagrams::write(payloads(self, rows.flow()), report, end, rows)
     }
 }

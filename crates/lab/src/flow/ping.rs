@@ -8,7 +8,9 @@ use sluice_scenario::{FlowInstance, Ping, Protocol};
 use sluice_sim::{Echo, Traffic};
 
 use super::rows::Probe;
-use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord};
+use super::{
+    Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord,
+};
 
 impl SimulatedFlow for Ping {
     type Record = Echoes;
@@ -46,7 +48,12 @@ impl SimulatedRecord for Echoes {
         Ok(())
     }
 
-    fn finish(&mut self, end: Time, _sent: SentPackets, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    fn finish(
+        &mut self,
+        end: Time,
+        _sent: SentPackets,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
         self.echoes.sort_by_key(|echo| echo.sequence);
         // A link may have duplicated the packet.
         self.echoes.dedup_by_key(|echo| echo.sequence);

@@ -40,12 +40,7 @@ impl LiveFlow for Udp {
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
-    fn write(
-        &self,
-        report: &UdpReport,
-        end: Time,
-        rows: &mut Rows<'_>,
-    ) -> Result<(), RecordError> {
+    fn write(&self, report: &UdpReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         datagrams::write(Payloads::Each(self.size), report, end, rows)
     }
 }

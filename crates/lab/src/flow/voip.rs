@@ -9,7 +9,9 @@ use sluice_sim::{Datagram, Traffic};
 
 use super::datagrams;
 use super::rows::Probe;
-use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord};
+use super::{
+    Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord,
+};
 
 impl SimulatedFlow for Voip {
     type Record = Call;
@@ -38,7 +40,12 @@ impl SimulatedRecord for Call {
         Ok(())
     }
 
-    fn finish(&mut self, end: Time, sent: SentPackets, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    fn finish(
+        &mut self,
+        end: Time,
+        sent: SentPackets,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
         let arrived = self.arrived.iter().map(|datagram| Arrival {
             sequence: datagram.sequence,
             sent: datagram.sent,
