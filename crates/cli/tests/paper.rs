@@ -215,9 +215,10 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
     let compared = place.ok(&["compare", "out/fifo", "out/red"]);
     let lines: Vec<&str> = compared.lines().collect();
     assert_eq!(lines[0], "fifo against red: 3 runs against 3", "{compared}");
+    // RED keeps the queue short, with several times the drops of a queue that is rarely full.
     assert_eq!(
         lines[1].trim(),
-        "red is better (more than chance)",
+        "each is better at something (more than chance)",
         "{compared}"
     );
     let chosen = place.ok(&["compare", "out/fifo", "out/red", "--figures", "ping.p50"]);
