@@ -11,8 +11,8 @@ use sluice_router::process::watch::Watcher;
 /// Where the page is served, and to whom.
 #[derive(Debug, clap::Args)]
 pub struct Page {
-    /// Serve live charts and metrics at this address, or on a Unix socket
-    #[arg(long, value_name = "IP:PORT|unix:PATH")]
+    /// Serve live charts and metrics at IP:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
     http: Option<Address>,
     /// File with the token that --http requires
     #[arg(long, value_name = "FILE", requires = "http")]

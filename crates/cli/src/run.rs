@@ -77,8 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
     /// Serve a page with the progress of the runs, live charts of the live run that goes on, and the
-    /// reports of runs that are done, at this address or on a Unix socket
-    #[arg(long, value_name = "IP:PORT|unix:PATH")]
+    /// reports of runs that are done, at IP:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
     http: Option<Address>,
     /// File with the token that --http requires
     #[arg(long, value_name = "FILE", requires = "http")]

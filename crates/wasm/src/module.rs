@@ -1,7 +1,7 @@
 //! A module that was checked and compiled.
 
 use wasmi::{CompilationMode, Config, EnforcedLimits, Engine, ExternType, FuncType, ValType};
-use wasmparser::{Parser, Payload};
+use wasmparser::Validator;
 
 use sluice_core::Discipline;
 use sluice_core::param::{ParamError, Values};
@@ -32,7 +32,7 @@ impl Module {
                 "it is not a WebAssembly module: it does not begin with `\\0asm`".to_owned(),
             );
         }
-        check_code(bytes)?;
+        validate(bytes)?;
         let engine = Engine::new(&config());
         let module = wasmi::Module::new(&engine, bytes).map_err(|error| refusal(&error))?;
         let sections = module.custom_sections();
@@ -126,20 +126,12 @@ fn config() -> Config {
     config
 }
 
-/// Refuses a module whose code section has bytes but no functions: wasmi 2.0 divides the bytes by the
-/// number of functions, to enforce its limits. What else is wrong with a module is wasmi's to say.
-fn check_code(bytes: &[u8]) -> Result<(), String> {
-    let sections = Parser::new(0).parse_all(bytes).map_while(Result::ok);
-    for section in sections {
-        if let Payload::CodeSectionStart { count: 0, size, .. } = section
-            && size > 0
-        {
-            return Err(format!(
-                "its code section has {size} bytes for functions, but no functions"
-            ));
-        }
-    }
-    Ok(())
+/// Checks the whole module before wasmi compiles a function of it. wasmi 2.0 checks while it compiles,
+/// and panics at some modules that are not valid: at operators behind the end of a function, and at a
+/// code section without functions.
+fn validate(bytes: &[u8]) -> Result<(), String> {
+    let types = Validator::new().validate_all(bytes);
+    types.map(drop).map_err(|error| error.to_string())
 }
 
 /// Returns the reason why a module was refused.
