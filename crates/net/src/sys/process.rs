@@ -218,6 +218,9 @@ pub(crate) fn become_child_of_first_process(status: RawFd, number: libc::pid_t) 
                     break;
                 }
                 ended if ended > 0 => {}
+                // The signal may be taken already, so waiting for it could last forever. There is a
+                // child to wait for, so the next call does not fail.
+                -1 => {}
                 _ if libc::sigwaitinfo(&own, std::ptr::null_mut()) == libc::SIGINT => {
                     libc::kill(-1, libc::SIGINT);
                 }

@@ -19,6 +19,8 @@ use libc::{
 
 /// Whether calls are numbered.
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
+/// The thread that runs the test.
+static TESTER: AtomicI32 = AtomicI32::new(0);
 /// Numbered calls so far.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// The number of the call that fails, and its error.
@@ -29,10 +31,25 @@ static FAILED: Mutex<BTreeMap<&str, u32>> = Mutex::new(BTreeMap::new());
 /// The files and lines of the crate that led to calls which failed.
 static LINES: Mutex<BTreeSet<(String, usize)>> = Mutex::new(BTreeSet::new());
 
-/// Numbers the calls of all threads during `work`, and lets the one with the number `fails`, from 0
-/// on, fail with `error`. Returns the number of calls.
+/// Returns the number of this thread.
+fn thread() -> pid_t {
+    // SAFETY: there are no requirements.
+    unsafe { libc::gettid() }
+}
+
+/// Whether this is the thread that starts the tests, in threads of their own.
+fn is_harness() -> bool {
+    let thread = thread();
+    // SAFETY: there are no requirements.
+    let is_main = thread == unsafe { libc::getpid() };
+    is_main && thread != TESTER.load(Ordering::SeqCst)
+}
+
+/// Numbers the calls of all threads but the harness's during `work`, and lets the one with the number
+/// `fails`, from 0 on, fail with `error`. Returns the number of calls.
 pub fn armed<T>(fails: u32, error: c_int, work: impl FnOnce() -> T) -> (T, u32) {
     CALLS.store(0, Ordering::SeqCst);
+    TESTER.store(thread(), Ordering::SeqCst);
     ERROR.store(error, Ordering::SeqCst);
     FAILS.store(fails, Ordering::SeqCst);
     IS_ARMED.store(true, Ordering::SeqCst);
@@ -83,7 +100,7 @@ fn keep_lines() {
 
 /// Returns whether the present call is to fail.
 fn is_due(name: &'static str) -> bool {
-    if !IS_ARMED.load(Ordering::SeqCst) {
+    if !IS_ARMED.load(Ordering::SeqCst) || is_harness() {
         return false;
     }
     let number = CALLS.fetch_add(1, Ordering::SeqCst);
