@@ -148,7 +148,7 @@ impl Stream {
         };
     }
 
-    /// Returns who has connected, for the log of changes: an address, or a user.
+    /// Returns the name of the client in the log of changes: its address, or its user.
     pub(super) fn peer(&self) -> io::Result<String> {
         match self {
             Stream::Tcp(stream) => Ok(stream.peer_addr()?.ip().to_canonical().to_string()),

@@ -95,8 +95,8 @@ pub struct Traffic {
     dropped: [u64; REASONS],
     /// Bytes of the packets that were dropped for any reason.
     pub dropped_bytes: u64,
-    /// Packets that came to wait: those that arrived, less those that left or were dropped. Packets
-    /// from before the watch count in neither.
+    /// By how much the number of waiting packets has grown: arrivals less departures and drops, without
+    /// the packets that arrived before the watch began.
     pub waiting: i64,
     /// Sojourn times of the packets that left the queue.
     pub waits: Waits,

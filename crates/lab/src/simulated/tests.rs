@@ -246,7 +246,7 @@ fn a_call_tells_the_delay_and_the_loss_of_every_packet() {
 
 #[test]
 fn an_interrupted_run_ends_however_many_packets_it_sends() {
-    // 2 s at 1 Tbit/s in packets of 128 bytes: 1953 million, so a millionth each 2 s / 1954.
+    // 2 s at 1 Tbit/s in packets of 128 bytes: 1953.1 million, so a million take 2 s / 1954.
     assert_eq!(
         stretch(1_953_125_000, Span::from_secs(2)),
         Span::from_ns(2_000_000_000 / 1954)

@@ -627,7 +627,7 @@ mod tests {
         assert!(remarks(1, &[]).is_empty() && remarks(2, &[]).is_empty());
         let text = remarks(9, &[]).concat();
         assert!(text.starts_with("9 workers share 2 cores"), "{text}");
-        // Who names the cores knows them.
+        // Cores that the user has named are no mistake.
         assert!(remarks(3, &[0, 1, 1]).is_empty());
     }
 

@@ -117,7 +117,7 @@ impl Collector {
         };
         let interval_ns = watching.at.since(last.at).as_ns().max(1);
         if exchanges < 2 {
-            // Counts the packets that came to wait.
+            // Counts the packets that wait.
             self.flows(&table, interval_ns);
             self.spare = Some(table);
             return None;
