@@ -255,7 +255,13 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         ..sluice_ipfw::Settings::default()
     };
     if let Some(path) = &args.check {
-        let checked = process::check(path, &engine)?;
+        let checked = match process::check(path, &engine) {
+            Err(error @ ConfigError::Refused { .. }) => {
+                eprintln!("sluice: {error}");
+                return Ok(ExitCode::from(BAD_CONFIGURATION));
+            }
+            checked => checked?,
+        };
         warn(path, &checked.remarks);
         for error in &checked.refused {
             eprintln!("sluice: {error}");

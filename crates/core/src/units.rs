@@ -259,6 +259,15 @@ impl Dimension {
         }
     }
 
+    /// Returns a quantity as an example, with what it is.
+    const fn example(self) -> &'static str {
+        match self {
+            Dimension::Time => "a time such as 20ms",
+            Dimension::Rate => "a rate such as 10Mbit/s",
+            Dimension::Size => "a size such as 64kB",
+        }
+    }
+
     /// Returns the unit that another spelling probably means. Similarity of letters does not decide it:
     /// `Mb` is nearer to `MB/s` than to `Mbit/s`, which is an eighth of it.
     pub fn meant(self, unit: &str) -> Option<&'static str> {
@@ -333,8 +342,11 @@ impl Dimension {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// There is no number at the start.
-    #[error("not a number")]
-    NotANumber,
+    #[error("not {}", .0.example())]
+    NotANumber(Dimension),
+    /// The number is below zero.
+    #[error("must not be negative")]
+    Negative,
     /// The number has no unit.
     #[error("no unit (one of {})", List(.0.units()))]
     NoUnit(Dimension),
@@ -385,7 +397,13 @@ fn parse_with(text: &str, dimension: Dimension, bare: Option<u128>) -> Result<u6
     let unit = unit.trim();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-        return Err(UnitError::NotANumber);
+        let is_negative = text
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'));
+        return Err(match is_negative {
+            true => UnitError::Negative,
+            false => UnitError::NotANumber(dimension),
+        });
     }
     let factor = if unit.is_empty() {
         bare.ok_or(UnitError::NoUnit(dimension))?
@@ -548,7 +566,13 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert_eq!(Span::parse("x"), Err(UnitError::NotANumber));
+        let error = Span::parse("x").unwrap_err();
+        assert_eq!(error, UnitError::NotANumber(Dimension::Time));
+        assert_eq!(error.to_string(), "not a time such as 20ms");
+        let error = Rate::parse("-").unwrap_err();
+        assert_eq!(error.to_string(), "not a rate such as 10Mbit/s");
+        assert_eq!(Rate::parse("-5Mbit/s"), Err(UnitError::Negative));
+        assert_eq!(Span::parse("-.5ms"), Err(UnitError::Negative));
         assert_eq!(Span::parse("5"), Err(UnitError::NoUnit(Dimension::Time)));
         assert_eq!(
             Span::parse("5Mbit/s"),

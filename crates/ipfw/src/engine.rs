@@ -173,6 +173,15 @@ pub struct Output {
     pub snapshot: Option<Box<Snapshot>>,
 }
 
+impl Output {
+    /// Forgets the output of commands that do not take effect, from a length of the text on. Their
+    /// warnings stay.
+    pub(crate) fn take_back(&mut self, length: usize) {
+        self.stdout.truncate(length);
+        self.snapshot = None;
+    }
+}
+
 /// The most pipes that one packet may pass through; a ruleset that needs more is a loop.
 const MOST_PIPES: u16 = 1000;
 

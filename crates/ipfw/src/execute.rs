@@ -48,8 +48,8 @@ struct Checkpoint {
 const MOST_NESTING: usize = 8;
 
 impl Firewall {
-    /// Executes `text` in the given mode. `output` keeps what was written before a command was
-    /// refused.
+    /// Executes `text` in the given mode. When a command is refused, `output` keeps what the commands
+    /// before it wrote, if they stay in force, and all warnings.
     ///
     /// # Errors
     ///
@@ -67,10 +67,13 @@ impl Firewall {
         self.advance(|at| at < now, cx);
         if mode == Mode::Replace {
             let interfaces = self.interfaces().to_vec();
-            let prepared = Prepared::new(&self.settings, interfaces, text, files, output)?;
+            let length = output.stdout.len();
+            let prepared = Prepared::new(&self.settings, interfaces, text, files, output)
+                .inspect_err(|_| output.take_back(length))?;
             self.replace(prepared, cx);
             return Ok(());
         }
+        let length = output.stdout.len();
         let is_atomic = mode == Mode::Atomic;
         let checkpoint = is_atomic.then(|| self.checkpoint());
         let mut run = Run {
@@ -81,7 +84,10 @@ impl Firewall {
         };
         let result = self.lines(text, &Flags::default(), &mut run, output, cx);
         match (&result, checkpoint) {
-            (Err(_), Some(checkpoint)) => self.restore(checkpoint),
+            (Err(_), Some(checkpoint)) => {
+                self.restore(checkpoint);
+                output.take_back(length);
+            }
             (Ok(()), Some(_)) => self.apply_layout(cx),
             (_, None) => {}
         }
@@ -263,7 +269,7 @@ impl Firewall {
         let mut inherited = flags.clone();
         // The file is tried as a whole, because its lines build on one another.
         inherited.check_only = false;
-        let said = output.warnings.len();
+        let (said, length) = (output.warnings.len(), output.stdout.len());
         let mut result = self.lines(text, &inherited, run, output, cx);
         let name = |file: &mut Option<String>| {
             file.get_or_insert_with(|| path.to_owned());
@@ -277,7 +283,10 @@ impl Firewall {
         run.depth -= 1;
         (run.is_batch, run.is_deferred) = before;
         match checkpoint {
-            Some(checkpoint) if result.is_err() || flags.check_only => self.restore(checkpoint),
+            Some(checkpoint) if result.is_err() || flags.check_only => {
+                self.restore(checkpoint);
+                output.take_back(length);
+            }
             Some(_) => self.apply_layout(cx),
             None => {}
         }

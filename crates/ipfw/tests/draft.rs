@@ -23,12 +23,15 @@ fn exchange(bench: &mut Bench, amended: Amended) -> Result<(), Box<Amended>> {
 }
 
 fn whole(bench: &mut Bench, text: &str) -> (Output, Result<(), CommandError>) {
+    execute(bench, text, Mode::Atomic)
+}
+
+fn execute(bench: &mut Bench, text: &str, mode: Mode) -> (Output, Result<(), CommandError>) {
     let mut output = Output::default();
     let mut cx = Cx::new(Time::from_ns(bench.now), &mut bench.rng, &mut bench.dropped);
-    let (files, mode) = (&mut bench.files, Mode::Atomic);
     let result = bench
         .firewall
-        .execute(text, mode, files, &mut output, &mut cx);
+        .execute(text, mode, &mut bench.files, &mut output, &mut cx);
     (output, result)
 }
 
@@ -191,6 +194,41 @@ fn what_shows_packets_needs_the_engine_and_a_trial_changes_nothing() {
     ] {
         assert!(!Draft::is_for(text, mode), "{text}");
     }
+}
+
+#[test]
+fn nothing_is_printed_of_lines_that_do_not_take_effect() {
+    let text = "add 5 count ip from any to any\ntable t add 10.0.0.1\npipe 1 config bv 2Mbit/s\n";
+    let mut bench = Bench::new();
+    bench.files.0.push(("/rules", text.into()));
+    let refused = |(output, error): (Output, CommandError)| {
+        assert!(
+            error.to_string().starts_with("Line 3: column 15"),
+            "{error}"
+        );
+        output
+    };
+    for (text, mode) in [
+        (text, Mode::Atomic),
+        (text, Mode::Replace),
+        ("--atomic /rules", Mode::Command),
+        ("-n /rules", Mode::Command),
+    ] {
+        let (output, result) = execute(&mut bench, text, mode);
+        let said = refused((output, result.unwrap_err()));
+        assert_eq!(said, Output::default(), "{text}");
+        if mode != Mode::Replace {
+            let (output, result) = amend(&mut bench, text, mode);
+            let said = refused((output, result.unwrap_err()));
+            assert_eq!(said, Output::default(), "{text}");
+        }
+    }
+    let (output, result) = execute(&mut bench, "/rules", Mode::Command);
+    let said = refused((output, result.unwrap_err()));
+    assert_eq!(
+        said.stdout,
+        "00005 count ip from any to any\nadded: 10.0.0.1/32 0\n"
+    );
 }
 
 #[test]

@@ -493,7 +493,12 @@ fn a_trial_changes_nothing() {
         "/f",
         "pipe 1 config\nqueue 1 config pipe 1\n".into(),
     )]);
-    bench.ok("-n /f");
+    assert_eq!(bench.ok("-n /f"), "");
+    bench.files = Texts(vec![(
+        "/f",
+        "add 5 allow ip from any to any\nlist\n".into(),
+    )]);
+    assert_eq!(bench.ok("-n /f"), "");
     assert_eq!(bench.ok("queue show"), "");
 }
 

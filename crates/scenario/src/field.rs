@@ -124,11 +124,11 @@ fn read_quantity<T>(
                     let message = format!("`{unit}` is not a unit of {}", KindOf(dimension));
                     Problem::new(at, message).hint(hint)
                 }
-                UnitError::NotANumber => {
+                UnitError::NotANumber(_) => {
                     Problem::new(at, format!("`{text}` is not {article_kind}"))
                         .hint(format!("write it as in \"{example}\""))
                 }
-                UnitError::TooLarge | UnitError::Zero => {
+                UnitError::TooLarge | UnitError::Zero | UnitError::Negative => {
                     Problem::new(at, format!("`{key}` cannot be {text}")).hint(error.to_string())
                 }
             };

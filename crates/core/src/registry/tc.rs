@@ -24,7 +24,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "hfsc",
-        "there is no `hfsc`; `wf2q+` shares a link by weights",
+        "in place of tc's `hfsc`, `wf2q+` shares a link by weights",
     ),
     (
         "drr",
@@ -46,7 +46,10 @@ const WORDS: &[(&str, &str)] = &[
     ("besteffort", "tc's `besteffort` is `tins besteffort`"),
     ("diffserv3", "tc's `diffserv3` is `tins diffserv3`"),
     ("diffserv4", "tc's `diffserv4` is `tins diffserv4`"),
-    ("diffserv8", "there is no `diffserv8`; use `tins diffserv4`"),
+    (
+        "diffserv8",
+        "in place of tc's `diffserv8`, use `tins diffserv4`",
+    ),
     ("flowblind", "tc's `flowblind` is `isolation flowblind`"),
     ("srchost", "tc's `srchost` is `isolation srchost`"),
     ("dsthost", "tc's `dsthost` is `isolation dsthost`"),
@@ -96,7 +99,7 @@ const WORDS: &[(&str, &str)] = &[
     ("noatm", "tc's `noatm` is `cells whole`"),
     (
         "ce_threshold_selector",
-        "there is no `ce_threshold_selector`",
+        "tc's `ce_threshold_selector` selects packets for `ce_threshold`, which applies to all here",
     ),
 ];
 
@@ -111,6 +114,14 @@ mod tests {
     use super::*;
     use crate::registry::Spec;
     use alloc::format;
+
+    /// An answer follows the message that there is no such word.
+    #[test]
+    fn no_answer_repeats_that_the_word_is_unknown() {
+        for (word, answer) in WORDS {
+            assert!(!answer.starts_with("there is no"), "`{word}`: {answer}");
+        }
+    }
 
     #[test]
     fn every_answer_is_in_words_that_are_understood() {

@@ -123,8 +123,9 @@ impl Draft {
         Configuration::new(self.layout.finish(), rules, self.variables)
     }
 
-    /// Executes commands on the copy. Takes time in proportion to the texts and the copy.
-    /// `output` keeps what was written before a command was refused.
+    /// Executes commands on the copy. Takes time in proportion to the texts and the copy. When a
+    /// command is refused, `output` keeps the warnings, and what the commands before it wrote, if they
+    /// stay in force.
     ///
     /// # Errors
     ///
@@ -171,6 +172,9 @@ impl Draft {
         if beside.needs_engine.is_some() && !is_refused {
             *output = Output::default();
             return (Amendment::NeedsEngine, Ok(()));
+        }
+        if mode == Mode::Atomic && result.is_err() {
+            output.take_back(0);
         }
         if mode == Mode::Command && flags_of(text).is_some_and(|flags| flags.check_only) {
             return (Amendment::Nothing, result);

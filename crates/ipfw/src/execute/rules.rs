@@ -88,13 +88,19 @@ impl Firewall {
             let Some((name, kind)) = table_of(&term.condition) else {
                 continue;
             };
-            let of_other_kind = self
-                .rules
-                .tables
-                .find(&name)
-                .map(|id| self.rules.tables.table(id).kind)
-                .filter(|k| *k != kind);
-            if let Some(other) = of_other_kind {
+            let tables = &self.rules.tables;
+            let Some(id) = tables.find(&name) else {
+                let near = nearest(&name, tables.iter().map(|(_, table)| table.name.as_str()));
+                let near =
+                    near.map_or_else(String::new, |near| format!(" (did you mean ``{near}''?)"));
+                let matches = if term.is_negated { "every" } else { "no" };
+                say(format!(
+                    "table {name} does not exist{near}: this test matches {matches} packet until it has entries"
+                ));
+                continue;
+            };
+            let other = tables.table(id).kind;
+            if other != kind {
                 let text = format!(
                     "table {name} is of type {}, not {}",
                     other.word(),

@@ -498,7 +498,13 @@ fn rule_command(
         return Err(CommandError::new(kind, verb.at));
     }
     let kind = ErrorKind::BadCommand(verb.value.to_string());
-    Err(CommandError::new(kind, verb.at).near(verb.value, COMMANDS.iter().copied()))
+    let mut error = CommandError::new(kind, verb.at);
+    if verb.value.contains(['.', '/']) && p.left() == 0 {
+        error.advice =
+            Some("a file of commands is named by its absolute path, which begins with /");
+        return Err(error);
+    }
+    Err(error.near(verb.value, COMMANDS.iter().copied()))
 }
 
 fn spans(p: &mut Parser<'_>, spans: &mut Vec<At<Span>>) -> Parse<()> {

@@ -438,6 +438,19 @@ fn refusals_have_dummynets_text_and_exit_status() {
 }
 
 #[test]
+fn a_relative_path_is_answered_with_the_rule_for_paths() {
+    for text in ["w.rules", "-q ./w.rules", "--atomic etc/rules"] {
+        let error = parse(text, 1, false).expect_err(text);
+        assert!(matches!(&*error.kind, ErrorKind::BadCommand(_)), "{error}");
+        let advice = error.advice.unwrap_or_default();
+        assert!(advice.contains("by its absolute path"), "{error}");
+    }
+    // The word of a command with arguments is no path.
+    let error = parse("w.rules list", 1, false).expect_err("no command");
+    assert_eq!(error.advice, None);
+}
+
+#[test]
 fn a_word_of_tc_is_answered_with_the_word_here() {
     for (text, advice) in [
         (
@@ -455,6 +468,10 @@ fn a_word_of_tc_is_answered_with_the_word_here() {
         (
             "sched 1 config pipe 1 type drr",
             "tc's `drr` is `rr` for classes, or `fq_codel` for flows",
+        ),
+        (
+            "sched 1 config pipe 1 type hfsc",
+            "in place of tc's `hfsc`, `wf2q+` shares a link by weights",
         ),
         (
             "pipe 1 config netem delay 10ms",

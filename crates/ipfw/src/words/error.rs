@@ -21,7 +21,7 @@ pub struct CommandError {
     pub kind: Box<ErrorKind>,
     /// The accepted word that is most similar to the one found.
     pub nearest: Option<String>,
-    /// What the word is here, if it is one of Linux `tc`.
+    /// Advice if no accepted word is similar, such as what a word of Linux `tc` is here.
     pub advice: Option<&'static str>,
     /// Whether the text was a batch of lines, so that the message starts with the place.
     pub is_batch: bool,

@@ -70,11 +70,20 @@ impl Config {
     /// Reads a file and the files that it names.
     ///
     /// # Errors
-    /// When the file cannot be read. A missing file that it names is reported where it is named.
+    /// When the file cannot be read, or is not UTF-8. A missing file that it names is reported where it is named.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        let bytes = fs::read(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
+        })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            ConfigError::Refused {
+                path: path.to_owned(),
+                place: end_of(&String::from_utf8_lossy(valid)),
+                message: "this is not UTF-8: a configuration is a text, with one command per line"
+                    .to_owned(),
+            }
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let files = files_of(&text, &mut |name| fs::read_to_string(folder.join(name)));
@@ -128,6 +137,16 @@ impl Config {
     }
 }
 
+/// Returns the place behind a text.
+fn end_of(text: &str) -> Place {
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    Place {
+        file: None,
+        line: 1 + text.matches('\n').count() as u32,
+        column: 1 + last.chars().count() as u32,
+    }
+}
+
 /// Returns a warning if the limits of the queues exceed the packet memory.
 fn over_room(firewall: &Firewall, room: u32) -> Option<Remark> {
     let most = firewall.most_queued();
@@ -143,7 +162,7 @@ fn over_room(firewall: &Firewall, room: u32) -> Option<Remark> {
 /// Checks all commands of a file, without a router.
 ///
 /// # Errors
-/// The file cannot be read.
+/// The file cannot be read, or is not UTF-8.
 pub fn check(path: &Path, settings: &Settings) -> Result<Checked, ConfigError> {
     let config = Config::read(path)?;
     let (mut output, mut files) = (Output::default(), Given(&config.files));
@@ -242,6 +261,17 @@ mod tests {
             "pipe 1 config\nsched 1 config pipe 1 type fq_codel\nqueue 1 config sched 1\n";
         let text = remarks(fq_codel).next().unwrap();
         assert!(text.starts_with("the queues may hold 10"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_refused_at_its_first_wrong_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.conf");
+        fs::write(&path, b"# \xc3\xa4\nadd \xff\n").unwrap();
+        let error = check(&path, &Settings::default()).unwrap_err();
+        assert!(matches!(error, ConfigError::Refused { .. }), "{error:?}");
+        let expected = format!("{}:2:5: this is not UTF-8", path.display());
+        assert!(error.to_string().starts_with(&expected), "{error}");
     }
 
     #[test]
