@@ -167,7 +167,7 @@ test-docs: docs $(WEB) ## check the site's links, and that tutorials and guides 
 	$(DEBUG)
 	$(XTASK) tutorials
 
-lint: $(WEB) ## formatters, linters, the layer check, licences, sources and duplicates of dependencies, and the systemd unit
+lint: $(WEB) ## formatters, linters, the layer check, licences, sources, duplicates and advisories of dependencies, and the systemd unit
 	@scripts/setup.sh web python
 	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings

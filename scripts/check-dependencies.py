@@ -7,9 +7,9 @@
   repository or a path outside this tree.
 - No crate is there in two versions, except those in `TWICE`, each with its reason.
 - Every crate that this tree names is on the page `docs/explanation/dependencies.md`.
-
-Known weaknesses (RustSec advisories) are not checked: their database is not in a package registry.
-Where it can be reached, `cargo audit` reads the same Cargo.lock.
+- No locked version has a known weakness (RustSec) or is unmaintained, by the table of
+  `advisories.toml`, except those in `ACCEPTED` of `advisories.py`, each with its reason. This
+  includes the lock files of `models/` and `sdk/rust/`.
 """
 
 import json
@@ -18,6 +18,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+
+import advisories
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/explanation/dependencies.md"
@@ -92,10 +94,13 @@ def main() -> int:
     for name in sorted(TWICE):
         if len(versions[name]) < 2:
             wrong.append(f"{name} is in TWICE, but there is only one version")
+    known = advisories.read_table()
+    wrong += advisories.faults(advisories.locked(), known)
     for line in sorted(set(wrong)):
         print(f"dependencies: {line}")
     if not wrong:
-        print(f"dependencies: {len(packages)} crates")
+        day = advisories.table_date()
+        print(f"dependencies: {len(packages)} crates; {len(known)} advisories, state of {day}")
     return int(bool(wrong))
 
 
