@@ -20,7 +20,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::common::{require_privilege, wire};
 use super::interpose::{armed, exempt};
-use super::{alone, descriptors, eventually, exhaust, said};
+use super::parts::{Part, part};
+use super::{descriptors, eventually, exhaust, said};
 
 /// Runs a scenario with a failing call on a thread of its own, whose cores and priority end with it.
 pub fn apart<T: Send>(call: u32, error: c_int, work: impl FnOnce() -> T + Send) -> T {
@@ -32,8 +33,10 @@ pub fn apart<T: Send>(call: u32, error: c_int, work: impl FnOnce() -> T + Send) 
 
 #[test]
 fn a_thread_has_the_priority_that_it_was_promised() {
-    let _alone = alone();
-    exhaust("clock", |call, error| {
+    let Some(part) = part!("clock", 1) else {
+        return;
+    };
+    exhaust(part, |call, error| {
         apart(call, error, || {
             // SAFETY: takes no pointers.
             #[allow(unsafe_code)]
@@ -53,8 +56,10 @@ fn a_thread_has_the_priority_that_it_was_promised() {
 
 #[test]
 fn a_thread_leaves_the_core_on_which_it_stayed() {
-    let _alone = alone();
-    exhaust("cores", |call, error| {
+    let Some(part) = part!("cores", 1) else {
+        return;
+    };
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         apart(call, error, || {
             let before = exempt(|| cores::allowed().unwrap());
@@ -81,13 +86,15 @@ fn a_thread_leaves_the_core_on_which_it_stayed() {
 
 #[test]
 fn a_namespace_is_entered_and_set_up_or_says_why_not() {
-    let _alone = alone();
+    let Some(part) = part!("namespace", 3) else {
+        return;
+    };
     let namespace = wire::namespace();
     let place = Path::new("/proc/thread-self/ns/net");
     let own = || fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
     let (here, there) = (own(), namespace.enter(own).unwrap());
     let name = "net.ipv4.conf.left.forwarding";
-    exhaust("namespace", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         exempt(|| namespace.set_sysctl(name, "0")).unwrap();
         armed(call, error, || {
@@ -134,7 +141,16 @@ fn at(diag: &mut TcpDiag, address: std::net::SocketAddr) -> Vec<TcpConnection> {
 
 #[test]
 fn the_sockets_of_an_end_host_work_again() {
-    let _alone = alone();
+    let Some(part) = part!("sockets", 1) else {
+        return;
+    };
+    // Without connections of other programs.
+    let namespace = Namespace::create("sockets").unwrap();
+    namespace.links().unwrap().set_up("lo", true).unwrap();
+    namespace.enter(|| use_sockets(part)).unwrap();
+}
+
+fn use_sockets(part: Part) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
@@ -145,7 +161,7 @@ fn the_sockets_of_an_end_host_work_again() {
     let icmp_v6 = socket(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6));
     let of_client = Socket::from(client.try_clone().unwrap());
     let of_server = Socket::from(server.try_clone().unwrap());
-    exhaust("sockets", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let destination = udp.local_addr().unwrap();
@@ -212,9 +228,11 @@ fn the_sockets_of_an_end_host_work_again() {
 
 #[test]
 fn a_loop_runs_without_a_warmer_or_with_one() {
-    let _alone = alone();
+    let Some(part) = part!("warmer", 2) else {
+        return;
+    };
     require_privilege();
-    exhaust("warmer", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let mut now = Time::ZERO;
         let mut send = |warmer: &mut CacheWarmer| {
@@ -243,7 +261,7 @@ fn a_loop_runs_without_a_warmer_or_with_one() {
 /// The settings of an interface, taken and given back.
 #[test]
 fn an_interface_gets_its_place_again_or_an_error_says_what_is_missing() {
-    let _alone = alone();
+    let Some(part) = part!("seat", 2) else { return };
     let namespace = wire::namespace();
     let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     namespace
@@ -251,7 +269,7 @@ fn an_interface_gets_its_place_again_or_an_error_says_what_is_missing() {
         .unwrap()
         .add_address("left", address, 24)
         .unwrap();
-    exhaust("seat", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         armed(call, error, || {
             let mut links = said(namespace.links())?;

@@ -14,7 +14,8 @@ use sluice_net::{Clock, real_time};
 
 use super::common::wire::{self, frame};
 use super::interpose::{armed, exempt};
-use super::{Far, SIZE, alone, descriptors, eventually, exhaust, hosts, said};
+use super::parts::part;
+use super::{Far, SIZE, descriptors, eventually, exhaust, hosts, said};
 
 fn assert_whole(pool: &Pool) {
     assert_eq!(pool.available(), SIZE.slots as usize, "slots are missing");
@@ -23,11 +24,13 @@ fn assert_whole(pool: &Pool) {
 
 #[test]
 fn an_injector_sends_or_says_why_not() {
-    let _alone = alone();
+    let Some(part) = part!("injector", 1) else {
+        return;
+    };
     let namespace = wire::namespace();
     let mut far = Far::new(&namespace);
     let single = frame(&[], 100);
-    exhaust("injector", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let (injector, _) = armed(call, error, || {
             let injector = said(Injector::open(&namespace, "left"))?;
@@ -47,11 +50,13 @@ fn an_injector_sends_or_says_why_not() {
 
 #[test]
 fn several_workers_share_an_interface_or_none_has_it() {
-    let _alone = alone();
+    let Some(part) = part!("group", 12) else {
+        return;
+    };
     let namespace = wire::namespace();
     let spec: PortSpec = "packet:left".parse().unwrap();
     let mut pools = [Pool::new(SIZE).unwrap(), Pool::new(SIZE).unwrap()];
-    exhaust("group", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let (opened, _) = armed(call, error, || {
             let mut pools = pools.each_mut();
@@ -78,14 +83,16 @@ fn several_workers_share_an_interface_or_none_has_it() {
 
 #[test]
 fn two_halves_of_an_interface_are_opened_together_or_not_at_all() {
-    let _alone = alone();
+    let Some(part) = part!("xdp halves", 4) else {
+        return;
+    };
     let namespace = wire::namespace();
     let (mut into, mut from) = Pool::pair(SIZE).unwrap();
     let options = XdpOptions {
         ready: 64,
         ..XdpOptions::default()
     };
-    exhaust("xdp halves", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let (halves, _) = armed(call, error, || {
             said(XdpPort::open_halves(
@@ -107,9 +114,12 @@ fn two_halves_of_an_interface_are_opened_together_or_not_at_all() {
 /// A thread with priority that has used its core for so long that it must leave it to others.
 #[test]
 fn a_loop_with_priority_waits_and_leaves_its_core_whatever_fails() {
-    let _alone = alone();
+    // Threads with priority would keep each other from the cores.
+    let Some(part) = part!("waiter", 1) else {
+        return;
+    };
     let (near, _far) = UnixStream::pair().unwrap();
-    exhaust("waiter", |call, error| {
+    exhaust(part, |call, error| {
         hosts::apart(call, error, || {
             // As an ordinary thread, before it has priority.
             drop(Waiter::new(Spin::None));

@@ -14,19 +14,20 @@ mod files;
 mod hosts;
 mod interpose;
 mod loops;
+mod parts;
 mod returns;
 mod sites;
 
 use std::ffi::c_int;
 use std::fmt::Display;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::queue;
 use common::segments::{V6, flow};
 use common::wire::{self, frame, put_all};
-use interpose::{armed, exempt, failed, take_lines};
+use interpose::{armed, exempt, failed};
+use parts::{Part, part};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, Offloads};
@@ -50,42 +51,23 @@ const ERRORS: [(&str, c_int); 6] = [
     ("ENETDOWN", libc::ENETDOWN),
 ];
 
-/// Calls are numbered in the whole process, so one test runs at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs `scenario` once for each of its calls and each error. This takes minutes, so each call fails
-/// with two of the six errors, unless `SLUICE_EVERY_ERROR` is set.
+/// Runs the cases of a part: `scenario` once for each of its calls and each error. Each call fails with two
+/// of the six errors, unless `SLUICE_EVERY_ERROR` is set.
 ///
-/// Fails if a call of a function that [`sites`] assigns to this scenario has never failed.
-fn exhaust(what: &str, mut scenario: impl FnMut(u32, c_int)) {
-    let before = failed();
-    take_lines();
-    let stride = match std::env::var_os("SLUICE_EVERY_ERROR") {
-        Some(_) => 1,
-        None => 3,
-    };
-    for ((name, error), first) in ERRORS.into_iter().zip((0..stride).cycle()) {
-        let mut call = first;
-        loop {
-            eprintln!("{what}: {name} at call {call}");
+/// The parent fails if a call of a function that [`sites`] assigns to this scenario has never failed.
+fn exhaust(part: Part, mut scenario: impl FnMut(u32, c_int)) {
+    for ((name, error), calls) in part.cases() {
+        for call in calls {
+            eprintln!("{}: {name} at call {call}", part.what);
             let failures = failed().values().sum::<u32>();
             scenario(call, error);
             // A scenario makes a few calls more or less, as helpers are faster or slower.
             if failed().values().sum::<u32>() == failures {
                 break;
             }
-            call += stride;
         }
     }
-    let made = failed().into_iter().filter_map(|(name, count)| {
-        let count = count - before.get(name).copied().unwrap_or(0);
-        (count > 0).then(|| format!("{name} {count}"))
-    });
-    eprintln!("{what}: {}", made.collect::<Vec<_>>().join(", "));
-    sites::check(what, &take_lines());
+    part.report();
 }
 
 /// Returns the number of open descriptors.
@@ -166,10 +148,9 @@ const SIZE: PoolSize = PoolSize {
 
 /// A port on `left`, with a failing call.
 fn on_a_wire<P: Port, E: Display>(
-    what: &str,
+    part: Part,
     open: impl Fn(&Namespace, &mut Pool) -> Result<P, E>,
 ) {
-    let _alone = alone();
     let namespace = wire::namespace();
     for end in ["left", "right"] {
         namespace.set_offloads(end, Offloads::OFF).unwrap();
@@ -177,7 +158,7 @@ fn on_a_wire<P: Port, E: Display>(
     let mut far = Far::new(&namespace);
     let mut pool = Pool::new(SIZE).unwrap();
     let (single, train) = (frame(&[], 100), flow(V6, &[1000; 4]));
-    exhaust(what, |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let mut offered = 0;
         let mut got = Vec::new();
@@ -224,7 +205,10 @@ fn on_a_wire<P: Port, E: Display>(
 
 #[test]
 fn a_packet_port_survives_every_failing_call() {
-    on_a_wire("packet", |namespace, _| {
+    let Some(part) = part!("packet", 6) else {
+        return;
+    };
+    on_a_wire(part, |namespace, _| {
         let options = PacketOptions {
             timestamps: Some(Clock::start()),
             ..PacketOptions::default()
@@ -235,7 +219,10 @@ fn a_packet_port_survives_every_failing_call() {
 
 #[test]
 fn a_packet_port_without_a_ring_survives_every_failing_call() {
-    on_a_wire("packet, no ring", |namespace, _| {
+    let Some(part) = part!("packet, no ring", 3) else {
+        return;
+    };
+    on_a_wire(part, |namespace, _| {
         let options = PacketOptions {
             ring: 0,
             ..PacketOptions::default()
@@ -246,7 +233,8 @@ fn a_packet_port_without_a_ring_survives_every_failing_call() {
 
 #[test]
 fn an_xdp_port_survives_every_failing_call() {
-    on_a_wire("xdp", |namespace, pool| {
+    let Some(part) = part!("xdp", 4) else { return };
+    on_a_wire(part, |namespace, pool| {
         let options = XdpOptions {
             ready: 64,
             ..XdpOptions::default()
@@ -257,13 +245,13 @@ fn an_xdp_port_survives_every_failing_call() {
 
 #[test]
 fn a_device_survives_every_failing_call() {
-    let _alone = alone();
+    let Some(part) = part!("tap", 2) else { return };
     common::require_privilege();
     let namespace = Namespace::create("device").unwrap();
     namespace.silence_ipv6().unwrap();
     let mut pool = Pool::new(SIZE).unwrap();
     let single = frame(&[], 100);
-    exhaust("tap", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let mut got = Vec::new();
         let (port, _) = armed(call, error, || {
@@ -299,7 +287,9 @@ fn a_device_survives_every_failing_call() {
 
 #[test]
 fn a_port_on_the_kernels_queue_survives_every_failing_call() {
-    let _alone = alone();
+    let Some(part) = part!("nfqueue", 2) else {
+        return;
+    };
     let (h2, h3) = queue::hosts();
     let bind =
         |host: &Namespace, address| host.enter(|| std::net::UdpSocket::bind((address, 0)).unwrap());
@@ -316,7 +306,7 @@ fn a_port_on_the_kernels_queue_survives_every_failing_call() {
         interfaces: vec!["eth0".to_owned()],
         ..NfqueueOptions::default()
     };
-    exhaust("nfqueue", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let mut got = Vec::new();
         let (port, _) = armed(call, error, || {
@@ -359,11 +349,13 @@ fn a_port_on_the_kernels_queue_survives_every_failing_call() {
 /// After a failed request, the next one gets its own answer and not one to an earlier request.
 #[test]
 fn requests_about_interfaces_survive_every_failing_call() {
-    let _alone = alone();
+    let Some(part) = part!("links", 1) else {
+        return;
+    };
     let namespace = wire::namespace();
     let index = |name: &str| namespace.links().unwrap().interface(name).unwrap().index;
     let (left, right) = (index("left"), index("right"));
-    exhaust("links", |call, error| {
+    exhaust(part, |call, error| {
         let open_before = descriptors();
         let (links, _) = armed(call, error, || {
             let mut links = said(namespace.links())?;
@@ -398,7 +390,9 @@ fn requests_about_interfaces_survive_every_failing_call() {
 
 #[test]
 fn a_wait_ends_at_its_deadline_whatever_fails() {
-    let _alone = alone();
+    if part!("wait", 1).is_none() {
+        return;
+    }
     common::require_privilege();
     let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
     let clock = Clock::start();
