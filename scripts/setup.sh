@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [programs] [wasm] [mininet] [iperf3] [clients] [systemd]`.
-# Toolchains are checked, never installed. System packages are installed by root, else reported.
+# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [dist] [chromium] [tshark] [flent] [ns3] [programs] [wasm] [mininet] [iperf3] [clients] [systemd] [miri]`.
+# Toolchains are checked, never installed, except a nightly Rust beside the default one for Miri. System packages are installed by root, else reported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -146,6 +146,15 @@ rust_for_wasm() {
     [ -d "$("$1" --print target-libdir --target wasm32-unknown-unknown 2>/dev/null || echo none)" ]
 }
 
+# Miri is part of nightly Rust only, so its day is fixed here. Fails where rustup is missing or reaches no
+# server.
+miri() {
+    local nightly=nightly-2026-05-20
+    cargo +$nightly miri --version >/dev/null 2>&1 && return
+    echo "setup: installing $nightly with Miri" >&2
+    timeout 300 rustup toolchain install $nightly --profile minimal -c miri -c rust-src >/dev/null 2>&1
+}
+
 # Mininet of Debian, and in a separate environment the newest of PyPI, which needs Debian's `mnexec`.
 mininet() {
     need_python
@@ -180,7 +189,7 @@ clients() {
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | docs | dist | chromium | tshark | flent | ns3 | programs | wasm | mininet | iperf3 | clients | systemd) "$part" ;;
-        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, programs, wasm, mininet, iperf3, clients or systemd" ;;
+        web | python | docs | dist | chromium | tshark | flent | ns3 | programs | wasm | mininet | iperf3 | clients | systemd | miri) "$part" ;;
+        *) die "unknown part '$part': web, python, docs, dist, chromium, tshark, flent, ns3, programs, wasm, mininet, iperf3, clients, systemd or miri" ;;
     esac
 done
