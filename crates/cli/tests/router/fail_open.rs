@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::sleep;
+use std::thread::{JoinHandle, sleep};
 
 use super::*;
 
@@ -62,14 +62,24 @@ impl Site {
     }
 
     /// Starts a router and waits until it forwards. Returns it with what it prints from then on.
-    fn start(&self, words: &[&str]) -> (Child, BufReader<ChildStderr>, String) {
+    fn start(&self, words: &[&str]) -> (Killed, BufReader<ChildStderr>, String) {
         let mut child = self.command(words).args(["em0", "em1"]).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut heard = String::new();
         while !heard.contains("sluice: routing packet:em0 - packet:em1") {
             assert!(stderr.read_line(&mut heard).unwrap() > 0, "{heard}");
         }
-        (child, stderr, heard)
+        (Killed(child), stderr, heard)
+    }
+
+    /// Waits until this number of bridges stand.
+    fn wait_for_bridges(&self, count: usize) {
+        let start = Instant::now();
+        while self.bridges().len() != count {
+            let waited = start.elapsed();
+            assert!(waited < Duration::from_secs(20), "{:?}", self.bridges());
+            sleep(Duration::from_millis(5));
+        }
     }
 
     /// Returns the bridges of guardians.
@@ -78,72 +88,146 @@ impl Site {
         let names = all.into_iter().map(|link| link.name);
         names.filter(|name| name.starts_with("slopen-")).collect()
     }
+}
 
-    /// Sends a packet every 10 ms while `work` runs. Returns how many were lost.
-    fn lost_during(&self, work: impl FnOnce()) -> u32 {
-        let receiver = self.server.enter(|| UdpSocket::bind("10.0.0.2:9").unwrap());
-        let sender = self.client.enter(|| UdpSocket::bind("10.0.0.1:9").unwrap());
-        let (receiver, sender) = (receiver.unwrap(), sender.unwrap());
+/// A router that does not outlive its test.
+struct Killed(Child);
+
+impl Killed {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A packet every 10 ms from the client to the server. A packet begins with the number of its traffic: a
+/// router that was stopped forwards what it has received before.
+struct Traffic {
+    is_over: Arc<AtomicBool>,
+    /// Packets sent so far, which are numbered from 0.
+    sent: Arc<AtomicU32>,
+    /// The largest number that has arrived, plus one.
+    arrived: Arc<AtomicU32>,
+    /// Returns the longest time between two packets.
+    sender: JoinHandle<Duration>,
+    /// Returns how many have arrived.
+    receiver: JoinHandle<u32>,
+}
+
+impl Traffic {
+    fn start(site: &Site) -> Traffic {
+        let bind = |host: &Namespace, address| host.enter(|| UdpSocket::bind(address).unwrap());
+        let to = bind(&site.server, "10.0.0.2:9").unwrap();
+        let from = bind(&site.client, "10.0.0.1:9").unwrap();
         let patience = Some(Duration::from_millis(300));
-        receiver.set_read_timeout(patience).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let sent = Arc::new(AtomicU32::new(0));
-        let (is_over, count) = (Arc::clone(&stop), Arc::clone(&sent));
-        let sending = std::thread::spawn(move || {
-            while !is_over.load(Ordering::Relaxed) {
-                let number = count.fetch_add(1, Ordering::Relaxed);
-                sender.send_to(&number.to_ne_bytes(), "10.0.0.2:9").unwrap();
+        to.set_read_timeout(patience).unwrap();
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let own = STARTED.fetch_add(1, Ordering::SeqCst);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (sent, arrived) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let (ends, count) = (Arc::clone(&is_over), Arc::clone(&sent));
+        let sender = std::thread::spawn(move || {
+            let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+            while !ends.load(Ordering::SeqCst) {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let words = [own, number].map(u32::to_ne_bytes);
+                from.send_to(words.as_flattened(), "10.0.0.2:9").unwrap();
                 sleep(Duration::from_millis(10));
             }
+            longest
         });
-        let is_over = Arc::clone(&stop);
-        let receiving = std::thread::spawn(move || {
+        let (ends, latest) = (Arc::clone(&is_over), Arc::clone(&arrived));
+        let receiver = std::thread::spawn(move || {
             // Some arrive twice, when router and bridge both forward.
-            let mut arrived = std::collections::BTreeSet::new();
+            let mut seen = std::collections::BTreeSet::new();
             loop {
-                let mut number = [0; 4];
-                match receiver.recv(&mut number) {
-                    Ok(_) => drop(arrived.insert(u32::from_ne_bytes(number))),
-                    Err(_) if is_over.load(Ordering::Relaxed) => return arrived.len() as u32,
+                let mut words = [[0; 4]; 2];
+                match to.recv(words.as_flattened_mut()) {
+                    Ok(_) => {
+                        let [traffic, number] = words.map(u32::from_ne_bytes);
+                        if traffic == own {
+                            seen.insert(number);
+                            latest.fetch_max(number + 1, Ordering::SeqCst);
+                        }
+                    }
+                    Err(_) if ends.load(Ordering::SeqCst) => return seen.len() as u32,
                     Err(_) => {}
                 }
             }
         });
-        work();
-        stop.store(true, Ordering::Relaxed);
-        sending.join().unwrap();
-        sent.load(Ordering::Relaxed) - receiving.join().unwrap()
+        Traffic {
+            is_over,
+            sent,
+            arrived,
+            sender,
+            receiver,
+        }
+    }
+
+    /// Waits until `count` more packets have been sent.
+    fn send(&self, count: u32) {
+        let until = self.sent.load(Ordering::SeqCst) + count;
+        while self.sent.load(Ordering::SeqCst) < until {
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until a packet that was not sent before has arrived.
+    fn pass(&self) {
+        let (start, sent) = (Instant::now(), self.sent.load(Ordering::SeqCst));
+        while self.arrived.load(Ordering::SeqCst) <= sent {
+            let waited = start.elapsed();
+            assert!(waited < Duration::from_secs(20), "no packet passes");
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Stops it. Returns how many packets were lost, and the longest time between two that were sent.
+    fn lost(self) -> (u32, Duration) {
+        self.is_over.store(true, Ordering::SeqCst);
+        let longest = self.sender.join().unwrap();
+        let arrived = self.receiver.join().unwrap();
+        (self.sent.load(Ordering::SeqCst) - arrived, longest)
+    }
+
+    /// Stops it. Checks that the packets of a second were lost at most, the bound that `--fail-open`
+    /// promises: half a second without signs of life, the interval between two of them, and what the
+    /// kernel takes to create a bridge. A machine that holds up the sender may also hold up the guardian.
+    fn has_lost_a_second_at_most(self, what: &str) {
+        let (lost, longest) = self.lost();
+        eprintln!("{lost} packets of 10 ms are lost {what}; the sender paused for {longest:?}");
+        let is_busy = longest > Duration::from_millis(250);
+        assert!(lost <= if is_busy { 250 } else { 100 }, "{lost} {what}");
     }
 }
-
-fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-/// 1 s at most on an idle machine: half a second without signs of life, and what it takes to notice.
-/// A machine that runs other things may need longer.
-const MOST_LOST: u32 = 250;
 
 #[test]
 fn a_killed_router_costs_a_second_at_most_and_the_next_one_takes_over_again() {
     let site = Site::new();
     let (mut child, mut stderr, _) = site.start(&[]);
-    let lost = site.lost_during(|| {
-        sleep(Duration::from_millis(500));
-        assert!(site.bridges().is_empty());
-        signal(&child, Signal::KILL);
-        child.wait().unwrap();
-        sleep(Duration::from_secs(4));
-    });
-    eprintln!("{lost} packets of 10 ms are lost after kill -9");
-    assert!(lost < MOST_LOST, "{lost}");
+    let traffic = Traffic::start(&site);
+    traffic.pass();
+    assert!(site.bridges().is_empty());
+    child.signal(Signal::KILL);
+    child.0.wait().unwrap();
+    traffic.pass();
+    traffic.has_lost_a_second_at_most("after kill -9");
     let standing = site.bridges();
     assert_eq!(standing.len(), 1, "{standing:?}");
-    // The guardian ends as well; it had the error output of the router.
+    // The guardian ends as well; it had the error output of the router. On a busy machine it may have
+    // taken the router for hung before.
     let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
     let expected = format!(
-        "sluice: the router has ended: kernel bridge {} connects em0 and em1 (--fail-open)\n",
+        ": kernel bridge {} connects em0 and em1 (--fail-open)\n",
         standing[0]
     );
     assert!(said.ends_with(&expected), "{said}");
@@ -152,17 +236,20 @@ fn a_killed_router_costs_a_second_at_most_and_the_next_one_takes_over_again() {
     assert!(site.bridges().is_empty());
     let expected = format!("kernel bridge {} is removed", standing[0]);
     assert!(heard.contains(&expected), "{heard}");
-    let lost = site.lost_during(|| sleep(Duration::from_secs(1)));
-    assert!(lost < MOST_LOST, "{lost}");
+    let traffic = Traffic::start(&site);
+    traffic.send(50);
+    assert_eq!(traffic.lost().0, 0);
 
     // A normal end leaves nothing, and fails closed.
-    signal(&child, Signal::TERM);
-    assert!(child.wait().unwrap().success());
+    child.signal(Signal::TERM);
+    assert!(child.0.wait().unwrap().success());
     let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
-    assert!(!said.contains("--fail-open"), "{said}");
+    assert!(!said.contains("the router has ended"), "{said}");
     assert!(site.bridges().is_empty());
-    assert!(site.lost_during(|| sleep(Duration::from_millis(500))) > 0);
+    let traffic = Traffic::start(&site);
+    traffic.send(20);
+    assert!(traffic.lost().0 >= 20);
 }
 
 #[test]
@@ -170,26 +257,20 @@ fn a_hung_router_costs_a_second_at_most_and_takes_over_when_it_continues() {
     let site = Site::new();
     // The guardian needs no more than CAP_NET_ADMIN, also as a user without a name.
     let (mut child, mut stderr, _) = site.start(&["--user", "54321"]);
-    let lost = site.lost_during(|| {
-        sleep(Duration::from_millis(500));
-        signal(&child, Signal::STOP);
-        sleep(Duration::from_secs(4));
-    });
-    eprintln!("{lost} packets of 10 ms are lost after SIGSTOP");
-    assert!(lost < MOST_LOST, "{lost}");
-    assert_eq!(site.bridges().len(), 1);
-    signal(&child, Signal::CONT);
-    let start = Instant::now();
-    while !site.bridges().is_empty() {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "it is never given back"
-        );
-        sleep(Duration::from_millis(20));
-    }
-    assert!(site.lost_during(|| sleep(Duration::from_secs(1))) < MOST_LOST);
-    signal(&child, Signal::TERM);
-    assert!(child.wait().unwrap().success());
+    let traffic = Traffic::start(&site);
+    traffic.pass();
+    child.signal(Signal::STOP);
+    site.wait_for_bridges(1);
+    traffic.pass();
+    traffic.has_lost_a_second_at_most("after SIGSTOP");
+    let traffic = Traffic::start(&site);
+    traffic.pass();
+    child.signal(Signal::CONT);
+    site.wait_for_bridges(0);
+    traffic.pass();
+    traffic.has_lost_a_second_at_most("after SIGCONT");
+    child.signal(Signal::TERM);
+    assert!(child.0.wait().unwrap().success());
     let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
     assert!(said.contains("the router forwards again"), "{said}");
