@@ -6,7 +6,9 @@ process and vanish with it. One host sends frames from random addresses at a fix
 the other host pass by an earlier rule. Beside each attack, the same frames are denied by the first
 rule: this is the cost of receiving them.
 
-- `states`: SYNs that no host answers meet `keep-state`, so the table is full;
+- `states`: SYNs that no host answers meet `keep-state`; the table is full, so each of them takes the
+  place of an older one, and passes;
+- `refused`: the same SYNs meet a rule with `limit`, which refuses all but the first thousand;
 - `rules`: flows that have not been seen before meet 10 000 rules;
 - `pipes`: sources fill the pipes of a mask with `cake`, whose memory is limited;
 - `queues`: sources fill the queues of a mask, at most 262 144.
@@ -38,6 +40,10 @@ PORT_RULES = "\n".join(
 # Each attack: its rules, and the packets per second.
 ATTACKS = {
     "states": (f"{PING}\nadd 100 allow tcp from any to any setup keep-state\n", 50_000),
+    "refused": (
+        f"{PING}\nadd 100 allow tcp from any to any setup limit dst-addr 1000\n",
+        50_000,
+    ),
     "rules": (f"{PING}\n{PORT_RULES}\nadd 60000 allow ip from any to any\n", 13_000),
     "pipes": (
         f"{PING}\npipe 1 config bw 1Mbit/s\nqueue 1 config sched 1\n"
@@ -86,7 +92,7 @@ def attack(args: argparse.Namespace, network: Network, rules: str, rate: int) ->
     ports = [f"packet:{name}" for name in PORTS.values()]
     words = [args.sluice, "router", *ports, "--config", "/run/rules", "--socket", SOCKET, "-q"]
     router = subprocess.Popen([*words, "--json"], stdout=subprocess.PIPE, text=True)
-    ping = [*network.inside("h3"), "ping", "-q", HOSTS["h2"]]
+    ping = [*network.inside("h3"), "ping", HOSTS["h2"]]
     once = [*ping, *"-c 1 -W 1".split()]
     deadline = time.monotonic() + 30
     while subprocess.run(once, capture_output=True).returncode != 0:
@@ -105,12 +111,13 @@ def attack(args: argparse.Namespace, network: Network, rules: str, rate: int) ->
     router.terminate()
     status = json.loads(router.communicate()[0])
     lost = re.search(r"(\d+) packets transmitted, (\d+) received", pings)
-    trips = re.search(r"= [\d.]+/([\d.]+)/([\d.]+)", pings)
+    trips = sorted(float(trip) for trip in re.findall(r"time=([\d.]+) ms", pings))
     if not (lost and trips and memory):
         raise SystemExit(f"strangers.py: ping says {pings}")
     return (
         f"{came / 1000:.1f} kpps, {used:.1%} of a core, {int(lost[1]) - int(lost[2])} of {lost[1]} "
-        f"pings lost, mean {trips[1]} ms, max {trips[2]} ms, lateness p99 "
+        f"pings lost, mean {sum(trips) / len(trips):.3f} ms, p99 {trips[len(trips) * 99 // 100]:.3f} ms, "
+        f"max {trips[-1]:.3f} ms, lateness p99 "
         f"{status['late_p99_ns'] / 1000:.0f} us, {int(memory[1]) // 1024} MiB, "
         f"refused {status['refused']}, lost {status['lost']}, "
         f"ports {[port['lost'] for port in status['ports']]}"

@@ -123,19 +123,20 @@ impl LaneCounts {
     }
 }
 
-/// The lateness of packets, counted by powers of two of nanoseconds. Its size is fixed, so that it
-/// can always be on.
+/// The lateness of packets, counted in intervals an eighth as long as their lower ends, at most. Its size
+/// is fixed, so that it can always be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lateness {
-    /// Element `i` counts the packets less than `2^i` ns late that no earlier element counts.
-    buckets: [u64; 64],
+    /// The first eight elements count the packets 0 to 7 ns late. Then every eight elements divide the
+    /// interval from a power of two to the next.
+    counts: [u64; FINE],
     most: Span,
 }
 
 impl Default for Lateness {
     fn default() -> Self {
         Lateness {
-            buckets: [0; 64],
+            counts: [0; FINE],
             most: Span::ZERO,
         }
     }
@@ -144,14 +145,13 @@ impl Default for Lateness {
 impl Lateness {
     /// Counts a packet.
     pub fn note(&mut self, late: Span) {
-        let bucket = 64 - late.as_ns().leading_zeros();
-        self.buckets[bucket.min(63) as usize] += 1;
+        self.counts[fine(late.as_ns())] += 1;
         self.most = self.most.max(late);
     }
 
     /// Adds the packets of another count.
     pub fn absorb(&mut self, other: &Lateness) {
-        for (count, more) in self.buckets.iter_mut().zip(other.buckets) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count += more;
         }
         self.most = self.most.max(other.most);
@@ -159,23 +159,28 @@ impl Lateness {
 
     /// Packets that were counted.
     pub fn packets(&self) -> u64 {
-        self.buckets.iter().sum()
+        self.counts.iter().sum()
     }
 
     /// Returns the packets that were counted after `before`, an earlier copy.
     #[must_use]
     pub fn since(&self, before: &Lateness) -> Lateness {
-        let counts = |i| self.buckets[i] - before.buckets[i];
+        let counts = |i| self.counts[i] - before.counts[i];
         Lateness {
-            buckets: std::array::from_fn(counts),
+            counts: std::array::from_fn(counts),
             most: self.most,
         }
     }
 
-    /// Returns the counts: element `i` counts the packets less than `2^i` ns late that no earlier
-    /// element counts.
-    pub const fn buckets(&self) -> &[u64; 64] {
-        &self.buckets
+    /// Returns the counts by powers of two: element `i` counts the packets less than `2^i` ns late that
+    /// no earlier element counts. The last element also counts those that are later.
+    pub fn buckets(&self) -> [u64; 64] {
+        let mut buckets = [0; 64];
+        for (place, count) in self.counts.iter().enumerate() {
+            let bits = u64::BITS - (end(place) - 1).leading_zeros();
+            buckets[bits.min(63) as usize] += count;
+        }
+        buckets
     }
 
     /// Returns the largest lateness.
@@ -183,37 +188,99 @@ impl Lateness {
         self.most
     }
 
-    /// Returns an upper bound of the lateness of `per_mille` thousandths of the packets: the next
-    /// power of two nanoseconds, so at most twice the true quantile.
+    /// Returns an upper bound of the lateness of `per_mille` thousandths of the packets, at most an
+    /// eighth above the true quantile.
     pub fn bound(&self, per_mille: u64) -> Span {
         let packets = self.packets();
         let wanted = packets.saturating_mul(per_mille.min(1000)).div_ceil(1000);
         let mut seen = 0;
-        for (exponent, count) in self.buckets.iter().enumerate() {
+        for (place, count) in self.counts.iter().enumerate() {
             seen += count;
             if seen >= wanted && seen > 0 {
-                return Span::from_ns(1 << exponent.min(63)).min(self.most);
+                return Span::from_ns(end(place)).min(self.most);
             }
         }
         Span::ZERO
     }
 }
 
+/// Returns the place of a lateness among the fine counts.
+const fn fine(ns: u64) -> usize {
+    if ns < 8 {
+        return ns as usize;
+    }
+    let power = ns.ilog2();
+    let eighth = (ns >> (power - 3)) & 7;
+    (power as usize - 2) * 8 + eighth as usize
+}
+
+/// Returns the first lateness above those that a place counts, as far as there is one.
+const fn end(place: usize) -> u64 {
+    if place < 8 {
+        return place as u64 + 1;
+    }
+    let (power, eighth) = (place / 8 + 2, place as u64 % 8);
+    match (8 + eighth + 1).checked_mul(1 << (power - 3)) {
+        Some(end) => end,
+        None => u64::MAX,
+    }
+}
+
+/// Places for all latenesses.
+const FINE: usize = fine(u64::MAX) + 1;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_of_lateness_is_the_power_of_two_above_the_quantile() {
+    fn a_bound_of_lateness_is_at_most_an_eighth_above_the_quantile() {
         let mut lateness = Lateness::default();
         assert_eq!(lateness.bound(500), Span::ZERO);
         for ns in [0, 900, 1100, 1200, 5000] {
             lateness.note(Span::from_ns(ns));
         }
-        // The third of five is 1100 ns: below 2048, not below 1024.
-        assert_eq!(lateness.bound(500), Span::from_ns(2048));
-        // The last one's power of two is 8192, but nothing was later than 5000.
+        // The third of five is 1100 ns. The interval from 1024 to 2048 has eight parts of 128.
+        assert_eq!(lateness.bound(500), Span::from_ns(1152));
+        // The last one's part ends at 5120, but nothing was later than 5000.
         assert_eq!(lateness.bound(1000), Span::from_ns(5000));
         assert_eq!(lateness.packets(), 5);
+    }
+
+    #[test]
+    fn every_lateness_has_a_place_that_ends_soon_after_it() {
+        let powers = (0..64).map(|power| 1_u64 << power);
+        let near = powers.flat_map(|p| [p - 1, p, p + p / 8, p + p / 3, p + (p - 1)]);
+        for ns in near {
+            let end = end(fine(ns));
+            let most = ns.saturating_add(ns / 8).saturating_add(1);
+            assert!(end > ns || ns == u64::MAX, "{ns}: {end}");
+            assert!(end <= most, "{ns}: {end}");
+        }
+        assert_eq!(fine(u64::MAX), FINE - 1);
+    }
+
+    #[test]
+    fn buckets_are_powers_of_two() {
+        let mut lateness = Lateness::default();
+        for ns in [0, 1, 2, 3, 4, 7, 8, 1023, 1024, 2047, 1 << 62, u64::MAX] {
+            lateness.note(Span::from_ns(ns));
+        }
+        // Less than 1, 2, 4, 8, 16, 1024 and 2048 ns; what needs 63 bits or more is in the last one.
+        let expected = [
+            (0, 1),
+            (1, 1),
+            (2, 2),
+            (3, 2),
+            (4, 1),
+            (10, 1),
+            (11, 2),
+            (63, 2),
+        ];
+        let buckets = lateness.buckets();
+        for (place, count) in expected {
+            assert_eq!(buckets[place], count, "{place}");
+        }
+        assert_eq!(buckets.iter().sum::<u64>(), 12);
     }
 }

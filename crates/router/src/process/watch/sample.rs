@@ -71,7 +71,7 @@ pub struct PortSample {
     pub lost: u64,
 }
 
-/// The lateness of packets: upper bounds, at most twice the true values.
+/// The lateness of packets: upper bounds, at most an eighth above the true values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatenessSample {
     /// Packets that left.
