@@ -9,6 +9,7 @@ mod save;
 mod service;
 pub(crate) mod status;
 mod web;
+mod workers;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ use sluice_router::process::{
     self, ConfigError, FailOpenError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings,
     StartError, Status, StatusAsked, registry,
 };
+use workers::Workers;
 
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
@@ -91,9 +93,10 @@ pub struct Args {
     slack: Option<Span>,
     /// Share the work among this many loops, each with a core of its own: flows are spread over them,
     /// and each pipe belongs to one of them. Interfaces become `packet` ports; an `xdp` port needs a
-    /// receive queue for each; `--forward` and `--local` have a queue of the kernel for each
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    workers: usize,
+    /// receive queue for each; `--forward` and `--local` have a queue of the kernel for each. With
+    /// `per-bridge`, each pair of ports has a loop of its own
+    #[arg(long, value_name = "NUMBER|per-bridge", default_value = "1")]
+    workers: Workers,
     /// Pin the loop to this core (CPU affinity), or each worker to one of several (2,3); with `--spin
     /// always`, run nothing else on them
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
@@ -297,7 +300,11 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         user: args.user.as_deref().map(User::find).transpose()?,
         spin: args.spin.into(),
         slack: args.slack.unwrap_or(Span::ZERO),
-        workers: args.workers,
+        workers: match args.workers {
+            Workers::Number(number) => number,
+            Workers::PerBridge => args.ports.len() / 2,
+        },
+        by_bridge: args.workers == Workers::PerBridge,
         cores: args.cpu.clone(),
         cpu_latency: args.cpu_latency,
         pool: PoolSize {

@@ -3,6 +3,8 @@
 //! These tests need root or its capabilities and fail without them. They run one at a time (`make
 //! test-live`).
 
+#[path = "router/bridges.rs"]
+mod bridges;
 #[path = "router/fail_open.rs"]
 mod fail_open;
 #[path = "router/flows.rs"]

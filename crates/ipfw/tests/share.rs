@@ -27,6 +27,10 @@ struct Team {
 
 impl Team {
     fn new(workers: u32, script: &str) -> Team {
+        Team::of(workers, script, false)
+    }
+
+    fn of(workers: u32, script: &str, keeps_masks: bool) -> Team {
         let engine = |number| {
             let mut firewall = Firewall::new(&Settings::default());
             firewall.connect(InterfaceId(0), InterfaceId(1));
@@ -34,6 +38,7 @@ impl Team {
             firewall.share(Worker {
                 number,
                 of: workers,
+                keeps_masks,
             });
             // No algorithm of these tests draws random numbers.
             (firewall, Rng::from_seed(7), Dropped::default())
@@ -221,6 +226,25 @@ fn the_pipes_of_a_mask_are_spread() {
         let busy = team.sent_by.iter().filter(|sent| **sent > 0).count();
         assert!(busy > 1, "{:?}", team.sent_by);
     }
+}
+
+#[test]
+fn the_pipes_of_a_mask_can_stay_at_one_worker() {
+    // Number 2 is that of worker 0 of two, and number 3 that of worker 1.
+    let script = "pipe 2 config bw 500kbit/s mask src-ip 0xffffffff\n\
+                  pipe 3 config bw 500kbit/s mask src-ip 0xffffffff\n\
+                  add pipe 2 ip from 10.0.1.0/24 to any in\n\
+                  add pipe 3 ip from any to any in\nadd allow ip from any to any";
+    let mut team = Team::of(2, script, true);
+    for round in 0..400u16 {
+        team.run_until(u64::from(round) * MS);
+        // Every flow arrives at both workers, as one of the workers' bridges.
+        team.send(100, &packet(round % 32, round % 5 == 0));
+    }
+    team.run_until(20 * S);
+    assert_eq!(team.drops(), BTreeSet::new());
+    // A fifth comes back, at pipe 3.
+    assert_eq!(team.sent_by, [320, 80]);
 }
 
 #[test]

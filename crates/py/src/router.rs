@@ -201,6 +201,7 @@ fn settings(options: &Options) -> PyResult<Settings> {
             .transpose()?
             .unwrap_or(Span::ZERO),
         workers: 1,
+        by_bridge: false,
         cores: options.cpu.into_iter().collect(),
         cpu_latency: options.cpu_latency.as_ref().map(span).transpose()?,
         pool: PoolSize {

@@ -325,6 +325,19 @@ fn what_several_workers_cannot_do_is_refused() {
             "em0 em1 --workers 2 --cpu 0",
             "--cpu names 1 cores for 2 workers: name one for each, or none",
         ),
+        (
+            "em0 em1 em2 em3 --workers per-bridge --cpu 0",
+            "--cpu names 1 cores for 2 workers: name one for each, or none",
+        ),
+        (
+            "--forward --workers per-bridge",
+            "--workers per-bridge is for bridges between ports",
+        ),
+        (
+            "tap:em0 tap:em1 tap:em2 tap:em3 --workers per-bridge",
+            "every worker receives from a queue of its own of `tap` ports: for --workers per-bridge, use \
+             `packet` ports",
+        ),
     ] {
         let mut command = Command::new(SLUICE);
         command.arg("router").args(arguments.split_whitespace());

@@ -5,7 +5,8 @@
 //! to one worker. Only that worker queues packets for it, so its queues, its AQM and its rate are
 //! those of a single engine. Without a mask, the owner of number `n` is worker `n` modulo the number
 //! of workers, so that the numbers in a configuration decide which pipes share a worker. With a mask,
-//! a hash of the flow is added to the number.
+//! a hash of the flow is added to the number, unless the workers are to keep the pipes of a mask
+//! together.
 //!
 //! The rules of the worker at which a packet arrived decide. Behind a pipe of another worker, the
 //! rules of that worker continue if no rule has states (`keep-state`, `limit`, `check-state`): they
@@ -30,6 +31,9 @@ pub struct Worker {
     pub number: u32,
     /// The number of workers.
     pub of: u32,
+    /// Whether all pipes that a mask creates belong to the worker of their number. Otherwise they are
+    /// spread over the workers.
+    pub keeps_masks: bool,
 }
 
 /// A packet on its way to another worker ([`Firewall::accept`](crate::Firewall::accept)): to the one
@@ -96,7 +100,7 @@ impl Runtime {
             .expect("a flowset's scheduler exists");
         let mut sum = u64::from(scheduler.number % STRIDE);
         let mask = &scheduler.config.mask;
-        if !mask.is_empty() {
+        if !mask.is_empty() && !worker.keeps_masks {
             let flow = FlowId::of(headers, number % STRIDE).masked(mask);
             // Only some bits, so that the sum does not overflow.
             sum += self.hash.of(&flow.words()) >> 16;

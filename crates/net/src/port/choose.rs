@@ -4,7 +4,7 @@
 //! that forwards them whole. Otherwise the cost per packet decides, which is lowest with AF_XDP.
 //! Each kind states which interfaces it declines ([`Attach`]).
 
-use super::registry::{Kind, Named, OpenError, Opened, OpenedGroup, Site, attaching};
+use super::registry::{Kind, Named, OpenError, Opened, OpenedGroup, Sharing, Site, attaching};
 use super::{Pool, Port};
 use crate::clock::Clock;
 use crate::namespace::{LinkError, Namespace, OffloadError, Offloads};
@@ -51,6 +51,7 @@ pub trait Attach: Sync {
         interface: &str,
         pools: &mut [&mut Pool],
         options: AttachOptions,
+        sharing: Sharing,
     ) -> Result<Vec<Box<dyn Port + Send>>, OpenError>;
 
     /// Returns whether a group gives both directions of a flow to the same place, at all interfaces.
@@ -316,6 +317,7 @@ impl Named for Attached {
         namespace: &Namespace,
         clock: Clock,
         pools: &mut [&mut Pool],
+        sharing: Sharing,
     ) -> Option<Result<OpenedGroup, OpenError>> {
         let options = AttachOptions {
             clock: Some(clock),
@@ -325,14 +327,14 @@ impl Named for Attached {
         let mut kinds = attaching();
         let (kind, attach) =
             kinds.find(|(kind, _)| self.kind.is_none_or(|wanted| wanted == *kind))?;
-        let opened = attach.open_group(namespace, &self.interface, pools, options);
+        let opened = attach.open_group(namespace, &self.interface, pools, options, sharing);
         Some(opened.and_then(|ports| {
             Ok(OpenedGroup {
                 ports,
                 kind,
-                reason: "its flows are spread over the workers".to_owned(),
+                reason: sharing.reason(),
                 cannot: attach.cannot(namespace.offloads(&self.interface)?),
-                keeps_flows: attach.keeps_flows(),
+                keeps_flows: sharing != Sharing::Flows || attach.keeps_flows(),
             })
         }))
     }

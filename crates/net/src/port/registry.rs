@@ -71,8 +71,8 @@ pub trait Named: fmt::Debug + Send + Sync {
     /// Those of the port's kind.
     fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError>;
 
-    /// Opens the port for several workers, over which the flows that arrive are spread, with frames in
-    /// one of `pools` each. `None` if the kind has no way to do that.
+    /// Opens the port for several workers, which share what arrives, with frames in one of `pools` each.
+    /// `None` if the kind has no way to do that.
     ///
     /// # Errors
     /// Those of the port's kind.
@@ -81,9 +81,39 @@ pub trait Named: fmt::Debug + Send + Sync {
         namespace: &Namespace,
         clock: Clock,
         pools: &mut [&mut Pool],
+        sharing: Sharing,
     ) -> Option<Result<OpenedGroup, OpenError>> {
-        let _ = (namespace, clock, pools);
+        let _ = (namespace, clock, pools, sharing);
         None
+    }
+}
+
+/// How several workers share what arrives at a port. All of them send through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// The flows are spread over the workers.
+    Flows,
+    /// The worker with this number receives everything.
+    One(usize),
+}
+
+impl Sharing {
+    /// Returns the reason for the choice of a kind.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Sharing::Flows => "its flows are spread over the workers".to_owned(),
+            Sharing::One(worker) => format!("worker {worker} receives what arrives"),
+        }
+    }
+
+    /// Returns the refusal of a kind whose queues belong to one worker each.
+    pub(super) fn refusal(kind: &Kind) -> OpenError {
+        let name = kind.name;
+        format!(
+            "every worker receives from a queue of its own of `{name}` ports: for --workers \
+             per-bridge, use `packet` ports"
+        )
+        .into()
     }
 }
 
@@ -293,8 +323,7 @@ impl PortSpec {
         self.named.open(site)
     }
 
-    /// Opens the port for several workers, over which the flows that arrive are spread, with frames in
-    /// one of `pools` each.
+    /// Opens the port for several workers, which share what arrives, with frames in one of `pools` each.
     ///
     /// # Errors
     /// Those of the port's kind, or the kind serves one worker only.
@@ -303,8 +332,9 @@ impl PortSpec {
         namespace: &Namespace,
         clock: Clock,
         pools: &mut [&mut Pool],
+        sharing: Sharing,
     ) -> Result<OpenedGroup, OpenError> {
-        let opened = self.named.open_group(namespace, clock, pools);
+        let opened = self.named.open_group(namespace, clock, pools, sharing);
         opened.unwrap_or_else(|| {
             let workers = pools.len();
             Err(format!("{self} serves one worker, not {workers}: use --workers 1").into())

@@ -7,7 +7,9 @@
 #![allow(unsafe_code)]
 
 use super::pool::LARGE_LEN;
-use super::registry::{Kind, Named, OpenError, Opened, OpenedGroup, Playback, Role, Site};
+use super::registry::{
+    Kind, Named, OpenError, Opened, OpenedGroup, Playback, Role, Sharing, Site,
+};
 use super::remedy::remedy;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
@@ -388,7 +390,11 @@ impl Named for Device {
         namespace: &Namespace,
         _clock: Clock,
         pools: &mut [&mut Pool],
+        sharing: Sharing,
     ) -> Option<Result<OpenedGroup, OpenError>> {
+        if sharing != Sharing::Flows {
+            return Some(Err(Sharing::refusal(self.kind)));
+        }
         let options = TunOptions {
             link: self.link,
             ..TunOptions::default()

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sluice_core::Span;
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::registry::Sharing;
 use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{
     Injector, Interest, PacketPort, Pool, Port as _, PortSpec, Spin, Waiter, Watch, XdpPort,
@@ -60,7 +61,7 @@ fn several_workers_share_an_interface_or_none_has_it() {
         let open_before = descriptors();
         let (opened, _) = armed(call, error, || {
             let mut pools = pools.each_mut();
-            said(spec.open_group(&namespace, Clock::start(), &mut pools))
+            said(spec.open_group(&namespace, Clock::start(), &mut pools, Sharing::Flows))
         });
         if let Some(opened) = opened {
             assert_eq!(opened.ports.len(), 2);

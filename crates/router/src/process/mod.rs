@@ -89,8 +89,11 @@ pub struct Settings {
     /// How late packets may leave, so that one wake-up serves several
     /// ([`Forwarder::set_slack`](crate::forward::Forwarder::set_slack)).
     pub slack: Span,
-    /// The number of workers: loops with one part of the flows each.
+    /// The number of workers: loops with one part of the traffic each.
     pub workers: usize,
+    /// Whether the bridges are spread over the workers: worker `n` receives from the ports of bridge
+    /// `n`, and has all pipes of a mask if it has their number. Otherwise flows are spread.
+    pub by_bridge: bool,
     /// The core that each worker is pinned to; the kernel chooses if there are none.
     pub cores: Vec<usize>,
     /// The limit of idle-state exit latency for all cores while the router runs; the machine's own
@@ -122,6 +125,7 @@ impl Settings {
             spin: Spin::default(),
             slack: Span::ZERO,
             workers: 1,
+            by_bridge: false,
             cores: Vec::new(),
             cpu_latency: None,
             pool: POOL,

@@ -4,7 +4,7 @@ use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
 use sluice_net::port::pcap::Speed;
-use sluice_net::port::registry::{Playback, Site};
+use sluice_net::port::registry::{Playback, Sharing, Site};
 use sluice_net::port::{Pool, Port, PortSpec, Promiscuity};
 use sluice_wire::frame::Link;
 
@@ -85,21 +85,27 @@ pub(super) fn open(
     Ok((common, all))
 }
 
-/// Opens all ports for several workers, or none. Returns the ports of each worker.
+/// Opens all ports for several workers, or none. Each worker receives from the ports of its bridge if
+/// `by_bridge`, and from all of them otherwise. Returns the ports of each worker.
 pub(super) fn open_groups(
     specs: &[PortSpec],
     namespace: &Namespace,
     clock: &Clock,
     pools: &mut [&mut Pool],
+    by_bridge: bool,
 ) -> Result<(Ports, Vec<PortList>), StartError> {
     let mut of_workers: Vec<PortList> = pools.iter().map(|_| Vec::new()).collect();
     let (mut choices, mut remarks) = (Vec::new(), Vec::new());
     let mut keeps_flows = true;
-    for spec in specs {
-        let opened = spec.open_group(namespace, *clock, pools)?;
+    for (number, spec) in specs.iter().enumerate() {
+        let (sharing, receiver) = match by_bridge {
+            true => (Sharing::One(number / 2), number / 2),
+            false => (Sharing::Flows, 0),
+        };
+        let opened = spec.open_group(namespace, *clock, pools, sharing)?;
         keeps_flows &= opened.keeps_flows;
-        let first = opened.ports.first().map(|port| port.promiscuity());
-        if let Some(Promiscuity::Refused(why)) = first {
+        let receiver = opened.ports.get(receiver).map(|port| port.promiscuity());
+        if let Some(Promiscuity::Refused(why)) = receiver {
             remarks.push(not_promiscuous(spec, &why));
         }
         for (ports, port) in of_workers.iter_mut().zip(opened.ports) {

@@ -43,6 +43,8 @@ pub(super) struct LoopSettings {
     pub(super) turned_away: Arc<TurnedAway>,
     /// Which of several workers this is, and its end of their exchange.
     pub(super) worker: Option<(Worker, Exchange)>,
+    /// The ports whose arrivals this loop receives; all of them if `None`.
+    pub(super) receives_from: Option<[usize; 2]>,
     /// Whether both directions of a flow arrive at the same worker.
     pub(super) keeps_flows: bool,
 }
@@ -98,7 +100,7 @@ impl Loop {
         forwarder.keep_warm(start.warmer);
         forwarder.share_pool();
         let lane = LaneOptions {
-            from: &all,
+            from: start.receives_from.as_ref().map_or(&all[..], |own| own),
             seed: start.engine.hash_key.unwrap_or(start.engine.seed),
             rng,
         };

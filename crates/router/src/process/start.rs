@@ -57,6 +57,12 @@ pub enum StartError {
     /// Too many workers, or none.
     #[error("{0} workers are not possible: a router has 1 to {MOST_WORKERS}")]
     Workers(usize),
+    /// Bridges are spread over the workers, but there are none, or not one for each.
+    #[error(
+        "--workers per-bridge is for bridges between ports: --forward and --local spread flows over \
+         --workers NUMBER"
+    )]
+    NoBridges,
     /// Not one core per worker.
     #[error("--cpu names {cores} cores for {workers} workers: name one for each, or none")]
     Cores {
@@ -219,6 +225,7 @@ impl Router {
             let worker = Worker {
                 number: number as u32,
                 of: count as u32,
+                keeps_masks: settings.by_bridge,
             };
             let start = LoopSettings {
                 engine,
@@ -239,6 +246,10 @@ impl Router {
                 log: log.clone(),
                 turned_away: Arc::clone(orders.turned_away()),
                 worker: (count > 1).then_some((worker, end)),
+                receives_from: match settings.by_bridge {
+                    true => Some([2 * number, 2 * number + 1]),
+                    false => None,
+                },
                 keeps_flows: opened.keeps_flows,
             };
             let pulse = Arc::new(AtomicU64::new(0));
@@ -383,7 +394,8 @@ fn open(
         None if settings.workers > 1 => {
             let pools = memories.iter_mut().map(|memory| &mut memory.pool);
             let mut pools: Vec<&mut Pool> = pools.collect();
-            ports::open_groups(&settings.ports, namespace, clock, &mut pools)?
+            let by_bridge = settings.by_bridge;
+            ports::open_groups(&settings.ports, namespace, clock, &mut pools, by_bridge)?
         }
         None => {
             let pool = &mut memories[0].pool;
@@ -456,6 +468,9 @@ fn stay_of(settings: &Settings, worker: usize) -> Result<Option<Stay>, StartErro
 
 fn check_workers(settings: &Settings) -> Result<(), StartError> {
     let (workers, cores) = (settings.workers, settings.cores.len());
+    if settings.by_bridge && (workers == 0 || workers * 2 != settings.ports.len()) {
+        return Err(StartError::NoBridges);
+    }
     if !(1..=MOST_WORKERS).contains(&workers) {
         return Err(StartError::Workers(workers));
     }

@@ -177,7 +177,8 @@ impl PortStatus {
         self.sent_bytes += part.sent_bytes;
         self.sent_trains += part.sent_trains;
         add(&mut self.lost, &part.lost);
-        if part.promiscuous == Some(false) {
+        // Some workers may only send through it.
+        if self.promiscuous.is_none() || part.promiscuous == Some(false) {
             self.promiscuous = part.promiscuous;
         }
     }

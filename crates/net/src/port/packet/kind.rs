@@ -4,7 +4,7 @@ use super::group;
 use super::{PacketOptions, PacketPort};
 use crate::namespace::{Namespace, Offloads};
 use crate::port::choose::{self, Attach, AttachOptions, Facts};
-use crate::port::registry::{Kind, OpenError, Role};
+use crate::port::registry::{Kind, OpenError, Role, Sharing};
 use crate::port::{Pool, Port};
 
 impl From<AttachOptions> for PacketOptions {
@@ -77,8 +77,23 @@ impl Attach for Sockets {
         interface: &str,
         pools: &mut [&mut Pool],
         options: AttachOptions,
+        sharing: Sharing,
     ) -> Result<Vec<Box<dyn Port + Send>>, OpenError> {
-        let ports = group::open_group(namespace, interface, pools.len(), options.into())?;
+        let ports = match sharing {
+            Sharing::Flows => {
+                group::open_group(namespace, interface, pools.len(), options.into())?
+            }
+            Sharing::One(worker) => {
+                let open = |number| {
+                    let options = PacketOptions {
+                        receives: number == worker,
+                        ..options.into()
+                    };
+                    PacketPort::open(namespace, interface, options)
+                };
+                (0..pools.len()).map(open).collect::<Result<_, _>>()?
+            }
+        };
         let boxed = |port| -> Box<dyn Port + Send> { Box::new(port) };
         Ok(ports.into_iter().map(boxed).collect())
     }

@@ -3,7 +3,7 @@
 use super::{XdpOptions, XdpPort};
 use crate::namespace::{Namespace, Offloads};
 use crate::port::choose::{self, Attach, AttachOptions, Facts};
-use crate::port::registry::{Kind, OpenError, Role};
+use crate::port::registry::{Kind, OpenError, Role, Sharing};
 use crate::port::{Pool, Port};
 
 impl From<AttachOptions> for XdpOptions {
@@ -94,7 +94,11 @@ impl Attach for Sockets {
         interface: &str,
         pools: &mut [&mut Pool],
         options: AttachOptions,
+        sharing: Sharing,
     ) -> Result<Vec<Box<dyn Port + Send>>, OpenError> {
+        if sharing != Sharing::Flows {
+            return Err(Sharing::refusal(&KIND));
+        }
         let ports = XdpPort::open_group(namespace, interface, pools, options.into())?;
         let boxed = |port| -> Box<dyn Port + Send> { Box::new(port) };
         Ok(ports.into_iter().map(boxed).collect())

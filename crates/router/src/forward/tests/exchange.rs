@@ -51,7 +51,11 @@ fn pair_of(script: &str, keeps_flows: bool) -> Pair {
         let mut output = Output::default();
         let done = firewall.execute(script, Mode::Atomic, &mut NoFiles, &mut output, &mut cx);
         done.unwrap();
-        let worker = Worker { number, of: 2 };
+        let worker = Worker {
+            number,
+            of: 2,
+            keeps_masks: false,
+        };
         let ruled = Ruled::new(firewall, vec![1, 0], Rate::from_bps(1));
         let ruled = ruled.sharing(worker, keeps_flows);
         let pool = Pool::new(PoolSize {
