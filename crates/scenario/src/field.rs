@@ -137,6 +137,14 @@ fn read_quantity<T>(
     }
 }
 
+/// Returns whether a text is a number with a sign before it.
+fn is_negative(text: &str) -> bool {
+    let number = text.trim().strip_prefix('-');
+    number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
+const NEGATIVE: &str = "must not be negative";
+
 struct KindOf(Dimension);
 
 impl Display for KindOf {
@@ -200,7 +208,7 @@ impl Field for u64 {
                 .map_err(|_| {
                     problems.push(
                         Problem::new(node.at.clone(), format!("`{key}` cannot be {i}"))
-                            .hint("it cannot be negative"),
+                            .hint(NEGATIVE),
                     );
                 })
                 .ok(),
@@ -237,6 +245,10 @@ impl Field for Ratio {
         if ratio.is_none() {
             let expected = "a ratio such as 0.95 or \"95%\"";
             problems.push(match &node.value {
+                number if is_negative(&number.to_string()) => {
+                    Problem::new(node.at.clone(), format!("`{key}` cannot be {number}"))
+                        .hint(NEGATIVE)
+                }
                 Value::Text(_) | Value::Integer(_) | Value::Float(_) => Problem::new(
                     node.at.clone(),
                     format!("`{}` is not {expected}", node.value),

@@ -551,7 +551,7 @@ pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) ->
     let mut flows: Vec<Flow> = Vec::new();
     let mut is_right = true;
     let mut names: BTreeMap<String, Place> = BTreeMap::new();
-    for node in items("flow", root, problems).unwrap_or_default() {
+    for node in items("flow", root, problems)? {
         let Some(flow) = Flow::read(node, duration, problems) else {
             is_right = false;
             continue;
@@ -560,7 +560,9 @@ pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) ->
             .as_table()
             .and_then(|table| table.node("name"))
             .map_or(Place::Nowhere, |name| name.at.clone());
-        for name in instance_names(&flow) {
+        // The figures of several flows have the name that they share.
+        let shared = (flow.count > 1).then(|| flow.name.clone());
+        for name in shared.into_iter().chain(instance_names(&flow)) {
             if RESERVED.contains(&name.as_str()) {
                 let message = format!("a flow cannot be named `{name}`");
                 let hint = format!("reserved names: {}", RESERVED.join(", "));

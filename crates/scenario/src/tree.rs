@@ -139,33 +139,64 @@ impl Table {
     }
 }
 
-/// Parses a TOML text. Reports all syntax errors, and returns no tree if there are any.
+/// Parses a TOML text. Reports all wrong values up to the first error of another kind, because such
+/// an error makes what follows look wrong, too. Returns no tree if there are any errors.
 pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Table> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         return Some(from_table(table.get_ref(), text));
     }
-    for error in errors {
-        let mut range = error.span().unwrap_or(0..0);
-        range.start = range.start.min(text.len());
-        range.end = range.end.clamp(range.start, text.len());
+    let place_of = |error: &toml::de::Error| {
+        let range = error.span().unwrap_or(0..0);
+        let start = range.start.min(text.len());
+        start..range.end.clamp(start, text.len())
+    };
+    let mut errors: Vec<_> = errors
+        .iter()
+        .map(|error| (place_of(error), error))
+        .collect();
+    errors.sort_by_key(|(range, _)| range.start);
+    for (range, error) in errors {
         let place = Place::File(range.clone());
-        problems.push(
-            if error.message().starts_with("string values must be quoted") {
-                let found = &text[range];
-                if found.is_empty() {
-                    Problem::new(place, "a value is missing")
-                } else {
-                    Problem::new(place, "a string must be quoted")
-                        .hint(format!("write \"{found}\""))
-                }
-            } else {
-                Problem::new(place, format!("not TOML: {}", error.message()))
-            },
-        );
+        let found = &text[range.clone()];
+        if !error.message().starts_with("string values must be quoted") {
+            problems.push(syntax_problem(text, range, error.message()));
+            break;
+        }
+        problems.push(match found {
+            "" => Problem::new(place, "a value is missing"),
+            _ => Problem::new(place, "a string must be quoted").hint(format!("write \"{found}\"")),
+        });
     }
     None
 }
+
+/// Returns the problem for an error of the parser at `range`, with what would be right as far as the
+/// line shows it.
+fn syntax_problem(text: &str, range: Range<usize>, message: &str) -> Problem {
+    let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+    let line = text[start..].lines().next().unwrap_or_default();
+    let line = line.split('#').next().unwrap_or_default().trim();
+    let table = line.trim_matches(['[', ']', ' ']);
+    let is_header = line.starts_with('[');
+    let problem = Problem::new(Place::File(range), format!("not TOML: {message}"));
+    if is_header && message.starts_with("duplicate key") && LISTS.contains(&table) {
+        return problem.hint(format!("`{table}` is a list: write each as [[{table}]]"));
+    }
+    if is_header && message.starts_with("unclosed array table") {
+        return problem.hint(format!("write [[{table}]]"));
+    }
+    if is_header && message.starts_with("unclosed table") {
+        return problem.hint(format!("write [{table}]"));
+    }
+    match message.contains("array") {
+        true => problem.hint("a `,` or a `]` is missing before it"),
+        false => problem,
+    }
+}
+
+/// The keys of a scenario that are lists of tables.
+const LISTS: &[&str] = &["hop", "flow", "expect", "variant", "picture"];
 
 fn from_table(table: &DeTable<'_>, text: &str) -> Table {
     let mut entries: Vec<(usize, Entry)> = table

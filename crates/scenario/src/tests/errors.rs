@@ -122,6 +122,24 @@ error: `rate` cannot be 0Mbit/s
 }
 
 #[test]
+fn a_negative_value_is_told_so() {
+    for set in [
+        "duration=-5s",
+        "link.rate=-5Mbit/s",
+        "link.loss=-1",
+        "link.loss=-10%",
+        "seed=-1",
+    ] {
+        let (path, value) = set.split_once('=').unwrap();
+        let key = path.rsplit('.').next().unwrap();
+        let text = errors(PLAIN, &[set]);
+        let first = format!("error: `{key}` cannot be {value}\n");
+        assert!(text.starts_with(&first), "{text}");
+        assert!(text.ends_with("^ must not be negative"), "{text}");
+    }
+}
+
+#[test]
 fn a_delay_contradicts_a_round_trip_time() {
     assert_eq!(
         errors(
@@ -235,6 +253,71 @@ error: two flows are named `a-2`
 }
 
 #[test]
+fn a_flow_and_several_of_the_same_name_are_refused() {
+    // `a.goodput` would be the figure of the first, or of the other three together.
+    let text = format!("{PLAIN}name = \"a\"\n[[flow]]\ntype = \"tcp\"\nname = \"a\"\ncount = 3\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: two flows are named `a`
+  --> x.toml:13:8
+   |
+10 | name = \"a\"
+   |        --- the first is named
+...
+13 | name = \"a\"
+   |        ^^^"
+    );
+}
+
+#[test]
+fn a_flow_written_as_one_table_is_one_error() {
+    assert_eq!(
+        errors(&PLAIN.replace("[[flow]]", "[flow]"), &[]),
+        "\
+error: `flow` is a list of tables, not a table
+ --> x.toml:8:1
+  |
+8 | [flow]
+  | ^^^^^^ write it as [[flow]]"
+    );
+    let two = format!("{PLAIN}[[flow]]\ntype = \"ping\"\n").replace("[[flow]]", "[flow]");
+    assert_eq!(
+        errors(&two, &[]),
+        "\
+error: not TOML: duplicate key
+  --> x.toml:10:2
+   |
+10 | [flow]
+   |  ^^^^ `flow` is a list: write each as [[flow]]"
+    );
+}
+
+#[test]
+fn a_missing_bracket_is_one_error() {
+    assert_eq!(
+        errors(&PLAIN.replace("[[flow]]", "[[flow]"), &[]),
+        "\
+error: not TOML: unclosed array table, expected `]`
+ --> x.toml:8:8
+  |
+8 | [[flow]
+  |        ^ write [[flow]]"
+    );
+    // Without its bracket, the array would go on to the end of the file.
+    let rate = "rate = [[\"0s\", \"10Mbit/s\"], [\"1s\", \"5Mbit/s\"]";
+    assert_eq!(
+        errors(&PLAIN.replace("rate = \"10Mbit/s\"", rate), &[]),
+        "\
+error: not TOML: missing comma between array elements, expected `,`
+ --> x.toml:6:1
+  |
+6 | rtt = \"20ms\"
+  | ^ a `,` or a `]` is missing before it"
+    );
+}
+
+#[test]
 fn an_empty_matrix_is_refused() {
     assert_eq!(
         errors(&format!("{PLAIN}[matrix]\n\"link.queue\" = []\n"), &[]),
@@ -310,7 +393,7 @@ error: no value is at least 3ms and at most 2ms
 }
 
 #[test]
-fn errors_of_syntax_are_told_all_at_once() {
+fn wrong_values_are_told_up_to_the_first_error_of_syntax() {
     assert_eq!(
         errors("duration = 10s\n[link\nrate = \"1Mbit/s\"\n", &[]),
         "\
@@ -324,7 +407,7 @@ error: not TOML: unclosed table, expected `]`
  --> x.toml:2:6
   |
 2 | [link
-  |      ^"
+  |      ^ write [link]"
     );
 }
 
