@@ -157,6 +157,7 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
         (Some('b'), second) => matches!(second, Some('y' | 'Y')),
         _ => false,
     };
+    let mut unknown_unit = None;
     if !matches!(
         unit.to_ascii_lowercase().as_str(),
         "" | "b"
@@ -171,15 +172,19 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
             | "byte/s"
             | "bytes/s"
     ) {
-        let taken = if is_bytes { "bytes" } else { "bits" };
+        unknown_unit = Some(unit);
+    }
+    let bps = number.times(factor * if is_bytes { 8 } else { 1 });
+    if let (Some(unit), Some(bps)) = (unknown_unit, bps.and_then(|bps| u64::try_from(bps).ok())) {
+        let understood = Rate::from_bps(bps);
         p.warn(
             word.at,
             format!(
-                "`{unit}` in `{text}` is not a unit of bandwidth: {taken} per second are assumed"
+                "`{unit}` in `{text}` is not a unit of bandwidth: {understood} is set, as in \
+                 dummynet; write bit/s or Byte/s after an optional K, M or G"
             ),
         );
     }
-    let bps = number.times(factor * if is_bytes { 8 } else { 1 });
     if number.rest.is_empty() && bps.is_some_and(|bps| (1..LEAST_BARE_BPS).contains(&bps)) {
         p.warn(
             word.at,

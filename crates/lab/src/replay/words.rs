@@ -56,6 +56,14 @@ pub fn parse_queue(text: &str) -> Result<Spec, QueueError> {
 /// The reason why a text is not a rate.
 #[derive(Debug, thiserror::Error)]
 pub enum RateError {
+    /// The text is a number, but of what?
+    #[error(
+        "`{text}` has no unit: write {text}Mbit/s for megabits, {text}bit/s for bits per second"
+    )]
+    NoUnit {
+        /// The text.
+        text: String,
+    },
     /// The text is neither a rate nor a file.
     #[error("`{text}` is neither a rate ({error}) nor a file with a schedule of rates")]
     Neither {
@@ -88,7 +96,7 @@ pub enum RateError {
     },
 }
 
-/// Reads a rate, or the file that the text names. A number without a unit is in bits per second.
+/// Reads a rate, or the file that the text names.
 ///
 /// # Errors
 /// [`RateError`].
@@ -97,13 +105,13 @@ pub fn parse_rate(text: &str) -> Result<LinkRate, RateError> {
         Ok(rate) => return Ok(LinkRate::Constant(rate)),
         Err(error) => error,
     };
-    if let (UnitError::NoUnit(_), Ok(bps @ 1..)) = (&error, text.parse::<u64>()) {
-        return Ok(LinkRate::Constant(Rate::from_bps(bps)));
-    }
     let path = PathBuf::from(text);
     if !path.exists() {
         let text = text.to_owned();
-        return Err(RateError::Neither { text, error });
+        return Err(match error {
+            UnitError::NoUnit(_) => RateError::NoUnit { text },
+            error => RateError::Neither { text, error },
+        });
     }
     let content = match fs::read_to_string(&path) {
         Ok(content) => content,
@@ -148,14 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_has_a_unit_or_counts_bits() {
+    fn a_rate_has_a_unit() {
         let bps = |text: &str| match parse_rate(text) {
             Ok(LinkRate::Constant(rate)) => Some(rate.as_bps()),
             _ => None,
         };
         assert_eq!(bps("10Mbit/s"), Some(10_000_000));
-        assert_eq!(bps("10000000"), Some(10_000_000));
-        assert_eq!(bps("0"), None);
+        assert_eq!(bps("0Mbit/s"), None);
+        let error = parse_rate("10").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`10` has no unit: write 10Mbit/s for megabits, 10bit/s for bits per second"
+        );
         let error = parse_rate("10Mbit/h").unwrap_err().to_string();
         assert!(
             error.starts_with("`10Mbit/h` is neither a rate (unknown unit"),
