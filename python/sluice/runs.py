@@ -98,7 +98,7 @@ class Run:
         """Read the recording in a folder that `sluice run` or `save` wrote.
 
         Raises:
-            SluiceError: the folder contains no recording.
+            SluiceError: the folder contains no recording, or only that of a run that was killed.
 
         """
         return cls(_sluice.Run.open(str(folder)))

@@ -10,6 +10,7 @@ use sluice_core::{Span, Stop};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Measure everything once, for a short time
     #[arg(long)]
@@ -270,3 +271,8 @@ fn progress_bar(quiet: bool) -> ProgressBar {
 
 /// Pixels of a PNG per unit of the drawing.
 const CHART_SCALE: f32 = 2.0;
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice bench --quick
+  sluice bench --only path,time --json";

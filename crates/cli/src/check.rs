@@ -15,6 +15,7 @@ use sluice_report::{Figure, FigureKind};
 
 /// What to check.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The queue with its parameters: my.wasm, my_aqm.py:Bound, "wasm:my.wasm bound 20ms", or any
     /// of `sluice list`
@@ -151,6 +152,11 @@ fn with_scheme(words: &str) -> String {
         _ => words.to_owned(),
     }
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice check \"codel target 5ms\"
+  sluice check my_aqm.py:Bound --picture bound.svg";
 
 #[cfg(test)]
 mod tests {

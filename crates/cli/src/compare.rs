@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sluice_lab::compare::{self, Shown};
-use sluice_recording::runs::{RunsError, runs_with_repetitions};
+use sluice_recording::runs::{RunsError, finished_runs};
 use sluice_report::hint;
+
+use crate::report::say_left_out;
 
 /// The folders to compare.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Folder of a run, with its repetitions beside it, or of several runs
     first: PathBuf,
@@ -19,7 +22,7 @@ pub struct Args {
     /// Show all figures, not only the key figures that have changed
     #[arg(short, long)]
     all: bool,
-    /// Show these figures, such as ping.p50,up.drops
+    /// Show only these figures, such as ping.p50,up.drops
     #[arg(
         long,
         value_name = "FIGURES",
@@ -52,6 +55,19 @@ pub enum Error {
         /// The nearest names.
         near: String,
     },
+    /// Each variant is in one of the sets only.
+    #[error(
+        "`{}` and `{}` have no variant in common, so nothing was compared; the folders of two runs \
+         are compared whatever their names",
+        first.display(),
+        second.display()
+    )]
+    NothingInCommon {
+        /// The first set.
+        first: PathBuf,
+        /// The second set.
+        second: PathBuf,
+    },
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -62,15 +78,20 @@ pub enum Error {
 /// # Errors
 /// [`Error`].
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let first = runs_with_repetitions(&args.first)?;
-    let second = runs_with_repetitions(&args.second)?;
+    let (first, left_out) = finished_runs(&args.first)?;
+    say_left_out(&left_out);
+    let (second, left_out) = finished_runs(&args.second)?;
+    say_left_out(&left_out);
     let comparison = compare::compare(&first, &second, args.tolerance / 100.0);
     let shown = match (args.all, &args.figures[..]) {
         (true, _) => Shown::All,
         (false, []) => Shown::Key,
         (false, names) => Shown::Named(names.to_vec()),
     };
-    if let Shown::Named(names) = &shown {
+    let has_pairs = !comparison.pairs.is_empty();
+    if let Shown::Named(names) = &shown
+        && has_pairs
+    {
         let known = comparison.figures();
         if let Some(name) = names.iter().find(|name| !known.contains(name)) {
             let (name, near) = (name.clone(), hint(name, &known));
@@ -82,6 +103,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         comparison.text(&shown)
     })?;
+    if !has_pairs {
+        return Err(Error::NothingInCommon {
+            first: args.first.clone(),
+            second: args.second.clone(),
+        });
+    }
     Ok(match args.fail_on_change && comparison.has_changes() {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
@@ -95,3 +122,8 @@ fn percent(text: &str) -> Result<f64, String> {
         _ => Err("expected a number from 0 to 100".into()),
     }
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice compare runs/before runs/after
+  sluice compare runs/a/fifo runs/a/fq_codel --figures ping.p95";

@@ -18,6 +18,8 @@ use crate::report::{ReportError, open_all, pair};
 
 /// What to write, and in which formats.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(override_usage = "sluice export [OPTIONS] FORMAT... DIR...")]
 #[command(group = clap::ArgGroup::new("format").required(true).multiple(true))]
 pub struct Args {
     /// Folders of runs, or folders that contain them
@@ -25,20 +27,20 @@ pub struct Args {
     folders: Vec<PathBuf>,
     /// Write a data file for flent, such as run.flent.gz; several runs give one file each, with the
     /// variant in its name
-    #[arg(long, value_name = "FILE", group = "format")]
+    #[arg(long, value_name = "FILE", group = "format", help_heading = FORMATS)]
     flent: Option<PathBuf>,
     /// The flent test as which the run appears [default: the test that its flows resemble most]
     #[arg(long, value_name = "TEST", requires = "flent")]
     flent_test: Option<String>,
     /// Write a capture per port into this folder, with a comment on each dropped or marked packet
-    #[arg(long, value_name = "FOLDER", group = "format")]
+    #[arg(long, value_name = "FOLDER", group = "format", help_heading = FORMATS)]
     pcapng: Option<PathBuf>,
     /// Write the tables as CSV into this folder; several runs give one subfolder each
-    #[arg(long, value_name = "FOLDER", group = "format")]
+    #[arg(long, value_name = "FOLDER", group = "format", help_heading = FORMATS)]
     csv: Option<PathBuf>,
     /// Write a table of the figures with a row per variant; the name ends in .csv, .md, or .tex
     /// (LaTeX with booktabs)
-    #[arg(long, value_name = "FILE", group = "format")]
+    #[arg(long, value_name = "FILE", group = "format", help_heading = FORMATS)]
     table: Option<PathBuf>,
     /// Figures of the table, such as ping.p95,total.goodput [default: the key figures]
     #[arg(
@@ -68,7 +70,7 @@ pub struct Args {
     spread: Spread,
     /// Write all figures as CSV with a row per run: its place on the axes of the matrix, its seed, and
     /// every figure in base units
-    #[arg(long, value_name = "FILE", group = "format")]
+    #[arg(long, value_name = "FILE", group = "format", help_heading = FORMATS)]
     tidy: Option<PathBuf>,
     /// Export only runs with this value of an axis, such as variant=cake; can be repeated: values of
     /// one axis are alternatives, and the conditions on all axes must hold
@@ -95,6 +97,9 @@ fn spreads() -> impl TypedValueParser<Value = Spread> {
     };
     PossibleValuesParser::new(Spread::ALL.map(value)).try_map(of)
 }
+
+/// The heading of the options of which at least one is given.
+const FORMATS: &str = "Formats, at least one";
 
 /// The reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -271,6 +276,11 @@ fn make_folder(path: &Path) -> Result<(), Error> {
         error,
     })
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice export runs/a --tidy figures.csv
+  sluice export runs/a --table table.tex --figures ping.p95,total.goodput";
 
 #[cfg(test)]
 mod tests {

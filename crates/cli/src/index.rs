@@ -8,6 +8,7 @@ use sluice_report::index::{IndexError, write_index};
 
 /// The folder to index.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Folder of runs; the page is written to index.html in it
     #[arg(default_value = "runs", value_name = "DIR")]
@@ -34,3 +35,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::print(&format!("index: {}\n", page.display()))?;
     Ok(ExitCode::SUCCESS)
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice index
+  sluice index results/2026";

@@ -178,14 +178,23 @@ usage: sluice ipfw [--socket PATH] [-abcdDefnNqStTv] [--json] [--atomic] COMMAND
   {pipe | queue | sched} {show | list | delete | flush} [N...]
   add [N] ACTION PROTOCOL from SOURCE to DESTINATION [OPTION...]
   {list | show | delete | zero | resetlog} [N...], flush
-  table NAME {create | add | delete | list | info | lookup | flush | destroy | swap}
-  set {show | enable | disable | move | swap}, {enable | disable} {firewall | one_pass | ...}
+  table NAME {create | add | delete | list | info | lookup | flush | destroy |
+              swap}
+  set {show | enable | disable | move | swap}
+  {enable | disable} {firewall | one_pass | ...}
   sysctl [NAME[=VALUE]...]
-  /path/of/a/file                             its lines, one command each; with --atomic all or none
+  /path/of/a/file                             its lines, one command each;
+                                              with --atomic all or none
 
-The router is the one whose socket SLUICE_SOCKET names, or the default one. --json prints the state with what
-`show` lacks: drops and marks by reason, delays, variables of algorithms, rates, packets in flight.
-docs/dummynet.md lists how Sluice differs from dummynet.
+The router is the one whose socket SLUICE_SOCKET names, or the default one.
+--json prints the state with what `show` lacks: drops and marks by reason,
+delays, variables of algorithms, rates, packets in flight. docs/dummynet.md
+lists how Sluice differs from dummynet.
+
+Examples:
+  sluice ipfw pipe 1 config bw 10Mbit/s delay 20ms codel
+  sluice ipfw add 100 pipe 1 ip from any to any
+  sluice ipfw --socket /run/lan.sock pipe show
 ";
 
 #[cfg(test)]

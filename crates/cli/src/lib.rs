@@ -42,6 +42,7 @@ mod spin;
 mod sweep;
 mod top;
 mod watch;
+mod wrong;
 
 pub use python::Redirect;
 
@@ -64,6 +65,9 @@ enum Command {
     /// Run scenarios: build the network, send the traffic, measure, draw the results
     Run(run::Args),
     /// Run a scenario over a grid of settings and seeds, on this machine or a Dask cluster
+    ///
+    /// This needs the Python package: `pip install .` in Sluice's source tree. SLUICE_PYTHON names
+    /// the interpreter that has it [default: python3].
     Sweep(sweep::Args),
     /// Write a new file that works, for you to change
     New(new::Args),
@@ -122,7 +126,11 @@ pub fn command(words: &[OsString]) -> ExitCode {
     if named.is_some_and(|name| WITH_QUEUES.contains(&name)) {
         python::may_replace(words[1..].to_vec());
     }
-    let outcome = match Sluice::parse_from(words).command {
+    let parsed = Sluice::try_parse_from(words);
+    let outcome = match parsed
+        .unwrap_or_else(|error| wrong::exit(&error, words))
+        .command
+    {
         Command::Exec(args) => Ok(exec::run(&args)),
         Command::Attach(args) => Ok(attach::run(&args)),
         Command::Proxy(args) => Ok(proxy::run(&args)),

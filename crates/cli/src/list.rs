@@ -18,6 +18,7 @@ use crate::completion;
 
 /// What to list.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// What to show in full: an algorithm, with the meaning and source of every parameter; `link`,
     /// the parameters of a link; `links`, all named links; the name of a link; or `wasm:FILE`, the
@@ -390,6 +391,11 @@ fn hint(name: &str) -> String {
 fn pretty(value: &Json) -> String {
     format!("{value:#}\n")
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice list codel
+  sluice list links";
 
 #[cfg(test)]
 mod tests {

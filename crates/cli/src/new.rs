@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 /// What to create.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -165,3 +166,8 @@ fn fill(text: &str, name: &str, lang: Language) -> String {
 }
 
 const SCENARIO: &str = include_str!("new/scenario.toml");
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice new scenario line.toml
+  sluice new aqm bound --lang py";

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use super::Sluice;
 
@@ -51,6 +51,31 @@ fn words(line: &str) -> Option<Vec<String>> {
     }
     words.retain(|word| !word.is_empty());
     Some(words)
+}
+
+#[test]
+fn every_command_with_options_has_examples_that_are_understood() {
+    for command in Sluice::command().get_subcommands() {
+        let name = command.get_name();
+        // One prints its own help, and the others have next to no options.
+        if ["ipfw", "grafana", "doctor", "completion"].contains(&name) {
+            continue;
+        }
+        let text = command.get_after_help().map(ToString::to_string);
+        let text = text.unwrap_or_else(|| panic!("{name} has no examples"));
+        let examples = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("  sluice "));
+        let examples: Vec<&str> = examples.collect();
+        assert!(examples.len() >= 2, "{name}: {examples:?}");
+        for example in examples {
+            let words = words(&format!("sluice {example}")).expect("a command");
+            assert_eq!(words[1], name, "{example}");
+            if let Err(error) = Sluice::try_parse_from(&words) {
+                panic!("{example}: {error}");
+            }
+        }
+    }
 }
 
 #[test]

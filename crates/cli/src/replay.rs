@@ -19,6 +19,7 @@ use crate::completion;
 
 /// What to replay, and how.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A trace: CSV with time_ns,flow,size_bytes,ecn, or a pcap or pcapng capture. Or the folder of
     /// a live run: its arrivals are replayed through its own queues, and the verdicts are compared
@@ -30,13 +31,13 @@ pub struct Args {
           add = ArgValueCandidates::new(completion::queues))]
     queue: Option<Spec>,
     /// The link's rate ("10Mbit/s"), or a CSV file with time_ns,bits_per_second
-    #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate, allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate)]
     rate: Option<LinkRate>,
     /// How the queue identifies a flow
     #[arg(long, value_enum, default_value_t = FlowHash::Seeded)]
     hash: FlowHash,
     /// Seed of all random numbers
-    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The numbers that the queue draws, instead of those of the seed: one of 64 bits per line
     #[arg(long, value_name = "FILE", value_parser = replay::parse_draws)]
@@ -201,3 +202,8 @@ fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
 
 /// The conventional exit status after SIGINT.
 const INTERRUPTED: i32 = 130;
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice replay trace.pcap --queue fq_codel --rate 10Mbit/s
+  sluice replay trace.csv --queue \"codel ecn\" --rate 1Gbit/s --out rows.csv";

@@ -9,7 +9,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sluice_core::Span;
 use sluice_lab::table;
 use sluice_recording::PAGE;
-use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
+use sluice_recording::{
+    ReadError, RecordError, Recording, Unfinished, settle_abandoned, take_unfinished,
+};
 use sluice_report::pages::{PageError, link_repetitions, write_file};
 use sluice_report::picture::{
     Picture, PictureError, Subject, check_seed, font_pt, height_mm, results, width_mm,
@@ -23,6 +25,7 @@ use crate::pictures::{Pictures, PicturesError};
 
 /// What to draw.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("picture").multiple(true))]
 pub struct Args {
     /// Folders of runs, or folders that contain them
@@ -169,6 +172,27 @@ pub enum ReportError {
     NoRun {
         /// The folder.
         path: PathBuf,
+    },
+    /// Nothing can be drawn of the runs of a folder, because none was finished.
+    #[error(
+        "no run in `{}` was finished: {}; run the scenario again, or name the folder of an \
+         interrupted run to read what it recorded",
+        path.display(),
+        Unfinished::list(left_out)
+    )]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+        /// Its runs.
+        left_out: Vec<Unfinished>,
+    },
+    /// A run was killed, and nothing of it is left.
+    #[error("the run in `{}` recorded nothing: {why}; run the scenario again", path.display())]
+    Nothing {
+        /// The folder.
+        path: PathBuf,
+        /// Why it was not finished.
+        why: String,
     },
     /// A run cannot be read.
     #[error(transparent)]
@@ -321,7 +345,8 @@ fn check_ending(path: Option<&Path>, ending: &'static str) -> Result<(), ReportE
     }
 }
 
-/// Returns the run in `folder`, or the runs in its folders in the order in which they ran.
+/// Returns the run in `folder`, or the finished runs in its folders in the order in which they ran.
+/// Names those that were not finished.
 pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     let entries = fs::read_dir(folder).map_err(|error| ReportError::Folder {
         path: folder.to_owned(),
@@ -329,7 +354,7 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     })?;
     settle_abandoned(folder)?;
     if folder.join(RUN_JSON).is_file() {
-        return Ok(vec![Recording::open(folder)?]);
+        return Ok(vec![open_one(folder)?]);
     }
     let mut dirs: Vec<PathBuf> = entries
         .flatten()
@@ -346,6 +371,14 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
         .iter()
         .map(|dir| Recording::open(dir))
         .collect::<Result<Vec<_>, _>>()?;
+    let left_out = take_unfinished(&mut recordings);
+    if recordings.is_empty() {
+        return Err(ReportError::Unfinished {
+            path: folder.to_owned(),
+            left_out,
+        });
+    }
+    say_left_out(&left_out);
     recordings.sort_by(|a, b| {
         let started = |r: &Recording| r.run().environment.started_at.clone();
         started(a).cmp(&started(b))
@@ -353,7 +386,38 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     Ok(recordings)
 }
 
+/// Returns the run in `folder`. One that was interrupted is read as far as it was recorded.
+fn open_one(folder: &Path) -> Result<Recording, ReportError> {
+    let recording = Recording::open(folder)?;
+    if let Some(why) = recording.unfinished() {
+        if recording.is_empty() {
+            let path = folder.to_owned();
+            return Err(ReportError::Nothing { path, why });
+        }
+        eprintln!(
+            "sluice: warning: the run in `{}` was not finished: {why}",
+            folder.display()
+        );
+    }
+    Ok(recording)
+}
+
+/// Names the runs that were left out.
+pub(crate) fn say_left_out(left_out: &[Unfinished]) {
+    if !left_out.is_empty() {
+        eprintln!(
+            "sluice: warning: left out, because not finished: {}",
+            Unfinished::list(left_out)
+        );
+    }
+}
+
 const RUN_JSON: &str = "run.json";
 
 /// The name of a page that compares several folders.
 const COMPARISON: &str = "comparison.html";
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice report runs/a
+  sluice report runs/a --pdf delay.pdf --figure distribution --width 85mm";

@@ -40,6 +40,7 @@ use workers::Workers;
 
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
@@ -624,6 +625,11 @@ const BAD_CONFIGURATION: u8 = 65;
 const LOOK: Duration = Duration::from_millis(100);
 /// Number of checks between two status lines: one line per second.
 const LOOKS: u64 = 10;
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice router eth0 eth1 --config rules.ipfw
+  sluice router pcap:in.pcap::full pcap::out.pcap:full --accept";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 
 use sluice_core::{Span, Stop};
 use sluice_http::Address;
@@ -16,7 +17,9 @@ use sluice_lab::suite::{
 use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
-use sluice_recording::{Keep, PAGE, ReadError, RecordError, Recording, settle_abandoned};
+use sluice_recording::{
+    FolderLock, Keep, PAGE, ReadError, RecordError, Recording, settle_abandoned,
+};
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
 use sluice_report::pages::{HtmlPages, PageError, write_file};
@@ -28,9 +31,11 @@ use crate::board::Runs;
 use crate::page::{self, Page};
 use crate::pictures::{Pictures, PicturesError};
 use crate::progress::Bars;
+use crate::wrong::at_least_one;
 
 /// What to run.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Scenarios (TOML), and folders of them; docs/scenario.md lists their keys
     #[arg(required = true, value_name = "FILE|DIR")]
@@ -42,7 +47,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "BACKEND")]
     backend: Option<BackendWord>,
     /// Run each variant this many times, with consecutive seeds, and report medians and spread
-    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_once)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one::<NonZeroU32>)]
     repeat: NonZeroU32,
     /// Seed of all random numbers; the same as --set seed=N
     #[arg(long, value_name = "N")]
@@ -65,7 +70,7 @@ pub struct Args {
     #[arg(short, long)]
     yes: bool,
     /// Number of simulations at a time [default: one per core]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>)]
     jobs: Option<NonZeroUsize>,
     /// Pin the router of live runs to this core (CPU affinity)
     #[arg(long, value_name = "CORE")]
@@ -164,12 +169,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         );
     }
     say_warnings(&suite.warnings(), args.check);
+    say_time(&suite, args.jobs);
     // A check says nothing about the number of repetitions.
     let repeat = (!args.check).then(|| args.repeat.get());
     let pictures = load_pictures(&suite, repeat)?;
     if args.check {
         return say_checked(&suite);
     }
+    // Held until the end.
+    let folders = suite.experiments.iter().map(|one| &one.output);
+    let _locks: Vec<FolderLock> = folders
+        .map(|folder| FolderLock::take(folder))
+        .collect::<Result<_, _>>()?;
     for experiment in &suite.experiments {
         for left in settle_abandoned(&experiment.output)? {
             eprintln!(
@@ -255,6 +266,36 @@ fn say_warnings(warnings: &[String], is_check: bool) {
 
 /// The most lines of warnings before the runs start.
 const MOST_WARNINGS: usize = 5;
+
+/// Says how long the runs will take, if that is long.
+fn say_time(suite: &Suite, threads: Option<NonZeroUsize>) {
+    let (packets, live) = suite.cost();
+    let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = threads.unwrap_or_else(cores).get().min(suite.len()).max(1);
+    let simulated = Span::from_us(packets / threads as u64);
+    if simulated >= LONG {
+        eprintln!(
+            "sluice: the simulations send up to {packets} packets, which takes about {} on {}",
+            in_words(simulated),
+            count(threads, "core")
+        );
+    }
+    if live >= LONG {
+        eprintln!("sluice: the live runs take {}", in_words(live));
+    }
+}
+
+/// The time from which on it is said before the runs start.
+const LONG: Span = Span::from_secs(120);
+
+/// Formats a time of some minutes or more.
+fn in_words(time: Span) -> String {
+    let minutes = time.as_ns().div_ceil(60_000_000_000);
+    match minutes {
+        0..120 => format!("{minutes} min"),
+        _ => format!("{} h", minutes.div_ceil(60)),
+    }
+}
 
 fn say_checked(suite: &Suite) -> Result<ExitCode, Error> {
     let scenarios = suite.experiments.len();
@@ -490,7 +531,7 @@ pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
 /// The conventional exit status after SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-fn at_least_once(text: &str) -> Result<NonZeroU32, String> {
-    let number = text.parse();
-    number.map_err(|_| format!("expected a number from 1 to {}", u32::MAX))
-}
+const EXAMPLES: &str = "\
+Examples:
+  sluice run scenarios/first-light.toml
+  sluice run a.toml --set link.queue=fq_codel --repeat 5 -o runs/a";

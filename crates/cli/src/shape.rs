@@ -16,6 +16,7 @@ use crate::router;
 
 /// What to shape, and how.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The interface of the uplink
     #[arg(required_unless_present = "test")]
@@ -261,6 +262,11 @@ fn rules(args: &Args, interface: &str) -> String {
     };
     way(1, args.up, "out xmit") + &way(2, args.down, "in recv")
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice shape eth0 --up 9Mbit/s --down 90Mbit/s
+  sluice shape --test --up 9Mbit/s --down 90Mbit/s --queue fq_codel";
 
 #[cfg(test)]
 mod tests {

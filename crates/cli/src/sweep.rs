@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::python::{PythonError, become_package};
+use crate::wrong::at_least_one;
 
 /// What to sweep.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Scenario (TOML)
     #[arg(value_name = "FILE")]
@@ -21,10 +23,11 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
     /// Run each combination this many times, with consecutive seeds
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one::<NonZeroU32>)]
     seeds: NonZeroU32,
     /// Number of processes [default: one per core]
-    #[arg(short, long, value_name = "N", conflicts_with = "dask")]
+    #[arg(short, long, value_name = "N", conflicts_with = "dask",
+          value_parser = at_least_one::<NonZeroUsize>)]
     jobs: Option<NonZeroUsize>,
     /// Address of a Dask scheduler, whose workers do the runs; they need the same Python package
     #[arg(long, value_name = "ADDRESS")]
@@ -77,3 +80,8 @@ fn words(args: &Args) -> Vec<OsString> {
     words.extend(["--".into(), args.scenario.clone().into()]);
     words
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice sweep a.toml --over link.queue=fifo,fq_codel
+  sluice sweep a.toml --over link.rate=1..100Mbit/s:log:9 --seeds 5";

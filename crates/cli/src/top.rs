@@ -23,6 +23,7 @@ use crate::watch::{self, WatchError};
 
 /// Which router, and how to show it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The router's socket [default: sluice.sock in XDG_RUNTIME_DIR or /run]
     #[arg(long, value_name = "PATH", env = "SLUICE_SOCKET")]
@@ -166,6 +167,11 @@ fn draw(frame: &mut Frame<'_>, app: &App) {
         frame.render_widget(Paragraph::new(Line::styled(text, style)), place);
     }
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice top
+  sluice top --once --sort drops";
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -192,6 +192,23 @@ fn a_folder_ends_with_a_list_of_what_failed() {
 }
 
 #[test]
+fn a_transfer_that_did_not_finish_is_the_reason_for_a_missing_figure() {
+    let place = Place::new();
+    // 10 MB need 8 s at 10 Mbit/s, and the run lasts 0.5 s.
+    let file = "[[flow]]\ntype = \"tcp\"\nname = \"file\"\nbytes = \"10MB\"\n\
+                [[expect]]\nmetric = \"file.fct\"\nmax = \"1s\"\n";
+    place.write("s.toml", &format!("{SCENARIO}{file}"));
+    let output = place.run(&["run", "s.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = text(&output.stdout);
+    let words: Vec<&str> = table.split_whitespace().collect();
+    let table = words.join(" ");
+    let reason = "not met: `file.fct` of `fifo` was not measured: no transfer of the flow was \
+                  complete when the run ended; expected at most 1s";
+    assert!(table.contains(reason), "{table}");
+}
+
+#[test]
 fn a_seed_and_repetitions_are_named_on_the_line() {
     let place = Place::new();
     place.write("s.toml", SCENARIO);
@@ -207,6 +224,29 @@ fn a_seed_and_repetitions_are_named_on_the_line() {
 }
 
 #[test]
+fn a_long_run_says_how_long_it_takes() {
+    let place = Place::new();
+    // 10 Mbit/s for a week are 504 million packets of 1500 bytes, and each takes about a microsecond:
+    // 8.4 min. Up to half as many acknowledgements, and a quarter for what is sent again: 15.75 min.
+    let bulk = "duration = \"168h\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\n[[flow]]\ntype = \"tcp\"\n";
+    place.write("s.toml", bulk);
+    let output = place.run(&["run", "s.toml", "--check", "--jobs", "1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stderr);
+    let (_, minutes) = told
+        .split_once("packets, which takes about ")
+        .expect("a time");
+    let (minutes, rest) = minutes.split_once(" min").expect("minutes");
+    assert_eq!(rest, " on 1 core\n");
+    assert!(
+        (8..=16).contains(&minutes.parse().expect("a number")),
+        "{told}"
+    );
+    let short = place.run(&["run", "s.toml", "--check", "--set", "duration=1h"]);
+    assert_eq!(text(&short.stderr), "");
+}
+
+#[test]
 fn checking_starts_nothing() {
     let place = Place::new();
     place.write("s.toml", SCENARIO);
@@ -219,25 +259,8 @@ fn checking_starts_nothing() {
 #[test]
 fn ctrl_c_keeps_what_has_been_simulated() {
     let place = Place::new();
-    place.write(
-        "s.toml",
-        &SCENARIO.replace("500ms", "48h").replace("10Mbit", "2Mbit"),
-    );
-    let child = place
-        .sluice(&["run", "s.toml", "-o", "out"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
+    let child = endless(&place, &[]);
     let begun = place.path("out/fifo/run.json");
-    let start = Instant::now();
-    while !begun.exists() {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "it does not begin"
-        );
-        sleep(Duration::from_millis(10));
-    }
     kill_process(Pid::from_child(&child), Signal::INT).expect("the child runs");
     let output = child.wait_with_output().expect("the child ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
@@ -247,6 +270,110 @@ fn ctrl_c_keeps_what_has_been_simulated() {
     let run: Value = serde_json::from_str(&run).expect("JSON");
     assert_eq!(run["status"], "partial", "{run}");
     assert!(place.path("out/report.html").is_file());
+    // Its folder shows what was recorded; beside finished runs, it would be left out.
+    let one = place.run(&["report", "out/fifo"]);
+    assert!(one.status.success());
+    assert_eq!(
+        text(&one.stderr),
+        "sluice: warning: the run in `out/fifo` was not finished: interrupted\n"
+    );
+    let all = text(&place.run(&["report", "out"]).stderr);
+    assert!(all.contains("`out/fifo` (interrupted)"), "{all}");
+}
+
+/// Starts runs that would take hours, and waits until the first one is recorded.
+fn endless(place: &Place, args: &[&str]) -> Child {
+    place.write(
+        "endless.toml",
+        &SCENARIO.replace("500ms", "48h").replace("10Mbit", "2Mbit"),
+    );
+    let child = place
+        .sluice(&[&["run", "endless.toml", "-o", "out"], args].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let start = Instant::now();
+    while !place.path("out/fifo/run.json").exists() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it does not begin"
+        );
+        sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+#[test]
+fn a_folder_belongs_to_one_process_until_it_ends() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let mut first = endless(&place, &[]);
+    let second = place.run(&["run", "s.toml", "-o", "out"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(
+        text(&second.stderr),
+        format!(
+            "sluice: process {} is running scenarios into `out`: wait until it ends, or choose \
+             another folder (-o DIR)\n",
+            first.id()
+        )
+    );
+    // SIGKILL leaves no lock behind.
+    first.kill().expect("it runs");
+    first.wait().expect("it ends");
+    let third = place.run(&["run", "s.toml", "-o", "out"]);
+    assert!(third.status.success(), "{}", text(&third.stderr));
+}
+
+#[test]
+fn a_run_that_was_killed_is_named_and_left_out() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let mut killed = endless(&place, &["--set", "link.queue=fifo"]);
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ends");
+    let why = format!(
+        "process {} was killed before it closed its tables",
+        killed.id()
+    );
+    let done = place.run(&["run", "s.toml", "-o", "done"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+
+    // Alone, it is refused.
+    let folders = [
+        &["report", "out"][..],
+        &["compare", "done", "out"],
+        &["export", "out", "--tidy", "a.csv"],
+    ];
+    for args in folders {
+        let output = place.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let errors = text(&output.stderr);
+        let named = format!("sluice: no run in `out` was finished: `out/fifo` ({why}); run");
+        assert!(errors.starts_with(&named), "{args:?}: {errors}");
+    }
+    let output = place.run(&["report", "out/fifo"]);
+    assert_eq!(
+        text(&output.stderr),
+        format!("sluice: the run in `out/fifo` recorded nothing: {why}; run the scenario again\n")
+    );
+
+    // Beside others, it is left out.
+    fs::rename(place.path("out/fifo"), place.path("done/killed")).expect("a new name");
+    let left_out =
+        format!("sluice: warning: left out, because not finished: `done/killed` ({why})\n");
+    for args in [
+        &["report", "done"][..],
+        &["compare", "done/fifo", "done"],
+        &["export", "done", "--tidy", "a.csv"],
+    ] {
+        let output = place.run(args);
+        assert!(output.status.success(), "{args:?}");
+        assert_eq!(text(&output.stderr), left_out, "{args:?}");
+    }
+    let rows = fs::read_to_string(place.path("a.csv")).expect("the table");
+    assert_eq!(rows.lines().count(), 3, "a heading and two runs: {rows}");
 }
 
 /// A page with the progress, from the start until the runs end.
@@ -377,6 +504,23 @@ fn two_sets_of_runs_are_compared_and_indexed() {
     let changed = place.run(&["compare", "a", "c", "--fail-on-change", "--json"]);
     assert_eq!(changed.status.code(), Some(1));
     assert_eq!(json(&changed)["pairs"].as_array().map(Vec::len), Some(2));
+    let named = place.run(&["compare", "a/fifo", "c/fifo", "--figures", "up.drops"]);
+    let named = text(&named.stdout);
+    let lines: Vec<&str> = named.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 2, "{named}");
+    assert_eq!(lines[0], "fifo: 1 run against 1");
+    assert!(lines[1].starts_with("  up.drops "), "{named}");
+    let others = ["run", "s.toml", "-o", "d", "--set", "link.queue=fq_codel"];
+    assert!(place.run(&others).status.success());
+    let apart = place.run(&["compare", "a", "d"]);
+    assert_eq!(apart.status.code(), Some(1));
+    let errors = text(&apart.stderr);
+    assert!(
+        errors
+            .starts_with("sluice: `a` and `d` have no variant in common, so nothing was compared"),
+        "{errors}"
+    );
+    assert!(text(&apart.stdout).contains("only in the second: fq_codel\n"));
     let nothing = place.run(&["compare", "a", "nowhere"]);
     assert!(text(&nothing.stderr).contains("`nowhere`"));
 
@@ -421,10 +565,46 @@ fn a_trace_needs_a_queue_and_a_run_has_its_own() {
 }
 
 #[test]
+fn standard_input_is_refused() {
+    let place = Place::new();
+    let output = place.run(&["run", "-"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.starts_with("sluice: `-` is not read: "), "{errors}");
+}
+
+#[test]
+fn a_manual_page_has_usage_and_examples_as_the_help_does() {
+    let place = Place::new();
+    assert!(place.run(&["manual", "man"]).status.success());
+    let page = fs::read_to_string(place.path("man/sluice-compare.1")).expect("the page");
+    let page = page.replace("\\-", "-");
+    assert!(
+        page.contains(".SH SYNOPSIS\n.nf\nsluice compare [OPTIONS] <FIRST> <SECOND>\n.fi\n"),
+        "{page}"
+    );
+    assert!(
+        page.contains(".SH EXAMPLES\n.nf\n  sluice compare runs/before runs/after\n"),
+        "{page}"
+    );
+    assert!(!page.contains("EXTRA"), "{page}");
+}
+
+#[test]
 fn help_fits_a_terminal() {
-    for command in ["run", "report", "replay", "compare", "index", "list"] {
-        let place = Place::new();
-        for flag in ["-h", "--help"] {
+    let place = Place::new();
+    let all = text(&place.run(&["--help"]).stdout);
+    let commands = all.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty() && *name != "help")
+        .collect();
+    assert!(commands.contains(&"export"), "{commands:?}");
+    for command in commands {
+        // In dummynet's language, -h is a flag of the command.
+        let flags = ["--help", "-h"];
+        for flag in flags.iter().take(if command == "ipfw" { 1 } else { 2 }) {
             let output = place.run(&[command, flag]);
             assert!(output.status.success(), "{command}");
             let help = text(&output.stdout);

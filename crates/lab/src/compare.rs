@@ -44,8 +44,6 @@ pub struct Pair {
     pub sides: [String; 2],
     /// The number of its runs in each set.
     pub runs: [usize; 2],
-    /// Whether one of its runs ended early.
-    pub is_partial: bool,
     /// The differences between the scenarios: lines of the scenario that only one side has, except
     /// expectations.
     pub differences: Vec<Line>,
@@ -216,7 +214,6 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
             false => names,
         },
         runs: [a, b].map(|found| found.result.runs.len()),
-        is_partial: a.result.is_partial() || b.result.is_partial(),
         differences: differences(a, b),
         expectations: turned(a, b),
         figures,
@@ -401,7 +398,7 @@ pub enum Shown {
     Key,
     /// All figures.
     All,
-    /// The figures with these names.
+    /// The figures with these names, and nothing else.
     Named(Vec<String>),
 }
 
@@ -450,13 +447,48 @@ impl Compared {
 
 fn write_pair(out: &mut String, pair: &Pair, wanted: &Shown) {
     let [a, b] = pair.runs;
-    let partial = match pair.is_partial {
-        true => ", partial",
-        false => "",
-    };
     let plural = if a == 1 { "" } else { "s" };
-    let _ = writeln!(out, "{}: {a} run{plural} against {b}{partial}", pair.name);
-    out.push_str(&answer::lines(pair));
+    let _ = writeln!(out, "{}: {a} run{plural} against {b}", pair.name);
+    let has_all = !matches!(wanted, Shown::Named(_));
+    if has_all {
+        out.push_str(&answer::lines(pair));
+        write_settings(out, pair);
+    }
+    let shown: Vec<&Compared> = pair.figures.iter().filter(|f| wanted.has(f)).collect();
+    for figure in &shown {
+        let [change, p] = figure.change_words();
+        let verdict = match (figure.verdict, p.is_empty()) {
+            (Verdict::BeyondSpread | Verdict::WithinSpread, false) => &p,
+            _ => figure.verdict.words(),
+        };
+        let _ = writeln!(
+            out,
+            "  {:<20} {:>12} {:>12} {:>9}  {verdict}",
+            figure.metric,
+            figure.shown(&figure.first),
+            figure.shown(&figure.second),
+            change,
+        );
+    }
+    if !has_all {
+        return;
+    }
+    let changed = pair.figures.iter().filter(|f| f.verdict.is_change());
+    let all = pair.figures.len();
+    let changed = match changed.count() {
+        0 => format!("nothing has changed in {all} figures"),
+        n => format!("{n} of {all} figures have changed"),
+    };
+    let rest = match wanted {
+        Shown::Key if changed.starts_with("nothing") => "",
+        Shown::Key => "; the key figures among them are shown (--all, --figures)",
+        _ => "",
+    };
+    let _ = writeln!(out, "  {changed}{rest}");
+}
+
+/// Writes the settings that differ, and the expectations that only one side meets.
+fn write_settings(out: &mut String, pair: &Pair) {
     for line in &pair.differences {
         let sign = if line.is_first { '-' } else { '+' };
         let _ = writeln!(out, "  {sign} {}", cut(&line.text, MOST_TEXT));
@@ -478,34 +510,6 @@ fn write_pair(out: &mut String, pair: &Pair, wanted: &Shown) {
             cut(&format!("{metric} {bounds}"), room)
         );
     }
-    let shown: Vec<&Compared> = pair.figures.iter().filter(|f| wanted.has(f)).collect();
-    for figure in &shown {
-        let [change, p] = figure.change_words();
-        let verdict = match (figure.verdict, p.is_empty()) {
-            (Verdict::BeyondSpread | Verdict::WithinSpread, false) => &p,
-            _ => figure.verdict.words(),
-        };
-        let _ = writeln!(
-            out,
-            "  {:<20} {:>12} {:>12} {:>9}  {verdict}",
-            figure.metric,
-            figure.shown(&figure.first),
-            figure.shown(&figure.second),
-            change,
-        );
-    }
-    let changed = pair.figures.iter().filter(|f| f.verdict.is_change());
-    let all = pair.figures.len();
-    let changed = match changed.count() {
-        0 => format!("nothing has changed in {all} figures"),
-        n => format!("{n} of {all} figures have changed"),
-    };
-    let rest = match wanted {
-        Shown::Key if changed.starts_with("nothing") => "",
-        Shown::Key => "; the key figures among them are shown (--all, --figures)",
-        _ => "",
-    };
-    let _ = writeln!(out, "  {changed}{rest}");
 }
 
 /// The length to which a line of a scenario is cut.

@@ -173,6 +173,20 @@ struct Line<'a, T> {
     pick: Pick,
 }
 
+/// Divides `room` among a variant, a flow called `head`, and its direction, which takes `way`. The
+/// flow takes half of the room or what its longest name takes, but leaves a quarter to the variant.
+fn flow_heads<'h, T>(
+    head: &'h str,
+    room: usize,
+    way: usize,
+    lines: &[Line<'_, T>],
+) -> [(&'h str, usize); 3] {
+    let longest = lines.iter().map(|line| line.words[1].width() + 1).max();
+    let half = room - room / 2 - way;
+    let flow = longest.unwrap_or(0).clamp(half, room - room / 4 - way);
+    [("variant", room - flow - way), (head, flow), ("way", way)]
+}
+
 /// Writes `lines` in columns of the given widths.
 fn write_table<T>(
     heads: &[(&str, usize)],
@@ -199,15 +213,18 @@ fn write_table<T>(
     }
     for line in lines {
         let mut text = String::new();
-        for (i, (word, (_, width))) in line.words.iter().zip(heads).enumerate() {
-            if i == 0 && word.width() >= *width {
-                // A long name has its own line, and the numbers follow below.
-                out.push_str(fit(word, WIDTH + 1).trim_end());
+        let mut used = 0;
+        for (word, (_, width)) in line.words.iter().zip(heads) {
+            if word.width() >= *width {
+                // A long name ends its line, and the rest follows below.
+                text.push_str(&fit(word, WIDTH + 1 - used));
+                out.push_str(text.trim_end());
                 out.push('\n');
-                text.push_str(&fit("", *width));
+                text = fit("", used + width);
             } else {
                 text.push_str(&fit(word, *width));
             }
+            used += width;
         }
         for column in columns {
             let values: Vec<f64> = line.runs.iter().filter_map(|r| (column.value)(r)).collect();
@@ -469,12 +486,6 @@ fn calls(rows: &[Row<'_>]) -> String {
         ),
     ];
     let numbers: usize = columns.iter().map(|column| column.width).sum();
-    let words = WIDTH - numbers;
-    let heads = [
-        ("variant", words / 2),
-        ("call", words - words / 2 - 5),
-        ("way", 5),
-    ];
     let mut lines: Vec<Line<'_, FlowSummary>> = Vec::new();
     for row in rows {
         let mut variant = row.name.as_str();
@@ -488,6 +499,7 @@ fn calls(rows: &[Row<'_>]) -> String {
             }
         }
     }
+    let heads = flow_heads("call", WIDTH - numbers, 5, &lines);
     write_table(&heads, &lines, &columns)
 }
 

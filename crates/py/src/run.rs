@@ -12,7 +12,7 @@ use sluice_lab::live::LiveOptions;
 use sluice_lab::run::{Failed, Finished, check, record};
 use sluice_recording::figures::figures_of;
 use sluice_recording::metrics::measure;
-use sluice_recording::{Environment, Keep, Recording, RunWriter, Status, identity_of};
+use sluice_recording::{Environment, Keep, Recording, RunWriter, identity_of};
 use sluice_report::report_of::report_of;
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario, Variant};
@@ -184,6 +184,12 @@ impl Run {
     #[staticmethod]
     fn open(folder: PathBuf) -> PyResult<Run> {
         let recording = Recording::open(&folder).map_err(error::of)?;
+        if let Some(why) = recording.unfinished().filter(|_| recording.is_empty()) {
+            return Err(error::of(format!(
+                "the run in `{}` recorded nothing: {why}",
+                folder.display()
+            )));
+        }
         let summary = match recording.stored_summary().map_err(error::of)? {
             Some(summary) => summary,
             None => measure(&recording).map_err(error::of)?,
@@ -212,11 +218,7 @@ impl Run {
     /// The reason for an early end.
     #[getter]
     fn cut_short(&self) -> Option<String> {
-        match &self.recording.run().status {
-            Status::Complete => None,
-            Status::Partial { reason } => Some(reason.clone()),
-            Status::Running(process) => Some(format!("process {} is still running", process.pid)),
-        }
+        self.recording.unfinished()
     }
 
     /// The figures as `(name, unit, value, description)`.

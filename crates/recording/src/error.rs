@@ -135,6 +135,18 @@ pub enum RecordError {
         /// The process.
         pid: u32,
     },
+    /// Another process is running scenarios into the folder.
+    #[error(
+        "{} is running scenarios into `{}`: wait until it ends, or choose another folder (-o DIR)",
+        pid.map_or("another process".to_owned(), |pid| format!("process {pid}")),
+        path.display()
+    )]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// The process, if it is known.
+        pid: Option<u32>,
+    },
     /// The disk has too little space.
     #[error(
         "`{}` has {free} bytes free; the run may write {needed}",

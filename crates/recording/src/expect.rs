@@ -33,6 +33,9 @@ pub struct Outcome {
     /// The bounds in words.
     #[serde(skip)]
     pub bounds: String,
+    /// Why nothing was measured, if that is clear.
+    #[serde(skip)]
+    pub why_missing: Option<&'static str>,
 }
 
 impl Outcome {
@@ -60,7 +63,10 @@ impl Outcome {
                     n => format!("is {value} in the median of {n} runs"),
                 }
             }
-            None => "was not measured".to_owned(),
+            None => match self.why_missing {
+                Some(why) => format!("was not measured: {why}"),
+                None => "was not measured".to_owned(),
+            },
         };
         let chart = match self.passed {
             true => String::new(),
@@ -88,6 +94,7 @@ impl Outcome {
             passed: false,
             chart: Chart::Summary.of(Direction::Up),
             bounds: bounds.into(),
+            why_missing: None,
         }
     }
 }
@@ -115,6 +122,7 @@ pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) 
             passed: measured.is_some_and(is_within),
             chart: expect.metric.chart(summaries),
             bounds: expect.bounds(),
+            why_missing: expect.metric.why_missing(),
         }
     };
     let is_for = |expect: &&Expect| expect.backend.is_none_or(|named| named == backend);

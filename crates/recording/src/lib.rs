@@ -34,6 +34,7 @@ pub mod headers;
 mod identity;
 mod keep;
 mod kept;
+mod lock;
 pub mod metrics;
 mod pages;
 pub mod part;
@@ -50,6 +51,7 @@ mod tables;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 mod writer;
 
 pub use cell::{Cell, ColumnDecl, ColumnKind, Row};
@@ -58,6 +60,7 @@ pub use checksum::Checksum;
 pub use error::{ReadError, RecordError};
 pub use identity::{identity_of, program};
 pub use keep::Keep;
+pub use lock::FolderLock;
 pub use pages::{Pages, PagesError};
 pub use passages::Passage;
 pub use program::{ProgramEntry, ProgramRecord};
@@ -69,6 +72,7 @@ pub use rows::{
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};
 pub use table::Rows;
+pub use unfinished::{Unfinished, take_unfinished};
 pub use writer::{End, RunWriter, settle_abandoned};
 
 /// The name of the summary in a run's folder.

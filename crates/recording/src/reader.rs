@@ -151,6 +151,22 @@ impl Recording {
         &self.run
     }
 
+    /// Returns why the run is not complete, in words; `None` if it is.
+    pub fn unfinished(&self) -> Option<String> {
+        match &self.run.status {
+            Status::Complete => None,
+            Status::Partial { reason } => Some(reason.clone()),
+            Status::Running(process) => Some(format!("process {} is still running", process.pid)),
+        }
+    }
+
+    /// Returns whether nothing was recorded: the process was killed, or the run has only begun.
+    pub fn is_empty(&self) -> bool {
+        self.unfinished().is_some()
+            && self.run.tables.is_empty()
+            && !self.dir.join(SUMMARY_JSON).exists()
+    }
+
     /// Reads every packet, in the order of arrival at its pipe.
     ///
     /// # Errors

@@ -89,11 +89,6 @@ impl VariantResult {
         self.runs.iter().map(|run| &run.summary).collect()
     }
 
-    /// Returns whether one of the runs ended early.
-    pub fn is_partial(&self) -> bool {
-        self.runs.iter().any(|run| run.status != Status::Complete)
-    }
-
     /// Returns the algorithms from files that an error stopped in any of the runs, in words, each
     /// once: runs that differ in their seed have the same ones.
     pub fn stopped(&self) -> impl Iterator<Item = &str> {

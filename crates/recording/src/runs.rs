@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::metrics::measure;
 use crate::results::VariantResult;
-use crate::{ReadError, Recording};
+use crate::{ReadError, Recording, Unfinished, take_unfinished};
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario};
 
@@ -26,6 +26,18 @@ pub enum RunsError {
     None {
         /// The folder.
         path: PathBuf,
+    },
+    /// No run in the folder was finished.
+    #[error(
+        "no run in `{}` was finished: {}; run the scenario again",
+        path.display(),
+        Unfinished::list(left_out)
+    )]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+        /// Its runs.
+        left_out: Vec<Unfinished>,
     },
     /// A run cannot be read.
     #[error(transparent)]
@@ -62,21 +74,41 @@ pub struct Found {
 pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
     let mut dirs = Vec::new();
     find(folder, &mut dirs)?;
-    places(folder, &dirs)
+    places(folder, open(folder, &dirs)?)
 }
 
-/// Does the same as [`runs_in`], but the folder of a run stands for the run and its repetitions
-/// beside it. The folder of a repetition (`NAME.seed-5`) stands for itself.
+/// Does the same as [`runs_in`] for finished runs, and returns the others beside them. The folder
+/// of a run stands for the run and its repetitions beside it; the folder of a repetition
+/// (`NAME.seed-5`) stands for itself.
 ///
 /// # Errors
-/// As for [`runs_in`].
-pub fn runs_with_repetitions(folder: &Path) -> Result<Vec<Place>, RunsError> {
+/// As for [`runs_in`], or no run was finished.
+pub fn finished_runs(folder: &Path) -> Result<(Vec<Place>, Vec<Unfinished>), RunsError> {
+    let (above, mut recordings) = with_repetitions(folder)?;
+    let left_out = take_unfinished(&mut recordings);
+    if recordings.is_empty() {
+        return Err(RunsError::Unfinished {
+            path: folder.to_owned(),
+            left_out,
+        });
+    }
+    Ok((places(&above, recordings)?, left_out))
+}
+
+/// Returns the runs in `folder`, or the run there and its repetitions beside it, and the folder that
+/// contains them all.
+fn with_repetitions(folder: &Path) -> Result<(PathBuf, Vec<Recording>), RunsError> {
+    let all = || {
+        let mut dirs = Vec::new();
+        find(folder, &mut dirs)?;
+        Ok((folder.to_owned(), open(folder, &dirs)?))
+    };
     if !folder.join("run.json").is_file() {
-        return runs_in(folder);
+        return all();
     }
     let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let (Some(above), Some(name)) = (whole.parent(), whole.file_name()) else {
-        return runs_in(folder);
+        return all();
     };
     let prefix = format!("{}.seed-", name.to_string_lossy());
     let mut dirs = vec![whole.clone()];
@@ -86,27 +118,25 @@ pub fn runs_with_repetitions(folder: &Path) -> Result<Vec<Place>, RunsError> {
             dirs.push(entry.path());
         }
     }
-    let own = Recording::open(&whole)?;
-    let mut same = Vec::new();
-    for dir in dirs {
-        // An older run of another scenario may remain there.
-        if Key::of(above, &Recording::open(&dir)?) == Key::of(above, &own) {
-            same.push(dir);
-        }
-    }
-    places(above, &same)
+    let mut recordings = open(above, &dirs)?;
+    // An older run of another scenario may remain there.
+    let own = Key::of(above, &recordings[0]);
+    recordings.retain(|recording| Key::of(above, recording) == own);
+    Ok((above.to_owned(), recordings))
 }
 
-fn places(folder: &Path, dirs: &[PathBuf]) -> Result<Vec<Place>, RunsError> {
+/// Opens the runs in `dirs`, which were found in `folder`.
+fn open(folder: &Path, dirs: &[PathBuf]) -> Result<Vec<Recording>, RunsError> {
     if dirs.is_empty() {
         return Err(RunsError::None {
             path: folder.to_owned(),
         });
     }
-    let mut recordings = dirs
-        .iter()
-        .map(|dir| Recording::open(dir))
-        .collect::<Result<Vec<_>, _>>()?;
+    let opened = dirs.iter().map(|dir| Recording::open(dir));
+    Ok(opened.collect::<Result<_, _>>()?)
+}
+
+fn places(folder: &Path, mut recordings: Vec<Recording>) -> Result<Vec<Place>, RunsError> {
     // By folder, and within it by start.
     recordings.sort_by_cached_key(|recording| {
         let started = recording.run().environment.started_at.clone();

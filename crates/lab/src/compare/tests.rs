@@ -200,7 +200,6 @@ fn answer(figures: Vec<Compared>) -> String {
         name: "a against b".into(),
         sides: ["a", "b"].map(str::to_owned),
         runs: [3, 3],
-        is_partial: false,
         differences: Vec::new(),
         expectations: Vec::new(),
         figures,

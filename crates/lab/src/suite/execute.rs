@@ -320,6 +320,12 @@ fn conclude(
             None => executed.missing += 1,
         }
     }
+    // A run that was cut short has figures of another time than the others.
+    for (_, group) in &mut groups {
+        if group.iter().any(|finished| !finished.is_interrupted()) {
+            group.retain(|finished| !finished.is_interrupted());
+        }
+    }
     let recordings: Vec<Recording> = groups
         .iter()
         .flat_map(|(_, group)| group.iter().map(|finished| finished.recording.clone()))

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::live::LiveError;
 use crate::run::{self, RunError};
+use crate::simulated;
 use sluice_core::Span;
 use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::{PrivilegeError, acquire_privilege};
@@ -57,6 +58,12 @@ pub enum PlanError {
         /// The folder.
         path: PathBuf,
     },
+    /// A scenario on standard input.
+    #[error(
+        "`-` is not read: `sluice run` needs the scenario's file; write standard input to one, such \
+         as with `cat >s.toml`"
+    )]
+    StandardInput,
     /// A scenario is named twice.
     #[error("`{}` is named twice; `--repeat` runs it several times", path.display())]
     Twice {
@@ -148,6 +155,9 @@ impl Request {
     fn files(&self) -> Result<Vec<(String, PathBuf)>, PlanError> {
         let mut files = Vec::new();
         for path in &self.paths {
+            if path.as_os_str() == "-" {
+                return Err(PlanError::StandardInput);
+            }
             if !path.is_dir() {
                 files.push((stem(path), path.clone()));
                 continue;
@@ -291,6 +301,24 @@ impl Suite {
             }
         }
         all
+    }
+
+    /// Returns how many packets the simulations will send at most, and how long the live runs take
+    /// together. A simulated packet takes about a microsecond ([`simulated::estimate`]).
+    pub fn cost(&self) -> (u64, Span) {
+        let (mut packets, mut live) = (0_u64, Span::ZERO);
+        for run in self.experiments.iter().flat_map(|one| &one.runs) {
+            let scenario = &run.variant.scenario;
+            match run.backend {
+                Backend::Live => live = live.saturating_add(scenario.duration),
+                // What cannot be estimated cannot be simulated either.
+                Backend::Sim => {
+                    let estimate = simulated::estimate(scenario);
+                    packets = packets.saturating_add(estimate.map_or(0, |one| one.packets));
+                }
+            }
+        }
+        (packets, live)
     }
 
     /// Prepares the process for live runs, if there are any: limits the exit latency of the cores'

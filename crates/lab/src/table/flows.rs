@@ -4,7 +4,7 @@ use sluice_recording::metrics::percentile;
 use sluice_scenario::metric::{FlowSummary, Summary};
 
 use super::{Column, Line, Pick, Row, WIDTH, column, count, median, mega, ms, of, percent};
-use super::{wrap, write_table};
+use super::{flow_heads, wrap, write_table};
 
 /// Of more flows of one type and direction than this, quantiles are shown: no one reads more lines.
 const MOST_FLOWS: usize = 24;
@@ -79,12 +79,6 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
         column(["loss", "%"], 7, |f: &FlowSummary| f.loss, percent),
     ];
     let numbers: usize = columns.iter().map(|column| column.width).sum();
-    let words = WIDTH - numbers;
-    let heads = [
-        ("variant", words / 2),
-        ("flow", words - words / 2 - 6),
-        ("way", 6),
-    ];
     let mut lines: Vec<Line<'_, FlowSummary>> = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for row in rows {
@@ -122,6 +116,7 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
             line(&flow.name, &flow.direction, runs.collect(), median);
         }
     }
+    let heads = flow_heads("flow", WIDTH - numbers, 6, &lines);
     let mut out = write_table(&heads, &lines, &columns);
     if !notes.is_empty() {
         out.push_str(&wrap(&format!(

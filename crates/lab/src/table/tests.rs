@@ -228,9 +228,10 @@ variant       Mbit/s   up %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
 wf2q+           9.62   99.9       -       -     11.0    33.0   123k      0 0.501
 
                                           goodput    sent     RTT           loss
-variant             flow          way      Mbit/s   again  p50 ms  p99 ms      %
-wf2q+               video         up         9.61      17    30.0    90.0      -
-                    a name that … up         0.01      17    30.0    90.0      -
+variant   flow                    way      Mbit/s   again  p50 ms  p99 ms      %
+wf2q+     video                   up         9.61      17    30.0    90.0      -
+          a name that is too long for its column
+                                  up         0.01      17    30.0    90.0      -
 
                                       rate     late                         lost
 accuracy                           error %   p50 us   p99 us   max us  elsewhere

@@ -349,6 +349,17 @@ impl Metric {
         }
     }
 
+    /// Returns why the figure has no value where it was not measured, if that is clear.
+    pub fn why_missing(&self) -> Option<&'static str> {
+        let is_of_transfers = |decl: &MetricDecl<_>| matches!(decl.chart, Chart::Completion);
+        match &self.kind {
+            Kind::Flow(_, decl) if is_of_transfers(decl) => {
+                Some("no transfer of the flow was complete when the run ended")
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the figure in `summary`; `None` if nothing was measured.
     pub fn value(&self, summary: &Summary) -> Option<f64> {
         let pipe = |id: &PipeId| {
