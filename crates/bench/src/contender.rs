@@ -23,7 +23,7 @@ use sluice_net::port::{
 use sluice_router::forward::{
     Forwarder, LaneCounts, LaneOptions, Lateness, Piped, PortNumber, Queueing,
 };
-use sluice_router::process::{Router, Settings};
+use sluice_router::process::{Hooked, IfDead, Router, Settings};
 use sluice_wire::frame::Link;
 
 use super::network::Network;
@@ -92,10 +92,15 @@ impl Contender {
     /// Returns the command line of a process that is measured as a user starts it.
     pub fn command(self) -> Option<String> {
         match self {
-            Contender::Router { kind, workers } => Some(format!(
-                "sluice router {kind}:r2 {kind}:r3 --workers {workers} --config rules.conf",
-                kind = kind.name
-            )),
+            Contender::Router { kind, workers } => {
+                let between = match kind.role {
+                    Role::Queue => "--forward --headers-only".to_owned(),
+                    _ => format!("{kind}:r2 {kind}:r3", kind = kind.name),
+                };
+                Some(format!(
+                    "sluice router {between} --workers {workers} --config rules.conf"
+                ))
+            }
             Contender::Kernel
             | Contender::Bridge
             | Contender::RawSocket
@@ -153,10 +158,20 @@ impl Contender {
                 (network, forwarding)
             }
             Contender::Router { kind, workers } => {
-                let network = Network::with_veths(wanted)?;
-                let port = |interface| PortSpec::auto(interface).or_kind(kind);
-                let ports = ["r2", "r3"].map(port);
-                let settings = router_settings(&network, plan, ports, workers, RULES);
+                let (network, settings) = match kind.role {
+                    Role::Queue => {
+                        let network = Network::with_veths(wanted)?;
+                        network.route()?;
+                        (network, Settings::hooked(all_forwarded()))
+                    }
+                    _ => {
+                        let queues = (kind.name == QUEUE_EACH).then_some(workers as u32);
+                        let network = Network::with_queues(wanted, queues)?;
+                        let port = |interface| PortSpec::auto(interface).or_kind(kind);
+                        (network, Settings::new(port("r2"), port("r3")))
+                    }
+                };
+                let settings = router_settings(&network, plan, settings, workers, RULES);
                 let router = Router::start(&settings)?;
                 (network, Forwarding::Router(Box::new(router)))
             }
@@ -217,12 +232,11 @@ fn connect(
 pub(super) fn router_settings(
     network: &Network,
     plan: &BenchPlan,
-    ports: [PortSpec; 2],
+    base: Settings,
     workers: usize,
     rules: &str,
 ) -> Settings {
     let descriptor = network.router.as_fd().as_raw_fd();
-    let [first, second] = ports;
     Settings {
         namespace: Some(format!("/proc/{}/fd/{descriptor}", std::process::id()).into()),
         commands: Some(rules.to_owned()),
@@ -231,7 +245,20 @@ pub(super) fn router_settings(
             .filter_map(|number| plan.core(number))
             .collect(),
         spin: plan.spin,
-        ..Settings::new(first, second)
+        ..base
+    }
+}
+
+/// Returns what `sluice router --forward --headers-only` queues.
+fn all_forwarded() -> Hooked {
+    Hooked {
+        traffic: Traffic {
+            hooks: vec![Hook::Forward],
+            ..Traffic::default()
+        },
+        queue: 0,
+        if_dead: IfDead::Bypass,
+        headers_only: true,
     }
 }
 
@@ -484,7 +511,9 @@ pub(super) const POOL: PoolSize = PoolSize {
 };
 pub(super) const SEED: u64 = 1;
 /// The kinds of port that several workers can share.
-const SEVERAL_WORKERS: &[&str] = &["packet"];
+const SEVERAL_WORKERS: &[&str] = &["packet", "xdp", "nfqueue"];
+/// The kind of port that needs a receive queue for each worker.
+const QUEUE_EACH: &str = "xdp";
 /// The rules of [`Contender::Router`]: the pipes of [`Contender::Sluice`] with `fq_codel`.
 pub(super) const RULES: &str = "pipe 1 config\n\
                                 sched 1 config pipe 1 type fq_codel\n\

@@ -4,7 +4,7 @@ use sluice_core::{Span, Stop};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::PortSpec;
 use sluice_recording::metrics::jain;
-use sluice_router::process::Router;
+use sluice_router::process::{Router, Settings};
 
 use super::contender::router_settings;
 use super::figures::Shared;
@@ -19,8 +19,9 @@ pub(super) fn measure(
 ) -> Result<Shared, BenchError> {
     steps.next("one pipe, two workers");
     let network = Network::with_veths(Offloads::ON)?;
-    let ports = ["r2", "r3"].map(PortSpec::auto);
-    let settings = router_settings(&network, plan, ports, WORKERS, RULES);
+    let [left, right] = ["r2", "r3"].map(PortSpec::auto);
+    let settings = Settings::new(left, right);
+    let settings = router_settings(&network, plan, settings, WORKERS, RULES);
     let router = Router::start(&settings)?;
     let warm_up = Span::from_secs(1);
     let measured = transfers(

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use sluice_net::namespace::{Mac, Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::namespace::{Mac, Namespace, Offloads, VethEnd, create_veth_with_queues};
 use sluice_net::port::TunPort;
 use sluice_net::port::tun::TunOptions;
 
@@ -22,7 +22,13 @@ pub struct Network {
 impl Network {
     /// Creates hosts on veth pairs whose other ends, `r2` and `r3`, are in the router's namespace.
     pub fn with_veths(offloads: Offloads) -> Result<Network, BenchError> {
-        Network::bare()?.join(offloads)
+        Network::bare()?.join(offloads, None)
+    }
+
+    /// Creates the same network as [`Network::with_veths`], with this number of queues in each direction
+    /// of all interfaces [default: the kernel's].
+    pub fn with_queues(offloads: Offloads, queues: Option<u32>) -> Result<Network, BenchError> {
+        Network::bare()?.join(offloads, queues)
     }
 
     /// Creates the same network as [`Network::with_veths`], but packets that a host receives are
@@ -32,11 +38,11 @@ impl Network {
         let network = Network::bare()?;
         // The setting applies to interfaces created from now on.
         network.set_on_hosts(RECEIVE_ON, &core_mask(cores))?;
-        network.join(offloads)
+        network.join(offloads, None)
     }
 
     /// Connects the hosts to the router.
-    fn join(self, offloads: Offloads) -> Result<Network, BenchError> {
+    fn join(self, offloads: Offloads, queues: Option<u32>) -> Result<Network, BenchError> {
         let network = self;
         for (host, number, address) in [(&network.h2, 2, H2), (&network.h3, 3, H3)] {
             let port = format!("r{number}");
@@ -45,9 +51,10 @@ impl Network {
                 name,
                 mac: mac(number),
             };
-            create_veth(
+            create_veth_with_queues(
                 end(host, "eth0", number),
                 end(&network.router, &port, number + ROUTER),
+                queues,
             )?;
             host.set_offloads("eth0", offloads)?;
             network.router.set_offloads(&port, offloads)?;

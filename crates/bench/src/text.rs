@@ -228,11 +228,14 @@ fn table(figures: &Figures, metrics: &[Metric]) -> String {
         }
         let line = |head: &str, cell: &dyn Fn(&Metric, &Cell) -> String| {
             let mut text = format!("{head:<NAME$}");
-            for metric in metrics {
+            let ends = (1..).map(|number| NAME + number * COLUMN);
+            for (metric, end) in metrics.iter().zip(ends) {
                 let shown = row
                     .get(metric.name)
                     .map_or("-".to_owned(), |c| cell(metric, c));
-                let _ = write!(text, "{shown:>COLUMN$}");
+                // A long name takes room from the first column.
+                let width = end.saturating_sub(text.len());
+                let _ = write!(text, "{shown:>width$}");
             }
             text.trim_end().to_owned() + "\n"
         };
@@ -314,7 +317,13 @@ mod tests {
     #[test]
     fn a_process_that_is_measured_has_its_command_line() {
         let mut figures = Figures::default();
-        for contender in ["kernel", "packet fq_codel", "packet 2 workers"] {
+        let measured = [
+            "kernel",
+            "packet fq_codel",
+            "packet 2 workers",
+            "nfqueue 2 workers",
+        ];
+        for contender in measured {
             figures.add(contender, "cubic_4_gbps", 18.0);
         }
         figures.conclude("kernel");
@@ -327,6 +336,11 @@ mod tests {
             "{printed}"
         );
         assert!(printed.lines().all(|line| line.len() <= 80), "{printed}");
+        // The figures of all rows are below each other.
+        let rows = printed.lines().filter(|line| line.contains("18.00"));
+        let ends: Vec<_> = rows.map(|line| line.find("18.00")).collect();
+        assert_eq!(ends.len(), measured.len());
+        assert!(ends.iter().all(|end| *end == ends[0]), "{printed}");
         let all: serde_json::Value = serde_json::from_str(&json(&figures)).unwrap();
         assert_eq!(all["commands"]["packet 2 workers"], line);
         assert!(
@@ -334,6 +348,22 @@ mod tests {
                 .as_str()
                 .is_some_and(|rules| rules.contains("fq_codel"))
         );
+    }
+
+    #[test]
+    fn every_port_that_workers_can_share_has_a_row_with_its_command() {
+        let command = |name: &str| {
+            let contender = CONTENDERS.iter().find(|contender| contender.name() == name);
+            contender.and_then(|contender| contender.command())
+        };
+        for (name, between) in [
+            ("packet 2 workers", "packet:r2 packet:r3"),
+            ("xdp 2 workers", "xdp:r2 xdp:r3"),
+            ("nfqueue 2 workers", "--forward --headers-only"),
+        ] {
+            let line = format!("sluice router {between} --workers 2 --config rules.conf");
+            assert_eq!(command(name), Some(line));
+        }
     }
 
     #[test]

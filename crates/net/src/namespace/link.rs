@@ -119,13 +119,31 @@ pub enum LinkError {
 /// # Errors
 /// One of the names is in use or invalid, or the process lacks the privilege.
 pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), LinkError> {
+    create_veth_with_queues(first, second, None)
+}
+
+/// Like [`create_veth`], with this number of queues in each direction of both interfaces [default: the
+/// kernel's, of which one is used].
+///
+/// # Errors
+/// As for [`create_veth`]; also if the kernel refuses the number.
+pub fn create_veth_with_queues(
+    first: VethEnd<'_>,
+    second: VethEnd<'_>,
+    queues: Option<u32>,
+) -> Result<(), LinkError> {
     let attributes = |end: VethEnd<'_>| -> Result<Vec<LinkAttribute>, LinkError> {
         check_name(end.name)?;
-        Ok(vec![
+        let mut attributes = vec![
             LinkAttribute::IfName(end.name.to_owned()),
             LinkAttribute::Address(end.mac.0.to_vec()),
             LinkAttribute::NetNsFd(end.namespace.as_fd().as_raw_fd()),
-        ])
+        ];
+        if let Some(queues) = queues {
+            attributes.push(LinkAttribute::NumTxQueues(queues));
+            attributes.push(LinkAttribute::NumRxQueues(queues));
+        }
+        Ok(attributes)
     };
     let mut peer = LinkMessage::default();
     peer.attributes = attributes(second)?;

@@ -10,7 +10,10 @@ mod privilege;
 mod seat;
 mod sysctl;
 
-pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth};
+pub use link::{
+    Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth,
+    create_veth_with_queues,
+};
 pub use offload::{DeviceSettings, OffloadError, Offloads, Queues};
 pub(crate) use privilege::effective_capabilities;
 pub use privilege::{
