@@ -85,6 +85,9 @@ fn namespaces() -> State {
                 Some("kernel.apparmor_restrict_unprivileged_userns") => {
                     "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0".to_owned()
                 }
+                Some("Linux") => {
+                    "run it outside of `sluice exec`, or as an ordinary user".to_owned()
+                }
                 _ => "run as root; in Docker with --privileged, or with --security-opt \
                       seccomp=unconfined --security-opt systempaths=unconfined"
                     .to_owned(),

@@ -1,6 +1,7 @@
 //! Safe wrappers of the system calls that std and the socket libraries do not offer.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -47,20 +48,38 @@ pub(crate) fn effective_ids() -> (u32, u32) {
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-/// Runs `unshare(flags)` in a child process that ends at once. Returns its errno, 0 for success.
-pub(crate) fn unshare_in_child(flags: libc::c_int) -> io::Result<i32> {
-    // SAFETY: between fork and _exit the child calls only unshare and reads errno, both
-    // async-signal-safe, so it does not matter what other threads were doing.
+/// What a child process could do of [`enter_in_child`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// Everything.
+    All,
+    /// Not even `unshare`, for this errno.
+    Nothing(i32),
+    /// `unshare`, but a file refused its text for this errno.
+    NotFiles(i32),
+}
+
+/// Runs `unshare(flags)` in a child process that ends at once, and writes these texts to these files
+/// there.
+pub(crate) fn enter_in_child(flags: libc::c_int, files: &[(&CStr, &str)]) -> io::Result<Entered> {
+    // SAFETY: between fork and _exit the child calls only unshare, open and write and reads errno, all
+    // async-signal-safe, so it does not matter what other threads were doing. Paths end with a zero
+    // byte; each text is valid for its length.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
-            let errno = if libc::unshare(flags) == 0 {
-                0
-            } else {
-                *libc::__errno_location()
-            };
-            // errno values that unshare can give are below 128.
-            libc::_exit(errno & 0x7f);
+            // errno values that these calls can give are below 128.
+            let errno = || *libc::__errno_location() & 0x7f;
+            if libc::unshare(flags) != 0 {
+                libc::_exit(errno());
+            }
+            for (path, text) in files {
+                let file = libc::open(path.as_ptr(), libc::O_WRONLY);
+                if file < 0 || libc::write(file, text.as_ptr().cast(), text.len()) < 0 {
+                    libc::_exit(errno() | OF_FILES);
+                }
+            }
+            libc::_exit(0);
         }
         check(child)?
     };
@@ -68,12 +87,20 @@ pub(crate) fn unshare_in_child(flags: libc::c_int) -> io::Result<i32> {
     loop {
         // SAFETY: `status` is a valid place for the result, `child` our own child.
         match check(unsafe { libc::waitpid(child, &mut status, 0) }) {
-            Ok(_) => return Ok(libc::WEXITSTATUS(status)),
+            Ok(_) => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+    Ok(match libc::WEXITSTATUS(status) {
+        0 => Entered::All,
+        status if status & OF_FILES != 0 => Entered::NotFiles(status & 0x7f),
+        errno => Entered::Nothing(errno),
+    })
 }
+
+/// Marks the errno of a file in the exit status of [`enter_in_child`].
+const OF_FILES: libc::c_int = 0x80;
 
 /// Reads a clock in nanoseconds.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {

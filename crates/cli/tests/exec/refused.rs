@@ -1,6 +1,8 @@
 //! Impossible requests: a clear message, an exit status, and nothing is left behind.
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use super::{World, greet, stderr, stdout};
@@ -84,6 +86,49 @@ fn where_namespaces_are_refused_a_proxy_carries_the_program() {
     // The machine's own setting has not changed: another namespace can be created.
     let again = Command::new("unshare").args(["-Ur", "true"]).status();
     assert!(again.unwrap().success());
+}
+
+/// A program of `sluice exec` starts `sluice exec` again. A user's has namespaces of its own; root's
+/// has no CAP_SETFCAP, without which Linux maps root into no user namespace.
+#[test]
+fn inside_another_link_a_user_has_namespaces_and_root_a_proxy() {
+    let world = World::new();
+    world.serve(80, greet);
+    // The user may have no access to the binary's folder, so the program is copied.
+    let folder = tempfile::tempdir().unwrap();
+    let open = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let copy = folder.path().join("sluice");
+    std::fs::copy(env!("CARGO_BIN_EXE_sluice"), &copy).unwrap();
+    // A proxy answers a request; without one, the bytes are the server's.
+    let script = format!(
+        "if [ $http_proxy ]; then exec 3<>/dev/tcp/127.0.0.1/${{http_proxy##*:}}; \
+         printf 'CONNECT {0}:80 HTTP/1.1\\r\\n\\r\\n' >&3; else exec 3</dev/tcp/{0}/80; fi; \
+         cat <&3; readlink /proc/self/ns/net",
+        super::SERVER[0]
+    );
+    for user in [1000, 0] {
+        let mut command = Command::new(&copy);
+        command.args(["exec", "--", "sh", "-c"]);
+        command.arg("readlink /proc/self/ns/net; exec \"$0\" exec -- timeout 20 bash -c \"$1\"");
+        command.arg(&copy).arg(&script).uid(user).gid(user);
+        let output = world.start(&mut command).wait_with_output().unwrap();
+        let (answer, text) = (stdout(&output), stderr(&output));
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(answer.contains("hello\n"), "{answer} {text}");
+        let namespaces: Vec<&str> = answer.lines().filter(|l| l.starts_with("net:")).collect();
+        let [outer, inner] = namespaces[..] else {
+            panic!("{answer}")
+        };
+        if user == 0 {
+            assert!(text.contains("only with CAP_SETFCAP"), "{text}");
+            assert!(text.contains("behind a proxy: UDP, ping"), "{text}");
+            assert_eq!(outer, inner);
+        } else {
+            assert_eq!(text, "");
+            assert_ne!(outer, inner);
+        }
+    }
 }
 
 /// Docker mounts `/proc/sys` read-only, also where its filter of system calls is off.

@@ -1,6 +1,7 @@
 //! The privileges of this process, and how to get missing ones.
 
-use crate::sys;
+use crate::sys::{self, Entered};
+use std::ffi::CStr;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -29,7 +30,7 @@ pub enum PrivilegeError {
     )]
     Threads(usize),
     /// The kernel refused.
-    #[error("cannot enter a user namespace: {obstacle}; {HOW}")]
+    #[error("cannot enter a user namespace: {obstacle}; {}", how())]
     Refused {
         /// The setting that forbids it, or the kernel's answer.
         obstacle: String,
@@ -59,15 +60,21 @@ impl Privilege {
         }
         // This tries it in a child process, because security modules may refuse what the settings
         // allow.
-        match sys::unshare_in_child(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) {
-            Ok(0) => Privilege::UserNamespace,
-            Ok(errno) => Privilege::Missing {
-                obstacle: obstacle(&io::Error::from_raw_os_error(errno)),
-            },
-            Err(error) => Privilege::Missing {
-                obstacle: obstacle(&error),
-            },
-        }
+        let (user, group) = sys::effective_ids();
+        let maps = [map_of(user), map_of(group)];
+        let files = [
+            (SETGROUPS, DENY),
+            (USERS, maps[0].as_str()),
+            (GROUPS, maps[1].as_str()),
+        ];
+        let tried = sys::enter_in_child(libc::CLONE_NEWUSER | libc::CLONE_NEWNET, &files);
+        let obstacle = match tried {
+            Ok(Entered::All) => return Privilege::UserNamespace,
+            Ok(Entered::Nothing(errno)) => obstacle(&io::Error::from_raw_os_error(errno)),
+            Ok(Entered::NotFiles(errno)) => unmapped(user, &io::Error::from_raw_os_error(errno)),
+            Err(error) => obstacle(&error),
+        };
+        Privilege::Missing { obstacle }
     }
 }
 
@@ -78,7 +85,9 @@ impl fmt::Display for Privilege {
             Privilege::UserNamespace => {
                 f.write_str("needs root or a user namespace, which this user may enter")
             }
-            Privilege::Missing { obstacle } => write!(f, "{HOW}; no user namespace: {obstacle}"),
+            Privilege::Missing { obstacle } => {
+                write!(f, "{}; no user namespace: {obstacle}", how())
+            }
         }
     }
 }
@@ -106,8 +115,8 @@ pub fn acquire_privilege() -> Result<(), PrivilegeError> {
 pub fn enter_user_namespace() -> Result<(), PrivilegeError> {
     let (user, group) = sys::effective_ids();
     enter(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)?;
-    write_map("/proc/self/uid_map", &format!("0 {user} 1"))?;
-    write_map("/proc/self/gid_map", &format!("0 {group} 1"))
+    write_map(USERS, &format!("0 {user} 1"))?;
+    write_map(GROUPS, &format!("0 {group} 1"))
 }
 
 /// Enters a user namespace in which the user and the group keep their numbers. The process stays in
@@ -121,8 +130,8 @@ pub fn enter_user_namespace() -> Result<(), PrivilegeError> {
 pub fn enter_user_namespace_as_self() -> Result<(), PrivilegeError> {
     let (user, group) = sys::effective_ids();
     enter(libc::CLONE_NEWUSER)?;
-    write_map("/proc/self/uid_map", &format!("{user} {user} 1"))?;
-    write_map("/proc/self/gid_map", &format!("{group} {group} 1"))
+    write_map(USERS, &map_of(user))?;
+    write_map(GROUPS, &map_of(group))
 }
 
 /// Enters the user namespace of another process. If both have the same owner, this process then has
@@ -150,10 +159,16 @@ fn enter(namespaces: libc::c_int) -> Result<(), PrivilegeError> {
     })?;
     // user_namespaces(7): an unprivileged process must give up setgroups before it may map
     // its group.
-    write_map("/proc/self/setgroups", "deny")
+    write_map(SETGROUPS, DENY)
 }
 
-fn write_map(path: &'static str, line: &str) -> Result<(), PrivilegeError> {
+/// Returns the map of one user or group to the same number.
+fn map_of(number: u32) -> String {
+    format!("{number} {number} 1")
+}
+
+fn write_map(path: &'static CStr, line: &str) -> Result<(), PrivilegeError> {
+    let path = path.to_str().expect("the paths are ASCII");
     fs::write(path, line).map_err(|source| PrivilegeError::Map { path, source })
 }
 
@@ -184,6 +199,26 @@ fn obstacle(error: &io::Error) -> String {
     format!("{setting} ({error})")
 }
 
+/// Returns why a user could not be mapped into its own user namespace.
+fn unmapped(user: u32, error: &io::Error) -> String {
+    match (user, error.raw_os_error()) {
+        // kernel/user_namespace.c, `verify_root_map`, since Linux 5.12.
+        (0, Some(libc::EPERM)) => format!(
+            "Linux maps root into one only with CAP_SETFCAP, which programs of `sluice exec` and of \
+             some containers lack ({error})"
+        ),
+        _ => format!("its user cannot be mapped ({error})"),
+    }
+}
+
+/// Returns how to get the privilege.
+fn how() -> &'static str {
+    match sys::effective_ids() {
+        (0, _) => "root needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW for network namespaces",
+        _ => "run as root, or allow unprivileged user namespaces",
+    }
+}
+
 /// Returns the capabilities that this thread may use, a bit for each number of linux/capability.h.
 pub(crate) fn effective_capabilities() -> io::Result<u64> {
     Ok(rustix::thread::capabilities(None)?.effective.bits())
@@ -199,4 +234,8 @@ fn status_field(name: &str) -> Option<String> {
 /// sockets), CAP_SYS_ADMIN 21 (namespaces).
 const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
 
-const HOW: &str = "run as root, or allow unprivileged user namespaces";
+/// The files of the maps, and the text that an unprivileged process must write before its group's.
+const USERS: &CStr = c"/proc/self/uid_map";
+const GROUPS: &CStr = c"/proc/self/gid_map";
+const SETGROUPS: &CStr = c"/proc/self/setgroups";
+const DENY: &str = "deny";

@@ -130,7 +130,7 @@ const SITES: &[(&str, &str, &str)] = &[
         "unshare set_network_namespace network_namespace",
         "namespace",
     ),
-    ("sys.rs", "unshare_in_child", "processes namespace_of_users"),
+    ("sys.rs", "enter_in_child", "processes namespace_of_users"),
     ("sys.rs", "sleep_until", "clock"),
     ("sys.rs", "poll", "nfqueue"),
     ("sys.rs", "set_option_with_addresses option", "xdp"),
