@@ -8,6 +8,7 @@
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
+use sluice_core::spelling::nearest;
 
 use crate::engine::Side;
 use crate::request::authorises;
@@ -199,6 +200,16 @@ fn keys(object: &Map<String, Value>) -> Result<Vec<(String, String)>, Response> 
                         .map(|(own, value)| (format!("{key}.{own}"), value)),
                 );
             }
+            Value::Object(_) => {
+                let near = nearest(key, ["down", "up"]);
+                let near = near
+                    .first()
+                    .map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+                let why = format!(
+                    "`{key}` is not a direction{near}: only `down` and `up` have keys of their own"
+                );
+                return Err(Response::error(400, why));
+            }
             Value::String(text) => keys.push((key.clone(), text.clone())),
             Value::Number(_) | Value::Bool(_) => keys.push((key.clone(), value.to_string())),
             _ => {
@@ -293,6 +304,7 @@ mod tests {
             ("PATCH /link", "[]", Err(400)),
             ("PATCH /link", "{", Err(400)),
             ("PATCH /link", r#"{"rate": null}"#, Err(400)),
+            ("PATCH /link", r#"{"dowm": {"rate": "1Mbit/s"}}"#, Err(400)),
             ("POST /link/cut", r#"{"direction": "left"}"#, Err(400)),
         ] {
             assert_eq!(parsed(line, LOCAL, body), expected, "{line} {body}");

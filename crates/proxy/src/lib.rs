@@ -21,7 +21,9 @@ mod stream;
 pub use engine::{Arrival, EndState, Flow, Observation, Observations, Release, Sent};
 pub use request::{Destination, Host};
 pub use server::{Addresses, Handle, Proxy};
-pub use settings::{Listen, Map, ProxyError, Settings, WordError, congestion_control};
+pub use settings::{
+    Listen, Map, ProxyError, Settings, WordError, congestion_control, congestion_controls,
+};
 
 /// The parsers of untrusted input, for tests.
 pub mod parse {

@@ -91,10 +91,14 @@ pub enum ProxyError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
     /// The word is not a port or address.
-    #[error("write it as PORT or ADDRESS:PORT, such as 1080 or 127.0.0.1:1080")]
+    #[error(
+        "write it as PORT or ADDRESS:PORT, such as 1080 or 127.0.0.1:1080, with a port up to 65535"
+    )]
     Listen,
     /// The word is not a map.
-    #[error("write it as PORT:HOST:PORT or ADDRESS:PORT:HOST:PORT, such as 5433:db:5432")]
+    #[error(
+        "write it as PORT:HOST:PORT or ADDRESS:PORT:HOST:PORT, such as 5433:db:5432, with ports up to 65535"
+    )]
     Map,
     /// The word is not a congestion control of Sluice's TCP.
     #[error("no congestion control `{word}`{hint}; there are {known}", hint = hint(.near))]
@@ -212,6 +216,11 @@ fn parts(text: &str) -> Option<Vec<&str>> {
     (!is_inside).then_some(parts)
 }
 
+/// Returns the names of the congestion controls of Sluice's TCP.
+pub fn congestion_controls() -> impl Iterator<Item = &'static str> {
+    cc::REGISTRY.iter().map(|entry| entry.name)
+}
+
 /// Returns a congestion control of Sluice's TCP. Without a name, it is the machine's default, or
 /// CUBIC if Sluice does not implement the machine's default.
 ///
@@ -223,7 +232,7 @@ pub fn congestion_control(name: Option<&str>) -> Result<&'static cc::Descriptor,
         return Ok(cc::find(present.trim()).unwrap_or(&cc::CUBIC));
     };
     cc::find(word).ok_or_else(|| {
-        let known: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
+        let known: Vec<&str> = congestion_controls().collect();
         let near = nearest(word, known.iter().copied());
         WordError::CongestionControl {
             word: word.to_owned(),

@@ -349,6 +349,27 @@ fn a_wrong_token_is_refused() {
     assert_eq!(proxy.control("GET /link", "").0, 401);
 }
 
+/// The definition of both counters in docs/how-to/proxy.md: no packet is in both.
+#[test]
+fn packets_that_are_dropped_are_not_among_those_that_passed() {
+    let proxy = Running::new(&[("rate", "8Mbit/s")]);
+    proxy.control("POST /link/cut", r#"{"direction": "up"}"#);
+    let mut stream = proxy.connect();
+    let request = "CONNECT 127.0.0.1:9 HTTP/1.1\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let (_, link) = proxy.control("GET /link", "");
+        let counts = ["packets", "bytes", "dropped"].map(|key| link["up"][key].as_u64().unwrap());
+        assert_eq!(counts[..2], [0, 0]);
+        // The first packet is the SYN.
+        if counts[2] > 0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "nothing is dropped");
+    }
+}
+
 #[test]
 fn the_link_is_changed_and_cut_and_connections_are_listed_and_reset() {
     let proxy = Running::new(&[("rate", "8Mbit/s"), ("rtt", "4ms")]);
@@ -366,6 +387,23 @@ fn the_link_is_changed_and_cut_and_connections_are_listed_and_reset() {
         status == 400 && text.contains("did you mean `fq_codel`?"),
         "{text}"
     );
+
+    // Keys that would have no effect are refused by name.
+    for (body, expected) in [
+        (r#"{"seed": 5}"#, "`seed` is not a key of the link"),
+        (
+            r#"{"matrix.link.rate": "[\"1Mbit/s\"]"}"#,
+            "`matrix.link.rate` is not a key",
+        ),
+        (r#"{"preset": "lte"}"#, "--link names a link at the start"),
+        (r#"{"link.preset": "lte"}"#, "`link.preset` cannot be set"),
+        (r#"{"dowm": {"rate": "1Mbit/s"}}"#, "did you mean `down`?"),
+        (r#"{"rat": "1Mbit/s"}"#, "did you mean `rate`?"),
+    ] {
+        let (status, error) = proxy.control("PATCH /link", body);
+        let text = error["error"].as_str().unwrap();
+        assert!(status == 400 && text.contains(expected), "{body}: {text}");
+    }
 
     let to = serve(echo);
     let (mut stream, _) = proxy.socks(to);

@@ -85,6 +85,9 @@ impl Server {
                 Response::ok(json!({ "connections": clients }))
             }
             Call::SetLink(keys) => {
+                if let Some(why) = keys.iter().find_map(|(key, _)| not_of_a_link(key)) {
+                    return Response::error(400, why);
+                }
                 let before = self.settings.link.clone();
                 let words = &mut self.settings.link;
                 for (key, _) in keys {
@@ -196,6 +199,20 @@ impl Server {
             "srtt_ms": snapshot.srtt.map(|srtt| srtt.as_ms_f64()),
             "retransmits": retransmits,
         })
+    }
+}
+
+/// Returns why a key cannot be set while packets pass, if it belongs to the description of a link only.
+fn not_of_a_link(key: &str) -> Option<String> {
+    let (first, last) = (key.split('.').next(), key.rsplit('.').next());
+    match (first, last) {
+        (Some("seed" | "matrix"), _) => Some(format!(
+            "`{key}` is not a key of the link: set `rate`, `rtt`, `queue` or another key of [link]"
+        )),
+        (_, Some("preset")) => Some(format!(
+            "`{key}` cannot be set: --link names a link at the start; set its keys, such as `rate` and `rtt`"
+        )),
+        _ => None,
     }
 }
 
