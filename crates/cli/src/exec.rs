@@ -126,6 +126,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         has_host: !args.no_host,
         forwards: args.forward.clone(),
         server: args.server.clone(),
+        on_wait: |what| eprintln!("sluice: {what}"),
         program: args.program.clone(),
         max_late: args.max_late,
         capture: args.pcapng.clone(),

@@ -16,7 +16,7 @@ mod terminal;
 #[path = "exec/watched.rs"]
 mod watched;
 
-use std::io::{Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -374,6 +374,29 @@ fn a_server_beside_the_program_is_across_the_link() {
     let output = world.bash(&["--server", "exit 1"], "true");
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("ended before it listened"));
+}
+
+#[test]
+fn a_server_that_takes_its_time_is_named_while_the_run_waits() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let [exe, rest @ ..] = own("server");
+    let server = format!(
+        "until [ -e {} ]; do sleep 0.1; done; exec {exe} {}",
+        mark.display(),
+        rest.join(" ")
+    );
+    let program = ["timeout", "20", "cat", "/dev/null"];
+    let mut child = world.start(&mut world.exec(&["--server", &server], &program));
+    // The server listens only when the sentence has appeared.
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut said).unwrap();
+    let expected = "sluice: waiting until the server listens on a port, for up to 30 s: until [";
+    assert!(said.starts_with(expected), "{said}");
+    std::fs::write(&mark, "").unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

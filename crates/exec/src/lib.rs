@@ -50,8 +50,8 @@ use sluice_scenario::Link;
 pub use beside::run_beside;
 pub use capture::{Capture, CaptureError, Frame};
 use gate::Gate;
-pub use network::LARGEST_BUFFER;
 use network::{Closing, Network, NetworkError, Place};
+pub use network::{LARGEST_BUFFER, allowed_controls};
 pub use program::ProgramError;
 use pulse::Pulse;
 pub use relay::answer::{Unreachable, reset, unreachable};
@@ -75,6 +75,8 @@ pub struct Settings {
     pub forwards: Vec<u16>,
     /// A shell command that runs on the far side, as `server.sluice`.
     pub server: Option<OsString>,
+    /// Receives a sentence if the run has waited for the server for some time.
+    pub on_wait: fn(&str),
     /// The program and its arguments.
     pub program: Vec<OsString>,
     /// The permitted lateness of packets.
@@ -376,6 +378,7 @@ pub fn run_recorded<R: Recorder>(
             command,
             namespace,
             &surroundings(namespace),
+            settings.on_wait,
         )?),
         _ => None,
     };

@@ -71,19 +71,30 @@ pub fn spawn(words: &[OsString], around: &Surroundings<'_>) -> Result<Pid, Progr
     })
 }
 
-/// Starts the server and waits until it listens.
+/// Starts the server and waits until it listens. After [`UNNOTICED`], `on_wait` receives what it waits
+/// for.
 pub fn serve(
     command: &OsStr,
     namespace: &Namespace,
     around: &Surroundings<'_>,
+    on_wait: fn(&str),
 ) -> Result<Pid, ProgramError> {
     let words = [OsStr::new("/bin/sh"), OsStr::new("-c"), command].map(OsStr::to_owned);
     let server = spawn(&words, around)?;
     let start = Instant::now();
+    let mut is_told = false;
     while !namespace.enter(listens)? {
         if matches!(changed_child(), Ok(Some((pid, change))) if pid == server && change != Change::Stopped)
         {
             return Err(ProgramError::ServerEnded(command.to_owned()));
+        }
+        if !is_told && start.elapsed() > UNNOTICED {
+            is_told = true;
+            on_wait(&format!(
+                "waiting until the server listens on a port, for up to {} s: {}",
+                PATIENCE.as_secs(),
+                command.display()
+            ));
         }
         if start.elapsed() > PATIENCE {
             return Err(ProgramError::ServerSilent(command.to_owned()));
@@ -213,6 +224,8 @@ const CLOSING: &str = "0B";
 const LOOK: Duration = Duration::from_millis(100);
 /// The time within which a server must listen.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The time after which a wait for a server is reported.
+const UNNOTICED: Duration = Duration::from_secs(2);
 /// The time within which a server must end.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// The pauses between two looks at the ports of a server.
