@@ -8,6 +8,7 @@ use sluice_exec::link::LinkError;
 use sluice_exec::{ENDED, FAILED};
 
 use crate::link_args::LinkArgs;
+use crate::number::whole;
 use crate::proxy::TOO_LATE;
 
 /// The namespace, and the link to put in front of it.
@@ -21,7 +22,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     netns: Option<String>,
     /// The network namespace of a process, such as the first one of a container
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = whole(1..=LARGEST_PID))]
     pid: Option<u32>,
     /// Its interface, an end of a veth pair [default: the only one]
     #[arg(long, value_name = "NAME")]
@@ -34,6 +35,12 @@ pub struct Args {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
+    /// No option describes a link.
+    #[error(
+        "no link is described, so nothing would change: give --link NAME (`sluice list links`), or \
+         --rate, --rtt, --loss, --queue or another option of the link"
+    )]
+    NoLink,
     /// The link.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -54,6 +61,9 @@ pub fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<u8, Error> {
+    if !args.link.is_given() {
+        return Err(Error::NoLink);
+    }
     let target = match (&args.netns, args.pid) {
         (Some(name), _) => Target::Name(name.clone()),
         (None, pid) => Target::Process(pid.unwrap_or_default()),
@@ -86,6 +96,9 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         }
     })
 }
+
+/// The largest `pid_t`.
+const LARGEST_PID: u32 = i32::MAX as u32;
 
 const EXAMPLES: &str = "\
 Examples:

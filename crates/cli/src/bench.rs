@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::spin::SpinWord;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_bench::{self as bench, BenchError, BenchPlan, CONTENDERS, METRICS, Progress, Section};
 use sluice_core::{Span, Stop};
@@ -18,11 +19,13 @@ pub struct Args {
     /// Measure only these: path, time, shaped, overload, cores, or a forwarding method (kernel,
     /// bridge, "raw socket", packet, tun, "packet fq_codel", "packet 2 workers" ...), with kernel
     /// forwarding for comparison
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',',
+          add = ArgValueCandidates::new(measured))]
     only: Vec<String>,
     /// Measure only these figures of the forwarding methods, by their names in the JSON
     /// (cubic_4_gbps, plain_cubic_1_gbps, udp_64_clean_kpps ...)
-    #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',',
+          add = ArgValueCandidates::new(metrics))]
     figures: Vec<String>,
     /// Number of measurements of each forwarding method [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -60,6 +63,22 @@ pub struct Args {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Returns the words of `--only`.
+fn measured() -> Vec<CompletionCandidate> {
+    let sections = Section::ALL.iter().map(|section| section.name().to_owned());
+    let methods = CONTENDERS.iter().map(|contender| contender.name());
+    sections
+        .chain(methods)
+        .map(CompletionCandidate::new)
+        .collect()
+}
+
+/// Returns the words of `--figures`.
+fn metrics() -> Vec<CompletionCandidate> {
+    let names = METRICS.iter().map(|metric| metric.name);
+    names.map(CompletionCandidate::new).collect()
 }
 
 /// A setting of a host.

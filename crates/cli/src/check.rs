@@ -19,7 +19,7 @@ use sluice_report::{Figure, FigureKind};
 pub struct Args {
     /// The queue with its parameters: my.wasm, my_aqm.py:Bound, "wasm:my.wasm bound 20ms", or any
     /// of `sluice list`
-    #[arg(value_name = "QUEUE")]
+    #[arg(value_name = "QUEUE", add = clap_complete::engine::ArgValueCandidates::new(crate::completion::queues))]
     queue: String,
     /// Seed of the operations and of the standard traffic
     #[arg(long, value_name = "N", default_value = "1")]

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap_complete::engine::CompletionCandidate;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use sluice_core::registry;
 use sluice_scenario::Preset;
@@ -16,6 +16,7 @@ use sluice_scenario::Preset;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// bash, zsh, fish, elvish or powershell
+    #[arg(add = ArgValueCandidates::new(shells))]
     shell: String,
 }
 
@@ -82,6 +83,27 @@ pub fn links() -> Vec<CompletionCandidate> {
             let names = preset.names().iter();
             names.map(move |name| candidate(name, preset.source()))
         })
+        .collect()
+}
+
+/// Returns the congestion controls of Sluice's TCP.
+pub fn controls() -> Vec<CompletionCandidate> {
+    let names = sluice_proxy::congestion_controls();
+    names.map(CompletionCandidate::new).collect()
+}
+
+/// Returns the congestion controls that the kernel allows in new namespaces.
+pub fn kernel_controls() -> Vec<CompletionCandidate> {
+    let names = sluice_exec::allowed_controls().into_iter();
+    names.map(CompletionCandidate::new).collect()
+}
+
+/// Returns the shells that have a completion.
+fn shells() -> Vec<CompletionCandidate> {
+    let shells = Shells::builtins();
+    shells
+        .names()
+        .map(|name| CompletionCandidate::new(name.to_owned()))
         .collect()
 }
 

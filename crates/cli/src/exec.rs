@@ -4,15 +4,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap_complete::engine::ArgValueCandidates;
 use sluice_core::Span;
 use sluice_exec::link::LinkError;
 use sluice_exec::{ENDED, ExecError, FAILED, Settings, Show, Verdict};
 use sluice_lab::program::{self, ProgramError, Recorded};
 use sluice_report::pages::PageError;
 
+use crate::completion;
 use crate::link_args::{LINK, LinkArgs};
+use crate::number::whole;
 use crate::page::{self, Page};
-use crate::proxy::{self, Report, TOO_LATE, write_report};
+use crate::proxy::{self, Report, TOO_LATE, warn_of_earlier, write_report};
 
 /// The program and the link.
 #[derive(Debug, clap::Args)]
@@ -21,13 +24,14 @@ pub struct Args {
     #[command(flatten)]
     link: LinkArgs,
     /// Congestion control of both ends of the link [default: the machine's]
-    #[arg(long, value_name = "NAME", help_heading = LINK)]
+    #[arg(long, value_name = "NAME", help_heading = LINK,
+          add = ArgValueCandidates::new(completion::kernel_controls))]
     cc: Option<String>,
     /// Make host.sluice, the machine's loopback, unreachable
     #[arg(long)]
     no_host: bool,
     /// Let the machine's localhost:PORT reach the program
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = whole(1..=u16::MAX))]
     forward: Vec<u16>,
     /// Shell command that runs on the far side, as server.sluice; the program starts when it
     /// listens
@@ -150,6 +154,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     let outcome = match &args.report {
         Some(dir) => {
             scenario.title = in_words(&args.program);
+            warn_of_earlier(dir);
             let name = args.link.name().unwrap_or("exec");
             let recorded = program::run(&settings, &scenario, name, dir, crate::now(), show)?;
             report(&recorded, dir)?;

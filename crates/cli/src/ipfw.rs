@@ -15,7 +15,7 @@ use sluice_router::control::{
 
 /// The command, and the router that executes it.
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, override_usage = USAGE, after_help = COMMANDS)]
 pub struct Args {
     /// The command, as for ipfw; `--socket PATH` before it selects the router
     #[arg(
@@ -72,7 +72,7 @@ pub fn run(program: &str, words: Vec<OsString>) -> Result<ExitCode, Error> {
         .collect::<Result<Vec<_>, _>>()?;
     let socket = take_socket(&mut words)?;
     if words.iter().any(|word| word == "--help") {
-        crate::print(HELP)?;
+        crate::print(&format!("usage: {USAGE}\n\n{COMMANDS}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let command = format!("{program} {}", words.join(" "));
@@ -171,10 +171,12 @@ fn is_confirmed() -> Result<bool, Error> {
     }
 }
 
-const HELP: &str = "\
-usage: sluice ipfw [--socket PATH] [-abcdDefnNqStTv] [--json] [--atomic] COMMAND
+const USAGE: &str = "\
+sluice ipfw [--socket PATH] [-abcdDefnNqStTv] [--json] [--atomic] COMMAND";
 
-  {pipe | queue | sched} N config OPTION...   make or change an object
+const COMMANDS: &str = "\
+Commands:
+  {pipe | queue | sched} N config OPTION...     make or change an object
   {pipe | queue | sched} {show | list | delete | flush} [N...]
   add [N] ACTION PROTOCOL from SOURCE to DESTINATION [OPTION...]
   {list | show | delete | zero | resetlog} [N...], flush

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 // Before all others, because of its macro.
 #[macro_use]
@@ -26,6 +26,7 @@ mod link_args;
 mod list;
 mod manual;
 mod new;
+mod number;
 mod page;
 mod pictures;
 #[cfg(test)]
@@ -42,7 +43,6 @@ mod spin;
 mod sweep;
 mod top;
 mod watch;
-mod wrong;
 
 pub use python::Redirect;
 
@@ -113,7 +113,7 @@ enum Command {
 ///
 /// Wrong words, `--help`, `--version` and a shell that requests candidates end the process.
 pub fn command(words: &[OsString]) -> ExitCode {
-    completion::answer(Sluice::command, words);
+    completion::answer(grammar, words);
     let name = words.first().map(Path::new).and_then(ipfw::name_of);
     if let Some(name) = name {
         return ipfw::run(name, words[1..].to_vec()).unwrap_or_else(|error| {
@@ -126,11 +126,10 @@ pub fn command(words: &[OsString]) -> ExitCode {
     if named.is_some_and(|name| WITH_QUEUES.contains(&name)) {
         python::may_replace(words[1..].to_vec());
     }
-    let parsed = Sluice::try_parse_from(words);
-    let outcome = match parsed
-        .unwrap_or_else(|error| wrong::exit(&error, words))
-        .command
-    {
+    let parsed = grammar()
+        .try_get_matches_from(words)
+        .and_then(|matches| Sluice::from_arg_matches(&matches));
+    let outcome = match parsed.unwrap_or_else(|error| error.exit()).command {
         Command::Exec(args) => Ok(exec::run(&args)),
         Command::Attach(args) => Ok(attach::run(&args)),
         Command::Proxy(args) => Ok(proxy::run(&args)),
@@ -154,12 +153,17 @@ pub fn command(words: &[OsString]) -> ExitCode {
         Command::Doctor(args) => doctor::run(&args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),
         Command::Completion(args) => completion::run(&args).map_err(Into::into),
-        Command::Manual(args) => manual::run(Sluice::command(), &args).map_err(Into::into),
+        Command::Manual(args) => manual::run(grammar(), &args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");
         ExitCode::FAILURE
     })
+}
+
+/// Returns the command with all subcommands.
+fn grammar() -> clap::Command {
+    number::with_signs(Sluice::command())
 }
 
 /// The commands that build queues. Others read recordings, which need none.

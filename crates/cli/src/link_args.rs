@@ -29,7 +29,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "TIME", value_parser = Span::parse, help_heading = LINK)]
     delay: Option<Span>,
     /// Packets lost at random in each direction, e.g. 0.5%
-    #[arg(long, value_name = "SHARE", help_heading = LINK)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, help_heading = LINK)]
     loss: Option<String>,
     /// Queue of both directions, in words of `sluice list`
     #[arg(long, value_name = "QUEUE", help_heading = LINK,
@@ -51,6 +51,13 @@ impl LinkArgs {
     /// Returns the name of the link, or the path of its file.
     pub fn name(&self) -> Option<&str> {
         self.link.as_deref()
+    }
+
+    /// Returns whether an option describes a link.
+    pub fn is_given(&self) -> bool {
+        let words = self.words();
+        let has_trace = words.traces.iter().any(Option::is_some);
+        words.link.is_some() || !words.options.is_empty() || !words.sets.is_empty() || has_trace
     }
 
     /// Returns the description of the link.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
+use clap_complete::engine::ArgValueCandidates;
 use sluice_core::Span;
 use sluice_exec::link::{LinkError, LinkWords};
 use sluice_exec::{ENDED, ExecError, FAILED, Verdict};
@@ -17,6 +18,7 @@ use sluice_recording::Recording;
 use sluice_report::pages::{PageError, write_page};
 use sluice_scenario::Scenario;
 
+use crate::completion;
 use crate::link_args::{LINK, LinkArgs};
 
 /// The link, and the addresses to listen on.
@@ -27,7 +29,8 @@ pub struct Args {
     link: LinkArgs,
     /// Congestion control of both ends of the link, of `sluice list` [default: the machine's, or
     /// cubic]
-    #[arg(long, value_name = "NAME", help_heading = LINK)]
+    #[arg(long, value_name = "NAME", help_heading = LINK,
+          add = ArgValueCandidates::new(completion::controls))]
     cc: Option<String>,
     /// Speak SOCKS5 and HTTP on this port of the loopback, or on this address
     #[arg(long, value_name = "[ADDRESS:]PORT")]
@@ -206,6 +209,7 @@ impl<'a> Report<'a> {
     pub fn new(link: &'a LinkArgs, dir: &'a Path, title: String) -> Result<Report<'a>, LinkError> {
         let mut scenario = link.words().scenario()?;
         scenario.title = title;
+        warn_of_earlier(dir);
         let name = link.name().unwrap_or("proxy");
         Ok(Report {
             scenario,
@@ -216,6 +220,14 @@ impl<'a> Report<'a> {
 
     fn begin(&self, proxy: &mut Proxy) -> Result<ProxyRecorder, ProxyRecordError> {
         ProxyRecorder::begin(proxy, &self.scenario, self.name, self.dir, crate::now())
+    }
+}
+
+/// Warns if a folder has a recording, which a new one replaces. (Other files are never replaced.)
+pub fn warn_of_earlier(dir: &Path) {
+    if dir.join(sluice_recording::RUN_JSON).exists() {
+        let dir = dir.display();
+        eprintln!("sluice: warning: the earlier recording in {dir} is replaced");
     }
 }
 

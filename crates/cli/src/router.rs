@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::number::{MOST_CORES, whole};
 use crate::spin::SpinWord;
 use clap::Subcommand as _;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -40,8 +41,12 @@ use workers::Workers;
 
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    override_usage = USAGE,
+    after_help = EXAMPLES
+)]
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
@@ -100,7 +105,7 @@ pub struct Args {
     workers: Workers,
     /// Pin the loop to this core (CPU affinity), or each worker to one of several (2,3); with `--spin
     /// always`, run nothing else on them
-    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    #[arg(long, value_name = "CORE", value_delimiter = ',', value_parser = whole(0..=MOST_CORES))]
     cpu: Vec<usize>,
     /// Keep all cores of the machine out of idle states with a longer exit latency than this while
     /// the router runs (20us; on a virtual machine 0us, since the hypervisor's own latency is
@@ -110,7 +115,7 @@ pub struct Args {
     cpu_latency: Option<Span>,
     /// Number of packets that may be queued at one time, at 2 KiB each
     #[arg(long, value_name = "PACKETS", default_value_t = POOL.slots,
-          value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
+          value_parser = whole(1024..=4_194_304_u32))]
     room: u32,
     /// Memory for the pipes and queues that masks create
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse,
@@ -130,7 +135,7 @@ pub struct Args {
     unconfined: bool,
     /// Seed of all random numbers, including hash keys: anyone who knows it can aim flows at one
     /// queue [default: random; 1 if all ports are files]
-    #[arg(long)]
+    #[arg(long, value_parser = whole(0..=u64::MAX))]
     seed: Option<u64>,
     /// Also send the entries of `log` rules to syslog: to /dev/log, or to this socket
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true,
@@ -619,17 +624,24 @@ fn conclude(args: &Args, status: &Status) -> Result<(), Error> {
     Ok(crate::print(&text)?)
 }
 
+const USAGE: &str = "\
+sluice router [OPTIONS] <PORT> <PORT>...
+       sluice router [OPTIONS] --forward|--local [<INTERFACES>]
+       sluice router [OPTIONS] --check <FILE>
+       sluice router <status|save>";
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice router eth0 eth1 --config rules.conf
+  sluice router --forward wan --config rules.conf --accept
+  sluice router status";
+
 /// Exit status of ipfw, and of sysexits.h, for values that are wrong.
 const BAD_CONFIGURATION: u8 = 65;
 /// Interval between the checks whether all files have been read to their end.
 const LOOK: Duration = Duration::from_millis(100);
 /// Number of checks between two status lines: one line per second.
 const LOOKS: u64 = 10;
-
-const EXAMPLES: &str = "\
-Examples:
-  sluice router eth0 eth1 --config rules.ipfw
-  sluice router pcap:in.pcap::full pcap::out.pcap:full --accept";
 
 #[cfg(test)]
 mod tests {

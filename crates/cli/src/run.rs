@@ -28,10 +28,10 @@ use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
 
 use crate::board::Runs;
+use crate::number::whole;
 use crate::page::{self, Page};
 use crate::pictures::{Pictures, PicturesError};
 use crate::progress::Bars;
-use crate::wrong::at_least_one;
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "BACKEND")]
     backend: Option<BackendWord>,
     /// Run each variant this many times, with consecutive seeds, and report medians and spread
-    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one::<NonZeroU32>)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole(NonZeroU32::MIN..=NonZeroU32::MAX))]
     repeat: NonZeroU32,
     /// Seed of all random numbers; the same as --set seed=N
     #[arg(long, value_name = "N")]
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(short, long)]
     yes: bool,
     /// Number of simulations at a time [default: one per core]
-    #[arg(short, long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>)]
+    #[arg(short, long, value_name = "N", value_parser = whole(NonZeroUsize::MIN..=NonZeroUsize::MAX))]
     jobs: Option<NonZeroUsize>,
     /// Pin the router of live runs to this core (CPU affinity)
     #[arg(long, value_name = "CORE")]

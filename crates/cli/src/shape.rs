@@ -7,11 +7,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap_complete::engine::CompletionCandidate;
 use sluice_bench::{self as bench, BenchError, UPLINK, Uplink, UplinkPlan};
 use sluice_core::{Rate, Span, Stop};
 use sluice_lab::replay::{QueueError, parse_queue};
+use sluice_router::process::MOST_WORKERS;
 
 use crate::completion;
+use crate::number::whole;
 use crate::router;
 
 /// What to shape, and how.
@@ -34,7 +37,8 @@ pub struct Args {
     queue: String,
     /// What the line adds to each packet: a number of bytes, or a word of tc-cake(8) such as
     /// `pppoe-llcsnap` (the usual `adsl`), `pppoe-ptm` (the usual `vdsl`), `docsis`, `ethernet`
-    #[arg(long, value_name = "WORD|BYTES", value_parser = overhead, default_value = "raw")]
+    #[arg(long, value_name = "WORD|BYTES", value_parser = overhead, default_value = "raw",
+          add = clap_complete::engine::ArgValueCandidates::new(overheads))]
     overhead: Overhead,
     /// The namespace of the interface: a name of `ip netns`, or a file such as /proc/PID/ns/net
     #[arg(long, value_name = "NAME|PATH")]
@@ -43,11 +47,11 @@ pub struct Args {
     #[arg(long, value_name = "PATH", env = "SLUICE_SOCKET")]
     socket: Option<OsString>,
     /// Number of the kernel's queue; each router needs its own
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0..=u16::MAX))]
     nfqueue: u16,
     /// Share the work among this many loops, each with a queue of the kernel: flows are spread over
     /// them, and each direction belongs to one of them
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(1..=MOST_WORKERS))]
     workers: usize,
     /// Shape nothing here. Instead, show the effect in namespaces made for that: a ping while four
     /// TCP transfers in each direction fill a line, with the line's own large FIFO, and then shaped.
@@ -91,6 +95,14 @@ const OVERHEADS: &[(&str, &str)] = &[
     ("ethernet", "overhead 38 mpu 84"),
     ("ether-vlan", "overhead 42 mpu 84"),
 ];
+
+/// Returns the words of `--overhead`.
+fn overheads() -> Vec<CompletionCandidate> {
+    let words = OVERHEADS.iter();
+    words
+        .map(|(name, _)| CompletionCandidate::new(*name))
+        .collect()
+}
 
 fn overhead(text: &str) -> Result<Overhead, String> {
     if let Some((_, words)) = OVERHEADS.iter().find(|(name, _)| *name == text) {

@@ -5,8 +5,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::number::whole;
 use crate::python::{PythonError, become_package};
-use crate::wrong::at_least_one;
 
 /// What to sweep.
 #[derive(Debug, clap::Args)]
@@ -23,11 +23,11 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
     /// Run each combination this many times, with consecutive seeds
-    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one::<NonZeroU32>)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole(NonZeroU32::MIN..=NonZeroU32::MAX))]
     seeds: NonZeroU32,
     /// Number of processes [default: one per core]
     #[arg(short, long, value_name = "N", conflicts_with = "dask",
-          value_parser = at_least_one::<NonZeroUsize>)]
+          value_parser = whole(NonZeroUsize::MIN..=NonZeroUsize::MAX))]
     jobs: Option<NonZeroUsize>,
     /// Address of a Dask scheduler, whose workers do the runs; they need the same Python package
     #[arg(long, value_name = "ADDRESS")]

@@ -30,6 +30,20 @@ pub(crate) fn for_output(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Returns the number of columns of standard output: what COLUMNS has, or the terminal.
+pub(crate) fn columns() -> Option<usize> {
+    columns_of(std::env::var("COLUMNS").ok().as_deref(), || {
+        let is_terminal = io::stdout().is_terminal();
+        let (columns, _) = is_terminal.then(|| ratatui::crossterm::terminal::size().ok())??;
+        Some(usize::from(columns))
+    })
+}
+
+fn columns_of(named: Option<&str>, of_terminal: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    let named = named.and_then(|text| text.parse().ok());
+    named.filter(|columns| *columns > 0).or_else(of_terminal)
+}
+
 /// Replaces control characters other than line feed and tab by their escape (`\\u{1b}`), and those
 /// that change the direction of text, too.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
@@ -62,6 +76,17 @@ mod tests {
             clean(name),
             "cubic\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{d}\\u{202e}gnp"
         );
+    }
+
+    #[test]
+    fn columns_takes_precedence_over_the_terminal() {
+        let terminal = || Some(80);
+        assert_eq!(columns_of(Some("120"), terminal), Some(120));
+        assert_eq!(columns_of(Some("120"), || None), Some(120));
+        for none in [None, Some(""), Some("0"), Some("-1"), Some("wide")] {
+            assert_eq!(columns_of(none, terminal), Some(80));
+            assert_eq!(columns_of(none, || None), None);
+        }
     }
 
     #[test]

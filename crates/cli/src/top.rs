@@ -34,7 +34,7 @@ pub struct Args {
     /// Show only rows with this text; `/` changes it
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Print one screen and exit
+    /// Print one screen and exit; it is as wide as COLUMNS or the terminal
     #[arg(long)]
     once: bool,
     /// With --once: print the sample as JSON (docs/watching.md)
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut app = App::new(args.sort, args.filter.clone());
     app.take(watch::fetch(&path, 0)?);
     if args.once {
-        for line in app.lines(ONCE, usize::MAX) {
+        for line in app.lines(crate::terminal::columns().unwrap_or(ONCE), usize::MAX) {
             crate::print(&format!("{}\n", line.text.trim_end()))?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Columns of `--once`.
+/// Columns of `--once`, unless the terminal or COLUMNS has another number.
 const ONCE: usize = 79;
 /// The pause between two attempts to reach a router that does not answer.
 const RETRY: Duration = Duration::from_secs(1);

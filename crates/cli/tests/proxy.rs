@@ -206,6 +206,19 @@ fn a_program_behind_a_proxy_is_recorded_with_the_state_of_both_ends() {
 }
 
 #[test]
+fn an_earlier_recording_is_replaced_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = format!("--report={}", folder.path().display());
+    let warning = "the earlier recording in";
+    for is_second in [false, true] {
+        let output = sluice(&["exec", "--proxy", &report, "--", "true"]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert_eq!(text.contains(warning), is_second, "{text}");
+    }
+}
+
+#[test]
 fn a_recording_that_cannot_begin_starts_no_program() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine"), "").unwrap();

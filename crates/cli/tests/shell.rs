@@ -46,6 +46,25 @@ fn a_link_is_completed_from_the_presets() {
 }
 
 #[test]
+fn values_from_fixed_lists_are_completed() {
+    for (words, expected) in [
+        (&["exec", "--link", "wpt/lt"][..], "wpt/lte"),
+        (&["attach", "--queue", "fq_cod"], "fq_codel"),
+        (&["proxy", "--cc", "cub"], "cubic"),
+        (&["shape", "--overhead", "docs"], "docsis"),
+        (&["check", "fq_cod"], "fq_codel"),
+        (&["completion", "zs"], "zsh"),
+        (&["bench", "--only", "overl"], "overload"),
+        (&["bench", "--figures", "loaded_p"], "loaded_ping_us"),
+        (&["router", "--spin", "adap"], "adaptive"),
+        (&["top", "--sort", "back"], "backlog"),
+        (&["router", "stat"], "status"),
+    ] {
+        assert_eq!(candidates(words), [expected.to_owned()].into(), "{words:?}");
+    }
+}
+
+#[test]
 fn an_unknown_shell_is_refused_with_those_that_are_known() {
     let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
         .args(["completion", "tcsh"])

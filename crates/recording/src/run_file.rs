@@ -15,7 +15,7 @@ use crate::part::Part;
 use sluice_scenario::{Backend, Coordinate, Scenario, Variant};
 
 /// The name of the file in a run's folder.
-pub(crate) const RUN_JSON: &str = "run.json";
+pub const RUN_JSON: &str = "run.json";
 
 /// The version of the folder's layout.
 pub(crate) const FORMAT: u32 = 1;

@@ -1,5 +1,6 @@
 //! Arguments of `sluice router` for packets of the kernel's own stack.
 
+use crate::number::whole;
 use sluice_router::process::{Hook, Hooked, IfDead, Mark, Traffic};
 
 /// The packets of the kernel's own stack that are queued.
@@ -26,7 +27,8 @@ pub struct HookArgs {
     fail: FailWord,
     /// Number of the kernel's queue; each router needs its own. With several workers, they have this
     /// queue and the following ones. The nft table is called `sluice`, or `sluiceN` for queue N
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "hooks")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "hooks",
+          value_parser = whole(0..=u16::MAX))]
     nfqueue: u16,
     /// Leave payloads in the kernel: faster for super-packets, but packets are dropped instead of
     /// marked

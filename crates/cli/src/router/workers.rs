@@ -2,6 +2,10 @@
 
 use std::str::FromStr;
 
+use sluice_router::process::MOST_WORKERS;
+
+use crate::number::whole;
+
 /// How the work is shared among loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
@@ -18,7 +22,7 @@ impl FromStr for Workers {
         if text == "per-bridge" {
             return Ok(Workers::PerBridge);
         }
-        let number = text.parse().map(Workers::Number);
-        number.map_err(|_| "expected a number, or per-bridge".to_owned())
+        let number = whole(1..=MOST_WORKERS)(text).map(Workers::Number);
+        number.map_err(|expected| format!("{expected}, or per-bridge"))
     }
 }

@@ -224,7 +224,7 @@ fn what_cannot_be_attached_is_refused_with_what_there_is() {
     let site = Site::new("vm0");
     for (options, expected) in [
         (
-            &["--interface", "eth9"][..],
+            &["--rtt", "1ms", "--interface", "eth9"][..],
             "no veth interface `eth9`; it has eth0",
         ),
         (&["--link", "ltee"], "did you mean `lte`?"),
@@ -241,7 +241,11 @@ fn what_cannot_be_attached_is_refused_with_what_there_is() {
         (["--pid", "4194305"], "there is no process 4194305"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-        let output = command.arg("attach").args(target).output().unwrap();
+        let output = command
+            .args(["attach", "--rtt", "1ms"])
+            .args(target)
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(125));
         assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     }

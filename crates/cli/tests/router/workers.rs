@@ -319,7 +319,7 @@ fn what_several_workers_cannot_do_is_refused() {
         ),
         (
             "em0 em1 --workers 0",
-            "0 workers are not possible: a router has 1 to 128",
+            "expected a whole number from 1 to 128, or per-bridge",
         ),
         (
             "em0 em1 --workers 2 --cpu 0",
