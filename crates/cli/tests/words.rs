@@ -13,10 +13,6 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn help(name: &str) -> String {
-    String::from_utf8(sluice(&[name, "--help"]).stdout).expect("help is text")
-}
-
 #[test]
 fn a_wrong_number_is_answered_with_what_is_accepted() {
     let number = "expected a whole number from ";
@@ -140,38 +136,6 @@ fn the_usage_of_the_router_has_all_its_forms() {
     ] {
         assert!(text.contains(form), "{text}");
     }
-}
-
-#[test]
-fn commands_have_examples_that_fit_a_terminal() {
-    for name in ["router", "ipfw", "exec", "proxy", "attach", "top", "shape"] {
-        let text = help(name);
-        let (_, examples) = text.split_once("\nExamples:\n").unwrap_or_default();
-        let lines: Vec<&str> = examples.lines().collect();
-        let has_name = |line: &&&str| line.contains(&format!("sluice {name} "));
-        assert!(lines.iter().filter(has_name).count() >= 2, "{name}: {text}");
-        let widest = text.lines().max_by_key(|line| line.chars().count());
-        let widest = widest.unwrap_or_default();
-        assert!(widest.chars().count() <= 80, "{name}: {widest}");
-    }
-}
-
-#[test]
-fn a_page_of_the_manual_begins_with_the_usage_of_the_help() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    assert!(sluice(&["manual", path]).status.success());
-    for entry in fs::read_dir(path).unwrap() {
-        let page = fs::read_to_string(entry.unwrap().path()).unwrap();
-        assert!(!page.contains("EXTRA"), "{page}");
-        assert!(page.contains("\n.SH SYNOPSIS\n\\fBsluice"), "{page}");
-    }
-    let page = fs::read_to_string(folder.path().join("sluice-exec.1")).unwrap();
-    assert!(
-        page.contains("\\fBsluice exec\\fR [OPTIONS] <PROGRAM>...\n"),
-        "{page}"
-    );
-    assert!(page.contains(".SH EXAMPLES\n  sluice exec"), "{page}");
 }
 
 #[test]

@@ -7,9 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::pool::LARGE_LEN;
-use super::registry::{
-    Kind, Named, OpenError, Opened, OpenedGroup, Playback, Role, Sharing, Site,
-};
+use super::registry::{Kind, Named, OpenError, Opened, OpenedGroup, Playback, Role, Sharing, Site};
 use super::remedy::remedy;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;

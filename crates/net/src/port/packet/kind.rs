@@ -80,9 +80,7 @@ impl Attach for Sockets {
         sharing: Sharing,
     ) -> Result<Vec<Box<dyn Port + Send>>, OpenError> {
         let ports = match sharing {
-            Sharing::Flows => {
-                group::open_group(namespace, interface, pools.len(), options.into())?
-            }
+            Sharing::Flows => group::open_group(namespace, interface, pools.len(), options.into())?,
             Sharing::One(worker) => {
                 let open = |number| {
                     let options = PacketOptions {
