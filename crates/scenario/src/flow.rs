@@ -560,10 +560,11 @@ pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) ->
             .as_table()
             .and_then(|table| table.node("name"))
             .map_or(Place::Nowhere, |name| name.at.clone());
-        // The figures of several flows have the name that they share.
+        // The figures of several flows have the name that they share. All flows in a direction may share
+        // its name.
         let shared = (flow.count > 1).then(|| flow.name.clone());
-        for name in shared.into_iter().chain(instance_names(&flow)) {
-            if RESERVED.contains(&name.as_str()) {
+        for name in shared.iter().cloned().chain(instance_names(&flow)) {
+            if RESERVED.contains(&name.as_str()) && shared.as_ref() != Some(&name) {
                 let message = format!("a flow cannot be named `{name}`");
                 let hint = format!("reserved names: {}", RESERVED.join(", "));
                 problems.push(Problem::new(at.clone(), message).hint(hint));
