@@ -534,20 +534,20 @@ fn warnings_name_what_dummynet_silently_ignores() {
         ("pipe 1 config delay 5foo", "`foo` in `5foo` is ignored"),
         (
             "pipe 1 config bw 5Mfoo",
-            "`foo` in `5Mfoo` is not a unit of bandwidth: 5Mbit/s is set, as in dummynet",
+            "`foo` in `5Mfoo` is not bit/s or Byte/s: 5Mbit/s is set, as in dummynet",
         ),
         // Dummynet ignores what follows the prefix, unless it begins with B or by.
         (
             "pipe 1 config bw 20Xbit/s",
-            "`Xbit/s` in `20Xbit/s` is not a unit of bandwidth: 20bit/s is set",
+            "`Xbit/s` in `20Xbit/s` is not bit/s or Byte/s: 20bit/s is set",
         ),
         (
             "pipe 1 config bw 20Mbis",
-            "`bis` in `20Mbis` is not a unit of bandwidth: 20Mbit/s is set",
+            "`bis` in `20Mbis` is not bit/s or Byte/s: 20Mbit/s is set",
         ),
         (
             "pipe 1 config bw 20KBx",
-            "`Bx` in `20KBx` is not a unit of bandwidth: 160kbit/s is set",
+            "`Bx` in `20KBx` is not bit/s or Byte/s: 160kbit/s is set",
         ),
         (
             "pipe 1 config bw 1M bw 2M",

@@ -180,8 +180,7 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
         p.warn(
             word.at,
             format!(
-                "`{unit}` in `{text}` is not a unit of bandwidth: {understood} is set, as in \
-                 dummynet; write bit/s or Byte/s after an optional K, M or G"
+                "`{unit}` in `{text}` is not bit/s or Byte/s: {understood} is set, as in dummynet"
             ),
         );
     }
