@@ -6,7 +6,7 @@ process and vanish with it. One host sends frames from random addresses at a fix
 the other host pass by an earlier rule. Beside each attack, the same frames are denied by the first
 rule: this is the cost of receiving them.
 
-- `states`: SYNs that no host answers meet `keep-state`; the table is full, so each of them takes the
+- `states`: SYNs that no host answers meet `keep-state`; the table is full, so each takes the
   place of an older one, and passes;
 - `refused`: the same SYNs meet a rule with `limit`, which refuses all but the first thousand;
 - `rules`: flows that have not been seen before meet 10 000 rules;
@@ -116,7 +116,8 @@ def attack(args: argparse.Namespace, network: Network, rules: str, rate: int) ->
         raise SystemExit(f"strangers.py: ping says {pings}")
     return (
         f"{came / 1000:.1f} kpps, {used:.1%} of a core, {int(lost[1]) - int(lost[2])} of {lost[1]} "
-        f"pings lost, mean {sum(trips) / len(trips):.3f} ms, p99 {trips[len(trips) * 99 // 100]:.3f} ms, "
+        f"pings lost, mean {sum(trips) / len(trips):.3f} ms, "
+        f"p99 {trips[len(trips) * 99 // 100]:.3f} ms, "
         f"max {trips[-1]:.3f} ms, lateness p99 "
         f"{status['late_p99_ns'] / 1000:.0f} us, {int(memory[1]) // 1024} MiB, "
         f"refused {status['refused']}, lost {status['lost']}, "
