@@ -9,11 +9,9 @@ mod offload;
 mod privilege;
 mod seat;
 mod sysctl;
+mod veth;
 
-pub use link::{
-    Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth,
-    create_veth_with_queues,
-};
+pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac};
 pub use offload::{DeviceSettings, OffloadError, Offloads, Queues};
 pub(crate) use privilege::effective_capabilities;
 pub use privilege::{
@@ -22,6 +20,7 @@ pub use privilege::{
 };
 pub use seat::Seat;
 pub use sysctl::SysctlError;
+pub use veth::{VethEnd, create_veth, create_veth_with_queues};
 
 use crate::confine::by_broker;
 use crate::sys;
