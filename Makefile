@@ -20,10 +20,10 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench golden fuzz soak test-rust test-models test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
+.PHONY: help demo build dist docs test lint fmt bench bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers golden fuzz soak test-rust test-models test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 demo: build ## build everything and run the first scenario, simulated and, with privileges, live
 	@backend=sim; \
@@ -216,21 +216,38 @@ forwarders: build ## measure forwarders in C, Go, Python and Rust beside the ker
 	@scripts/setup.sh iperf3 python
 	$(VENV)/python bench/forwarders/measure.py $(SLUICE) -o docs/reproduction --chart docs/images/reproduction/003-forwarding.png
 
-bench: build ## run the benchmarks, each with a reference measured at the same time
+bench: build ## run the benchmarks, each with a reference measured at the same time; an idle machine, 50 minutes
+	@# One that misses its bound does not end the others.
+	@$(MAKE) --no-print-directory --keep-going bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers
+
+bench-queues: ## nanoseconds per packet of all queues, and of rules and pipes by their number
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
 	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
+
+bench-simulator: ## nanoseconds per event, and what recordings and reports add to a simulation
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
 	$(CARGO) run --release --locked -q -p sluice-cli --example recording
+
+bench-recorded: ## lateness of packets with and without a recording
 	$(CARGO) run --release --locked -q -p sluice-lab --example recorded_lateness
+
+bench-python: ## decisions per second of AQMs in Python and WebAssembly, and the rate of a live queue in Python
 	@scripts/setup.sh python wasm
 	$(VENV)/maturin develop -q --release
 	clang --target=wasm32 -O2 -nostdlib -fno-builtin -Wl,--no-entry,--stack-first,-z,stack-size=8192 -I sdk/c \
 		-o target/codel.wasm sdk/examples/codel.c
 	$(VENV)/python bench/decisions.py target/codel.wasm
 	$(VENV)/python bench/live_rate.py
+
+bench-ns3: build ## time of the same dumbbells in ns-3
 	@scripts/setup.sh ns3
+	$(CARGO) build --release --locked -q -p sluice-sim --example speed
 	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed $(SLUICE)
+
+bench-path: build ## the packet path beside the kernel's
 	$(SLUICE) bench
+
+bench-routers: build ## whole programs, by their command lines: exec, routers, watched, shaping, attacked
 	@scripts/setup.sh iperf3
 	bench/exec.py $(SLUICE)
 	bench/forwarders/routers.py $(SLUICE)
