@@ -1,15 +1,17 @@
 //! The output of programs during a run: files in the folder `programs` of the recording.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use rustix::fs::{Mode, OFlags, open, openat};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use sluice_core::Time;
 use sluice_scenario::metric::Reported;
 
-use super::error::RecordError;
+use super::error::{ReadError, RecordError};
 use crate::part::{Part, temporary};
 
 /// A program that has ended, for [`super::RunWriter::program`].
@@ -48,9 +50,11 @@ pub struct ProgramEntry {
     pub ended_ns: u64,
     /// How it ended.
     pub end: String,
-    /// The file of its standard output, in the folder of the recording.
+    /// The file of its standard output, in the folder of the recording: `programs/NAME.out`.
+    #[serde(default, deserialize_with = "file_of_program")]
     pub output: Option<String>,
-    /// The file of its standard error.
+    /// The file of its standard error: `programs/NAME.err`.
+    #[serde(default, deserialize_with = "file_of_program")]
     pub errors: Option<String>,
     /// The figures in its output.
     pub figures: BTreeMap<String, Reported>,
@@ -111,18 +115,60 @@ pub(crate) fn clear(dir: &Path) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Copies the files of programs from one recording to another.
+/// Reads the name of a program's file in run.json. A name in another form could lead out of the folder
+/// of the recording, and the file is read and written under this name.
+fn file_of_program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let file = Option::<String>::deserialize(deserializer)?;
+    if let Some(file) = file.as_ref().filter(|file| name_in_folder(file).is_none()) {
+        return Err(D::Error::custom(format!(
+            "the output of a program is in `{PROGRAMS}/NAME.{OUTPUT}` or `{PROGRAMS}/NAME.{ERRORS}`, \
+             not in `{file}`"
+        )));
+    }
+    Ok(file)
+}
+
+/// Returns the name of a program's file in the folder of these files; `None` if the file has another
+/// place or ending.
+fn name_in_folder(file: &str) -> Option<&str> {
+    let name = file.strip_prefix(PROGRAMS)?.strip_prefix('/')?;
+    let (stem, ending) = name.rsplit_once('.')?;
+    let is_own = [OUTPUT, ERRORS].contains(&ending) && !stem.is_empty() && !name.contains('/');
+    is_own.then_some(name)
+}
+
+/// Copies the files of programs from one recording to another. A symbolic link is not followed: it
+/// could lead to a file that is no part of the recording.
 pub(crate) fn copy(entries: &[ProgramEntry], from: &Path, to: &Path) -> Result<(), RecordError> {
     let files = entries
         .iter()
         .flat_map(|entry| [&entry.output, &entry.errors]);
     for file in files.flatten() {
+        let mut source = open_in(from, file).map_err(|error| ReadError::Open {
+            path: from.join(file),
+            error,
+        })?;
         let path = to.join(file);
         let copied = fs::create_dir_all(to.join(PROGRAMS))
-            .and_then(|()| fs::copy(from.join(file), &path).map(drop));
+            .and_then(|()| Part::create(&path))
+            .and_then(|mut part| io::copy(&mut source, &mut part).and_then(|_| part.finish()));
         copied.map_err(|error| RecordError::Write { path, error })?;
     }
     Ok(())
+}
+
+/// Opens a program's file in the recording `dir`.
+fn open_in(dir: &Path, file: &str) -> io::Result<File> {
+    let refused = |what: &'static str| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let name = name_in_folder(file).ok_or_else(|| refused("it has another place"))?;
+    // Without NONBLOCK, a named pipe would be waited for.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let folder = open(dir.join(PROGRAMS), flags | OFlags::DIRECTORY, Mode::empty())?;
+    let opened = File::from(openat(&folder, name, flags, Mode::empty())?);
+    match opened.metadata()?.is_file() {
+        true => Ok(opened),
+        false => Err(refused("it is not a regular file")),
+    }
 }
 
 /// The folder of these files.

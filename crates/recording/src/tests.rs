@@ -1,4 +1,5 @@
 mod damage;
+mod hostile;
 
 use std::fs;
 use std::path::Path;

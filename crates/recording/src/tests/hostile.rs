@@ -1,0 +1,97 @@
+//! Recordings of others that lead to files outside of their folder.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// Records a run with a program that has printed `printed` and nothing to its standard error.
+fn with_program(dir: &Path, printed: &str) -> Recording {
+    let mut writer = begin(dir);
+    let program = ProgramRecord {
+        flow: 0,
+        name: "tool",
+        command: "tool",
+        started: Time::ZERO,
+        ended: Time::ZERO,
+        end: "ended with status 0".into(),
+        output: printed.as_bytes(),
+        errors: b"",
+        figures: BTreeMap::new(),
+    };
+    writer.program(&program).unwrap();
+    writer.finish(End::complete(Time::ZERO)).unwrap()
+}
+
+#[test]
+fn the_output_of_a_program_is_copied() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp.path().join(name);
+    let recording = with_program(&path("run"), "figures");
+    let copy = recording.save(&path("copy")).unwrap();
+    let program = &copy.run().programs[0];
+    assert_eq!(program.output.as_deref(), Some("programs/tool.out"));
+    assert_eq!(program.errors, None);
+    let copied = fs::read_to_string(path("copy/programs/tool.out")).unwrap();
+    assert_eq!(copied, "figures");
+}
+
+#[test]
+fn the_output_of_a_program_is_in_its_folder() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp.path().join(name);
+    with_program(&path("run"), "figures");
+    let text = fs::read_to_string(path("run/run.json")).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let precious = path("precious.out");
+    fs::write(&precious, "precious").unwrap();
+    let outside = [
+        precious.to_str().unwrap(),
+        "../precious.out",
+        "programs/../../precious.out",
+        "programs//tool.out",
+        "programs/tool.html",
+        "programs/.out",
+        "programs/..",
+        "programstool.out",
+        "run.json",
+        "",
+    ];
+    for file in outside {
+        for key in ["output", "errors"] {
+            let mut run = written.clone();
+            run["programs"][0][key] = file.into();
+            fs::write(path("run/run.json"), run.to_string()).unwrap();
+            // Where the name is accepted, a copy writes the file, or empties it.
+            let opened = Recording::open(&path("run"));
+            let saved = opened.map(|run| run.save(&path("copy")).is_ok());
+            let error = saved.expect_err(file).to_string();
+            assert!(error.contains(&format!("not in `{file}`")), "{error}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}
+
+#[test]
+fn the_output_of_a_program_is_not_read_through_a_link() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp.path().join(name);
+    let recording = with_program(&path("run"), "figures");
+    fs::create_dir(path("private")).unwrap();
+    fs::write(path("private/tool.out"), "a secret").unwrap();
+    let is_refused = |copy: &str| {
+        let error = recording.save(&path(copy)).unwrap_err().to_string();
+        let start = format!(
+            "cannot open `{}`: ",
+            path("run/programs/tool.out").display()
+        );
+        assert!(error.starts_with(&start), "{error}");
+        assert!(!path(copy).join("programs/tool.out").exists());
+    };
+    fs::remove_file(path("run/programs/tool.out")).unwrap();
+    symlink(path("private/tool.out"), path("run/programs/tool.out")).unwrap();
+    is_refused("of a link");
+    fs::remove_dir_all(path("run/programs")).unwrap();
+    symlink(path("private"), path("run/programs")).unwrap();
+    is_refused("of a linked folder");
+}
