@@ -138,7 +138,7 @@ fn name_in_folder(file: &str) -> Option<&str> {
 }
 
 /// Copies the files of programs from one recording to another. A symbolic link is not followed: it
-/// could lead to a file that is no part of the recording.
+/// could lead to a file outside the recording.
 pub(crate) fn copy(entries: &[ProgramEntry], from: &Path, to: &Path) -> Result<(), RecordError> {
     let files = entries
         .iter()
