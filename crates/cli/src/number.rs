@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -51,6 +52,9 @@ pub fn with_signs(command: Command) -> Command {
 
 /// The largest number of a core (arch/x86/Kconfig, `NR_CPUS`).
 pub const MOST_CORES: usize = 8191;
+
+/// The largest number of runs at a time.
+pub const MOST_JOBS: NonZeroUsize = NonZeroUsize::new(MOST_CORES).unwrap();
 
 #[cfg(test)]
 mod tests {

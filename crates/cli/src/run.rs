@@ -28,7 +28,7 @@ use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
 
 use crate::board::Runs;
-use crate::number::whole;
+use crate::number::{MOST_JOBS, whole};
 use crate::page::{self, Page};
 use crate::pictures::{Pictures, PicturesError};
 use crate::progress::Bars;
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(short, long)]
     yes: bool,
     /// Number of simulations at a time [default: one per core]
-    #[arg(short, long, value_name = "N", value_parser = whole(NonZeroUsize::MIN..=NonZeroUsize::MAX))]
+    #[arg(short, long, value_name = "N", value_parser = whole(NonZeroUsize::MIN..=MOST_JOBS))]
     jobs: Option<NonZeroUsize>,
     /// Pin the router of live runs to this core (CPU affinity)
     #[arg(long, value_name = "CORE")]

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::number::whole;
+use crate::number::{MOST_JOBS, whole};
 use crate::python::{PythonError, become_package};
 
 /// What to sweep.
@@ -27,7 +27,7 @@ pub struct Args {
     seeds: NonZeroU32,
     /// Number of processes [default: one per core]
     #[arg(short, long, value_name = "N", conflicts_with = "dask",
-          value_parser = whole(NonZeroUsize::MIN..=NonZeroUsize::MAX))]
+          value_parser = whole(NonZeroUsize::MIN..=MOST_JOBS))]
     jobs: Option<NonZeroUsize>,
     /// Address of a Dask scheduler, whose workers do the runs; they need the same Python package
     #[arg(long, value_name = "ADDRESS")]

@@ -214,7 +214,7 @@ fn run_until(
     let end = replay.finish(&mut writer)?;
     check_draws(&replay, job)?;
     let warnings = job.queue.warnings().into_iter().chain(trace.warnings());
-    writer.finish(end, warnings.collect(), job)
+    writer.finish(end, warnings.collect(), (job, &trace))
 }
 
 fn check_draws(replay: &Replay, job: &Job) -> Result<(), ReplayError> {

@@ -15,7 +15,7 @@ use super::summary::Tally;
 use super::{Job, ReplayError, Replayed};
 use sluice_recording::part::{Part, temporary};
 use sluice_recording::{Cell, ColumnDecl, ColumnKind};
-use sluice_scenario::trace::{Capture, Frame};
+use sluice_scenario::trace::{Capture, Frame, Trace};
 
 /// The files to write.
 #[derive(Clone, Debug, Default)]
@@ -178,7 +178,7 @@ impl Writer {
         mut self,
         end: Time,
         mut warnings: Vec<String>,
-        job: &Job,
+        (job, trace): (&Job, &Trace),
     ) -> Result<Replayed, ReplayError> {
         self.check()?;
         if let Some(rows) = self.rows {
@@ -192,7 +192,7 @@ impl Writer {
         }
         let mut recording = None;
         if let (Some(recorder), Some((dir, _))) = (self.recorder, &job.record) {
-            let (recorded, others) = recorder.finish(end, dir)?;
+            let (recorded, others) = recorder.finish(end, trace, dir)?;
             recording = Some(recorded);
             if others > 0 {
                 warnings.push(format!(

@@ -4,7 +4,7 @@
 //! files. Its scenario describes the replay: each flow of the trace is a flow of type `udp` with
 //! its mean arrival rate. The link is the direction `up`; the direction `down` has no traffic.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Backlog, Rate, Span, Time};
 use sluice_recording::metrics::measure;
 use sluice_recording::{End, Environment, FlowSample, NO_FLOW, QueueSample, Recording, RunWriter};
+use sluice_scenario::trace::Trace;
 use sluice_scenario::{Backend, Direction, Scenario, ScenarioErrors, Variant};
 
 use super::{Job, LinkRate, ReplayError};
@@ -103,13 +104,18 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the recording, saves it in the folder `dir` with its summary, and returns it with the
-    /// number of packets whose flow has no number.
-    pub(super) fn finish(mut self, end: Time, dir: &Path) -> Result<(Recording, u64), ReplayError> {
+    /// Ends the recording of `trace`, saves it in the folder `dir` with its summary, and returns it with
+    /// the number of packets whose flow has no number.
+    pub(super) fn finish(
+        mut self,
+        end: Time,
+        trace: &Trace,
+        dir: &Path,
+    ) -> Result<(Recording, u64), ReplayError> {
         // A flow starts before the end.
         let end = self.end.max(end).max(SHORTEST) + Span::from_ns(1);
         self.write_steps()?;
-        let described = scenario(&self.job, end, &self.flows_as_text())?;
+        let described = scenario(&self.job, end, &self.flows_as_text(trace))?;
         self.writer.set_scenario(&described);
         self.writer.set_ends(["sender", "receiver"]);
         let recording = self.writer.finish(End::complete(end))?.save(dir)?;
@@ -169,18 +175,25 @@ impl Recorder {
     }
 
     /// Returns the flows in the order of their numbers, as a scenario has them.
-    fn flows_as_text(&self) -> String {
+    fn flows_as_text(&self, trace: &Trace) -> String {
         let mut text = String::new();
+        let mut names = trace.flow_names(|id| self.flows.contains_key(&id));
+        let mut taken = BTreeSet::new();
         let mut flows: Vec<(&u32, &Flow)> = self.flows.iter().collect();
         flows.sort_by_key(|(_, flow)| flow.number);
         for (id, flow) in flows {
             let lasted = flow.last.since(flow.first).max(Span::from_ms(1));
             let bps = u128::from(flow.bytes) * 8_000_000_000 / u128::from(lasted.as_ns());
+            let name = match names.remove(id) {
+                None => format!("flow-{id}"),
+                Some(name) if taken.insert(name.clone()) => name,
+                Some(name) => format!("{name}-{id}"),
+            };
             let size = (flow.bytes / flow.packets.max(1)).clamp(24, 1472);
             // Writing into a string does not fail.
             let _ = write!(
                 text,
-                "[[flow]]\ntype = \"udp\"\nname = \"flow-{id}\"\nrate = \"{}bit/s\"\nsize = \
+                "[[flow]]\ntype = \"udp\"\nname = \"{name}\"\nrate = \"{}bit/s\"\nsize = \
                  {size}\nstart = \"{}ns\"\n",
                 bps.clamp(1, MOST_BPS),
                 flow.first.as_ns()

@@ -6,7 +6,9 @@
 //! with the Ethernet header if the capture has one, otherwise the length of the IP packet.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use sluice_core::{Ecn, Time};
@@ -223,6 +225,13 @@ impl Capture {
         }
     }
 
+    /// Returns the flows so far, by number, with names that are valid in a scenario:
+    /// `SOURCE:PORT-DESTINATION:PORT` for TCP, with `-udp` at the end for UDP. Flows of packets that
+    /// are cut before their addresses may share a name.
+    pub fn flows(&self) -> impl Iterator<Item = (u32, impl fmt::Display)> {
+        self.flows.iter().map(|(key, number)| (*number, key))
+    }
+
     fn arrival(&mut self, time_ns: i128, link: u32) -> Result<Arrival, CaptureError> {
         let frame = &mut self.frame;
         frame.parse(link)?;
@@ -335,6 +344,36 @@ impl FlowKey {
     }
 }
 
+/// Distinct for distinct flows with addresses.
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [source, destination]: [IpAddr; 2] = match self.addresses {
+            Addresses::None => return write!(f, "ethertype-{:04x}", self.ethertype),
+            Addresses::V4 { source, destination } => [source.into(), destination.into()],
+            Addresses::V6 { source, destination } => [source.into(), destination.into()],
+        };
+        let host = |f: &mut fmt::Formatter<'_>, host: IpAddr, port: Option<u16>| match (host, port) {
+            (IpAddr::V4(host), None) => write!(f, "{host}"),
+            (IpAddr::V4(host), Some(port)) => write!(f, "{host}:{port}"),
+            (IpAddr::V6(host), None) => write!(f, "[{host}]"),
+            (IpAddr::V6(host), Some(port)) => write!(f, "[{host}]:{port}"),
+        };
+        let (first, second) = self.ports;
+        let is_icmp = matches!(self.protocol, ICMP | ICMP6);
+        // Fragments have no ports.
+        let has_ports = !is_icmp && self.ports != (0, 0);
+        host(f, source, has_ports.then_some(first))?;
+        f.write_str("-")?;
+        host(f, destination, has_ports.then_some(second))?;
+        match self.protocol {
+            TCP => Ok(()),
+            UDP => f.write_str("-udp"),
+            ICMP | ICMP6 => write!(f, "-icmp-{first}"),
+            other => write!(f, "-protocol-{other}"),
+        }
+    }
+}
+
 const LINUX_COOKED: u32 = 113;
 const LINUX_COOKED_2: u32 = 276;
 /// Larger than a jumbo frame: several segments in one packet.
@@ -343,6 +382,11 @@ const LONG: u32 = 9216;
 const MAX_SPAN_NS: u64 = 100_000_000_000_000_000;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+/// Protocol numbers of IANA.
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP6: u8 = 58;
 
 #[cfg(test)]
 mod tests;

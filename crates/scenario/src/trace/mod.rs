@@ -4,6 +4,7 @@ mod capture;
 mod csv;
 mod traffic;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -239,6 +240,14 @@ impl Trace {
             Source::Csv(_) => None,
             Source::Capture(capture) => Some(capture),
         }
+    }
+
+    /// Returns the names of those flows of a capture whose number is `wanted`. The flows of a CSV have
+    /// no names.
+    pub fn flow_names(&self, wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, String> {
+        let flows = self.capture().into_iter().flat_map(Capture::flows);
+        let wanted = flows.filter(|(number, _)| wanted(*number));
+        wanted.map(|(number, name)| (number, name.to_string())).collect()
     }
 
     /// Returns warnings about the trace; complete once it has been read.

@@ -2,11 +2,12 @@
 
 use sluice_recording::metrics::measure;
 use sluice_scenario::Direction;
+use sluice_wire::capture::{Writer, link_type};
 
 use super::*;
 
 /// Replays `trace` at `rate` through a queue of four packets, and returns the recording.
-fn recorded(folder: &Path, trace: &str, rate: &str) -> Replayed {
+fn recorded(folder: &Path, trace: impl AsRef<[u8]>, rate: &str) -> Replayed {
     let at = |name: &str| folder.join(name);
     fs::write(at("trace.csv"), trace).unwrap();
     fs::write(
@@ -16,6 +17,7 @@ fn recorded(folder: &Path, trace: &str, rate: &str) -> Replayed {
     .unwrap();
     let rate = rate.replace("FILE", at("rate.csv").to_str().unwrap());
     let job = Job {
+        // A capture is recognised by its content.
         trace: at("trace.csv"),
         queue: parse_queue("fifo limit 4").unwrap(),
         rate: parse_rate(&rate).unwrap(),
@@ -74,6 +76,48 @@ fn a_recorded_replay_says_what_happened() {
     assert_eq!(received, expected);
 }
 
+/// An IPv4 packet from 10.0.0.1 to 10.0.0.2, with the first bytes of its transport header.
+fn ipv4(protocol: u8, transport: [u8; 8]) -> Vec<u8> {
+    let head = [0x45, 0, 0, 28, 0, 1, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    [&head[..], &transport].concat()
+}
+
+#[test]
+fn the_flows_of_a_capture_have_the_names_of_their_ends() {
+    let ports = [0x01, 0xbb, 0xc3, 0x50, 0, 8, 0, 0];
+    let mut v6 = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+    v6.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    v6.extend([0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    v6.extend(ports);
+    let packets = [
+        ipv4(6, ports),
+        ipv4(17, ports),
+        // An echo request with the identifier 258 (RFC 792).
+        ipv4(1, [8, 0, 0, 0, 1, 2, 0, 1]),
+        // OSPF.
+        ipv4(89, [0; 8]),
+        v6,
+    ];
+    let mut writer = Writer::new(Vec::new(), link_type::RAW).unwrap();
+    for (time, packet) in (0..).zip(&packets) {
+        writer.packet(time * 1_000_000, [packet, &[]], packet.len() as u32).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let recording = recorded(folder.path(), writer.into_inner(), "8Mbit/s").recording;
+    let recording = recording.unwrap();
+    let names: Vec<&str> = recording.run().flows.iter().map(|flow| flow.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "10.0.0.1:443-10.0.0.2:50000",
+            "10.0.0.1:443-10.0.0.2:50000-udp",
+            "10.0.0.1-10.0.0.2-icmp-258",
+            "10.0.0.1-10.0.0.2-protocol-89",
+            "[fe80::1]:443-[2001:db8::2]:50000-udp",
+        ]
+    );
+}
+
 #[test]
 fn the_rates_of_a_file_are_those_of_the_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -98,7 +142,7 @@ fn many_flows_and_a_long_trace_are_recorded_in_bounded_memory() {
     let folder = tempfile::tempdir().unwrap();
     // 30 000 packets, each of another instant, in 300 flows.
     let lines = (0..30_000_u64).map(|n| format!("{},{},1000,0\n", n * 1_500_000, n % 300));
-    let replayed = recorded(folder.path(), &lines.collect::<String>(), "8Mbit/s");
+    let replayed = recorded(folder.path(), lines.collect::<String>(), "8Mbit/s");
     let recording = replayed.recording.unwrap();
     assert_eq!(recording.run().flows.len(), 200);
     let others = "packets of flows beyond the first 200, which the recording has without their \
