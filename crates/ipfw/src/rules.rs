@@ -109,6 +109,11 @@ pub(crate) struct Rules {
     pub refused_calls: u64,
 }
 
+/// Returns whether an entry creates states or looks them up.
+fn any_has_states(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| entry.state.is_some())
+}
+
 /// The deepest nesting of `call`, as in ipfw.
 pub(crate) const MOST_CALLS: usize = 16;
 /// The most calls of one packet. Further calls belong to a loop and have no effect.
@@ -249,8 +254,9 @@ impl Rules {
     /// Returns whether a rule creates states or looks them up.
     pub fn has_states(&mut self) -> bool {
         let entries = &self.entries;
-        let find = || entries.iter().any(|entry| entry.state.is_some());
-        *self.has_states.get_or_insert_with(find)
+        *self
+            .has_states
+            .get_or_insert_with(|| any_has_states(entries))
     }
 
     /// Removes the rules for which `is_meant` holds. Returns their number.
@@ -264,7 +270,7 @@ impl Rules {
             }
             !goes
         });
-        gone.into_iter().for_each(|id| self.states.forget_rule(id));
+        self.states.forget_rules(&gone);
         let removed = before - self.entries.len();
         if removed > 0 {
             self.changed();

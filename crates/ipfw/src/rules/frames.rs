@@ -1,6 +1,6 @@
 //! Frames that are not IP: only rules with `mac-type` decide about them.
 
-use super::{Rules, Walk};
+use super::{Entry, Rules, Walk};
 use crate::grammar::Action;
 use crate::headers::Headers;
 use crate::matching::flow_fields::FlowFields;
@@ -10,13 +10,10 @@ impl Rules {
     /// Returns whether a frame that is not IP passes this pass. The first rule with `mac-type` that
     /// matches the frame decides, and a frame that no such rule matches passes.
     pub fn passes(&mut self, headers: &Headers, mut walk: Walk<'_>) -> bool {
-        let meant = self.of_frames.get_or_insert_with(|| {
-            let places = self.entries.iter().enumerate();
-            let meant = places.filter(|(_, entry)| {
-                entry.rule.names_frames() && !entry.is_disabled(self.disabled_sets)
-            });
-            meant.map(|(place, _)| place).collect()
-        });
+        let (entries, disabled) = (&self.entries, self.disabled_sets);
+        let meant = self
+            .of_frames
+            .get_or_insert_with(|| of_frames(entries, disabled));
         let env = Environment {
             interfaces: &self.interfaces,
             own: &self.own,
@@ -42,4 +39,12 @@ impl Rules {
         }
         true
     }
+}
+
+/// Returns the places of the rules for frames that are not IP.
+pub(super) fn of_frames(entries: &[Entry], disabled_sets: u32) -> Box<[usize]> {
+    let places = entries.iter().enumerate();
+    let meant =
+        places.filter(|(_, entry)| entry.rule.names_frames() && !entry.is_disabled(disabled_sets));
+    meant.map(|(place, _)| place).collect()
 }

@@ -46,18 +46,18 @@ const MOST_KEYS: usize = 16;
 const MOST_MASKS: usize = 48;
 
 /// The rules, filed by a value that they ask for.
-pub(super) struct Index {
+pub(crate) struct Index {
     /// The rules that are filed under no value, one bit each.
     always: Vec<u64>,
     filed: Map<Key, Vec<u32>>,
     /// The masks in use, by end.
     masks: [Vec<Mask>; 2],
     /// Where a known state may continue, see [`super::program`].
-    pub resumptions: Vec<u32>,
+    pub(super) resumptions: Vec<u32>,
 }
 
 impl Index {
-    pub fn new(entries: &[Entry], resumptions: Vec<u32>, hash: KeyedHash) -> Self {
+    pub(super) fn new(entries: &[Entry], resumptions: Vec<u32>, hash: KeyedHash) -> Self {
         let mut masks = [Vec::new(), Vec::new()];
         // The conditions of each rule that it could be filed under.
         let choices: Vec<Vec<Vec<Key>>> = entries
@@ -90,7 +90,7 @@ impl Index {
     }
 
     /// Writes the rules that may match a flow into `rules`, one bit each.
-    pub fn find(&self, flow: &FlowFields, rules: &mut Vec<u64>) {
+    pub(super) fn find(&self, flow: &FlowFields, rules: &mut Vec<u64>) {
         rules.clone_from(&self.always);
         let mut add = |key: Key| {
             for rule in self.filed.get(&key).into_iter().flatten() {

@@ -13,6 +13,7 @@
 //! memory.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use sluice_core::prefetch;
 
@@ -73,8 +74,9 @@ const MOST_SLOTS: usize = 1 << 18;
 const MOST_PROGRAMS: usize = 1 << 16;
 const MOST_STEPS: usize = 1 << 22;
 
-/// With more rules than this, the first new flows after a change evaluate all of them, so that a
-/// series of changes does not make an index for each.
+/// With more rules than this, the first new flows after a command evaluate all of them, so that a
+/// series of commands does not make an index for each. Rules that replace others as a whole come with
+/// their index.
 const FEW_RULES: usize = 1 << 10;
 /// How many flows. To index a rule costs about as much as to evaluate it for this number of flows.
 const FLOWS_BEFORE_INDEX: u32 = 16;
@@ -90,7 +92,8 @@ pub(crate) struct Programs {
     programs: Vec<Rc<[Step]>>,
     known: Map<Rc<[Step]>, u32>,
     steps: usize,
-    index: Option<Index>,
+    /// The index of the current rules; `None` after a change.
+    pub(super) index: Option<Arc<Index>>,
     /// The flows evaluated without an index since the last change of the rules.
     unindexed: u32,
     /// Scratch space of [`Programs::build`].
@@ -123,6 +126,11 @@ impl Programs {
         self.index = None;
         self.unindexed = 0;
         self.forget_flows();
+    }
+
+    /// Returns an index of `entries`, which takes time in proportion to their number.
+    pub fn index_of(&self, entries: &[Entry]) -> Arc<Index> {
+        Arc::new(Index::new(entries, resumptions(entries), self.hash))
     }
 
     /// Empties the cache, because tables have changed or it is full.
@@ -259,7 +267,7 @@ impl Programs {
         if self.index.is_none() {
             self.unindexed += 1;
             if entries.len() <= FEW_RULES || self.unindexed > FLOWS_BEFORE_INDEX {
-                self.index = Some(Index::new(entries, resumptions(entries), self.hash));
+                self.index = Some(self.index_of(entries));
             }
         }
         match &self.index {

@@ -2,9 +2,12 @@
 
 use std::mem;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use super::frames::of_frames;
+use super::index::Index;
 use super::states::{Lifetimes, States};
-use super::{DEFAULT_RULE, Entry, Rules, state_name};
+use super::{DEFAULT_RULE, Entry, RuleId, Rules, any_has_states, state_name};
 use crate::copying::PIECE;
 use crate::headers::Interface;
 use crate::tables::{Tables, TablesCopy};
@@ -32,6 +35,17 @@ pub(crate) struct Ruleset {
     verbose_limit: u32,
     interfaces: Vec<Interface>,
     own: Vec<IpAddr>,
+    /// `None` for a copy that is going to be changed.
+    digest: Option<Digest>,
+}
+
+/// What packets ask of the rules as a whole. The answers take time in proportion to the number of
+/// rules, so they are found beside the packet loop.
+#[derive(Clone)]
+struct Digest {
+    index: Arc<Index>,
+    of_frames: Box<[usize]>,
+    has_states: bool,
 }
 
 impl Ruleset {
@@ -90,13 +104,18 @@ impl Rules {
         for entry in &mut new.entries {
             entry.state = state_name(&entry.rule).map(|name| self.states.name(name));
         }
-        self.swap(new);
-        self.changed();
+        self.put(new);
     }
 
     /// Returns what commands made of the rules.
     pub fn into_ruleset(self) -> Ruleset {
+        let digest = Digest {
+            index: self.programs.index_of(&self.entries),
+            of_frames: of_frames(&self.entries, self.disabled_sets),
+            has_states: any_has_states(&self.entries),
+        };
         Ruleset {
+            digest: Some(digest),
             entries: self.entries,
             serial: self.serial,
             disabled_sets: self.disabled_sets,
@@ -119,7 +138,7 @@ impl Rules {
             entry.state = state_name(&entry.rule).map(|name| self.states.name(name));
         }
         new.serial += self.serial;
-        let old = self.swap(new);
+        let old = self.put(new);
         self.adopt(&old.entries);
         old
     }
@@ -136,14 +155,20 @@ impl Rules {
                 entry.take_counters(same);
             }
         }
-        let old = self.swap(new);
+        let old = self.put(new);
         self.forget_states_of(&old.entries);
-        self.changed();
         old
     }
 
-    fn swap(&mut self, new: Ruleset) -> Ruleset {
+    fn put(&mut self, new: Ruleset) -> Ruleset {
+        self.changed();
+        if let Some(digest) = new.digest {
+            self.programs.index = Some(digest.index);
+            self.of_frames = Some(digest.of_frames);
+            self.has_states = Some(digest.has_states);
+        }
         Ruleset {
+            digest: None,
             entries: mem::replace(&mut self.entries, new.entries),
             serial: mem::replace(&mut self.serial, new.serial),
             disabled_sets: mem::replace(&mut self.disabled_sets, new.disabled_sets),
@@ -178,6 +203,7 @@ impl Rules {
             verbose_limit: self.verbose_limit,
             interfaces: self.interfaces.clone(),
             own: self.own.clone(),
+            digest: None,
         }
     }
 
@@ -208,19 +234,15 @@ impl Rules {
             }
         }
         self.forget_states_of(old);
-        self.changed();
     }
 
     /// Removes the states of rules that are gone.
     fn forget_states_of(&mut self, old: &[Entry]) {
-        for gone in old.iter().filter(|e| e.rule.state.is_some()) {
-            if self
-                .entries
-                .binary_search_by_key(&gone.id(), Entry::id)
-                .is_err()
-            {
-                self.states.forget_rule(gone.id());
-            }
-        }
+        let stateful = old.iter().filter(|entry| entry.rule.state.is_some());
+        let ids = stateful.map(Entry::id);
+        let remains = |id: &RuleId| self.entries.binary_search_by_key(id, Entry::id).is_ok();
+        // Both are in the order of the ids.
+        let gone: Vec<RuleId> = ids.filter(|id| !remains(id)).collect();
+        self.states.forget_rules(&gone);
     }
 }

@@ -352,15 +352,16 @@ impl States {
         Ok(())
     }
 
-    /// Removes the states that a rule created.
-    pub fn forget_rule(&mut self, rule: RuleId) {
-        let of_rule: Vec<u32> = self
-            .index
-            .values()
-            .copied()
-            .filter(|place| self.state(*place).rule == rule)
+    /// Removes the states that rules created which are gone. `gone` is sorted.
+    pub fn forget_rules(&mut self, gone: &[RuleId]) {
+        if gone.is_empty() {
+            return;
+        }
+        let places = self.index.values().copied();
+        let of_rules: Vec<u32> = places
+            .filter(|place| gone.binary_search(&self.state(*place).rule).is_ok())
             .collect();
-        of_rule.into_iter().for_each(|place| self.remove(place));
+        of_rules.into_iter().for_each(|place| self.remove(place));
     }
 
     /// Returns the states in the order of their keys: those alive at `now`, and expired ones on

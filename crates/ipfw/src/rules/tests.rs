@@ -631,3 +631,39 @@ fn a_flow_evaluates_the_rules_of_its_own_host() {
     // The built-in rule matches everything.
     assert_eq!(index::next(&candidates, 1501), Some(3000));
 }
+
+#[test]
+fn rules_that_replace_others_come_with_what_packets_ask_of_all_of_them() {
+    let lines: String = (0..2000)
+        .map(|n| {
+            format!(
+                "add {} deny tcp from 10.1.{}.{} to any\n",
+                n + 1,
+                n / 250,
+                n % 250
+            )
+        })
+        .collect();
+    let lines = format!("{lines}add 3000 allow mac-type arp\nadd 4000 allow tcp from any to any");
+    let read = rules(&lines);
+    let mut replaced = rules("add 100 allow ip from any to any keep-state");
+    replaced.replace(rules(&lines).into_ruleset());
+    let mut exchanged = rules("add 100 allow ip from any to any keep-state");
+    exchanged.exchange(rules(&lines).into_ruleset());
+    assert!(read.programs.index.is_none());
+    for mut rules in [replaced, exchanged] {
+        assert!(rules.programs.index.is_some());
+        assert_eq!(rules.of_frames.as_deref(), Some(&[2000][..]));
+        assert_eq!(rules.has_states, Some(false));
+        let mut denied = tcp(1, 2, 80);
+        denied.src = [10, 1, 7, 249].into();
+        assert_eq!(walk_at(&mut rules, &denied, 0), Outcome::Deny);
+        denied.src = [10, 1, 7, 250].into();
+        assert_eq!(walk_at(&mut rules, &denied, 0), Outcome::Allow);
+        // A command changes what was asked.
+        add(&mut rules, "add 1 allow ip from any to any keep-state");
+        assert!(rules.programs.index.is_none());
+        assert_eq!((&rules.of_frames, rules.has_states), (&None, None));
+        assert!(rules.has_states());
+    }
+}

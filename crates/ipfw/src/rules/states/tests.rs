@@ -88,7 +88,7 @@ fn a_limit_counts_states_that_live() {
     assert_eq!(add(3, 6), Err(Refused::Limit));
     // The first state expires after 10 s.
     assert_eq!(add(3, 11), Ok(()));
-    states.forget_rule(RULE);
+    states.forget_rules(&[RULE]);
     assert_eq!((states.len(), states.groups.len()), (0, 0));
 }
 
