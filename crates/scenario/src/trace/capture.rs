@@ -349,10 +349,17 @@ impl fmt::Display for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [source, destination]: [IpAddr; 2] = match self.addresses {
             Addresses::None => return write!(f, "ethertype-{:04x}", self.ethertype),
-            Addresses::V4 { source, destination } => [source.into(), destination.into()],
-            Addresses::V6 { source, destination } => [source.into(), destination.into()],
+            Addresses::V4 {
+                source,
+                destination,
+            } => [source.into(), destination.into()],
+            Addresses::V6 {
+                source,
+                destination,
+            } => [source.into(), destination.into()],
         };
-        let host = |f: &mut fmt::Formatter<'_>, host: IpAddr, port: Option<u16>| match (host, port) {
+        let host = |f: &mut fmt::Formatter<'_>, host: IpAddr, port: Option<u16>| match (host, port)
+        {
             (IpAddr::V4(host), None) => write!(f, "{host}"),
             (IpAddr::V4(host), Some(port)) => write!(f, "{host}:{port}"),
             (IpAddr::V6(host), None) => write!(f, "[{host}]"),

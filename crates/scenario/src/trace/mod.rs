@@ -247,7 +247,9 @@ impl Trace {
     pub fn flow_names(&self, wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, String> {
         let flows = self.capture().into_iter().flat_map(Capture::flows);
         let wanted = flows.filter(|(number, _)| wanted(*number));
-        wanted.map(|(number, name)| (number, name.to_string())).collect()
+        wanted
+            .map(|(number, name)| (number, name.to_string()))
+            .collect()
     }
 
     /// Returns warnings about the trace; complete once it has been read.

@@ -76,10 +76,18 @@ fn a_recorded_replay_says_what_happened() {
     assert_eq!(received, expected);
 }
 
-/// An IPv4 packet from 10.0.0.1 to 10.0.0.2, with the first bytes of its transport header.
+/// An IPv4 packet from 10.0.0.1 to 10.0.0.2, with the beginning of a transport header of 20 B.
 fn ipv4(protocol: u8, transport: [u8; 8]) -> Vec<u8> {
-    let head = [0x45, 0, 0, 28, 0, 1, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-    [&head[..], &transport].concat()
+    let head = [
+        0x45, 0, 0, 40, 0, 1, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
+    // The fourth word of TCP begins with the length of the header: five words (RFC 9293).
+    [
+        &head[..],
+        &transport,
+        &[0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat()
 }
 
 #[test]
@@ -100,12 +108,19 @@ fn the_flows_of_a_capture_have_the_names_of_their_ends() {
     ];
     let mut writer = Writer::new(Vec::new(), link_type::RAW).unwrap();
     for (time, packet) in (0..).zip(&packets) {
-        writer.packet(time * 1_000_000, [packet, &[]], packet.len() as u32).unwrap();
+        writer
+            .packet(time * 1_000_000, [packet, &[]], packet.len() as u32)
+            .unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
     let recording = recorded(folder.path(), writer.into_inner(), "8Mbit/s").recording;
     let recording = recording.unwrap();
-    let names: Vec<&str> = recording.run().flows.iter().map(|flow| flow.name.as_str()).collect();
+    let names: Vec<&str> = recording
+        .run()
+        .flows
+        .iter()
+        .map(|flow| flow.name.as_str())
+        .collect();
     assert_eq!(
         names,
         [
