@@ -10,6 +10,7 @@ use crate::engine::{Id, Refusal, Side, Stage};
 use crate::hub::{DestinationKind, Hub};
 use crate::names::Answer;
 use crate::request::Destination;
+use crate::request::answers::{self, Answers};
 use crate::request::body::Body;
 use crate::request::http::{self, Kind, Problem};
 use crate::request::socks::{self, Socks, Step};
@@ -44,6 +45,8 @@ enum Protocol {
         head: Vec<u8>,
         /// The part of the current request that is still to be sent.
         body: Body,
+        /// The answers of the server.
+        answers: Answers,
     },
     /// A map.
     Fixed,
@@ -78,6 +81,17 @@ enum Turn {
     Over,
     /// The connection must be reset.
     Reset,
+}
+
+/// The result of [`Client::pass_request`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requests {
+    /// All bytes are sent that can be.
+    Sent,
+    /// The next request waits for answers to the ones before.
+    Waiting,
+    /// The client has left the connection across the link.
+    Left,
 }
 
 impl Client {
@@ -226,7 +240,7 @@ impl Client {
                         // The proxy's own answer comes first.
                         return Ok(Turn::Wait);
                     }
-                    self.stream.pass_out(&mut hub.engine, id, Side::Near)?;
+                    self.pass_answers(id, hub)?;
                     let has_more = match self.protocol {
                         Protocol::Plain { .. } => self.pass_requests(id, hub, now)?,
                         _ => {
@@ -320,10 +334,7 @@ impl Client {
             Ok(None) => return false,
             Ok(Some((used, request))) => {
                 self.input.drain(..used);
-                self.protocol = match request.kind {
-                    Kind::Tunnel => Protocol::Tunnel,
-                    Kind::Plain { head, body } => Protocol::Plain { head, body },
-                };
+                self.protocol = request.kind.into();
                 self.connect(request.destination, hub, now);
             }
             Err(problem) => self.end_with(&problem.response()),
@@ -418,81 +429,107 @@ impl Client {
         }
     }
 
+    /// Writes the bytes of the server to the program, and follows the answers of HTTP.
+    fn pass_answers(&mut self, id: Id, hub: &mut Hub) -> io::Result<()> {
+        let (stream, engine) = (&mut self.stream, &mut hub.engine);
+        let Protocol::Plain { body, answers, .. } = &mut self.protocol else {
+            return stream.pass_out(engine, id, Side::Near, |_| {});
+        };
+        let passed = stream.pass_out(engine, id, Side::Near, |bytes| answers.pass(bytes));
+        if answers.is_tunnel() {
+            *body = Body::Endless;
+        }
+        passed
+    }
+
     /// Sends HTTP requests, each with the head for the server. Returns whether more could be read
     /// at once.
     fn pass_requests(&mut self, id: Id, hub: &mut Hub, now: Time) -> io::Result<bool> {
         for _ in 0..ROUNDS {
-            if !self.pass_request(id, hub, now) {
+            let requests = self.pass_request(id, hub, now);
+            if requests == Requests::Left {
                 return Ok(false);
+            }
+            if requests == Requests::Waiting && hub.engine.has_ended(id, Side::Near) {
+                // No answer can follow.
+                self.input.clear();
+            } else if self.stream.has_ended() && requests == Requests::Sent {
+                hub.engine.close(id, Side::Near);
             }
             let room = hub.engine.room(id, Side::Near).min(READ);
             if !self.stream.can_read() || room == 0 || self.input.len() >= http::LONGEST_HEAD {
                 return Ok(false);
             }
-            match self.stream.read(&mut hub.scratch[..room])? {
-                Some(0) => hub.engine.close(id, Side::Near),
-                Some(count) => self.input.extend(&hub.scratch[..count]),
-                None => {}
+            if let Some(count) = self.stream.read(&mut hub.scratch[..room])? {
+                self.input.extend(&hub.scratch[..count]);
             }
         }
         Ok(true)
     }
 
-    /// Sends the available part of requests. Returns false if the connection has changed.
-    fn pass_request(&mut self, id: Id, hub: &mut Hub, now: Time) -> bool {
+    /// Sends the available part of requests.
+    fn pass_request(&mut self, id: Id, hub: &mut Hub, now: Time) -> Requests {
         loop {
-            let Protocol::Plain { body, .. } = &mut self.protocol else {
-                return false;
+            let Protocol::Plain { body, answers, .. } = &mut self.protocol else {
+                return Requests::Left;
             };
             if self.input.is_empty() {
-                return true;
+                return Requests::Sent;
             }
             if !body.has_ended() {
                 let Ok(used) = body.pass(&self.input) else {
-                    self.leave(id, hub);
                     let problem = Problem::Malformed("the chunks of the body cannot be read");
-                    self.end_with(&problem.response());
-                    return false;
+                    let response = match answers.is_unanswered() {
+                        true => problem.response(),
+                        false => Vec::new(),
+                    };
+                    self.leave(id, hub);
+                    self.end_with(&response);
+                    return Requests::Left;
                 };
                 hub.engine.write(id, Side::Near, &self.input[..used]);
                 self.input.drain(..used);
                 continue;
             }
-            let request = match http::parse(&self.input, hub.token.as_deref()) {
-                Ok(None) => return true,
-                Ok(Some((used, request))) => {
-                    if self.destination.as_ref() != Some(&request.destination)
-                        && !hub.engine.readable(id, Side::Near).0.is_empty()
-                    {
-                        // The answer to the previous request is still to be read.
-                        return true;
-                    }
-                    self.input.drain(..used);
-                    request
+            if !answers.has_room() {
+                return Requests::Waiting;
+            }
+            let Some(parsed) = http::parse(&self.input, hub.token.as_deref()).transpose() else {
+                return Requests::Sent;
+            };
+            let (used, request) = match (parsed, answers.turn()) {
+                (Ok((used, request)), _)
+                    if self.destination.as_ref() == Some(&request.destination)
+                        && request.kind != Kind::Tunnel =>
+                {
+                    (used, request)
                 }
-                Err(problem) => {
+                (_, answers::Turn::Busy) => return Requests::Waiting,
+                (parsed, turn) => {
                     self.leave(id, hub);
-                    self.end_with(&problem.response());
-                    return false;
+                    match parsed {
+                        _ if turn == answers::Turn::Never => self.end_with(&[]),
+                        Err(problem) => self.end_with(&problem.response()),
+                        Ok((used, request)) => {
+                            // Another server, or a tunnel, needs another connection.
+                            self.input.drain(..used);
+                            self.protocol = request.kind.into();
+                            self.connect(request.destination, hub, now);
+                        }
+                    }
+                    return Requests::Left;
                 }
             };
-            match request.kind {
-                Kind::Plain { head, body: next }
-                    if self.destination.as_ref() == Some(&request.destination) =>
-                {
-                    *body = next;
-                    hub.engine.write(id, Side::Near, &head);
-                }
-                kind => {
-                    // The next request is for another server, which needs another connection.
-                    self.leave(id, hub);
-                    self.protocol = match kind {
-                        Kind::Tunnel => Protocol::Tunnel,
-                        Kind::Plain { head, body } => Protocol::Plain { head, body },
-                    };
-                    self.connect(request.destination, hub, now);
-                    return false;
-                }
+            self.input.drain(..used);
+            if let Kind::Plain {
+                head,
+                body: next,
+                asked,
+            } = request.kind
+            {
+                *body = next;
+                answers.expect(asked);
+                hub.engine.write(id, Side::Near, &head);
             }
         }
     }
@@ -502,6 +539,19 @@ impl Client {
         hub.targets.remove(&id);
         hub.engine.close(id, Side::Near);
         hub.engine.leave(id, Side::Near);
+    }
+}
+
+impl From<Kind> for Protocol {
+    fn from(kind: Kind) -> Protocol {
+        match kind {
+            Kind::Tunnel => Protocol::Tunnel,
+            Kind::Plain { head, body, asked } => Protocol::Plain {
+                head,
+                body,
+                answers: Answers::to(asked),
+            },
+        }
     }
 }
 

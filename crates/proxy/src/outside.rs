@@ -99,7 +99,7 @@ impl Outside {
 
     fn carry(&mut self, hub: &mut Hub) -> io::Result<bool> {
         let engine = &mut hub.engine;
-        self.stream.pass_out(engine, self.id, Side::Far)?;
+        self.stream.pass_out(engine, self.id, Side::Far, |_| {})?;
         self.stream
             .pass_in(engine, self.id, Side::Far, &mut hub.scratch)
     }

@@ -2,6 +2,7 @@
 //!
 //! The parsers take bytes and return how many of them they have used; they do not read sockets.
 
+pub mod answers;
 pub mod body;
 pub mod http;
 pub mod socks;

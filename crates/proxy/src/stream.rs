@@ -128,17 +128,27 @@ impl Stream {
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// Writes the bytes that have crossed the link to `side`.
+    /// Writes the bytes that have crossed the link to `side`, and gives those that were written to
+    /// `written`.
     ///
     /// # Errors
     /// When the connection has failed.
-    pub fn pass_out(&mut self, engine: &mut Engine, id: Id, side: Side) -> io::Result<()> {
+    pub fn pass_out(
+        &mut self,
+        engine: &mut Engine,
+        id: Id,
+        side: Side,
+        mut written: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
         loop {
             let (first, second) = engine.readable(id, side);
             let count = self.write(first, second)?;
             if count == 0 {
                 break;
             }
+            let of_first = count.min(first.len());
+            written(&first[..of_first]);
+            written(&second[..count - of_first]);
             engine.consume(id, side, count);
         }
         if engine.has_ended(id, side) {

@@ -283,6 +283,108 @@ fn http_tunnels_and_requests_are_served() {
     assert!(text.contains("connection refused"), "{text}");
 }
 
+/// A server of HTTP that accepts every upgrade, and then returns all bytes.
+fn switch(mut stream: TcpStream) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+        head.push(byte[0]);
+    }
+    let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n");
+    while stream.read(&mut byte).is_ok_and(|count| count == 1) {
+        let _ = stream.write_all(&byte);
+    }
+}
+
+/// A server of HTTP whose answers end with the connection.
+fn once(mut stream: TcpStream) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+        head.push(byte[0]);
+    }
+    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall");
+}
+
+/// The second request is for another server. It has the token, which no server may see.
+#[test]
+fn requests_after_a_declined_upgrade_reach_their_own_server() {
+    let proxy = Running::with(&[("rtt", "4ms")], |settings| {
+        settings.token = Some("0123456789abcdef".into());
+    });
+    let (first, second) = (serve(mirror), serve(mirror));
+    let token = "Proxy-Authorization: Bearer 0123456789abcdef\r\n";
+    let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    for (upgrade, passed) in [
+        (
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+            "",
+        ),
+        (websocket, websocket),
+    ] {
+        let mut stream = proxy.connect();
+        write!(
+            stream,
+            "GET http://{first}/a HTTP/1.1\r\n{token}{upgrade}\r\n"
+        )
+        .unwrap();
+        let (_, echoed) = response(&mut stream);
+        assert_eq!(
+            echoed,
+            format!("GET /a HTTP/1.1\r\nHost: {first}\r\n{passed}\r\n")
+        );
+        write!(stream, "GET http://{second}/b HTTP/1.1\r\n{token}\r\n").unwrap();
+        let (_, echoed) = response(&mut stream);
+        assert_eq!(echoed, format!("GET /b HTTP/1.1\r\nHost: {second}\r\n\r\n"));
+    }
+}
+
+#[test]
+fn after_an_accepted_upgrade_all_bytes_pass_unchanged() {
+    let proxy = Running::new(&[("rtt", "4ms")]);
+    let (server, other) = (serve(switch), serve(mirror));
+    let mut stream = proxy.connect();
+    let frames = format!("GET http://{other}/ HTTP/1.1\r\n\r\n");
+    write!(
+        stream,
+        "GET http://{server}/ HTTP/1.1\r\nUpgrade: websocket\r\n\r\n{frames}"
+    )
+    .unwrap();
+    assert!(response(&mut stream).0.starts_with("HTTP/1.1 101 "));
+    let mut echoed = vec![0; frames.len()];
+    stream.read_exact(&mut echoed).unwrap();
+    assert_eq!(String::from_utf8(echoed).unwrap(), frames);
+}
+
+/// The round trip of the link is over long after the proxy has read all requests.
+#[test]
+fn pipelined_requests_are_answered_in_order_by_their_own_servers() {
+    let proxy = Running::new(&[("rtt", "40ms")]);
+    let (first, second) = (serve(mirror), serve(mirror));
+    let mut stream = proxy.connect();
+    let requests = [first, first, second, first].map(|server| {
+        let (host, end) = (format!("Host: {server}\r\n"), "\r\n");
+        let sent = format!("GET http://{server}/ HTTP/1.1\r\n{host}{end}");
+        (sent, format!("GET / HTTP/1.1\r\n{host}{end}"))
+    });
+    let sent = requests.clone().map(|(sent, _)| sent).concat();
+    // The answer of the proxy itself comes last, too.
+    write!(stream, "{sent}GET /no-proxy HTTP/1.1\r\n\r\n").unwrap();
+    for (_, expected) in &requests {
+        assert_eq!(response(&mut stream).1, *expected);
+    }
+    assert!(response(&mut stream).0.starts_with("HTTP/1.1 400 "));
+    // A server whose answer ends with its connection ends that of the program.
+    let mut stream = proxy.connect();
+    let last = serve(once);
+    write!(
+        stream,
+        "GET http://{last}/ HTTP/1.1\r\n\r\nGET http://{first}/ HTTP/1.1\r\n\r\n"
+    )
+    .unwrap();
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "HTTP/1.1 200 OK\r\n\r\nall");
+}
+
 #[test]
 fn names_of_the_machine_are_resolved() {
     let proxy = Running::new(&[("rtt", "4ms")]);

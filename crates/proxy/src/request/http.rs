@@ -1,5 +1,6 @@
 //! The head of a request to an HTTP proxy (RFC 9110, RFC 9112): CONNECT, or an absolute target.
 
+use super::answers::Asked;
 use super::body::{Body, Chunks};
 use super::{Destination, authorises};
 use crate::engine::Refusal;
@@ -24,6 +25,8 @@ pub enum Kind {
         head: Vec<u8>,
         /// The length of its body.
         body: Body,
+        /// The kind of its answer.
+        asked: Asked,
     },
 }
 
@@ -91,23 +94,35 @@ pub fn parse(input: &[u8], token: Option<&str>) -> Result<Option<(usize, Request
     // RFC 9112 section 3.2.2: the target's host replaces that of the header.
     head.push_str(&format!("Host: {authority}\r\n"));
     let mut head = head.into_bytes();
+    let is_websocket = request.headers.iter().any(|header| {
+        header.name.eq_ignore_ascii_case("upgrade")
+            && elements(header.value).any(|element| element.eq_ignore_ascii_case(b"websocket"))
+    });
     for header in request.headers.iter() {
-        let is_own = OWN_HEADERS
-            .iter()
-            .any(|own| header.name.eq_ignore_ascii_case(own));
-        if !is_own {
+        let is = |name: &&str| header.name.eq_ignore_ascii_case(name);
+        let is_dropped = OWN_HEADERS.iter().any(&is) || !is_websocket && UPGRADES.iter().any(&is);
+        let value = match is(&"connection") && !is_websocket {
+            // RFC 9110 section 7.8: the option names a header that is no longer there.
+            true => without_upgrades(header.value),
+            false => header.value.to_vec(),
+        };
+        if !is_dropped && (!value.is_empty() || header.value.is_empty()) {
             head.extend(header.name.as_bytes());
             head.extend(b": ");
-            head.extend(header.value);
+            head.extend(value);
             head.extend(b"\r\n");
         }
     }
     head.extend(b"\r\n");
-    let body = match header("upgrade") {
-        Some(_) => Body::Endless,
-        None => body(request.headers)?,
+    let kind = Kind::Plain {
+        head,
+        body: framing(request.headers)?.unwrap_or(Body::Length(0)),
+        asked: match method {
+            _ if is_websocket => Asked::WebSocket,
+            "HEAD" => Asked::Head,
+            _ => Asked::Any,
+        },
     };
-    let kind = Kind::Plain { head, body };
     Ok(Some((used, Request { destination, kind })))
 }
 
@@ -132,8 +147,31 @@ fn split(target: &str) -> Result<(&str, &str), Problem> {
     Ok((authority, path))
 }
 
-/// Returns the form of a request's body (RFC 9112 section 6.3).
-fn body(headers: &[httparse::Header<'_>]) -> Result<Body, Problem> {
+/// Returns the elements of a list (RFC 9110 section 5.6.1).
+fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let all = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    all.filter(|element| !element.is_empty())
+}
+
+/// Returns the value of a `Connection` header without the options of [`UPGRADES`].
+fn without_upgrades(value: &[u8]) -> Vec<u8> {
+    let is_upgrade = |element: &&[u8]| {
+        let mut upgrades = UPGRADES.iter();
+        upgrades.any(|upgrade| element.eq_ignore_ascii_case(upgrade.as_bytes()))
+    };
+    if !elements(value).any(|element| is_upgrade(&element)) {
+        return value.to_vec();
+    }
+    let rest: Vec<&[u8]> = elements(value).filter(|e| !is_upgrade(e)).collect();
+    rest.join(&b", "[..])
+}
+
+/// Returns the form of the body of a request or an answer (RFC 9112 section 6.3), if its headers
+/// have it.
+///
+/// # Errors
+/// `Problem` if it is ambiguous.
+pub fn framing(headers: &[httparse::Header<'_>]) -> Result<Option<Body>, Problem> {
     let values = |name: &'static str| {
         let named = move |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(name);
         headers.iter().filter(named).map(|header| header.value)
@@ -145,7 +183,7 @@ fn body(headers: &[httparse::Header<'_>]) -> Result<Body, Problem> {
         if !lengths.is_empty() || !is_chunked {
             return Err(Problem::Malformed("the length of the body is ambiguous"));
         }
-        return Ok(Body::Chunks(Chunks::new()));
+        return Ok(Some(Body::Chunks(Chunks::new())));
     }
     let wrong = Problem::Malformed("content-length is not a number");
     let mut lengths = lengths.iter().map(|value| {
@@ -154,12 +192,13 @@ fn body(headers: &[httparse::Header<'_>]) -> Result<Body, Problem> {
         text.parse::<u64>().ok().filter(|_| is_number)
     });
     let Some(length) = lengths.next() else {
-        return Ok(Body::Length(0));
+        return Ok(None);
     };
     if lengths.any(|other| other != length) {
         return Err(wrong);
     }
-    length.map(Body::Length).ok_or(wrong)
+    let length = length.map(Body::Length).ok_or(wrong)?;
+    Ok(Some(length))
 }
 
 /// Returns the answer to a CONNECT that was granted.
@@ -211,9 +250,13 @@ fn response(status: &str, headers: &str, text: &str) -> Vec<u8> {
 
 /// Headers that are meant for the proxy, or that the proxy replaces.
 const OWN_HEADERS: [&str; 3] = ["proxy-connection", "proxy-authorization", "host"];
+/// Headers that change the protocol of the connection. The proxy can follow WebSocket only; a server
+/// may ignore each of them (RFC 9110 section 7.8).
+const UPGRADES: [&str; 2] = ["upgrade", "http2-settings"];
 /// The longest head. Servers accept 8 to 64 KiB.
 pub const LONGEST_HEAD: usize = 64 << 10;
-const MOST_HEADERS: usize = 128;
+/// The most headers of a request or an answer.
+pub const MOST_HEADERS: usize = 128;
 
 #[cfg(test)]
 mod tests;

@@ -57,7 +57,7 @@ fn http(input: &[u8], cut: usize, token: Option<&str>) {
     if cut < used {
         assert!(matches!(parse::http(&input[..cut], token), Ok(None)));
     }
-    let Kind::Plain { head, mut body } = request.kind else {
+    let Kind::Plain { head, mut body, .. } = request.kind else {
         return;
     };
     // A server reads one request with one host, and no header meant for the proxy.

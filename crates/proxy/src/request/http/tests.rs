@@ -24,7 +24,7 @@ fn a_plain_request_reaches_the_server_without_the_proxy_s_headers() {
          Proxy-Connection: keep-alive\r\nProxy-Authorization: Bearer x\r\nContent-Length: 3\r\n\r\n",
     );
     assert_eq!(request.destination.to_string(), "example.org:8080");
-    let Kind::Plain { head, body } = request.kind else {
+    let Kind::Plain { head, body, .. } = request.kind else {
         panic!("a plain request");
     };
     assert_eq!(
@@ -63,7 +63,6 @@ fn the_end_of_a_body_is_known_or_the_request_is_refused() {
     let chunks = Ok(Body::Chunks(Chunks::new()));
     assert_eq!(body(""), Ok(Body::Length(0)));
     assert_eq!(body("Transfer-Encoding: gzip, Chunked\r\n"), chunks);
-    assert_eq!(body("Upgrade: websocket\r\n"), Ok(Body::Endless));
     let twice = "Content-Length: 7\r\nContent-Length: 7\r\n";
     assert_eq!(body(twice), Ok(Body::Length(7)));
     for headers in [
@@ -74,6 +73,43 @@ fn the_end_of_a_body_is_known_or_the_request_is_refused() {
         "Transfer-Encoding: chunked, gzip\r\n",
     ] {
         assert!(body(headers).is_err(), "{headers}");
+    }
+}
+
+/// RFC 9110 section 7.8: a server may ignore a request to upgrade, and the options of `Connection`
+/// name the headers of this connection.
+#[test]
+fn only_an_upgrade_to_websocket_reaches_the_server() {
+    let passed = |headers: &str| {
+        let text = format!("GET http://a/ HTTP/1.1\r\n{headers}\r\n");
+        let Kind::Plain { head, body, asked } = parsed(&text).kind else {
+            panic!("a plain request");
+        };
+        // The proxy does not know whether the server will accept.
+        assert_eq!(body, Body::Length(0));
+        let head = String::from_utf8(head).unwrap();
+        let headers = head.strip_prefix("GET / HTTP/1.1\r\nHost: a\r\n").unwrap();
+        (headers.strip_suffix("\r\n").unwrap().to_owned(), asked)
+    };
+    for websocket in [
+        "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+        "Upgrade: x, WebSocket\r\n",
+    ] {
+        assert_eq!(passed(websocket), (websocket.into(), Asked::WebSocket));
+    }
+    for (headers, left) in [
+        (
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+            "",
+        ),
+        (
+            "connection: keep-alive,upgrade\r\nupgrade: TLS/1.0\r\n",
+            "connection: keep-alive\r\n",
+        ),
+        ("Connection: close\r\n", "Connection: close\r\n"),
+        ("Connection:\r\nX:\r\n", "Connection: \r\nX: \r\n"),
+    ] {
+        assert_eq!(passed(headers), (left.into(), Asked::Any), "{headers}");
     }
 }
 
