@@ -65,12 +65,7 @@ impl Guardian {
             match prepare(namespace, pairs, user) {
                 Ok(links) => {
                     drop(told);
-                    let watch = Watch {
-                        links,
-                        pairs,
-                        standing: false,
-                    };
-                    watch.run(signs);
+                    Watch::new(links, pairs).run(signs);
                 }
                 Err(why) => drop(told.write_all(why.as_bytes())),
             }
@@ -104,14 +99,19 @@ impl Guardian {
 /// The interfaces cannot be listed, or a bridge cannot be removed.
 pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Result<Vec<String>, LinkError> {
     let all = links.interfaces()?;
-    let own = |index: u32| {
-        let bridge = all.iter().find(|link| link.index == index)?;
-        is_guardians(bridge).then(|| bridge.name.clone())
+    let given: Vec<&Interface> = all
+        .iter()
+        .filter(|link| interfaces.contains(&&*link.name))
+        .collect();
+    // A bridge that is not complete may have none of its interfaces.
+    let is_theirs = |bridge: &Interface| {
+        let mut given = given.iter();
+        given.any(|link| link.bridge == Some(bridge.index) || bridge.name == name_for(link))
     };
-    let given = all.iter().filter(|link| interfaces.contains(&&*link.name));
-    let mut bridges: Vec<String> = given.filter_map(|link| own(link.bridge?)).collect();
-    bridges.sort();
-    bridges.dedup();
+    let bridges = all
+        .iter()
+        .filter(|link| is_guardians(link) && is_theirs(link));
+    let bridges: Vec<String> = bridges.map(|bridge| bridge.name.clone()).collect();
     for name in &bridges {
         links.remove(name)?;
     }
@@ -165,30 +165,48 @@ fn prepare(namespace: &Namespace, pairs: &[Pair], user: Option<User>) -> Result<
     Ok(links)
 }
 
-/// Returns the name of the bridge over a pair.
-fn bridge_name(links: &mut Links, pair: &Pair) -> Result<String, LinkError> {
-    let first = links.interface(&pair[0])?;
-    Ok(format!("{PREFIX}{:x}", first.index))
+/// Returns the name of the bridge whose first interface is this one.
+fn name_for(first: &Interface) -> String {
+    format!("{PREFIX}{:x}", first.index)
 }
 
 /// The guardian's own state.
 struct Watch<'a> {
     links: Links,
     pairs: &'a [Pair],
-    /// Whether the bridges stand.
-    standing: bool,
+    /// Whether the router gives no signs of life.
+    is_silent: bool,
+    /// Whether a bridge over each pair stands.
+    is_complete: bool,
+    /// Whether a bridge, or a part of one, may stand.
+    has_begun: bool,
 }
 
 impl Watch<'_> {
+    fn new(links: Links, pairs: &[Pair]) -> Watch<'_> {
+        Watch {
+            links,
+            pairs,
+            is_silent: false,
+            is_complete: false,
+            has_begun: false,
+        }
+    }
+
     fn run(mut self, mut signs: PipeReader) {
         let mut is_armed = false;
         loop {
-            let patience = (is_armed && !self.standing).then_some(PATIENCE);
+            let patience = match self.is_silent {
+                false => PATIENCE,
+                true => RETRY,
+            };
+            let patience = (is_armed && !self.is_complete).then_some(patience);
             let asked = Instant::now();
             if !is_readable(&signs, patience) {
                 // The call also returns when the guardian was stopped and continued.
                 if patience.is_some_and(|patience| asked.elapsed() >= patience) {
-                    self.take_over("gives no sign of life", Some(&signs));
+                    // If a bridge is not possible, the next turn tries again.
+                    let _ = self.take_over("gives no sign of life");
                 }
                 continue;
             }
@@ -197,8 +215,8 @@ impl Watch<'_> {
                 // An error is not the end: the router lives.
                 Err(_) => std::thread::sleep(RETRY),
                 Ok(0) => {
-                    if is_armed && !self.standing {
-                        self.take_over("has ended", None);
+                    if is_armed {
+                        self.succeed();
                     }
                     return;
                 }
@@ -214,42 +232,57 @@ impl Watch<'_> {
         }
     }
 
-    /// Creates the bridges. Waits for an interface that is being created again, until the router gives
-    /// signs again.
-    fn take_over(&mut self, why: &str, signs: Option<&PipeReader>) {
-        for attempt in 0..MOST_ATTEMPTS {
-            let mut failure = None;
-            for pair in self.pairs {
-                match self.bridge(pair) {
-                    Ok(Some(name)) => say(&format!(
-                        "the router {why}: kernel bridge {name} connects {} and {}",
-                        pair[0], pair[1]
-                    )),
-                    Ok(None) => {}
-                    Err(error) => failure = Some(error.to_string()),
-                }
+    /// Makes the bridges stand after the end of the router. Waits for an interface that is being created
+    /// again.
+    fn succeed(&mut self) {
+        for _ in 1..MOST_ATTEMPTS {
+            if self.take_over("has ended").is_ok() {
+                return;
             }
-            let Some(error) = failure else {
-                break;
-            };
-            if attempt == 0 {
-                say(&format!("the router {why}: {error}"));
-            }
-            match signs {
-                Some(signs) if is_readable(signs, Some(RETRY)) => break,
-                Some(_) => {}
-                None => std::thread::sleep(RETRY),
+            std::thread::sleep(RETRY);
+        }
+        if let Err(error) = self.take_over("has ended") {
+            say(&format!("no kernel bridge takes its place: {error}"));
+        }
+    }
+
+    /// Creates the bridges that are missing.
+    fn take_over(&mut self, why: &str) -> Result<(), String> {
+        let mut failure = None;
+        self.has_begun = true;
+        for pair in self.pairs {
+            match self.bridge(pair) {
+                Ok(Some(name)) => say(&format!(
+                    "the router {why}: kernel bridge {name} connects {} and {}",
+                    pair[0], pair[1]
+                )),
+                Ok(None) => {}
+                Err(error) => failure = Some(error.to_string()),
             }
         }
-        self.standing = true;
+        self.is_complete = failure.is_none();
+        let was_silent = std::mem::replace(&mut self.is_silent, true);
+        let Some(error) = failure else {
+            return Ok(());
+        };
+        if !was_silent {
+            say(&format!("the router {why}: {error}"));
+        }
+        Err(error)
     }
 
     /// Creates one bridge, and returns its name. Returns `None` if it stands already.
     fn bridge(&mut self, pair: &Pair) -> Result<Option<String>, LinkError> {
-        let name = bridge_name(&mut self.links, pair)?;
-        let is_there = self.links.interface(&name).is_ok();
-        if is_there {
-            return Ok(None);
+        let first = self.links.interface(&pair[0])?;
+        let second = self.links.interface(&pair[1])?;
+        let name = name_for(&first);
+        if let Ok(bridge) = self.links.interface(&name) {
+            let holder = Some(bridge.index);
+            if bridge.is_up && first.bridge == holder && second.bridge == holder {
+                return Ok(None);
+            }
+            // What an attempt left that failed halfway.
+            self.links.remove(&name)?;
         }
         let created = self.links.create_bridge(&name, &[&pair[0], &pair[1]]);
         if created.is_err() {
@@ -259,14 +292,16 @@ impl Watch<'_> {
         created.map(|()| Some(name))
     }
 
+    /// Removes the bridges, and what there is of them, because the router gives signs of life.
     fn give_back(&mut self) {
-        if !self.standing {
+        (self.is_silent, self.is_complete) = (false, false);
+        if !self.has_begun {
             return;
         }
         let members: Vec<&str> = self.pairs.iter().flatten().map(String::as_str).collect();
         match take_back(&mut self.links, &members) {
             Ok(names) => {
-                self.standing = false;
+                self.has_begun = false;
                 for name in names {
                     say(&format!(
                         "the router forwards again: kernel bridge {name} is removed"
@@ -299,7 +334,9 @@ fn say(text: &str) {
 pub const PREFIX: &str = "slopen-";
 /// A router that gives no sign of life for this long is taken for hung. It gives ten a second.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The interval between two attempts to create a bridge.
 const RETRY: Duration = Duration::from_millis(100);
+/// Attempts after the end of the router: for ten seconds.
 const MOST_ATTEMPTS: u32 = 100;
 const BEAT: u8 = b'b';
 const DISMISSED: u8 = b'q';

@@ -24,27 +24,41 @@ impl Site {
             middle: namespace("middle"),
             folder: tempfile::tempdir().unwrap(),
         };
-        for (number, host, port) in [(1, &site.client, "em0"), (2, &site.server, "em1")] {
-            let end = |namespace, name, number| VethEnd {
-                namespace,
-                name,
-                mac: Mac([2, 0, 0, 0, 0, number]),
-            };
-            let ends = (
-                end(host, "eth0", number),
-                end(&site.middle, port, number + 10),
-            );
-            create_veth(ends.0, ends.1).unwrap();
-            let mut links = host.links().unwrap();
-            links.silence_ipv6("eth0").unwrap();
-            links.set_up("eth0", true).unwrap();
-            let (own, peer) = ([10, 0, 0, number], [10, 0, 0, 3 - number]);
-            links.add_address("eth0", own.into(), 24).unwrap();
-            let mac = Mac([2, 0, 0, 0, 0, 3 - number]);
-            links.add_neighbour("eth0", peer.into(), mac).unwrap();
-            site.middle.links().unwrap().set_up(port, true).unwrap();
-        }
+        site.connect(1);
+        site.connect(2);
         site
+    }
+
+    /// Connects host 1, the client, to `em0`, or host 2, the server, to `em1`.
+    fn connect(&self, number: u8) {
+        let (host, port) = match number {
+            1 => (&self.client, "em0"),
+            _ => (&self.server, "em1"),
+        };
+        self.link(host, "eth0", port, number);
+        let mut links = host.links().unwrap();
+        let (own, peer) = ([10, 0, 0, number], [10, 0, 0, 3 - number]);
+        links.add_address("eth0", own.into(), 24).unwrap();
+        let mac = Mac([2, 0, 0, 0, 0, 3 - number]);
+        links.add_neighbour("eth0", peer.into(), mac).unwrap();
+    }
+
+    /// Connects an interface of a host to one of the router. Both are up then.
+    fn link(&self, host: &Namespace, name: &str, port: &str, number: u8) {
+        let end = |namespace, name, number| VethEnd {
+            namespace,
+            name,
+            mac: Mac([2, 0, 0, 0, 0, number]),
+        };
+        let ends = (
+            end(host, name, number),
+            end(&self.middle, port, number + 10),
+        );
+        create_veth(ends.0, ends.1).unwrap();
+        let mut links = host.links().unwrap();
+        links.silence_ipv6(name).unwrap();
+        links.set_up(name, true).unwrap();
+        self.middle.links().unwrap().set_up(port, true).unwrap();
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -66,7 +80,7 @@ impl Site {
         let mut child = self.command(words).args(["em0", "em1"]).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut heard = String::new();
-        while !heard.contains("sluice: routing packet:em0 - packet:em1") {
+        while !heard.contains("sluice: routing packet:") {
             assert!(stderr.read_line(&mut heard).unwrap() > 0, "{heard}");
         }
         (Killed(child), stderr, heard)
@@ -275,6 +289,65 @@ fn a_hung_router_costs_a_second_at_most_and_takes_over_when_it_continues() {
     stderr.read_to_string(&mut said).unwrap();
     assert!(said.contains("the router forwards again"), "{said}");
     assert!(site.bridges().is_empty());
+}
+
+/// Waits until the router or its guardian has printed this.
+fn wait_for(stderr: &mut BufReader<ChildStderr>, text: &str) {
+    let mut said = String::new();
+    while !said.contains(text) {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+}
+
+#[test]
+fn a_hung_router_that_dies_before_its_bridge_was_possible_gets_one_as_soon_as_it_is() {
+    let site = Site::new();
+    let (mut child, mut stderr, _) = site.start(&[]);
+    site.middle.links().unwrap().remove("em1").unwrap();
+    child.signal(Signal::STOP);
+    wait_for(&mut stderr, "the router gives no sign of life: ");
+    assert!(site.bridges().is_empty());
+    child.signal(Signal::KILL);
+    child.0.wait().unwrap();
+    site.connect(2);
+    site.wait_for_bridges(1);
+    Traffic::start(&site).pass();
+}
+
+#[test]
+fn a_bridge_of_two_that_stands_is_removed_when_the_router_continues() {
+    let site = Site::new();
+    site.link(&site.client, "eth1", "em2", 3);
+    site.link(&site.server, "eth1", "em3", 4);
+    let (child, mut stderr, _) = site.start(&["em2", "em3"]);
+    site.middle.links().unwrap().remove("em3").unwrap();
+    child.signal(Signal::STOP);
+    wait_for(&mut stderr, "the router gives no sign of life: ");
+    site.wait_for_bridges(1);
+    child.signal(Signal::CONT);
+    site.wait_for_bridges(0);
+    // The router that hangs again gets both once they are possible.
+    child.signal(Signal::STOP);
+    site.wait_for_bridges(1);
+    site.link(&site.server, "eth1", "em3", 4);
+    site.wait_for_bridges(2);
+}
+
+#[test]
+fn a_bridge_that_lacks_an_interface_does_not_count() {
+    let site = Site::new();
+    let (mut child, mut stderr, _) = site.start(&[]);
+    let mut links = site.middle.links().unwrap();
+    let name = format!("slopen-{:x}", links.interface("em0").unwrap().index);
+    links.create_bridge(&name, &["em0"]).unwrap();
+    child.signal(Signal::KILL);
+    child.0.wait().unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    let expected = format!("kernel bridge {name} connects em0 and em1");
+    assert!(said.contains(&expected), "{said}");
+    Traffic::start(&site).pass();
+    assert_eq!(site.bridges(), [name]);
 }
 
 #[test]
