@@ -320,13 +320,13 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         ending: Stop::new(),
     };
     // Before this process has threads.
-    let guardian = args.fail_open.then(|| settings.fail_open()).transpose()?;
+    let mut guardian = args.fail_open.then(|| settings.fail_open()).transpose()?;
     // Signals are caught before anything is opened, so that everything is closed in order.
     let signals = catch_signals(&settings)?;
     let mut log = Log::new(args.json, args.syslog.as_deref())?;
     let page = web::prepare(&args.web)?;
     let flow_file = flows::open(&args.flows)?;
-    let mut router = match Router::start(&settings) {
+    let mut router = match Router::start_beside(&settings, guardian.as_mut()) {
         Err(StartError::Ended) => {
             service::ending();
             eprintln!("sluice: {}", StartError::Ended);
@@ -334,12 +334,6 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         }
         started => started?,
     };
-    if let Some(guardian) = guardian
-        && let Err(error) = router.guard(guardian)
-    {
-        router.stop();
-        return Err(Error::Heartbeat(error));
-    }
     let server = match web::serve(page, &router) {
         Ok(server) => server,
         Err(error) => {
@@ -359,6 +353,13 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
             return Err(error.into());
         }
     };
+    // Last, because a router that is stopped from here on is one that was started.
+    if let Some(guardian) = guardian
+        && let Err(error) = router.guard(guardian)
+    {
+        router.stop();
+        return Err(Error::Heartbeat(error));
+    }
     announce(args, &settings, &router);
     attend(args, &router, &signals, &log);
     drop(server);

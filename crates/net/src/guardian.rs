@@ -41,8 +41,8 @@ pub enum GuardianError {
 
 impl Guardian {
     /// Starts a guardian for interfaces of `namespace`, and waits until it has verified that it could
-    /// create the bridges. It becomes `user`, and does nothing before the first [`Guardian::beat`]. Must
-    /// be called while there are no other threads.
+    /// create the bridges. It becomes `user`, and does nothing before [`Guardian::arm`] or the first
+    /// [`Guardian::beat`]. Must be called while there are no other threads.
     ///
     /// # Errors
     /// [`GuardianError`]; nothing is left then.
@@ -81,6 +81,12 @@ impl Guardian {
         Ok(Guardian { life })
     }
 
+    /// Makes the guardian create the bridges if this process ends or drops this. Silence counts from the
+    /// first [`Guardian::beat`].
+    pub fn arm(&mut self) {
+        let _ = self.life.write(&[ARMED]);
+    }
+
     /// Gives a sign of life. Never blocks.
     pub fn beat(&mut self) {
         // A full pipe has signs enough, and a closed one no guardian.
@@ -93,11 +99,11 @@ impl Guardian {
     }
 }
 
-/// Removes the bridges of a guardian over any of these interfaces. Returns their names.
+/// Returns the names of the bridges of a guardian over any of these interfaces.
 ///
 /// # Errors
-/// The interfaces cannot be listed, or a bridge cannot be removed.
-pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Result<Vec<String>, LinkError> {
+/// The interfaces cannot be listed.
+pub fn standing(links: &mut Links, interfaces: &[&str]) -> Result<Vec<String>, LinkError> {
     let all = links.interfaces()?;
     let given: Vec<&Interface> = all
         .iter()
@@ -111,7 +117,15 @@ pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Result<Vec<String>, 
     let bridges = all
         .iter()
         .filter(|link| is_guardians(link) && is_theirs(link));
-    let bridges: Vec<String> = bridges.map(|bridge| bridge.name.clone()).collect();
+    Ok(bridges.map(|bridge| bridge.name.clone()).collect())
+}
+
+/// Removes the bridges of a guardian over any of these interfaces. Returns their names.
+///
+/// # Errors
+/// The interfaces cannot be listed, or a bridge cannot be removed.
+pub fn take_back(links: &mut Links, interfaces: &[&str]) -> Result<Vec<String>, LinkError> {
+    let bridges = standing(links, interfaces)?;
     for name in &bridges {
         links.remove(name)?;
     }
@@ -194,13 +208,13 @@ impl Watch<'_> {
     }
 
     fn run(mut self, mut signs: PipeReader) {
-        let mut is_armed = false;
+        let (mut is_armed, mut has_lived) = (false, false);
         loop {
             let patience = match self.is_silent {
                 false => PATIENCE,
                 true => RETRY,
             };
-            let patience = (is_armed && !self.is_complete).then_some(patience);
+            let patience = (has_lived && !self.is_complete).then_some(patience);
             let asked = Instant::now();
             if !is_readable(&signs, patience) {
                 // The call also returns when the guardian was stopped and continued.
@@ -224,8 +238,9 @@ impl Watch<'_> {
                     self.give_back();
                     return;
                 }
-                Ok(_) => {
+                Ok(count) => {
                     is_armed = true;
+                    has_lived |= bytes[..count].contains(&BEAT);
                     self.give_back();
                 }
             }
@@ -338,5 +353,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_millis(100);
 /// Attempts after the end of the router: for ten seconds.
 const MOST_ATTEMPTS: u32 = 100;
+const ARMED: u8 = b'a';
 const BEAT: u8 = b'b';
 const DISMISSED: u8 = b'q';

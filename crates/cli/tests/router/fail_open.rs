@@ -291,6 +291,34 @@ fn a_hung_router_costs_a_second_at_most_and_takes_over_when_it_continues() {
     assert!(site.bridges().is_empty());
 }
 
+#[test]
+fn a_start_that_fails_leaves_the_bridge_that_it_found_and_makes_none() {
+    let site = Site::new();
+    let (mut child, _stderr, _) = site.start(&[]);
+    child.signal(Signal::KILL);
+    child.0.wait().unwrap();
+    site.wait_for_bridges(1);
+    // The router finds another file when all else is done.
+    let socket = site.folder.path().join("s");
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "").unwrap();
+    let start = || {
+        // Its guardian has the same error output, and has ended as well.
+        let output = site.command(&["em0", "em1"]).output().unwrap();
+        assert!(!output.status.success());
+        let said = text(&output.stderr);
+        assert!(said.contains("is not a socket"), "{said}");
+        said
+    };
+    let said = start();
+    let bridges = site.bridges();
+    assert_eq!(bridges.len(), 1, "{said}");
+    Traffic::start(&site).pass();
+    site.middle.links().unwrap().remove(&bridges[0]).unwrap();
+    start();
+    assert!(site.bridges().is_empty());
+}
+
 /// Waits until the router or its guardian has printed this.
 fn wait_for(stderr: &mut BufReader<ChildStderr>, text: &str) {
     let mut said = String::new();

@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluice_net::guardian::{Guardian, GuardianError, Pair, take_back};
+use sluice_net::guardian::{Guardian, GuardianError, Pair, standing, take_back};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::registry;
 
@@ -75,11 +75,23 @@ impl Settings {
     }
 }
 
-/// Removes kernel bridges that took over when an earlier router ended. Returns what an operator should
-/// know about that.
-pub(super) fn take_over_from_bridges(namespace: &Namespace, names: &[String]) -> Vec<String> {
+/// Removes kernel bridges that took over when an earlier router ended. If there are some, arms the guardian
+/// before, which restores them if the start fails. Returns what an operator should know about that.
+pub(super) fn take_over_from_bridges(
+    namespace: &Namespace,
+    names: &[String],
+    mut guardian: Option<&mut Guardian>,
+) -> Vec<String> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let take = || take_back(&mut namespace.links()?, &names);
+    let mut take = || {
+        let mut links = namespace.links()?;
+        if let Some(guardian) = &mut guardian
+            && !standing(&mut links, &names)?.is_empty()
+        {
+            guardian.arm();
+        }
+        take_back(&mut links, &names)
+    };
     // The kernel may be short of memory for a moment.
     match take().or_else(|_| take()) {
         Ok(bridges) => bridges
@@ -111,10 +123,11 @@ impl Heartbeat {
         pulses: Vec<Arc<AtomicU64>>,
     ) -> io::Result<Heartbeat> {
         let (end, ended) = sync_channel(1);
-        guardian.beat();
+        let (give, given) = sync_channel::<Guardian>(1);
         let thread = std::thread::Builder::new()
             .name("heartbeat".into())
             .spawn(move || {
+                let mut guardian = given.recv().expect("the guardian is sent");
                 let mut last = vec![0; pulses.len()];
                 while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                     // All loops must turn.
@@ -131,6 +144,9 @@ impl Heartbeat {
                 }
                 guardian
             })?;
+        // The caller may count on the guardian from now on. Without a thread it got no sign.
+        guardian.beat();
+        give.send(guardian).expect("the thread waits for it");
         Ok(Heartbeat { end, thread })
     }
 

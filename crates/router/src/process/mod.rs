@@ -312,7 +312,7 @@ impl Router {
     /// Gives the guardian signs of life from now on, while packets are forwarded.
     ///
     /// # Errors
-    /// A thread cannot be started. The guardian is dismissed then.
+    /// A thread cannot be started. The guardian is dropped then, as at a failed start.
     pub fn guard(&mut self, guardian: Guardian) -> io::Result<()> {
         let bells = self.orders.bells().cloned().collect();
         let pulses = self.pulses.clone();

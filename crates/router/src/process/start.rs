@@ -14,6 +14,7 @@ use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::confine::{self, ConfineError, Confinement, Keep, Reach, User};
 use sluice_net::cores::{self, CoreError, IdleLimit, IdleLimitError, Stay};
+use sluice_net::guardian::Guardian;
 use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
 use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
@@ -135,6 +136,18 @@ impl Router {
     /// # Errors
     /// [`StartError`]; nothing is left open.
     pub fn start(settings: &Settings) -> Result<Router, StartError> {
+        Router::start_beside(settings, None)
+    }
+
+    /// Starts a router that a guardian is to watch ([`Router::guard`]). If kernel bridges of an earlier
+    /// router's guardian are removed for it, this guardian creates bridges again when it is dropped.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left open.
+    pub fn start_beside(
+        settings: &Settings,
+        guardian: Option<&mut Guardian>,
+    ) -> Result<Router, StartError> {
         if settings.hooked.is_none() {
             check_ports(&settings.ports)?;
         }
@@ -313,7 +326,7 @@ impl Router {
             }
         }
         // From here on, this router forwards.
-        let standing = take_over_from_bridges(&namespace, &names);
+        let standing = take_over_from_bridges(&namespace, &names, guardian);
         // The threads of the control socket are started by this one.
         let confined = match is_confined {
             true => confined.and_then(|()| {
