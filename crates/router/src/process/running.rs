@@ -138,11 +138,16 @@ impl Loop {
             PortTime::Files => self.files.with(&mut self.forwarder, LANE, work),
             PortTime::Machine | PortTime::Played => self.forwarder.with(LANE, work),
         };
+        self.configuration_applied();
+        result
+    }
+
+    /// Passes to the ports what depends on the engine's configuration.
+    fn configuration_applied(&mut self) {
         let whole = self.forwarder.lanes()[LANE]
             .queueing()
             .takes_super_packets();
         self.forwarder.let_super_packets_in(whole);
-        result
     }
 
     /// Forwards once, in the ports' time. Returns whether there is nothing more to do.
@@ -203,7 +208,11 @@ impl Loop {
             if stop.is_stopped() {
                 break;
             }
+            let had_change = self.has_change();
             let is_through = self.turn(until);
+            if had_change && !self.has_change() {
+                self.configuration_applied();
+            }
             pulse.fetch_add(1, Ordering::Relaxed);
             self.pass_log();
             if is_through {
@@ -591,3 +600,6 @@ const LOOK_EVERY: Span = Span::from_ms(50);
 const LANE: usize = 0;
 /// Above all ordinary threads, below everything with a higher real-time priority.
 const REAL_TIME_PRIORITY: u8 = 1;
+
+#[cfg(test)]
+mod tests;
