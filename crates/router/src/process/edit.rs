@@ -1,5 +1,6 @@
 //! Changes of the configuration that can be taken back, for a page.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use crate::control::{Answered, FileText, Orders, Refused, Reply, Texts, changes}
 /// Executes commands for somebody, and takes them back.
 ///
 /// To take a change back, the whole configuration before it is put in place again. Packets and
-/// counters stay. A change is only taken back while it is the last one, so that changes by others
-/// are not lost.
+/// counters stay. A change is only taken back while the configuration is the one that it made, so that
+/// changes by others are not lost. These include the lines of a file before a refused one.
 pub struct Editor {
     orders: Orders<Status>,
     undo: Mutex<Vec<Before>>,
@@ -28,6 +29,8 @@ struct Before {
     noted: u64,
     commands: String,
     files: Texts,
+    /// The [`digest`] of the configuration behind the change.
+    after: u64,
 }
 
 /// What a form needs to compose commands.
@@ -77,18 +80,21 @@ impl Editor {
             // It may have been executed; nobody knows.
             Err(Refused::Unfinished) => undo.clear(),
             Ok(Answered::Commands(_, Ok(()))) if changes(text) => {
+                let after = self.orders.configuration(PATIENCE);
                 let noted = self.noted();
-                // A change by somebody else came between.
-                if noted != before + 1 {
-                    undo.clear();
-                } else {
-                    undo.push(Before {
-                        change: text.trim().to_owned(),
-                        noted,
-                        commands: configuration.commands(),
-                        files,
-                    });
-                    forget(&mut undo);
+                match after {
+                    Ok(after) if noted == before + 1 => {
+                        undo.push(Before {
+                            change: text.trim().to_owned(),
+                            noted,
+                            commands: configuration.commands(),
+                            files,
+                            after: digest(&after),
+                        });
+                        forget(&mut undo);
+                    }
+                    // A change by somebody else came between, or may have.
+                    _ => undo.clear(),
                 }
             }
             _ => {}
@@ -99,28 +105,45 @@ impl Editor {
     /// Takes the last change back.
     pub fn undo(&self, by: &str) -> Answer {
         let mut undo = self.lock();
-        let Some(before) = undo.pop() else {
+        if undo.is_empty() {
             return Reply::refusal("there is no change to take back".into(), UNAVAILABLE);
+        }
+        let now = match self.orders.configuration(PATIENCE) {
+            Ok(configuration) => digest(&configuration),
+            Err(refused) => return Reply::of(Err(refused)),
         };
+        let mut before = undo.pop().expect("there is a change");
         let (since, _) = self.orders.journal().since(before.noted);
-        if let Some(other) = since.iter().find(|change| change.refused.is_none()) {
+        let other = since.iter().find(|change| change.refused.is_none());
+        if other.is_some() || now != before.after {
+            let other = match other {
+                Some(other) => format!("`{}` by {}", other.text, other.by),
+                None => "another change".to_owned(),
+            };
             let text = format!(
-                "`{}` cannot be taken back: `{}` by {} came after it and would be lost",
-                before.change, other.text, other.by
+                "`{}` cannot be taken back: {other} came after it and would be lost",
+                before.change
             );
             undo.clear();
             return Reply::refusal(text, UNAVAILABLE);
         }
-        let commands = (before.commands, Mode::Replace, before.files);
+        let commands = (before.commands.clone(), Mode::Replace, before.files.clone());
         let answered = self.orders.execute(commands, PATIENCE);
         let refused = match &answered {
             Ok(Answered::Commands(_, Err(error))) => Some(error.to_string()),
             Ok(_) => None,
             Err(refused) => Some(refused.to_string()),
         };
+        let has_failed = refused.is_some();
         let text = format!("undo: {}", before.change);
         let noted = self.orders.journal().note(by, &text, refused);
-        if let Some(next) = undo.last_mut() {
+        if matches!(answered, Err(Refused::Unfinished)) {
+            // It may have been executed; nobody knows.
+            undo.clear();
+        } else if has_failed {
+            before.noted = noted;
+            undo.push(before);
+        } else if let Some(next) = undo.last_mut() {
             next.noted = noted;
         }
         // The output repeats each command of the configuration.
@@ -169,6 +192,14 @@ fn files(configuration: &Configuration) -> Texts {
     files
         .map(|(path, text)| (path, FileText::Text(text)))
         .collect()
+}
+
+/// Returns a number that is the same for the same configuration.
+fn digest(configuration: &Configuration) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    configuration.commands().hash(&mut hasher);
+    configuration.files().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Forgets the oldest configurations, beyond a number and a size.
@@ -241,9 +272,19 @@ mod tests {
                     });
                 }
             });
+            // Also if an assertion fails.
+            let _end = End(&has_ended);
             work(&Editor::new(orders.clone()), &orders);
-            has_ended.store(true, Ordering::Release);
         });
+    }
+
+    /// Ends the loop when it is dropped.
+    struct End<'a>(&'a AtomicBool);
+
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
     }
 
     fn commands(orders: &Orders<Status>) -> String {
@@ -302,6 +343,59 @@ mod tests {
                 "{why}"
             );
             assert_eq!(commands(orders), before);
+        });
+    }
+
+    #[test]
+    fn a_change_is_not_taken_back_with_the_lines_of_a_refused_file() {
+        with_editor(|editor, orders| {
+            editor.change("192.0.2.7", "pipe 1 config bw 10Mbit/s");
+            let lines = "pipe 2 config bw 3Mbit/s\npipe 3 config bw fast";
+            let file = (lines.to_owned(), Mode::Batch, Texts::new());
+            let answered = orders.commands("uid 7", file, PATIENCE).unwrap();
+            assert!(matches!(answered, Answered::Commands(_, Err(_))));
+            let before = commands(orders);
+            assert!(before.contains("pipe 2 config"), "{before}");
+            let why = editor.undo("192.0.2.7").error.unwrap().message;
+            assert!(why.contains("another change came after it"), "{why}");
+            assert_eq!(commands(orders), before);
+            assert!(editor.next_undo().is_none());
+        });
+    }
+
+    #[test]
+    fn a_change_is_not_taken_back_with_one_that_the_journal_has_forgotten() {
+        with_editor(|editor, orders| {
+            editor.change("192.0.2.7", "pipe 1 config bw 10Mbit/s");
+            let by_another = |text: &str| {
+                let command = (text.to_owned(), Mode::Command, Texts::new());
+                orders.commands("uid 7", command, PATIENCE).unwrap()
+            };
+            by_another("pipe 2 config bw 3Mbit/s");
+            let before = commands(orders);
+            // The journal keeps 64 entries.
+            for _ in 0..64 {
+                let answered = by_another("pipe 3 config bw fast");
+                assert!(matches!(answered, Answered::Commands(_, Err(_))));
+            }
+            assert!(editor.undo("192.0.2.7").error.is_some());
+            assert_eq!(commands(orders), before);
+        });
+    }
+
+    #[test]
+    fn refused_commands_of_others_do_not_hinder_an_undo() {
+        with_editor(|editor, orders| {
+            editor.change("192.0.2.7", "pipe 1 config bw 10Mbit/s");
+            let refused = (
+                "pipe 1 config bw fast".to_owned(),
+                Mode::Batch,
+                Texts::new(),
+            );
+            let answered = orders.commands("uid 7", refused, PATIENCE).unwrap();
+            assert!(matches!(answered, Answered::Commands(_, Err(_))));
+            assert!(editor.undo("192.0.2.7").error.is_none());
+            assert_eq!(commands(orders), "");
         });
     }
 
