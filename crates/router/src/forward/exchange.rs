@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use sluice_ipfw::Handed;
 use sluice_net::port::{Carried, Pool, Slot};
@@ -95,7 +95,9 @@ pub fn exchange(bells: Vec<WakeUp>) -> Vec<Exchange> {
     for from in 0..workers {
         for to in (0..workers).filter(|to| *to != from) {
             let (parcels, arrive) = sync_channel(room);
-            let (returns, returned) = sync_channel(room);
+            // When the sender has looked for memory that comes back, there is none, and at most `room + 1`
+            // packets are on their way: the receiver has one of them. It may make room for one more.
+            let (returns, returned) = sync_channel(room + 2);
             ends[from].outgoing[to] = Some(Outgoing {
                 parcels,
                 returned,
@@ -138,8 +140,7 @@ impl Exchange {
                 true
             }
             Err(error) => {
-                use std::sync::mpsc::TrySendError::{Disconnected, Full};
-                let (Full(parcel) | Disconnected(parcel)) = error;
+                let (TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) = error;
                 way.keep(parcel.frame, self.most_bytes);
                 false
             }
@@ -192,8 +193,12 @@ impl Exchange {
                     break;
                 };
                 put(errand, &frame);
-                // There is room for everything that was sent; without a sender, it is freed.
-                let _ = way.returns.try_send(frame);
+                // Without a sender, it is freed.
+                let returned = way.returns.try_send(frame);
+                debug_assert!(
+                    !matches!(returned, Err(TrySendError::Full(_))),
+                    "there is room for everything that was sent"
+                );
             }
         }
     }

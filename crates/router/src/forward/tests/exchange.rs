@@ -181,6 +181,36 @@ fn a_sleeping_worker_is_woken_up_once_and_one_with_packets_does_not_sleep() {
     assert!(receiver.sleep());
 }
 
+#[test]
+fn memory_comes_back_from_a_receiver_that_lets_its_queue_fill_up() {
+    // 16 senders share 8192 packets and 16 MiB: each may have 512 packets and 1 MiB on their way. The 513
+    // frames of a round are 1 015 740 bytes; with 17 more, it would be more than 1 MiB.
+    const SENDERS: usize = 16;
+    let (room, length, rounds) = (512, 1980, 20);
+    let bells = (0..=SENDERS).map(|_| Box::new(|| {}) as WakeUp).collect();
+    let mut ends = exchange(bells);
+    let mut receiver = ends.pop().unwrap();
+    let mut sender = ends.swap_remove(0);
+    let mut pool = Pool::new(PoolSize { slots: 4, large: 1 }).unwrap();
+    let slot = pool.allocate().unwrap();
+    pool.set_frame(slot, length, VnetHeader::default());
+    let to = SENDERS as u32;
+    for round in 0..rounds {
+        let mut send = || sender.send(to, Errand::Arrived(7), slot, &pool);
+        assert!(send());
+        // The receiver has one packet in its hands when the queue fills up.
+        assert!(receiver.has_waiting());
+        let sent = (0..room).take_while(|_| send()).count();
+        assert_eq!(sent, room, "round {round}");
+        assert!(!send(), "the queue is full");
+        let mut received = 0;
+        while receiver.has_waiting() {
+            receiver.receive(|_, _| received += 1);
+        }
+        assert_eq!(received, room + 1);
+    }
+}
+
 /// A frame of a flow with this port at 10.0.0.1, from there or back.
 fn of_flow(port: u8, is_reply: bool) -> Vec<u8> {
     let mut frame = udp(20);
