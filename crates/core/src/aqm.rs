@@ -150,6 +150,8 @@ pub trait FlowAqm: Aqm + Sized + 'static {
     type Shared: 'static;
     /// As [`AqmAlgorithm::FLOW_OVERFLOW_IN_LINUX`].
     const FLOW_OVERFLOW_IN_LINUX: Overflow;
+    /// Whether the shared state changes. If so, each discipline has its own.
+    const SHARES_STATE: bool = false;
 
     /// Creates the instance of one queue.
     fn for_flow(shared: &Arc<Self::Shared>) -> Self;
@@ -198,7 +200,7 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
         (**self).on_timer(queue, cx);
     }
     fn memory(&self) -> usize {
-        (**self).memory()
+        size_of_val(&**self) + (**self).memory()
     }
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         (**self).state(visit);

@@ -19,6 +19,9 @@ pub trait Ranks {
     /// Called when the packet, which had `rank`, leaves.
     fn left(&mut self, packet: &Packet, rank: u64, queue: Backlog, cx: &mut Cx<'_>);
 
+    /// Returns the bytes that the ranks have allocated besides their own size.
+    fn memory(&self) -> usize;
+
     /// Visits the variables.
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue));
 }
@@ -111,6 +114,13 @@ impl<R: Ranks> Discipline for Ranked<R> {
         self.queue.backlog()
     }
 
+    fn memory(&self) -> usize {
+        size_of::<Self>() - size_of_val(&self.queue)
+            + size_of::<Note>()
+            + self.queue.memory()
+            + self.ranks.memory()
+    }
+
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         self.ranks.state(&mut |name, value| visit(0, name, value));
     }
@@ -146,7 +156,24 @@ mod tests {
                 .borrow_mut()
                 .push(format!("left {slot} at {rank} beside {others}"));
         }
+        fn memory(&self) -> usize {
+            100_000
+        }
         fn state(&self, _visit: &mut dyn FnMut(&'static str, StateValue)) {}
+    }
+
+    #[test]
+    fn the_memory_is_that_of_the_ranks_and_of_the_packets() {
+        let mut queue = Ranked::new(1000, ByClass::default());
+        let empty = queue.memory();
+        assert!(empty > 100_000, "{empty}");
+        let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut dropped);
+        for slot in 0..1000 {
+            queue.enqueue(Packet::new(slot, 100), &mut cx);
+        }
+        let held = queue.memory() - empty;
+        assert!(held >= 1000 * size_of::<Packet>(), "{held}");
     }
 
     #[test]

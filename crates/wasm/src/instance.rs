@@ -1,9 +1,9 @@
 //! An instance of a module, which all queues of a discipline share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use wasmi::{Caller, Linker, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc, ValType};
+use wasmi::{Caller, Linker, Store, TrapCode, TypedFunc, ValType};
 
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::{Cx, DropReason, StateValue};
@@ -14,6 +14,7 @@ use sluice_loader::{Failures, OnError, moment};
 
 use crate::abi::{self, PacketArgs, RankedArgs};
 use crate::declare::VariableKind;
+use crate::limits::Limits;
 
 /// The units of work that one call may do, about one per instruction.
 pub const FUEL: u64 = 100_000;
@@ -31,6 +32,8 @@ pub(crate) struct Compiled {
     /// Its path, for messages.
     pub path: String,
     pub module: wasmi::Module,
+    /// The length of the file.
+    pub len: usize,
     /// Its variables, in the order of their numbers.
     pub variables: Vec<(&'static str, VariableKind)>,
 }
@@ -73,7 +76,7 @@ struct Host {
     packet: Packet,
     /// The instant before which the packet of the call must not leave.
     hold_until: Time,
-    limits: StoreLimits,
+    limits: Limits,
 }
 
 struct Instance {
@@ -103,6 +106,10 @@ struct Inner {
     variables: Vec<(&'static str, VariableKind)>,
     failures: RefCell<Failures>,
     instance: RefCell<Instance>,
+    /// The queues that share the instance.
+    queues: Cell<usize>,
+    /// Bytes of the instance beside the memory and the tables of the module.
+    own_bytes: usize,
 }
 
 impl Shared {
@@ -114,19 +121,12 @@ impl Shared {
         consequence: &'static str,
     ) -> Result<Self, String> {
         let engine = module.module.engine();
-        let limits = StoreLimitsBuilder::new()
-            .memory_size(MEMORY)
-            .table_elements(1024)
-            .instances(1)
-            // Not every allocator checks whether memory has grown.
-            .trap_on_grow_failure(true)
-            .build();
         let host = Host {
             rng: Rng::from_seed(0),
             queue: QueueView::default(),
             packet: Packet::new(0, 0),
             hold_until: Time::ZERO,
-            limits,
+            limits: Limits::new(),
         };
         let mut store = Store::new(engine, host);
         store.limiter(|host| &mut host.limits);
@@ -181,6 +181,8 @@ impl Shared {
             variables: module.variables.clone(),
             failures: RefCell::new(failures),
             instance: RefCell::new(instance),
+            queues: Cell::new(0),
+            own_bytes: OWN_BYTES + PER_BYTE * module.len,
         })))
     }
 
@@ -205,7 +207,18 @@ impl Shared {
     fn is_stopped(&self) -> bool {
         self.0.failures.borrow().is_stopped()
     }
+
+    /// Returns the bytes of the instance.
+    fn bytes(&self) -> usize {
+        self.0.own_bytes + self.0.instance.borrow().store.data().limits.bytes()
+    }
 }
+
+/// Bytes of an instance without functions, beside its memory and tables: 4220 were measured.
+const OWN_BYTES: usize = 8 << 10;
+/// Bytes of an instance for each byte of its module: a function takes 105, and has 40 in the module at
+/// least.
+const PER_BYTE: usize = 3;
 
 /// The fate of the packets when an AQM is stopped.
 pub(crate) const CONSEQUENCE: &str = "its queues pass every packet from now on";
@@ -291,6 +304,7 @@ pub(crate) struct InQueue {
 impl InQueue {
     pub(crate) fn new(shared: &Shared) -> InQueue {
         let state = shared.create();
+        shared.0.queues.set(shared.0.queues.get() + 1);
         InQueue {
             has_state: state.is_ok(),
             state: state.unwrap_or_default(),
@@ -477,6 +491,13 @@ fn args(state: i32, packet: &Packet, queue: &QueueView, now: Time) -> PacketArgs
     )
 }
 
+impl Drop for InQueue {
+    fn drop(&mut self) {
+        let queues = &self.shared.0.queues;
+        queues.set(queues.get() - 1);
+    }
+}
+
 impl Aqm for InQueue {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         self.verdict("on_enqueue", packet, queue, cx, |i| i.on_enqueue)
@@ -526,6 +547,11 @@ impl Aqm for InQueue {
             self.fail("next_timer", None, why, cx);
         }
         debug_assert!(before.is_none_or(|at| at <= cx.now), "no timer fires early");
+    }
+
+    /// Returns an equal part of the instance's memory for each queue.
+    fn memory(&self) -> usize {
+        self.shared.bytes().div_ceil(self.shared.0.queues.get())
     }
 
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {

@@ -16,6 +16,7 @@
 pub mod abi;
 mod declare;
 mod instance;
+mod limits;
 mod module;
 mod scheduler;
 

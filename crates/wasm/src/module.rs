@@ -57,6 +57,7 @@ impl Module {
             compiled: Compiled {
                 path: path.to_owned(),
                 module,
+                len: bytes.len(),
                 variables: declared.variables.clone(),
             },
             params: declared.params.iter().map(|decl| decl.name).collect(),

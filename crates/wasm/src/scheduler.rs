@@ -43,6 +43,10 @@ impl Ranks for Scheduler {
         self.module.note(Note::Left, packet, rank, &queue, cx);
     }
 
+    fn memory(&self) -> usize {
+        self.module.memory()
+    }
+
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         self.module.state(visit);
     }

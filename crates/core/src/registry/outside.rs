@@ -22,7 +22,8 @@ pub trait Outside: Send + Sync {
 
 /// An AQM that was started for one discipline.
 pub trait Started {
-    /// Creates the AQM of one queue. All AQMs of a discipline may share memory.
+    /// Creates the AQM of one queue. All AQMs of a discipline may share memory. Each then reports an
+    /// equal part of it ([`Aqm::memory`]).
     fn aqm(&self) -> Box<dyn Aqm>;
 }
 
@@ -76,6 +77,7 @@ pub(super) fn flow_queued(
 impl FlowAqm for Box<dyn Aqm> {
     type Shared = Box<dyn Started>;
     const FLOW_OVERFLOW_IN_LINUX: Overflow = Overflow::Head;
+    const SHARES_STATE: bool = true;
 
     fn for_flow(shared: &Arc<Box<dyn Started>>) -> Self {
         shared.aqm()

@@ -57,8 +57,8 @@ pub(crate) struct Classes {
     pool: Pool,
     timers: Heap<Time>,
     backlog: Backlog,
-    /// Bytes of the AQMs, which are counted when they are set: a sum over all classes would take
-    /// milliseconds for as many as a mask may create.
+    /// Bytes of the AQMs: the sum of those of the classes, over all of which it would take milliseconds
+    /// for as many as a mask may create.
     aqm_bytes: usize,
 }
 
@@ -71,6 +71,8 @@ struct Class {
     share: Share,
     /// The next call of the AQM's timer, unless the class is empty then; [`Time::MAX`] for never.
     timer: Time,
+    /// The bytes that the AQM had when they were last counted.
+    aqm_bytes: usize,
     aqm: Box<dyn Aqm>,
     counters: ClassCounters,
 }
@@ -122,7 +124,8 @@ impl Classes {
         limits: &FifoParams,
         aqm: Box<dyn Aqm>,
     ) -> u32 {
-        self.aqm_bytes += bytes_of(&*aqm);
+        let aqm_bytes = bytes_of(&*aqm);
+        self.aqm_bytes += aqm_bytes;
         let class = Class {
             number,
             is_open: true,
@@ -131,6 +134,7 @@ impl Classes {
             limit: limit_of(limits),
             share,
             timer: Time::MAX,
+            aqm_bytes,
             aqm,
             counters: ClassCounters::default(),
         };
@@ -152,7 +156,7 @@ impl Classes {
         let class = &mut self.slots[index as usize];
         self.by_number.remove(&class.number);
         class.is_open = false;
-        self.aqm_bytes = self.aqm_bytes.saturating_sub(bytes_of(&*class.aqm));
+        self.aqm_bytes -= core::mem::take(&mut class.aqm_bytes);
         // Dropping the old AQM frees its memory; the zero-sized one that replaces it needs none.
         class.aqm = Box::new(DropTail);
         class.timer = Time::MAX;
@@ -190,10 +194,8 @@ impl Classes {
 
     /// Replaces the AQM. The new one has no memory of the packets that are there.
     pub(crate) fn set_aqm(&mut self, index: u32, aqm: Box<dyn Aqm>) {
-        let class = &mut self.slots[index as usize];
-        let before = self.aqm_bytes.saturating_sub(bytes_of(&*class.aqm));
-        self.aqm_bytes = before + bytes_of(&*aqm);
-        class.aqm = aqm;
+        self.slots[index as usize].aqm = aqm;
+        self.count(index);
         self.rearm(index);
     }
 
@@ -231,7 +233,12 @@ impl Classes {
         let total_bytes = self.backlog.bytes;
         let class = &mut self.slots[index as usize];
         cx.queue = class.number;
+        let arrived = class.counters.arrived_packets;
         class.counters.arrived_packets += u64::from(packet.segments);
+        // The memory of an AQM may grow. It is counted at the first packet, the second, the fourth and
+        // so on, so that most packets cost a comparison only: whether the highest bits differ.
+        let now = class.counters.arrived_packets;
+        let is_counted = arrived ^ now > arrived & now;
         class.counters.arrived_bytes += u64::from(packet.len);
         let fits = class.fits(&packet);
         if !fits && class.aqm.overflow() == Overflow::Tail {
@@ -260,6 +267,9 @@ impl Classes {
                 }
             }
         };
+        if is_counted {
+            self.count(index);
+        }
         self.rearm(index);
         admission
     }
@@ -365,6 +375,14 @@ impl Classes {
         Admission::HeadGone
     }
 
+    /// Counts the bytes of a class's AQM.
+    #[cold]
+    fn count(&mut self, index: u32) {
+        let class = &mut self.slots[index as usize];
+        let before = core::mem::replace(&mut class.aqm_bytes, bytes_of(&*class.aqm));
+        self.aqm_bytes = self.aqm_bytes - before + class.aqm_bytes;
+    }
+
     /// Follows the AQM's own timer. Most AQMs have none, which costs one call and one comparison.
     #[inline]
     fn rearm(&mut self, index: u32) {
@@ -405,7 +423,7 @@ impl ClassCounters {
     }
 }
 
-/// Returns the bytes of an AQM, which do not change while it works.
+/// Returns the bytes of an AQM.
 fn bytes_of(aqm: &dyn Aqm) -> usize {
     size_of_val(aqm) + aqm.memory()
 }
@@ -485,5 +503,44 @@ mod tests {
         let of_one = 100 + size_of::<Asked>();
         assert_eq!(classes.aqm_bytes, 400 * of_one);
         assert!(classes.memory() <= full - 600 * of_one + 500 * size_of::<u32>() * 2);
+    }
+
+    /// An AQM whose memory grows by 1000 bytes with each packet.
+    struct Growing(usize);
+
+    impl Aqm for Growing {
+        fn on_enqueue(&mut self, _: &Packet, _: &QueueView, _: &mut Cx<'_>) -> Verdict {
+            self.0 += 1000;
+            Verdict::Pass
+        }
+
+        fn memory(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn memory_that_grows_is_counted_and_no_more_is_released() {
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let mut classes = Classes::new();
+        for number in 0..2 {
+            let (share, limits) = (Share::default(), FifoParams::default());
+            classes.open(number, share, &limits, Box::new(Growing(0)));
+        }
+        let own = 2 * size_of::<Growing>();
+        assert_eq!(classes.aqm_bytes, own);
+        let mut offer = |classes: &mut Classes, count: u32| {
+            for slot in 0..count {
+                classes.offer(0, Packet::new(slot, 100), &mut cx);
+            }
+        };
+        offer(&mut classes, 1);
+        assert_eq!(classes.aqm_bytes, own + 1000);
+        // Of seven packets, the first, second and fourth are counted.
+        offer(&mut classes, 6);
+        assert_eq!(classes.aqm_bytes, own + 4000);
+        classes.close(0, &mut cx);
+        assert_eq!(classes.aqm_bytes, size_of::<Growing>());
     }
 }

@@ -455,6 +455,9 @@ impl<A: FlowAqm> Discipline for Fq<A> {
     }
 
     fn blank(&self) -> Option<Box<dyn Discipline>> {
+        if A::SHARES_STATE {
+            return None;
+        }
         let queues = Queues::new(self.queues.len(), Arc::clone(self.queues.params()));
         Some(Box::new(Fq {
             new: List::EMPTY,

@@ -12,6 +12,8 @@
 //!
 //! [`Settings::dynamic_bytes`]: crate::Settings::dynamic_bytes
 
+use sluice_core::event::Cx;
+
 use super::instance::{Instance, NONE, Queue};
 use super::runtime::{MOST, QueueKey, Runtime};
 use crate::flow::FlowId;
@@ -144,11 +146,47 @@ impl Runtime {
         self.budget.held += QUEUE_BYTES;
     }
 
+    /// Whether an instance of a mask has memory for another packet, and for its link if it sleeps. It
+    /// may sleep afterwards.
+    #[inline]
+    pub(super) fn has_memory(&mut self, instance: u32) -> bool {
+        let record = &self.instances[instance as usize];
+        match record.link.is_none() {
+            true => self.has_link_memory(record.scheduler),
+            false => !self.budget.is_tight() || self.may_grow(instance),
+        }
+    }
+
+    /// Whether there is memory to open a queue of a mask, unless it is open, after idle ones have been
+    /// closed.
+    #[inline]
+    pub(super) fn has_opening_memory(&mut self, queue: u32, cx: &mut Cx<'_>) -> bool {
+        let record = &self.queues[queue as usize];
+        record.is_open || self.has_aqm_memory(record.flowset, cx)
+    }
+
+    fn has_aqm_memory(&mut self, flowset: u32, cx: &mut Cx<'_>) -> bool {
+        let typical = self.flowsets.get(&flowset).map_or(0, |f| f.aqm_bytes);
+        if typical <= QUEUE_BYTES {
+            // The record was admitted together with so much.
+            return true;
+        }
+        for _ in 0..LOOKS.min(self.queues.len()) {
+            if self.budget.has(typical) {
+                return true;
+            }
+            self.close_next_if_empty(cx);
+        }
+        self.budget.has(typical)
+    }
+
     /// Whether there is memory for the link of another instance of a scheduler, after idle ones have
     /// been put to sleep.
-    pub(super) fn has_link_memory(&mut self, slot: u32) -> bool {
+    fn has_link_memory(&mut self, slot: u32) -> bool {
         let scheduler = self.schedulers[slot as usize].as_ref();
         let typical = scheduler.map_or(0, |scheduler| scheduler.link_bytes);
+        // A link that grew to more than the limit for new ones may begin again.
+        let typical = typical.min(self.budget.limit / 4);
         for _ in 0..LOOKS.min(self.instances.len()) {
             if self.budget.has(typical) {
                 return true;
@@ -159,7 +197,7 @@ impl Runtime {
     }
 
     /// Whether an instance that holds packets may accept another, for which it may need memory.
-    pub(super) fn may_grow(&mut self, instance: u32) -> bool {
+    fn may_grow(&mut self, instance: u32) -> bool {
         for _ in 0..LOOKS {
             let bytes = self.instances[instance as usize].link_bytes;
             let share = self.budget.limit / self.budget.awake.max(1);

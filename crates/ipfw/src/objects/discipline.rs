@@ -1,9 +1,12 @@
 //! Builds the core's disciplines from commands, through the names and declarations of the registry
 //! only.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use sluice_core::Discipline;
 use sluice_core::aqm::Aqm;
-use sluice_core::param::{Kind, Value};
+use sluice_core::aqm::droptail::DropTail;
+use sluice_core::param::{Kind, ParamError, Value};
 use sluice_core::registry::{self, Algorithm, Spec};
 use sluice_core::sched::fifo::FifoParams;
 use sluice_core::sched::{Classful, Share, ShareDecl, ShareError, ShareRange};
@@ -23,10 +26,37 @@ pub(crate) fn find(name: &str) -> &'static Algorithm {
 }
 
 /// Builds the discipline of a specification that was accepted.
+///
+/// An algorithm from a file may fail to start nevertheless, for lack of memory or by its own fault.
+/// Its packets then pass in the order of their arrival, as after its other errors.
 pub(crate) fn build(spec: &Spec) -> Box<dyn Discipline> {
     let built = spec.algorithm.build(&spec.values);
-    built.expect("contradictions are found when a command is read")
+    built.unwrap_or_else(|error| {
+        report(&error);
+        let mut plain = Spec::new(find("droptail"));
+        for limit in ["limit", "limit_bytes"] {
+            if let Some(value) = spec.values.find(limit) {
+                plain.values.set(limit, value);
+            }
+        }
+        let built = plain.build();
+        built.expect("the limits of a queue contradict nothing")
+    })
 }
+
+/// Reports an algorithm that failed to start: the first, second, fourth and so on.
+#[cold]
+fn report(error: &ParamError) {
+    let count = FAILED.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    if count.is_power_of_two() {
+        sluice_loader::report(&format!(
+            "{error}; its queue passes every packet ({count} so far)"
+        ));
+    }
+}
+
+/// Algorithms that failed to start.
+static FAILED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether each flowset has its own queues in the discipline.
 pub(crate) fn is_multi_queue(spec: &Spec) -> bool {
@@ -53,9 +83,10 @@ pub(crate) fn build_aqm(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Aqm> {
         None => Spec::new(find("droptail")),
     };
     let built = spec.algorithm.build_aqm(&spec.values);
-    built
-        .expect("a policy is an AQM")
-        .expect("contradictions are found when a command is read")
+    built.expect("a policy is an AQM").unwrap_or_else(|error| {
+        report(&error);
+        Box::new(DropTail)
+    })
 }
 
 /// Returns the limits of a flowset's queues.

@@ -116,6 +116,17 @@ impl Runtime {
         is_closed
     }
 
+    /// Visits a queue, and closes it if it is empty. Returns its number.
+    pub(super) fn close_next_if_empty(&mut self, cx: &mut Cx<'_>) -> u32 {
+        self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
+        let (index, queue) = (self.sweep.queue as u32, &self.queues[self.sweep.queue]);
+        let instance = queue.instance;
+        if queue.is_used && queue.is_open && self.close_if_empty(index, cx) {
+            self.account(instance);
+        }
+        index
+    }
+
     /// Deletes an instance. Its counters are added to those of its scheduler.
     pub(super) fn forget(&mut self, instance: u32) {
         let record = &self.instances[instance as usize];
@@ -181,7 +192,7 @@ impl Runtime {
 
     /// Makes room for a new instance by deleting a sleeping or idle one.
     pub(super) fn forget_an_instance(&mut self) -> Option<u32> {
-        for _ in 0..SWEEP_SIZE {
+        for _ in 0..SWEEP_SIZE.min(self.instances.len()) {
             let index = self.next_visited();
             let record = &self.instances[index as usize];
             if record.is_used && record.scheduler != NONE && record.is_empty() {
@@ -193,10 +204,10 @@ impl Runtime {
         None
     }
 
-    pub(super) fn forget_a_queue(&mut self) -> Option<u32> {
-        for _ in 0..SWEEP_SIZE {
-            self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
-            let index = self.sweep.queue as u32;
+    /// Makes room for a new queue by deleting one that is closed or empty.
+    pub(super) fn forget_a_queue(&mut self, cx: &mut Cx<'_>) -> Option<u32> {
+        for _ in 0..SWEEP_SIZE.min(self.queues.len()) {
+            let index = self.close_next_if_empty(cx);
             let queue = &self.queues[index as usize];
             if queue.is_used && !queue.is_open {
                 self.forget_queue(index);

@@ -92,6 +92,7 @@ impl Runtime {
         let flowset = self.flowsets.entry(number).or_insert_with(|| Flowset {
             config: Rc::new(config.clone()),
             scheduler: NONE,
+            aqm_bytes: 0,
         });
         flowset.scheduler = slot.unwrap_or(NONE);
     }
@@ -321,6 +322,7 @@ impl Runtime {
         let new = Flowset {
             config: Rc::clone(&config),
             scheduler: slot,
+            aqm_bytes: 0,
         };
         self.flowsets.insert(number, new);
         let is_multi_queue = layout

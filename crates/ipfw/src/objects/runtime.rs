@@ -48,6 +48,8 @@ pub(crate) struct Flowset {
     pub config: Rc<FlowsetConfig>,
     /// The slot of the scheduler, or [`NONE`].
     pub scheduler: u32,
+    /// The bytes of the AQM of the queue that was opened last.
+    pub aqm_bytes: u64,
 }
 
 /// The key of a queue of a scheduler with several queues.
@@ -295,7 +297,7 @@ impl Runtime {
                 flow: flow.masked(&mask),
             };
             let is_dynamic = !mask.is_empty();
-            match self.queue(queue_key, &flowset, is_dynamic, hint, cx.now) {
+            match self.queue(queue_key, &flowset, is_dynamic, hint, cx) {
                 Some(found) => queue = found,
                 None => {
                     self.refuse(packet, is_new, cx);
@@ -307,18 +309,18 @@ impl Runtime {
             // Disciplines that rank packets by class rank these by the weight of their queue.
             packet.class = flowset.weight;
         }
-        let wakes = self.instances[instance as usize].link.is_none();
         let is_dynamic = !config.mask.is_empty();
-        let has_memory = !is_dynamic
-            || match wakes {
-                true => self.has_link_memory(slot),
-                false => !self.budget.is_tight() || self.may_grow(instance),
-            };
+        let has_memory = (!is_dynamic || self.has_memory(instance))
+            && (queue == NONE
+                || !is_dynamic && flowset.mask.is_empty()
+                || self.has_opening_memory(queue, cx));
         if !has_memory {
             self.budget.refused.dynamic_memory += u64::from(packet.segments);
             self.refuse(packet, is_new, cx);
             return NONE;
         }
+        // The instance may have been put to sleep to release its memory.
+        let wakes = self.instances[instance as usize].link.is_none();
         if wakes {
             self.wake_up(instance);
         }
@@ -486,7 +488,7 @@ impl Runtime {
         flowset: &FlowsetConfig,
         is_dynamic: bool,
         hint: u32,
-        now: Time,
+        cx: &mut Cx<'_>,
     ) -> Option<u32> {
         if let Some(queue) = self.queues.get(hint as usize)
             && queue.is_used
@@ -497,6 +499,21 @@ impl Runtime {
         if let Some(found) = self.queue_slots.get(&key) {
             return Some(*found);
         }
+        let index = match self.free_queues.pop() {
+            Some(index) => index,
+            None if self.queues.len() < MOST && (!is_dynamic || self.has_queue_memory()) => {
+                self.count_queue();
+                self.queues.len() as u32
+            }
+            None => {
+                let Some(index) = self.forget_a_queue(cx) else {
+                    self.refuse_new(self.queues.len());
+                    return None;
+                };
+                index
+            }
+        };
+        // The queue that was forgotten may have been of the same instance, or of the same flowset.
         let of_instance = &self.instances[key.instance as usize].queues;
         let of_flowset = self.by_flowset.get(&key.flowset);
         let queue = Queue {
@@ -508,29 +525,14 @@ impl Runtime {
             counters: Counters::default(),
             loss: LossState::new(flowset.loss.as_ref()),
             is_open: false,
-            last_active: now,
+            last_active: cx.now,
             is_used: true,
             watch_row: NO_ROW,
         };
-        let index = match self.free_queues.pop() {
-            Some(index) => {
-                self.queues[index as usize] = queue;
-                index
-            }
-            None if self.queues.len() < MOST && (!is_dynamic || self.has_queue_memory()) => {
-                self.count_queue();
-                self.queues.push(queue);
-                self.queues.len() as u32 - 1
-            }
-            None => {
-                let Some(index) = self.forget_a_queue() else {
-                    self.refuse_new(self.queues.len());
-                    return None;
-                };
-                self.queues[index as usize] = queue;
-                index
-            }
-        };
+        match self.queues.get_mut(index as usize) {
+            Some(record) => *record = queue,
+            None => self.queues.push(queue),
+        }
         self.instances[key.instance as usize].queues.push(index);
         self.by_flowset.entry(key.flowset).or_default().push(index);
         self.queue_slots.insert(key, index);
@@ -556,17 +558,15 @@ impl Runtime {
     /// Opens a queue in its scheduler.
     pub(super) fn open(&mut self, queue: u32, flowset: &FlowsetConfig, cx: &mut Cx<'_>) {
         let instance = self.queues[queue as usize].instance;
-        let rate = self.rate_of(instance);
+        let aqm = discipline::build_aqm(flowset, self.rate_of(instance));
+        if let Some(flowset) = self.flowsets.get_mut(&self.queues[queue as usize].flowset) {
+            flowset.aqm_bytes = (size_of_val(&*aqm) + aqm.memory()) as u64;
+        }
         let opened = self.with_link(instance, true, cx, |link, cx| {
             let classful = link.queue_mut(cx).as_classful();
             let classful = classful.expect("queues are of schedulers with several");
-            let share = discipline::share(flowset);
-            classful.open(
-                queue,
-                share,
-                &discipline::limits(flowset),
-                discipline::build_aqm(flowset, rate),
-            )
+            let (share, limits) = (discipline::share(flowset), discipline::limits(flowset));
+            classful.open(queue, share, &limits, aqm)
         });
         self.account(instance);
         // A queue that was refused, because the sum of the weights would be too large, stays

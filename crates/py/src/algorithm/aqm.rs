@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::class::{Account, Class, Factory, Instance};
+use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance};
 use super::views::Views;
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::StateValue;
@@ -230,6 +230,10 @@ impl Aqm for InQueue {
         if self.timer.is_some_and(|at| at <= cx.now) {
             self.fail("`next_timer` is not later than now", cx);
         }
+    }
+
+    fn memory(&self) -> usize {
+        INSTANCE_BYTES
     }
 
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {

@@ -57,6 +57,10 @@ impl Class {
     }
 }
 
+/// An estimate of the bytes of an instance, its methods and the objects that they receive. What the
+/// class itself allocates is not known.
+pub(super) const INSTANCE_BYTES: usize = 4 << 10;
+
 /// Creates instances with the values of a queue.
 pub(super) struct Factory {
     name: String,

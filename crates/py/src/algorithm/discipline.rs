@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::class::{Account, Class};
+use super::class::{Account, Class, INSTANCE_BYTES};
 use super::views::{Context, PacketFields};
 use crate::error;
 use sluice_core::event::{Backlog, StateValue};
@@ -52,6 +52,9 @@ impl OutsideDiscipline for DisciplineClass {
 
 /// The fate of the packets after a discipline was stopped, for messages.
 const CONSEQUENCE: &str = "its packets leave in the order of their arrival from now on";
+
+/// The bytes of a packet in the queue, and an estimate of those of its object.
+const HELD_BYTES: usize = 2 * size_of::<(u64, Packet)>() + 256;
 
 /// Numbers of the packets whose objects were collected.
 type Collected = Arc<Mutex<Vec<u64>>>;
@@ -331,6 +334,10 @@ impl Discipline for Held {
 
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>() + INSTANCE_BYTES + self.packets.len() * HELD_BYTES
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {

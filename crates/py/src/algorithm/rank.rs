@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::class::{Account, Class};
+use super::class::{Account, Class, INSTANCE_BYTES};
 use super::views::Views;
 use sluice_core::event::{Backlog, StateValue};
 use sluice_core::param::{ParamError, Values};
@@ -84,6 +84,10 @@ impl Ranks for InQueue {
 
     fn left(&mut self, packet: &Packet, rank: u64, _queue: Backlog, cx: &mut Cx<'_>) {
         self.note(|hooks| hooks.on_dequeue.as_ref(), packet, rank, cx);
+    }
+
+    fn memory(&self) -> usize {
+        INSTANCE_BYTES
     }
 
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
