@@ -12,7 +12,7 @@ use sluice_recording::PAGE;
 use sluice_recording::{
     ReadError, RecordError, Recording, Unfinished, settle_abandoned, take_unfinished,
 };
-use sluice_report::pages::{PageError, link_repetitions, write_file};
+use sluice_report::pages::{PageError, link_repetitions, write_file, write_own};
 use sluice_report::picture::{
     Picture, PictureError, Subject, check_seed, font_pt, height_mm, results, width_mm,
 };
@@ -247,17 +247,19 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     check_seed(args.seed, recordings.iter().map(|one| one.run().seed))?;
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = results(&all)?;
-    let mut pictures = Vec::new();
+    let mut drawn: Vec<Drawn> = Vec::new();
     let files = [&args.svg, &args.png, &args.pdf];
     if files.iter().any(|file| file.is_some()) {
         let picture = picture(args)?;
         for path in files.into_iter().flatten() {
-            pictures.push((path.clone(), picture.draw(&all, path, args.scale)?));
+            let content = picture.draw(&all, path, args.scale)?;
+            drawn.push((path.clone(), content, write_file));
         }
     }
     if let Some(scenario) = &args.pictures {
         let rows = Pictures::load(scenario)?;
-        pictures.extend(rows.draw(&all, &args.folders[0])?);
+        let pictures = rows.draw(&all, &args.folders[0])?.into_iter();
+        drawn.extend(pictures.map(|(path, content)| (path, content, write_own as Write)));
     }
     // A picture without a caption cannot say it.
     let note = match (args.figure, args.bare) {
@@ -265,22 +267,20 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         _ => None,
     };
     let is_page =
-        args.output.is_some() || (pictures.is_empty() && args.pictures.is_none() && !args.json);
+        args.output.is_some() || (drawn.is_empty() && args.pictures.is_none() && !args.json);
     if is_page {
-        // A page about several folders belongs to none of them.
-        let path = args
-            .output
-            .clone()
-            .unwrap_or_else(|| match &args.folders[..] {
-                [folder] => folder.join(PAGE),
-                _ => PathBuf::from(COMPARISON),
-            });
+        let (path, write): (PathBuf, Write) = match (&args.output, &args.folders[..]) {
+            (Some(path), _) => (path.clone(), write_file),
+            (None, [folder]) => (folder.join(PAGE), write_own),
+            // A page about several folders belongs to none of them.
+            (None, _) => (PathBuf::from(COMPARISON), write_own),
+        };
         sweep::add(&mut report, &all)?;
         link_repetitions(&mut report, &all, &path);
-        pictures.push((path, report::html(report).into_bytes()));
+        drawn.push((path, report::html(report).into_bytes(), write));
     }
-    for (path, content) in &pictures {
-        write_file(path, content)?;
+    for (path, content, write) in &drawn {
+        write(path, content)?;
     }
     let mut text = match (args.json, args.quiet) {
         (true, _) => table::json(&results),
@@ -288,7 +288,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         (false, false) => table::text(&results) + "\n",
     };
     if !args.json {
-        for (path, _) in &pictures {
+        for (path, _, _) in &drawn {
             text.push_str(&format!("report: {}\n", path.display()));
         }
     }
@@ -298,6 +298,10 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// A file, its content, and what writes it: symbolic links are followed only if the user named it.
+type Drawn = (PathBuf, Vec<u8>, Write);
+type Write = fn(&Path, &[u8]) -> Result<(), PageError>;
 
 /// The picture that the options describe.
 fn picture(args: &Args) -> Result<Picture, PictureError> {

@@ -22,7 +22,7 @@ use sluice_recording::{
 };
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
-use sluice_report::pages::{HtmlPages, PageError, write_file};
+use sluice_report::pages::{HtmlPages, PageError, write_own};
 use sluice_report::picture::PlannedRun;
 use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
@@ -435,7 +435,7 @@ fn load_pictures(suite: &Suite, repeat: Option<u32>) -> Result<Vec<Pictures>, Er
 /// Writes the table of all figures of all runs.
 fn write_figures(folder: &Path, results: &[VariantResult]) -> Result<(), Error> {
     let text = tidy(results);
-    Ok(write_file(&folder.join(FIGURES), text.as_bytes())?)
+    Ok(write_own(&folder.join(FIGURES), text.as_bytes())?)
 }
 
 /// The name of the table in the folder of a scenario's runs.
@@ -456,7 +456,7 @@ fn draw_pictures(
         .collect::<Result<_, _>>()?;
     let drawn = pictures.draw(&recordings.iter().collect::<Vec<_>>(), folder)?;
     for (path, content) in &drawn {
-        write_file(path, content)?;
+        write_own(path, content)?;
     }
     Ok(drawn.into_iter().map(|(path, _)| path).collect())
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -463,6 +464,29 @@ fn a_full_disk_is_reported_with_the_file() {
     let errors = text(&output.stderr);
     assert!(errors.contains("cannot write `/dev/full`"), "{errors}");
     assert!(Path::new("/dev/full").exists());
+}
+
+#[test]
+fn a_report_replaces_links_with_its_default_name_only() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    assert!(place.run(&["run", "s.toml", "-o", "out"]).status.success());
+    place.write("precious", "precious");
+    let content = |name: &str| fs::read_to_string(place.path(name)).expect("it exists");
+    // A recording from others can contain both.
+    for name in ["out/report.html", "out/report.html.part"] {
+        let _ = fs::remove_file(place.path(name));
+        symlink(place.path("precious"), place.path(name)).expect("writable");
+        let output = place.run(&["report", "out"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(content("precious"), "precious", "{name}");
+        assert!(content("out/report.html").contains("<html"), "{name}");
+    }
+    // A link that the user names is followed.
+    symlink("precious", place.path("mine.html")).expect("writable");
+    let output = place.run(&["report", "out", "-o", "mine.html"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(content("precious").contains("<html"));
 }
 
 #[test]

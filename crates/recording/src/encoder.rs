@@ -154,6 +154,14 @@ impl Encoder {
         }
     }
 
+    /// Replaces the file of the table at `place`. There must be no thread yet.
+    #[cfg(test)]
+    pub fn replace(&mut self, place: usize, file: TableFile) {
+        if let Where::Here(files) = &mut self.place {
+            files.add(place, file);
+        }
+    }
+
     /// Encodes on the thread that collects from now on.
     #[cfg(test)]
     pub fn stay(&mut self) {

@@ -1,7 +1,7 @@
 //! The folder of a run: which folders may be overwritten, and whether there is enough space.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::SUMMARY_JSON;
 use super::error::{ReadError, RecordError};
 use super::rows::TABLES;
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status};
-use crate::part::{Part, temporary};
+use crate::part::{Part, create_temporary, temporary};
 use sluice_scenario::Backend;
 
 /// Prepares `dir` for a recording of `bytes`, and removes an older one in it.
@@ -106,7 +106,7 @@ fn check_content(dir: &Path) -> Result<(), RecordError> {
 fn check_writable(dir: &Path, backend: Backend) -> Result<(), RecordError> {
     let path = dir.join(".probe");
     let probe = || -> io::Result<()> {
-        let mut file = File::create(&path)?;
+        let mut file = create_temporary(&path, 0o600)?;
         file.write_all(&[0; 4096])?;
         match backend {
             Backend::Sim => Ok(()),

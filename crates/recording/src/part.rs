@@ -5,11 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use sluice_scenario::Backend;
 
-/// A file under a temporary name (`NAME.part`), or a device, which is written to directly. A file
-/// that is dropped unfinished is removed.
+/// A file under a temporary name (`NAME.part`), or a device of the user, which is written to directly. A
+/// file that is dropped unfinished is removed.
 pub struct Part {
     path: PathBuf,
     /// `None` for a device, and once the file has its name.
@@ -20,27 +19,32 @@ pub struct Part {
 }
 
 impl Part {
+    /// Creates the file at `path`, which has a name that the program gives. The folder may be from
+    /// others: a symbolic link or a device with this name is replaced.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-        let temporary = (!is_device).then(|| temporary(path));
-        let file = match &temporary {
-            // Only the owner may read captured packets, and a symbolic link may lead to another
-            // file.
-            Some(temporary) => File::options()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-                .open(temporary)?,
-            None => File::options().write(true).open(path)?,
-        };
-        Ok(Part {
+        let temporary = temporary(path);
+        // Only the owner may read captured packets.
+        let file = create_temporary(&temporary, 0o600)?;
+        Ok(Part::of(path, Some(temporary), file))
+    }
+
+    /// Creates the file at `path`, which the user has named. A device or a pipe is written to, also
+    /// through a symbolic link.
+    pub fn create_named(path: &Path) -> io::Result<Self> {
+        if !fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+            return Part::create(path);
+        }
+        let device = File::options().write(true).open(path)?;
+        Ok(Part::of(path, None, device))
+    }
+
+    fn of(path: &Path, temporary: Option<PathBuf>, file: File) -> Part {
+        Part {
             path: path.to_owned(),
             temporary,
             file: BufWriter::with_capacity(1 << 16, file),
             is_synced: true,
-        })
+        }
     }
 
     /// Waits for the disk at the end only if the file belongs to a live run. A simulation that a crash
@@ -97,8 +101,23 @@ impl Write for Part {
     }
 }
 
-/// Writes `content` to a file of the user, under a temporary name first, so that the file is either
-/// complete or missing. Symbolic links are followed; devices and pipes are written to directly.
+/// Creates a new file with the temporary name `path`. One that an earlier process left is removed, and
+/// so is a symbolic link or a pipe: it could lead to another file.
+///
+/// # Errors
+/// The error of the system.
+pub fn create_temporary(path: &Path, mode: u32) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(mode).open(path)
+}
+
+/// Writes `content` to a file that the user has named, under a temporary name first, so that the file
+/// is either complete or missing. Symbolic links are followed; devices and pipes are written to
+/// directly.
 ///
 /// # Errors
 /// The error of the system. No incomplete file is left behind.
@@ -107,14 +126,27 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
         return fs::write(&target, content);
     }
-    let part = temporary(&target);
-    fs::write(&part, content)
-        .and_then(|()| fs::rename(&part, &target))
+    write_own(&target, content)
+}
+
+/// Does the same as [`write_file`] for a file with a name that the program gives, in a folder that may be
+/// from others: a symbolic link with this name is replaced and not followed.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn write_own(path: &Path, content: &[u8]) -> io::Result<()> {
+    let part = temporary(path);
+    create_temporary(&part, ANYONE)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| fs::rename(&part, path))
         .inspect_err(|_| {
             // An incomplete file on a full disk is useless.
             let _ = fs::remove_file(&part);
         })
 }
+
+/// The mode of files that are not recordings: the user's mask decides.
+pub const ANYONE: u32 = 0o666;
 
 #[cfg(test)]
 mod tests {
@@ -133,12 +165,46 @@ mod tests {
 
         let precious = folder.path().join("precious");
         fs::write(&precious, "precious").unwrap();
-        symlink(&precious, temporary(&path)).unwrap();
-        let error = Part::create(&path).err().unwrap();
+        for name in [path.clone(), temporary(&path)] {
+            let _ = fs::remove_file(&name);
+            symlink(&precious, &name).unwrap();
+            let mut part = Part::create(&path).unwrap();
+            part.write_all(b"rows").unwrap();
+            part.finish().unwrap();
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+            assert!(fs::symlink_metadata(&path).unwrap().is_file());
+            assert_eq!(fs::read_to_string(&path).unwrap(), "rows");
+        }
+        // What is written to a device is lost.
+        fs::remove_file(&path).unwrap();
+        symlink("/dev/null", &path).unwrap();
+        Part::create(&path).unwrap().finish().unwrap();
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+    }
+
+    #[test]
+    fn only_a_link_that_the_user_has_named_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (page, target) = (folder.path().join("page"), folder.path().join("target"));
+        let content = |path: &Path| fs::read_to_string(path).unwrap();
+        fs::write(&target, "old").unwrap();
+        symlink(&target, &page).unwrap();
+        write_file(&page, b"of the user").unwrap();
+        assert_eq!(content(&target), "of the user");
+        write_own(&page, b"page").unwrap();
         assert_eq!(
-            error.raw_os_error(),
-            Some(rustix::io::Errno::LOOP.raw_os_error())
+            (content(&page), content(&target)),
+            ("page".into(), "of the user".into())
         );
-        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+
+        // Nobody names the temporary file.
+        for write in [write_file, write_own] {
+            symlink(&target, temporary(&page)).unwrap();
+            write(&page, b"again").unwrap();
+            assert_eq!(
+                (content(&page), content(&target)),
+                ("again".into(), "of the user".into())
+            );
+        }
     }
 }

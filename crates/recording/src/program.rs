@@ -95,6 +95,10 @@ impl ProgramEntry {
 pub(crate) fn clear(dir: &Path) -> Result<(), RecordError> {
     let folder = dir.join(PROGRAMS);
     let fail = |path: PathBuf| move |error| RecordError::Write { path, error };
+    if fs::symlink_metadata(&folder).is_ok_and(|meta| meta.is_symlink()) {
+        // The files in another folder are not those of a run.
+        return fs::remove_file(&folder).map_err(fail(folder));
+    }
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -77,6 +77,14 @@ impl TableFile {
         file.map_err(|error| write_error(&path, error))
     }
 
+    /// Creates a table on the device at `path`.
+    #[cfg(test)]
+    pub fn on_device(declared: Declared, path: &Path) -> Self {
+        let part = Part::create_named(path).expect("the device can be opened");
+        TableFile::to(Output::File(part), declared, path.to_owned())
+            .expect("nothing is written yet")
+    }
+
     fn to(output: Output, (table, columns): Declared, path: PathBuf) -> Result<Self, ParquetError> {
         let columns = columns();
         Ok(TableFile {

@@ -87,7 +87,6 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
 
     use sluice_core::record::{Fate, PacketRecord};
     use sluice_core::{Ecn, Span, Time};
@@ -116,9 +115,16 @@ mod tests {
         }
     }
 
+    fn begin(dir: &Path) -> Tables {
+        Tables::begin(Keep::Packets, Some(dir), Backend::Sim).unwrap()
+    }
+
     /// Writes `groups` row groups of packets and some rows more, until there is an error.
-    fn write(dir: &Path, has_thread: bool, groups: usize) -> (Result<(), RecordError>, Closed) {
-        let mut tables = Tables::begin(Keep::Packets, Some(dir), Backend::Sim).unwrap();
+    fn write(
+        mut tables: Tables,
+        has_thread: bool,
+        groups: usize,
+    ) -> (Result<(), RecordError>, Closed) {
         match has_thread {
             true => tables.encoder.start(),
             false => tables.encoder.stay(),
@@ -133,7 +139,7 @@ mod tests {
     fn a_thread_writes_the_same_files() {
         let (here, apart) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for (dir, has_thread) in [(&here, false), (&apart, true)] {
-            let (written, closed) = write(dir.path(), has_thread, 5);
+            let (written, closed) = write(begin(dir.path()), has_thread, 5);
             written.unwrap();
             assert!(
                 closed
@@ -154,17 +160,20 @@ mod tests {
     fn a_full_disk_is_reported_during_the_run_and_at_its_end() {
         for has_thread in [false, true] {
             let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("packets.parquet");
             // Every write to this device fails with ENOSPC.
-            symlink("/dev/full", &path).unwrap();
+            let path = Path::new("/dev/full");
+            let place = Place::<PacketRow>::OF;
+            let mut tables = begin(dir.path());
+            let full = TableFile::on_device(DECLARED[place], path);
+            tables.encoder.replace(place, full);
             // One row group is being written, two wait, and the next waits for them.
-            let (written, mut closed) = write(dir.path(), has_thread, 6);
+            let (written, mut closed) = write(tables, has_thread, 6);
             let expected = format!(
                 "cannot write `{}`: No space left on device (os error 28)",
                 path.display()
             );
             assert_eq!(written.unwrap_err().to_string(), expected);
-            let packets = closed.tables[Place::<PacketRow>::OF].take().unwrap();
+            let packets = closed.tables[place].take().unwrap();
             assert_eq!(packets.err().unwrap().to_string(), expected);
             let headers = closed.tables[Place::<Header>::OF].take().unwrap();
             assert!(headers.is_ok(), "the other tables are kept");

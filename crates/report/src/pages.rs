@@ -42,8 +42,8 @@ impl Pages for HtmlPages {
     }
 }
 
-/// Writes the page that draws `recordings` over each other. Repetitions of one run are drawn
-/// together.
+/// Writes the page that draws `recordings` over each other, in the folder of recordings. Repetitions of
+/// one run are drawn together.
 ///
 /// # Errors
 /// [`PageError`]; no incomplete page is left behind.
@@ -51,7 +51,7 @@ pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageErro
     let mut page = report_of(recordings)?;
     sweep::add(&mut page, recordings)?;
     link_repetitions(&mut page, recordings, path);
-    write_file(path, report::html(page).as_bytes())
+    write_own(path, report::html(page).as_bytes())
 }
 
 /// Adds links to the pages of the single repetitions, relative to the page at `path`.
@@ -89,17 +89,35 @@ pub(crate) fn relative(folder: &Path, path: &Path) -> String {
     link
 }
 
-/// Writes `content` to the file at `path`, completely or not at all. Creates the file's folder.
+/// Writes `content` to the file at `path`, which the user has named, completely or not at all. Creates
+/// the file's folder.
 ///
 /// # Errors
 /// [`PageError::Write`].
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), PageError> {
+    write(path, content, part::write_file)
+}
+
+/// Does the same as [`write_file`] for a file that the user has not named, in a folder that may be from
+/// others: a symbolic link with this name is replaced and not followed.
+///
+/// # Errors
+/// [`PageError::Write`].
+pub fn write_own(path: &Path, content: &[u8]) -> Result<(), PageError> {
+    write(path, content, part::write_own)
+}
+
+fn write(
+    path: &Path,
+    content: &[u8],
+    write: fn(&Path, &[u8]) -> io::Result<()>,
+) -> Result<(), PageError> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let is_there = folder.map_or(Ok(()), fs::create_dir_all);
     is_there
-        .and_then(|()| part::write_file(path, content))
+        .and_then(|()| write(path, content))
         .map_err(|error| PageError::Write {
             path: path.to_owned(),
             error,

@@ -351,7 +351,8 @@ impl CaptureOut {
     fn begin(&mut self, link: u32, origin_ns: i128) -> Result<(), ReplayError> {
         if self.writer.is_none() {
             self.origin_ns = origin_ns;
-            let writer = Part::create(&self.path).and_then(|part| capture::Writer::new(part, link));
+            let writer =
+                Part::create_named(&self.path).and_then(|part| capture::Writer::new(part, link));
             self.writer = Some(writer.map_err(|error| self.fail(error))?);
         }
         Ok(())

@@ -29,14 +29,14 @@ impl Sheet {
             Some("csv") => {
                 let names: Vec<&str> = columns.iter().map(|c| c.name).collect();
                 let begin = || {
-                    let mut part = Part::create(path)?;
+                    let mut part = Part::create_named(path)?;
                     writeln!(part, "{}", names.join(","))?;
                     Ok(part)
                 };
                 Form::Csv(begin().map_err(|error: io::Error| fail(error.into()))?)
             }
             Some("parquet") => {
-                let part = Part::create(path).map_err(|error| fail(error.into()))?;
+                let part = Part::create_named(path).map_err(|error| fail(error.into()))?;
                 let table = CellWriter::new(part, "replay", columns);
                 Form::Parquet(Box::new(table.map_err(|error| fail(error.into()))?))
             }

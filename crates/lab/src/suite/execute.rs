@@ -375,7 +375,7 @@ fn write_overview(
         return Ok(());
     }
     let write = |path: &Path, text: &str| {
-        part::write_file(path, text.as_bytes())
+        part::write_own(path, text.as_bytes())
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))
     };
     let all: Vec<&Recording> = recordings.iter().collect();

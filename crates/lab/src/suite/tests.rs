@@ -411,3 +411,19 @@ fn an_interruption_keeps_what_has_run_and_begins_nothing_more() {
     assert_eq!(executed[0].results[0].runs[0].status, partial);
     assert!(Path::new(&place.path("out/report.html")).is_file());
 }
+
+#[test]
+fn links_with_the_names_of_the_files_are_replaced() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let precious = place.write("precious", "precious");
+    fs::create_dir(place.path("out")).expect("writable");
+    let names = ["summary.json", "summary.json.part"];
+    for name in names.map(|name| place.path("out").join(name)) {
+        std::os::unix::fs::symlink(&precious, name).expect("writable");
+    }
+    run(&place.request("s.toml").plan().expect("a plan"));
+    assert_eq!(fs::read_to_string(&precious).expect("the file"), "precious");
+    let summary = fs::symlink_metadata(place.path("out/summary.json")).expect("it is written");
+    assert!(summary.is_file());
+}

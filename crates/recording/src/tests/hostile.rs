@@ -95,3 +95,30 @@ fn the_output_of_a_program_is_not_read_through_a_link() {
     symlink(path("private"), path("run/programs")).unwrap();
     is_refused("of a linked folder");
 }
+
+#[test]
+fn a_run_replaces_links_in_its_folder() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp.path().join(name);
+    with_program(&path("run"), "figures");
+    fs::create_dir(path("private")).unwrap();
+    let precious = path("private/precious.out");
+    fs::write(&precious, "precious").unwrap();
+    fs::remove_dir_all(path("run/programs")).unwrap();
+    symlink(path("private"), path("run/programs")).unwrap();
+    for name in [
+        ".probe",
+        "summary.json",
+        "run.json.part",
+        "pings.parquet.part",
+    ] {
+        symlink(&precious, path("run").join(name)).unwrap();
+    }
+    let recording = with_program(&path("run"), "others");
+    recording.check_all().unwrap();
+    let printed = fs::read_to_string(path("run/programs/tool.out")).unwrap();
+    assert_eq!(printed, "others");
+    let left: Vec<_> = fs::read_dir(path("private")).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}

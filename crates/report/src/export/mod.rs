@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use sluice_recording::ReadError;
+use sluice_recording::{ReadError, part};
 
 /// The reason why a run was not exported.
 #[derive(Debug, thiserror::Error)]
@@ -46,10 +46,9 @@ fn write_whole(
         path: path.to_owned(),
         error,
     };
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let written = File::create(&part).map_err(fail).and_then(|file| {
+    let part = part::temporary(path);
+    let file = part::create_temporary(&part, part::ANYONE).map_err(fail);
+    let written = file.and_then(|file| {
         let mut out = BufWriter::new(file);
         content(&mut out)?;
         out.flush().map_err(fail)?;

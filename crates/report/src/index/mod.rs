@@ -21,7 +21,7 @@ use ts_rs::TS;
 use self::model::Index;
 use crate::html::page;
 use crate::judgement::Candidate;
-use crate::pages::{PageError, relative, write_file};
+use crate::pages::{PageError, relative, write_own};
 use sluice_recording::PAGE;
 use sluice_recording::figures::pipe_under_test;
 use sluice_recording::runs::{Found, Place, RunsError, runs_in};
@@ -55,7 +55,7 @@ pub fn write_index(folder: &Path) -> Result<PathBuf, IndexError> {
         .map(|place| Entry::of(folder, place))
         .collect::<Result<Vec<_>, _>>()?;
     let path = folder.join(INDEX);
-    write_file(&path, index_html(&Index::of(&entries)).as_bytes())?;
+    write_own(&path, index_html(&Index::of(&entries)).as_bytes())?;
     Ok(path)
 }
 
