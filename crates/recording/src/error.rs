@@ -128,17 +128,17 @@ pub enum RecordError {
         path: PathBuf,
     },
     /// Another process is writing it.
-    #[error("process {pid} is writing a run to `{}`", path.display())]
+    #[error("{} is writing a run to `{}`", process(*pid), path.display())]
     InUse {
         /// The folder.
         path: PathBuf,
-        /// The process.
-        pid: u32,
+        /// The process, if it is known.
+        pid: Option<u32>,
     },
     /// Another process is running scenarios into the folder.
     #[error(
         "{} is running scenarios into `{}`: wait until it ends, or choose another folder (-o DIR)",
-        pid.map_or("another process".to_owned(), |pid| format!("process {pid}")),
+        process(*pid),
         path.display()
     )]
     Locked {
@@ -171,4 +171,8 @@ pub enum RecordError {
     /// The finished recording cannot be read back.
     #[error(transparent)]
     Read(#[from] ReadError),
+}
+
+fn process(pid: Option<u32>) -> String {
+    pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }

@@ -9,21 +9,25 @@ use bytes::Bytes;
 
 use super::SUMMARY_JSON;
 use super::error::{ReadError, RecordError};
+use super::lock::FolderLock;
 use super::rows::TABLES;
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status};
 use crate::part::{Part, create_temporary, temporary};
 use sluice_scenario::Backend;
 
-/// Prepares `dir` for a recording of `bytes`, and removes an older one in it.
-pub(crate) fn prepare(dir: &Path, bytes: u64, backend: Backend) -> Result<(), RecordError> {
+/// Prepares `dir` for a recording of `bytes`, and removes an older one in it. The folder is locked while
+/// the returned value lives.
+pub(crate) fn prepare(dir: &Path, bytes: u64, backend: Backend) -> Result<FolderLock, RecordError> {
     fs::create_dir_all(dir).map_err(|error| RecordError::Folder {
         path: dir.to_owned(),
         error,
     })?;
+    let lock = FolderLock::of_run(dir)?;
     check_content(dir)?;
     check_writable(dir, backend)?;
     check_space(dir, bytes)?;
-    clear(dir)
+    clear(dir)?;
+    Ok(lock)
 }
 
 /// Writes the tables of a recording to the folder `dir`, and copies its programs' output from the
@@ -35,7 +39,7 @@ pub(crate) fn save(
     from: &Path,
 ) -> Result<(), RecordError> {
     let bytes = tables.values().map(|table| table.len() as u64).sum();
-    prepare(dir, bytes, run.environment.backend)?;
+    let _lock = prepare(dir, bytes, run.environment.backend)?;
     for (table, bytes) in tables {
         let path = dir.join(table).with_extension("parquet");
         let mut part = Part::create(&path).map_err(|error| RecordError::Write {
@@ -95,7 +99,7 @@ fn check_content(dir: &Path) -> Result<(), RecordError> {
     match read_run_file(dir).map(|run| run.status) {
         Ok(Status::Running(process)) if process.is_alive() => Err(RecordError::InUse {
             path: path(),
-            pid: process.pid,
+            pid: Some(process.pid),
         }),
         // Overwriting an unreadable run is no loss.
         _ => Ok(()),

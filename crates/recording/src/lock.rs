@@ -1,7 +1,8 @@
 //! A lock on a folder of recordings, so that two processes do not write to it at the same time.
 //!
 //! The kernel holds the lock (flock(2)) until the process ends, however it ends. It is a lock on the
-//! folder itself, so no file is left behind.
+//! folder itself, so no file is left behind. Unlike the number of a process, it means the same in every
+//! container.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -27,15 +28,42 @@ impl FolderLock {
     /// # Errors
     /// [`RecordError::Locked`]: another process has the lock.
     pub fn take(dir: &Path) -> Result<FolderLock, RecordError> {
-        let folder = fs::create_dir_all(dir).and_then(|()| File::open(dir)).ok();
-        let Some(folder) = folder else {
+        // If it cannot be created, it cannot be opened either.
+        let _ = fs::create_dir_all(dir);
+        FolderLock::attempt(dir).map_err(|pid| RecordError::Locked {
+            path: dir.to_owned(),
+            pid,
+        })
+    }
+
+    /// Locks the folder `dir` of a run while it is recorded. If this process has locked it already, there is
+    /// no second lock.
+    ///
+    /// # Errors
+    /// [`RecordError::InUse`]: another process has the lock.
+    pub(crate) fn of_run(dir: &Path) -> Result<FolderLock, RecordError> {
+        match FolderLock::attempt(dir) {
+            Ok(lock) => Ok(lock),
+            Err(Some(pid)) if pid == std::process::id() => Ok(FolderLock { _folder: None }),
+            Err(pid) => Err(RecordError::InUse {
+                path: dir.to_owned(),
+                pid,
+            }),
+        }
+    }
+
+    /// Returns whether a process has the lock on the folder `dir`: this one or another.
+    pub(crate) fn is_taken(dir: &Path) -> bool {
+        FolderLock::attempt(dir).is_err()
+    }
+
+    /// Locks the folder `dir`, or returns the process that has the lock, if that is known.
+    pub(crate) fn attempt(dir: &Path) -> Result<FolderLock, Option<u32>> {
+        let Ok(folder) = File::open(dir) else {
             return Ok(FolderLock { _folder: None });
         };
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => Err(RecordError::Locked {
-                path: dir.to_owned(),
-                pid: holder(&folder),
-            }),
+            Err(Errno::WOULDBLOCK) => Err(holder(&folder)),
             locked => Ok(FolderLock {
                 _folder: locked.ok().map(|()| folder),
             }),

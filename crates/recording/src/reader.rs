@@ -17,6 +17,7 @@ use super::folder::{read_run_file, save};
 use super::groups::Collected;
 use super::keep::Keep;
 use super::kept::KeptRows;
+use super::lock::FolderLock;
 use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };
@@ -41,13 +42,16 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens the folder `dir`. A run whose process was killed is read as a partial one.
+    /// Opens the folder `dir`. A run whose process was killed is read as a partial one. A run that a
+    /// process in another container records has its lock on the folder.
     ///
     /// # Errors
     /// The folder contains no run, or a newer program wrote it.
     pub fn open(dir: &Path) -> Result<Recording, ReadError> {
         let mut run = read_run_file(dir)?;
-        if let Some(status) = run.status.abandoned() {
+        if let Some(status) = run.abandoned()
+            && !FolderLock::is_taken(dir)
+        {
             run.status = status;
         }
         Ok(Recording {

@@ -35,21 +35,6 @@ pub enum Status {
     },
 }
 
-impl Status {
-    /// Returns the status of a run whose process was killed; `None` for every other run.
-    pub(crate) fn abandoned(&self) -> Option<Status> {
-        match self {
-            Status::Running(process) if !process.is_alive() => Some(Status::Partial {
-                reason: format!(
-                    "process {} was killed before it closed its tables",
-                    process.pid
-                ),
-            }),
-            _ => None,
-        }
-    }
-}
-
 /// A process. Its start time distinguishes it from a later process with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
@@ -115,19 +100,25 @@ impl Environment {
         started_at: String,
         program_id: Option<String>,
     ) -> Environment {
-        let read = |name: &str| {
-            let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
-            text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
-        };
         Environment {
             backend,
             program: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
             program_id,
-            host: read("hostname"),
-            kernel: format!("{} {}", read("ostype"), read("osrelease")),
+            host: from_kernel("hostname"),
+            kernel: format!("{} {}", from_kernel("ostype"), from_kernel("osrelease")),
             started_at,
         }
     }
+
+    /// Returns whether the run belongs to this machine and container, as their name says.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.host == from_kernel("hostname")
+    }
+}
+
+fn from_kernel(name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
 /// A single flow of a run.
@@ -215,6 +206,25 @@ impl RunFile {
             scenario: scenario.clone(),
             scenario_toml: scenario.to_toml(),
         }
+    }
+
+    /// Returns the status of a run whose process does not run here; `None` for every other run. The
+    /// number of a process in another container or machine means nothing here, so that only a lock on
+    /// the folder shows whether it is still recording.
+    pub(crate) fn abandoned(&self) -> Option<Status> {
+        let process = match &self.status {
+            Status::Running(process) if !process.is_alive() => process,
+            _ => return None,
+        };
+        let pid = process.pid;
+        let reason = match self.environment.is_of_this_machine() {
+            true => format!("process {pid} was killed before it closed its tables"),
+            false => {
+                let host = &self.environment.host;
+                format!("process {pid} on `{host}` has not closed its tables")
+            }
+        };
+        Some(Status::Partial { reason })
     }
 
     /// Replaces the scenario.

@@ -1,5 +1,6 @@
 mod damage;
 mod hostile;
+mod killed;
 
 use std::fs;
 use std::path::Path;
@@ -422,48 +423,6 @@ fn rows_that_were_kept_are_those_of_the_tables() {
     assert!(is_same(both.map(Recording::packets)));
     assert!(is_same(both.map(Recording::flow_samples)));
     assert!(is_same(both.map(Recording::queue_samples)));
-}
-
-/// Makes the run in `dir` look as if its process had been killed.
-fn kill(dir: &Path) {
-    let text = fs::read_to_string(dir.join("run.json")).unwrap();
-    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    // Linux assigns process numbers up to 2^22 (PID_MAX_LIMIT).
-    json["pid"] = (1_u64 << 31).into();
-    fs::write(dir.join("run.json"), json.to_string()).unwrap();
-}
-
-#[test]
-fn a_run_whose_process_was_killed_is_marked_partial() {
-    let temp = tempfile::tempdir().unwrap();
-    let dir = temp.path().join("codel");
-    let mut writer = begin(&dir);
-    writer
-        .packet(Direction::Up, &packet(0, Fate::Sent))
-        .unwrap();
-    std::mem::forget(writer);
-    assert!(
-        settle_abandoned(temp.path()).unwrap().is_empty(),
-        "its process runs"
-    );
-    kill(&dir);
-    let reason = "process 2147483648 was killed before it closed its tables".to_owned();
-    let unsettled = Recording::open(&dir).unwrap();
-    assert_eq!(
-        unsettled.run().status,
-        Status::Partial {
-            reason: reason.clone()
-        }
-    );
-    assert_eq!(unsettled.packets().unwrap().count(), 0);
-
-    assert_eq!(settle_abandoned(temp.path()).unwrap(), [dir.as_path()]);
-    let text = fs::read_to_string(dir.join("run.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(json["status"], "partial");
-    assert_eq!(json["reason"], reason);
-    assert!(!dir.join("packets.parquet.part").exists());
-    assert!(settle_abandoned(temp.path()).unwrap().is_empty());
 }
 
 #[test]

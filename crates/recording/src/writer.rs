@@ -14,6 +14,7 @@ use super::error::RecordError;
 use super::folder::{prepare, read_run_file};
 use super::keep::Keep;
 use super::kept::KeptRows;
+use super::lock::FolderLock;
 use super::metrics::Meters;
 use super::program::{ProgramEntry, ProgramRecord};
 use super::reader::Recording;
@@ -75,6 +76,8 @@ pub struct RunWriter {
     meters: Option<Meters>,
     /// The latest instant in any row.
     latest: Time,
+    /// The lock on the folder, held until the recording has its end.
+    _lock: Option<FolderLock>,
 }
 
 impl RunWriter {
@@ -104,14 +107,14 @@ impl RunWriter {
         environment: &Environment,
     ) -> Result<RunWriter, RecordError> {
         let bytes = estimated_bytes(&variant.scenario, keep);
-        prepare(dir, bytes, environment.backend)?;
+        let lock = prepare(dir, bytes, environment.backend)?;
         let mut run = RunFile::new(variant, environment);
         run.recorded = keep;
         run.write(dir).map_err(|error| RecordError::Write {
             path: dir.join(RUN_JSON),
             error,
         })?;
-        RunWriter::begin(run, Some(dir))
+        RunWriter::begin(run, Some((dir, lock)))
     }
 
     /// Creates the recording of `variant` in memory. [`Recording::save`] writes it to a folder.
@@ -139,13 +142,15 @@ impl RunWriter {
         RunWriter::begin(run, None)
     }
 
-    fn begin(run: RunFile, dir: Option<&Path>) -> Result<RunWriter, RecordError> {
+    fn begin(run: RunFile, folder: Option<(&Path, FolderLock)>) -> Result<RunWriter, RecordError> {
+        let (dir, lock) = folder.unzip();
         Ok(RunWriter {
             tables: Some(Tables::begin(run.recorded, dir, run.environment.backend)?),
             dir: dir.map(Path::to_owned),
             meters: Some(meters_of(&run)),
             run,
             latest: Time::ZERO,
+            _lock: lock,
         })
     }
 
@@ -407,7 +412,8 @@ pub(crate) fn estimated_bytes(scenario: &Scenario, keep: Keep) -> u64 {
 }
 
 /// Searches `dir` and its subfolders for runs whose process was killed, and marks each as partial.
-/// Returns their folders.
+/// Returns their folders. A run of another machine is left as it is, and so is one in a locked folder:
+/// its process may be recording it in another container.
 ///
 /// # Errors
 /// A folder cannot be read or written.
@@ -432,10 +438,14 @@ pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
     dirs.sort();
     let mut settled = Vec::new();
     for dir in dirs {
-        let Ok(mut run) = read_run_file(&dir) else {
+        if abandoned(&dir).is_none() {
+            continue;
+        }
+        let Ok(_lock) = FolderLock::attempt(&dir) else {
             continue;
         };
-        let Some(status) = run.status.abandoned() else {
+        // Before the lock, the run may have ended.
+        let Some((mut run, status)) = abandoned(&dir) else {
             continue;
         };
         run.status = status;
@@ -449,4 +459,13 @@ pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
         settled.push(dir);
     }
     Ok(settled)
+}
+
+/// Returns the run in `dir` and its new status, if its process was killed on this machine.
+fn abandoned(dir: &Path) -> Option<(RunFile, Status)> {
+    let run = read_run_file(dir).ok()?;
+    let status = run.abandoned()?;
+    run.environment
+        .is_of_this_machine()
+        .then_some((run, status))
 }
