@@ -107,7 +107,7 @@ impl Chunk<'_> {
     }
 }
 
-fn external(error: snap::Error) -> ParquetError {
+pub(super) fn external(error: snap::Error) -> ParquetError {
     ParquetError::External(Box::new(error))
 }
 

@@ -20,6 +20,7 @@
 mod cell;
 mod cells;
 mod checksum;
+mod chunk;
 mod columns;
 mod dictionary;
 mod encoder;

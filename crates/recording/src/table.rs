@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use super::cell::{Cell, ColumnDecl, Row};
 use super::cells::{GroupWriter, Values, physical};
 use super::checksum::{Checksum, Summing};
+use super::chunk::{Chunks, Source};
 use super::columns::Columns;
 use super::rows::Declared;
 use super::{ReadError, RecordError};
 use crate::part::Part;
 use bytes::Bytes;
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::file::reader::ChunkReader;
 use sluice_scenario::Backend;
 
 /// The destination of a table's bytes.
@@ -147,7 +148,7 @@ fn path_in(dir: &Path, table: &str) -> PathBuf {
 pub struct Rows<R> {
     path: PathBuf,
     /// `None` if the table does not exist.
-    file: Option<Box<dyn FileReader>>,
+    file: Option<Box<dyn Chunks>>,
     decls: Vec<ColumnDecl>,
     /// The position of each declared column in the file; `None` for one that older programs did not
     /// write.
@@ -246,7 +247,7 @@ impl<R: Row> Rows<R> {
     pub(crate) fn open(dir: &Path) -> Result<Self, ReadError> {
         let path = path_of::<R>(dir);
         let file = match File::open(&path) {
-            Ok(file) => guarded(|| SerializedFileReader::new(file)),
+            Ok(file) => guarded(|| Source::new(file)),
             Err(error) => return Err(ReadError::Open { path, error }),
         };
         Rows::of(dir, file)
@@ -254,13 +255,13 @@ impl<R: Row> Rows<R> {
 
     /// Reads a table in memory.
     pub(crate) fn in_memory(bytes: Bytes) -> Result<Self, ReadError> {
-        let file = guarded(|| SerializedFileReader::new(bytes));
+        let file = guarded(|| Source::new(bytes));
         Rows::of(Path::new(""), file)
     }
 
     fn of<C: ChunkReader + 'static>(
         dir: &Path,
-        file: Result<SerializedFileReader<C>, ParquetError>,
+        file: Result<Source<C>, ParquetError>,
     ) -> Result<Self, ReadError> {
         let mut rows = Rows::none(dir);
         let file = file.map_err(|error| ReadError::Table {
@@ -299,20 +300,22 @@ impl<R: Row> Rows<R> {
         let Some(file) = &self.file else {
             return Ok(false);
         };
-        if self.next_group == file.num_row_groups() {
+        let metadata = file.metadata();
+        let group = self.next_group;
+        if group == metadata.num_row_groups() {
             return Ok(false);
         }
-        let group = file.get_row_group(self.next_group)?;
         self.next_group += 1;
         self.next_row = 0;
-        self.rows = rows_of(group.metadata())?;
+        self.rows = rows_of(metadata.row_group(group))?;
         self.group.clear();
         for index in &self.indices {
             let Some(index) = index else {
                 self.group.push(Loaded::missing(self.rows));
                 continue;
             };
-            let loaded = match group.get_column_reader(*index)? {
+            let column = metadata.file_metadata().schema_descr().column(*index);
+            let loaded = match get_column_reader(column, file.pages(group, *index)?) {
                 ColumnReader::Int64ColumnReader(c) => load_column(c, self.rows, Values::Int),
                 ColumnReader::DoubleColumnReader(c) => load_column(c, self.rows, Values::Float),
                 ColumnReader::ByteArrayColumnReader(c) => load_column(c, self.rows, Values::Text),
