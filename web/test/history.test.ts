@@ -6,13 +6,14 @@ const sample = (
   second: number,
   dropped: Record<string, number>,
   state: Record<string, number> = {},
+  flow: string | null = null,
 ): Sample =>
   ({
     unix_ms: second * 1000,
     objects: [
       {
         name: "pipe 1",
-        flow: null,
+        flow,
         rate_bps: 1,
         backlog_packets: 0,
         marked: 0,
@@ -56,4 +57,16 @@ test("a variable of the algorithm has a gap where it has no value", () => {
   for (let second = 4; second <= 302; second += 1) extend(past, sample(second, {}));
   assert.deepEqual(past.series[0]?.state["count"]?.values.slice(0, 2), [7, null]);
   assert.equal(past.series[0]?.state["count"]?.values.length, 300);
+});
+
+test("a pipe that is gone is forgotten after 300 s, at the finest resolution", () => {
+  const past: Past = { series: [], changes: [] };
+  extend(past, sample(1, {}, {}, "10.0.0.1"));
+  const coarse = structuredClone(past.series).map((series) => ({ ...series, step_ms: 10_000 }));
+  past.series.push(...coarse);
+  for (let second = 2; second <= 1000; second += 1) extend(past, sample(second, {}, {}, `10.0.1.${second}`));
+  const steps = past.series.map(({ step_ms }) => step_ms);
+  assert.equal(steps.filter((step) => step === 1_000).length, 300);
+  assert.equal(steps.filter((step) => step === 10_000).length, 1);
+  assert.equal(past.series.at(-1)?.name, "pipe 1 10.0.1.1000");
 });

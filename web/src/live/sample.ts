@@ -167,6 +167,7 @@ export function reasons(counts: Record<string, number>): string {
 /** Adds a sample to the finest resolution of the past, which then covers the same time as before. */
 export function extend(past: Past, sample: Sample): void {
   const { step, span } = LEVELS[0];
+  const start = sample.unix_ms - span * 1000;
   for (const object of sample.objects) {
     const name = label(object);
     let series = past.series.find((one) => one.name === name && one.step_ms === step);
@@ -207,7 +208,7 @@ export function extend(past: Past, sample: Sample): void {
       };
     }
     for (const [name, { values }] of Object.entries(series.state)) values.push(object.state[name] ?? null);
-    const old = series.unix_ms.findIndex((at) => at > sample.unix_ms - span * 1000);
+    const old = series.unix_ms.findIndex((at) => at > start);
     for (const column of [
       series.unix_ms,
       series.rate_bps,
@@ -222,5 +223,9 @@ export function extend(past: Past, sample: Sample): void {
       column.splice(0, old);
     }
   }
+  // The pipes of a mask come and go, for as long as the page is open.
+  past.series = past.series.filter(
+    ({ step_ms, unix_ms }) => step_ms !== step || (unix_ms.at(-1) ?? 0) > start,
+  );
   past.changes = sample.changes;
 }
