@@ -421,8 +421,8 @@ fn longest_gap(report: &UdpReport) -> Span {
     gaps.max().expect("packets arrive")
 }
 
-/// The longest time on the way of a packet that was sent from one instant to another; `None` if there
-/// was none.
+/// The longest one-way delay of the packets that were sent from one instant to another; `None` if there
+/// were none.
 fn longest_way(report: &UdpReport, (start, end): (Time, Time)) -> Option<Span> {
     let sent = report
         .samples
