@@ -124,7 +124,13 @@ fn the_size_that_a_header_claims_is_not_reserved() {
         first_version(packed(&numbered), Encoding::RLE_DICTIONARY),
         second_version(levels_and_values.into(), 2),
     ];
-    assert_eq!(read(table(&pages)).unwrap(), [9, 9, 9, 1, -2, 3]);
+    let table = table(&pages);
+    // Two values of 8 bytes; levels with their length and numbers; levels and three values.
+    let source = Source::new(table.clone()).unwrap();
+    let pages = source.pages(0, 0).unwrap();
+    let sizes: Vec<usize> = pages.map(|page| page.unwrap().buffer().len()).collect();
+    assert_eq!(sizes, [16, 4 + 2 + 3, 2 + 24]);
+    assert_eq!(read(table).unwrap(), [9, 9, 9, 1, -2, 3]);
 }
 
 #[test]
