@@ -14,13 +14,10 @@ use sluice_loader::{Failures, OnError, moment};
 
 use crate::abi::{self, PacketArgs, RankedArgs};
 use crate::declare::VariableKind;
-use crate::limits::Limits;
+use crate::limits::{Limits, MEMORY};
 
 /// The units of work that one call may do, about one per instruction.
 pub const FUEL: u64 = 100_000;
-
-/// Bytes of memory that an instance may have.
-pub const MEMORY: usize = 2 << 20;
 
 const I: ValType = ValType::I32;
 const L: ValType = ValType::I64;

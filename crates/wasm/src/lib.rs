@@ -22,7 +22,8 @@ mod scheduler;
 
 use sluice_loader::{Code, Loaded, Loader, Source};
 
-pub use instance::{FUEL, MEMORY};
+pub use instance::FUEL;
+pub use limits::MEMORY;
 pub use module::Module;
 
 /// The loader of `wasm:FILE`.

@@ -3,7 +3,8 @@
 use wasmi::{ResourceLimiter, StoreLimits, StoreLimitsBuilder};
 use wasmi_core::{LimiterError, MemoryError, TableError};
 
-use crate::MEMORY;
+/// Bytes of memory that an instance may have.
+pub const MEMORY: usize = 2 << 20;
 
 /// The limits of an instance, and what it has.
 pub(crate) struct Limits {
