@@ -96,8 +96,8 @@ pub(crate) struct Programs {
     pub(super) index: Option<Arc<Index>>,
     /// The flows evaluated without an index since the last change of the rules.
     unindexed: u32,
-    /// Scratch space of [`Programs::build`].
-    visited: Vec<u32>,
+    /// Scratch space of [`Programs::build`], a number per rule.
+    pub(super) visited: Vec<u32>,
     visit: u32,
     candidates: Vec<u64>,
 }

@@ -37,6 +37,8 @@ pub(crate) struct Ruleset {
     own: Vec<IpAddr>,
     /// `None` for a copy that is going to be changed.
     digest: Option<Digest>,
+    /// What takes time to free, of rules that were replaced.
+    freed: (Vec<u32>, Option<Arc<Index>>),
 }
 
 /// What packets ask of the rules as a whole. The answers take time in proportion to the number of
@@ -46,6 +48,8 @@ struct Digest {
     index: Arc<Index>,
     of_frames: Box<[usize]>,
     has_states: bool,
+    /// Scratch space: to allocate and to free this much can make the allocator tidy up for milliseconds.
+    visited: Vec<u32>,
 }
 
 impl Ruleset {
@@ -113,9 +117,11 @@ impl Rules {
             index: self.programs.index_of(&self.entries),
             of_frames: of_frames(&self.entries, self.disabled_sets),
             has_states: any_has_states(&self.entries),
+            visited: vec![0; self.entries.len()],
         };
         Ruleset {
             digest: Some(digest),
+            freed: Default::default(),
             entries: self.entries,
             serial: self.serial,
             disabled_sets: self.disabled_sets,
@@ -161,14 +167,17 @@ impl Rules {
     }
 
     fn put(&mut self, new: Ruleset) -> Ruleset {
+        let mut freed = (Vec::new(), self.programs.index.take());
         self.changed();
         if let Some(digest) = new.digest {
+            freed.0 = mem::replace(&mut self.programs.visited, digest.visited);
             self.programs.index = Some(digest.index);
             self.of_frames = Some(digest.of_frames);
             self.has_states = Some(digest.has_states);
         }
         Ruleset {
             digest: None,
+            freed,
             entries: mem::replace(&mut self.entries, new.entries),
             serial: mem::replace(&mut self.serial, new.serial),
             disabled_sets: mem::replace(&mut self.disabled_sets, new.disabled_sets),
@@ -204,6 +213,7 @@ impl Rules {
             interfaces: self.interfaces.clone(),
             own: self.own.clone(),
             digest: None,
+            freed: Default::default(),
         }
     }
 
