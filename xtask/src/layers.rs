@@ -34,8 +34,12 @@ const fn layer(name: &'static str, uses: &'static [&'static str]) -> Layer {
 const LAYERS: &[Layer] = &[
     layer("core", &[]),
     layer("loader", &["core"]),
-    layer("wasm", &["core", "loader"]),
     layer("ipfw", &["core", "loader"]),
+    Layer {
+        name: "wasm",
+        uses: &["core", "loader"],
+        tests: &["ipfw"],
+    },
     layer("tcp", &["core"]),
     layer("sim", &["core", "ipfw", "tcp"]),
     layer("wire", &["core"]),
