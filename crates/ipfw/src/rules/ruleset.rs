@@ -38,7 +38,7 @@ pub(crate) struct Ruleset {
     /// `None` for a copy that is going to be changed.
     digest: Option<Digest>,
     /// What takes time to free, of rules that were replaced.
-    freed: (Vec<u32>, Option<Arc<Index>>),
+    _freed: (Vec<u32>, Option<Arc<Index>>),
 }
 
 /// What packets ask of the rules as a whole. The answers take time in proportion to the number of
@@ -121,7 +121,7 @@ impl Rules {
         };
         Ruleset {
             digest: Some(digest),
-            freed: Default::default(),
+            _freed: Default::default(),
             entries: self.entries,
             serial: self.serial,
             disabled_sets: self.disabled_sets,
@@ -177,7 +177,7 @@ impl Rules {
         }
         Ruleset {
             digest: None,
-            freed,
+            _freed: freed,
             entries: mem::replace(&mut self.entries, new.entries),
             serial: mem::replace(&mut self.serial, new.serial),
             disabled_sets: mem::replace(&mut self.disabled_sets, new.disabled_sets),
@@ -213,7 +213,7 @@ impl Rules {
             interfaces: self.interfaces.clone(),
             own: self.own.clone(),
             digest: None,
-            freed: Default::default(),
+            _freed: Default::default(),
         }
     }
 
