@@ -141,6 +141,8 @@ pub fn enter_user_namespace_as_self() -> Result<(), PrivilegeError> {
 /// There is no such process, it belongs to another user, or this process has several threads.
 pub fn enter_user_namespace_of(pid: u32) -> io::Result<()> {
     let namespace = fs::File::open(format!("/proc/{pid}/ns/user"))?;
+    // Gives threads that have ended the time to go. The kernel tells whether others are left.
+    let _ = sys::other_threads();
     let kind = Some(rustix::thread::LinkNameSpaceType::User);
     Ok(rustix::thread::move_into_link_name_space(
         namespace.as_fd(),
@@ -150,9 +152,10 @@ pub fn enter_user_namespace_of(pid: u32) -> io::Result<()> {
 
 /// Enters new namespaces, among them a user namespace without a map.
 fn enter(namespaces: libc::c_int) -> Result<(), PrivilegeError> {
-    let threads = status_field("Threads:").and_then(|count| count.parse().ok());
-    if let Some(threads) = threads.filter(|count| *count != 1) {
-        return Err(PrivilegeError::Threads(threads));
+    match sys::other_threads() {
+        Ok(others) if others > 0 => return Err(PrivilegeError::Threads(1 + others)),
+        // Without /proc the kernel has the last word.
+        Ok(_) | Err(_) => {}
     }
     sys::unshare(namespaces).map_err(|error| PrivilegeError::Refused {
         obstacle: obstacle(&error),
@@ -222,12 +225,6 @@ fn how() -> &'static str {
 /// Returns the capabilities that this thread may use, a bit for each number of linux/capability.h.
 pub(crate) fn effective_capabilities() -> io::Result<u64> {
     Ok(rustix::thread::capabilities(None)?.effective.bits())
-}
-
-fn status_field(name: &str) -> Option<String> {
-    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with(name))?;
-    Some(line[name.len()..].trim().to_owned())
 }
 
 /// linux/capability.h: CAP_NET_ADMIN 12 (interfaces), CAP_NET_RAW 13 (raw and packet

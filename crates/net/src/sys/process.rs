@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
 
 use super::check;
 
@@ -89,13 +90,35 @@ pub(crate) fn wait_for_signal_within(
     }
 }
 
+/// How long the kernel may still count a thread that has ended.
+const LAST_THREADS: Duration = Duration::from_millis(200);
+
+/// Returns the number of other threads of this process.
+///
+/// A thread that was joined may count for a moment: the kernel wakes up who waits for it
+/// (kernel/fork.c, `mm_release`) before it takes it off the process's list (kernel/exit.c,
+/// `release_task`). So this function waits a little for the others to go.
+///
+/// # Errors
+/// /proc cannot be read.
+pub(crate) fn other_threads() -> io::Result<usize> {
+    let end = Instant::now() + LAST_THREADS;
+    loop {
+        let others = std::fs::read_dir("/proc/self/task")?.count() - 1;
+        if others == 0 || Instant::now() >= end {
+            return Ok(others);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Runs `work` in a child process, which ends afterwards.
 ///
 /// # Errors
 /// When the calling process has other threads, whose locks would stay locked in the child, or the
 /// kernel refuses.
 pub(crate) fn in_child(work: impl FnOnce()) -> io::Result<()> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    if other_threads()? != 0 {
         return Err(io::Error::other("the process has several threads already"));
     }
     // SAFETY: there is one thread, so the child finds no lock held by a thread that it lacks, and

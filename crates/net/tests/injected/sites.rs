@@ -140,7 +140,7 @@ const SITES: &[(&str, &str, &str)] = &[
     (
         "sys/process.rs",
         "block_signals set_signal_mask default_child_signal wait_for_signal wait_for_signal_within \
-         in_child close_some close_all_but fork_as become_child_of_first_process",
+         other_threads in_child close_some close_all_but fork_as become_child_of_first_process",
         "processes guardian, contained, spawn, watchdog",
     ),
     ("sys/thread.rs", "set_timer_slack", "clock"),
