@@ -175,10 +175,11 @@ pub enum ReportError {
     },
     /// Nothing can be drawn of the runs of a folder, because none was finished.
     #[error(
-        "no run in `{}` was finished: {}; run the scenario again, or name the folder of an \
-         interrupted run to read what it recorded",
+        "no run in `{}` was finished: {}; {}, or name the folder of an interrupted run to read what \
+         it recorded",
         path.display(),
-        Unfinished::list(left_out)
+        Unfinished::list(left_out),
+        Unfinished::advice(left_out)
     )]
     Unfinished {
         /// The folder.
@@ -186,13 +187,16 @@ pub enum ReportError {
         /// Its runs.
         left_out: Vec<Unfinished>,
     },
-    /// A run was killed, and nothing of it is left.
-    #[error("the run in `{}` recorded nothing: {why}; run the scenario again", path.display())]
+    /// A run was killed, and nothing of it is left; or it has only begun.
+    #[error(
+        "the run in `{}` recorded nothing: {}; {}",
+        run.folder.display(),
+        run.why,
+        Unfinished::advice(std::slice::from_ref(run))
+    )]
     Nothing {
-        /// The folder.
-        path: PathBuf,
-        /// Why it was not finished.
-        why: String,
+        /// The run.
+        run: Unfinished,
     },
     /// A run cannot be read.
     #[error(transparent)]
@@ -393,14 +397,14 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
 /// Returns the run in `folder`. One that was interrupted is read as far as it was recorded.
 fn open_one(folder: &Path) -> Result<Recording, ReportError> {
     let recording = Recording::open(folder)?;
-    if let Some(why) = recording.unfinished() {
+    if let Some(run) = Unfinished::of(&recording) {
         if recording.is_empty() {
-            let path = folder.to_owned();
-            return Err(ReportError::Nothing { path, why });
+            return Err(ReportError::Nothing { run });
         }
         eprintln!(
-            "sluice: warning: the run in `{}` was not finished: {why}",
-            folder.display()
+            "sluice: warning: the run in `{}` was not finished: {}",
+            folder.display(),
+            run.why
         );
     }
     Ok(recording)

@@ -332,6 +332,13 @@ fn a_run_that_was_killed_is_named_and_left_out() {
     let place = Place::new();
     place.write("s.toml", SCENARIO);
     let mut killed = endless(&place, &["--set", "link.queue=fifo"]);
+    for folder in ["out", "out/fifo"] {
+        let output = place.run(&["report", folder]);
+        let errors = text(&output.stderr);
+        let goes_on = format!("process {} is still running", killed.id());
+        assert!(errors.contains(&goes_on), "{errors}");
+        assert!(errors.contains("; wait for its end"), "{errors}");
+    }
     killed.kill().expect("it runs");
     killed.wait().expect("it ends");
     let why = format!(

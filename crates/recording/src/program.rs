@@ -1,6 +1,7 @@
 //! The output of programs during a run: files in the folder `programs` of the recording.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -106,10 +107,14 @@ pub(crate) fn clear(dir: &Path) -> Result<(), RecordError> {
     };
     for entry in entries {
         let path = entry.map_err(fail(folder.clone()))?.path();
-        let is_own = [OUTPUT, ERRORS].iter().any(|ending| {
-            let own = path.with_extension(ending);
-            path == own || path == temporary(&own)
-        });
+        let whole = path.with_extension("");
+        let name = match path == temporary(&whole) {
+            true => &whole,
+            false => &path,
+        };
+        let is_own = [OUTPUT, ERRORS]
+            .iter()
+            .any(|ending| name.extension() == Some(OsStr::new(ending)));
         if is_own {
             fs::remove_file(&path).map_err(fail(path.clone()))?;
         }
@@ -179,3 +184,34 @@ fn open_in(dir: &Path, file: &str) -> io::Result<File> {
 const PROGRAMS: &str = "programs";
 const OUTPUT: &str = "out";
 const ERRORS: &str = "err";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_and_unfinished_files_are_removed_and_no_others() {
+        let run = tempfile::tempdir().unwrap();
+        let folder = run.path().join(PROGRAMS);
+        fs::create_dir(&folder).unwrap();
+        for name in ["a.out", "b.c.err", "a.out.part", "b.c.err.part"] {
+            fs::write(folder.join(name), name).unwrap();
+        }
+        let others = ["a.part", "out", "notes.txt", "x.txt.part"];
+        for name in others {
+            fs::write(folder.join(name), name).unwrap();
+        }
+        clear(run.path()).unwrap();
+        let left = fs::read_dir(&folder).unwrap();
+        let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["a.part", "notes.txt", "out", "x.txt.part"]);
+
+        for name in others {
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+        fs::write(folder.join("a.out.part"), "").unwrap();
+        clear(run.path()).unwrap();
+        assert!(!folder.exists());
+    }
+}

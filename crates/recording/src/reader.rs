@@ -164,6 +164,11 @@ impl Recording {
         }
     }
 
+    /// Returns whether a process may still be recording the run.
+    pub fn goes_on(&self) -> bool {
+        matches!(self.run.status, Status::Running(_))
+    }
+
     /// Returns whether nothing was recorded: the process was killed, or the run has only begun.
     pub fn is_empty(&self) -> bool {
         self.unfinished().is_some()

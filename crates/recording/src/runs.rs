@@ -29,9 +29,10 @@ pub enum RunsError {
     },
     /// No run in the folder was finished.
     #[error(
-        "no run in `{}` was finished: {}; run the scenario again",
+        "no run in `{}` was finished: {}; {}",
         path.display(),
-        Unfinished::list(left_out)
+        Unfinished::list(left_out),
+        Unfinished::advice(left_out)
     )]
     Unfinished {
         /// The folder.

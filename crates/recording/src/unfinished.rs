@@ -13,6 +13,8 @@ pub struct Unfinished {
     pub folder: PathBuf,
     /// Why the run was not finished, in words.
     pub why: String,
+    /// Whether a process may still be recording the run.
+    pub goes_on: bool,
 }
 
 impl Unfinished {
@@ -21,7 +23,16 @@ impl Unfinished {
         Some(Unfinished {
             folder: recording.dir().to_owned(),
             why: recording.unfinished()?,
+            goes_on: recording.goes_on(),
         })
+    }
+
+    /// Says what to do about `all`.
+    pub fn advice(all: &[Unfinished]) -> &'static str {
+        match all.iter().any(|one| one.goes_on) {
+            true => "wait for its end",
+            false => "run the scenario again",
+        }
     }
 
     /// Names the first few of `all`.
