@@ -7,6 +7,7 @@ use sluice_core::param::Value;
 use sluice_core::registry::{Form, Spec};
 use sluice_core::units::Span;
 
+use super::{Amended, Prepared};
 use crate::engine::Firewall;
 use crate::grammar::{
     At, Config, ObjectKind, Policy, Position, RuleFormat, SchedulerWords, ShowKinds, ShowRule,
@@ -35,6 +36,8 @@ use crate::variables::Variables;
 /// ```
 #[derive(Debug)]
 pub struct Configuration {
+    /// The engine's count of changes when it was copied.
+    revision: u64,
     layout: Layout,
     rules: Vec<Entry>,
     disabled: Vec<u8>,
@@ -67,15 +70,27 @@ impl Firewall {
 }
 
 impl Configuration {
-    pub(super) fn new(layout: Layout, rules: Ruleset, variables: Variables) -> Configuration {
+    pub(super) fn new(
+        revision: u64,
+        layout: Layout,
+        rules: Ruleset,
+        variables: Variables,
+    ) -> Configuration {
         let (rules, disabled, tables) = rules.into_parts();
         Configuration {
+            revision,
             layout,
             rules,
             disabled: (0..31).filter(|set| disabled >> set & 1 == 1).collect(),
             tables,
             variables,
         }
+    }
+
+    /// Returns a change to `prepared`, which [`Firewall::exchange`] puts in place only if this is
+    /// still the configuration of the engine.
+    pub fn replaced_by(&self, prepared: Prepared) -> Amended {
+        Amended::whole(self.revision, prepared)
     }
 
     /// Returns the commands, one per line.

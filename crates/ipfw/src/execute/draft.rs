@@ -7,10 +7,10 @@ use sluice_core::event::{Cx, DropCounter};
 use sluice_core::{Rng, Time};
 
 use super::report::{Live, Report};
-use super::{Configuration, Replaced, Run};
+use super::{Configuration, Prepared, Replaced, Run};
 use crate::engine::{Firewall, Mode, Output, Settings};
 use crate::grammar::{self, Command, CommandError, Dynamic, ErrorKind, Flags, Times, Variable};
-use crate::objects::layout::{Files, Layout, LayoutCopy};
+use crate::objects::layout::{Files, LayoutCopy};
 use crate::rules::{Ruleset, RulesetCopy};
 use crate::variables::Variables;
 
@@ -56,9 +56,20 @@ pub struct Draft {
 #[derive(Clone)]
 pub struct Amended {
     revision: u64,
-    layout: Layout,
-    rules: Ruleset,
-    variables: Variables,
+    /// Whether it was not made from the copy, but replaces all of it.
+    is_whole: bool,
+    configuration: Prepared,
+}
+
+impl Amended {
+    /// A configuration that replaces the one with this revision.
+    pub(super) fn whole(revision: u64, configuration: Prepared) -> Amended {
+        Amended {
+            revision,
+            is_whole: true,
+            configuration,
+        }
+    }
 }
 
 /// The result of commands on a copy.
@@ -120,7 +131,7 @@ impl Draft {
     /// If the copy is not complete.
     pub fn into_configuration(self) -> Configuration {
         let rules = self.rules.expect("a draft is written when it is whole");
-        Configuration::new(self.layout.finish(), rules, self.variables)
+        Configuration::new(self.revision, self.layout.finish(), rules, self.variables)
     }
 
     /// Executes commands on the copy. Takes time in proportion to the texts and the copy. When a
@@ -181,9 +192,12 @@ impl Draft {
         }
         let amended = Amended {
             revision,
-            layout: firewall.layout,
-            rules: firewall.rules.into_ruleset(),
-            variables: firewall.variables,
+            is_whole: false,
+            configuration: Prepared {
+                layout: firewall.layout,
+                rules: firewall.rules.into_ruleset(),
+                variables: firewall.variables,
+            },
         };
         (Amendment::Change(Box::new(amended)), result)
     }
@@ -231,7 +245,8 @@ impl Firewall {
         false
     }
 
-    /// Puts a changed copy of the configuration in place, at `cx.now`. Rules that remain keep their
+    /// Puts a changed copy of the configuration in place, or what replaces it
+    /// ([`Configuration::replaced_by`]), at `cx.now`. Rules that remain keep their
     /// counters and states; pipes and queues that remain keep their packets. Returns the old
     /// configuration.
     ///
@@ -246,13 +261,21 @@ impl Firewall {
         if amended.revision != self.revision {
             return Err(Box::new(amended));
         }
+        if amended.is_whole {
+            return Ok(self.replace(amended.configuration, cx));
+        }
+        let Prepared {
+            layout,
+            rules,
+            variables,
+        } = amended.configuration;
         let now = cx.now;
         self.advance(|at| at < now, cx);
         self.revision += 1;
         self.trial.forget();
-        let layout = mem::replace(&mut self.layout, amended.layout);
-        let rules = self.rules.exchange(amended.rules);
-        self.variables = amended.variables;
+        let layout = mem::replace(&mut self.layout, layout);
+        let rules = self.rules.exchange(rules);
+        self.variables = variables;
         self.variables_changed();
         let touched = self.runtime.apply(&mut self.layout, cx);
         Ok(Replaced {

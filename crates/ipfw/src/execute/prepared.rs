@@ -37,9 +37,9 @@ use crate::variables::Variables;
 /// ```
 #[derive(Clone)]
 pub struct Prepared {
-    layout: Layout,
-    rules: Ruleset,
-    variables: Variables,
+    pub(super) layout: Layout,
+    pub(super) rules: Ruleset,
+    pub(super) variables: Variables,
 }
 
 /// A configuration that was replaced. Freeing a large one takes milliseconds: drop it on a thread

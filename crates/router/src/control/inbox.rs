@@ -465,6 +465,31 @@ impl<T> Orders<T> {
         }
     }
 
+    /// Replaces the configuration `old`, which was copied before, by the one of `text`. It is read and
+    /// checked on this thread. The answer is [`Answered::Stale`] if the configuration has changed
+    /// since it was copied; then it stays.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub(crate) fn replace(
+        &self,
+        old: &Configuration,
+        (text, files): (&str, &Texts),
+        patience: Duration,
+    ) -> Result<Answered<T>, Refused> {
+        let mut output = Output::default();
+        let prepared = match self.builder.build(text, files, &mut output) {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(Answered::Commands(Box::new(output), Err(error))),
+        };
+        let exchange = Work::Exchange(Box::new(old.replaced_by(*prepared)));
+        // The old configuration, or the one that came too late, is freed here.
+        Ok(match self.order(exchange, patience)? {
+            Answered::Stale(stale) => Answered::Stale(stale),
+            _ => Answered::Commands(Box::new(output), Ok(())),
+        })
+    }
+
     /// Sends an order to the loop, and lets the caller poll for the answer.
     ///
     /// # Errors

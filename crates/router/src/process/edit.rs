@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use sluice_core::registry::{self, Form};
@@ -108,14 +108,31 @@ impl Editor {
         if undo.is_empty() {
             return Reply::refusal("there is no change to take back".into(), UNAVAILABLE);
         }
-        let now = match self.orders.configuration(PATIENCE) {
-            Ok(configuration) => digest(&configuration),
-            Err(refused) => return Reply::of(Err(refused)),
-        };
+        let start = Instant::now();
+        loop {
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            let now = match self.orders.configuration(left) {
+                Ok(configuration) => configuration,
+                Err(refused) => return Reply::of(Err(refused)),
+            };
+            if let Some(reply) = self.undo_in(&mut undo, &now, by, left) {
+                return reply;
+            }
+        }
+    }
+
+    /// Takes the last change back if `now` is still the configuration. Returns `None` if it is not.
+    fn undo_in(
+        &self,
+        undo: &mut Vec<Before>,
+        now: &Configuration,
+        by: &str,
+        patience: Duration,
+    ) -> Option<Answer> {
         let mut before = undo.pop().expect("there is a change");
         let (since, _) = self.orders.journal().since(before.noted);
         let other = since.iter().find(|change| change.refused.is_none());
-        if other.is_some() || now != before.after {
+        if other.is_some() || digest(now) != before.after {
             let other = match other {
                 Some(other) => format!("`{}` by {}", other.text, other.by),
                 None => "another change".to_owned(),
@@ -125,10 +142,14 @@ impl Editor {
                 before.change
             );
             undo.clear();
-            return Reply::refusal(text, UNAVAILABLE);
+            return Some(Reply::refusal(text, UNAVAILABLE));
         }
-        let commands = (before.commands.clone(), Mode::Replace, before.files.clone());
-        let answered = self.orders.execute(commands, PATIENCE);
+        let commands = (before.commands.as_str(), &before.files);
+        let answered = self.orders.replace(now, commands, patience);
+        if matches!(answered, Ok(Answered::Stale(_))) {
+            undo.push(before);
+            return None;
+        }
         let refused = match &answered {
             Ok(Answered::Commands(_, Err(error))) => Some(error.to_string()),
             Ok(_) => None,
@@ -150,7 +171,7 @@ impl Editor {
         let mut reply = Reply::of(answered);
         reply.stdout.clear();
         reply.warnings.clear();
-        reply
+        Some(reply)
     }
 
     /// Returns the change that [`Editor::undo`] would take back.
@@ -229,25 +250,37 @@ mod tests {
     use std::thread;
 
     use sluice_core::{Cx, DropCounter, Rng, Time};
-    use sluice_ipfw::{Firewall, Output, Settings};
+    use sluice_ipfw::{Firewall, NoFiles, Output, Settings};
 
     use super::*;
     use crate::control::{Builder, Given, Work, inbox};
 
     /// Gives an editor beside a loop without packets to `work`.
     fn with_editor(work: impl FnOnce(&Editor, &Orders<Status>)) {
+        with_others(&[], work);
+    }
+
+    /// Does the same with commands of `others`, each of which comes just before the exchange of a
+    /// configuration.
+    fn with_others(others: &[&str], work: impl FnOnce(&Editor, &Orders<Status>)) {
         let (mut inbox, orders) = inbox::<Status>(Builder::default()).unwrap();
         let has_ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut firewall = Firewall::new(&Settings::default());
                 let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+                let mut others = others.iter();
                 while !has_ended.load(Ordering::Acquire) {
                     let Some(order) = inbox.take() else {
                         thread::yield_now();
                         continue;
                     };
                     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+                    if matches!(order.work, Work::Exchange(_))
+                        && let Some(other) = others.next()
+                    {
+                        firewall.command(other, &mut NoFiles, &mut cx).unwrap();
+                    }
                     order.answer.send(match order.work {
                         Work::Replace(prepared) => {
                             Answered::Replaced(Box::new(firewall.replace(*prepared, &mut cx)))
@@ -343,6 +376,27 @@ mod tests {
                 "{why}"
             );
             assert_eq!(commands(orders), before);
+        });
+    }
+
+    #[test]
+    fn a_change_is_not_taken_back_with_one_that_comes_meanwhile() {
+        with_others(&["pipe 2 config bw 3Mbit/s"], |editor, orders| {
+            editor.change("192.0.2.7", "pipe 1 config bw 10Mbit/s");
+            let why = editor.undo("192.0.2.7").error.unwrap().message;
+            assert!(why.contains("another change came after it"), "{why}");
+            let now = commands(orders);
+            assert!(now.contains("pipe 1 ") && now.contains("pipe 2 "), "{now}");
+        });
+    }
+
+    #[test]
+    fn a_change_is_taken_back_although_counters_are_cleared_meanwhile() {
+        with_others(&["zero", "resetlog"], |editor, orders| {
+            editor.change("192.0.2.7", "pipe 1 config bw 10Mbit/s");
+            let reply = editor.undo("192.0.2.7");
+            assert!(reply.error.is_none(), "{reply:?}");
+            assert_eq!(commands(orders), "");
         });
     }
 
