@@ -163,8 +163,8 @@ pub fn attend(
         let Some(received) = signals.next_within(LOOK)? else {
             continue;
         };
-        // The terminal has sent its signals to the program as well.
-        if received.signal != Signal::CHILD && !received.is_from_terminal {
+        // A signal to the group has reached the program as well.
+        if received.signal != Signal::CHILD && !received.is_to_group {
             // This fails if the program has just ended. The next iteration handles that.
             let _ = kill_process(program, received.signal);
         }

@@ -313,8 +313,9 @@ impl std::fmt::Debug for SignalMask {
 pub struct Received {
     /// The signal.
     pub signal: Signal,
-    /// Whether the kernel sent it to the terminal's whole process group, as for Ctrl-C.
-    pub is_from_terminal: bool,
+    /// Whether the kernel sent it to this process's whole group, as for Ctrl-C. When a terminal is
+    /// closed, it sends SIGHUP to the leader of the session alone.
+    pub is_to_group: bool,
 }
 
 /// The signals that [`Signals::next`] returns.
@@ -373,10 +374,18 @@ impl Signals {
 
 fn received((number, code): (libc::c_int, libc::c_int)) -> io::Result<Received> {
     let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::other("no signal"))?;
+    // drivers/tty/tty_jobctrl.c, tty_signal_session_leader(): the group gets its SIGHUP only when the
+    // leader has ended.
+    let is_hang_up = signal == Signal::HUP && is_session_leader();
     Ok(Received {
         signal,
-        is_from_terminal: code == libc::SI_KERNEL,
+        is_to_group: code == libc::SI_KERNEL && !is_hang_up,
     })
+}
+
+/// Returns whether this process leads its session, as a program does that `ssh -t` starts.
+fn is_session_leader() -> bool {
+    rustix::process::getsid(None) == Ok(rustix::process::getpid())
 }
 
 /// The fate of a child.

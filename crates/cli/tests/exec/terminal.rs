@@ -1,11 +1,16 @@
-//! Job control: a shell on a terminal stops, continues and interrupts a program behind a link.
+//! A program behind a link on a terminal: a shell stops, continues and interrupts it, and the end of
+//! the terminal ends it.
 
+use std::fs;
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use super::wait_for;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{marked, wait_for};
 
 /// An interactive bash on its own terminal, which script(1) opens.
 struct Terminal {
@@ -77,4 +82,33 @@ fn a_shell_stops_continues_and_interrupts_the_program() {
     terminal.expect("ended-130");
     terminal.press("exit 7\n");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn the_end_of_the_terminal_ends_the_program() {
+    // Without the link, and with it: both wait for the program in the same way.
+    for (number, how) in ["--proxy", "--rtt 10ms"].iter().enumerate() {
+        let mark = format!("89{}{number}", std::process::id());
+        // script(1) makes Sluice the leader of the terminal's session, as `ssh -t` does. The program
+        // must not inherit that SIGHUP is ignored, as under nohup.
+        let words = format!(
+            "exec env --default-signal=HUP {} exec {how} -- sleep {mark}",
+            env!("CARGO_BIN_EXE_sluice")
+        );
+        let mut command = Command::new("script");
+        command.args(["-q", "-c", &words, "/dev/null"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut terminal = command.spawn().unwrap();
+        let is_program = |path: &PathBuf| {
+            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+            name == "sleep\n"
+        };
+        wait_for("the program starts", || {
+            marked(&mark).iter().any(is_program)
+        });
+        // The kernel hangs up when nobody holds the terminal's other side.
+        kill_process(Pid::from_child(&terminal), Signal::KILL).unwrap();
+        terminal.wait().unwrap();
+        wait_for(how, || marked(&mark).is_empty());
+    }
 }
