@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the systemd unit with `systemd-analyze verify`: `scripts/check-unit.sh SLUICE`. Whatever systemd
-# would warn about is an error.
+# Checks the systemd unit: `scripts/check-unit.sh SLUICE`. Whatever `systemd-analyze verify` would warn about
+# is an error, and so is a setting that closes the devices a router opens (/dev/net/tun,
+# /dev/cpu_dma_latency) under any version of systemd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,5 +15,12 @@ grep -q "^ExecStart=$sluice router" "$folder/sluice-router@.service"
 said=$(systemd-analyze verify --man=no "$folder/sluice-router@check.service" 2>&1) || true
 if [ -n "$said" ]; then
     echo "systemd-analyze verify: $said" >&2
+    exit 1
+fi
+
+# systemd.exec(5) and systemd.resource-control(5): each of them restricts devices. ProtectClock= does so in
+# versions before 253.
+if grep -nE '^(ProtectClock|PrivateDevices|DeviceAllow|DevicePolicy)=' packaging/sluice-router@.service; then
+    echo "check-unit.sh: this setting closes /dev/net/tun and /dev/cpu_dma_latency" >&2
     exit 1
 fi

@@ -3,8 +3,8 @@
 
 A `systemd --user` runs in namespaces that belong to this process and vanish with it; it touches
 neither the machine's services nor its interfaces. The unit is that of the packages. Only its paths,
-which are those of an installed system, are replaced, and so are its user and what a user's manager
-cannot do.
+which are those of an installed system, are replaced, and so are the name of its user and what a user's
+manager cannot do.
 
 The router must start, reload, live longer than its watchdog allows without a sign of life, start
 again after `kill -9` and after it was stopped for so long that the watchdog ends it, and end in
@@ -14,6 +14,7 @@ order.
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 import time
@@ -32,8 +33,8 @@ PLACES = {
     "/etc/sluice/": f"{HOME}/",
     # A manager of a user has its own runtime folder.
     "/run/sluice-%i": "%t/sluice-%i",
-    # Its socket for messages is for that user only.
-    "--user sluice ": "",
+    # The user of the package need not exist here.
+    "--user sluice ": "--user nobody ",
 }
 
 
@@ -93,10 +94,14 @@ def prepare(sluice: str) -> None:
 def use() -> None:
     """Do with the unit what an administrator does, and what can happen to it."""
     until(lambda: "Version" in systemctl("show", may_fail=True), "systemd answers")
+    # To a system's manager, every user may send messages. Here, the router's has to as well.
+    (RUN / "systemd/notify").chmod(0o666)
     start = time.monotonic()
     systemctl("start", NAME)
     first = process()
     said("started", start)
+    status = Path(f"/proc/{first}/status").read_text()
+    assert f"\nUid:\t{pwd.getpwnam('nobody').pw_uid}\t" in status, "the process is still root's"
     assert "10.000 Mbit/s" in pipes()
     configure("20Mbit/s")
     systemctl("reload", NAME)
