@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Execute the example workflow and the composite action on this machine.
 
+Without a package, the action must fail and install nothing.
+
 `scripts/test-action.py PACKAGE`: a wheel or a tarball made by `make dist`, or the `sluice` command
 itself, of which a tarball is made. It supports only the parts of the format that both files use.
 Anything else is an error, so that no step is skipped unnoticed.
@@ -34,6 +36,14 @@ class Runner:
         self.path.touch()
 
     def run(self, script: str, variables: dict[str, str]) -> None:
+        """Run a script as `shell: bash` does; it must succeed."""
+        done = self.done(script, variables)
+        if done.returncode != 0:
+            sys.exit(f"test-action: exit status {done.returncode} of:\n{script}")
+
+    def done(
+        self, script: str, variables: dict[str, str], output: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a script as `shell: bash` does."""
         added = list(reversed(self.path.read_text().split()))
         environment = os.environ | variables
@@ -41,9 +51,9 @@ class Runner:
         environment["RUNNER_TEMP"] = str(self.temp)
         environment["GITHUB_PATH"] = str(self.path)
         shell = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script]
-        done = subprocess.run(shell, env=environment, cwd=ROOT, check=False)
-        if done.returncode != 0:
-            sys.exit(f"test-action: exit status {done.returncode} of:\n{script}")
+        return subprocess.run(
+            shell, env=environment, cwd=ROOT, check=False, stdout=output, text=True
+        )
 
 
 def filled(text: str, contexts: dict[str, dict[str, str]]) -> str:
@@ -80,12 +90,35 @@ def carry_out(steps: list[dict[str, Any]], contexts: dict[str, Any], runner: Run
             continue
         if step["uses"] != "./":
             sys.exit(f"test-action: unknown action {step['uses']}")
-        action = yaml.safe_load((ROOT / "action.yml").read_text())
+        action = read_action()
         given = {key: filled(text, contexts) for key, text in step.get("with", {}).items()}
         if unknown := given.keys() - action["inputs"].keys():
             sys.exit(f"test-action: the action has no inputs {unknown}")
-        defaults = {key: declared["default"] for key, declared in action["inputs"].items()}
-        carry_out(action["runs"]["steps"], {"inputs": defaults | given}, runner)
+        carry_out(action["runs"]["steps"], {"inputs": defaults(action) | given}, runner)
+
+
+def read_action() -> dict[str, Any]:
+    """Return the composite action."""
+    action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+    return action
+
+
+def defaults(action: dict[str, Any]) -> dict[str, str]:
+    """Return the values of inputs that a workflow leaves out."""
+    return {key: declared.get("default", "") for key, declared in action["inputs"].items()}
+
+
+def refuse_nothing(folder: Path) -> None:
+    """Call the action's first step without a package, with a package index that has none."""
+    action = read_action()
+    step = action["runs"]["steps"][0]
+    contexts = {"inputs": defaults(action)}
+    env = {key: filled(text, contexts) for key, text in step["env"].items()}
+    runner = Runner(folder)
+    done = runner.done(step["run"], env | {"PIP_NO_INDEX": "1"}, subprocess.PIPE)
+    sentence = "::error::the input 'package' is empty: "
+    if done.returncode == 0 or not done.stdout.startswith(sentence) or any(runner.temp.iterdir()):
+        sys.exit(f"test-action: without a package, the action says: {done.stdout!r}")
 
 
 def packed(package: Path, folder: Path) -> Path:
@@ -102,6 +135,9 @@ def main() -> None:
     """Execute every job, with every combination of its matrix."""
     with tempfile.TemporaryDirectory() as name:
         package = packed(Path(sys.argv[1]).resolve(), Path(name))
+        refused = Path(name) / "refused"
+        refused.mkdir()
+        refuse_nothing(refused)
         workflow = yaml.safe_load(WORKFLOW.read_text())
         runs = 0
         for job in workflow["jobs"].values():

@@ -3,8 +3,8 @@
 
 A `systemd --user` runs in namespaces that belong to this process and vanish with it; it touches
 neither the machine's services nor its interfaces. The unit is that of the packages. Only its paths,
-which are those of an installed system, are replaced, and so are the name of its user and what a user's
-manager cannot do.
+which are those of an installed system, are replaced, and so are the name of its user and what a
+user's manager cannot do.
 
 The router must start, reload, live longer than its watchdog allows without a sign of life, start
 again after `kill -9` and after it was stopped for so long that the watchdog ends it, and end in
