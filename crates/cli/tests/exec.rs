@@ -400,6 +400,30 @@ fn a_server_that_takes_its_time_is_named_while_the_run_waits() {
 }
 
 #[test]
+fn a_signal_ends_the_wait_for_the_server_and_starts_no_program() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let [asked, started] = ["asked", "started"].map(|name| folder.path().join(name));
+    // A server that never listens, and is asked to end as well.
+    let server = format!(
+        "trap 'touch {}; exit' TERM; while :; do sleep 0.1; done",
+        asked.display()
+    );
+    let program = ["touch", started.to_str().unwrap()];
+    let mut child = world.start(&mut world.exec(&["--server", &server], &program));
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.starts_with("sluice: waiting until"), "{said}");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    let expected = "SIGTERM while waiting until the server listens: trap";
+    assert!(said.contains(expected), "{said}");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    assert!(asked.exists() && !started.exists());
+}
+
+#[test]
 fn a_server_is_asked_to_end_before_it_is_killed() {
     let world = World::new();
     let note = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("server-ended");

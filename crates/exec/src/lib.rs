@@ -378,6 +378,7 @@ pub fn run_recorded<R: Recorder>(
             command,
             namespace,
             &surroundings(namespace),
+            &signals,
             settings.on_wait,
         )?),
         _ => None,
@@ -385,7 +386,9 @@ pub fn run_recorded<R: Recorder>(
     let spawned = program::spawn(&settings.program, &surroundings(&network.near));
     let ended = spawned.and_then(|child| program::attend(child, &signals, &ending));
     if matches!(ended, Ok(Some(_))) {
-        program::linger(&network.near, &sending, &[&routing, &relaying]);
+        let loops = [&routing, &relaying];
+        let lingered = program::linger(&network.near, &sending, &loops, &signals);
+        lingered.map_err(ProgramError::Wait)?;
     }
     let kill_all =
         |namespace| process::kill_all_in(namespace).map_err(kernel("end what the program left"));

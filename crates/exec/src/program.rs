@@ -35,6 +35,14 @@ pub enum ProgramError {
     /// The server does not listen.
     #[error("the server listens on no port after {} s: {}", PATIENCE.as_secs(), .0.display())]
     ServerSilent(OsString),
+    /// A signal ended the wait for the server.
+    #[error("{} while waiting until the server listens: {}", signal_name(*.signal), .server.display())]
+    Interrupted {
+        /// Which signal.
+        signal: Signal,
+        /// The server.
+        server: OsString,
+    },
     /// Its namespace could not be entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -54,6 +62,7 @@ impl ProgramError {
                 io::ErrorKind::NotFound => 127,
                 _ => 126,
             },
+            ProgramError::Interrupted { signal, .. } => 128 + signal.as_raw() as u8,
             _ => crate::FAILED,
         }
     }
@@ -72,11 +81,12 @@ pub fn spawn(words: &[OsString], around: &Surroundings<'_>) -> Result<Pid, Progr
 }
 
 /// Starts the server and waits until it listens. After [`UNNOTICED`], `on_wait` receives what it waits
-/// for.
+/// for. A signal that would end this process ends the wait.
 pub fn serve(
     command: &OsStr,
     namespace: &Namespace,
     around: &Surroundings<'_>,
+    signals: &Signals,
     on_wait: fn(&str),
 ) -> Result<Pid, ProgramError> {
     let words = [OsStr::new("/bin/sh"), OsStr::new("-c"), command].map(OsStr::to_owned);
@@ -101,9 +111,28 @@ pub fn serve(
         }
         // Looking enters the namespace, so a server that takes its time is looked at less often.
         let pause = (start.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        sleep(pause);
+        if let Some(signal) = ending_within(signals, pause)? {
+            dismiss(server, namespace);
+            return Err(ProgramError::Interrupted {
+                signal,
+                server: command.to_owned(),
+            });
+        }
     }
     Ok(server)
+}
+
+/// Waits for a signal that ends a process by default, and that is not meant for a certain program, at
+/// most for `patience`. Other signals may shorten the wait.
+fn ending_within(signals: &Signals, patience: Duration) -> io::Result<Option<Signal>> {
+    let received = signals.next_within(patience)?;
+    let signal = received.map(|received| received.signal);
+    Ok(signal.filter(|signal| ENDINGS.iter().any(|(ends, _)| ends == signal)))
+}
+
+fn signal_name(signal: Signal) -> &'static str {
+    let named = ENDINGS.iter().find(|(ends, _)| *ends == signal);
+    named.map_or("a signal", |(_, name)| name)
 }
 
 /// Asks the server to end, and waits at most [`FAREWELL`] until it has ended: a database then closes
@@ -171,9 +200,16 @@ pub fn attend(
     }
 }
 
-/// Waits at most [`LINGER`] until the data that the program has sent has crossed the link. Without
-/// Sluice, the kernel would send it even after the program's end.
-pub fn linger(near: &Namespace, sending: &[Arc<AtomicBool>], loops: &[&Pulse]) {
+/// Waits at most [`LINGER`], and until a signal, until the data that the program has sent has crossed
+/// the link. Without Sluice, the kernel would send it even after the program's end.
+pub fn linger(
+    near: &Namespace,
+    sending: &[Arc<AtomicBool>],
+    loops: &[&Pulse],
+    signals: &Signals,
+) -> io::Result<()> {
+    // Those that are pending were for the program as well.
+    while signals.next_within(Duration::ZERO)?.is_some() {}
     let start = Instant::now();
     let is_busy = || {
         for pulse in loops {
@@ -184,8 +220,11 @@ pub fn linger(near: &Namespace, sending: &[Arc<AtomicBool>], loops: &[&Pulse]) {
             || near.enter(sends).unwrap_or(false)
     };
     while is_busy() && start.elapsed() < LINGER {
-        sleep(Duration::from_millis(5));
+        if ending_within(signals, Duration::from_millis(5))?.is_some() {
+            break;
+        }
     }
+    Ok(())
 }
 
 /// Returns whether a socket of the calling thread's namespace listens, or waits for datagrams.
@@ -226,6 +265,13 @@ const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time after which a wait for a server is reported.
 const UNNOTICED: Duration = Duration::from_secs(2);
+/// The signals that end a wait.
+const ENDINGS: [(Signal, &str); 4] = [
+    (Signal::HUP, "SIGHUP"),
+    (Signal::INT, "SIGINT"),
+    (Signal::QUIT, "SIGQUIT"),
+    (Signal::TERM, "SIGTERM"),
+];
 /// The time within which a server must end.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// The pauses between two looks at the ports of a server.
