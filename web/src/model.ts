@@ -185,7 +185,7 @@ export type Repeat = {
 export type Expectation = {
   /** The figure's name, such as `ping.p50`. */
   metric: string;
-  /** The measured value with its unit. */
+  /** The measured value with its unit, and in how many runs it was measured unless it was in all. */
   measured: string | null;
   /** The bounds in words. */
   bounds: string;

@@ -234,7 +234,7 @@ pub struct Repeat {
 pub struct Expectation {
     /// The figure's name, such as `ping.p50`.
     pub metric: String,
-    /// The measured value with its unit.
+    /// The measured value with its unit, and in how many runs it was measured unless it was in all.
     pub measured: Option<String>,
     /// The bounds in words.
     pub bounds: String,

@@ -228,8 +228,8 @@ fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectatio
     outcomes
         .into_iter()
         .map(|outcome| Expectation {
+            measured: outcome.measured_words(),
             metric: outcome.metric,
-            measured: outcome.measured.map(|value| outcome.unit.show(value)),
             bounds: outcome.bounds,
             passed: outcome.passed,
             chart: outcome.chart.id(),

@@ -8,7 +8,7 @@ use super::*;
 use crate::expect;
 use crate::testing::recording;
 use crate::{End, PingSample, Recording, Release, RunWriter};
-use sluice_scenario::metric::{Metric, Unit, reference};
+use sluice_scenario::metric::{Metric, Summary, Unit, reference};
 use sluice_scenario::{Backend, Direction, Scenario};
 
 const MS: u64 = 1_000_000;
@@ -342,6 +342,50 @@ fn an_expectation_that_is_not_met_says_what_was_measured() {
     );
     let passed: Vec<bool> = outcomes.iter().map(|outcome| outcome.passed).collect();
     assert_eq!(passed, [true, true, true, false]);
+}
+
+/// The median of five runs is their third value. A run without the figure is beyond the bound.
+#[test]
+fn a_run_that_did_not_measure_a_figure_counts_against_an_expectation_of_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = recording(temp.path());
+    let measured = measure(&recording).unwrap();
+    let mut starved = measured.clone();
+    for flow in &mut starved.flows {
+        flow.rtt = None;
+        flow.goodput_bps = None;
+    }
+    starved.groups.clear();
+    let with = |count: usize| {
+        let runs: Vec<&Summary> = std::iter::repeat_n(&measured, count)
+            .chain(std::iter::repeat_n(&starved, 5 - count))
+            .collect();
+        expect::check(&recording.run().scenario.expect, Backend::Live, &runs)
+    };
+    let passed = |count: usize| [with(count)[0].passed, with(count)[1].passed];
+    let in_runs: Vec<[bool; 2]> = (0..=5).map(passed).collect();
+    let (no, yes) = ([false; 2], [true; 2]);
+    assert_eq!(in_runs, [no, no, no, yes, yes, yes]);
+    let text = |count: usize| with(count)[0].to_string();
+    assert_eq!(
+        text(1),
+        "not met: `ping.p50` of `fifo` is 26ms in 1 of 5 runs, and was not measured in the others; \
+         expected at most 30ms; see \"Ping\" in the report"
+    );
+    assert_eq!(
+        text(3),
+        "met: `ping.p50` of `fifo` is 26ms in the median of 3 of 5 runs, and was not measured in the \
+         others; expected at most 30ms"
+    );
+    assert_eq!(
+        text(5),
+        "met: `ping.p50` of `fifo` is 26ms in the median of 5 runs; expected at most 30ms"
+    );
+    assert_eq!(
+        with(1)[0].measured_words().unwrap(),
+        "26ms (in 1 of 5 runs)"
+    );
+    assert_eq!(with(5)[0].measured_words().unwrap(), "26ms");
 }
 
 #[test]

@@ -63,7 +63,8 @@ comparisons use these names. This page is generated from the declarations that t
   is not larger (RFC 2330 section 11.3).
 - The packets of a link are IP packets; goodput counts payload only. A super-packet counts as its
   wire packets.
-- A figure that was not measured has no value, and an expectation of it fails.
+- A figure that was not measured has no value, and an expectation of it fails. Of several runs, one
+  without the figure counts as outside the bounds.
 ";
 
 const REPETITIONS: &str = "
