@@ -95,7 +95,8 @@ class Aqm:
     Annotated class variables are parameters. Their types are `sluice.Span`, `sluice.Rate`,
     `sluice.Bytes`, `int`, `float` (exact to 1e-9), `bool` and `Literal["a", "b"]`. Numbers are not
     negative, and each parameter has a default. A string below a parameter describes it. An instance
-    holds the values as numbers: nanoseconds, bits per second, bytes. Each queue has one instance.
+    holds the values as numbers, also in `__init__`: nanoseconds, bits per second, bytes. `__init__`
+    must not change them. Each queue has one instance.
     The objects that a hook receives are valid until it returns.
 
     A hook that raises, returns no verdict or marks a packet that is not ECN-capable is an error.

@@ -246,6 +246,36 @@ def ticks(folder: Path) -> str:
     return f"py:{file} every 100ms"
 
 
+def computing(folder: Path, init: str) -> str:
+    """Return the words for an AQM whose `__init__` computes what its state shows."""
+    file = folder / "c.py"
+    file.write_text(
+        "import sluice\n"
+        "class Computing(sluice.Aqm):\n"
+        "    gain: float = 0.1\n"
+        "    target: sluice.Span = '5ms'\n"
+        f"    def __init__(self): {init}\n"
+        "    def on_enqueue(self, packet, queue, cx): return sluice.PASS\n"
+        "    def state(self): return {'gain': self.kept, 'limit': self.limit}\n"
+    )
+    return f"py:{file} gain 0.9 target 20ms"
+
+
+def test_init_sees_the_parameters_of_the_queue(tmp_path: Path) -> None:
+    queue = computing(tmp_path, "self.kept = self.gain; self.limit = 2 * self.target")
+    simulation = sluice.Simulation(SCENARIO, {"link.queue": queue})
+    simulation.step(until="1s")
+    assert simulation.queue.state == {"gain": 0.9, "limit": 40_000_000}
+
+
+def test_init_cannot_change_a_parameter(tmp_path: Path) -> None:
+    queue = computing(tmp_path, "self.gain = 0.1")
+    with pytest.raises(
+        sluice.SluiceError, match=r"`__init__` changes the parameter `gain` from 0\.9 to 0\.1"
+    ):
+        sluice.Simulation(SCENARIO, {"link.queue": queue})
+
+
 def test_timers_and_state(tmp_path: Path) -> None:
     simulation = sluice.Simulation(SCENARIO, {"link.queue": ticks(tmp_path)})
     simulation.step(until="2s")

@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTracebackMethods, PyType};
+use pyo3::types::{PyDict, PyString, PyTracebackMethods, PyType};
 
 use super::views::{Context, within};
+use crate::error;
 use sluice_core::Cx;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
@@ -71,11 +72,24 @@ pub(super) struct Factory {
 }
 
 impl Factory {
-    /// Creates an instance with its parameters set.
+    /// Creates an instance. Its parameters are set before `__init__`, which may compute other values
+    /// from them. `__init__` must not change them: the queue would not have the value that it shows.
     pub fn instance(&self, py: Python<'_>) -> PyResult<Instance> {
-        let instance = self.class.bind(py).call0()?;
-        for (name, value) in self.values.bind(py) {
-            instance.setattr(name.extract::<String>()?, value)?;
+        let class = self.class.bind(py);
+        let instance = class.call_method1(intern!(py, "__new__"), (class,))?;
+        let values = self.values.bind(py);
+        for (name, value) in values {
+            instance.setattr(name.cast::<PyString>()?, value)?;
+        }
+        instance.call_method0(intern!(py, "__init__"))?;
+        for (name, value) in values {
+            let now = instance.getattr(name.cast::<PyString>()?)?;
+            if !now.eq(&value)? {
+                return Err(error::of(format!(
+                    "`__init__` changes the parameter `{name}` from {value} to {now}: store the \
+                     result under another name"
+                )));
+            }
         }
         Ok(Instance {
             class: self.class.clone_ref(py),
