@@ -1,6 +1,5 @@
 """Live routers, started in this process or connected to by their sockets."""
 
-import atexit
 import json
 import os
 import tempfile
@@ -62,8 +61,9 @@ class Router:
     one instant; `config` is a file of commands. The other options are those of `sluice router`.
     Without `socket`, the router listens in a temporary folder.
 
-    The router runs until `stop`, the end of the `with` block, or the end of the process. Its packet
-    loop is a thread that uses the interpreter only for AQMs in Python.
+    The router runs until `stop`, the end of the `with` block, or the end of the process. It also
+    stops when the object is no longer referenced, so keep it in a variable. Its packet loop is a
+    thread that uses the interpreter only for AQMs in Python.
 
     >>> import pathlib, tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -132,7 +132,9 @@ class Router:
         }
         self._last: RouterStatus | None = None
         self._inner: _sluice.Router | None = _sluice.Router(options)
-        _RUNNING.add(self)
+        # Also at the end of the process: a packet loop with an AQM in Python must not outlive the
+        # interpreter.
+        weakref.finalize(self, _end, self._inner, self._folder)
         for remark in self._inner.remarks:
             warnings.warn(remark, stacklevel=2)
         if commands is not None:
@@ -272,13 +274,7 @@ class Router:
         return f"<Router at {str(self.socket)!r}{', ended' if self.has_ended else ''}>"
 
 
-_RUNNING: "weakref.WeakSet[Router]" = weakref.WeakSet()
-
-
-def _stop_all() -> None:
-    for router in list(_RUNNING):
-        router.__exit__(None, None, None)
-
-
-# A packet loop with an AQM in Python must not outlive the interpreter.
-atexit.register(_stop_all)
+def _end(router: _sluice.Router, folder: tempfile.TemporaryDirectory[str] | None) -> None:
+    router.stop()
+    if folder is not None:
+        folder.cleanup()

@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import struct
@@ -106,6 +107,35 @@ def test_commands_have_the_words_of_the_command_line(idle: sluice.Router) -> Non
             idle.command("pipe 9 config delay 5x")
         with pytest.raises(sluice.SluiceError, match="cannot be executed `twice`"):
             idle.command("pipe show", how="twice")  # type: ignore[arg-type]
+
+
+def test_a_router_without_references_is_stopped(tmp_path: Path) -> None:
+    capture(tmp_path / "in.pcap", [])
+    (tmp_path / "a.py").write_text(
+        "import sluice\n\nclass A(sluice.Aqm):\n"
+        "    def on_dequeue(self, packet, queue, cx): return sluice.PASS\n"
+    )
+
+    def timers() -> int:
+        """Return the number of open timers: a packet loop closes its own when it ends."""
+        links = [os.path.join("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
+        open_now = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return open_now.count("anon_inode:[timerfd]")
+
+    before = timers()
+
+    def start() -> Path:
+        router = sluice.Router(f"pcap:{tmp_path}/in.pcap:", f"pcap::{tmp_path}/out.pcap")
+        router.command(f"pipe 1 config bw 1Mbit/s py:{tmp_path}/a.py")
+        assert timers() > before
+        return router.socket
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        socket = start()
+        gc.collect()
+    assert timers() == before
+    assert not socket.parent.exists()
 
 
 def test_another_program_finds_the_router_by_its_socket(idle: sluice.Router) -> None:

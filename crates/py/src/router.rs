@@ -116,6 +116,16 @@ impl Router {
     }
 }
 
+impl Drop for Router {
+    /// Stops the router, without the interpreter: the loop may need it once more before it ends.
+    fn drop(&mut self) {
+        let running = self.running.get_mut().ok().and_then(Option::take);
+        if let Some(router) = running {
+            Python::attach(|py| py.detach(|| drop(router)));
+        }
+    }
+}
+
 fn settings(options: &Options) -> PyResult<Settings> {
     let kind = match options.port.as_str() {
         process::registry::AUTO => None,

@@ -10,6 +10,7 @@ use sluice_net::Clock;
 use sluice_net::port::pcap::Speed;
 use sluice_net::port::registry::Playback as _;
 use sluice_net::port::{Loss, PcapPort, Pool, PoolSize, Spin};
+use sluice_router::control::Refused;
 use sluice_router::forward::{FileTime, Forwarder, LaneCounts, LaneOptions, Piped};
 use sluice_router::process::{Router, Settings};
 use sluice_wire::capture::{Reader, Writer, link_type};
@@ -287,6 +288,18 @@ fn a_router_plays_files_through_its_rules_and_ends() {
     ];
     let written: Vec<_> = read(&files.output).into_iter().map(|(ns, _)| ns).collect();
     assert_eq!(written, times);
+}
+
+#[test]
+fn a_router_that_is_dropped_has_ended() {
+    let files = files(&[]);
+    let config = files.input.with_file_name("rules");
+    fs::write(&config, PIPE).unwrap();
+    let router = router(&files, &config, "full");
+    let editor = router.editor();
+    assert!(editor.form().is_ok());
+    drop(router);
+    assert!(matches!(editor.form(), Err(Refused::Ended)));
 }
 
 #[test]

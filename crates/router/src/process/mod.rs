@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use sluice_core::packet::SPLIT_BELOW;
@@ -163,7 +163,7 @@ pub enum ReloadError {
     Refused(#[from] Refused),
 }
 
-/// A router that runs.
+/// A router that runs until [`Router::stop`], or until this is dropped.
 pub struct Router {
     stop: Stop,
     ending: Ending,
@@ -340,22 +340,35 @@ impl Router {
     /// # Panics
     /// If the loop panicked.
     pub fn stop(mut self) -> Status {
+        let status = |ended: thread::Result<Status>| {
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let mut statuses: Vec<Status> = self.end().into_iter().map(status).collect();
+        match statuses.len() {
+            1 => statuses.remove(0),
+            _ => Status::join(statuses),
+        }
+    }
+
+    /// Ends the threads of the router, and returns the result of each worker; none the second time.
+    fn end(&mut self) -> Vec<thread::Result<Status>> {
         drop(self.listener.take());
         self.stop.stop();
         self.orders.bells().for_each(Bell::ring);
-        let statuses = self.threads.drain(..).map(|thread| {
-            let ended = thread.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        let mut statuses: Vec<Status> = statuses.collect();
-        let status = match statuses.len() {
-            1 => statuses.remove(0),
-            _ => Status::join(statuses),
-        };
-        if let Some(heartbeat) = self.heartbeat.take() {
+        let ended: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        let heartbeat = self.heartbeat.take();
+        if let Some(heartbeat) = heartbeat.filter(|_| ended.iter().all(Result::is_ok)) {
             heartbeat.dismiss();
         }
-        status
+        ended
+    }
+}
+
+impl Drop for Router {
+    /// Stops the router: its interfaces are free afterwards, and a loop that still had them would
+    /// forward what the next router forwards, too.
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
