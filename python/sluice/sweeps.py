@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import os
+import platform
 import shutil
 import tempfile
 import time
@@ -63,7 +64,9 @@ def sweep(
     `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs of the
     same scenario and seed by the same program that it already has are not repeated. Failed runs are
     repeated, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed, or that
-    imports a local module that has changed. Workers on other machines receive these files.
+    imports a local module that has changed. Workers on other machines receive these files. Live
+    runs are also repeated on another machine or kernel, and always if they have a program (`type =
+    "command"`).
 
     All combinations are checked before the first run. If a run fails, kills its process, or stops
     its AQM from a file because of an error, its row in `Sweep.runs` has the error. With `out`, what
@@ -123,7 +126,17 @@ class Task:
         """The name of the result: a hash of everything that determines it."""
         parts = [FORMAT, self.program, self.backend, self.variant, self.text]
         parts += [part for source in self.sources for part in (source.path, source.digest)]
+        if self.backend == "live":
+            parts += [platform.node(), platform.release()]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+    @property
+    def has_program(self) -> bool:
+        """Whether a program is a flow: it may have changed, so the result is not used again."""
+        # Only live runs have programs; to parse the text of every simulation would take long.
+        if self.backend != "live":
+            return False
+        return any(flow["type"] == "command" for flow in tomllib.loads(self.text)["flow"])
 
     @property
     def group(self) -> str:
@@ -457,7 +470,7 @@ class _Store:
     def find(self, task: Task) -> Result | None:
         """Return the result of an earlier run."""
         path = self._file(task)
-        if path is None or not path.is_file():
+        if path is None or not path.is_file() or task.has_program:
             return None
         try:
             return Result(pq.ParquetFile(path).read(FIGURES_OF_RUN))

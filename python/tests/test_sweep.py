@@ -203,6 +203,40 @@ def test_a_run_that_ends_its_worker_fails_alone(
     assert failed == {77: "the worker died"}
 
 
+def test_live_results_belong_to_a_machine_and_not_to_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (simulated,) = sweeps._plan(sluice.Scenario(SCENARIO), {}, 1, "sim")
+    figures = sweeps.carry_out(simulated)
+
+    class Measured:
+        """Returns the same figures for every run, without a live run."""
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+            future: Future[Any] = Future()
+            future.set_result(figures)
+            return future
+
+    def found_again(name: str, flow: dict[str, str]) -> tuple[int, int, int]:
+        def found() -> int:
+            return sluice.sweep(
+                {**SCENARIO, "flow": [flow]},
+                {},
+                backend="live",
+                out=tmp_path / name,
+                executor=Measured(),
+                progress=False,
+            ).found
+
+        with monkeypatch.context() as elsewhere:
+            first, second = found(), found()
+            elsewhere.setattr("platform.release", lambda: "another kernel")
+            return first, second, found()
+
+    assert found_again("tcp", {"type": "tcp"}) == (0, 1, 0)
+    assert found_again("program", {"type": "command", "run": "sh app.sh"}) == (0, 0, 0)
+
+
 def test_finished_runs_are_found_again(alone: sluice.Sweep, tmp_path: Path) -> None:
     first, second, third = Counting(), Counting(), Counting()
     done = sweep(executor=first, out=tmp_path)

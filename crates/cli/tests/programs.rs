@@ -35,6 +35,28 @@ fn scenario(folder: &Path, flows: &str) -> PathBuf {
     path
 }
 
+/// The scenario and Sluice are the same, but the program is not.
+#[test]
+fn a_run_with_a_program_is_not_reused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = scenario(
+        folder.path(),
+        "[[flow]]\nname = \"app\"\ntype = \"command\"\nrun = \"sh app.sh\"\n\
+         figures = { errors = \"/errors\" }\n[[expect]]\nmetric = \"app.errors\"\nmax = 0",
+    );
+    let run_with = |errors: u32| {
+        let app = format!("echo '{{\"errors\": {errors}}}'\n");
+        fs::write(folder.path().join("app.sh"), app).expect("writable");
+        let mut command = sluice(&folder.path().join("out"));
+        let output = command.current_dir(folder.path()).arg(&path).output();
+        output.expect("the binary starts")
+    };
+    let first = run_with(0);
+    assert_eq!(first.status.code(), Some(0), "{}", stderr(&first));
+    let second = run_with(7);
+    assert_eq!(second.status.code(), Some(1), "{}", stderr(&second));
+}
+
 /// Runs a scenario with these flows, which must fail. Returns the messages and `run.json`.
 fn failed(flows: &str) -> (String, Value) {
     let folder = tempfile::tempdir().expect("a folder");

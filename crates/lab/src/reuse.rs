@@ -1,7 +1,9 @@
 //! Reuse of earlier runs.
 //!
 //! A run is the same as an earlier one if the resolved scenario, including the seed, the backend
-//! and the program's binary are the same. A live run also needs the same machine and kernel. Its
+//! and the program's binary are the same. A live run also needs the same machine and kernel. A run
+//! with a program (`type = "command"`) is never reused: the scenario names the program, but does not
+//! contain it, and the files that it reads are unknown. Its
 //! tables must be unchanged: a damaged recording is not reused. Their lengths and times show that,
 //! so that they are not read; a table whose time is later than the end of the run is read.
 
@@ -29,6 +31,9 @@ pub enum Stale {
     /// Another program made the earlier run.
     #[error("the program has changed")]
     Program,
+    /// Programs from outside the scenario ran in it.
+    #[error("a program of the scenario may have changed")]
+    Outside,
     /// The run was made on another machine or kernel, which matters to a live run.
     #[error("the machine or its kernel has changed")]
     Machine,
@@ -52,6 +57,9 @@ pub fn earlier(
 ) -> Result<Finished, Stale> {
     if !dir.join("run.json").is_file() {
         return Err(Stale::None);
+    }
+    if variant.scenario.flows.iter().any(|f| f.kind.is_program()) {
+        return Err(Stale::Outside);
     }
     let recording = Recording::open(dir)?;
     let run = recording.run();

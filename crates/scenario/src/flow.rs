@@ -102,6 +102,11 @@ pub(crate) trait FlowType: Keys {
         false
     }
 
+    /// Whether it is a program from outside the scenario, which may differ between two runs.
+    fn is_program(&self) -> bool {
+        false
+    }
+
     /// Figures that its settings declare.
     fn figures(&self) -> &[OwnFigure] {
         &[]
@@ -301,6 +306,12 @@ macro_rules! declare {
             /// Returns whether a live run recognises its packets by the addresses of hosts.
             pub fn has_own_addresses(&self) -> bool {
                 match self { $(FlowKind::$type(flow) => flow.has_own_addresses(),)+ }
+            }
+
+            /// Returns whether it is a program from outside the scenario, which may differ between two
+            /// runs.
+            pub fn is_program(&self) -> bool {
+                match self { $(FlowKind::$type(flow) => flow.is_program(),)+ }
             }
 
             /// Returns the figures that its settings declare.

@@ -65,6 +65,10 @@ impl FlowType for Command {
         self.ready.is_none()
     }
 
+    fn is_program(&self) -> bool {
+        true
+    }
+
     fn figures(&self) -> &[OwnFigure] {
         &self.figures.0
     }
