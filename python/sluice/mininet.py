@@ -200,7 +200,8 @@ class _Routers:
         self._links = 0
         self._made = 0
         # `mn -c` finds the processes to kill by this word.
-        words = ["mnexec", "-n", sys.executable, "-m", "sluice._routers", "mininet:sluice"]
+        python = [sys.executable, "-P", "-m", "sluice._routers"]
+        words = ["mnexec", "-n", *python, "mininet:sluice"]
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )

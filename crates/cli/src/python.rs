@@ -31,7 +31,7 @@ pub enum PythonError {
     },
 }
 
-/// Replaces this process by `python3 -m sluice` with `words`.
+/// Replaces this process by `python3 -P -m sluice` with `words`.
 ///
 /// # Errors
 /// [`PythonError`]; returns only then.
@@ -43,7 +43,7 @@ pub fn become_package(words: impl IntoIterator<Item = OsString>) -> PythonError 
     };
     let find = "import importlib.util as u, sys; sys.exit(u.find_spec('sluice') is None)";
     let found = Command::new(&python)
-        .args(["-c", find])
+        .args([SAFE, "-c", find])
         .stdin(Stdio::null())
         .status();
     match found {
@@ -51,10 +51,14 @@ pub fn become_package(words: impl IntoIterator<Item = OsString>) -> PythonError 
         Ok(status) if !status.success() => PythonError::NoPackage { python },
         Ok(_) => {
             let mut command = Command::new(&python);
-            fail(command.args(["-m", "sluice"]).args(words).exec())
+            fail(command.args([SAFE, "-m", "sluice"]).args(words).exec())
         }
     }
 }
+
+/// Keeps the current folder off the import path: a file there, such as `queue.py`, would take the
+/// place of a module of the package or of Python, and be executed.
+const SAFE: &str = "-P";
 
 /// Whether this process may be replaced.
 enum Replaceable {

@@ -160,7 +160,7 @@ fn interpreter(folder: &Path, has_package: bool) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let path = folder.join("python");
     let found = if has_package { 0 } else { 1 };
-    let text = format!("#!/bin/sh\n[ \"$1\" = -c ] && exit {found}\necho \"$@\"\n");
+    let text = format!("#!/bin/sh\n[ \"$2\" = -c ] && exit {found}\necho \"$@\"\n");
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -198,7 +198,7 @@ fn a_queue_in_python_is_carried_out_by_the_package() {
         let output = run(args);
         assert_eq!(
             text(&output.stdout),
-            format!("-m sluice {}\n", args.join(" ")),
+            format!("-P -m sluice {}\n", args.join(" ")),
             "{output:?}"
         );
     }

@@ -25,7 +25,7 @@ fn output(command: &mut Command) -> (bool, String, String) {
 /// otherwise prints its arguments.
 fn python(folder: &Path, found: i32) -> String {
     let path = folder.join("python");
-    let text = format!("#!/bin/sh\n[ \"$1\" = -c ] && exit {found}\nprintf '<%s>' \"$@\"\n");
+    let text = format!("#!/bin/sh\n[ \"$2\" = -c ] && exit {found}\nprintf '<%s>' \"$@\"\n");
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     path.display().to_string()
@@ -81,10 +81,28 @@ fn a_sweep_is_passed_to_python_word_by_word() {
     assert!(is_well, "{complaint}");
     assert_eq!(
         said,
-        "<-m><sluice><sweep><--over=link.rate=1..10Mbit/s:log:3>\
+        "<-P><-m><sluice><sweep><--over=link.rate=1..10Mbit/s:log:3>\
          <--over=link.queue=fifo limit 10,codel><--set=duration=5s><--seeds=3><--jobs=2>\
          <--output=out><--quiet><--><-weird name.toml>"
     );
+}
+
+#[test]
+fn a_file_in_the_current_folder_is_no_module_of_the_package() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, packages) = (folder.path().join("here"), folder.path().join("packages"));
+    fs::create_dir_all(&here).unwrap();
+    fs::create_dir_all(packages.join("sluice")).unwrap();
+    for name in ["sluice.py", "queue.py"] {
+        fs::write(here.join(name), "print('executed')\n").unwrap();
+    }
+    fs::write(packages.join("sluice/__init__.py"), "").unwrap();
+    let main = "import queue\nqueue.Queue()\nprint('the package')\n";
+    fs::write(packages.join("sluice/__main__.py"), main).unwrap();
+    let mut command = sluice(&here, &["sweep", "x.toml", "--over", "link.queue=fifo"]);
+    command.env_remove("SLUICE_PYTHON");
+    let (_, said, complaint) = output(command.env("PYTHONPATH", &packages));
+    assert_eq!(said, "the package\n", "{complaint}");
 }
 
 #[test]
