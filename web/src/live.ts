@@ -425,16 +425,30 @@ async function login(): Promise<void> {
 async function followRouter(page: HTMLElement): Promise<void> {
   const live = new Live(page, page, null);
   await live.refresh();
-  const events = new EventSource("/events");
   const alarm = h("p", { class: "banner", role: "alert", hidden: true }, "The router does not answer.");
   page.prepend(alarm);
-  events.onmessage = (event: MessageEvent<string>) => {
-    alarm.hidden = true;
-    live.take(JSON.parse(event.data) as Sample);
+  const follow = (): void => {
+    const events = new EventSource("/events");
+    events.onmessage = (event: MessageEvent<string>) => {
+      alarm.hidden = true;
+      live.take(JSON.parse(event.data) as Sample);
+    };
+    events.onerror = () => {
+      alarm.hidden = false;
+      // After an answer that refuses, the browser does not try again.
+      if (events.readyState === EventSource.CLOSED) void again();
+    };
   };
-  events.onerror = () => {
-    alarm.hidden = false;
+  const again = async (): Promise<void> => {
+    await new Promise((done) => setTimeout(done, FOLLOW_MS));
+    const answer = await fetch("/state").catch(() => null);
+    if (answer?.status === 401) {
+      alarm.textContent = "The token has changed: open the page again, with #token=TOKEN behind its address.";
+    } else {
+      follow();
+    }
   };
+  follow();
 }
 
 /** Shows the progress of runs, and the live run that goes on. */

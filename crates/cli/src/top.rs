@@ -6,6 +6,8 @@ mod view;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -17,6 +19,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Frame};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
 use sluice_router::process::watch::Sample;
 
 use crate::watch::{self, WatchError};
@@ -78,12 +82,33 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         return Err(Error::NoTerminal);
     }
     let samples = follow(&path, app.number());
+    let signal = catch_signals()?;
     // Also restores the terminal on a panic.
     let mut terminal = ratatui::try_init()?;
-    let shown = show(&mut terminal, &mut app, &samples);
+    let shown = show(&mut terminal, &mut app, &samples, &signal);
     ratatui::restore();
+    if let Some(signal) = caught(&signal) {
+        // Whoever has sent it sees its effect.
+        low_level::emulate_default_handler(signal)?;
+    }
     shown?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Notes the last signal that asks the program to end, so that the terminal can be restored before.
+fn catch_signals() -> io::Result<Arc<AtomicUsize>> {
+    let signal = Arc::default();
+    for number in [SIGHUP, SIGINT, SIGTERM] {
+        flag::register_usize(number, Arc::clone(&signal), number as usize)?;
+    }
+    Ok(signal)
+}
+
+fn caught(signal: &AtomicUsize) -> Option<i32> {
+    match signal.load(Ordering::Relaxed) {
+        0 => None,
+        number => Some(number as i32),
+    }
 }
 
 /// Columns of `--once`, unless the terminal or COLUMNS has another number.
@@ -120,9 +145,10 @@ fn show(
     terminal: &mut DefaultTerminal,
     app: &mut App,
     samples: &Receiver<Result<Sample, String>>,
+    signal: &AtomicUsize,
 ) -> io::Result<()> {
     let mut is_stale = true;
-    loop {
+    while caught(signal).is_none() {
         while let Ok(sample) = samples.try_recv() {
             match sample {
                 Ok(sample) => app.take(sample),
@@ -144,10 +170,11 @@ fn show(
             let is_break = key.modifiers.contains(KeyModifiers::CONTROL)
                 && matches!(key.code, KeyCode::Char('c' | 'd'));
             if is_break || !app.press(key.code) {
-                return Ok(());
+                break;
             }
         }
     }
+    Ok(())
 }
 
 /// Draws the lines; the selected row is reversed and headings are bold, so that colours are not

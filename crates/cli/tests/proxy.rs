@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -200,6 +201,8 @@ fn a_program_behind_a_proxy_is_recorded_with_the_state_of_both_ends() {
     assert!(dir.join("report.html").exists() && dir.join("summary.json").exists());
 
     // A section block of pcapng, and more than the payload.
+    let mode = std::fs::metadata(&capture).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "only the owner may read traffic");
     let capture = std::fs::read(capture).unwrap();
     assert_eq!(capture[..4], 0x0a0d_0d0a_u32.to_le_bytes());
     assert!(capture.len() > LEN);
@@ -250,6 +253,21 @@ fn a_capture_that_cannot_be_written_starts_no_program() {
         text.contains("cannot write the capture /no/such/folder/x.pcapng"),
         "{text}"
     );
+}
+
+#[test]
+fn a_capture_does_not_follow_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (link, precious) = (folder.path().join("x.pcapng"), folder.path().join("file"));
+    std::fs::write(&precious, "precious").unwrap();
+    symlink(&precious, &link).unwrap();
+    let capture = format!("--pcapng={}", link.display());
+    let output = sluice(&["exec", "--proxy", &capture, "--", "echo", "started"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(stdout(&output), "");
+    let text = stderr(&output);
+    assert!(text.contains("is a symbolic link"), "{text}");
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
 }
 
 #[test]

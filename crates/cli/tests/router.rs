@@ -22,6 +22,8 @@ mod service;
 mod single;
 #[path = "router/starting.rs"]
 mod starting;
+#[path = "router/terminal.rs"]
+mod terminal;
 mod verdict;
 #[path = "router/watch.rs"]
 mod watch;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use sluice_core::Time;
 use sluice_net::Clock;
-use sluice_net::port::{Pool, Port, Slot};
+use sluice_net::port::{Pool, Port, Slot, create_capture};
 use sluice_wire::capture::{Annotated, AnnotatedWriter, link_type};
 
 /// The reason why there is no capture.
@@ -44,7 +44,7 @@ pub struct Frame {
 }
 
 impl Capture {
-    /// Creates the file.
+    /// Creates the file, which only its owner can read. A symbolic link is not followed.
     ///
     /// # Errors
     /// [`CaptureError`].
@@ -53,7 +53,7 @@ impl Capture {
             path: path.to_owned(),
             source,
         };
-        let file = File::create(path).map_err(failed)?;
+        let file = create_capture(path).map_err(failed)?;
         let (frames, received) = channel();
         let zero_ns = SystemTime::UNIX_EPOCH
             .elapsed()

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
 use sluice_router::control::Why;
 
 use super::request::Request;
@@ -65,8 +66,20 @@ pub fn read_token(path: &Path) -> Result<String, TokenError> {
     }
 }
 
-/// The name of the cookie.
+/// The name of the cookie, before the port.
 const COOKIE: &str = "sluice_session";
+
+/// Returns the name of the cookie at the address that the browser shows. Browsers send a cookie to
+/// all ports of a host (RFC 6265 section 8.5), so routers on one host need different names.
+fn cookie_name(request: &Request) -> String {
+    let host = request.header("host").unwrap_or_default();
+    // The colons of an IPv6 address are in brackets.
+    let port = host
+        .rsplit_once(':')
+        .filter(|(_, port)| !port.ends_with(']'));
+    let port = port.map_or("80", |(_, port)| port);
+    format!("{COOKIE}_{port}")
+}
 
 /// The reason why a client is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,19 +95,21 @@ pub(super) enum Admitted {
 /// What admits a client.
 pub(super) struct Access {
     token: Option<String>,
-    /// The value of the cookie: random, so that the token is not stored in the browser.
+    /// The value of the cookie: a digest of the token, which therefore is not stored in the browser.
+    /// It is the same after a restart of the router, so that pages go on.
     session: String,
 }
 
 impl Access {
-    pub fn new(token: Option<String>) -> io::Result<Access> {
-        let mut bytes = [0; 16];
-        // Up to 256 bytes are never returned partially: getrandom(2).
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        Ok(Access {
+    pub fn new(token: Option<String>) -> Access {
+        let mut digest = Sha256::new();
+        digest.update(b"cookie of a Sluice page\n");
+        digest.update(token.as_deref().unwrap_or_default());
+        let digest = digest.finalize();
+        Access {
             token,
-            session: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        })
+            session: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
     }
 
     /// Returns why the request may read figures.
@@ -113,7 +128,8 @@ impl Access {
         }
         let cookies = request.header("cookie").unwrap_or_default().split(';');
         let values = cookies.filter_map(|cookie| cookie.trim().split_once('='));
-        let mut given = values.filter(|(name, _)| *name == COOKIE).peekable();
+        let name = cookie_name(request);
+        let mut given = values.filter(|(given, _)| *given == name).peekable();
         let has_tried = request.header("authorization").is_some() || given.peek().is_some();
         match given.any(|(_, value)| is_equal(value, &self.session)) {
             true => Ok(Admitted::Cookie),
@@ -122,14 +138,12 @@ impl Access {
         }
     }
 
-    /// Returns the cookie for a client that knows the token.
-    pub fn login(&self, given: &str) -> Option<String> {
+    /// Returns the cookie for a client that sends the token as the body of its request.
+    pub fn login(&self, request: &Request) -> Option<String> {
         let token = self.token.as_ref()?;
-        is_equal(given.trim(), token).then(|| {
-            format!(
-                "{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/",
-                self.session
-            )
+        is_equal(request.body.trim(), token).then(|| {
+            let name = cookie_name(request);
+            format!("{name}={}; HttpOnly; SameSite=Strict; Path=/", self.session)
         })
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use sluice_router::control::SocketFile;
@@ -146,6 +146,38 @@ impl Stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
         };
+    }
+
+    /// Returns the address of the client; `None` for a user of a Unix socket.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Stream::Tcp(stream) => Some(stream.peer_addr().ok()?.ip().to_canonical()),
+            Stream::Unix(_) => None,
+        }
+    }
+
+    /// Writes all of `bytes` within `patience`, however slowly the client reads.
+    pub(super) fn write_within(
+        mut self: &Self,
+        bytes: &[u8],
+        patience: Duration,
+    ) -> io::Result<()> {
+        let deadline = Instant::now() + patience;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.set_write_timeout(left)?;
+            match self.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the name of the client in the log of changes: its address, or its user.

@@ -33,6 +33,7 @@
 
 mod access;
 mod address;
+mod clients;
 mod control;
 mod grafana;
 mod history;
@@ -45,20 +46,21 @@ pub use address::{Address, Listening};
 pub use grafana::dashboard;
 pub use runs::Board;
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use access::Access;
 use address::Stream;
+use clients::Clients;
 use history::History;
 use metrics::{Format, formatted};
 use request::{Method, Request};
 
-use sluice_router::control::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, SocketError, Why};
+use sluice_router::control::{PAGE_HEAD, PAGE_PATIENCE, SocketError, Why};
 use sluice_router::process::Editor;
 use sluice_router::process::watch::Watcher;
 
@@ -125,9 +127,6 @@ pub enum HttpError {
     /// A thread cannot be started.
     #[error("cannot start a thread for the page: {0}")]
     Thread(io::Error),
-    /// No random numbers.
-    #[error("cannot get random numbers from the kernel: {0}")]
-    Random(io::Error),
 }
 
 fn hint(error: &io::Error) -> &'static str {
@@ -151,7 +150,7 @@ struct Means {
     page: &'static str,
     access: Access,
     is_closing: AtomicBool,
-    clients: AtomicUsize,
+    clients: Arc<Clients>,
 }
 
 /// What the page shows.
@@ -191,6 +190,9 @@ impl Shown {
 const SAMPLE: Duration = Duration::from_secs(5);
 /// Bytes of samples that the kernel keeps for a reader.
 const KEPT: usize = 64 << 10;
+/// A client must have read its answer within this time. The history of a busy router has some
+/// hundred kilobytes.
+const ANSWERED: Duration = Duration::from_secs(60);
 /// The pause after a sample that did not come.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -238,14 +240,14 @@ impl Server {
     }
 
     fn serve(settings: &Settings, listening: Listening, shown: Shown) -> Result<Server, HttpError> {
-        let access = Access::new(settings.token.clone()).map_err(HttpError::Random)?;
+        let access = Access::new(settings.token.clone());
         let listening = Arc::new(listening);
         let means = Arc::new(Means {
             shown,
             page: settings.page,
             access,
             is_closing: AtomicBool::new(false),
-            clients: AtomicUsize::new(0),
+            clients: Arc::default(),
         });
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new()
@@ -334,25 +336,21 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
             continue;
         };
         // Connections are counted in the order in which they come.
-        if means.clients.fetch_add(1, Ordering::Relaxed) >= PAGE_CLIENTS {
-            means.clients.fetch_sub(1, Ordering::Relaxed);
+        let Some(place) = means.clients.admit(stream.address()) else {
             means.count(Why::HttpTooMany);
             // The buffer of a new connection takes the answer without waiting.
-            let _ = stream
-                .set_write_timeout(RETRY / 10)
-                .and_then(|()| Answer::text(503, "too many connections").send(&stream));
+            let _ = Answer::text(503, "too many connections").send_within(&stream, RETRY / 10);
             continue;
-        }
+        };
         let of_thread = Arc::clone(means);
         let serve = move || {
             // An error is the client's.
             let _ = serve(&stream, &of_thread);
             stream.close();
-            of_thread.clients.fetch_sub(1, Ordering::Relaxed);
+            drop(place);
         };
         let thread = thread::Builder::new().name("http-client".into());
         if thread.spawn(serve).is_err() {
-            means.clients.fetch_sub(1, Ordering::Relaxed);
             means.count(Why::HttpTooMany);
         }
     }
@@ -360,7 +358,6 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
 
 /// Answers one request.
 fn serve(stream: &Stream, means: &Means) -> io::Result<()> {
-    stream.set_write_timeout(PAGE_PATIENCE)?;
     let request = match Request::read(stream, PAGE_HEAD, PAGE_PATIENCE) {
         Ok(request) => request,
         Err(request::ReadError::Io(error)) => {
@@ -388,7 +385,7 @@ fn serve(stream: &Stream, means: &Means) -> io::Result<()> {
             return Answer::page(means.page).send(stream);
         }
         (Method::Post, "/login") => {
-            return match means.access.login(&request.body) {
+            return match means.access.login(&request) {
                 Some(cookie) => Answer::text(204, "")
                     .with("Set-Cookie", cookie)
                     .send(stream),
@@ -460,7 +457,7 @@ fn serve(stream: &Stream, means: &Means) -> io::Result<()> {
 const CHANGES: [&str; 2] = ["/command", "/undo"];
 
 /// Sends samples until the reader or the router ends.
-fn events(mut stream: &Stream, router: &OfRouter, means: &Means) -> io::Result<()> {
+fn events(stream: &Stream, router: &OfRouter, means: &Means) -> io::Result<()> {
     // By default the kernel would keep minutes of samples for a reader that stalls.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, KEPT);
     Answer::stream().send_head(stream)?;
@@ -470,11 +467,12 @@ fn events(mut stream: &Stream, router: &OfRouter, means: &Means) -> io::Result<(
             Ok(sample) => {
                 after = sample.number;
                 let json = serde_json::to_string(&*sample).expect("a sample is plain");
-                stream.write_all(format!("id: {after}\ndata: {json}\n\n").as_bytes())?;
+                let event = format!("id: {after}\ndata: {json}\n\n");
+                stream.write_within(event.as_bytes(), PAGE_PATIENCE)?;
             }
             // A comment shows that the connection lives.
             Err(_) => {
-                stream.write_all(b": no sample\n\n")?;
+                stream.write_within(b": no sample\n\n", PAGE_PATIENCE)?;
                 thread::sleep(RETRY);
             }
         }
@@ -524,14 +522,18 @@ impl Answer {
         self
     }
 
-    fn send(self, mut stream: &Stream) -> io::Result<()> {
-        let head = self.head(Some(self.body.len()));
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(self.body.as_bytes())
+    fn send(self, stream: &Stream) -> io::Result<()> {
+        self.send_within(stream, ANSWERED)
     }
 
-    fn send_head(self, mut stream: &Stream) -> io::Result<()> {
-        stream.write_all(self.head(None).as_bytes())
+    fn send_within(self, stream: &Stream, patience: Duration) -> io::Result<()> {
+        let mut answer = self.head(Some(self.body.len()));
+        answer.push_str(&self.body);
+        stream.write_within(answer.as_bytes(), patience)
+    }
+
+    fn send_head(self, stream: &Stream) -> io::Result<()> {
+        stream.write_within(self.head(None).as_bytes(), PAGE_PATIENCE)
     }
 
     fn head(&self, length: Option<usize>) -> String {

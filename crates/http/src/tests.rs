@@ -13,9 +13,13 @@ use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings as EngineSettings};
 
 use super::*;
-use sluice_router::control::{Answered, Builder, Given, Orders, Watched, Work, inbox};
+use sluice_router::control::{
+    Answered, Builder, Given, Orders, PAGE_CLIENTS, Watched, Work, inbox,
+};
 use sluice_router::forward::Lateness;
 use sluice_router::process::Status;
+
+mod cookie;
 
 /// A server beside a loop without packets.
 struct Served {
@@ -63,9 +67,13 @@ impl Served {
                             order.answer.send(Answered::Replaced(Box::new(old)));
                             continue;
                         }
-                        Work::Status | Work::Exchange(_) => {
-                            panic!("nobody asks for it")
+                        Work::Exchange(amended) => {
+                            let old = firewall.exchange(*amended, &mut cx);
+                            let old = old.expect("nobody else changes anything");
+                            order.answer.send(Answered::Replaced(Box::new(old)));
+                            continue;
                         }
+                        Work::Status => panic!("nobody asks for it"),
                     };
                     while firewall.watch(&mut watching, &mut cx) {}
                     order.answer.send(Answered::Watched(Box::new(Watched {
@@ -233,6 +241,7 @@ fn counts(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
 #[test]
 fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
     let served = Served::start(Some(TOKEN));
+    let port = served.address().port();
     expect(&served.get("/", ""), 200);
     for path in ["/metrics", "/state", "/history", "/events"] {
         expect(&served.get(path, ""), 401);
@@ -240,10 +249,8 @@ fn a_token_is_asked_for_and_a_cookie_stands_for_it() {
             &served.get(path, "Authorization: Bearer 0123456789abcdeX\r\n"),
             401,
         );
-        expect(
-            &served.get(path, "Cookie: sluice_session=0123456789abcdef\r\n"),
-            401,
-        );
+        let cookie = format!("Cookie: sluice_session_{port}={TOKEN}\r\n");
+        expect(&served.get(path, &cookie), 401);
     }
     expect(
         &served.get("/state", &format!("Authorization: Bearer {TOKEN}\r\n")),

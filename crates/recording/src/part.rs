@@ -116,17 +116,24 @@ pub fn create_temporary(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 /// Writes `content` to a file that the user has named, under a temporary name first, so that the file
-/// is either complete or missing. Symbolic links are followed; devices and pipes are written to
-/// directly.
+/// is the old one or the complete new one, also after a power failure. It keeps the mode of the old one.
+/// Symbolic links are followed; devices and pipes are written to directly.
 ///
 /// # Errors
 /// The error of the system. No incomplete file is left behind.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
+    let old = fs::metadata(&target).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
         return fs::write(&target, content);
     }
-    write_own(&target, content)
+    put(&target, |file| {
+        if let Some(old) = &old {
+            file.set_permissions(old.permissions())?;
+        }
+        file.write_all(content)?;
+        file.sync_all()
+    })
 }
 
 /// Does the same as [`write_file`] for a file with a name that the program gives, in a folder that may be
@@ -135,9 +142,14 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write_file`].
 pub fn write_own(path: &Path, content: &[u8]) -> io::Result<()> {
+    put(path, |file| file.write_all(content))
+}
+
+/// Lets `write` write a file under a temporary name, and gives it its name.
+fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let part = temporary(path);
     create_temporary(&part, ANYONE)
-        .and_then(|mut file| file.write_all(content))
+        .and_then(|mut file| write(&mut file))
         .and_then(|()| fs::rename(&part, path))
         .inspect_err(|_| {
             // An incomplete file on a full disk is useless.
@@ -196,6 +208,12 @@ mod tests {
             (content(&page), content(&target)),
             ("page".into(), "of the user".into())
         );
+
+        // The mode is the user's.
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
+        write_file(&target, b"of the user").unwrap();
+        let mode = fs::metadata(&target).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
 
         // Nobody names the temporary file.
         for write in [write_file, write_own] {

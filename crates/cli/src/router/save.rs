@@ -1,10 +1,10 @@
 //! `sluice router save`: the configuration of a running router as a file of commands.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use sluice_recording::part;
 use sluice_router::control::{AskError, Request, ask};
 
 use crate::watch;
@@ -61,27 +61,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let text = format!("{HEAD}{}", reply.stdout);
     match &args.file {
         None => crate::print(&text)?,
-        Some(path) => write(path, &text).map_err(|source| Error::Unwritable {
-            path: path.clone(),
-            source,
-        })?,
+        // A router that starts meanwhile reads the old file or the new one.
+        Some(path) => {
+            part::write_file(path, text.as_bytes()).map_err(|source| Error::Unwritable {
+                path: path.clone(),
+                source,
+            })?
+        }
     }
     for remark in reply.warnings {
         eprintln!("sluice: note: {}", remark.text);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes a file beside the old one and renames it, so that a router that starts meanwhile, or after
-/// a failure of power, reads the old one or the new one.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    fs::write(&beside, text)?;
-    fs::File::open(&beside)?.sync_all()?;
-    // A link stays a link.
-    fs::rename(&beside, fs::canonicalize(path).as_deref().unwrap_or(path))
 }
 
 /// The first line.

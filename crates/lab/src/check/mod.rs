@@ -70,7 +70,7 @@ pub fn check(words: &str, spec: &Spec, seed: u64) -> Result<Checked, CheckError>
     for property in Property::ALL {
         let breach = (0..SEQUENCES).find_map(|case| {
             let ending = Ending::new();
-            let result = ending.within(|| property.check(&strict, LENGTH, seed + case));
+            let result = ending.within(|| property.check(&strict, LENGTH, seed.wrapping_add(case)));
             error = ending.why().map(str::to_owned);
             match &error {
                 Some(_) => Some(String::new()),

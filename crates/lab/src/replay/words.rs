@@ -35,7 +35,9 @@ impl fmt::Display for QueueError {
         let before = self.text[..self.error.span.start].chars().count();
         let marked = self.text[self.error.span.clone()].chars().count().max(1);
         let marks = "^".repeat(marked);
-        write!(f, "\n  {}\n  {:before$}{marks}", self.text, "")
+        // On one line, so that the marks are below the words.
+        let line = self.text.replace(char::is_whitespace, " ");
+        write!(f, "\n  {line}\n  {:before$}{marks}", "")
     }
 }
 
@@ -47,8 +49,7 @@ impl std::error::Error for QueueError {}
 /// [`QueueError`].
 pub fn parse_queue(text: &str) -> Result<Spec, QueueError> {
     sluice_loader::parse_queue(text, Path::new("")).map_err(|error| QueueError {
-        // Put the text on one line, so that the carets are below the words that they mark.
-        text: text.replace(|c: char| c.is_whitespace(), " "),
+        text: text.to_owned(),
         error: Box::new(error),
     })
 }
@@ -153,6 +154,9 @@ mod tests {
         let error = parse_queue("codel target 7h").unwrap_err().to_string();
         assert!(error.ends_with("             ^^"), "{error}");
         assert!(parse_queue("").is_err());
+        // Pages and figures have spaces at which no line breaks, of two bytes.
+        let error = parse_queue("codel\u{a0}x").unwrap_err().to_string();
+        assert!(error.ends_with("\n  codel x\n        ^"), "{error}");
     }
 
     #[test]

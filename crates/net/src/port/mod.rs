@@ -22,7 +22,7 @@ pub use cache_warmer::CacheWarmer;
 pub use inject::Injector;
 pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
-pub use pcap::PcapPort;
+pub use pcap::{PcapPort, create_capture};
 pub use pool::{Carried, HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use promiscuous::Promiscuity;
 pub use registry::{OpenError, PortSpec, PortSpecError};

@@ -438,20 +438,7 @@ impl Output {
             path: path.to_owned(),
             source,
         };
-        let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-        let file = match is_device || is_own_descriptor(path) {
-            // /dev/stdout is a symbolic link.
-            true => File::options().write(true).open(path),
-            // Captured traffic is private, and a symbolic link may lead to another user's file.
-            false => File::options()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(path),
-        };
-        let file = file.map_err(fail)?;
+        let file = create_capture(path).map_err(fail)?;
         let link = match link {
             Link::Ethernet => link_type::ETHERNET,
             Link::Ip => link_type::RAW,
@@ -524,6 +511,32 @@ const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
 
 /// Returns whether a path names an open file of this process, a link that no other user can
 /// redirect.
+/// Creates the file of a capture. A device, a pipe and a descriptor of this process
+/// (`/dev/stdout`) are only opened. A new file is readable and writable by its owner alone: captured
+/// traffic is private.
+///
+/// # Errors
+/// The system's answer. A symbolic link, which may lead to another user's file, is not followed.
+pub fn create_capture(path: &Path) -> io::Result<File> {
+    let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+    if is_device || is_own_descriptor(path) {
+        // /dev/stdout is a symbolic link.
+        return File::options().write(true).open(path);
+    }
+    let created = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path);
+    created.map_err(|error| match error.raw_os_error() {
+        // open(2): the answer for a link is that of too many links.
+        Some(libc::ELOOP) => io::Error::other("it is a symbolic link, which is not followed"),
+        _ => error,
+    })
+}
+
 fn is_own_descriptor(path: &Path) -> bool {
     let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     let folders = ["/dev/fd", "/proc/self/fd"].map(Path::new);

@@ -62,7 +62,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ("port/packet/absence.rs", "look_for_it", "packet returns"),
     ("port/packet/inward.rs", "count_dropped", "packet"),
     ("port/packet/ring.rs", "open request", "packet"),
-    ("port/pcap.rs", "resolved create", "pcap"),
+    ("port/pcap.rs", "resolved create_capture", "pcap"),
     ("port/pcap.rs", "open", "processes first_ports"),
     ("port/pcap.rs", "arm", "(a timer takes every valid time)"),
     ("port/pcap/behind.rs", "start", "pcap"),
