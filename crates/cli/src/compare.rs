@@ -109,11 +109,24 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             second: args.second.clone(),
         });
     }
-    Ok(match args.fail_on_change && comparison.has_changes() {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    if !args.fail_on_change || !comparison.has_changes() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let changes = comparison.changes();
+    let names: Vec<&str> = changes.iter().map(|f| f.metric.as_str()).collect();
+    match names.len() {
+        0 => eprintln!("sluice: a variant is on one side only"),
+        1..=MOST_NAMED => eprintln!("sluice: changed: {}", names.join(", ")),
+        count => {
+            let first = names[..MOST_NAMED].join(", ");
+            eprintln!("sluice: changed: {first} and {} more", count - MOST_NAMED);
+        }
+    }
+    Ok(ExitCode::FAILURE)
 }
+
+/// The most changed figures that standard error names.
+const MOST_NAMED: usize = 5;
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>();

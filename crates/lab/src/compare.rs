@@ -351,12 +351,29 @@ fn differences(a: &Found, b: &Found) -> Vec<Line> {
 }
 
 impl Comparison {
-    /// Returns whether a figure has changed, or a variant is missing on one side.
+    /// Returns whether a figure has changed ([`Comparison::changes`]), or a variant is missing on one
+    /// side.
     pub fn has_changes(&self) -> bool {
-        let is_changed = |pair: &Pair| pair.figures.iter().any(|f| f.verdict.is_change());
-        !self.only_first.is_empty()
-            || !self.only_second.is_empty()
-            || self.pairs.iter().any(is_changed)
+        !self.only_first.is_empty() || !self.only_second.is_empty() || !self.changes().is_empty()
+    }
+
+    /// Returns the figures that have changed, allowing for their number.
+    ///
+    /// [`Verdict::BeyondSpread`] is wrong for one in twenty figures of equal sets, so that of a hundred
+    /// some would always have changed. Here the p values of all figures together are judged as in
+    /// Benjamini and Hochberg 1995: at most 5 % of what is returned is expected to be chance, and
+    /// of equal sets nothing is returned in 95 % of the cases.
+    pub fn changes(&self) -> Vec<&Compared> {
+        let figures = || self.pairs.iter().flat_map(|pair| &pair.figures);
+        // Figures with a single value in all runs of both sides could not differ.
+        let tested = figures().filter(|figure| !figure.is_equal());
+        let limit = highest_significant(tested.filter_map(|figure| figure.p).collect());
+        let has_changed = |figure: &&Compared| match figure.verdict {
+            Verdict::Differs => true,
+            Verdict::BeyondSpread => figure.p.is_some_and(|p| Some(p) <= limit),
+            Verdict::Same | Verdict::WithinSpread => false,
+        };
+        figures().filter(has_changed).collect()
     }
 
     /// Returns the names of all figures.
@@ -390,6 +407,20 @@ impl Comparison {
     }
 }
 
+/// Returns the highest of these p values that is significant at the 5 % level among all of them:
+/// Benjamini and Hochberg 1995, procedure (1). With `m` values in ascending order, it is the last one
+/// that is at most `i / m` of the level, where `i` counts from 1.
+fn highest_significant(mut p: Vec<f64>) -> Option<f64> {
+    p.sort_by(f64::total_cmp);
+    let count = p.len() as f64;
+    let is_low = |(i, p): &(usize, f64)| *p <= (*i + 1) as f64 / count * LEVEL;
+    let all = p.into_iter().enumerate();
+    all.filter(is_low).map(|(_, p)| p).last()
+}
+
+/// The level of significance, as of [`Spread::differs`](sluice_recording::metrics::Spread::differs).
+const LEVEL: f64 = 0.05;
+
 /// Which figures a text shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shown {
@@ -413,6 +444,12 @@ impl Shown {
 }
 
 impl Compared {
+    /// Returns whether both sides have the same values.
+    fn is_equal(&self) -> bool {
+        let both = self.first.as_ref().zip(self.second.as_ref());
+        both.is_some_and(|(first, second)| first.values == second.values)
+    }
+
     /// Returns whether the figure has changed by more than its displayed digits hide.
     fn is_visible(&self) -> bool {
         self.verdict.is_change() && self.shown(&self.first) != self.shown(&self.second)
