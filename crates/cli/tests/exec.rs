@@ -377,6 +377,23 @@ fn a_server_beside_the_program_is_across_the_link() {
 }
 
 #[test]
+fn the_server_leaves_the_input_to_the_program() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let taken = folder.path().join("taken");
+    let server = format!("cat >{}; exec {}", taken.display(), own("server").join(" "));
+    let mut command = world.exec(&["--server", &server], &["cat"]);
+    let mut child = world.start(command.stdin(Stdio::piped()));
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"one\ntwo\n").unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(std::fs::read_to_string(&taken).unwrap(), "");
+    let text = stdout(&output);
+    assert!(text.contains("one\ntwo\n"), "{text}{}", stderr(&output));
+}
+
+#[test]
 fn a_server_that_takes_its_time_is_named_while_the_run_waits() {
     let world = World::new();
     let folder = tempfile::tempdir().unwrap();

@@ -367,23 +367,24 @@ pub fn run_recorded<R: Recorder>(
     })?;
     let shown = show.zip(watcher).map(|(show, watcher)| show(watcher));
 
-    let surroundings = |namespace| Surroundings {
+    let surroundings = |namespace, is_apart| Surroundings {
         namespace,
         files: &files,
         blocked: signals.before(),
         open_files: Some(open_files.clone()),
+        is_apart,
     };
     let serving = match (&server, &settings.server) {
         (Some(namespace), Some(command)) => Some(program::serve(
             command,
             namespace,
-            &surroundings(namespace),
+            &surroundings(namespace, true),
             &signals,
             settings.on_wait,
         )?),
         _ => None,
     };
-    let spawned = program::spawn(&settings.program, &surroundings(&network.near));
+    let spawned = program::spawn(&settings.program, &surroundings(&network.near, false));
     let ended = spawned.and_then(|child| program::attend(child, &signals, &ending));
     if matches!(ended, Ok(Some(_))) {
         let loops = [&routing, &relaying];

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The surroundings of a program, where they differ from its parent's.
@@ -27,6 +27,9 @@ pub struct Surroundings<'a> {
     pub blocked: &'a SignalMask,
     /// The limit of open files, if the process has changed its own.
     pub open_files: Option<OpenFiles>,
+    /// Whether the program has neither the terminal nor the input of its parent: it leads a session of
+    /// its own, and its input is empty.
+    pub is_apart: bool,
 }
 
 /// A file with other contents.
@@ -92,8 +95,12 @@ pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, Sp
             .collect(),
         blocked: around.blocked.clone(),
         open_files: around.open_files.clone(),
+        is_apart: around.is_apart,
         parent: rustix::process::getpid(),
     };
+    if around.is_apart {
+        command.stdin(Stdio::null());
+    }
     let prepare = move || {
         inside.enter().map_err(|(step, error)| {
             // `spawn` reports only the error's number to the parent, so the failed step is sent
@@ -134,6 +141,7 @@ struct Inside {
     files: Vec<(CString, CString, Vec<u8>)>,
     blocked: SignalMask,
     open_files: Option<OpenFiles>,
+    is_apart: bool,
     parent: Pid,
 }
 
@@ -146,17 +154,19 @@ enum Step {
     File,
     Capabilities,
     Parent,
+    Session,
     Signals,
 }
 
 impl Step {
-    const ALL: [Step; 7] = [
+    const ALL: [Step; 8] = [
         Step::Network,
         Step::Mounts,
         Step::Stage,
         Step::File,
         Step::Capabilities,
         Step::Parent,
+        Step::Session,
         Step::Signals,
     ];
 
@@ -168,6 +178,7 @@ impl Step {
             Step::File => "mount a file such as /etc/resolv.conf",
             Step::Capabilities => "drop capabilities",
             Step::Parent => "follow the end of the parent",
+            Step::Session => "start a session",
             Step::Signals => "restore signals and limits",
         }
     }
@@ -193,6 +204,9 @@ impl Inside {
             .map_err(at(Step::Parent))?;
         if rustix::process::getppid() != Some(self.parent) {
             return Err(at(Step::Parent)(rustix::io::Errno::SRCH));
+        }
+        if self.is_apart {
+            rustix::process::setsid().map_err(at(Step::Session))?;
         }
         if let Some(limit) = &self.open_files {
             limit.set().map_err(at(Step::Signals))?;

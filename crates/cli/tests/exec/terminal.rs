@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{marked, wait_for};
+use super::{marked, own, wait_for};
 
 /// An interactive bash on its own terminal, which script(1) opens.
 struct Terminal {
@@ -21,7 +21,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn new() -> Terminal {
+    fn new(server: &str) -> Terminal {
         // A test that runs in the background ignores SIGINT, and a shell leaves ignored signals as
         // they are.
         let shell = "env --default-signal=INT bash --norc --noprofile -i";
@@ -29,7 +29,8 @@ impl Terminal {
         command.args(["-q", "-e", "-c", shell, "/dev/null"]);
         command
             .env("PS1", "")
-            .env("SLUICE", env!("CARGO_BIN_EXE_sluice"));
+            .env("SLUICE", env!("CARGO_BIN_EXE_sluice"))
+            .env("SERVER", server);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (keys, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -59,9 +60,17 @@ impl Terminal {
     }
 }
 
+impl Drop for Terminal {
+    /// Closes the terminal, even of a test that fails: otherwise its shell would remain.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn a_shell_stops_continues_and_interrupts_the_program() {
-    let mut terminal = Terminal::new();
+    let mut terminal = Terminal::new("");
     // The program reports whether its input is a terminal, and reads from it. The words are
     // computed, so that the echo of the command does not contain them.
     terminal.press(
@@ -82,6 +91,18 @@ fn a_shell_stops_continues_and_interrupts_the_program() {
     terminal.expect("ended-130");
     terminal.press("exit 7\n");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn an_interrupt_for_the_program_leaves_the_server_alone() {
+    let mut terminal = Terminal::new(&format!("exec {}", own("server").join(" ")));
+    terminal.press(
+        "$SLUICE exec --server \"$SERVER\" -- bash -c \
+         'trap \"exec cat </dev/tcp/server.sluice/80\" INT; echo on-$((40+2)); while read x; do :; done'\n",
+    );
+    terminal.expect("on-42");
+    terminal.press("\x03");
+    terminal.expect("hello");
 }
 
 #[test]

@@ -360,6 +360,7 @@ fn spawned(folder: &Path) -> bool {
         files: &files,
         blocked: signals.before(),
         open_files: None,
+        is_apart: true,
     };
     let mut command = Command::new("/bin/cat");
     command
