@@ -509,8 +509,6 @@ const MTU: u32 = 65_535;
 /// The longest frame that a slot with its large slot can hold.
 const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
 
-/// Returns whether a path names an open file of this process, a link that no other user can
-/// redirect.
 /// Creates the file of a capture. A device, a pipe and a descriptor of this process
 /// (`/dev/stdout`) are only opened. A new file is readable and writable by its owner alone: captured
 /// traffic is private.
@@ -537,6 +535,8 @@ pub fn create_capture(path: &Path) -> io::Result<File> {
     })
 }
 
+/// Returns whether a path names an open file of this process, a link that no other user can
+/// redirect.
 fn is_own_descriptor(path: &Path) -> bool {
     let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     let folders = ["/dev/fd", "/proc/self/fd"].map(Path::new);
