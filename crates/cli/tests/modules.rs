@@ -167,6 +167,31 @@ fn interpreter(folder: &Path, has_package: bool) -> std::path::PathBuf {
 }
 
 #[test]
+fn a_run_with_a_module_is_not_reused() {
+    let folder = folder();
+    let scenario = "duration = \"2s\"\n[link]\nrate = \"10Mbit/s\"\n[[flow]]\ntype = \"tcp\"\n";
+    fs::write(folder.path().join("lab/s.toml"), scenario).unwrap();
+    let is_reused = |queue: &str| {
+        let set = format!("link.queue={queue:?}");
+        let output = sluice(
+            folder.path(),
+            &["run", "lab/s.toml", "--set", &set, "-o", "out"],
+        );
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout).contains("1 of 1 run reused")
+    };
+    assert!(!is_reused("codel"));
+    assert!(is_reused("codel"));
+    assert!(!is_reused("fq_wasm:codel.wasm"));
+    // A custom section named "a": the module is another one.
+    let module = folder.path().join("lab/codel.wasm");
+    let mut bytes = fs::read(&module).unwrap();
+    bytes.extend([0, 2, 1, b'a']);
+    fs::write(&module, bytes).unwrap();
+    assert!(!is_reused("fq_wasm:codel.wasm"));
+}
+
+#[test]
 fn a_queue_in_python_is_carried_out_by_the_package() {
     let folder = folder();
     fs::write(folder.path().join("a.py"), "").unwrap();

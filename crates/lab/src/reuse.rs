@@ -2,14 +2,15 @@
 //!
 //! A run is the same as an earlier one if the resolved scenario, including the seed, the backend
 //! and the program's binary are the same. A live run also needs the same machine and kernel. A run
-//! with a program (`type = "command"`) is never reused: the scenario names the program, but does not
-//! contain it, and the files that it reads are unknown. Its
+//! with a program (`type = "command"`) or an algorithm from a file is never reused: the scenario names
+//! the file, but does not contain it, nor the files that it reads or imports. Its
 //! tables must be unchanged: a damaged recording is not reused. Their lengths and times show that,
 //! so that they are not read; a table whose time is later than the end of the run is read.
 
 use std::path::Path;
 
 use crate::run::Finished;
+use sluice_loader::loaders;
 use sluice_recording::{Environment, Keep, ReadError, Recording, Status};
 use sluice_scenario::{Backend, Variant};
 
@@ -31,8 +32,8 @@ pub enum Stale {
     /// Another program made the earlier run.
     #[error("the program has changed")]
     Program,
-    /// Programs from outside the scenario ran in it.
-    #[error("a program of the scenario may have changed")]
+    /// Programs or algorithms from outside the scenario ran in it.
+    #[error("a program or an algorithm of the scenario may have changed")]
     Outside,
     /// The run was made on another machine or kernel, which matters to a live run.
     #[error("the machine or its kernel has changed")]
@@ -78,6 +79,13 @@ pub fn earlier(
     let is_same = run.variant == variant.name && run.coordinates == variant.coordinates;
     if run.scenario != variant.scenario || !is_same {
         return Err(Stale::Scenario);
+    }
+    // Wherever the word stands: a queue, a rule. A title with such a word costs a run.
+    let mut schemes = loaders()
+        .iter()
+        .map(|loader| format!("{}:", loader.scheme()));
+    if schemes.any(|scheme| run.scenario_toml.contains(&scheme)) {
+        return Err(Stale::Outside);
     }
     let is_elsewhere = (&then.host, &then.kernel) != (&here.host, &here.kernel);
     if backend == Backend::Live && is_elsewhere {
