@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let shown = show(&mut terminal, &mut app, &samples, &signal);
     ratatui::restore();
     if let Some(signal) = caught(&signal) {
-        // Whoever has sent it sees its effect.
+        // The sender sees its effect.
         low_level::emulate_default_handler(signal)?;
     }
     shown?;

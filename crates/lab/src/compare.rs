@@ -415,7 +415,7 @@ fn highest_significant(mut p: Vec<f64>) -> Option<f64> {
     let count = p.len() as f64;
     let is_low = |(i, p): &(usize, f64)| *p <= (*i + 1) as f64 / count * LEVEL;
     let all = p.into_iter().enumerate();
-    all.filter(is_low).map(|(_, p)| p).last()
+    all.filter(is_low).map(|(_, p)| p).next_back()
 }
 
 /// The level of significance, as of [`Spread::differs`](sluice_recording::metrics::Spread::differs).
