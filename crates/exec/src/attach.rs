@@ -26,8 +26,8 @@ use sluice_core::Span;
 use sluice_loader::Ending;
 use sluice_net::Clock;
 use sluice_net::namespace::{
-    Interface, LinkError, Mac, Namespace, NamespaceError, Privilege, Seat, SysctlError, VethEnd,
-    create_veth, enter_user_namespace_of,
+    Interface, InterfaceSettings, LinkError, Mac, Namespace, NamespaceError, Privilege, Seat,
+    SysctlError, VethEnd, create_veth, enter_user_namespace_of,
 };
 use sluice_net::port::packet::{PacketError, PacketOptions};
 use sluice_net::port::{PacketPort, Pool, PoolError, Port};
@@ -95,6 +95,17 @@ pub enum AttachError {
     /// The other end of the pair was not found.
     #[error("the other end of `{0}` is in no namespace that this user may change")]
     Peer(String),
+    /// The machine's end has something that it would lose.
+    #[error(
+        "`{name}` would lose {} for good when it moves; remove it before, and set it again afterwards",
+        .unkept.join(", ")
+    )]
+    Unkept {
+        /// The machine's end.
+        name: String,
+        /// What it would lose.
+        unkept: Vec<&'static str>,
+    },
     /// The namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -153,12 +164,20 @@ pub fn attach(
         let outer = machine_of(&target, &inner)?;
         (inner, outer)
     };
+    if !seat.unkept().is_empty() {
+        return Err(AttachError::Unkept {
+            name: seat.name.clone(),
+            unkept: seat.unkept().to_vec(),
+        });
+    }
+    let kept = machine.interface_settings(&seat.name)?;
     let between = Namespace::create("between")?;
     between.silence_ipv6()?;
     let plug = Plug {
         machine,
         between,
         seat,
+        settings: kept,
     };
     let spare = plug.try_clone()?;
     let watchdog = Watchdog::start(move || {
@@ -181,6 +200,8 @@ struct Plug {
     between: Namespace,
     /// The place of the machine's end.
     seat: Seat,
+    /// Its settings under `/proc/sys/net`.
+    settings: InterfaceSettings,
 }
 
 impl Plug {
@@ -189,6 +210,7 @@ impl Plug {
             machine: self.machine.try_clone()?,
             between: self.between.try_clone()?,
             seat: self.seat.clone(),
+            settings: self.settings.clone(),
         })
     }
 
@@ -213,6 +235,13 @@ impl Plug {
         for own in [name, OUTSIDE] {
             links.set_up(own, true)?;
         }
+        self.take_seat()
+    }
+
+    /// Gives the machine's end that is there now the old one's place.
+    fn take_seat(&self) -> Result<(), AttachError> {
+        // Before the interface is up and has addresses.
+        self.machine.restore_interface(&self.settings)?;
         self.machine.links()?.take_seat(&self.seat)?;
         Ok(())
     }
@@ -226,7 +255,7 @@ impl Plug {
         }
         if between.interface(&self.seat.name).is_ok() {
             between.move_to(&self.seat.name, &self.machine)?;
-            self.machine.links()?.take_seat(&self.seat)?;
+            self.take_seat()?;
         }
         Ok(())
     }

@@ -140,6 +140,62 @@ fn an_attached_link_delays_and_leaves_everything_as_it_was() {
     }
 }
 
+/// Runs ip(8) or tc(8) on the machine.
+fn on_machine(site: &Site, words: &str) -> String {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    let output = site.machine.enter(|| command.output()).unwrap().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+    super::stdout(&output)
+}
+
+#[test]
+fn settings_and_neighbours_of_the_old_end_are_kept() {
+    let site = Site::new("vm0");
+    let settings = [
+        ("net.ipv4.conf.vm0.proxy_arp", "1"),
+        ("net.ipv4.conf.vm0.rp_filter", "2"),
+        ("net.ipv6.conf.vm0.accept_ra", "0"),
+        ("net.ipv4.neigh.vm0.gc_stale_time", "77"),
+    ];
+    for (name, value) in settings {
+        assert_ne!(site.machine.sysctl(name).unwrap(), value, "{name}");
+        site.machine.set_sysctl(name, value).unwrap();
+    }
+    on_machine(
+        &site,
+        "ip neigh add 10.77.0.9 lladdr 02:00:00:00:00:09 dev vm0 nud permanent",
+    );
+    let check = |when: &str| {
+        for (name, value) in settings {
+            assert_eq!(site.machine.sysctl(name).unwrap(), value, "{when}: {name}");
+        }
+        let neighbours = on_machine(&site, "ip neigh show dev vm0 nud permanent");
+        let expected = "10.77.0.9 lladdr 02:00:00:00:00:09 PERMANENT";
+        assert!(neighbours.contains(expected), "{when}: {neighbours}");
+    };
+    let mut child = site.attach(&["--rtt", "10ms"]);
+    wait_until_attached(&mut child);
+    check("attached");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    check("detached");
+}
+
+#[test]
+fn an_end_with_a_queueing_discipline_stays_where_it_is() {
+    let site = Site::new("vm0");
+    on_machine(&site, "tc qdisc add dev vm0 root pfifo limit 77");
+    let before = site.state();
+    let output = site.attach(&["--rtt", "1ms"]).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let expected = "`vm0` would lose its queueing discipline for good when it moves";
+    assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    assert_eq!(site.state(), before);
+    assert!(on_machine(&site, "tc qdisc show dev vm0").contains("limit 77p"));
+}
+
 #[test]
 fn a_watchdog_detaches_after_kill_9() {
     let site = Site::new("vm0");

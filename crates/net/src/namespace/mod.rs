@@ -19,7 +19,7 @@ pub use privilege::{
     enter_user_namespace_as_self, enter_user_namespace_of,
 };
 pub use seat::Seat;
-pub use sysctl::SysctlError;
+pub use sysctl::{InterfaceSettings, SysctlError};
 pub use veth::{VethEnd, create_veth, create_veth_with_queues};
 
 use crate::confine::by_broker;

@@ -5,10 +5,13 @@ use super::link::{LinkError, Links, Mac};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::link::{
+    InfoBridge, InfoBridgePort, InfoData, InfoPortData, LinkAttribute, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope};
 
-/// The place of an interface in its namespace: name, bridge, addresses and routes.
+/// The place of an interface in its namespace: name, bridge, addresses, permanent neighbours and routes.
 #[derive(Clone, Debug)]
 pub struct Seat {
     /// The name.
@@ -20,8 +23,20 @@ pub struct Seat {
     is_up: bool,
     bridge: Option<u32>,
     addresses: Vec<AddressMessage>,
+    /// The permanent ones.
+    neighbours: Vec<NeighbourMessage>,
+    /// What another interface cannot take over.
+    unkept: Vec<&'static str>,
     /// The routes that do not follow from the addresses.
     routes: Vec<RouteMessage>,
+}
+
+impl Seat {
+    /// Returns what the interface has beyond its place: it loses it when it moves, and no other
+    /// interface takes it over.
+    pub fn unkept(&self) -> &[&'static str] {
+        &self.unkept
+    }
 }
 
 impl Links {
@@ -41,6 +56,32 @@ impl Links {
                 addresses.push(message);
             }
         })?;
+        let mut neighbours = Vec::new();
+        let all = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+        let what = format!("list the neighbours of interface {name:?}");
+        self.converse(all, NLM_F_DUMP, &what, |reply| {
+            if let RouteNetlinkMessage::NewNeighbour(message) = reply
+                && message.header.ifindex == interface.index
+                && message.header.state == NeighbourState::Permanent
+            {
+                neighbours.push(message);
+            }
+        })?;
+        let mut unkept = Vec::new();
+        if interface.has_queue {
+            unkept.push("its queueing discipline");
+        }
+        if let Some(bridge) = interface.bridge {
+            let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
+            let what = format!("read the bridge of interface {name:?}");
+            self.converse(all, NLM_F_DUMP, &what, |reply| {
+                if let RouteNetlinkMessage::NewLink(message) = reply
+                    && [bridge, interface.index].contains(&message.header.index)
+                {
+                    unkept.extend(unkept_of(&message));
+                }
+            })?;
+        }
         let mut routes = Vec::new();
         let all = RouteNetlinkMessage::GetRoute(RouteMessage::default());
         let what = format!("list the routes by interface {name:?}");
@@ -63,6 +104,8 @@ impl Links {
             is_up: interface.is_up,
             bridge: interface.bridge,
             addresses,
+            neighbours,
+            unkept,
             routes,
         })
     }
@@ -96,6 +139,17 @@ impl Links {
             let request = RouteNetlinkMessage::NewAddress(message);
             self.request(request, NLM_F_CREATE | NLM_F_REPLACE, &what)?;
         }
+        for neighbour in &seat.neighbours {
+            let mut message = neighbour.clone();
+            message.header.ifindex = index;
+            message.attributes.retain(|attribute| {
+                use NeighbourAttribute::{Destination, LinkLayerAddress};
+                matches!(attribute, Destination(_) | LinkLayerAddress(_))
+            });
+            let what = format!("give interface {name:?} its neighbour again");
+            let request = RouteNetlinkMessage::NewNeighbour(message);
+            self.request(request, NLM_F_CREATE | NLM_F_REPLACE, &what)?;
+        }
         for route in &seat.routes {
             let mut message = route.clone();
             for attribute in &mut message.attributes {
@@ -111,5 +165,86 @@ impl Links {
             let _ = self.request(request, NLM_F_CREATE | NLM_F_REPLACE, "add a route again");
         }
         Ok(())
+    }
+}
+
+/// Returns what a new port of a bridge would not have, from the description of the bridge or of its
+/// port. The defaults are those of net/bridge/br_if.c (new_nbp) and br_private.h.
+fn unkept_of(link: &LinkMessage) -> Vec<&'static str> {
+    let infos = link.attributes.iter().filter_map(|part| match part {
+        LinkAttribute::LinkInfo(infos) => Some(infos),
+        _ => None,
+    });
+    let mut unkept = Vec::new();
+    for info in infos.flatten() {
+        match info {
+            LinkInfo::Data(InfoData::Bridge(parts))
+                if parts.contains(&InfoBridge::VlanFiltering(true)) =>
+            {
+                unkept.push("its VLANs in the bridge");
+            }
+            LinkInfo::PortData(InfoPortData::BridgePort(flags)) => {
+                unkept.extend(flags.iter().filter_map(flag));
+            }
+            _ => {}
+        }
+    }
+    unkept
+}
+
+/// Returns the name of a flag that differs from that of a new port (bridge(8)).
+fn flag(flag: &InfoBridgePort) -> Option<&'static str> {
+    Some(match flag {
+        InfoBridgePort::HairpinMode(true) => "`hairpin on`",
+        InfoBridgePort::Guard(true) => "`guard on`",
+        InfoBridgePort::Protect(true) => "`root_block on`",
+        InfoBridgePort::FastLeave(true) => "`fastleave on`",
+        InfoBridgePort::Learning(false) => "`learning off`",
+        InfoBridgePort::UnicastFlood(false) => "`flood off`",
+        InfoBridgePort::MulticastFlood(false) => "`mcast_flood off`",
+        InfoBridgePort::BroadcastFlood(false) => "`bcast_flood off`",
+        InfoBridgePort::MulticastToUnicast(true) => "`mcast_to_unicast on`",
+        InfoBridgePort::ProxyARP(true) => "`proxy_arp on`",
+        InfoBridgePort::ProxyARPWifi(true) => "`proxy_arp_wifi on`",
+        InfoBridgePort::NeighSupress(true) => "`neigh_suppress on`",
+        InfoBridgePort::VlanTunnel(true) => "`vlan_tunnel on`",
+        InfoBridgePort::Isolated(true) => "`isolated on`",
+        InfoBridgePort::Locked(true) => "`locked on`",
+        InfoBridgePort::Mab(true) => "`mab on`",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(info: LinkInfo) -> LinkMessage {
+        let mut link = LinkMessage::default();
+        link.attributes.push(LinkAttribute::LinkInfo(vec![info]));
+        link
+    }
+
+    #[test]
+    fn vlans_and_flags_of_a_bridge_s_port_are_named() {
+        let bridge = |filters| {
+            let parts = vec![InfoBridge::VlanFiltering(filters)];
+            link(LinkInfo::Data(InfoData::Bridge(parts)))
+        };
+        assert_eq!(unkept_of(&bridge(true)), ["its VLANs in the bridge"]);
+        assert!(unkept_of(&bridge(false)).is_empty());
+        let port = |isolated, learning| {
+            let flags = vec![
+                InfoBridgePort::Isolated(isolated),
+                InfoBridgePort::Learning(learning),
+            ];
+            link(LinkInfo::PortData(InfoPortData::BridgePort(flags)))
+        };
+        assert_eq!(
+            unkept_of(&port(true, false)),
+            ["`isolated on`", "`learning off`"]
+        );
+        // Those of a new port.
+        assert!(unkept_of(&port(false, true)).is_empty());
     }
 }

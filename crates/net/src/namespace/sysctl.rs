@@ -1,7 +1,9 @@
 //! Settings of one namespace under `/proc/sys/net`.
 
 use super::{Namespace, NamespaceError};
+use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// The reason why a setting could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -97,3 +99,52 @@ impl Namespace {
         Ok(())
     }
 }
+
+/// The settings that the kernel has for one interface, such as `net.ipv4.conf.eth0.proxy_arp`. They end
+/// when the interface leaves its namespace.
+#[derive(Clone, Debug, Default)]
+pub struct InterfaceSettings(Vec<(PathBuf, String)>);
+
+impl Namespace {
+    /// Returns the settings of an interface of this namespace that can be read.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    pub fn interface_settings(&self, name: &str) -> Result<InterfaceSettings, NamespaceError> {
+        self.enter(|| {
+            let folders = FOLDERS.map(|folder| Path::new(folder).join(name));
+            let files = folders.iter().flat_map(fs::read_dir).flatten().flatten();
+            let settings = files.filter_map(|file| {
+                // The MTU of IPv6 follows the interface's.
+                let is_kept = file.file_name() != "mtu";
+                let path = file.path();
+                let value = is_kept.then(|| fs::read_to_string(&path).ok())??;
+                Some((path, value))
+            });
+            InterfaceSettings(settings.collect())
+        })
+    }
+
+    /// Sets what differs on the interface that has the name now. Values that the kernel refuses are
+    /// left out, as all are where `/proc/sys` is read-only.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    pub fn restore_interface(&self, settings: &InterfaceSettings) -> Result<(), NamespaceError> {
+        self.enter(|| {
+            for (path, value) in &settings.0 {
+                if fs::read_to_string(path).is_ok_and(|current| current != *value) {
+                    let _ = fs::write(path, value);
+                }
+            }
+        })
+    }
+}
+
+/// The folders that have one folder for each interface.
+const FOLDERS: [&str; 4] = [
+    "/proc/sys/net/ipv4/conf",
+    "/proc/sys/net/ipv4/neigh",
+    "/proc/sys/net/ipv6/conf",
+    "/proc/sys/net/ipv6/neigh",
+];
