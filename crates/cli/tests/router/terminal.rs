@@ -22,8 +22,9 @@ fn a_signal_that_ends_top_leaves_the_terminal_as_it_was() {
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
         let name = ptsname(&near, Vec::new()).unwrap();
-        let far = File::options().read(true).write(true);
-        let far = far.open(name.to_str().unwrap()).unwrap();
+        let mut options = File::options();
+        options.read(true).write(true);
+        let far = options.open(name.to_str().unwrap()).unwrap();
         let size = Winsize {
             ws_row: 24,
             ws_col: 80,
