@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -26,8 +28,48 @@ pub struct CaptureError {
 /// A capture in progress. A separate thread writes it, as frames of Ethernet.
 pub struct Capture {
     path: PathBuf,
-    frames: Sender<Frame>,
+    frames: Frames,
     thread: JoinHandle<io::Result<()>>,
+}
+
+/// Sends frames to the thread that writes them.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    sender: Sender<Frame>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Bytes that wait to be written.
+    waiting: AtomicU64,
+    /// Frames that were left out.
+    lost: AtomicU64,
+}
+
+/// The most bytes that wait. A disk that is slower than the link must not fill the memory.
+const MOST_WAITING: u64 = 128 << 20;
+
+impl Frames {
+    /// Creates a sender, and the receiver of what it sends.
+    pub fn new() -> (Frames, Receiver<Frame>) {
+        let (sender, received) = channel();
+        let counts = Arc::default();
+        (Frames { sender, counts }, received)
+    }
+
+    /// Sends a frame, unless too many wait.
+    pub fn send(&self, frame: Frame) {
+        let length = frame.bytes.len() as u64;
+        let waiting = self.counts.waiting.fetch_add(length, Ordering::Relaxed);
+        if waiting + length > MOST_WAITING {
+            self.counts.waiting.fetch_sub(length, Ordering::Relaxed);
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        // If the writer has given up, its error is reported at the end.
+        let _ = self.sender.send(frame);
+    }
 }
 
 /// A frame at the program's interface.
@@ -54,14 +96,15 @@ impl Capture {
             source,
         };
         let file = create_capture(path).map_err(failed)?;
-        let (frames, received) = channel();
+        let (frames, received) = Frames::new();
+        let counts = Arc::clone(&frames.counts);
         let zero_ns = SystemTime::UNIX_EPOCH
             .elapsed()
             .map_or(0, |since| since.as_nanos() as u64)
             .saturating_sub(clock.now().as_ns());
         let thread = std::thread::Builder::new()
             .name("capture".to_owned())
-            .spawn(move || write(file, zero_ns, &received))
+            .spawn(move || write(file, zero_ns, &received, &counts))
             .map_err(failed)?;
         Ok(Capture {
             path: path.to_owned(),
@@ -71,7 +114,7 @@ impl Capture {
     }
 
     /// Returns a sender of frames. [`Capture::finish`] waits until it has been dropped.
-    pub fn frames(&self) -> Sender<Frame> {
+    pub fn frames(&self) -> Frames {
         self.frames.clone()
     }
 
@@ -87,13 +130,20 @@ impl Capture {
     /// Writes the remaining frames. All taps must have been dropped before.
     ///
     /// # Errors
-    /// [`CaptureError`].
+    /// [`CaptureError`], also if frames were left out.
     pub fn finish(self) -> Result<(), CaptureError> {
-        drop(self.frames);
+        let Frames { sender, counts } = self.frames;
+        drop(sender);
         let written = self
             .thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let written = written.and_then(|()| match counts.lost.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            lost => Err(io::Error::other(format!(
+                "{lost} packets are missing: they came faster than they were written"
+            ))),
+        });
         written.map_err(|source| CaptureError {
             path: self.path,
             source,
@@ -101,7 +151,7 @@ impl Capture {
     }
 }
 
-fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>) -> io::Result<()> {
+fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>, counts: &Counts) -> io::Result<()> {
     let program = concat!("sluice ", env!("CARGO_PKG_VERSION"));
     let mut writer = AnnotatedWriter::new(
         BufWriter::new(file),
@@ -119,6 +169,8 @@ fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>) -> io::Result<()> {
             number: None,
             comment: None,
         })?;
+        let length = frame.bytes.len() as u64;
+        counts.waiting.fetch_sub(length, Ordering::Relaxed);
     }
     writer.into_inner().flush()
 }
@@ -127,7 +179,7 @@ fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>) -> io::Result<()> {
 pub(crate) struct Tap<P> {
     port: P,
     clock: Clock,
-    frames: Sender<Frame>,
+    frames: Frames,
 }
 
 impl<P: Port> Tap<P> {
@@ -140,11 +192,6 @@ impl<P: Port> Tap<P> {
             bytes,
         }
     }
-
-    fn tell(&self, frame: Frame) {
-        // The writer has given up; its error is reported at the end.
-        let _ = self.frames.send(frame);
-    }
 }
 
 impl<P: Port> Port for Tap<P> {
@@ -156,7 +203,7 @@ impl<P: Port> Port for Tap<P> {
         let now = self.clock.now();
         for slot in &into[before..] {
             let at = pool.arrival(*slot).unwrap_or(now);
-            self.tell(self.frame(pool, *slot, at, false));
+            self.frames.send(self.frame(pool, *slot, at, false));
         }
         count
     }
@@ -169,7 +216,7 @@ impl<P: Port> Port for Tap<P> {
             .collect();
         let done = self.port.transmit(pool, slots);
         for frame in frames.into_iter().take(done) {
-            self.tell(frame);
+            self.frames.send(frame);
         }
         done
     }
@@ -183,3 +230,34 @@ impl<P: AsFd> AsFd for Tap<P> {
 
 /// Most bytes of a frame: a super-packet with its headers.
 const MOST: u32 = 1 << 18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_nobody_writes_do_not_fill_the_memory() {
+        let (frames, received) = Frames::new();
+        let frame = Frame {
+            at: Time::ZERO,
+            is_inbound: true,
+            original_len: 1 << 20,
+            bytes: vec![0; 1 << 20],
+        };
+        for _ in 0..130 {
+            frames.send(frame.clone());
+        }
+        assert_eq!(frames.counts.lost.load(Ordering::Relaxed), 2);
+        drop(frames);
+        assert_eq!(received.into_iter().count(), 128);
+    }
+
+    #[test]
+    fn frames_that_were_left_out_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let capture = Capture::create(&folder.path().join("x.pcapng"), &Clock::start()).unwrap();
+        capture.frames().counts.lost.store(3, Ordering::Relaxed);
+        let why = capture.finish().unwrap_err().to_string();
+        assert!(why.contains("x.pcapng: 3 packets are missing"), "{why}");
+    }
+}

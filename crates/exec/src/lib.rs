@@ -48,7 +48,7 @@ use sluice_router::process::watch::links::watch_links;
 use sluice_scenario::Link;
 
 pub use beside::run_beside;
-pub use capture::{Capture, CaptureError, Frame};
+pub use capture::{Capture, CaptureError, Frame, Frames};
 use gate::Gate;
 use network::{Closing, Network, NetworkError, Place};
 pub use network::{LARGEST_BUFFER, allowed_controls};
@@ -189,9 +189,17 @@ pub enum ExecError {
     /// The program or the server.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The capture.
+    /// There is no capture.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// The capture is not complete. The program has ended with this status.
+    #[error("{error}; the program's exit status was {status}")]
+    Captured {
+        /// The program's exit status.
+        status: u8,
+        /// The reason.
+        error: CaptureError,
+    },
     /// The recording.
     #[error("cannot record the run: {0}")]
     Recorder(Box<dyn std::error::Error + Send + Sync>),
@@ -405,11 +413,11 @@ pub fn run_recorded<R: Recorder>(
     let reports = join(router);
     join(relay);
     closing.close();
-    if let Some(capture) = capture {
-        capture.finish()?;
-    }
+    let captured = capture.map_or(Ok(()), Capture::finish);
+    let status = ended?.unwrap_or(ENDED);
+    captured.map_err(|error| ExecError::Captured { status, error })?;
     Ok(Outcome {
-        status: ended?.unwrap_or(ENDED),
+        status,
         ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(reports, settings.max_late),
     })

@@ -163,6 +163,22 @@ fn datagrams_and_pings_are_flows_with_names() {
 }
 
 #[test]
+fn a_full_disk_does_not_hide_how_the_program_ended() {
+    let world = World::new();
+    let output = world.run(
+        &["--link=starlink", "--pcapng=/dev/full"],
+        &["sh", "-c", "exit 3"],
+    );
+    assert_eq!(output.status.code(), Some(125));
+    let text = stderr(&output);
+    assert!(
+        text.contains("cannot write the capture /dev/full: "),
+        "{text}"
+    );
+    assert!(text.contains("; the program's exit status was 3"), "{text}");
+}
+
+#[test]
 fn a_program_without_connections_has_a_report_too() {
     let world = World::new();
     let folder = tempfile::tempdir().unwrap();

@@ -6,14 +6,13 @@
 //! questions about names, which the engine does not have as bytes.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::Sender;
 
 use etherparse::{
     IpEcn, IpHeaders, IpNumber, Ipv4Header, Ipv6Header, PacketBuilder, PacketBuilderStep,
     TcpHeader, TcpOptionElement,
 };
 use sluice_core::{Ecn, Packet, Time};
-use sluice_exec::{Frame, Unreachable};
+use sluice_exec::{Frame, Frames, Unreachable};
 use sluice_tcp::{Flags, Segment};
 
 use super::pair::Pair;
@@ -22,7 +21,7 @@ use super::{Engine, Id, Refusal, Side};
 
 impl Engine {
     /// Sends a frame for each packet at the program's end to `frames` from now on.
-    pub fn capture(&mut self, frames: Sender<Frame>) {
+    pub fn capture(&mut self, frames: Frames) {
         self.frames = Some(frames);
     }
 
@@ -45,8 +44,7 @@ impl Engine {
         {
             *last ^= 1;
         }
-        // If the writer has given up, its error is reported at the end.
-        let _ = frames.send(Frame {
+        frames.send(Frame {
             at: self.clock,
             is_inbound: parcel.to == Side::Near,
             original_len: packet.len + ETHERNET,

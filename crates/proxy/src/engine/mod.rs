@@ -17,10 +17,9 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::mpsc::Sender;
 
 use sluice_core::{DropReason, Packet, Rng, Sink as _, Time};
-use sluice_exec::Frame;
+use sluice_exec::Frames;
 use sluice_scenario::{Direction, Link};
 use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot};
 
@@ -132,7 +131,7 @@ pub struct Engine {
     /// The observer, if there is one.
     watch: Option<Box<Watch>>,
     /// The receiver of captured frames, if there is one.
-    frames: Option<Sender<Frame>>,
+    frames: Option<Frames>,
 }
 
 impl Engine {

@@ -3,6 +3,7 @@ use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use proptest::prelude::*;
 use sluice_core::Span;
 use sluice_core::record::Fate;
+use sluice_exec::Frame;
 use sluice_exec::link::LinkWords;
 
 fn links(sets: &[(&str, &str)]) -> Vec<Link> {
@@ -63,7 +64,7 @@ impl World {
         World::of_target(engine, &target(false, 7), None)
     }
 
-    fn of_target(mut engine: Engine, target: &Target, frames: Option<Sender<Frame>>) -> World {
+    fn of_target(mut engine: Engine, target: &Target, frames: Option<Frames>) -> World {
         if let Some(frames) = frames {
             engine.capture(frames);
         }
@@ -416,7 +417,7 @@ fn an_observer_sees_every_packet_and_changes_nothing() {
 #[test]
 fn a_capture_has_the_bytes_of_both_directions() {
     for is_v6 in [false, true] {
-        let (frames, captured) = std::sync::mpsc::channel();
+        let (frames, captured) = Frames::new();
         let sets = [("rate", "8Mbit/s"), ("rtt", "20ms"), ("loss", "3%")];
         let mut world = World::of_target(engine(&sets), &target(is_v6, 7), Some(frames));
         let sent = [pattern(2_000, 1), pattern(60_000, 2)];
@@ -460,7 +461,7 @@ fn a_capture_has_the_bytes_of_both_directions() {
 
 #[test]
 fn a_capture_has_refusals_and_questions() {
-    let (frames, captured) = std::sync::mpsc::channel();
+    let (frames, captured) = Frames::new();
     let mut engine = engine(&[("rtt", "100ms")]);
     engine.capture(frames);
     let question = engine.question("resolver:53");
