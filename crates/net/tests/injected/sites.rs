@@ -39,7 +39,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "namespace/privilege.rs",
-        "probe enter write_map obstacle effective_capabilities status_field",
+        "probe enter write_map obstacle effective_capabilities",
         "processes namespace_of_users",
     ),
     (
@@ -48,6 +48,11 @@ const SITES: &[(&str, &str, &str)] = &[
         "processes namespace_as_self",
     ),
     ("namespace/sysctl.rs", "set_sysctl sysctl", "namespace"),
+    (
+        "namespace/sysctl.rs",
+        "interface_settings restore_interface",
+        "(a setting that fails is left out)",
+    ),
     ("port/inject.rs", "open", "injector"),
     ("port/messages.rs", "receive send", "packet, no ring"),
     ("port/nfqueue.rs", "new", "nfqueue"),
@@ -100,6 +105,11 @@ const SITES: &[(&str, &str, &str)] = &[
         "port/xdp/socket.rs",
         "is_zero_copy",
         "(only beside a card; a failure is the slower mode)",
+    ),
+    (
+        "process.rs",
+        "is_session_leader",
+        "(a process can always ask for its own session)",
     ),
     (
         "process.rs",
