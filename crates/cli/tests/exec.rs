@@ -7,6 +7,8 @@
 mod attach;
 #[path = "exec/ended.rs"]
 mod ended;
+#[path = "exec/left.rs"]
+mod left;
 #[path = "exec/recorded.rs"]
 mod recorded;
 #[path = "exec/refused.rs"]

@@ -38,6 +38,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use sluice_core::Span;
 use sluice_loader::Ending;
 use sluice_net::Clock;
+use sluice_net::descendants::Descendants;
 use sluice_net::namespace::{
     LinkError, Namespace, NamespaceError, Privilege, PrivilegeError, enter_user_namespace_as_self,
 };
@@ -382,6 +383,7 @@ pub fn run_recorded<R: Recorder>(
         open_files: Some(open_files.clone()),
         is_apart,
     };
+    let descendants = Descendants::adopt().map_err(kernel("adopt orphans"))?;
     let serving = match (&server, &settings.server) {
         (Some(namespace), Some(command)) => Some(program::serve(
             command,
@@ -406,6 +408,8 @@ pub fn run_recorded<R: Recorder>(
         program::dismiss(serving, namespace);
         kill_all(namespace)?;
     }
+    // Those that have entered other namespaces.
+    descendants.kill();
     drop(shown);
     shared.has_ended.store(true, Ordering::Release);
     routing.ring();

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod confine;
 pub mod contained;
 pub mod cores;
+pub mod descendants;
 mod errand;
 pub mod guardian;
 #[cfg(test)]

@@ -20,6 +20,11 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     ("cores.rs", "present on drop", "cores"),
     ("cores/idle.rs", "in_force hold_at", "cores"),
+    (
+        "descendants.rs",
+        "adopt kill parents",
+        "(a search that fails is repeated)",
+    ),
     ("errand.rs", "send_to_helper", "processes first_ports"),
     (
         "guardian.rs",
