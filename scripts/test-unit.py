@@ -7,8 +7,8 @@ which are those of an installed system, are replaced, and so are the name of its
 user's manager cannot do.
 
 The router must start, reload, live longer than its watchdog allows without a sign of life, start
-again after `kill -9` and after it was stopped for so long that the watchdog ends it, and end in
-order.
+again after `kill -9` and after it was stopped for so long that the watchdog ends it, end in
+order, and start when an interface appears late.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ PLACES = {
 }
 
 
+EM0 = "ip link add em0 type veth peer name far0"
+
+
 def main() -> int:
     """Move into namespaces of our own, start systemd, and use the unit."""
     if len(sys.argv) == 2:
@@ -65,11 +68,7 @@ def main() -> int:
 
 def prepare(sluice: str) -> None:
     """Write what an administrator would write, and create two interfaces."""
-    for words in (
-        "mount -t tmpfs none /run",
-        "ip link add em0 type veth peer name far0",
-        "ip link add em1 type veth peer name far1",
-    ):
+    for words in ("mount -t tmpfs none /run", EM0, "ip link add em1 type veth peer name far1"):
         subprocess.run(words.split(), check=True)
     # systemd asks for this folder whether the machine runs systemd.
     for folder in (RUN, Path("/run/systemd/system"), HOME / ".config/systemd/user"):
@@ -120,6 +119,14 @@ def use() -> None:
     systemctl("stop", NAME)
     said("stopped", start)
     assert (shown("ActiveState"), shown("Result")) == ("inactive", "success")
+    # An interface that is missing at boot: systemd would give up after five attempts by default.
+    subprocess.run("ip link del em0".split(), check=True)
+    systemctl("start", "--no-block", NAME)
+    until(lambda: int(shown("NRestarts")) > 10, "the router is tried again and again")
+    start = time.monotonic()
+    subprocess.run(EM0.split(), check=True)
+    until(is_active, "the router starts with its late interface")
+    said("started after an interface appeared", start)
 
 
 def configure(rate: str) -> None:
