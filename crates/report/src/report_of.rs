@@ -282,11 +282,12 @@ fn completions(
     let warmup = recording.run().scenario.measure.warmup;
     for transfer in if_recorded(recording.transfers())? {
         let transfer = transfer?;
-        let flow = instances.get(transfer.flow as usize).map(|i| i.flow);
+        let instance = instances.get(transfer.flow as usize);
+        let flow = instance.map(|instance| instance.flow);
         // The transfer of a flow with a fixed size is counted above; exchanges are shown as probes.
         let is_counted = flow
             .is_none_or(|flow| flow.kind.is_sized() || flow.kind.measured() == Measured::Delays);
-        let warm = flow.map(|flow| Time::ZERO + flow.start.saturating_add(warmup));
+        let warm = instance.map(|i| Time::ZERO + i.start.saturating_add(warmup));
         if !is_counted && warm.is_some_and(|warm| transfer.start >= warm) {
             took.push(transfer.took.as_ms_f64());
         }

@@ -385,8 +385,12 @@ pub(crate) fn expand(root: &Table, axes: &[Axis], problems: &mut Problems) -> Ve
             });
             settings.extend(&point.settings);
         }
-        // Words of a queue are set in the queue that another axis chose.
-        settings.sort_by_key(|setting| word_of_queue(&setting.path).is_some());
+        // Words of a queue are set in the queue that another axis chose, and keys of one direction behind
+        // those of both.
+        settings.sort_by_key(|Setting { path, .. }| {
+            let is_of_one = path.contains(".up.") || path.contains(".down.");
+            (word_of_queue(path).is_some(), is_of_one)
+        });
         for Setting { path, at, node } in settings {
             set_path(&mut tree, path, at, node, problems);
         }

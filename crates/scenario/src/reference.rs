@@ -210,7 +210,8 @@ with a queue of its own: packets from `h2` to `h3` go `up`, the others `down`. T
 apply to both directions. So the acknowledgements of a transfer pass the same rate and the same
 queue as its data, and flows in both directions pass the queue under test. `[link.up]` and
 `[link.down]` have the same keys and override `[link]` for one direction, for example for a slower
-uplink, or for a plain `fifo` for the acknowledgements.";
+uplink, or for a plain `fifo` for the acknowledgements. A key of `[link]` that `--set`, `[matrix]` or
+`[[variant]]` sets (`link.rate`) applies to both directions, also where `[link.up]` has its own.";
 
 const PRESETS: &str = "
 `preset` names a link. Every other key of `[link]`, `[link.up]` and `[link.down]` replaces that of the named link:

@@ -31,8 +31,9 @@ impl Override {
     }
 }
 
-/// Sets the key at `path` (dotted, `flow.NAME.key` for a flow) to `node`. A key that does not exist
-/// is reported when the tree is read.
+/// Sets the key at `path` (dotted, `flow.NAME.key` for a flow) to `node`. A key of a link, such as
+/// `link.queue`, is set for both directions, also where `[link.up]` has its own. A key that does not
+/// exist is reported when the tree is read.
 pub(crate) fn set_path(
     root: &mut Table,
     path: &str,
@@ -69,9 +70,30 @@ pub(crate) fn set_path(
         let Some(table) = find_hop(root, number, path_at, problems) else {
             return;
         };
+        set_for_both(table, rest, path_at);
         return set_in(table, rest, path, path_at, node, problems);
     }
+    if let ["link", rest @ ..] = segments.as_slice()
+        && let Some(table) = root.table_mut("link")
+    {
+        set_for_both(table, rest, path_at);
+    }
     set_in(root, &segments, path, path_at, node, problems)
+}
+
+/// Removes a key of a link from the tables of its directions, so that its new value, which is set at
+/// `at`, applies to both. What the user has set stays beside an axis of the scenario.
+fn set_for_both(link: &mut Table, key: &[&str], at: &Place) {
+    let [key] = key else { return };
+    let is_user_s = |at: &Place| matches!(at, Place::Option(..));
+    for way in ["up", "down"] {
+        if let Some(own) = link.table_mut(way)
+            && let Some(entry) = own.find(key)
+            && (is_user_s(at) || !is_user_s(&entry.key_at))
+        {
+            own.remove(key);
+        }
+    }
 }
 
 /// Splits the path of a queue's parameter: `link.queue.target` is the parameter `target` of

@@ -55,7 +55,8 @@ impl Config {
             let capacity = links.capacity(link, self.duration);
             packets = packets.saturating_add(share.packets(capacity));
         }
-        let held: u64 = self.links.iter().map(held).sum();
+        // A queue may have no limit.
+        let held = self.links.iter().map(held).fold(0, u64::saturating_add);
         let memory_bytes = held
             .min(packets)
             .saturating_mul(PER_PACKET)

@@ -505,3 +505,18 @@ fn ledbat_keeps_the_delay_at_its_target_and_yields_to_reno() {
     let goodput = metric(&recording, "ledbat.goodput");
     assert!(goodput < 100_000.0, "{goodput} bit/s");
 }
+
+/// The queues of these links have no limit.
+#[test]
+fn the_memory_of_queues_without_a_limit_is_estimated() {
+    for preset in ["lte", "dsl", "cable", "3g", "fiber", "edge"] {
+        let text = format!(
+            "duration = \"2s\"\n[link]\npreset = \"{preset}\"\n[[hop]]\nrate = \"1Mbit/s\"\n\
+             [[flow]]\ntype = \"tcp\"\n"
+        );
+        let variants = Scenario::parse("x.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let estimate = super::estimate(&variants[0].scenario).unwrap();
+        // 1 Mbit/s carries at most 167 packets of 1500 bytes in 2 s, and queues hold no more.
+        assert!(estimate.memory_bytes < 10 << 20, "{preset}: {estimate:?}");
+    }
+}

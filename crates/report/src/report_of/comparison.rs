@@ -29,7 +29,7 @@ impl<'a> Comparison<'a> {
         end: Time,
     ) -> Self {
         let payload = |(instance, samples): (&'a FlowInstance<'a>, &Vec<FlowSample>)| {
-            let start = Time::ZERO + instance.flow.start;
+            let start = Time::ZERO + instance.start;
             // No payload has arrived when a flow starts.
             let mut arrived: Vec<Arrived> = vec![(start, 0)];
             let later = samples.iter().filter(|sample| sample.time > start);
@@ -60,8 +60,8 @@ impl<'a> Comparison<'a> {
             .filter(is_bulk)
             .map(|flow| Greedy {
                 samples: &flow.arrived,
-                start: Time::ZERO + flow.instance.flow.start,
-                stop: (Time::ZERO + flow.instance.flow.stop).min(self.end),
+                start: Time::ZERO + flow.instance.start,
+                stop: (Time::ZERO + flow.instance.stop).min(self.end),
             })
             .collect();
         if greedy.len() < 2 {

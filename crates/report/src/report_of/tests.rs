@@ -1,7 +1,7 @@
 use super::*;
 use crate as report;
 use sluice_recording::testing::recording;
-use sluice_recording::{End, Environment, RunWriter};
+use sluice_recording::{End, Environment, FlowSample, RunWriter};
 
 #[test]
 fn a_recording_becomes_a_run_of_the_report() {
@@ -352,4 +352,45 @@ fn a_variant_has_one_colour_on_both_backends() {
     let conditions: Vec<u32> = report.runs.iter().map(|run| run.condition).collect();
     assert_eq!(conditions, [0, 0, 1, 1]);
     assert_eq!(report.runs[2].condition_words, "live");
+}
+
+/// Three flows of 100 kB/s, three seconds after one another, for six seconds each. Flows that are not
+/// active in a window have no share in it.
+#[test]
+fn staggered_flows_are_compared_while_they_are_active() {
+    let temp = tempfile::tempdir().unwrap();
+    let text = "duration = \"12s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\n\
+                [[flow]]\ntype = \"tcp\"\ncount = 3\nstagger = \"3s\"\nstop = \"6s\"\n";
+    let mut variants = scenario::Scenario::parse("x.toml", text, &[]).unwrap();
+    let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let mut writer = RunWriter::create(temp.path(), &variants.remove(0), &environment).unwrap();
+    for second in 0..=12 {
+        for flow in 0..3 {
+            let start = 3 * u64::from(flow);
+            if !(start..=start + 6).contains(&second) {
+                continue;
+            }
+            let sample = FlowSample {
+                received_bytes: Some(100_000 * (second - start)),
+                ..FlowSample::empty(Time::from_ns(second * 1_000_000_000), flow)
+            };
+            writer.flow_sample(&sample).unwrap();
+        }
+    }
+    let end = End::complete(Time::from_ns(12_000_000_000));
+    let report = report_of(&[&writer.finish(end).unwrap()]).unwrap();
+    let jain = report.runs[0].directions[0].jain_over_time.as_ref();
+    let jain = jain.expect("several flows");
+    let values = jain.time_s.iter().zip(&jain.value);
+    let known: Vec<(f64, f64)> = values
+        .filter(|(_, value)| value.is_finite())
+        .map(|(time, value)| (*time, *value))
+        .collect();
+    let is_one = |(_, value): &(f64, f64)| (value - 1.0).abs() < 1e-9;
+    assert!(known.iter().all(is_one), "{known:?}");
+    // All flows are done only after 12 s.
+    assert!(
+        known.iter().any(|(time, _)| (7.0..9.0).contains(time)),
+        "{known:?}"
+    );
 }

@@ -75,6 +75,35 @@ fn a_row_sets_several_keys_and_rate_is_that_of_its_own_link() {
 }
 
 #[test]
+fn a_key_of_the_link_is_set_for_both_directions() {
+    let text = PLAIN.replace(
+        "[[flow]]",
+        "[link.up]\nqueue = \"codel\"\nrate = \"3Mbit/s\"\n[[flow]]",
+    );
+    let all = |sets: &[&str]| variants(&text, sets).remove(0).scenario.link;
+    assert_eq!(all(&[]).up.queue.to_string(), "codel");
+    let link = all(&["link.queue=pie", "link.rate=5Mbit/s"]);
+    for pipe in [&link.up, &link.down] {
+        let words = (pipe.queue.to_string(), pipe.rate.to_string());
+        assert_eq!(words, ("pie".into(), "5Mbit/s".into()));
+    }
+    // What is set later, or for one direction, counts.
+    let link = all(&["link.queue=pie", "link.up.queue=sfq"]);
+    let queues_of = |link: &crate::Link| [&link.up, &link.down].map(|pipe| pipe.queue.to_string());
+    assert_eq!(queues_of(&link), ["sfq", "pie"]);
+    let link = all(&["link.up.queue=sfq", "link.queue=pie"]);
+    assert_eq!(queues_of(&link), ["pie", "pie"]);
+    // An axis of one direction counts, whichever comes first.
+    for axes in [
+        "\"link.queue\" = [\"pie\"]\n\"link.up.queue\" = [\"fifo\", \"sfq\"]\n",
+        "\"link.up.queue\" = [\"fifo\", \"sfq\"]\n\"link.queue\" = [\"pie\"]\n",
+    ] {
+        let all = variants(&format!("{text}[matrix]\n{axes}"), &[]);
+        assert_eq!(queues(&all[1]), ["sfq", "pie"], "{axes}");
+    }
+}
+
+#[test]
 fn a_word_of_a_queue_is_a_key() {
     let text = PLAIN.replace("[[flow]]", "queue = \"codel target 7ms ecn\"\n[[flow]]");
     let swept = format!(
