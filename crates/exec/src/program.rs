@@ -143,9 +143,10 @@ pub fn dismiss(server: Pid, namespace: &Namespace) {
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
     let children = children.unwrap_or_default();
     let children = children.split_whitespace().filter_map(|id| id.parse().ok());
-    let asked: Vec<Pid> = children
-        .filter_map(Pid::from_raw)
-        .chain([server])
+    // The shell first: it could end when its programs do, before its turn came to tidy up.
+    let children = children.filter_map(Pid::from_raw);
+    let asked: Vec<Pid> = std::iter::once(server)
+        .chain(children)
         .filter(|&pid| runs_in(pid, namespace))
         .collect();
     for &pid in &asked {
