@@ -6,7 +6,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use crate::process::changed_child;
 
@@ -24,7 +24,7 @@ impl Descendants {
     /// # Errors
     /// The kernel refuses, or `/proc` cannot be read.
     pub fn adopt() -> io::Result<Descendants> {
-        set_child_subreaper(Some(getpid()))?;
+        rustix::process::set_child_subreaper(Some(getpid()))?;
         let own = getpid().as_raw_nonzero().get();
         let children = parents()?.into_iter().filter(|(_, parent)| *parent == own);
         Ok(Descendants {
