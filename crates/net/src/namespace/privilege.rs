@@ -141,7 +141,7 @@ pub fn enter_user_namespace_as_self() -> Result<(), PrivilegeError> {
 /// There is no such process, it belongs to another user, or this process has several threads.
 pub fn enter_user_namespace_of(pid: u32) -> io::Result<()> {
     let namespace = fs::File::open(format!("/proc/{pid}/ns/user"))?;
-    // Gives threads that have ended the time to go. The kernel tells whether others are left.
+    // Waits until threads that have ended are gone. If others are left, the kernel refuses below.
     let _ = sys::other_threads();
     let kind = Some(rustix::thread::LinkNameSpaceType::User);
     Ok(rustix::thread::move_into_link_name_space(
