@@ -141,7 +141,7 @@ class Live {
       chart(
         "sojourn",
         "Sojourn time",
-        "from enqueue to dequeue: median, and 99th percentile dashed",
+        "from enqueue to dequeue: median, and 99th percentile dashed; a gap where no packet left",
         "ms",
         milliseconds,
         (series, hue) => [

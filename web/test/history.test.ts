@@ -7,6 +7,7 @@ const sample = (
   dropped: Record<string, number>,
   state: Record<string, number> = {},
   flow: string | null = null,
+  sojourn: Sample["objects"][number]["sojourn"] = null,
 ): Sample =>
   ({
     unix_ms: second * 1000,
@@ -17,7 +18,7 @@ const sample = (
         rate_bps: 1,
         backlog_packets: 0,
         marked: 0,
-        sojourn: null,
+        sojourn,
         dropped,
         state,
         state_kinds: { drop_next: "instant" },
@@ -57,6 +58,16 @@ test("a variable of the algorithm has a gap where it has no value", () => {
   for (let second = 4; second <= 302; second += 1) extend(past, sample(second, {}));
   assert.deepEqual(past.series[0]?.state["count"]?.values.slice(0, 2), [7, null]);
   assert.equal(past.series[0]?.state["count"]?.values.length, 300);
+});
+
+test("the sojourn time has a gap where no packet left", () => {
+  const past: Past = { series: [], changes: [] };
+  const waited = { p50_ns: 20e6, p95_ns: 25e6, p99_ns: 30e6 };
+  extend(past, sample(1, {}, {}, null, waited));
+  extend(past, sample(2, {}));
+  extend(past, sample(3, {}, {}, null, { p50_ns: 0, p95_ns: 0, p99_ns: 1e6 }));
+  assert.deepEqual(past.series[0]?.p50_ms, [20, null, 0]);
+  assert.deepEqual(past.series[0]?.p99_ms, [30, null, 1]);
 });
 
 test("a pipe that is gone is forgotten after 300 s, at the finest resolution", () => {

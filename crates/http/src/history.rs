@@ -45,25 +45,49 @@ struct Variable {
 #[derive(Debug, Default)]
 struct Level {
     points: VecDeque<Point>,
-    /// The point that is not complete, and the number of samples in it.
-    open: Option<(Point, u32)>,
+    open: Option<Open>,
 }
 
-/// A point. Rates and medians are means over its samples, backlogs, 99th percentiles and variables the
-/// largest, drops and marks sums. Of a port, `rate_bps` is what it received and `other_bps` what it sent.
+/// The point that is not complete.
+#[derive(Debug)]
+struct Open {
+    point: Point,
+    samples: u32,
+    /// The packets whose sojourn times are in it.
+    packets: u64,
+}
+
+/// A point. Rates are means over its samples, medians means weighted by the packets of the samples,
+/// backlogs, 99th percentiles and variables the largest, drops and marks sums. Of a port, `rate_bps` is
+/// what it received and `other_bps` what it sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Point {
     unix_ms: u64,
     rate_bps: f32,
     other_bps: f32,
     backlog_packets: f32,
-    p50_ms: f32,
-    p99_ms: f32,
+    sojourn: SojournPoint,
     dropped: f32,
     /// The drops by reason, in the order of the series.
     dropped_for: [f32; MOST_REASONS],
     marked: f32,
     state: State,
+}
+
+/// Sojourn times. Not a number: no packet left the queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SojournPoint {
+    p50_ms: f32,
+    p99_ms: f32,
+}
+
+impl Default for SojournPoint {
+    fn default() -> SojournPoint {
+        SojournPoint {
+            p50_ms: f32::NAN,
+            p99_ms: f32::NAN,
+        }
+    }
 }
 
 /// The variables of the algorithm, in the order of the series. Not a number: it has none.
@@ -76,48 +100,65 @@ impl Default for State {
     }
 }
 
-impl Point {
-    fn merge(&mut self, other: &Point, samples: u32) {
-        let share = 1.0 / (samples as f32 + 1.0);
+impl Open {
+    fn merge(&mut self, other: &Point, packets: u64) {
+        self.samples += 1;
+        let share = 1.0 / self.samples as f32;
         let mean = |old: f32, new: f32| old + (new - old) * share;
-        self.rate_bps = mean(self.rate_bps, other.rate_bps);
-        self.other_bps = mean(self.other_bps, other.other_bps);
-        self.p50_ms = mean(self.p50_ms, other.p50_ms);
-        self.backlog_packets = self.backlog_packets.max(other.backlog_packets);
-        self.p99_ms = self.p99_ms.max(other.p99_ms);
-        self.dropped += other.dropped;
-        for (sum, more) in self.dropped_for.iter_mut().zip(other.dropped_for) {
+        let point = &mut self.point;
+        point.rate_bps = mean(point.rate_bps, other.rate_bps);
+        point.other_bps = mean(point.other_bps, other.other_bps);
+        point.backlog_packets = point.backlog_packets.max(other.backlog_packets);
+        point.sojourn.merge(self.packets, other.sojourn, packets);
+        self.packets += packets;
+        point.dropped += other.dropped;
+        for (sum, more) in point.dropped_for.iter_mut().zip(other.dropped_for) {
             *sum += more;
         }
-        self.marked += other.marked;
-        for (largest, value) in self.state.0.iter_mut().zip(other.state.0) {
+        point.marked += other.marked;
+        for (largest, value) in point.state.0.iter_mut().zip(other.state.0) {
             // The larger one, or the one that is a number.
             *largest = largest.max(value);
         }
     }
 }
 
+impl SojournPoint {
+    fn merge(&mut self, own: u64, other: SojournPoint, packets: u64) {
+        // The larger one, or the one that is a number.
+        self.p99_ms = self.p99_ms.max(other.p99_ms);
+        if own == 0 {
+            self.p50_ms = other.p50_ms;
+        } else if packets > 0 {
+            let share = packets as f32 / (own + packets) as f32;
+            self.p50_ms += (other.p50_ms - self.p50_ms) * share;
+        }
+    }
+}
+
 impl Level {
-    fn add(&mut self, point: &Point, (step_ms, most): (u64, usize)) {
+    fn add(&mut self, point: &Point, packets: u64, (step_ms, most): (u64, usize)) {
         let slot = point.unix_ms / step_ms;
         match &mut self.open {
-            Some((open, samples)) if open.unix_ms / step_ms == slot => {
-                open.merge(point, *samples);
-                *samples += 1;
-            }
+            Some(open) if open.point.unix_ms / step_ms == slot => open.merge(point, packets),
             open => {
-                if let Some((done, _)) = open.replace((*point, 1)) {
+                let new = Open {
+                    point: *point,
+                    samples: 1,
+                    packets,
+                };
+                if let Some(done) = open.replace(new) {
                     if self.points.len() == most {
                         self.points.pop_front();
                     }
-                    self.points.push_back(done);
+                    self.points.push_back(done.point);
                 }
             }
         }
     }
 }
 
-/// The columns of a series at one resolution.
+/// The columns of a series at one resolution; null where there is no sojourn time.
 #[derive(Serialize)]
 struct Columns<'a> {
     name: &'a str,
@@ -160,7 +201,7 @@ impl History {
                 ..Point::default()
             };
             if let Some(series) = self.series(&format!("port {}", port.name), unix_ms) {
-                series.add(&point);
+                series.add(&point, 0);
             }
         }
         for object in &sample.objects {
@@ -169,19 +210,24 @@ impl History {
             };
             let traffic = &object.traffic;
             let ms = |ns: u64| ns as f32 / 1e6;
+            let sojourn = traffic.sojourn.map(|sojourn| SojournPoint {
+                p50_ms: ms(sojourn.p50_ns),
+                p99_ms: ms(sojourn.p99_ns),
+            });
+            // Without a sojourn time, a sample has no weight.
+            let packets = sojourn.map_or(0, |_| traffic.packets.max(1));
             let point = Point {
                 unix_ms,
                 rate_bps: traffic.rate_bps as f32,
                 other_bps: traffic.arrived_bps as f32,
                 backlog_packets: object.backlog_packets as f32,
-                p50_ms: traffic.sojourn.map_or(0.0, |sojourn| ms(sojourn.p50_ns)),
-                p99_ms: traffic.sojourn.map_or(0.0, |sojourn| ms(sojourn.p99_ns)),
+                sojourn: sojourn.unwrap_or_default(),
                 dropped: traffic.dropped_total() as f32,
                 marked: traffic.marked as f32,
                 dropped_for: series.reasons_of(&traffic.dropped),
                 state: series.state_of(object, unix_ms),
             };
-            series.add(&point);
+            series.add(&point, packets);
         }
         self.changes.clone_from(&sample.changes);
     }
@@ -219,7 +265,7 @@ impl History {
             let levels = series.levels.iter().zip(LEVELS);
             levels.map(|(level, (step_ms, _))| {
                 let points = || {
-                    let open = level.open.iter().map(|(point, _)| point);
+                    let open = level.open.iter().map(|open| &open.point);
                     level.points.iter().chain(open)
                 };
                 let reasons = series.reasons.iter().enumerate();
@@ -231,8 +277,8 @@ impl History {
                     rate_bps: column(|p| p.rate_bps),
                     other_bps: column(|p| p.other_bps),
                     backlog_packets: column(|p| p.backlog_packets),
-                    p50_ms: column(|p| p.p50_ms),
-                    p99_ms: column(|p| p.p99_ms),
+                    p50_ms: column(|p| p.sojourn.p50_ms),
+                    p99_ms: column(|p| p.sojourn.p99_ms),
                     dropped: column(|p| p.dropped),
                     dropped_for: reasons
                         .map(|(place, reason)| {
@@ -264,10 +310,11 @@ impl Series {
         }
     }
 
-    fn add(&mut self, point: &Point) {
+    /// Adds a sample, and the number of packets whose sojourn times are in it.
+    fn add(&mut self, point: &Point, packets: u64) {
         self.last_ms = point.unix_ms;
         for (level, shape) in self.levels.iter_mut().zip(LEVELS) {
-            level.add(point, shape);
+            level.add(point, packets, shape);
         }
     }
 
@@ -324,7 +371,7 @@ impl Series {
         }
         self.variables[place] = variable;
         for level in &mut self.levels {
-            let open = level.open.iter_mut().map(|(point, _)| point);
+            let open = level.open.iter_mut().map(|open| &mut open.point);
             for point in level.points.iter_mut().chain(open) {
                 point.state.0[place] = f32::NAN;
             }
@@ -363,7 +410,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_router::process::watch::Sojourn;
+    use sluice_router::process::watch::{PortSample, Sojourn};
 
     fn sample(second: u64, name: &str, rate_bps: u64) -> Sample {
         let mut object = ObjectSample {
@@ -399,11 +446,64 @@ mod tests {
         let point = levels[1].points.back().unwrap();
         assert_eq!(point.unix_ms, 99_980_000);
         assert!((point.rate_bps - 99_984.5).abs() < 0.5, "{point:?}");
-        assert_eq!((point.backlog_packets, point.p99_ms), (9.0, 9.0));
-        assert_eq!((point.marked, point.p50_ms), (10.0, 1.0));
+        assert_eq!((point.backlog_packets, point.sojourn.p99_ms), (9.0, 9.0));
+        assert_eq!((point.marked, point.sojourn.p50_ms), (10.0, 1.0));
         // The oldest minute of the last resolution: 1440 whole ones before the open one.
         let oldest = levels[2].points.front().unwrap().unix_ms;
         assert_eq!(oldest, (99_999 / 60 - 1440) * 60_000);
+    }
+
+    #[test]
+    fn an_interval_in_which_no_packet_left_has_no_sojourn_time_and_no_weight() {
+        let mut history = History::default();
+        // Of 20 seconds, one has a packet that waited for 100 ms, and one has three that waited for
+        // 20 ms: their mean is (100 + 3 * 20) / 4 ms = 40 ms.
+        for second in 0..20 {
+            let mut sample = sample(second, "pipe 1", 1);
+            sample.ports.push(PortSample {
+                name: "eth0".to_owned(),
+                ..PortSample::default()
+            });
+            let traffic = &mut sample.objects[0].traffic;
+            (traffic.packets, traffic.sojourn) = match second {
+                13 => (1, Some(waited(100, 120))),
+                17 => (3, Some(waited(20, 30))),
+                _ => (0, None),
+            };
+            history.add(&sample);
+        }
+        let json = answer(&history);
+        let of = |name: &str, step_ms: u64| {
+            let all = json["series"].as_array().unwrap();
+            let is_it = |series: &&serde_json::Value| {
+                series["name"] == name && series["step_ms"] == step_ms
+            };
+            all.iter().find(is_it).unwrap()
+        };
+        let fine = of("pipe 1", 1_000);
+        for (column, values) in [("p50_ms", [100.0, 20.0]), ("p99_ms", [120.0, 30.0])] {
+            let column = fine[column].as_array().unwrap();
+            assert_eq!(column.len(), 20);
+            assert_eq!([&column[13], &column[17]], values);
+            let gaps = column.iter().filter(|value| value.is_null());
+            assert_eq!(gaps.count(), 18);
+        }
+        let coarse = of("pipe 1", 10_000);
+        assert_eq!(coarse["p50_ms"], serde_json::json!([null, 40.0]));
+        assert_eq!(coarse["p99_ms"], serde_json::json!([null, 120.0]));
+        // No packet waits in a port.
+        assert_eq!(
+            of("port eth0", 10_000)["p50_ms"],
+            serde_json::json!([null, null])
+        );
+    }
+
+    fn waited(p50_ms: u64, p99_ms: u64) -> Sojourn {
+        Sojourn {
+            p50_ns: p50_ms * 1_000_000,
+            p99_ns: p99_ms * 1_000_000,
+            ..Sojourn::default()
+        }
     }
 
     #[test]

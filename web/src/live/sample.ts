@@ -76,8 +76,9 @@ export interface Series {
   unix_ms: number[];
   rate_bps: number[];
   backlog_packets: number[];
-  p50_ms: number[];
-  p99_ms: number[];
+  /** Sojourn times; null where no packet left. */
+  p50_ms: (number | null)[];
+  p99_ms: (number | null)[];
   dropped: number[];
   /** The drops by reason. */
   dropped_for: Record<string, number[]>;
@@ -191,8 +192,8 @@ export function extend(past: Past, sample: Sample): void {
     series.unix_ms.push(sample.unix_ms);
     series.rate_bps.push(object.rate_bps);
     series.backlog_packets.push(object.backlog_packets);
-    series.p50_ms.push((object.sojourn?.p50_ns ?? 0) / 1e6);
-    series.p99_ms.push((object.sojourn?.p99_ns ?? 0) / 1e6);
+    series.p50_ms.push(object.sojourn === null ? null : object.sojourn.p50_ns / 1e6);
+    series.p99_ms.push(object.sojourn === null ? null : object.sojourn.p99_ns / 1e6);
     series.dropped.push(total(object.dropped));
     series.marked.push(object.marked);
     for (const reason of Object.keys(object.dropped)) {
