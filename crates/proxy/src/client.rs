@@ -245,6 +245,11 @@ impl Client {
                         Protocol::Plain { .. } => self.pass_requests(id, hub, now)?,
                         _ => {
                             self.pass_input(id, hub);
+                            if self.stream.has_ended() {
+                                // The end may have come with the request: then nothing is left to
+                                // read.
+                                hub.engine.close(id, Side::Near);
+                            }
                             self.stream.pass_in(
                                 &mut hub.engine,
                                 id,

@@ -22,30 +22,10 @@ impl Running {
     }
 
     fn with(sets: &[(&str, &str)], change: impl FnOnce(&mut Settings)) -> Running {
-        let any = Listen {
-            address: Some(Ipv4Addr::LOCALHOST.into()),
-            port: 0,
-        };
-        let mut settings = Settings {
-            link: LinkWords {
-                sets: sets
-                    .iter()
-                    .map(|(k, v)| ((*k).into(), (*v).into()))
-                    .collect(),
-                ..LinkWords::default()
-            },
-            congestion_control: congestion_control(Some("cubic")).unwrap(),
-            listen: vec![any],
-            maps: Vec::new(),
-            control: Some(any),
-            token: None,
-            has_host: true,
-            max_late: None,
-            capture: None,
-            ending: Default::default(),
-        };
-        change(&mut settings);
-        let proxy = Proxy::open(settings).unwrap();
+        Running::start(open(sets, change))
+    }
+
+    fn start(proxy: Proxy) -> Running {
         Running {
             addresses: proxy.addresses(),
             handle: proxy.handle(),
@@ -54,11 +34,7 @@ impl Running {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addresses.proxy[0]).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
-        stream
+        connect(&self.addresses)
     }
 
     /// Requests a connection with SOCKS5. Returns the code of the answer.
@@ -107,6 +83,41 @@ impl Drop for Running {
             let _ = thread.join();
         }
     }
+}
+
+/// Opens a proxy, which does not run yet.
+fn open(sets: &[(&str, &str)], change: impl FnOnce(&mut Settings)) -> Proxy {
+    let any = Listen {
+        address: Some(Ipv4Addr::LOCALHOST.into()),
+        port: 0,
+    };
+    let mut settings = Settings {
+        link: LinkWords {
+            sets: sets
+                .iter()
+                .map(|(k, v)| ((*k).into(), (*v).into()))
+                .collect(),
+            ..LinkWords::default()
+        },
+        congestion_control: congestion_control(Some("cubic")).unwrap(),
+        listen: vec![any],
+        maps: Vec::new(),
+        control: Some(any),
+        token: None,
+        has_host: true,
+        max_late: None,
+        capture: None,
+        ending: Default::default(),
+    };
+    change(&mut settings);
+    Proxy::open(settings).unwrap()
+}
+
+fn connect(addresses: &Addresses) -> TcpStream {
+    let stream = TcpStream::connect(addresses.proxy[0]).unwrap();
+    let limit = Some(Duration::from_secs(30));
+    stream.set_read_timeout(limit).unwrap();
+    stream
 }
 
 /// Serves each connection on a thread.
@@ -197,6 +208,36 @@ fn bytes_pass_unchanged_both_ways_and_ends_are_passed_on() {
     stream.read_to_end(&mut received).unwrap();
     writing.join().unwrap();
     assert!(received == sent);
+}
+
+#[test]
+fn an_end_that_comes_with_the_request_is_passed_on() {
+    let proxy = open(&[("rtt", "4ms")], |_| {});
+    let addresses = proxy.addresses();
+    let server = serve(echo);
+    let connect_to = format!("CONNECT {server} HTTP/1.1\r\n\r\nhello");
+    let std::net::IpAddr::V4(host) = server.ip() else {
+        panic!("{server} is not an IPv4 address");
+    };
+    // RFC 1928: the greeting, the request, and the first bytes without waiting for the answers.
+    let mut socks = vec![5, 1, 0, 5, 1, 0, 1];
+    socks.extend(host.octets());
+    socks.extend(server.port().to_be_bytes());
+    socks.extend(b"hello");
+    // All of it and the end of the stream have arrived before the proxy reads.
+    let streams = [connect_to.as_bytes(), &socks].map(|bytes| {
+        let mut stream = connect(&addresses);
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream
+    });
+    let _running = Running::start(proxy);
+    for mut stream in streams {
+        // The server answers at the end of its input, and then ends.
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        assert!(received.ends_with(b"hello"), "{received:?}");
+    }
 }
 
 #[test]
