@@ -350,15 +350,15 @@ impl UdpFlow {
 }
 
 /// The numbers that have been seen, one bit each.
-#[derive(Default)]
-pub(super) struct Seen {
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
     bits: Vec<u64>,
     highest: Option<u64>,
 }
 
 /// The order of a number relative to the numbers before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub enum Order {
     /// Higher than all.
     Next,
     /// Lower than one that came before.
@@ -368,7 +368,8 @@ pub(super) enum Order {
 }
 
 impl Seen {
-    pub(super) fn note(&mut self, number: u64) -> Order {
+    /// Adds a number, and returns its order relative to those before it.
+    pub fn note(&mut self, number: u64) -> Order {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.bits.len() {
             self.bits.resize(word + 1, 0);
@@ -382,6 +383,17 @@ impl Seen {
         }
         self.highest = Some(number);
         Order::Next
+    }
+
+    /// Returns whether `number` has been seen.
+    pub fn has(&self, number: u64) -> bool {
+        let word = self.bits.get((number / 64) as usize);
+        word.is_some_and(|bits| bits & (1 << (number % 64)) != 0)
+    }
+
+    /// Returns the highest number that has been seen.
+    pub const fn highest(&self) -> Option<u64> {
+        self.highest
     }
 
     /// Counts a number that was seen already or is late. Returns whether it is new.

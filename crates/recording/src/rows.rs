@@ -41,6 +41,14 @@ table! {
         retransmits: Option<u64> = "retransmits",
         /// sender's estimate of the delivery rate
         delivery_rate: Option<u64> = "delivery_rate_bps",
+        /// datagrams that have arrived and whose one-way delay is known (UDP); empty in recordings of older programs, as are the sums
+        delays: Option<u64> = "delays",
+        /// sum of their one-way delays
+        delay_sum: Option<Span> = "delay_sum_ns",
+        /// sum of the differences between the delays of each two consecutive ones
+        variation_sum: Option<Span> = "variation_sum_ns",
+        /// sum of the interarrival jitter after each (RFC 3550 section 6.4.1)
+        jitter_sum: Option<Span> = "jitter_sum_ns",
     }
 }
 
@@ -78,6 +86,10 @@ impl FlowSample {
             min_rtt: None,
             retransmits: None,
             delivery_rate: None,
+            delays: None,
+            delay_sum: None,
+            variation_sum: None,
+            jitter_sum: None,
         }
     }
 }

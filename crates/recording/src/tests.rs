@@ -96,6 +96,10 @@ fn rows_come_back_as_they_were_written() {
         min_rtt: Some(Span::from_us(20_001)),
         retransmits: Some(3),
         delivery_rate: None,
+        delays: Some(41),
+        delay_sum: Some(Span::from_ms(820)),
+        variation_sum: Some(Span::from_us(77)),
+        jitter_sum: None,
     };
     let instant = StateValue::Time(Time::from_ns(1_250_000_000));
     let at = Time::from_ns(50_000_000);

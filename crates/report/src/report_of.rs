@@ -489,19 +489,21 @@ fn queues(
     let queues = all.zip(packets).zip(variables);
     Ok(queues
         .map(|((((id, pipe), figures), packets), variables)| {
-            queue(pipe, *id, figures, packets, variables)
+            queue(recording.run(), (pipe, *id), figures, packets, variables)
         })
         .collect())
 }
 
 fn queue(
-    pipe: &Pipe,
-    id: PipeId,
+    run: &RunFile,
+    (pipe, id): (&Pipe, PipeId),
     figures: &PipeSummary,
     packets: PacketColumns,
     variables: Variables,
 ) -> Queue {
-    let steps = pipe.rate.steps();
+    let measure = &run.scenario.measure;
+    let end = Span::from_ns(run.end_ns);
+    let steps = pipe.rate.shown(measure.window, measure.step, end);
     let mbps = |rate: Option<sluice_core::Rate>| match rate {
         Some(sluice_core::Rate::UNLIMITED) => f64::NAN,
         Some(rate) => rate.as_bps() as f64 / 1e6,

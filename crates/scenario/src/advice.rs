@@ -134,6 +134,13 @@ fn of_pipe(pipe: &Pipe, rate: Rate, longest: Option<(Span, &str)>) -> Vec<String
             ));
         }
     }
+    let packet = rate.transmission(PACKET);
+    if let Some(outage) = pipe.rate.shortest_outage().filter(|span| *span < packet) {
+        all.push(format!(
+            "an outage of {outage} cannot interrupt a packet of {PACKET} bytes, whose transmission takes \
+             {packet} at {rate}: the link is faster than its `rate` says"
+        ));
+    }
     all.extend(of_limit(queue, rate, longest));
     let waits_for_third = queue.value("preset") == Some(Value::Choice("docsis"))
         || queue.value("onoff") == Some(Value::Flag(true));
@@ -220,6 +227,26 @@ mod tests {
         let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
         // Both directions are alike, and share their lines.
         variant.scenario.advice()
+    }
+
+    #[test]
+    fn an_outage_within_a_packet_is_named() {
+        let rate = |every: &str| {
+            let text = format!(
+                "duration = \"5s\"\n[link]\nrate = {{ every = \"{every}\", rates = [\"10Mbit/s\", \"outage\"] }}\n\
+                 [[flow]]\ntype = \"tcp\"\n"
+            );
+            let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+            variant.scenario.advice()
+        };
+        // 1500 * 8 bits at 10 Mbit/s take 1.2 ms.
+        assert_eq!(
+            rate("100us"),
+            [
+                "up and down: an outage of 100us cannot interrupt a packet of 1500 bytes, whose transmission takes 1.2ms at 10Mbit/s: the link is faster than its `rate` says"
+            ]
+        );
+        assert_eq!(rate("1200us"), [""; 0]);
     }
 
     #[test]

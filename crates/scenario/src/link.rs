@@ -162,8 +162,9 @@ impl Pipe {
         let keys = PipeKeys::read(table, section, problems);
         let effects = Effects::read(table, section, problems);
         let (keys, effects) = (keys?, effects?);
+        let of_profile = keys.profile.as_ref().and_then(|file| file.1.rate);
         Some(Pipe {
-            rate: keys.rate,
+            rate: of_profile.map_or(keys.rate, Schedule::constant),
             delay: keys.delay,
             queue: keys.queue,
             effects,

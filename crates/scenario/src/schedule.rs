@@ -90,6 +90,17 @@ impl Schedule {
     /// Returns the number of bits that pass between `from` and `to`; `None` if the rate is
     /// unlimited at any time between.
     pub fn bits_between(&self, from: Span, to: Span) -> Option<f64> {
+        if let Origin::Trace(_, opportunities) = &self.origin {
+            let mut trace = opportunities.clone();
+            let (to, mut passed) = (Time::ZERO + to, 0);
+            let mut at = trace.ready_at(Time::ZERO + from);
+            while at <= to {
+                passed += Opportunities::BYTES * 8;
+                trace.transmit(at, Opportunities::BYTES);
+                at = trace.ready_at(at);
+            }
+            return Some(passed as f64);
+        }
         let mut bits = 0.0;
         for (i, (start, rate)) in self.steps.iter().enumerate() {
             let end = self.steps.get(i + 1).map_or(Span::MAX, |next| next.0);
@@ -104,6 +115,41 @@ impl Schedule {
             }
         }
         Some(bits)
+    }
+
+    /// Returns the rate over time as a chart of a run until `end` shows it: the steps, or the means
+    /// of a trace in windows of this length, each at the end of its window.
+    pub fn shown(&self, window: Span, step: Span, end: Span) -> Vec<(Span, Option<Rate>)> {
+        if !self.is_trace() {
+            return self.steps.clone();
+        }
+        let mean = |to: Span| {
+            // The first instant of a window belongs to the window before it.
+            let from = to.saturating_sub(window).saturating_add(Span::from_ns(1));
+            let bits = self.bits_between(from, to).unwrap_or(0.0);
+            (
+                to,
+                Some(Rate::from_bps((bits / window.as_secs_f64()) as u64)),
+            )
+        };
+        let step = step.max(Span::from_ms(1));
+        let ends = std::iter::successors(Some(window), |at| Some(at.saturating_add(step)));
+        let mut means: Vec<_> = ends.take_while(|at| *at <= end).map(mean).collect();
+        match means.first_mut() {
+            // The first mean applies from the start.
+            Some(first) => first.0 = Span::ZERO,
+            None => means = self.steps.clone(),
+        }
+        means
+    }
+
+    /// Returns the length of the shortest outage; `None` without one.
+    pub fn shortest_outage(&self) -> Option<Span> {
+        let pairs = self.steps.windows(2);
+        let outages = pairs.filter(|pair| pair[0].1.is_none());
+        outages
+            .map(|pair| pair[1].0.saturating_sub(pair[0].0))
+            .min()
     }
 
     /// Returns whether the link's slots follow a trace instead of a rate.

@@ -1,8 +1,10 @@
 //! The meaning of scenarios. [`errors`] tests the messages about errors, [`print`] that scenarios
-//! print back, [`settings`] the TCP settings, [`sweeps`] what variants set together.
+//! print back, [`rates`] rates from files, [`settings`] the TCP settings, [`sweeps`] what variants
+//! set together.
 
 mod errors;
 mod print;
+mod rates;
 mod settings;
 mod sweeps;
 

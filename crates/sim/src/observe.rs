@@ -122,6 +122,8 @@ pub struct TcpSample {
     pub counters: Counters,
     /// Payload bytes that have arrived in order.
     pub received: u64,
+    /// Segments that the flow has sent again, over all its connections up to now.
+    pub retransmits: u64,
 }
 
 /// State of a link at one instant.

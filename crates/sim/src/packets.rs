@@ -238,14 +238,17 @@ impl Packets {
         *self.transit(slot)
     }
 
-    /// Returns the tags of all packets in flight.
-    pub fn in_flight(&self) -> impl Iterator<Item = &Tag> {
+    /// Returns the tags of all packets in flight, each with its datagram, which a segment does not
+    /// have.
+    pub fn in_flight(&self) -> impl Iterator<Item = (&Tag, &DatagramBody)> {
         let mut is_free = vec![false; self.stored.len()];
         for slot in &self.free {
             is_free[*slot as usize] = true;
         }
-        let slots = self.stored.iter().zip(is_free);
-        slots.filter_map(|(packet, is_free)| (!is_free).then_some(&packet.tag))
+        let slots = self.stored.iter().zip(&self.datagrams).zip(is_free);
+        slots.filter_map(|((packet, datagram), is_free)| {
+            (!is_free).then_some((&packet.tag, datagram))
+        })
     }
 
     /// Number of packets in flight.

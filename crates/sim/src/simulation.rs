@@ -11,6 +11,7 @@ use crate::stage::Engine;
 use crate::traffic::{AnySource, Host, Source};
 use sluice_core::{Backlog, Cx, Discipline, DropCounter, Rate, Span, Time};
 use sluice_ipfw::Firewall;
+use std::collections::BTreeSet;
 
 /// A network in virtual time.
 ///
@@ -160,15 +161,16 @@ impl Simulation {
         (self.network.packets.len(), self.network.calendar.len())
     }
 
-    /// Returns for each flow the number of its datagrams that are neither delivered nor dropped yet.
-    pub fn datagrams_in_flight(&self) -> Vec<u64> {
-        let mut counts = vec![0; self.network.flows.len()];
-        for tag in self.network.packets.in_flight() {
+    /// Returns for each flow the numbers of its datagrams that are neither delivered nor dropped yet.
+    /// The copies that a link has made have one number.
+    pub fn datagrams_in_flight(&self) -> Vec<BTreeSet<u64>> {
+        let mut numbers = vec![BTreeSet::new(); self.network.flows.len()];
+        for (tag, datagram) in self.network.packets.in_flight() {
             if tag.connection == NOT_TCP {
-                counts[tag.flow as usize] += 1;
+                numbers[tag.flow as usize].insert(datagram.sequence);
             }
         }
-        counts
+        numbers
     }
 
     /// Totals of a flow so far.
@@ -307,7 +309,8 @@ impl Simulation {
         for connection in &self.network.connections {
             let flow = connection.flow as usize;
             if connection.is_open && self.sources[flow].is_reported(connection) {
-                observer.on_tcp(flow, &connection.sample(now));
+                let retransmits = self.totals(flow).retransmits;
+                observer.on_tcp(flow, &connection.sample(now, retransmits));
             }
         }
         if let Some(interval) = self.sample_interval {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use sluice_core::{Rate, Time};
-use sluice_load::udp::{UdpFlow, UdpReport};
+use sluice_core::{Rate, Span, Time};
+use sluice_load::udp::{self, Order, UdpFlow, UdpReport};
 use sluice_recording::RecordError;
+use sluice_recording::metrics::Jitter;
 use sluice_scenario::{Dscp, PcapPacket};
 
 use super::{Ends, Rows, Seen, SentPackets, SimulatedRecord};
@@ -34,8 +35,14 @@ impl Payloads {
 /// Counts of the datagrams that have arrived.
 pub(crate) struct Arrivals {
     payloads: Payloads,
+    /// The numbers of those that have arrived; a link may have made copies.
+    numbers: udp::Seen,
     received: u64,
     received_bytes: u64,
+    /// Those of which the instants of sending and arrival are known.
+    delays: u64,
+    delay_sum: Span,
+    jitter: Jitter,
     next_sample: Time,
 }
 
@@ -44,27 +51,44 @@ impl Arrivals {
     pub(super) fn new(payloads: Payloads) -> Self {
         Arrivals {
             payloads,
+            numbers: udp::Seen::default(),
             received: 0,
             received_bytes: 0,
+            delays: 0,
+            delay_sum: Span::ZERO,
+            jitter: Jitter::default(),
             next_sample: Time::ZERO,
         }
     }
 
-    /// Counts datagram `sequence`, which arrived at `at`, if that time is known.
+    /// Counts datagram `sequence`, which was sent at `sent` and arrived at `at`, if that time is known.
+    /// Only the first copy of a datagram counts.
     fn arrive(
         &mut self,
         sequence: u64,
+        sent: Time,
         at: Option<Time>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
+        if self.numbers.note(sequence) == Order::Duplicate {
+            return Ok(());
+        }
         self.received += 1;
         self.received_bytes += self.payloads.of(sequence);
-        let Some(at) = at.filter(|at| *at >= self.next_sample) else {
+        let Some(at) = at else {
             return Ok(());
         };
+        let delay = at.since(sent);
+        self.delays += 1;
+        self.delay_sum = self.delay_sum.saturating_add(delay);
+        self.jitter.transit(delay.as_ns());
+        if at < self.next_sample {
+            return Ok(());
+        }
         self.next_sample = at + rows.interval();
-        // All datagrams up to this one had been sent by then.
-        self.write(at, sequence + 1, rows)
+        // All datagrams up to the latest one had been sent by then.
+        let sent = self.numbers.highest().map_or(0, |highest| highest + 1);
+        self.write(at, sent, rows)
     }
 
     fn write(&self, at: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
@@ -72,14 +96,24 @@ impl Arrivals {
             sample.sent_packets = Some(sent);
             sample.received_packets = Some(self.received);
             sample.received_bytes = Some(self.received_bytes);
+            sample.delays = Some(self.delays);
+            sample.delay_sum = Some(self.delay_sum);
+            sample.variation_sum = Some(whole(self.jitter.variation_sum_ns()));
+            sample.jitter_sum = Some(whole(self.jitter.sum_ns()));
         })
     }
+}
+
+fn whole(ns: f64) -> Span {
+    Span::from_ns(ns.round() as u64)
 }
 
 impl SimulatedRecord for Arrivals {
     fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         match seen {
-            Seen::Datagram(arrival) => self.arrive(arrival.sequence, Some(arrival.received), rows),
+            Seen::Datagram(arrival) => {
+                self.arrive(arrival.sequence, arrival.sent, Some(arrival.received), rows)
+            }
             Seen::Tcp(_) | Seen::Echo(_) | Seen::Complete(_) => Ok(()),
         }
     }
@@ -87,11 +121,13 @@ impl SimulatedRecord for Arrivals {
     fn finish(
         &mut self,
         end: Time,
-        sent: SentPackets,
+        sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
         // What is still on its way has not been lost.
-        self.write(end, sent.packets.saturating_sub(sent.in_flight), rows)
+        let has_arrived = |number: &&u64| self.numbers.has(**number);
+        let unsettled = sent.in_flight.iter().filter(|n| !has_arrived(n)).count() as u64;
+        self.write(end, sent.packets.saturating_sub(unsettled), rows)
     }
 }
 
@@ -114,7 +150,7 @@ pub(super) fn write(
 ) -> Result<(), RecordError> {
     let mut arrivals = Arrivals::new(payloads);
     for packet in &report.samples {
-        arrivals.arrive(packet.sequence, packet.received, rows)?;
+        arrivals.arrive(packet.sequence, packet.sent, packet.received, rows)?;
     }
     let last = report.samples.iter().rev().find_map(|s| s.received);
     let stop = rows.stop().min(end);

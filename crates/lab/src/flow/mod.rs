@@ -11,6 +11,7 @@ mod datagrams;
 mod rows;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -46,11 +47,13 @@ pub(crate) trait SimulatedFlow {
 
 /// What a simulated flow has sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SentPackets {
-    /// All packets.
+pub(crate) struct SentPackets<'a> {
+    /// The number of all packets.
     pub packets: u64,
-    /// Those that are still on their way.
-    pub in_flight: u64,
+    /// The TCP segments that it sent again.
+    pub retransmits: u64,
+    /// The numbers of the datagrams that are still on their way, or of which a copy is.
+    pub in_flight: &'a BTreeSet<u64>,
 }
 
 /// Converts the simulator's reports about one flow into rows.
@@ -63,7 +66,7 @@ pub(crate) trait SimulatedRecord {
     fn finish(
         &mut self,
         end: Time,
-        sent: SentPackets,
+        sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
         let _ = (end, sent, rows);

@@ -51,7 +51,7 @@ impl SimulatedRecord for Echoes {
     fn finish(
         &mut self,
         end: Time,
-        _sent: SentPackets,
+        _sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
         self.echoes.sort_by_key(|echo| echo.sequence);

@@ -7,7 +7,10 @@ use sluice_recording::RecordError;
 use sluice_scenario::{FlowInstance, Tcp};
 use sluice_sim::{TcpSample, Traffic};
 
-use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord, connection};
+use super::{
+    Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord,
+    connection,
+};
 
 impl SimulatedFlow for Tcp {
     type Record = Transfers;
@@ -32,10 +35,6 @@ impl SimulatedFlow for Tcp {
 pub(crate) struct Transfers {
     /// Bytes of the complete transfers before the current one.
     before: u64,
-    /// Retransmits of the complete transfers before the current one.
-    sent_again: u64,
-    /// Retransmits in the last report.
-    last: u64,
     /// Bytes of the last completed transfer, whose connection may still be closing.
     closing: Option<u64>,
 }
@@ -47,7 +46,6 @@ impl Transfers {
             return Ok(());
         }
         self.closing = None;
-        self.last = self.sent_again + sample.counters.retransmits;
         let sender = &sample.sender;
         rows.sample(sample.time, |row| {
             row.received_bytes = Some(self.before + sample.received);
@@ -59,7 +57,7 @@ impl Transfers {
             row.mss = Some(sender.mss);
             row.srtt = sender.srtt;
             row.min_rtt = sender.min_rtt;
-            row.retransmits = Some(self.last);
+            row.retransmits = Some(sample.retransmits);
             row.delivery_rate = sender.delivery_rate.map(Rate::as_bps);
         })
     }
@@ -71,7 +69,6 @@ impl SimulatedRecord for Transfers {
             Seen::Tcp(sample) => self.sample(sample, rows),
             Seen::Complete(done) => {
                 self.closing = Some(done.bytes);
-                self.sent_again = self.last;
                 self.before += done.bytes;
                 let took = done.end.since(done.start);
                 rows.transfer(done.sequence, done.start, took, done.bytes)?;
@@ -79,6 +76,17 @@ impl SimulatedRecord for Transfers {
             }
             Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
         }
+    }
+
+    /// Writes the count of retransmissions at the end, which includes those after the last sample.
+    fn finish(
+        &mut self,
+        end: Time,
+        sent: SentPackets<'_>,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        let stop = end.min(rows.stop());
+        rows.sample(stop, |row| row.retransmits = Some(sent.retransmits))
     }
 }
 

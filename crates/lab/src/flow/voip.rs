@@ -43,7 +43,7 @@ impl SimulatedRecord for Call {
     fn finish(
         &mut self,
         end: Time,
-        sent: SentPackets,
+        sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
         let arrived = self.arrived.iter().map(|datagram| Arrival {

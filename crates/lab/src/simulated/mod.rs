@@ -113,9 +113,13 @@ fn run_while(
     }
     let now = since_lead(simulation.now(), lead).min(end);
     let in_flight = simulation.datagrams_in_flight();
-    recorder.finish(now, |flow| SentPackets {
-        packets: simulation.totals(flow).packets_sent,
-        in_flight: in_flight[flow],
+    recorder.finish(now, |flow| {
+        let totals = simulation.totals(flow);
+        SentPackets {
+            packets: totals.packets_sent,
+            retransmits: totals.retransmits,
+            in_flight: &in_flight[flow],
+        }
     })?;
     Ok(now)
 }

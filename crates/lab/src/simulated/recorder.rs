@@ -164,10 +164,10 @@ impl<'a> Recorder<'a> {
 
     /// Writes the remaining rows when the simulation has ended at `now`; `sent` returns the number
     /// of packets that each flow has sent.
-    pub(super) fn finish(
+    pub(super) fn finish<'b>(
         mut self,
         now: Time,
-        sent: impl Fn(FlowId) -> SentPackets,
+        sent: impl Fn(FlowId) -> SentPackets<'b>,
     ) -> Result<(), RecordError> {
         self.flush();
         for stage in &mut self.stages {

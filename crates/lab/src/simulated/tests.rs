@@ -1,5 +1,7 @@
 //! Whole simulations, checked in their recordings.
 
+mod datagrams;
+mod figures;
 mod numbers;
 mod pcap;
 mod settings;

@@ -1,6 +1,7 @@
 //! Collects the measurements of a flow and computes its figures.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use sluice_core::record::{Fate, PacketRecord};
@@ -9,6 +10,7 @@ use sluice_core::{Span, Time};
 use super::fairness::Greedy;
 use super::goodput::{Arrived, goodput};
 use super::jitter::Jitter;
+use super::packet_counts::{Counted, PacketCounts};
 use super::percentile::{percentiles, percentiles_of};
 use super::samples::{Parts, Samples};
 use super::voip::mean_opinion_score;
@@ -28,19 +30,25 @@ pub(super) struct FlowMeter {
     from: Time,
     to: Time,
     arrived: Vec<Arrived>,
-    retransmits: Option<(u64, u64)>,
+    /// The count of retransmissions at the beginning of the measured time; it is zero at the start
+    /// of the flow.
+    retransmits_before: u64,
+    /// The last count of the measured time.
+    retransmits: Option<u64>,
     srtt: Vec<u64>,
     /// The durations of its transfers, pages or exchanges.
     transfers: Vec<u64>,
-    /// Packets sent and received, from start to end.
-    packets: Option<(u64, u64)>,
+    /// The packets of a flow of datagrams.
+    packets: PacketCounts,
     rtt: Vec<u64>,
     up: Vec<u64>,
     down: Vec<u64>,
     probes: u64,
     lost: u64,
-    /// Packets in the queue of its direction.
-    sojourn: Samples,
+    /// The links that it passes.
+    hops: Range<usize>,
+    /// Packets in the queue of its direction at each of these links.
+    sojourn: Vec<Sojourn>,
     drops: u64,
     marks: u64,
     /// Jitter of the probes' round trips, and of packets in the direction of the flow.
@@ -54,11 +62,20 @@ pub(super) struct FlowMeter {
     program: Option<ProgramEntry>,
 }
 
+/// The time that packets spent in one queue.
+#[derive(Default)]
+struct Sojourn {
+    samples: Samples,
+    sum_ns: u64,
+}
+
 impl FlowMeter {
-    /// Creates the meter of `instance`, whose declaration is `flow`, in a run that ends at `end`.
+    /// Creates the meter of `instance`, whose declaration is `flow` and which passes the links `hops`, in a
+    /// run that ends at `end`.
     pub(super) fn new(
         instance: FlowInstance<'_>,
         flow: Arc<Flow>,
+        hops: Range<usize>,
         warmup: Span,
         end: Time,
     ) -> Self {
@@ -76,16 +93,18 @@ impl FlowMeter {
             from: Time::ZERO + instance.start.saturating_add(warmup),
             to: end.min(Time::ZERO + instance.stop),
             arrived: Vec::new(),
+            retransmits_before: 0,
             retransmits: None,
             srtt: Vec::new(),
             transfers: Vec::new(),
-            packets: None,
+            packets: PacketCounts::default(),
             rtt: Vec::new(),
             up: Vec::new(),
             down: Vec::new(),
             probes: 0,
             lost: 0,
-            sojourn: Samples::default(),
+            sojourn: hops.clone().map(|_| Sojourn::default()).collect(),
+            hops,
             drops: 0,
             marks: 0,
             jitter: Jitter::default(),
@@ -101,16 +120,16 @@ impl FlowMeter {
         if let Some(bytes) = sample.received_bytes {
             self.arrived.push((sample.time, bytes));
         }
-        if let (Some(sent), Some(received)) = (sample.sent_packets, sample.received_packets) {
-            self.packets = Some((sent, received));
+        self.packets.sample(self.from, sample);
+        if let Some(n) = sample.retransmits
+            && sample.time <= self.from
+        {
+            self.retransmits_before = n;
         }
         if !(self.from..=self.to).contains(&sample.time) {
             return;
         }
-        if let Some(n) = sample.retransmits {
-            let (first, _) = self.retransmits.unwrap_or((n, n));
-            self.retransmits = Some((first, n));
-        }
+        self.retransmits = sample.retransmits.or(self.retransmits);
         self.srtt.extend(sample.srtt.map(Span::as_ns));
     }
 
@@ -153,10 +172,15 @@ impl FlowMeter {
         self.down.extend(probe.down.map(Span::as_ns));
     }
 
-    /// Counts a packet of the flow that passed the queue of its direction. `rest` returns the delay
-    /// of the rest of the path, which only datagrams need.
-    pub(super) fn packet(&mut self, record: &PacketRecord, rest: impl FnOnce() -> Span) {
-        if !(self.from..=self.to).contains(&record.at) {
+    /// Counts a packet of the flow that passed the queue of its direction at link `hop`. `rest`
+    /// returns the delay of the link itself, which only datagrams need.
+    pub(super) fn packet(
+        &mut self,
+        hop: usize,
+        record: &PacketRecord,
+        rest: impl FnOnce() -> Span,
+    ) {
+        if !self.hops.contains(&hop) || !(self.from..=self.to).contains(&record.at) {
             return;
         }
         let wire_packets = u64::from(record.segments);
@@ -169,8 +193,12 @@ impl FlowMeter {
             Fate::Marked => self.marks += wire_packets,
             Fate::Sent => {}
         }
-        self.sojourn.push(record.sojourn().as_ns());
-        if self.is_datagrams {
+        let place = hop - self.hops.start;
+        let waited = record.sojourn().as_ns();
+        self.sojourn[place].samples.push(waited);
+        self.sojourn[place].sum_ns = self.sojourn[place].sum_ns.saturating_add(waited);
+        // Used if the receiver's delays were not recorded.
+        if self.is_datagrams && place == 0 {
             self.jitter.transit(record.sojourn().as_ns());
             self.went(record.sojourn().saturating_add(rest()));
         }
@@ -200,17 +228,35 @@ impl FlowMeter {
 
     /// Returns the mean opinion score of a call on its path.
     fn opinion(&self, loss: Option<f64>) -> Option<f64> {
-        if self.way_count == 0 {
-            return None;
-        }
-        let mean = self.way_sum_ns as f64 / self.way_count as f64;
-        let delay = mean + 2.0 * self.way_jitter.mean_variation_ns()?;
+        let (mean, variation) = match self.received() {
+            Some(counted) => (counted.mean_delay_ns()?, counted.mean_variation_ns()?),
+            None if self.way_count == 0 => return None,
+            None => (
+                self.way_sum_ns as f64 / self.way_count as f64,
+                self.way_jitter.mean_variation_ns()?,
+            ),
+        };
+        let delay = mean + 2.0 * variation;
         Some(mean_opinion_score(delay / 1e6, loss?))
     }
 
-    /// Returns the mean interarrival jitter: of the probes' round trips, of the packets' sojourn
-    /// times, or of the packets of a call, which has no round trips.
+    /// Returns the packets of a flow of datagrams.
+    fn counted(&self) -> Option<Counted> {
+        self.packets.measured(self.start, self.from, self.to)
+    }
+
+    /// Returns the packets of a flow of datagrams whose receiver's delays are known.
+    fn received(&self) -> Option<Counted> {
+        let counted = self.counted()?;
+        counted.mean_delay_ns().is_some().then_some(counted)
+    }
+
+    /// Returns the mean interarrival jitter: of the probes' round trips, of the packets' delays or
+    /// else sojourn times, or of the packets of a call, which has no round trips.
     fn mean_jitter_ns(&self) -> Option<u64> {
+        if let Some(counted) = self.received() {
+            return counted.mean_jitter_ns();
+        }
         if let Some(ns) = self.jitter.mean_ns() {
             return Some(ns);
         }
@@ -306,8 +352,22 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
             ..Parts::default()
         })
     };
+    // The flows of a declaration pass the same links. Of several queues, that one counts in which
+    // their packets waited longest.
+    let waited = |place: &usize| {
+        meters
+            .iter()
+            .map(|m| u128::from(m.sojourn[*place].sum_ns))
+            .sum()
+    };
+    let places = 0..meters[0].sojourn.len();
+    let slowest = places.rev().max_by_key(|place| -> u128 { waited(place) });
     let mut sojourn = Parts::default();
-    meters.iter().for_each(|m| m.sojourn.add_to(&mut sojourn));
+    if let Some(place) = slowest {
+        meters
+            .iter()
+            .for_each(|m| m.sojourn[place].samples.add_to(&mut sojourn));
+    }
     let counts = |pick: &dyn Fn(&FlowMeter) -> Option<u64>| {
         let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!counts.is_empty()).then(|| counts.iter().sum::<u64>())
@@ -319,17 +379,19 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
             None => meter.transfers.clone(),
         })
         .collect();
-    let sent = counts(&|m| m.packets.map(|(sent, _)| sent));
-    let received = counts(&|m| m.packets.map(|(_, received)| received));
+    let (sent, missing) = meters
+        .iter()
+        .filter_map(|m| m.counted())
+        .fold((0.0, 0.0), |(sent, lost), counted| {
+            (sent + counted.sent, lost + counted.lost)
+        });
     let (probes, lost) = (
         meters.iter().map(|m| m.probes).sum::<u64>(),
         meters.iter().map(|m| m.lost).sum::<u64>(),
     );
-    let loss = match (sent, received) {
-        (Some(sent @ 1..), Some(received)) => {
-            Some(sent.saturating_sub(received) as f64 / sent as f64)
-        }
-        _ => (probes > 0).then(|| lost as f64 / probes as f64),
+    let loss = match sent > 0.0 {
+        true => Some(missing / sent),
+        false => (probes > 0).then(|| lost as f64 / probes as f64),
     };
     // For several flows, the mean over them, because each is a separate call.
     let mean = |pick: &dyn Fn(&FlowMeter) -> Option<f64>| {
@@ -347,7 +409,7 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
         bytes: counts(&|m| m.arrived.last().map(|(_, bytes)| *bytes)),
         retransmits: counts(&|m| {
             m.retransmits
-                .map(|(first, last)| last.saturating_sub(first))
+                .map(|last| last.saturating_sub(m.retransmits_before))
         }),
         fct_ns: match meters {
             [one] => one.completion().map(Span::as_ns),

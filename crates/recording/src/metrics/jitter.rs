@@ -32,6 +32,16 @@ impl Jitter {
         (self.count > 0).then(|| (self.sum / self.count as f64).round() as u64)
     }
 
+    /// Returns the sum of the estimator over all packets, in nanoseconds.
+    pub const fn sum_ns(&self) -> f64 {
+        self.sum
+    }
+
+    /// Returns the sum of the differences of each two consecutive transit times, in nanoseconds.
+    pub const fn variation_sum_ns(&self) -> f64 {
+        self.distances
+    }
+
     /// Returns the mean difference of two consecutive transit times (IPDV, RFC 3393); `None` with
     /// fewer than two packets.
     pub fn mean_variation_ns(&self) -> Option<f64> {

@@ -63,8 +63,8 @@ pub(crate) struct Meters {
     flows: Vec<FlowMeter>,
     pipes: Vec<(PipeId, PipeMeter)>,
     accuracy: AccuracyMeter,
-    /// The first link of the path.
-    link: Link,
+    /// The links of the path.
+    links: Vec<Link>,
 }
 
 impl Meters {
@@ -79,7 +79,8 @@ impl Meters {
                 _ => Arc::new(instance.flow.clone()),
             };
             flow = Some((instance.flow, declared.clone()));
-            FlowMeter::new(instance, declared, warmup, end)
+            let hops = scenario.hops_of(instance.flow);
+            FlowMeter::new(instance, declared, hops, warmup, end)
         });
         let flows = flows.collect();
         let pipe = |(id, _)| (id, PipeMeter::new(Time::ZERO + warmup, end));
@@ -93,7 +94,7 @@ impl Meters {
             flows,
             pipes: scenario.pipes().map(pipe).collect(),
             accuracy: AccuracyMeter::new(ends),
-            link: scenario.link.clone(),
+            links: scenario.links().cloned().collect(),
         }
     }
 
@@ -126,12 +127,12 @@ impl Meters {
                 meter.packet(record);
             }
         }
-        // On a path with several links, the first link counts for the flow.
         if let Some(meter) = self.flows.get_mut(record.flow as usize)
-            && pipe == meter.direction
+            && pipe.direction() == meter.direction
+            && let Some(link) = self.links.get(pipe.hop())
         {
-            let link = self.link.pipe(pipe.direction());
-            meter.packet(record, || {
+            let link = link.pipe(pipe.direction());
+            meter.packet(pipe.hop(), record, || {
                 let sent = record.at.since(Time::ZERO);
                 let rate = link.rate.at(sent).unwrap_or(Rate::UNLIMITED);
                 let transmission = rate.transmission(u64::from(record.len));

@@ -10,6 +10,7 @@ mod flow_meter;
 mod goodput;
 mod jitter;
 mod meters;
+mod packet_counts;
 mod percentile;
 mod pipe_meter;
 mod samples;

@@ -246,7 +246,7 @@ fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
     let instance = scenario.instances().next().unwrap();
     let flow = Arc::new(instance.flow.clone());
     let end = Time::from_ns(10_000 * MS);
-    let mut meter = flow_meter::FlowMeter::new(instance, flow, Span::ZERO, end);
+    let mut meter = flow_meter::FlowMeter::new(instance, flow, 0..1, Span::ZERO, end);
     // Sent every 20 ms. The second one, after 50 ms, arrives last.
     for (seq, way) in (0..).zip([10, 50, 14]) {
         meter.probe(&PingSample {

@@ -127,11 +127,11 @@ pub struct FlowSummary {
     /// Share of the packets sent that did not arrive; for probes, share without a reply.
     pub loss: Option<f64>,
     /// Time from arrival at the queue of the flow's direction to departure, over the flow's
-    /// packets.
+    /// packets; of several queues, at that in which they waited longest.
     pub sojourn: Option<Percentiles>,
-    /// Wire packets of the flow that the queue of its direction dropped.
+    /// Wire packets of the flow that the queues of its direction dropped.
     pub drops: u64,
-    /// Wire packets of the flow that the queue of its direction marked.
+    /// Wire packets of the flow that the queues of its direction marked.
     pub marks: u64,
     /// Mean interarrival jitter: of the packets of a call or of other UDP packets, or of the probes'
     /// round trips.

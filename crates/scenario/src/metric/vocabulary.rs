@@ -114,12 +114,12 @@ pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     "srtt.p50", Time, SmoothedRtt, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
     "srtt.p95", Time, SmoothedRtt, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
     "srtt.p99", Time, SmoothedRtt, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
-    "sojourn.p50", Time, Packets, "median sojourn time of the flow's packets in the queue of its direction", EVENTS, |f| time(f.sojourn, P50);
+    "sojourn.p50", Time, Packets, "median sojourn time of the flow's packets in the queue of its direction; on a path of several links, in the queue where they wait longest", EVENTS, |f| time(f.sojourn, P50);
     "sojourn.p95", Time, Packets, "its 95th percentile", EVENTS, |f| time(f.sojourn, P95);
     "sojourn.p99", Time, Packets, "its 99th percentile", EVENTS, |f| time(f.sojourn, P99);
     "sojourn.max", Time, Packets, "its maximum", EVENTS, |f| time(f.sojourn, MAX);
-    "drops", Count, Packets, "wire packets of the flow that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
-    "marks", Count, Packets, "wire packets of the flow that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
+    "drops", Count, Packets, "wire packets of the flow that the queues of its direction dropped", EVENTS, |f| Some(f.drops as f64);
+    "marks", Count, Packets, "wire packets of the flow that the queues of its direction marked", EVENTS, |f| Some(f.marks as f64);
     "convergence", Time, Fairness, "time from the flow's start until its goodput in a window was first within 20 % of the mean of all bulk TCP flows of its direction; for several flows, that of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
     "runtime", Time, Figures, "time from the start of a program to its end; for several, the mean", "the program's process", |f| count(f.runtime_ns);
     "jitter", Time, Ping, "mean interarrival jitter: of the packets of a call or of other UDP packets, or of the probes' round trips", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);

@@ -134,13 +134,15 @@ impl Connection {
         totals.retransmits += sender.counters().retransmits;
     }
 
-    pub fn sample(&self, now: Time) -> TcpSample {
+    /// Returns the state of a connection whose flow has sent `retransmits` segments again.
+    pub fn sample(&self, now: Time, retransmits: u64) -> TcpSample {
         let (sender, receiver) = self.roles();
         TcpSample {
             time: now,
             sender: sender.snapshot(),
             counters: sender.counters(),
             received: receiver.received(),
+            retransmits,
         }
     }
 }
