@@ -139,6 +139,18 @@ impl Source for WebSource {
         }
     }
 
+    /// The client gives up the pages that are not complete, as the live one does. Then only packets in
+    /// flight remain in the queues, and resets that answer them.
+    fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
+        self.pages.clear();
+        for id in std::mem::take(&mut self.fetches).into_keys() {
+            if host.is_open(id) {
+                host.connection(id).end(Side::Client).abort();
+                host.pump(id, Side::Client);
+            }
+        }
+    }
+
     fn on_segment(&mut self, id: ConnectionId, host: &mut Host<'_, impl Observer>) {
         let Some(&Fetch { page, size }) = self.fetches.get(&id) else {
             return;

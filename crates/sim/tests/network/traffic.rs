@@ -160,6 +160,47 @@ fn a_flow_that_stops_is_aborted_and_what_it_sent_arrives() {
     assert!(events <= 2, "{events}");
 }
 
+/// Counts the packets of data that hosts send after an instant.
+struct SentAfter(Time, u64);
+
+impl Observer for SentAfter {
+    fn hears_packets(&self) -> bool {
+        true
+    }
+    fn on_arrive(&mut self, _: LinkId, now: Time, packet: &Packet, _: FlowId) {
+        // Requests have 392 bytes; all others without data are shorter.
+        self.1 += u64::from(now > self.0 && packet.len > 400);
+    }
+}
+
+#[test]
+fn pages_that_are_not_complete_are_given_up_when_their_flow_stops() {
+    // 200 kB per second on average; 125 kB fit through the link.
+    let links = dumbbell(mbit(1), Span::from_ms(20), &queue("fifo limit 1000"));
+    let web = Web {
+        objects: 2,
+        size: ObjectSize::Fixed(50_000),
+        ..Web::new(Span::from_ms(500))
+    };
+    let mut flow = Flow::new(web, dumbbell_route(Span::ZERO));
+    let stop = Time::ZERO + Span::from_secs(8);
+    flow.stop = Some(stop);
+    let config = exact(links, vec![flow], 20);
+    let (simulation, notes) = run(&config);
+    let totals = simulation.totals(0);
+    // At most 1 MB passes the link in 8 s.
+    assert!((1..=10).contains(&totals.completions), "{totals:?}");
+    assert!(notes.completions.iter().all(|(_, page)| page.end <= stop));
+    assert_eq!(totals.failures, 0);
+    let (in_flight, _) = simulation.in_flight();
+    assert_eq!(in_flight, 0);
+    // The servers learn of it by resets, which have crossed the link after half a round trip, and 320 us
+    // for each of at most 20 connections.
+    let mut sent = SentAfter(stop + Span::from_ms(20), 0);
+    Simulation::new(&config).unwrap().run(&mut sent);
+    assert_eq!(sent.1, 0);
+}
+
 #[test]
 fn an_application_with_a_clock_sends_at_its_own_rate() {
     // 12500 bytes per 100 ms are 1 Mbit/s of payload.
