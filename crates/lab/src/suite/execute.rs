@@ -100,7 +100,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
     let parts: Vec<Part<'_>> = suite
         .experiments
         .iter()
-        .map(|experiment| Part::new(experiment, options))
+        .map(|experiment| Part::new(&suite.root, experiment, options))
         .collect();
     let runs = suite.experiments.iter().zip(&parts);
     let jobs: Vec<Job<'_>> = runs
@@ -141,6 +141,8 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
 
 /// An experiment while its runs are executed.
 struct Part<'a> {
+    /// The folder that the user has named.
+    root: &'a Path,
     experiment: &'a Experiment,
     keep: Keep,
     pages: Option<&'a (dyn Pages + Sync)>,
@@ -152,10 +154,11 @@ struct Part<'a> {
 type Outcomes = Vec<Option<Outcome>>;
 
 impl<'a> Part<'a> {
-    fn new(experiment: &'a Experiment, options: &Options<'a>) -> Part<'a> {
+    fn new(root: &'a Path, experiment: &'a Experiment, options: &Options<'a>) -> Part<'a> {
         let mut outcomes = Outcomes::new();
         outcomes.resize_with(experiment.runs.len(), || None);
         Part {
+            root,
             experiment,
             keep: options.keep_of(experiment),
             pages: options.pages_of(experiment),
@@ -246,6 +249,7 @@ impl Job<'_> {
             backend,
             dir,
         } = self.run;
+        check_links(self.part.root, dir)?;
         let page = dir.join(PAGE);
         // A page of a single run without curves shows nothing but the table of figures.
         let keep = self.part.keep;
@@ -397,6 +401,22 @@ fn write_overview(
     }
     write(&summary, &text)?;
     Ok(())
+}
+
+/// Refuses the folder `dir` of a run if it, or a folder between it and `root`, is a symbolic link. Their
+/// names are the program's, and a link, perhaps of another user, would lead out of the folder that the
+/// user has named.
+fn check_links(root: &Path, dir: &Path) -> Result<(), String> {
+    let is_link = |path: &&Path| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+    let mut below = dir.ancestors().take_while(|path| *path != root);
+    match below.find(is_link) {
+        None => Ok(()),
+        Some(link) => Err(format!(
+            "`{}` is a symbolic link, which is not followed: remove it, or choose another folder \
+             (-o DIR)",
+            link.display()
+        )),
+    }
 }
 
 /// Removes the page at `path`, which shows older runs.

@@ -427,3 +427,45 @@ fn links_with_the_names_of_the_files_are_replaced() {
     let summary = fs::symlink_metadata(place.path("out/summary.json")).expect("it is written");
     assert!(summary.is_file());
 }
+
+#[test]
+fn no_link_leads_out_of_the_folder_that_the_user_has_named() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    place.write("many/b/s.toml", SCENARIO);
+    let outside = place.path("outside");
+    fs::create_dir_all(outside.join("nested")).expect("writable");
+    fs::create_dir_all(place.path("many-out")).expect("writable");
+    // The folder that the user names may itself be a link.
+    let links = [
+        ("out", "real"),
+        ("real/codel", "outside"),
+        ("many-out/b", "outside"),
+    ];
+    fs::create_dir(place.path("real")).expect("writable");
+    for (link, to) in links {
+        std::os::unix::fs::symlink(place.path(to), place.path(link)).expect("writable");
+    }
+    let one = place.request("s.toml");
+    let many = Request {
+        output: Some(place.path("many-out")),
+        ..place.request("many")
+    };
+    for (request, link, results) in [(one, "out/codel", 1), (many, "many-out/b", 0)] {
+        let executed = run(&request.plan().expect("a plan"));
+        assert_eq!(executed[0].results.len(), results);
+        let failures = &executed[0].failures;
+        assert_eq!(failures.len(), 2 - results, "{failures:?}");
+        let expected = format!(
+            "`{}` is a symbolic link, which is not followed: remove it, or choose another folder (-o DIR)",
+            place.path(link).display()
+        );
+        assert_eq!(failures[0].error.to_string(), expected);
+    }
+    assert!(place.path("real/fifo/run.json").is_file());
+    let left: Vec<_> = fs::read_dir(&outside)
+        .expect("it exists")
+        .flatten()
+        .collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
