@@ -106,6 +106,12 @@ pub enum AttachError {
         /// What it would lose.
         unkept: Vec<&'static str>,
     },
+    /// BPF programs at the machine's end, which packets would not pass.
+    #[error(
+        "packets would not pass the BPF programs (tcx) of `{0}` while the link is attached; detach them \
+         before, and attach them again afterwards"
+    )]
+    Tcx(String),
     /// The namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -169,6 +175,10 @@ pub fn attach(
             name: seat.name.clone(),
             unkept: seat.unkept().to_vec(),
         });
+    }
+    let index = machine.links()?.interface(&seat.name)?.index;
+    if machine.has_tcx(index)? {
+        return Err(AttachError::Tcx(seat.name.clone()));
     }
     let kept = machine.interface_settings(&seat.name)?;
     let between = Namespace::create("between")?;

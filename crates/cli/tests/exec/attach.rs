@@ -115,11 +115,17 @@ impl Site {
 
 /// Waits until a link is in place.
 fn wait_until_attached(child: &mut Child) {
+    let line = first_line(child);
+    assert!(line.contains("between eth0 and vm0"), "{line}");
+}
+
+/// Returns the first line that a link prints.
+fn first_line(child: &mut Child) -> String {
     let mut line = String::new();
     let stderr = child.stderr.as_mut().unwrap();
     let mut reader = std::io::BufReader::new(stderr);
     std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
-    assert!(line.contains("between eth0 and vm0"), "{line}");
+    line
 }
 
 #[test]
@@ -195,6 +201,74 @@ fn an_end_with_a_queueing_discipline_stays_where_it_is() {
     assert_eq!(site.state(), before);
     assert!(on_machine(&site, "tc qdisc show dev vm0").contains("limit 77p"));
 }
+
+#[test]
+fn an_end_with_tc_filters_stays_where_it_is() {
+    let site = Site::new("vm0");
+    let refused = |expected: &str| {
+        let before = site.state();
+        let mut child = site.attach(&["--rtt", "1ms"]);
+        let line = first_line(&mut child);
+        // A link that is attached would stay.
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert!(line.contains(expected), "{line}");
+        assert_eq!(site.state(), before);
+    };
+    for kind in ["clsact", "ingress"] {
+        on_machine(&site, &format!("tc qdisc add dev vm0 {kind}"));
+        refused("`vm0` would lose its tc filters (`clsact` or `ingress`) for good when it moves");
+        assert!(on_machine(&site, "tc qdisc show dev vm0").contains(kind));
+        on_machine(&site, &format!("tc qdisc del dev vm0 {kind}"));
+    }
+    // A program that lets all packets pass, for as long as the process reads its input.
+    let mut python = Command::new("python3");
+    python.args(["-c", TCX]).stdin(Stdio::piped());
+    python.stdout(Stdio::piped());
+    let mut holder = site.machine.enter(|| python.spawn()).unwrap().unwrap();
+    let mut answer = String::new();
+    let stdout = holder.stdout.as_mut().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut answer).unwrap();
+    match answer.trim() {
+        "attached" => {
+            refused(
+                "packets would not pass the BPF programs (tcx) of `vm0` while the link is attached",
+            );
+        }
+        // Without privileges outside all user namespaces, and before Linux 6.6.
+        "Operation not permitted" | "Invalid argument" => eprintln!("NOT RUN: tcx: {answer}"),
+        other => panic!("{other}"),
+    }
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    // Nothing of them is left.
+    let mut child = site.attach(&["--rtt", "1ms"]);
+    wait_until_attached(&mut child);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Attaches a BPF program to `vm0` as tcx. Numbers are those of linux/bpf.h.
+const TCX: &str = r#"
+import ctypes, os, platform, socket, struct, sys
+number = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+libc = ctypes.CDLL(None, use_errno=True)
+def bpf(command, attributes):
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    result = libc.syscall(number, command, buffer, len(attributes))
+    if result < 0:
+        print(os.strerror(ctypes.get_errno()), flush=True)
+        sys.exit(1)
+    return result
+# r0 = TCX_NEXT; exit
+code = struct.pack("=BBhi", 0xb7, 0, 0, -1) + struct.pack("=BBhi", 0x95, 0, 0, 0)
+code, license = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+load = struct.pack("=IIQQ", 3, 2, ctypes.addressof(code), ctypes.addressof(license))
+program = bpf(5, load)
+link = bpf(28, struct.pack("=IIIIQQ", program, socket.if_nametoindex("vm0"), 46, 0, 0, 0))
+print("attached", flush=True)
+sys.stdin.read()
+"#;
 
 #[test]
 fn a_watchdog_detaches_after_kill_9() {

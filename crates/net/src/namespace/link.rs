@@ -489,7 +489,7 @@ impl Links {
 
     /// Sends one request and reads until it is acknowledged. Returns the reply before the
     /// acknowledgement, if there was one.
-    fn exchange(
+    pub(super) fn exchange(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,

@@ -9,6 +9,7 @@ mod offload;
 mod privilege;
 mod seat;
 mod sysctl;
+mod tcx;
 mod veth;
 
 pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac};

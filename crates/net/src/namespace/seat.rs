@@ -1,8 +1,8 @@
 //! The settings that an interface loses when it moves to another namespace, and that another
 //! interface can take over.
 
-use super::link::{LinkError, Links, Mac};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
+use super::link::{Interface, LinkError, Links, Mac};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
@@ -10,6 +10,7 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteScope};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 /// The place of an interface in its namespace: name, bridge, addresses, permanent neighbours and routes.
 #[derive(Clone, Debug)]
@@ -71,6 +72,9 @@ impl Links {
         if interface.has_queue {
             unkept.push("its queueing discipline");
         }
+        if self.has_filters(&interface)? {
+            unkept.push("its tc filters (`clsact` or `ingress`)");
+        }
         if let Some(bridge) = interface.bridge {
             let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
             let what = format!("read the bridge of interface {name:?}");
@@ -108,6 +112,25 @@ impl Links {
             unkept,
             routes,
         })
+    }
+
+    /// Returns whether an interface has the queueing discipline that holds tc filters without a queue.
+    fn has_filters(&mut self, interface: &Interface) -> Result<bool, LinkError> {
+        let mut message = TcMessage::with_index(interface.index as i32);
+        // The same number as that of `ingress`.
+        message.header.parent = TcHandle::CLSACT;
+        let what = format!("look for tc filters of interface {:?}", interface.name);
+        let request = RouteNetlinkMessage::GetQueueDiscipline(message);
+        // Before Linux 6.7, only a request for an echo is answered.
+        match self.exchange(request, NLM_F_ECHO, &what) {
+            Ok(reply) => Ok(reply.is_some_and(|reply| holds_filters(&reply))),
+            Err(LinkError::Kernel { source, .. })
+                if source.raw_os_error() == Some(libc::ENOENT) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Gives all other settings of `seat` to the interface that has its name.
@@ -166,6 +189,16 @@ impl Links {
         }
         Ok(())
     }
+}
+
+/// Whether a message describes a queueing discipline that holds tc filters.
+fn holds_filters(message: &RouteNetlinkMessage) -> bool {
+    let RouteNetlinkMessage::NewQueueDiscipline(message) = message else {
+        return false;
+    };
+    message.attributes.iter().any(
+        |part| matches!(part, TcAttribute::Kind(kind) if kind == "clsact" || kind == "ingress"),
+    )
 }
 
 /// Returns what a new port of a bridge would not have, from the description of the bridge or of its

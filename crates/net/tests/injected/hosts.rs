@@ -264,16 +264,16 @@ fn an_interface_gets_its_place_again_or_an_error_says_what_is_missing() {
     let Some(part) = part!("seat", 2) else { return };
     let namespace = wire::namespace();
     let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    namespace
-        .links()
-        .unwrap()
-        .add_address("left", address, 24)
-        .unwrap();
+    let mut links = namespace.links().unwrap();
+    links.add_address("left", address, 24).unwrap();
+    let left = links.interface("left").unwrap().index;
+    drop(links);
     exhaust(part, |call, error| {
         let open_before = descriptors();
         armed(call, error, || {
             let mut links = said(namespace.links())?;
             let seat = said(links.seat("left"))?;
+            said(namespace.has_tcx(left).map(|has| assert!(!has)));
             exempt(|| {
                 let mut links = namespace.links().unwrap();
                 links.remove("left").unwrap();

@@ -58,6 +58,7 @@ const SITES: &[(&str, &str, &str)] = &[
         "interface_settings restore_interface",
         "(a setting that fails is left out)",
     ),
+    ("namespace/tcx.rs", "programs", "seat"),
     ("port/inject.rs", "open", "injector"),
     ("port/messages.rs", "receive send", "packet, no ring"),
     ("port/nfqueue.rs", "new", "nfqueue"),
