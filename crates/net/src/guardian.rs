@@ -194,6 +194,8 @@ struct Watch<'a> {
     is_complete: bool,
     /// Whether a bridge, or a part of one, may stand.
     has_begun: bool,
+    /// The names of the bridges that stand.
+    made: Vec<String>,
 }
 
 impl Watch<'_> {
@@ -204,6 +206,7 @@ impl Watch<'_> {
             is_silent: false,
             is_complete: false,
             has_begun: false,
+            made: Vec::new(),
         }
     }
 
@@ -261,16 +264,27 @@ impl Watch<'_> {
         }
     }
 
-    /// Creates the bridges that are missing.
+    /// Creates the bridges that are missing, unless a bridge that stood was removed: another router
+    /// forwards in its place then, and what is missing is no longer this guardian's.
     fn take_over(&mut self, why: &str) -> Result<(), String> {
+        if let Some(name) = self.removed() {
+            self.is_complete = true;
+            say(&format!(
+                "kernel bridge {name} was removed by another program: no other one is created"
+            ));
+            return Ok(());
+        }
         let mut failure = None;
         self.has_begun = true;
         for pair in self.pairs {
             match self.bridge(pair) {
-                Ok(Some(name)) => say(&format!(
-                    "the router {why}: kernel bridge {name} connects {} and {}",
-                    pair[0], pair[1]
-                )),
+                Ok(Some(name)) => {
+                    say(&format!(
+                        "the router {why}: kernel bridge {name} connects {} and {}",
+                        pair[0], pair[1]
+                    ));
+                    self.made.push(name);
+                }
                 Ok(None) => {}
                 Err(error) => failure = Some(error.to_string()),
             }
@@ -286,6 +300,17 @@ impl Watch<'_> {
         Err(error)
     }
 
+    /// Returns a bridge that stood and no longer exists.
+    fn removed(&mut self) -> Option<String> {
+        let all = match self.made.is_empty() {
+            true => return None,
+            // If the interfaces cannot be listed, it is taken to stand.
+            false => self.links.interfaces().ok()?,
+        };
+        let exists = |name: &&String| all.iter().any(|link| link.name == **name);
+        self.made.iter().find(|name| !exists(name)).cloned()
+    }
+
     /// Creates one bridge, and returns its name. Returns `None` if it stands already.
     fn bridge(&mut self, pair: &Pair) -> Result<Option<String>, LinkError> {
         let first = self.links.interface(&pair[0])?;
@@ -298,6 +323,7 @@ impl Watch<'_> {
             }
             // What an attempt left that failed halfway.
             self.links.remove(&name)?;
+            self.made.retain(|made| *made != name);
         }
         let created = self.links.create_bridge(&name, &[&pair[0], &pair[1]]);
         if created.is_err() {
@@ -310,6 +336,7 @@ impl Watch<'_> {
     /// Removes the bridges, and what there is of them, because the router gives signs of life.
     fn give_back(&mut self) {
         (self.is_silent, self.is_complete) = (false, false);
+        self.made.clear();
         if !self.has_begun {
             return;
         }

@@ -362,6 +362,25 @@ fn a_bridge_of_two_that_stands_is_removed_when_the_router_continues() {
 }
 
 #[test]
+fn a_router_with_fewer_ports_ends_the_attempts_of_the_guardian_before_it() {
+    let site = Site::new();
+    site.link(&site.client, "eth1", "em2", 3);
+    site.link(&site.server, "eth1", "em3", 4);
+    let (mut child, mut stderr, _) = site.start(&["em2", "em3"]);
+    site.middle.links().unwrap().remove("em3").unwrap();
+    child.signal(Signal::KILL);
+    child.0.wait().unwrap();
+    wait_for(&mut stderr, ": kernel bridge slopen-");
+    let (_child, _stderr, heard) = site.start(&[]);
+    assert!(heard.contains(" is removed: it forwarded"), "{heard}");
+    // The guardian of the first router has the other end of its error output.
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(said.contains("was removed by another program"), "{said}");
+    assert!(site.bridges().is_empty());
+}
+
+#[test]
 fn a_bridge_that_lacks_an_interface_does_not_count() {
     let site = Site::new();
     let (mut child, mut stderr, _) = site.start(&[]);
