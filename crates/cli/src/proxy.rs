@@ -92,6 +92,14 @@ pub enum Error {
     /// Signals or threads.
     #[error("cannot {0}: {1}")]
     Kernel(&'static str, io::Error),
+    /// The capture or the recording is not complete. The program has ended with this status.
+    #[error("{error}; the program's exit status was {status}")]
+    After {
+        /// The program's exit status.
+        status: u8,
+        /// The reason.
+        error: Box<Error>,
+    },
 }
 
 /// Runs the proxy until a signal ends it.
@@ -272,8 +280,13 @@ pub fn run_program(
     let verdict = thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let recorded = recorder.map(ProxyRecorder::finish).transpose()?;
-    let verdict = verdict?;
+    let after = |error| Error::After {
+        status,
+        error: Box::new(error),
+    };
+    let recorded = recorder.map(ProxyRecorder::finish).transpose();
+    let recorded = recorded.map_err(|error| after(error.into()))?;
+    let verdict = verdict.map_err(|error| after(error.into()))?;
     Ok((status, verdict, recorded.map(|(recording, _)| recording)))
 }
 

@@ -256,6 +256,26 @@ fn a_capture_that_cannot_be_written_starts_no_program() {
 }
 
 #[test]
+fn a_full_disk_does_not_hide_how_the_program_ended() {
+    let output = sluice(&[
+        "exec",
+        "--proxy",
+        "--pcapng=/dev/full",
+        "--",
+        "sh",
+        "-c",
+        "exit 3",
+    ]);
+    assert_eq!(output.status.code(), Some(125));
+    let text = stderr(&output);
+    assert!(
+        text.contains("cannot write the capture /dev/full: "),
+        "{text}"
+    );
+    assert!(text.contains("; the program's exit status was 3"), "{text}");
+}
+
+#[test]
 fn a_capture_does_not_follow_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let (link, precious) = (folder.path().join("x.pcapng"), folder.path().join("file"));
