@@ -90,7 +90,16 @@ pub struct Link {
     counts: LinkCounts,
 }
 
+/// The states of a link's effects and their streams of randomness, of a link that is made again
+/// later. See [`Link::effects`].
+#[derive(Clone)]
+pub struct Effects {
+    entry: Option<Box<Entry>>,
+    medium: Option<Box<Medium>>,
+}
+
 /// The effects before the queue.
+#[derive(Clone)]
 struct Entry {
     pattern: Pattern,
     gilbert: Option<(Gilbert, Rng)>,
@@ -220,14 +229,44 @@ impl Link {
         self.pipe.queue_mut(cx)
     }
 
-    /// Changes all parameters except the device's from `cx.now` on. Chains, correlations and
-    /// streams of randomness restart; packets that wait or are in flight are unaffected.
+    /// Changes all parameters except the device's from `cx.now` on. Effects draw on from their
+    /// streams of randomness. Chains, patterns and correlations restart if their own parameters
+    /// change. Packets that wait or are in flight are unaffected.
     pub fn set_params(&mut self, params: &LinkParams, files: LinkFiles, cx: &mut Cx<'_>) {
         let rng = cx.rng.fork(stream::LOSS);
         let (pipe_params, medium) = params.medium(files, &rng);
+        let mut entry = Entry::new(params, &rng);
+        if entry.is_some() || medium.as_ref().is_some_and(Medium::draws) {
+            // The next link that is changed gets other streams.
+            cx.rng.go_past_fork();
+        }
         self.pipe.set_params(&pipe_params, cx);
         self.pipe.set_medium(medium, cx);
-        self.entry = Entry::new(params, &rng);
+        if let (Some(entry), Some(old)) = (&mut entry, self.entry.take()) {
+            entry.go_on_from(*old);
+        }
+        self.entry = entry;
+    }
+
+    /// Returns the states of the effects; `None` if there is none that draws or counts.
+    pub fn effects(&mut self) -> Option<Effects> {
+        let medium = self.pipe.medium_mut().filter(|medium| medium.draws());
+        let effects = Effects {
+            entry: self.entry.clone(),
+            medium: medium.map(|medium| Box::new(medium.states())),
+        };
+        (effects.entry.is_some() || effects.medium.is_some()).then_some(effects)
+    }
+
+    /// Lets the effects draw on from the streams of `effects`. Those with the same parameters keep
+    /// their state.
+    pub fn go_on_from(&mut self, effects: Effects) {
+        if let (Some(entry), Some(old)) = (&mut self.entry, effects.entry) {
+            entry.go_on_from(*old);
+        }
+        if let (Some(medium), Some(old)) = (self.pipe.medium_mut(), effects.medium) {
+            medium.go_on_from(*old);
+        }
     }
 
     /// Changes rate, delay and burst from `cx.now` on. The effects stay as they are.
@@ -243,6 +282,15 @@ impl Link {
     /// Replaces the queue by `queue` and moves the backlog to it.
     pub fn replace_queue(&mut self, queue: Box<dyn Discipline>, cx: &mut Cx<'_>) {
         self.pipe.replace_queue(behind(queue, self.driver), cx);
+    }
+}
+
+impl Effects {
+    /// Returns the bytes of memory that they hold.
+    pub fn memory(&self) -> usize {
+        let entry = self.entry.as_ref().map_or(0, |_| size_of::<Entry>());
+        let medium = self.medium.as_ref().map_or(0, |_| size_of::<Medium>());
+        size_of::<Self>() + entry + medium
     }
 }
 
@@ -285,6 +333,26 @@ impl Entry {
             && entry.duplicate.is_none()
             && entry.corrupt.is_none();
         (!is_off).then(|| Box::new(entry))
+    }
+
+    /// Draws on from the streams of `old`. Effects with the same parameters keep their state.
+    fn go_on_from(&mut self, old: Entry) {
+        self.pattern.go_on_from(old.pattern);
+        if let (Some((gilbert, rng)), Some((old, stream))) = (&mut self.gilbert, old.gilbert) {
+            gilbert.go_on_from(&old);
+            *rng = stream;
+        }
+        let chances = [
+            (&mut self.loss, old.loss),
+            (&mut self.duplicate, old.duplicate),
+            (&mut self.corrupt, old.corrupt),
+        ];
+        for chance in chances {
+            if let (Some((chance, rng)), Some((old, stream))) = chance {
+                chance.go_on_from(old);
+                *rng = stream;
+            }
+        }
     }
 
     /// Returns whether the next packet is lost. Pattern, chain and independent loss each see every

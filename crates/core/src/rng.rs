@@ -57,6 +57,14 @@ impl Rng {
         Rng::from_seed(base ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
+    /// Leaves the number behind that [`Rng::fork`] used: the next forks differ from those before, also
+    /// for the same consumers. The draws of a list are for decisions alone, and stay.
+    pub fn go_past_fork(&mut self) {
+        if let Source::Seeded(generator) = &mut self.0 {
+            generator.next_u64();
+        }
+    }
+
     /// Draws 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         match &mut self.0 {

@@ -285,6 +285,86 @@ fn effects_can_change_while_packets_are_under_way() {
     assert_eq!(host.drops.len(), 1, "the one after the change is lost");
 }
 
+/// Sets `params` at `link`, then sends `count` packets. Returns which of them are lost.
+fn losses_after(link: &mut Link, params: &str, count: usize, rng: &mut Rng) -> Vec<bool> {
+    let (mut host, params) = (Host::default(), LinkParams::parse(params).unwrap());
+    let mut cx = Cx::new(Time::ZERO, rng, &mut host);
+    link.set_params(&params, LinkFiles::default(), &mut cx);
+    let mut is_lost = || {
+        let packet = Packet::new(host.take(), 100);
+        let before = host.drops.len();
+        link.enqueue(packet, &mut Cx::new(Time::ZERO, rng, &mut host));
+        let mut new = host.drops[before..].iter();
+        new.any(|(.., reason)| *reason == DropReason::Loss)
+    };
+    (0..count).map(|_| is_lost()).collect()
+}
+
+#[test]
+fn links_that_are_changed_together_do_not_lose_the_same_packets() {
+    let mut rng = Rng::from_seed(1);
+    // No two of 64 coins of ten links agree: each of 45 pairs would with probability 2^-64.
+    let mut patterns: Vec<Vec<bool>> = (0..10)
+        .map(|_| {
+            losses_after(
+                &mut link("", LinkFiles::default()),
+                "loss 0.5",
+                64,
+                &mut rng,
+            )
+        })
+        .collect();
+    patterns.sort();
+    patterns.dedup();
+    assert_eq!(patterns.len(), 10);
+}
+
+#[test]
+fn a_link_that_is_changed_often_loses_what_it_should() {
+    let (mut link, mut rng) = (link("loss 0.1", LinkFiles::default()), Rng::from_seed(1));
+    let rounds: Vec<Vec<bool>> = (0..100)
+        .map(|round| {
+            losses_after(
+                &mut link,
+                &format!("rate {}Mbit/s loss 0.1", 1 + round),
+                20,
+                &mut rng,
+            )
+        })
+        .collect();
+    // 2000 packets: mean 200, sigma sqrt(2000 * .1 * .9) = 13.4; 5 sigma = 67.
+    let lost = rounds.iter().flatten().filter(|lost| **lost).count();
+    assert!(lost.abs_diff(200) < 67, "{lost}");
+    // A round loses none with probability .9^20 = .12: 12 of 100, sigma 3.3; 5 sigma = 17. Two equal
+    // rounds with losses are likely only where they lose one packet each.
+    let none = rounds.iter().filter(|round| !round.contains(&true)).count();
+    assert!(none < 30, "{none}");
+}
+
+#[test]
+fn a_change_of_the_rate_leaves_patterns_and_chains_as_they_are() {
+    // Every 50th packet is lost, in rounds of 20 packets.
+    let (mut patterned, mut rng) = (
+        link("lose_every 50", LinkFiles::default()),
+        Rng::from_seed(1),
+    );
+    let lost: Vec<bool> = (0..10)
+        .flat_map(|_| losses_after(&mut patterned, "rate 1Mbit/s lose_every 50", 20, &mut rng))
+        .collect();
+    let places: Vec<usize> = (1..=200).filter(|place| lost[place - 1]).collect();
+    assert_eq!(places, [50, 100, 150, 200]);
+    // A chain that becomes bad at its first packet and stays bad for 2^-30 of the time.
+    let bad = "ge_p 1 ge_r 0.000000001";
+    let mut chained = link(bad, LinkFiles::default());
+    let lost: Vec<bool> = (0..10)
+        .flat_map(|_| losses_after(&mut chained, &format!("rate 1Mbit/s {bad}"), 20, &mut rng))
+        .collect();
+    assert!(!lost[0] && lost[1..].iter().all(|lost| *lost), "{lost:?}");
+    // Another chain begins in its good state.
+    let other = losses_after(&mut chained, "ge_p 0 ge_k 0", 20, &mut rng);
+    assert!(!other.contains(&true));
+}
+
 /// The instants at which a link is polled.
 #[derive(Clone, Copy, Debug)]
 enum Polls {

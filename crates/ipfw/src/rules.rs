@@ -424,6 +424,12 @@ impl Rules {
         let mut is_refused = false;
         while let Some(step) = steps.get(at) {
             let mut index = step.rule as usize;
+            // `prob` comes before all else, also before the lookup of states.
+            let prob = entries[index].prob;
+            if prob < 1 << 32 && !walk.rng.chance(prob) {
+                at += 1;
+                continue;
+            }
             let mut arg = step.arg;
             let found = match entries[index]
                 .state
@@ -448,13 +454,10 @@ impl Rules {
                 }
             } else {
                 let entry = &entries[index];
-                let is_drawn = |rng: &mut Rng| entry.prob >= 1 << 32 || rng.chance(entry.prob);
                 let mut look = Look::new(&env);
                 look.value = arg;
                 let matches = step.has_body
-                    && (!step.asks
-                        || (is_drawn(walk.rng)
-                            && entry.compiled.holds_for_packet(headers, &mut look)));
+                    && (!step.asks || entry.compiled.holds_for_packet(headers, &mut look));
                 if !matches {
                     at += 1;
                     continue;

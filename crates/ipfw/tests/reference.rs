@@ -320,6 +320,14 @@ fn config_replaces_and_says_what_reverts() {
             .ok("pipe 1 show")
             .starts_with("00001:   2.000 Mbit/s    0 ms burst 0 \nq131073  50 sl.")
     );
+    // The queue of a FIFO scheduler likewise.
+    bench.ok("sched 5 config type fifo plr 0.1 queue 10");
+    assert!(bench.ok("sched 5 show").contains("10 sl.plr 0.100000"));
+    assert_eq!(
+        bench.warnings("sched 5 config type fifo"),
+        ["scheduler 5 is reconfigured: queue, plr are not given and return to their defaults"]
+    );
+    assert!(bench.ok("sched 5 show").contains("50 sl. "));
     // A queue keeps its weight and its scheduler, and a pipe the type of its scheduler.
     bench.ok("sched 1 config type rr");
     bench.ok("queue 7 config sched 1 weight 9");

@@ -618,3 +618,63 @@ fn a_show_in_pieces_equals_a_show() {
         );
     }
 }
+
+#[test]
+fn a_pipe_that_sleeps_between_packets_loses_what_it_should() {
+    // 12 s apart: the pipe sleeps after 10 s. With `compat`, it is deleted after 64 ms.
+    for (mut bench, apart) in [(Bench::new(), 12 * S), (Bench::compat(), 12 * S)] {
+        bench.script("pipe 1 config bw 10Mbit/s loss 0.5\nadd pipe 1 ip from any to any");
+        for _ in 0..400 {
+            bench.run_until(bench.now + apart);
+            bench.send(100, &udp(2));
+        }
+        // Mean 200, sigma sqrt(400 * .5 * .5) = 10; 5 sigma = 50.
+        let lost = bench.dropped.0.len();
+        assert!(lost.abs_diff(200) < 50, "{lost}");
+    }
+}
+
+#[test]
+fn a_pipe_that_sleeps_goes_on_in_its_pattern() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 10Mbit/s lose_every 3\nadd pipe 1 ip from any to any");
+    for _ in 0..9 {
+        bench.run_until(bench.now + 12 * S);
+        bench.send(100, &udp(2));
+    }
+    // The third, sixth and ninth.
+    let lost: Vec<u64> = bench
+        .dropped
+        .0
+        .iter()
+        .map(|(at, ..)| at / (12 * S))
+        .collect();
+    assert_eq!(lost, [3, 6, 9]);
+}
+
+#[test]
+fn the_hosts_behind_a_mask_lose_packets_of_their_own_after_a_change() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 10Mbit/s loss 0.5 mask src-ip 0xffffffff\nadd pipe 1 ip from any to any",
+    );
+    let send_to_all = |bench: &mut Bench, count: usize| {
+        let mut lost = vec![Vec::new(); 8];
+        for _ in 0..count {
+            for (host, lost) in (1..).zip(&mut lost) {
+                let before = bench.dropped.0.len();
+                bench.send(100, &udp(host));
+                lost.push(bench.dropped.0.len() > before);
+            }
+            bench.run_until(bench.now + 10 * MS);
+        }
+        lost
+    };
+    send_to_all(&mut bench, 1);
+    bench.ok("pipe 1 config bw 20Mbit/s loss 0.5 mask src-ip 0xffffffff");
+    // Two of eight hosts agree in 64 packets with a probability of 28 / 2^64.
+    let mut lost = send_to_all(&mut bench, 64);
+    lost.sort();
+    lost.dedup();
+    assert_eq!(lost.len(), 8);
+}

@@ -64,6 +64,13 @@ impl Gilbert {
         }
     }
 
+    /// Takes over the state of `old` if both have the same parameters.
+    pub(super) fn go_on_from(&mut self, old: &Gilbert) {
+        if self.states == old.states {
+            self.is_bad = old.is_bad;
+        }
+    }
+
     /// Returns whether the next packet is lost.
     pub fn loses(&mut self, rng: &mut Rng) -> bool {
         let (loss, leave) = self.states[usize::from(self.is_bad)];

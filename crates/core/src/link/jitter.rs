@@ -16,6 +16,7 @@
 //! All draws are in integers: 32 bits give a deviation in units of 2^-16.
 
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::text::{self, TextError, TextErrorKind};
@@ -55,7 +56,7 @@ params! {
 /// A distribution as a table of quantiles, in units of 1/8192 of the jitter, as in iproute2's
 /// `.dist`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table(Vec<i32>);
+pub struct Table(Arc<[i32]>);
 
 impl Table {
     /// The largest number of values in a table.
@@ -103,7 +104,7 @@ impl Table {
                 name: "deviations",
             }));
         }
-        Ok(Table(values))
+        Ok(Table(values.into()))
     }
 
     /// Returns the number of values.
@@ -118,7 +119,7 @@ impl Table {
 }
 
 /// Draws successive deviations.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jitter {
     jitter: i128,
     distribution: Distribution,
@@ -136,6 +137,14 @@ impl Jitter {
             table,
             correlation: params.jitter_correlation.as_fixed(32),
             last: None,
+        }
+    }
+
+    /// Takes over the last deviation of `old` if both have the same parameters.
+    pub(super) fn go_on_from(&mut self, mut old: Jitter) {
+        let last = core::mem::replace(&mut old.last, self.last);
+        if *self == old {
+            self.last = last;
         }
     }
 

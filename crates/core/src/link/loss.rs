@@ -20,7 +20,7 @@ params! {
 }
 
 /// Decides about successive packets with a fixed probability.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chance {
     /// In units of 2^-32.
     probability: u64,
@@ -36,6 +36,14 @@ impl Chance {
             probability: probability.as_fixed(32),
             correlation: correlation.as_fixed(32),
             last: None,
+        }
+    }
+
+    /// Takes over the last decision of `old` if both have the same parameters.
+    pub(super) fn go_on_from(&mut self, mut old: Chance) {
+        let last = core::mem::replace(&mut old.last, self.last);
+        if *self == old {
+            self.last = last;
         }
     }
 

@@ -118,6 +118,35 @@ impl Medium {
         self
     }
 
+    /// Draws on from the streams of `old`. Effects with the same parameters keep their state.
+    pub(super) fn go_on_from(&mut self, old: Medium) {
+        self.draws = old.draws;
+        if let (Some(jitter), Some(old)) = (&mut self.jitter, old.jitter) {
+            jitter.go_on_from(old);
+        }
+        if let (Some(reorder), Some(old)) = (&mut self.reorder, old.reorder) {
+            reorder.go_on_from(old);
+        }
+    }
+
+    /// Returns the states and streams of the effects, without what comes from files.
+    pub(super) fn states(&self) -> Medium {
+        Medium {
+            framing: FramingParams::default(),
+            rate: None,
+            profile: None,
+            jitter: self.jitter.clone(),
+            is_unordered: false,
+            reorder: self.reorder.clone(),
+            draws: self.draws.clone(),
+        }
+    }
+
+    /// Returns whether something is drawn.
+    pub(super) const fn draws(&self) -> bool {
+        self.profile.is_some() || self.jitter.is_some() || self.reorder.is_some()
+    }
+
     /// Returns the rate in force at `now`, where the pipe itself has `rate`.
     pub(super) fn rate_at(&mut self, now: Time, rate: Rate) -> Rate {
         match &mut self.rate {

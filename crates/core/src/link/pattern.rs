@@ -31,7 +31,7 @@ params! {
 }
 
 /// The position of a link in its pattern.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     every: u64,
     /// The lost packets of a round, counted from 0: the first and one past the last.
@@ -50,6 +50,14 @@ impl Pattern {
             every: params.lose_every,
             lost: first..first.saturating_add(params.lose_run),
             at: 0,
+        }
+    }
+
+    /// Takes over the place of `old` if both have the same parameters.
+    pub(super) fn go_on_from(&mut self, mut old: Pattern) {
+        let at = core::mem::replace(&mut old.at, self.at);
+        if *self == old {
+            self.at = at;
         }
     }
 

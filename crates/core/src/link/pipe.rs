@@ -231,15 +231,23 @@ impl Pipe {
     }
 
     /// Replaces or removes the medium of the link from `cx.now` on. Packets in the delay line stay.
+    /// Effects draw on from their streams, and those with the same parameters keep their state.
     pub fn set_medium(&mut self, medium: Option<Medium>, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
         match (&mut self.medium, medium) {
             (Some(beyond), medium) => {
-                beyond.medium = medium.unwrap_or_else(|| Medium::new(cx.rng));
+                let medium = medium.unwrap_or_else(|| Medium::new(cx.rng));
+                let old = core::mem::replace(&mut beyond.medium, medium);
+                beyond.medium.go_on_from(old);
             }
             (none, Some(medium)) => *none = Some(Box::new(Beyond::new(medium))),
             (None, None) => {}
         }
+    }
+
+    /// Returns the medium, if there is one.
+    pub(super) fn medium_mut(&mut self) -> Option<&mut Medium> {
+        self.medium.as_mut().map(|beyond| &mut beyond.medium)
     }
 
     /// Replaces the queue by `queue` at `cx.now` and moves the backlog to it. Packets for which the

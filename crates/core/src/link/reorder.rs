@@ -42,6 +42,14 @@ impl Reorder {
         }
     }
 
+    /// Takes over the place of `old` if both have the same gap, and its last decision.
+    pub(super) fn go_on_from(&mut self, old: Reorder) {
+        if self.gap == old.gap {
+            self.delayed = old.delayed;
+        }
+        self.chance.go_on_from(old.chance);
+    }
+
     /// Returns whether the next packet skips the delay.
     pub fn skips(&mut self, rng: &mut Rng) -> bool {
         if self.delayed + 1 < self.gap || !self.chance.draw(rng) {

@@ -13,6 +13,7 @@
 //! [`Settings::dynamic_bytes`]: crate::Settings::dynamic_bytes
 
 use sluice_core::event::Cx;
+use sluice_core::link::Effects;
 
 use super::instance::{Instance, NONE, Queue};
 use super::runtime::{MOST, QueueKey, Runtime};
@@ -233,6 +234,24 @@ impl Runtime {
         {
             scheduler.link_bytes = bytes;
         }
+    }
+
+    /// Stores the states of the effects of an instance that falls asleep, or `None`. Returns what was
+    /// stored before.
+    pub(super) fn keep_effects(
+        &mut self,
+        instance: u32,
+        effects: Option<Box<Effects>>,
+    ) -> Option<Box<Effects>> {
+        let bytes = |effects: &Option<Box<Effects>>| {
+            effects
+                .as_ref()
+                .map_or(0, |effects| effects.memory() as u64)
+        };
+        let kept = bytes(&effects);
+        let before = std::mem::replace(&mut self.instances[instance as usize].effects, effects);
+        self.budget.held = (self.budget.held + kept).saturating_sub(bytes(&before));
+        before
     }
 
     /// Counts a packet for which nothing can be created, since there are `count` of its kind, or

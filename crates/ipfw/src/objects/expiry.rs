@@ -1,7 +1,8 @@
 //! Idle instances and queues: their memory is released, and they are deleted when there are too
 //! many.
 //!
-//! A sleeping instance keeps its counters and releases the memory of its link and queue. Each
+//! A sleeping instance keeps its counters and the states of its link's effects, and releases the
+//! memory of its link and queue. Each
 //! packet from outside triggers a small part of the search, so the outcome depends on the traffic
 //! alone.
 
@@ -76,8 +77,10 @@ impl Runtime {
     pub(super) fn put_to_sleep(&mut self, instance: u32) {
         self.totals.expired += 1;
         self.unschedule(instance);
-        let record = &mut self.instances[instance as usize];
-        record.link = None;
+        let link = self.instances[instance as usize].link.take();
+        let effects = link.and_then(|mut link| link.effects());
+        self.keep_effects(instance, effects.map(Box::new));
+        let record = &self.instances[instance as usize];
         for queue in &record.queues {
             self.queues[*queue as usize].is_open = false;
         }
@@ -150,6 +153,7 @@ impl Runtime {
     pub(super) fn free(&mut self, instance: u32) {
         self.unschedule(instance);
         self.instances[instance as usize].link = None;
+        self.keep_effects(instance, None);
         self.account(instance);
         let record = &mut self.instances[instance as usize];
         *record = Instance::new(NONE, FlowId::default(), Time::ZERO);

@@ -1,8 +1,7 @@
 //! Instances of schedulers and their queues. A mask creates one of them per flow.
 
 use sluice_core::Rng;
-use sluice_core::link::Link;
-use sluice_core::link::{Chance, Gilbert, GilbertParams};
+use sluice_core::link::{Chance, Effects, Gilbert, GilbertParams, Link};
 use sluice_core::param::Ratio;
 use sluice_core::units::Time;
 
@@ -46,6 +45,8 @@ pub(crate) struct Instance {
     pub queues: Vec<u32>,
     /// The bytes that the link held when it was last counted.
     pub link_bytes: u64,
+    /// The states of the link's effects while the instance sleeps.
+    pub effects: Option<Box<Effects>>,
 }
 
 /// The cache lines: flow, scheduler and link; rate and waits; waits and the first counters.
@@ -133,6 +134,7 @@ impl Instance {
             loss: LossState::Off,
             queues: Vec::new(),
             link_bytes: 0,
+            effects: None,
         }
     }
 

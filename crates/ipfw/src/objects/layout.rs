@@ -450,10 +450,17 @@ impl Layout {
         }
         self.links.entry(number).or_insert_with(LinkConfig::plain);
         self.put_scheduler(number, scheduler);
-        if has_settings {
-            self.flowsets.insert(number + STRIDE, settings);
+        // The scheduler's own queue. Of what `config` does not mention, it has the default.
+        let own = number + STRIDE;
+        if let Some(queue) = self.flowsets.get(&own).filter(|_| name == "fifo") {
+            let lost = queue_words_lost(c, queue, &settings);
+            say_words_that_revert("scheduler", c, &lost, means);
+        }
+        let uses_own = self.schedulers.get(&number).and_then(|s| s.internal) == Some(own);
+        if has_settings || uses_own {
+            self.flowsets.insert(own, settings);
             if let Some(scheduler) = self.schedulers.get_mut(&number) {
-                scheduler.internal = scheduler.internal.map(|_| number + STRIDE);
+                scheduler.internal = scheduler.internal.map(|_| own);
             }
         }
         // Every scheduler has a FIFO beside it, so `pipe N` works even if only `sched N` was
@@ -570,34 +577,20 @@ impl Layout {
         ) else {
             return;
         };
-        let lost = [
+        let of_link = [
             (c.rate.is_none() && old.rate != link.rate, "bw"),
             (c.delay.is_none() && old.delay != link.delay, "delay"),
             (c.burst.is_none() && old.burst != link.burst, "burst"),
             (c.profile.is_none() && old.profile.is_some(), "profile"),
-            (c.queue.is_none() && queue.queue != flowset.queue, "queue"),
-            (c.loss.is_none() && queue.loss.is_some(), "plr"),
-            (c.policy.is_none() && queue.policy.is_some(), "the AQM"),
-            (c.mask.is_none() && fifo.mask != shadow.mask, "mask"),
         ];
-        let words: Vec<&str> = lost
-            .iter()
-            .filter(|(is_lost, _)| *is_lost)
-            .map(|(_, w)| *w)
+        let of_mask = (c.mask.is_none() && fifo.mask != shadow.mask, "mask");
+        let of_queue = queue_words_lost(c, queue, flowset);
+        let lost: Vec<_> = of_link
+            .into_iter()
+            .chain(of_queue)
+            .chain([of_mask])
             .collect();
-        if !words.is_empty() {
-            let text = format!(
-                "pipe {number} is reconfigured: {}",
-                match words.as_slice() {
-                    [one] => format!("{one} is not given and returns to its default"),
-                    many => format!(
-                        "{} are not given and return to their defaults",
-                        many.join(", ")
-                    ),
-                }
-            );
-            means.warn(&c.number, text);
-        }
+        say_words_that_revert("pipe", c, &lost, means);
     }
 
     /// Deletes a pipe with the objects created for it, or a queue.
@@ -663,4 +656,37 @@ impl Layout {
             .get(&(scheduler % STRIDE))
             .expect("a scheduler has a link of its own number")
     }
+}
+
+/// Returns the settings of a queue that return to their defaults because `config` does not mention
+/// them.
+fn queue_words_lost(
+    c: &Config,
+    old: &FlowsetConfig,
+    new: &FlowsetConfig,
+) -> [(bool, &'static str); 3] {
+    [
+        (c.queue.is_none() && old.queue != new.queue, "queue"),
+        (c.loss.is_none() && old.loss.is_some(), "plr"),
+        (c.policy.is_none() && old.policy.is_some(), "the AQM"),
+    ]
+}
+
+/// Warns about the words of `lost` that apply to this `config` of a `kind`.
+fn say_words_that_revert(kind: &str, c: &Config, lost: &[(bool, &str)], means: &mut Means<'_>) {
+    let given_up = lost.iter().filter(|(is_lost, _)| *is_lost);
+    let words: Vec<&str> = given_up.map(|(_, word)| *word).collect();
+    let what = match words.as_slice() {
+        [] => return,
+        [one] => format!("{one} is not given and returns to its default"),
+        many => format!(
+            "{} are not given and return to their defaults",
+            many.join(", ")
+        ),
+    };
+    let number = c.number.value;
+    means.warn(
+        &c.number,
+        format!("{kind} {number} is reconfigured: {what}"),
+    );
 }

@@ -322,7 +322,7 @@ impl Runtime {
         // The instance may have been put to sleep to release its memory.
         let wakes = self.instances[instance as usize].link.is_none();
         if wakes {
-            self.wake_up(instance);
+            self.wake_up(instance, cx.now);
         }
         if queue != NONE && !self.queues[queue as usize].is_open {
             self.open(queue, &flowset, cx);
@@ -539,8 +539,8 @@ impl Runtime {
         Some(index)
     }
 
-    /// Creates the queue and link of an instance that has none.
-    fn wake_up(&mut self, instance: u32) {
+    /// Creates the queue and link of an instance that has none at `now`.
+    fn wake_up(&mut self, instance: u32, now: Time) {
         let record = &self.instances[instance as usize];
         let slot = record.scheduler;
         let scheduler = self.schedulers[slot as usize]
@@ -548,10 +548,14 @@ impl Runtime {
             .expect("an instance at work has a scheduler");
         let discipline = scheduler.discipline();
         let (params, files) = (scheduler.link.params(), scheduler.link_files());
-        // The random stream of a link depends on its identity, not on when it was created.
+        // The random streams of a link depend on its identity and the instant, not on how many were
+        // created before it. One that was deleted when idle and comes back does not repeat its draws.
         let key = self.hash.of(&record.key.words());
-        let rng = self.seed.fork(key ^ u64::from(scheduler.number) << 32);
-        let link = Link::new(&params, files, discipline, &rng);
+        let own = self.seed.fork(key ^ u64::from(scheduler.number) << 32);
+        let mut link = Link::new(&params, files, discipline, &own.fork(now.as_ns()));
+        if let Some(effects) = self.keep_effects(instance, None) {
+            link.go_on_from(*effects);
+        }
         self.instances[instance as usize].link = Some(Box::new(link));
     }
 

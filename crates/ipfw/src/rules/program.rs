@@ -411,14 +411,16 @@ fn resumptions(entries: &[Entry]) -> Vec<u32> {
     places
 }
 
-/// Keeps the first lookup of each name of states: without jumps, a packet meets it first.
+/// Keeps the lookups of each name of states up to the first that every packet makes: without jumps,
+/// a packet meets it first.
 fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>) {
     let mut seen: Vec<u16> = Vec::new();
     steps.retain_mut(|step| {
         let entry = &entries[step.rule as usize];
         if let Some(name) = entry.state.filter(|_| step.probes) {
             step.probes = !seen.contains(&name);
-            if step.probes {
+            // Only some packets look up the states of a rule with `prob`.
+            if step.probes && entry.prob >= 1 << 32 {
                 seen.push(name);
             }
         }
