@@ -9,6 +9,7 @@ use std::path::Path;
 use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
 
+use crate::flow::FlowReport;
 use crate::live::{self, Listener, LiveError, LiveOptions, Observation};
 use crate::simulated::{self, SimError};
 use sluice_recording::metrics::measure;
@@ -215,6 +216,11 @@ fn run_live(
     for lane in [outcome.router.up, outcome.router.down] {
         for (cause, frames) in lane.lost {
             *end.lost.entry(cause).or_default() += frames;
+        }
+    }
+    for (cause, packets) in outcome.flows.iter().flat_map(FlowReport::lost) {
+        if packets > 0 {
+            *end.lost.entry(cause.to_owned()).or_default() += packets;
         }
     }
     match (outcome.failure, outcome.failed) {

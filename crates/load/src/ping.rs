@@ -93,6 +93,10 @@ pub struct PingSample {
     /// The time until the reply was back in the sender's kernel; `None` if either was lost, or the
     /// reply not stamped.
     pub round_trip: Option<Span>,
+    /// Whether the reply arrived, stamped or not.
+    pub is_answered: bool,
+    /// Whether the sender's kernel refused the request, which was then never sent.
+    pub is_refused: bool,
 }
 
 impl PingSample {
@@ -275,12 +279,15 @@ impl Ping {
                 if now >= near {
                     let now = context.clock.sleep_until(due, self.spin);
                     encoding.fill(&mut packet, number, now);
-                    report.refused += u64::from(socket.send(&packet).is_err());
+                    let is_refused = socket.send(&packet).is_err();
+                    report.refused += u64::from(is_refused);
                     report.samples.push(PingSample {
                         sequence: number,
                         sent: now,
                         forward: None,
                         round_trip: None,
+                        is_answered: false,
+                        is_refused,
                     });
                     continue;
                 }
@@ -307,6 +314,7 @@ impl Ping {
                 }
                 report.received += 1;
                 report.unstamped += u64::from(arrival.time.is_none());
+                sample.is_answered = true;
                 sample.round_trip = arrival.time.map(|time| time.since(sample.sent));
             };
             receive(socket, &mut timed, context, take)?;

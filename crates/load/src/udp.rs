@@ -81,6 +81,8 @@ pub struct UdpReport {
     pub sent: u64,
     /// Packets that the sender's own kernel refused.
     pub refused: u64,
+    /// Their numbers, in this order.
+    pub refused_numbers: Vec<u64>,
     /// Packets for which the kernel reported a departure time.
     pub departed: u64,
     /// The largest lateness of a packet.
@@ -117,6 +119,8 @@ pub struct UdpSample {
     pub received: Option<Time>,
     /// IP ECN field on arrival, if the kernel reported it.
     pub ecn: Option<u8>,
+    /// The packets that had found the receiver's socket full by then.
+    pub overflowed: u64,
 }
 
 impl UdpFlow {
@@ -197,6 +201,7 @@ impl UdpFlow {
                 connection: Some((source_address, destination)),
                 sent: sent.sent,
                 refused: sent.refused,
+                refused_numbers: sent.refused_numbers,
                 departed: sent.departures.iter().flatten().count() as u64,
                 latest: sent.latest,
                 ..received
@@ -271,6 +276,7 @@ impl UdpFlow {
             report.sent += 1;
             if socket.send(&packet).is_err() {
                 report.refused += 1;
+                report.refused_numbers.push(number);
             }
             if let Some(departures) = &mut departures {
                 let stamps = &mut report.departures;
@@ -306,10 +312,15 @@ impl UdpFlow {
             }];
             let timeout = Duration::from_nanos(STOP_CHECK.as_ns());
             if poll(&mut polls, Some(timeout)) > 0 {
+                let before = report.samples.len();
                 let take = |bytes: &[u8], arrival: Arrival| {
                     self.take(bytes, arrival, &mut seen, &mut report);
                 };
-                match timed.receive(socket, &context.clock, take) {
+                let received = timed.receive(socket, &context.clock, take);
+                for sample in &mut report.samples[before..] {
+                    sample.overflowed = timed.overflowed();
+                }
+                match received {
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(context.error("receive")(error)),
@@ -344,6 +355,7 @@ impl UdpFlow {
                 sent: Time::from_ns(sent),
                 received: arrival.time,
                 ecn: arrival.ecn,
+                overflowed: 0,
             });
         }
     }

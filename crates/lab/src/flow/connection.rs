@@ -104,6 +104,11 @@ pub(super) fn kernel_settings(name: &Word, ecn: TcpEcn, dscp: Dscp) -> TcpSettin
     }
 }
 
+/// Returns the failure of a flow whose connection broke because of `error`.
+pub(super) fn broken(error: &str) -> String {
+    format!("its connection broke: {error}")
+}
+
 /// Writes the transfers or pages of a live flow.
 pub(super) fn write_transfers(
     transfers: &[sluice_load::Transfer],
@@ -111,4 +116,49 @@ pub(super) fn write_transfers(
 ) -> Result<(), RecordError> {
     let mut numbered = (0..).zip(transfers);
     numbered.try_for_each(|(seq, done)| rows.transfer(seq, done.start, done.took, done.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_load::rr::RrReport;
+    use sluice_load::tcp::TcpReport;
+    use sluice_load::web::WebReport;
+    use sluice_scenario::{FlowKind, Scenario};
+
+    use crate::flow::LiveFlow;
+
+    #[test]
+    fn a_flow_whose_connection_breaks_has_failed() {
+        let text = "duration = \"2s\"\n[link]\nrate = \"10Mbit/s\"\n[[flow]]\ntype = \"tcp\"\n\
+                    [[flow]]\ntype = \"rr\"\n[[flow]]\ntype = \"web\"\ninterval = \"1s\"\n";
+        let variant = Scenario::parse("x.toml", text, &[]).unwrap().remove(0);
+        let failure = |kind: &FlowKind, error: Option<&str>| match kind {
+            FlowKind::Tcp(tcp) => tcp.failure(&TcpReport {
+                broken: error.map(str::to_owned),
+                ..TcpReport::default()
+            }),
+            FlowKind::Rr(rr) => rr.failure(&RrReport {
+                broken: error.map(str::to_owned),
+                ..RrReport::default()
+            }),
+            FlowKind::Web(web) => web.failure(&WebReport {
+                broken: 2 * u64::from(error.is_some()),
+                ..WebReport::default()
+            }),
+            _ => panic!("there is no other flow"),
+        };
+        let kinds: Vec<&FlowKind> = variant.scenario.flows.iter().map(|f| &f.kind).collect();
+        assert!(kinds.iter().all(|kind| failure(kind, None).is_none()));
+        let errors = kinds
+            .iter()
+            .map(|kind| failure(kind, Some("Connection reset by peer")));
+        assert_eq!(
+            errors.flatten().collect::<Vec<_>>(),
+            [
+                "its connection broke: Connection reset by peer",
+                "its connection broke: Connection reset by peer",
+                "2 of its connections broke",
+            ]
+        );
+    }
 }

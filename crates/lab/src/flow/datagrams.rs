@@ -8,7 +8,7 @@ use sluice_recording::RecordError;
 use sluice_recording::metrics::Jitter;
 use sluice_scenario::{Dscp, PcapPacket};
 
-use super::{Ends, Rows, Seen, SentPackets, SimulatedRecord};
+use super::{Ends, RECEIVER_OVERFLOW, Rows, SENDER_REFUSED, Seen, SentPackets, SimulatedRecord};
 
 /// The payload sizes of a flow's datagrams.
 #[derive(Clone, Debug)]
@@ -39,6 +39,9 @@ pub(crate) struct Arrivals {
     numbers: udp::Seen,
     received: u64,
     received_bytes: u64,
+    /// Those that the hosts lost, which the path therefore did not: they do not count as sent.
+    overflowed: u64,
+    refused: Vec<u64>,
     /// Those of which the instants of sending and arrival are known.
     delays: u64,
     delay_sum: Span,
@@ -54,6 +57,8 @@ impl Arrivals {
             numbers: udp::Seen::default(),
             received: 0,
             received_bytes: 0,
+            overflowed: 0,
+            refused: Vec::new(),
             delays: 0,
             delay_sum: Span::ZERO,
             jitter: Jitter::default(),
@@ -88,7 +93,8 @@ impl Arrivals {
         self.next_sample = at + rows.interval();
         // All datagrams up to the latest one had been sent by then.
         let sent = self.numbers.highest().map_or(0, |highest| highest + 1);
-        self.write(at, sent, rows)
+        let refused = self.refused.partition_point(|number| *number < sent) as u64;
+        self.write(at, sent.saturating_sub(self.overflowed + refused), rows)
     }
 
     fn write(&self, at: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
@@ -139,6 +145,14 @@ pub(super) fn between(ends: &Ends<'_>, rate: Rate, size: u64, dscp: Dscp) -> Udp
     udp
 }
 
+/// Returns the packets of a live flow that its hosts lost, by cause.
+pub(super) fn lost(report: &UdpReport) -> Vec<(&'static str, u64)> {
+    vec![
+        (RECEIVER_OVERFLOW, report.overflowed),
+        (SENDER_REFUSED, report.refused),
+    ]
+}
+
 /// Writes the counts of a live flow, whose receiver waited for packets that were still in flight. The
 /// last row is at the end of the flow or of the run, as in a simulation, even if nothing arrived for a
 /// while before.
@@ -149,10 +163,65 @@ pub(super) fn write(
     rows: &mut Rows<'_>,
 ) -> Result<(), RecordError> {
     let mut arrivals = Arrivals::new(payloads);
+    arrivals.refused.clone_from(&report.refused_numbers);
     for packet in &report.samples {
+        arrivals.overflowed = packet.overflowed;
         arrivals.arrive(packet.sequence, packet.sent, packet.received, rows)?;
     }
     let last = report.samples.iter().rev().find_map(|s| s.received);
     let stop = rows.stop().min(end);
-    arrivals.write(last.map_or(stop, |last| last.max(stop)), report.sent, rows)
+    let at = last.map_or(stop, |last| last.max(stop));
+    let lost = report.overflowed + report.refused;
+    arrivals.write(at, report.sent.saturating_sub(lost), rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::rows::recorded;
+    use sluice_load::udp::UdpSample;
+    use sluice_recording::metrics::measure;
+
+    /// Ten packets, of which the sender's kernel refused number 2, number 5 found the receiver's
+    /// socket full, and number 7 was lost on the path.
+    #[test]
+    fn packets_that_the_hosts_lose_are_no_loss_of_the_path() {
+        let mut report = UdpReport::default();
+        (report.sent, report.refused, report.overflowed) = (10, 1, 1);
+        report.refused_numbers = vec![2];
+        for sequence in (0..10).filter(|number| ![2, 5, 7].contains(number)) {
+            let sent = Time::ZERO + Span::from_ms(100 * sequence);
+            report.samples.push(UdpSample {
+                sequence,
+                sent,
+                received: Some(sent + Span::from_ms(20)),
+                ecn: None,
+                overflowed: u64::from(sequence > 5),
+            });
+        }
+        assert_eq!(lost(&report), [(RECEIVER_OVERFLOW, 1), (SENDER_REFUSED, 1)]);
+        let end = Time::ZERO + Span::from_secs(2);
+        let (_folder, recording) = recorded("type = \"udp\"\nrate = \"1Mbit/s\"", |rows| {
+            write(Payloads::Each(1000), &report, end, rows)
+        });
+        // One of the eight that the path carried.
+        let summary = measure(&recording).unwrap();
+        assert_eq!(summary.flows[0].loss, Some(1.0 / 8.0));
+        let rows = recording.flow_samples().unwrap().map(Result::unwrap);
+        let counts: Vec<_> = rows
+            .map(|row| row.sent_packets.zip(row.received_packets))
+            .collect();
+        // Up to number 3, three were sent; up to number 6, five; from number 8 on, one is missing.
+        let expected = [
+            (1, 1),
+            (2, 2),
+            (3, 3),
+            (4, 4),
+            (5, 5),
+            (7, 6),
+            (8, 7),
+            (8, 7),
+        ];
+        assert_eq!(counts, expected.map(Some));
+    }
 }

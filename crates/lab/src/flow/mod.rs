@@ -27,6 +27,11 @@ use sluice_sim::{Completion, Datagram, Echo, TcpSample, Traffic};
 pub use connection::{NotSimulated, UnknownCongestionControl};
 pub(crate) use rows::Rows;
 
+/// The cause of packets that found the socket of their receiver full.
+pub(crate) const RECEIVER_OVERFLOW: &str = "receiver_overflow";
+/// The cause of packets that the kernel of their sender refused.
+pub(crate) const SENDER_REFUSED: &str = "sender_refused";
+
 /// A type of flow in the simulator.
 pub(crate) trait SimulatedFlow {
     /// The state of a flow until it is recorded.
@@ -113,6 +118,12 @@ pub(crate) trait LiveFlow: Clone + 'static {
     fn failure(&self, report: &Self::Report) -> Option<String> {
         let _ = report;
         None
+    }
+
+    /// Returns the packets that the hosts lost, not the path, by cause. By default there are none.
+    fn lost(&self, report: &Self::Report) -> Vec<(&'static str, u64)> {
+        let _ = report;
+        Vec::new()
     }
 
     /// Returns the direction in which the host that starts the flow sends. By default it sends the
@@ -283,6 +294,11 @@ impl FlowReport {
         self.0.failure()
     }
 
+    /// Returns the packets that the hosts of the flow lost, by cause.
+    pub(crate) fn lost(&self) -> Vec<(&'static str, u64)> {
+        self.0.lost()
+    }
+
     /// Writes the rows of `flow`, whose measurements these are; the run has ended at `end`.
     pub(crate) fn write(
         &self,
@@ -297,6 +313,8 @@ impl FlowReport {
 
 trait AnyReport: fmt::Debug {
     fn failure(&self) -> Option<String>;
+
+    fn lost(&self) -> Vec<(&'static str, u64)>;
 
     fn write(&self, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError>;
 }
@@ -315,6 +333,10 @@ impl<F: LiveFlow> fmt::Debug for Report<F> {
 impl<F: LiveFlow> AnyReport for Report<F> {
     fn failure(&self) -> Option<String> {
         self.settings.failure(&self.report)
+    }
+
+    fn lost(&self) -> Vec<(&'static str, u64)> {
+        self.settings.lost(&self.report)
     }
 
     fn write(&self, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {

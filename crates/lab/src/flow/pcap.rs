@@ -53,6 +53,10 @@ impl LiveFlow for Pcap {
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
+    fn lost(&self, report: &UdpReport) -> Vec<(&'static str, u64)> {
+        datagrams::lost(report)
+    }
+
     fn write(&self, report: &UdpReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         datagrams::write(payloads(self, rows.flow()), report, end, rows)
     }

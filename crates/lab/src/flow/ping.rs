@@ -9,7 +9,7 @@ use sluice_sim::{Echo, Traffic};
 
 use super::rows::Probe;
 use super::{
-    Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord,
+    Ends, LiveFlow, NotSimulated, Rows, SENDER_REFUSED, Seen, SentPackets, SimulatedFlow, SimulatedRecord,
 };
 
 impl SimulatedFlow for Ping {
@@ -98,20 +98,72 @@ impl LiveFlow for Ping {
         ping.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
+    fn lost(&self, report: &PingReport) -> Vec<(&'static str, u64)> {
+        vec![(SENDER_REFUSED, report.refused)]
+    }
+
     fn write(
         &self,
         report: &PingReport,
         end: Time,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
-        let probes = report.samples.iter().map(|probe| Probe {
+        let sent = report.samples.iter().filter(|probe| !probe.is_refused);
+        let probes = sent.map(|probe| Probe {
             seq: probe.sequence,
             sent: probe.sent,
-            has_arrived: probe.round_trip.is_some(),
+            has_arrived: probe.is_answered,
             rtt: probe.round_trip,
             forward: probe.forward,
             backward: probe.backward(),
         });
         rows.probes(&probes.collect::<Vec<_>>(), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::rows::recorded;
+    use sluice_load::ping::PingSample;
+    use sluice_recording::metrics::measure;
+    use sluice_scenario::FlowKind;
+
+    /// Of five requests, one was refused by the sender's kernel and one was lost; the answer to a third
+    /// has no stamp.
+    #[test]
+    fn an_answer_without_a_stamp_has_arrived_and_a_refused_request_was_not_sent() {
+        let sample = |sequence: u64, took: Option<u64>| PingSample {
+            sequence,
+            sent: Time::ZERO + Span::from_ms(100 * sequence),
+            forward: None,
+            round_trip: took.map(Span::from_ms),
+            is_answered: took.is_some(),
+            is_refused: false,
+        };
+        let mut report = PingReport {
+            samples: vec![
+                sample(0, Some(20)),
+                sample(1, None),
+                sample(2, None),
+                sample(3, None),
+                sample(4, Some(22)),
+            ],
+            refused: 1,
+            ..PingReport::default()
+        };
+        report.samples[1].is_answered = true;
+        report.samples[2].is_refused = true;
+        let (_folder, recording) = recorded("type = \"ping\"", |rows| {
+            let FlowKind::Ping(ping) = &rows.flow().flow.kind else {
+                panic!("the flow is a ping");
+            };
+            assert_eq!(ping.lost(&report), [(SENDER_REFUSED, 1)]);
+            ping.write(&report, Time::ZERO + Span::from_secs(2), rows)
+        });
+        let ping = &measure(&recording).unwrap().flows[0];
+        // Number 3, of the four that were sent.
+        assert_eq!(ping.loss, Some(1.0 / 4.0));
+        assert_eq!(ping.rtt.map(|rtt| rtt.count), Some(2));
     }
 }

@@ -187,6 +187,29 @@ fn is_over(sent: Time, longest: Option<Span>, end: Time) -> bool {
     sent + longest.unwrap_or(Span::ZERO) < end
 }
 
+/// Records a live run of 2 s with this flow, whose rows `write` writes. Returns the recording and its
+/// folder.
+#[cfg(test)]
+pub(super) fn recorded(
+    flow: &str,
+    write: impl FnOnce(&mut Rows<'_>) -> Result<(), RecordError>,
+) -> (tempfile::TempDir, sluice_recording::Recording) {
+    use sluice_recording::{End, Environment};
+    use sluice_scenario::{Backend, Scenario};
+
+    let text = format!(
+        "duration = \"2s\"\n[link]\nrate = \"10Mbit/s\"\n[measure]\nwarmup = \"0s\"\n[[flow]]\n{flow}\n"
+    );
+    let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+    let folder = tempfile::tempdir().unwrap();
+    let environment = Environment::here(Backend::Live, "2026-01-02T03:04:05Z".into());
+    let mut writer = RunWriter::create(folder.path(), &variant, &environment).unwrap();
+    let instance = variant.scenario.instances().next().unwrap();
+    write(&mut Rows::new(&mut writer, &instance, Span::from_ms(50))).unwrap();
+    let end = End::complete(Time::ZERO + Span::from_secs(2));
+    (folder, writer.finish(end).unwrap())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -66,6 +66,10 @@ impl LiveFlow for Rr {
         rr.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
+    fn failure(&self, report: &RrReport) -> Option<String> {
+        report.broken.as_deref().map(connection::broken)
+    }
+
     fn write(&self, report: &RrReport, _end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         let mut exchanges = (0..).zip(&report.exchanges);
         exchanges.try_for_each(|(seq, done)| rows.exchange(seq, done.start, done.took))

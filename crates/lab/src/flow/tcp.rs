@@ -107,6 +107,10 @@ impl LiveFlow for Tcp {
         tcp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
+    fn failure(&self, report: &TcpReport) -> Option<String> {
+        report.broken.as_deref().map(connection::broken)
+    }
+
     fn write(
         &self,
         report: &TcpReport,

@@ -40,6 +40,10 @@ impl LiveFlow for Udp {
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
+    fn lost(&self, report: &UdpReport) -> Vec<(&'static str, u64)> {
+        datagrams::lost(report)
+    }
+
     fn write(&self, report: &UdpReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         datagrams::write(Payloads::Each(self.size), report, end, rows)
     }

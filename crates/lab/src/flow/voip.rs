@@ -51,7 +51,7 @@ impl SimulatedRecord for Call {
             sent: datagram.sent,
             received: Some(datagram.received),
         });
-        let received = write_packets(arrived.collect(), sent.packets, end, rows)?;
+        let received = write_packets(arrived.collect(), sent.packets, &[], end, rows)?;
         rows.received(end, received * Voip::SIZE)
     }
 }
@@ -68,13 +68,18 @@ impl LiveFlow for Voip {
         udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
+    fn lost(&self, report: &UdpReport) -> Vec<(&'static str, u64)> {
+        datagrams::lost(report)
+    }
+
     fn write(&self, report: &UdpReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         let arrived = report.samples.iter().map(|sample| Arrival {
             sequence: sample.sequence,
             sent: sample.sent,
             received: sample.received,
         });
-        let received = write_packets(arrived.collect(), report.sent, end, rows)?;
+        let refused = &report.refused_numbers;
+        let received = write_packets(arrived.collect(), report.sent, refused, end, rows)?;
         let last = report.samples.iter().filter_map(|s| s.received).max();
         rows.received(last.unwrap_or(Time::ZERO), received * Voip::SIZE)
     }
@@ -88,10 +93,11 @@ struct Arrival {
     received: Option<Time>,
 }
 
-/// Writes the packets of a call. Returns the number of different packets that have arrived.
+/// Writes the packets of a call, without those that its sender's kernel refused. Returns the number of different packets that have arrived.
 fn write_packets(
     mut arrived: Vec<Arrival>,
     sent: u64,
+    refused: &[u64],
     end: Time,
     rows: &mut Rows<'_>,
 ) -> Result<u64, RecordError> {
@@ -112,7 +118,8 @@ fn write_packets(
             ..Probe::unseen(seq, here.sent)
         }
     };
-    let probes: Vec<Probe> = (0..sent).map(probe).collect();
+    let numbers = (0..sent).filter(|seq| refused.binary_search(seq).is_err());
+    let probes: Vec<Probe> = numbers.map(probe).collect();
     rows.probes(&probes, end)?;
     Ok(received)
 }

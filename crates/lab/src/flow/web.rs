@@ -79,6 +79,13 @@ impl LiveFlow for Web {
         web.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
 
+    fn failure(&self, report: &WebReport) -> Option<String> {
+        (report.broken > 0).then(|| match report.broken {
+            1 => "one of its connections broke".to_owned(),
+            several => format!("{several} of its connections broke"),
+        })
+    }
+
     fn write(
         &self,
         report: &WebReport,

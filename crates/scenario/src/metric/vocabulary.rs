@@ -183,7 +183,7 @@ pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
     };
     "accuracy.late.p99", Time, Accuracy, "its 99th percentile", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, P99);
     "accuracy.late.max", Time, Accuracy, "its maximum", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, MAX);
-    "accuracy.lost", Count, Accuracy, "packets lost anywhere but in the queue, and rows that were not recorded because the disk was too slow (`not_recorded`)", "counters of the router's ports", |s| {
+    "accuracy.lost", Count, Accuracy, "packets lost anywhere but in the queue: at the router's ports, in a receiver's full socket (`receiver_overflow`), or refused by a sender's kernel (`sender_refused`), the last two of which are no `loss` of their flow, except that a call counts an overflow as loss; and rows that were not recorded because the disk was too slow (`not_recorded`)", "counters of the router's ports and of the flows' hosts", |s| {
         Some(s.accuracy.as_ref()?.lost.values().sum::<u64>() as f64)
     };
 };
