@@ -15,7 +15,7 @@ use super::field::{Dscp, Name, Word};
 use super::schema::{KeyDecl, Keys, Section, items, keys, names};
 use super::source::Place;
 use super::tree::{Node, Table, Value};
-use super::words::{Direction, TcpEcn};
+use super::words::{Direction, PipeId, TcpEcn};
 
 keys! {
     /// The keys that all types of flow have.
@@ -574,6 +574,12 @@ pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) ->
         // The figures of several flows have the name that they share. All flows in a direction may share
         // its name.
         let shared = (flow.count > 1).then(|| flow.name.clone());
+        // Older programs accepted such names, and their recordings stay readable.
+        if !problems.is_recording() && is_of_hop(&flow.name, root) {
+            let message = format!("a flow cannot be named `{}`", flow.name);
+            let hint = "that is the name of a direction of a [[hop]]";
+            problems.push(Problem::new(at.clone(), message).hint(hint));
+        }
         for name in shared.iter().cloned().chain(instance_names(&flow)) {
             if RESERVED.contains(&name.as_str()) && shared.as_ref() != Some(&name) {
                 let message = format!("a flow cannot be named `{name}`");
@@ -642,37 +648,6 @@ pub(crate) fn name_all(root: &mut Table) {
         };
         table.set("name", at, name);
     }
-    *items = items.drain(..).flat_map(each_way).collect();
-}
-
-/// Returns a flow in `both` directions as two flows.
-fn each_way(flow: Node) -> Vec<Node> {
-    let text = |table: &Table, key: &str| match table.node(key).map(|node| &node.value) {
-        Some(Value::Text(text)) => Some(text.clone()),
-        _ => None,
-    };
-    let Value::Table(table) = &flow.value else {
-        return vec![flow];
-    };
-    let (Some("both"), Some(name)) = (text(table, "direction").as_deref(), text(table, "name"))
-    else {
-        return vec![flow];
-    };
-    let way = |way: &str| {
-        let mut table = table.clone();
-        for entry in &mut table.0 {
-            match entry.key.as_str() {
-                "direction" => entry.node.value = Value::text(way),
-                "name" => entry.node.value = Value::text(format!("{name}-{way}")),
-                _ => {}
-            }
-        }
-        Node {
-            value: Value::Table(table),
-            ..flow.clone()
-        }
-    };
-    vec![way("up"), way("down")]
 }
 
 /// Returns the names of the single flows.
@@ -690,6 +665,15 @@ pub(crate) fn flow_types_with(metric: &str) -> Vec<&'static str> {
         .iter()
         .filter(|(_, _, _, metrics)| metrics.contains(&metric));
     with.map(|(name, ..)| *name).collect()
+}
+
+/// Returns whether `name` is that of a direction of a `[[hop]]` of the scenario, such as `up2`.
+fn is_of_hop(name: &str, root: &Table) -> bool {
+    let hops = match root.node("hop").map(|node| &node.value) {
+        Some(Value::Array(hops)) => hops.len(),
+        _ => 0,
+    };
+    PipeId::from_word(name).is_some_and(|pipe| (1..=hops).contains(&pipe.hop()))
 }
 
 /// First words of metrics that do not belong to a flow.

@@ -29,6 +29,7 @@
 
 mod advice;
 mod checks;
+mod each_way;
 mod effects;
 mod error;
 mod expect;
@@ -597,7 +598,9 @@ fn read_variants(
     let mut variants: Vec<Variant> = Vec::new();
     for (i, expansion) in expansions.iter().enumerate() {
         let name = variant_names.get(i).map_or("", String::as_str);
-        let scenario = Scenario::read(file, &expansion.tree, name, known, problems);
+        let mut tree = expansion.tree.clone();
+        each_way::split_all(&mut tree);
+        let scenario = Scenario::read(file, &tree, name, known, problems);
         if let Some(scenario) = scenario {
             let variant = Variant {
                 name: name.to_owned(),

@@ -388,7 +388,9 @@ pub(crate) fn expand(root: &Table, axes: &[Axis], problems: &mut Problems) -> Ve
         // Words of a queue are set in the queue that another axis chose, and keys of one direction behind
         // those of both.
         settings.sort_by_key(|Setting { path, .. }| {
-            let is_of_one = path.contains(".up.") || path.contains(".down.");
+            let is_of_one = [".up.", ".down.", "-up.", "-down."]
+                .iter()
+                .any(|way| path.contains(way));
             (word_of_queue(path).is_some(), is_of_one)
         });
         for Setting { path, at, node } in settings {

@@ -1,5 +1,6 @@
 //! Sets keys by their path: `--set link.rate=10Mbit/s` and the axes of `[matrix]`.
 
+use super::each_way;
 use super::error::{Problem, Problems};
 use super::source::Place;
 use super::tree::{Node, Table, Value, parse_option};
@@ -52,17 +53,10 @@ pub(crate) fn set_path(
     if let Some((queue, word)) = word_of_queue(path) {
         return set_word(root, queue, word, path_at, node, problems);
     }
-    if let ["flow", name, rest @ ..] = segments.as_slice() {
-        let Some(table) = find_flow(root, name, path_at, problems) else {
-            return;
-        };
-        if rest.is_empty() {
-            let message = format!("`{path}` is a flow, not a key");
-            problems
-                .push(Problem::new(path_at.clone(), message).hint(format!("such as {path}.start")));
-            return;
-        }
-        return set_in(table, rest, path, path_at, node, problems);
+    if let ["flow", words @ ..] = segments.as_slice()
+        && !words.is_empty()
+    {
+        return set_in_flow(root, words, (path, path_at), node, problems);
     }
     if let ["hop", number, rest @ ..] = segments.as_slice()
         && !rest.is_empty()
@@ -79,6 +73,46 @@ pub(crate) fn set_path(
         set_for_both(table, rest, path_at);
     }
     set_in(root, &segments, path, path_at, node, problems)
+}
+
+/// Sets a key of a flow, whose name may have dots of its own. A key of a flow that was in both
+/// directions is set for the two flows that it has become.
+fn set_in_flow(
+    root: &mut Table,
+    words: &[&str],
+    (path, path_at): (&str, &Place),
+    node: &Node,
+    problems: &mut Problems,
+) {
+    // The longest name that leaves a key.
+    let names = (1..words.len()).rev().chain([words.len()]);
+    let mut found = (vec![words[0].to_owned()], 1);
+    for count in names {
+        let name = words[..count].join(".");
+        each_way::split_for(root, &name);
+        let both = each_way::names(&name);
+        if has_flow(root, &name) {
+            found = (vec![name], count);
+            break;
+        }
+        if words[count..] != ["direction"] && both.iter().all(|name| has_flow(root, name)) {
+            found = (both.into(), count);
+            break;
+        }
+    }
+    let (names, count) = found;
+    for name in &names {
+        let Some(table) = find_flow(root, name, path_at, problems) else {
+            return;
+        };
+        if words.len() == count {
+            let message = format!("`{path}` is a flow, not a key");
+            problems
+                .push(Problem::new(path_at.clone(), message).hint(format!("such as {path}.start")));
+            return;
+        }
+        set_in(table, &words[count..], path, path_at, node, problems);
+    }
 }
 
 /// Removes a key of a link from the tables of its directions, so that its new value, which is set at
@@ -251,18 +285,27 @@ fn find_hop<'t>(
     }
 }
 
+fn name_of(flow: &Node) -> Option<&str> {
+    match &flow.as_table()?.node("name")?.value {
+        Value::Text(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn has_flow(root: &Table, name: &str) -> bool {
+    let flows = root.node("flow").map(|node| &node.value);
+    match flows {
+        Some(Value::Array(flows)) => flows.iter().any(|flow| name_of(flow) == Some(name)),
+        _ => false,
+    }
+}
+
 fn find_flow<'t>(
     root: &'t mut Table,
     name: &str,
     path_at: &Place,
     problems: &mut Problems,
 ) -> Option<&'t mut Table> {
-    fn name_of(node: &Node) -> Option<&str> {
-        match &node.as_table()?.node("name")?.value {
-            Value::Text(name) => Some(name),
-            _ => None,
-        }
-    }
     let entry = root.0.iter_mut().find(|entry| entry.key == "flow");
     let items = match entry.map(|entry| &mut entry.node.value) {
         Some(Value::Array(items)) => items.as_mut_slice(),

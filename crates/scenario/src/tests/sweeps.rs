@@ -221,6 +221,85 @@ fn a_flow_in_both_directions_is_two() {
 }
 
 #[test]
+fn both_directions_can_be_set_and_varied() {
+    let call = format!("{PLAIN}[[flow]]\ntype = \"voip\"\nname = \"call\"\n");
+    let calls = |text: &str, sets: &[&str]| -> Vec<Vec<(String, Direction, Span)>> {
+        let all = variants(text, sets);
+        let of = |variant: &Variant| {
+            let flows = variant.scenario.flows[1..].iter();
+            flows
+                .map(|flow| (flow.name.clone(), flow.direction, flow.start))
+                .collect()
+        };
+        all.iter().map(of).collect()
+    };
+    let at = |name: &str, direction, s| (name.to_owned(), direction, Span::from_secs(s));
+    let one = vec![at("call", Direction::Up, 0)];
+    let two = |up, down| {
+        vec![
+            at("call-up", Direction::Up, up),
+            at("call-down", Direction::Down, down),
+        ]
+    };
+    assert_eq!(calls(&call, &["flow.call.direction=both"]), [two(0, 0)]);
+    let axis = "[matrix]\n\"flow.call.direction\" = [\"up\", \"both\"]\n";
+    assert_eq!(calls(&format!("{call}{axis}"), &[]), [one, two(0, 0)]);
+    // Keys of the flow are those of both, and each of the two has its own name.
+    let both = format!("{call}direction = \"both\"\n");
+    assert_eq!(calls(&both, &["flow.call.start=1s"]), [two(1, 1)]);
+    assert_eq!(calls(&both, &["flow.call-down.start=2s"]), [two(0, 2)]);
+    let sets = ["flow.call-down.start=2s", "flow.call.start=1s"];
+    assert_eq!(calls(&both, &sets), [two(1, 1)]);
+    let axes =
+        "[matrix]\n\"flow.call-up.start\" = [\"2s\", \"3s\"]\n\"flow.call.start\" = [\"1s\"]\n";
+    let varied = calls(&format!("{both}{axes}"), &[]);
+    assert_eq!(varied, [two(2, 1), two(3, 1)]);
+}
+
+#[test]
+fn names_of_flows_may_have_dots_where_keys_are_set() {
+    let text = format!(
+        "{PLAIN}[[flow]]\ntype = \"tcp\"\nname = \"a.b\"\n[[flow]]\ntype = \"tcp\"\nname = \"a\"\n"
+    );
+    let all = variants(&text, &["flow.a.b.start=1s", "flow.a.start=2s"]);
+    let starts: Vec<Span> = all[0].scenario.flows[1..]
+        .iter()
+        .map(|flow| flow.start)
+        .collect();
+    assert_eq!(starts, [Span::from_secs(1), Span::from_secs(2)]);
+    let told = errors(&text, &["flow.c.d.start=1s"]);
+    assert!(told.contains("there is no flow `c`"), "{told}");
+    let told = errors(&text, &["flow.a.b=1s"]);
+    assert!(told.contains("unknown key `b`"), "a key of `a`: {told}");
+}
+
+#[test]
+fn no_flow_has_the_name_of_a_hops_direction() {
+    let hop = "[[hop]]\nrate = \"1Mbit/s\"\n";
+    let text = |hop: &str, name: &str| {
+        format!("{PLAIN}{hop}[[flow]]\ntype = \"tcp\"\nname = \"{name}\"\n")
+    };
+    let told = errors(&text(hop, "up2"), &[]);
+    assert!(told.contains("a flow cannot be named `up2`"), "{told}");
+    assert!(
+        told.contains("x.toml:14:8"),
+        "the place of the name: {told}"
+    );
+    // There is no third link.
+    assert_eq!(
+        variants(&text(hop, "down3"), &[])[0].scenario.flows.len(),
+        2
+    );
+    assert_eq!(variants(&text("", "up2"), &[])[0].scenario.flows.len(), 2);
+    // Older programs recorded such a scenario.
+    let scenario = &variants(&text(hop, "old"), &[])[0].scenario;
+    let json = serde_json::to_string(scenario).unwrap();
+    let json = json.replace("\"old\"", "\"up2\"");
+    let again: Scenario = serde_json::from_str(&json).unwrap();
+    assert_eq!(again.flows[1].name, "up2");
+}
+
+#[test]
 fn two_equal_names_of_rows_are_one_error() {
     let told = errors(&CABLE.replace("\"docsis\"", "\"cake\""), &[]);
     assert!(told.contains("two variants are named `cake`"), "{told}");
