@@ -84,10 +84,11 @@ pub struct Compared {
     pub first: Option<Repeated>,
     /// The second side's values.
     pub second: Option<Repeated>,
-    /// The difference of the medians, as a part of the first.
+    /// The difference of the medians, as a part of the first; `None` if another part of the runs
+    /// measured the figure on each side.
     pub change: Option<f64>,
     /// The probability of such a difference by chance, by Welch's t test; `None` if one side has a single
-    /// run.
+    /// run, or another part of the runs measured the figure on each side.
     pub p: Option<f64>,
     /// The verdict on the difference.
     pub verdict: Verdict,
@@ -108,12 +109,17 @@ pub enum Verdict {
     BeyondSpread,
     /// The values differ, and the runs' own variation is unknown: one side has only one run.
     Differs,
+    /// Another part of the runs measured the figure, so the values are not those of like runs.
+    Missing,
 }
 
 impl Verdict {
     /// Returns whether the figure may have changed.
     pub const fn is_change(self) -> bool {
-        matches!(self, Verdict::BeyondSpread | Verdict::Differs)
+        matches!(
+            self,
+            Verdict::BeyondSpread | Verdict::Differs | Verdict::Missing
+        )
     }
 
     const fn words(self) -> &'static str {
@@ -122,6 +128,7 @@ impl Verdict {
             Verdict::WithinSpread => "within the spread",
             Verdict::BeyondSpread => "more than the spread",
             Verdict::Differs => "spread unknown",
+            Verdict::Missing => "measured in others",
         }
     }
 }
@@ -257,6 +264,9 @@ fn compared(
 ) -> Compared {
     let unit = first.as_ref().or(second.as_ref()).map(|figure| figure.unit);
     let (change, verdict) = match (&first, &second) {
+        // The runs without the figure are often the worst, such as transfers that did not end: a
+        // change of the medians of the others would mean nothing.
+        (Some(a), Some(b)) if !a.has_same_part(b) => (None, Verdict::Missing),
         (Some(a), Some(b)) => {
             let (from, to) = (a.spread.median, b.spread.median);
             let change = to / from - 1.0;
@@ -275,6 +285,7 @@ fn compared(
         _ => (None, Verdict::Differs),
     };
     let both = first.as_ref().zip(second.as_ref());
+    let both = both.filter(|_| verdict != Verdict::Missing);
     let p = both.and_then(|(a, b)| a.spread.p_value(&b.spread));
     Compared {
         metric: metric.to_owned(),
@@ -369,7 +380,7 @@ impl Comparison {
         let tested = figures().filter(|figure| !figure.is_equal());
         let limit = highest_significant(tested.filter_map(|figure| figure.p).collect());
         let has_changed = |figure: &&Compared| match figure.verdict {
-            Verdict::Differs => true,
+            Verdict::Differs | Verdict::Missing => true,
             Verdict::BeyondSpread => figure.p.is_some_and(|p| Some(p) <= limit),
             Verdict::Same | Verdict::WithinSpread => false,
         };
@@ -447,12 +458,16 @@ impl Compared {
     /// Returns whether both sides have the same values.
     fn is_equal(&self) -> bool {
         let both = self.first.as_ref().zip(self.second.as_ref());
-        both.is_some_and(|(first, second)| first.values == second.values)
+        both.is_some_and(|(first, second)| {
+            first.values == second.values && first.has_same_part(second)
+        })
     }
 
     /// Returns whether the figure has changed by more than its displayed digits hide.
     fn is_visible(&self) -> bool {
-        self.verdict.is_change() && self.shown(&self.first) != self.shown(&self.second)
+        let is_shown =
+            self.verdict == Verdict::Missing || self.shown(&self.first) != self.shown(&self.second);
+        self.verdict.is_change() && is_shown
     }
 
     fn is_key(&self) -> bool {
@@ -465,6 +480,24 @@ impl Compared {
             Some(side) => self.unit.show(rounded(side.spread.median)),
             None => "-".into(),
         }
+    }
+
+    /// In how many runs of each side the figure was measured, such as `in 7 and 5 of 8`; `None` if
+    /// in all.
+    fn measured_in(&self) -> Option<String> {
+        let (Some(first), Some(second)) = (&self.first, &self.second) else {
+            let only = self.first.as_ref().or(self.second.as_ref())?;
+            return only.measured_in();
+        };
+        let [a, b] = [first, second].map(|side| (side.spread.count, side.runs));
+        if [a, b].iter().all(|(count, runs)| count == runs) {
+            return None;
+        }
+        Some(match a.1 == b.1 {
+            true if a.0 == b.0 => format!("in {} of {}", a.0, a.1),
+            true => format!("in {} and {} of {}", a.0, b.0, a.1),
+            false => format!("in {} of {}, {} of {}", a.0, a.1, b.0, b.1),
+        })
     }
 
     /// The change and its probability by chance, as far as they are known.
@@ -497,6 +530,11 @@ fn write_pair(out: &mut String, pair: &Pair, wanted: &Shown) {
         let verdict = match (figure.verdict, p.is_empty()) {
             (Verdict::BeyondSpread | Verdict::WithinSpread, false) => &p,
             _ => figure.verdict.words(),
+        };
+        let verdict = match (figure.verdict, figure.measured_in()) {
+            (Verdict::Missing, Some(part)) => part,
+            (_, Some(part)) => format!("{verdict}, {part}"),
+            (_, None) => verdict.to_owned(),
         };
         let _ = writeln!(
             out,

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use sluice_recording::figures::{median, pipe_under_test};
+use sluice_recording::figures::{Repeated, is_key_figure, median, pipe_under_test, repeated};
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
 
@@ -49,6 +49,11 @@ pub fn text(results: &[VariantResult]) -> String {
     if rows.iter().any(|row| row.runs[0].accuracy.is_some()) {
         out.push('\n');
         out.push_str(&accuracy(&rows));
+    }
+    let parts: String = rows.iter().filter_map(partly_measured).collect();
+    if !parts.is_empty() {
+        out.push('\n');
+        out.push_str(&parts);
     }
     for (row, result) in rows.iter().zip(results).filter(|(row, _)| row.is_stopped) {
         out.push('\n');
@@ -335,6 +340,39 @@ fn variants(rows: &[Row<'_>]) -> String {
     }
     out
 }
+
+/// Names the figures that only some of the runs of a variant measured: their medians are over those
+/// runs.
+fn partly_measured(row: &Row<'_>) -> Option<String> {
+    let figures = repeated(&row.runs);
+    let part = |(name, figure): &(String, Repeated)| Some((name.clone(), figure.measured_in()?));
+    let mut parts: Vec<(String, String)> = figures.iter().filter_map(part).collect();
+    parts.sort_by_key(|(name, _)| !is_key_figure(name));
+    // The percentiles of a figure, such as `bulk.fct.p95`, follow from it.
+    let mut seen: Vec<(String, String)> = Vec::new();
+    parts.retain(|(name, part)| {
+        let family: Vec<&str> = name.split('.').take(2).collect();
+        let own = (family.join("."), part.clone());
+        let is_new = !seen.contains(&own);
+        seen.push(own);
+        is_new
+    });
+    let more = parts.len().saturating_sub(MOST_PARTS);
+    let shown = parts.iter().take(MOST_PARTS);
+    let mut words: Vec<String> = shown.map(|(name, part)| format!("{name} {part}")).collect();
+    if more > 0 {
+        words.push(format!("{more} more"));
+    }
+    let text = format!(
+        "not measured in all runs of {}: {}",
+        row.name,
+        words.join(", ")
+    );
+    (!parts.is_empty()).then(|| wrap(&text))
+}
+
+/// The most figures of a variant that are named as measured in some runs only.
+const MOST_PARTS: usize = 6;
 
 /// Returns the names of the queues that were busy in any run.
 fn busy_queues<'a>(rows: &[Row<'a>]) -> Vec<&'a str> {

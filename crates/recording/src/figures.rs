@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::metrics::Spread;
 use sluice_scenario::Direction;
 use sluice_scenario::metric::{
-    Chart, ChartLink, FLOW_METRICS, Key, MetricDecl, RUN_METRICS, Summary, Unit, pipe_metrics,
+    Chart, ChartLink, FLOW_METRICS, Key, MetricDecl, PipeSummary, RUN_METRICS, Summary, Unit,
+    pipe_metrics,
 };
 
 /// A figure of a run.
@@ -122,8 +123,19 @@ pub fn is_key_figure(name: &str) -> bool {
 /// ones. Pass all runs that are compared, so that figures of different directions are never shown
 /// side by side.
 pub fn pipe_under_test<'a>(runs: &[&'a Summary]) -> &'a str {
+    busiest(runs, |_| true).unwrap_or(Direction::Up.word())
+}
+
+/// Returns the name of the busiest queue of a direction over all of `runs`: on a path of several links,
+/// the bottleneck.
+pub fn busiest_of<'a>(runs: &[&'a Summary], direction: Direction) -> &'a str {
+    busiest(runs, |pipe| pipe.way() == direction).unwrap_or(direction.word())
+}
+
+fn busiest<'a>(runs: &[&'a Summary], is_its: impl Fn(&PipeSummary) -> bool) -> Option<&'a str> {
     let mut busy: Vec<(&str, (f64, u64))> = Vec::new();
-    for pipe in runs.iter().flat_map(|run| &run.pipes) {
+    let pipes = runs.iter().flat_map(|run| &run.pipes);
+    for pipe in pipes.filter(|pipe| is_its(pipe)) {
         let used = pipe.utilisation.unwrap_or(0.0);
         match busy.iter_mut().find(|(name, _)| *name == pipe.name) {
             Some((_, (sum, packets))) => {
@@ -136,7 +148,7 @@ pub fn pipe_under_test<'a>(runs: &[&'a Summary]) -> &'a str {
     let most = busy
         .into_iter()
         .reduce(|a, b| if b.1 > a.1 { b } else { a });
-    most.map_or("up", |(name, _)| name)
+    most.map(|(name, _)| name)
 }
 
 /// A figure over runs that differ only in their seed.
@@ -149,20 +161,49 @@ pub struct Repeated {
     pub spread: Spread,
     /// The 95 % confidence interval of the mean; `None` for a single run.
     pub interval: Option<(f64, f64)>,
-    /// The values, in the order of the runs.
+    /// The number of runs, with those that did not measure the figure.
+    pub runs: usize,
+    /// The values of those runs that measured the figure, in the order of the runs.
     pub values: Vec<f64>,
 }
 
 impl Repeated {
-    /// Computes the spread of the `values` of several runs; `None` for no values.
-    pub fn of(unit: Unit, values: Vec<f64>) -> Option<Repeated> {
+    /// Computes the spread of the `values` that some of several `runs` measured; `None` for no values.
+    pub fn of(unit: Unit, values: Vec<f64>, runs: usize) -> Option<Repeated> {
         let spread = Spread::of(&values)?;
         Some(Repeated {
             unit,
             interval: spread.interval(),
             spread,
+            runs,
             values,
         })
+    }
+
+    /// Returns in how many of the runs the figure was measured, such as `in 5 of 8`; `None` if all
+    /// measured it.
+    pub fn measured_in(&self) -> Option<String> {
+        let count = self.spread.count;
+        (count < self.runs).then(|| format!("in {count} of {}", self.runs))
+    }
+
+    /// Returns whether the same part of the runs measured `self` and `other`.
+    pub fn has_same_part(&self, other: &Repeated) -> bool {
+        self.spread.count * other.runs == other.spread.count * self.runs
+    }
+
+    /// Returns the median over all runs. Those that did not measure the figure count as `missing`,
+    /// which may be infinite.
+    pub fn median_with(&self, missing: f64) -> f64 {
+        let mut all: Vec<f64> = self
+            .values
+            .iter()
+            .copied()
+            .filter(|v| v.is_finite())
+            .collect();
+        all.resize(self.runs.max(all.len()), missing);
+        all.sort_by(f64::total_cmp);
+        f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2])
     }
 }
 
@@ -236,8 +277,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
-/// Returns the figures of several runs, in the order in which they first appear. Runs that did not
-/// measure a figure do not count for it. A run without a drop for a reason has 0 drops for it.
+/// Returns the figures of several runs, in the order in which they first appear. The spread
+/// of a figure is over those runs that measured it ([`Repeated::measured_in`]). A run without a drop for a reason has 0 drops for it.
 pub fn repeated(summaries: &[&Summary]) -> Vec<(String, Repeated)> {
     repeated_beside(summaries, &[])
 }
@@ -266,13 +307,32 @@ pub fn repeated_beside(summaries: &[&Summary], others: &[&Summary]) -> Vec<(Stri
         }
     }
     all.into_iter()
-        .filter_map(|(name, (unit, values))| Some((name, Repeated::of(unit, values)?)))
+        .filter_map(|(name, (unit, values))| {
+            Some((name, Repeated::of(unit, values, summaries.len())?))
+        })
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_median_over_all_runs_counts_those_that_did_not_measure() {
+        let of = |values: &[f64], runs| Repeated::of(Unit::Time, values.to_vec(), runs);
+        let figure = of(&[1.0, 2.0, 3.0, 4.0, 5.0], 8).expect("values");
+        assert_eq!(figure.spread.median, 3.0);
+        assert_eq!(figure.measured_in().as_deref(), Some("in 5 of 8"));
+        // Of eight values, the median is the mean of the fourth and the fifth.
+        assert_eq!(figure.median_with(f64::INFINITY), 4.5);
+        assert_eq!(figure.median_with(f64::NEG_INFINITY), 1.5);
+        let half = of(&[1.0, 2.0], 4).expect("values");
+        assert_eq!(half.median_with(f64::INFINITY), f64::INFINITY);
+        assert!(half.has_same_part(&of(&[7.0, 8.0, 9.0], 6).expect("values")));
+        assert!(!half.has_same_part(&figure));
+        let whole = of(&[1.0, 2.0], 2).expect("values");
+        assert_eq!(whole.measured_in(), None);
+    }
 
     #[test]
     fn key_figures_of_links_are_not_those_of_flows() {

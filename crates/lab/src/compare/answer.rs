@@ -2,12 +2,14 @@
 //!
 //! For goodput, calls and fairness, higher is better. For completion times and delays, lower is
 //! better. A figure decides if its medians differ by more than what its row of [`ROWS`] calls about
-//! the same, and by more than the runs' own variation. The delay of a queue decides only where no
+//! the same, and by more than the runs' own variation. If fewer runs of one side measured a figure,
+//! the runs without it count as the worst, and it decides only if so different numbers are no chance.
+//! The delay of a queue decides only where no
 //! probe has measured the delay of a path; otherwise it is shown beside the answer.
 
 use std::fmt::Write as _;
 
-use super::{Compared, Pair};
+use super::{Compared, Pair, Verdict};
 
 /// Which values of a figure are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +93,25 @@ struct Say<'a> {
 impl Say<'_> {
     /// Whether the second side is better; `None` if the sides are about the same.
     fn second_is_better(&self) -> Option<bool> {
-        let median = |side: &Option<super::Repeated>| Some(side.as_ref()?.spread.median);
+        // A run that did not measure the figure, such as a transfer that did not end, counts as the
+        // worst: otherwise the worse a side, the fewer of its runs would decide.
+        let median = |side: &Option<super::Repeated>| {
+            let side = side.as_ref()?;
+            Some(match (self.figure.verdict, self.row.good) {
+                (Verdict::Missing, Good::Low) => side.median_with(f64::INFINITY),
+                (Verdict::Missing, Good::High) => side.median_with(f64::NEG_INFINITY),
+                _ => side.spread.median,
+            })
+        };
         let (first, second) = (median(&self.figure.first)?, median(&self.figure.second)?);
+        if self.figure.verdict == Verdict::Missing && !self.is_missing_beyond_chance() {
+            return None;
+        }
+        if !first.is_finite() || !second.is_finite() {
+            // More than half of the runs of a side did not measure it.
+            let is_better = (second > first) == (self.row.good == Good::High);
+            return (first != second).then_some(is_better);
+        }
         let about = match self.row.about {
             About::Part(part) => part * first.abs(),
             About::Number(number) => number,
@@ -101,22 +120,50 @@ impl Say<'_> {
         is_real.then_some((second > first) == (self.row.good == Good::High))
     }
 
+    /// Whether so different numbers of runs without the figure are no chance.
+    fn is_missing_beyond_chance(&self) -> bool {
+        let counts = |side: &Option<super::Repeated>| {
+            let side = side.as_ref()?;
+            Some((side.spread.count, side.runs))
+        };
+        let both = counts(&self.figure.first).zip(counts(&self.figure.second));
+        both.is_some_and(|(first, second)| fisher(first, second) < 0.05)
+    }
+
     /// Such as `ping.p95 31.2ms to 24.1ms (-22.8 %, p < 0.001)`.
     fn words(&self) -> String {
         let Compared { first, second, .. } = self.figure;
         let (first, second) = (self.figure.shown(first), self.figure.shown(second));
         let words = self.figure.change_words();
+        let part = self.figure.measured_in();
         let known = words
             .iter()
             .map(String::as_str)
-            .filter(|word| word.len() > 1);
-        let known: Vec<&str> = known.collect();
-        let beside = match known.is_empty() || first == second {
+            .filter(|word| word.len() > 1 && first != second);
+        let known: Vec<&str> = known.chain(part.as_deref()).collect();
+        let beside = match known.is_empty() {
             true => String::new(),
             false => format!(" ({})", known.join(", ")),
         };
         format!("{} {first} to {second}{beside}", self.figure.metric)
     }
+}
+
+/// Returns the probability that parts of two sets, each a count and the size of its set, differ by at
+/// least as much by chance: Fisher's exact test, two-sided (R. A. Fisher, "Statistical Methods for
+/// Research Workers", section 21.02).
+fn fisher((a, all_a): (usize, usize), (b, all_b): (usize, usize)) -> f64 {
+    let ln_factorial = |n: usize| (2..=n).map(|k| (k as f64).ln()).sum::<f64>();
+    let ln_ways = |n: usize, k: usize| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
+    let sum = a + b;
+    let p = |a: usize| {
+        let ways = ln_ways(all_a, a) + ln_ways(all_b, sum - a);
+        (ways - ln_ways(all_a + all_b, sum)).exp()
+    };
+    // Equal probabilities may differ in their last digits.
+    let limit = p(a) * (1.0 + 1e-9);
+    let possible = sum.saturating_sub(all_b)..=sum.min(all_a);
+    possible.map(p).filter(|p| *p <= limit).sum()
 }
 
 /// Returns the answer for a pair as lines of text; empty if no deciding figure was measured.
@@ -203,4 +250,19 @@ fn says(figures: &[Compared]) -> Vec<Say<'_>> {
         }));
     }
     says
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_sets_are_compared_by_fishers_exact_test() {
+        // All of four against none of four: 2 of the 70 ways to choose four of eight.
+        assert!((fisher((4, 4), (0, 4)) - 2.0 / 70.0).abs() < 1e-12);
+        // Fisher's tea: three of four against one of four, (16 + 1) * 2 of 70.
+        assert!((fisher((3, 4), (1, 4)) - 34.0 / 70.0).abs() < 1e-12);
+        assert!((fisher((3, 5), (3, 5)) - 1.0).abs() < 1e-12);
+        assert!((fisher((0, 2), (0, 3)) - 1.0).abs() < 1e-12);
+    }
 }

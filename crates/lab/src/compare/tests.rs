@@ -190,7 +190,8 @@ fn drops_for_a_reason_that_one_side_does_not_have_are_none() {
 
 /// A figure of two sides with these values.
 fn figure(metric: &str, first: &[f64], second: &[f64]) -> Compared {
-    let sides = [first, second].map(|values| Repeated::of(Unit::Time, values.to_vec()));
+    let sides =
+        [first, second].map(|values| Repeated::of(Unit::Time, values.to_vec(), values.len()));
     let [first, second] = sides;
     compared(metric, first, second, 0.0)
 }
@@ -253,6 +254,63 @@ fn the_answer_names_what_speaks_against_it_and_what_is_too_small() {
         text.contains("  a is better (more than chance)\n"),
         "{text}"
     );
+}
+
+/// A figure that `values` of `runs` runs measured on each side.
+fn partly(metric: &str, first: (&[f64], usize), second: (&[f64], usize)) -> Compared {
+    let [first, second] =
+        [first, second].map(|(values, runs)| Repeated::of(Unit::Time, values.to_vec(), runs));
+    compared(metric, first, second, 0.0)
+}
+
+#[test]
+fn runs_that_did_not_measure_a_figure_are_named_and_do_not_make_a_side_better() {
+    let ms = |values: &[f64]| -> Vec<f64> { values.iter().map(|ms| ms * 1e6).collect() };
+    // The five transfers of the second side that ended were faster than those of the first.
+    let (all, some) = (ms(&[950.0; 8]), ms(&[790.0; 5]));
+    let figure = partly("short.fct", (&all, 8), (&some, 8));
+    assert_eq!(figure.verdict, Verdict::Missing);
+    assert_eq!((figure.change, figure.p), (None, None));
+    let mut pair = Pair {
+        name: "a against b".into(),
+        sides: ["a", "b"].map(str::to_owned),
+        runs: [8, 8],
+        differences: Vec::new(),
+        expectations: Vec::new(),
+        figures: vec![figure],
+    };
+    let text = |pair: &Pair| {
+        let mut out = String::new();
+        write_pair(&mut out, pair, &Shown::Key);
+        out
+    };
+    let shown = text(&pair);
+    assert!(shown.contains("  in 8 and 5 of 8\n"), "{shown}");
+    // Eight against five of eight may be chance: p = 2 * C(8, 5) / C(16, 13) = 2 * 56 / 560 = 0.2.
+    assert!(shown.contains("  neither is better"), "{shown}");
+    // Twelve against four of twelve is not: p = 2 * C(12, 4) / C(24, 16) = 2 * 495 / 735471 = 0.0013.
+    let (all, few) = (ms(&[950.0; 12]), ms(&[790.0; 4]));
+    pair.figures = vec![partly("short.fct", (&all, 12), (&few, 12))];
+    let shown = text(&pair);
+    assert!(
+        shown.contains("  a is better (more than chance)"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("    a: short.fct 950ms to 790ms (in 12 and 4 of 12)\n"),
+        "{shown}"
+    );
+    let comparison = Comparison {
+        pairs: vec![pair],
+        only_first: Vec::new(),
+        only_second: Vec::new(),
+    };
+    assert!(comparison.has_changes());
+    // The same part on both sides: the values are compared.
+    let (first, second) = (ms(&[950.0, 960.0]), ms(&[790.0, 800.0, 795.0, 790.0]));
+    let same = partly("short.fct", (&first, 4), (&second, 8));
+    assert_eq!(same.verdict, Verdict::BeyondSpread);
+    assert_eq!(same.measured_in().as_deref(), Some("in 2 of 4, 4 of 8"));
 }
 
 #[test]

@@ -184,6 +184,7 @@ pub fn table(
             latex(
                 &rows(results, &columns, (first, spread), style),
                 results,
+                &columns,
                 spread,
             )
         }
@@ -333,7 +334,12 @@ fn markdown(rows: &[Vec<String>]) -> String {
     out
 }
 
-fn latex(rows: &[Vec<String>], results: &[VariantResult], spread: Spread) -> String {
+fn latex(
+    rows: &[Vec<String>],
+    results: &[VariantResult],
+    all: &[Column],
+    spread: Spread,
+) -> String {
     let columns = rows[0].len() - 1;
     let mut out = String::new();
     let runs = results
@@ -351,7 +357,13 @@ fn latex(rows: &[Vec<String>], results: &[VariantResult], spread: Spread) -> Str
         1 => "One run per row".to_owned(),
         n => format!("Medians of {n} runs{words}"),
     };
-    let _ = writeln!(out, "% {what}. Needs \\usepackage{{booktabs}}.");
+    let mut cells = all.iter().flat_map(|column| column.cells.iter().flatten());
+    let has_parts = cells.any(|cell| cell.measured_in().is_some());
+    let parts = match has_parts {
+        true => ", over those that measured the figure",
+        false => "",
+    };
+    let _ = writeln!(out, "% {what}{parts}. Needs \\usepackage{{booktabs}}.");
     let _ = writeln!(out, "\\begin{{tabular}}{{l{}}}", "r".repeat(columns));
     out.push_str("\\toprule\n");
     for (at, row) in rows.iter().enumerate() {
@@ -413,6 +425,7 @@ fn csv(results: &[VariantResult], columns: &[Column], first: &str) -> String {
         ] {
             head.push(format!("{name}{part}{suffix}"));
         }
+        head.push(format!("{name}.runs"));
     }
     let mut out = line(&head);
     for (at, result) in results.iter().enumerate() {
@@ -431,7 +444,10 @@ fn csv(results: &[VariantResult], columns: &[Column], first: &str) -> String {
         }
         for column in columns {
             match &column.cells[at] {
-                None => cells.extend(std::iter::repeat_n(String::new(), 7)),
+                None => {
+                    cells.extend(std::iter::repeat_n(String::new(), 7));
+                    cells.push("0".to_owned());
+                }
                 Some(Repeated {
                     spread, interval, ..
                 }) => {
@@ -446,6 +462,7 @@ fn csv(results: &[VariantResult], columns: &[Column], first: &str) -> String {
                     let (low, high) = interval.unzip();
                     let text = |bound: Option<f64>| bound.map_or(String::new(), |b| b.to_string());
                     cells.extend([text(low), text(high)]);
+                    cells.push(spread.count.to_string());
                 }
             }
         }

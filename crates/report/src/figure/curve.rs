@@ -223,8 +223,10 @@ pub struct Point {
     pub by: usize,
     pub each: usize,
     pub spread: Spread,
-    /// One per run.
+    /// One for each run that measured the figure.
     values: Vec<f64>,
+    /// The number of runs.
+    runs: usize,
 }
 
 /// A sweep, read from results.
@@ -281,6 +283,7 @@ impl Sweep {
                 each,
                 spread: figure.spread,
                 values: figure.values.clone(),
+                runs: figure.runs,
             });
         }
         let Some(unit) = unit else {
@@ -303,6 +306,26 @@ impl Sweep {
     /// The factor and the name of the unit in which values of the figure `name` are shown.
     pub fn scale(&self, name: &str) -> (f64, &'static str) {
         unit_of(name, self.unit)
+    }
+
+    /// Says for a caption at which points fewer runs measured the figure; empty if at none.
+    fn parts(&self) -> String {
+        let partial = self
+            .points
+            .iter()
+            .filter(|point| point.spread.count < point.runs);
+        let counts: Vec<usize> = partial.map(|point| point.spread.count).collect();
+        let (Some(least), Some(most)) = (counts.iter().min(), counts.iter().max()) else {
+            return String::new();
+        };
+        let count = match least == most {
+            true => least.to_string(),
+            false => format!("{least} to {most}"),
+        };
+        match counts.len() {
+            1 => format!(" At one point only {count} of the runs measured it."),
+            n => format!(" At {n} points only {count} of the runs measured it."),
+        }
     }
 
     /// The charts: the number of each, and its value of the third axis in words.
@@ -397,6 +420,15 @@ fn legend(sweep: &Sweep, asked: &Axes, names: Words<'_>) -> Legend {
 }
 
 fn caption(
+    sweep: &Sweep,
+    asked: &Axes,
+    (form, marks, names): (Form, Marks, Words<'_>),
+    is_live: bool,
+) -> String {
+    usual_caption(sweep, asked, (form, marks, names), is_live) + &sweep.parts()
+}
+
+fn usual_caption(
     sweep: &Sweep,
     asked: &Axes,
     (form, marks, names): (Form, Marks, Words<'_>),

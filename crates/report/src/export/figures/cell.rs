@@ -11,7 +11,7 @@ pub(super) enum Style {
     Latex { has_raw_headings: bool },
 }
 
-/// The median, and its spread with as many decimals.
+/// The median, its spread with as many decimals, and in how many runs it was measured unless in all.
 pub(super) fn cell(figure: &Repeated, column: &Column, spread: Spread, style: Style) -> String {
     let (factor, _) = column.scale;
     let median = figure.spread.median * factor;
@@ -27,7 +27,7 @@ pub(super) fn cell(figure: &Repeated, column: &Column, spread: Spread, style: St
         Style::Markdown => ("–", "±"),
     };
     let median = number(figure.spread.median);
-    match (spread, figure.interval) {
+    let shown = match (spread, figure.interval) {
         (Spread::Range, _) => {
             let (low, high) = (number(figure.spread.min), number(figure.spread.max));
             format!("{median} ({low}{dash}{high})")
@@ -39,6 +39,10 @@ pub(super) fn cell(figure: &Repeated, column: &Column, spread: Spread, style: St
             format!("{median} {plus} {}", number(figure.spread.deviation))
         }
         _ => median,
+    };
+    match figure.measured_in() {
+        Some(part) => format!("{shown}, {part}"),
+        None => shown,
     }
 }
 
@@ -109,7 +113,7 @@ mod tests {
     }
 
     fn shown_cell(values: &[f64], unit: Unit, spread: Spread, style: Style) -> String {
-        let figure = Repeated::of(unit, values.to_vec()).expect("values");
+        let figure = Repeated::of(unit, values.to_vec(), values.len()).expect("values");
         let column = Column {
             name: "x".into(),
             heading: None,
