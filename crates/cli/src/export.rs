@@ -186,6 +186,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         if let Some(dir) = &args.pcapng {
             make_folder(dir)?;
             files.extend(pcapng::write(recording, dir, name).map_err(fail)?);
+            let effects = pcapng::left_out(&recording.run().scenario);
+            if !effects.is_empty() {
+                eprintln!(
+                    "sluice: warning: the captures of {name} have the plain delay of the link, without {}",
+                    effects.join("; ")
+                );
+            }
         }
         if let Some(dir) = &args.csv {
             let dir = if is_single {

@@ -13,7 +13,9 @@
 //! captures.
 //!
 //! A packet leaves when it has been transmitted and the delay of its link has passed. A packet that
-//! was still queued at the end of the run appears only at the place at which it arrived.
+//! was still queued at the end of the run appears only at the place at which it arrived. A recording
+//! has no instant at which a packet reached the far end, so jitter, reordering, profiles and the
+//! opportunities of a trace are not in the captures ([`left_out`]).
 //!
 //! The format is pcapng ([`AnnotatedWriter`]): one interface of link type 101 (raw IP), times in
 //! nanoseconds.
@@ -26,14 +28,14 @@ use std::path::{Path, PathBuf};
 
 use sluice_core::link::LinkParams;
 use sluice_core::record::{Fate, PacketRecord};
-use sluice_core::{Ecn, Packet, Time};
+use sluice_core::{Ecn, Packet, Span, Time};
 use sluice_wire::capture::{Annotated, AnnotatedWriter, link_type};
 
 use super::{ExportError, write_whole};
 use header::{Content, Sent};
 use sluice_recording::headers::HeaderCoder;
 use sluice_recording::{PacketRow, ReadError, Recording};
-use sluice_scenario::{Direction, FlowInstance, Pipe, Scenario};
+use sluice_scenario::{Direction, FlowInstance, Pipe, PipeId, Scenario};
 
 /// Writes the captures `NAME-h2.pcapng`, `NAME-link1-link2.pcapng` and so on between links, and
 /// `NAME-h3.pcapng` into the folder `dir`, which must exist, and returns the files.
@@ -107,6 +109,24 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
         files.push(path);
     }
     Ok(files)
+}
+
+/// Names, for each direction of a link, the effects on the instants of packets that captures leave out:
+/// `up: jitter, reorder`.
+pub fn left_out(scenario: &Scenario) -> Vec<String> {
+    let of = |(id, pipe): (PipeId, &Pipe)| {
+        let params = pipe.params();
+        let effects = [
+            (params.jitter.jitter > Span::ZERO, "jitter"),
+            (params.reorder.reorder.as_billionths() > 0, "reorder"),
+            (pipe.profile.is_some(), "profile"),
+            (pipe.rate.is_trace(), "trace"),
+        ];
+        let present = effects.into_iter().filter(|(is_present, _)| *is_present);
+        let names: Vec<&str> = present.map(|(_, name)| name).collect();
+        (!names.is_empty()).then(|| format!("{id}: {}", names.join(", ")))
+    };
+    scenario.pipes().filter_map(of).collect()
 }
 
 /// Returns the names of the places along the path, from h2 to h3.

@@ -213,6 +213,21 @@ fn a_packet_is_found_by_its_number_at_every_place_of_a_path() {
     assert_eq!(packets(&files[0])[1].1[4..6], 4465_u16.to_be_bytes());
 }
 
+#[test]
+fn effects_that_captures_leave_out_are_named() {
+    let of = |link: &str| {
+        let text = format!("duration = \"10s\"\n{link}\n[[flow]]\ntype = \"ping\"\n");
+        let variant = Scenario::parse("x", &text, &[]).unwrap().remove(0);
+        pcapng::left_out(&variant.scenario)
+    };
+    let plain = "[link]\nrate = \"8Mbit/s\"\nrtt = \"20ms\"\nloss = 0.01\nduplicate = 0.01\n";
+    assert_eq!(of(plain), Vec::<String>::new());
+    let both = of(&format!("{plain}jitter = \"2ms\"\n"));
+    assert_eq!(both, ["up: jitter", "down: jitter"]);
+    let hop = "[[hop]]\nrate = \"8Mbit/s\"\n[hop.down]\njitter = \"1ms\"\nreorder = 0.1\n";
+    assert_eq!(of(&format!("{plain}{hop}")), ["down2: jitter, reorder"]);
+}
+
 /// The time in ms and `epb_packetid` (option 5 of an enhanced packet block) of each packet.
 fn numbers(path: &Path) -> Vec<(u64, u64)> {
     let mut reader = PcapNGReader::new(1 << 16, File::open(path).unwrap()).unwrap();
