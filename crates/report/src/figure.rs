@@ -349,6 +349,17 @@ pub fn escape(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
+/// Replaces the characters that XML 1.0 does not have (section 2.2, `Char`) by U+FFFD: no program reads
+/// a document with one of them.
+fn with_xml_characters(document: &str) -> String {
+    let is_char = |c: char| matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}');
+    let known = |c: char| match is_char(c) {
+        true => c,
+        false => char::REPLACEMENT_CHARACTER,
+    };
+    document.chars().map(known).collect()
+}
+
 /// plotters measures text with these fonts. Viewers without them use the next one of `FAMILY`.
 fn register_fonts() {
     for (style, bytes) in [

@@ -339,6 +339,21 @@ fn the_main_figure_has_every_panel_and_every_variant() {
     }
 }
 
+#[test]
+fn characters_that_xml_does_not_have_are_replaced() {
+    let mut report = drawable();
+    report.title = "a\u{1}title\twith\u{b}controls\u{ffff}".to_owned();
+    report.runs[0].name = "fi\u{7}fo".to_owned();
+    let drawn = svg(&report, &Figure::time()).expect("there is something to draw");
+    let title = "<title>a\u{fffd}title\twith\u{fffd}controls\u{fffd}</title>";
+    assert!(drawn.contains(title), "{drawn}");
+    assert!(drawn.contains("fi\u{fffd}fo"), "the legend has the name");
+    let is_control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+    assert!(!drawn.contains(is_control), "{drawn}");
+    // A program that reads XML reads it.
+    png(&report, &Figure::time(), 1.0).expect("a picture");
+}
+
 /// Everything that the charts that compare are made of.
 pub(crate) fn comparable() -> Report {
     let mut report = drawable();

@@ -7,7 +7,7 @@ use super::text::{Measure, break_lines};
 use super::{
     Area, CAPTION_LINE, CAPTION_SIZE, Drawn, FAMILY, FINE, Figure, FigureError, INK, LEGEND_GAP,
     LEGEND_ROW, LEGEND_SIZE, MARGIN, MM_PER_INCH, MOST_BESIDE, MUTED, SWATCH, TITLE_LINE,
-    TITLE_SIZE, bold, color, dash, escape, fine, plain, register_fonts,
+    TITLE_SIZE, bold, color, dash, escape, fine, plain, register_fonts, with_xml_characters,
 };
 use crate::raster::width_ratio;
 
@@ -63,10 +63,10 @@ impl Sheet {
             }
             None => format!("width=\"{}\" height=\"{}\"", figure.width, layout.height),
         };
-        Ok(format!(
+        Ok(with_xml_characters(&format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" {size} viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{}</title>\n{drawn}</svg>\n",
             escape(&self.title),
-        ))
+        )))
     }
 
     fn draw(&self, root: &Area<'_>, layout: &Layout) -> Drawn {
