@@ -263,6 +263,8 @@ export type DirectionTotal = {
  * Gaussian whose ellipse of one standard deviation is drawn.
  */
 export type Tradeoff = {
+  /** The queue: of several in the direction, the busiest. */
+  queue: string;
   /** Mean sojourn time of the packets that left in each window. */
   delay_ms: Array<number>;
   /** Goodput of all flows in the same window. */

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { contour } from "../src/maths/ellipse.ts";
 import { describe } from "../src/maths/verdict.ts";
-import type { Count, Run } from "../src/model.ts";
+import type { Count, Repeat, Run } from "../src/model.ts";
+import { measuredIn } from "../src/page/words.ts";
 
 interface Sketch {
   p50?: number;
@@ -158,6 +159,7 @@ test("drops are counted for each queue, with its own share", () => {
 
 test("a contour has the moments of its Gaussian", () => {
   const of = {
+    queue: "up",
     delay_ms: [],
     goodput_mbps: [],
     mean_delay_ms: 10,
@@ -208,4 +210,11 @@ test("a round-trip time is a condition and not a merit", () => {
     "At link.rtt 10ms: lowest ping median: rtt=10ms codel (15.0 ms), compared with 300 ms with rtt=10ms fifo.",
     "At link.rtt 80ms: lowest ping median: rtt=80ms codel (90.0 ms), compared with 400 ms with rtt=80ms fifo.",
   ]);
+});
+
+test("a figure that some repetitions did not measure says in how many it was", () => {
+  const eight = { repetitions: [1, 2, 3, 4, 5, 6, 7, 8] } as unknown as Run;
+  const of = (values: number[]) => measuredIn(eight, { values } as unknown as Repeat);
+  assert.equal(of([1, 2, 3, 4, 5]), ", in 5 of 8 runs");
+  assert.equal(of([1, 2, 3, 4, 5, 6, 7, 8]), "");
 });

@@ -154,6 +154,11 @@ pub struct Run {
     pub marks: f64,
     /// The queues of the path, in the order in which a packet passes them.
     pub queues: Vec<Queue>,
+    /// The start in seconds and the completion time in milliseconds of each transfer in
+    /// `completion_ms`, for pictures of a window.
+    #[serde(skip)]
+    #[cfg_attr(test, ts(skip))]
+    pub completions: Vec<(f64, f64)>,
     /// Completion times of the transfers that had a fixed number of bytes to carry; `None` if there
     /// were none.
     pub completion_ms: Option<Cdf>,
@@ -321,6 +326,12 @@ pub struct DirectionTotal {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Tradeoff {
+    /// The queue: of several in the direction, the busiest.
+    pub queue: String,
+    /// The end of each window, in seconds.
+    #[serde(skip)]
+    #[cfg_attr(test, ts(skip))]
+    pub at_s: Vec<f64>,
     /// Mean sojourn time of the packets that left in each window.
     pub delay_ms: Vec<f64>,
     /// Goodput of all flows in the same window.
@@ -338,6 +349,31 @@ pub struct Tradeoff {
 }
 
 impl Tradeoff {
+    /// Computes the moments of points, each with the end of its window in seconds before delay and
+    /// goodput; `None` for fewer than three points.
+    pub fn over_time(points: &[(f64, f64, f64)], queue: &str) -> Option<Self> {
+        let pairs: Vec<(f64, f64)> = points.iter().map(|(_, x, y)| (*x, *y)).collect();
+        Some(Tradeoff {
+            queue: queue.to_owned(),
+            at_s: points.iter().map(|(at, ..)| *at).collect(),
+            ..Tradeoff::of(&pairs)?
+        })
+    }
+
+    /// Returns what remains of it between two instants in seconds, in windows of `window_s`; `None` if
+    /// fewer than three points remain.
+    pub fn between(&self, from_s: f64, to_s: f64, window_s: f64) -> Option<Self> {
+        let values = self.delay_ms.iter().zip(&self.goodput_mbps);
+        let points = self.at_s.iter().zip(values);
+        // Ends of windows are sums of steps, so the last digits may differ.
+        let is_within = |at: f64| at - window_s >= from_s - 1e-6 && at <= to_s + 1e-6;
+        let kept: Vec<(f64, f64, f64)> = points
+            .filter(|(at, _)| is_within(**at))
+            .map(|(at, (delay, mbps))| (*at, *delay, *mbps))
+            .collect();
+        Tradeoff::over_time(&kept, &self.queue)
+    }
+
     /// Computes the moments of points in order of time; `None` for fewer than three points, through
     /// which any ellipse fits.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
@@ -354,6 +390,8 @@ impl Tradeoff {
         let (sx, sy) = (moment(&|a, _| a * a).sqrt(), moment(&|_, b| b * b).sqrt());
         let both = sx * sy;
         Some(Tradeoff {
+            queue: String::new(),
+            at_s: Vec::new(),
             delay_ms: points.iter().map(|p| p.0).collect(),
             goodput_mbps: points.iter().map(|p| p.1).collect(),
             mean_delay_ms: x,

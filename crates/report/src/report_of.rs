@@ -12,21 +12,20 @@ use sluice_core::{Span, Time};
 use crate::Report;
 use crate::judgement::{Candidate, judge};
 use crate::model::{
-    Accuracy, Backend, Cdf, Count, DirectionTotal, Ends, Expectation, Fact, Figure, Flow,
-    FlowFigures, Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State,
-    Verdict,
+    Accuracy, Backend, Count, DirectionTotal, Ends, Expectation, Figure, Flow, FlowFigures,
+    Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use sluice_recording::expect;
 use sluice_recording::figures::{
-    Repeated, figures_of, median, pipe_under_test, repeated, rounded, typical,
+    Repeated, busiest_of, figures_of, median, pipe_under_test, repeated, rounded, typical,
 };
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Keep, Passage, PingSample, QueueSample, ReadError,
+    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Passage, PingSample, QueueSample, ReadError,
     Recording, RunFile, Status, if_recorded,
 };
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
-use sluice_scenario::{self as scenario, FlowInstance, Measured, Pipe, PipeId};
+use sluice_scenario::{self as scenario, Direction, FlowInstance, Measured, Pipe, PipeId};
 
 /// The repetition that [`report_with`] shows among runs that differ only in their seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,6 +72,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
     }
     let flat: Vec<&Summary> = all.iter().flatten().collect();
     let under_test = pipe_under_test(&flat);
+    let busiest = [Direction::Up, Direction::Down].map(|way| busiest_of(&flat, way));
     let firsts: Vec<&Recording> = groups.iter().map(|(_, group)| group[0]).collect();
     let looks = looks(&firsts);
     let mut candidates = Vec::new();
@@ -80,11 +80,11 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         let summaries: Vec<&Summary> = summaries.iter().collect();
         let is_chosen = |one: &&&Recording| Some(one.run().seed) == choice.seed;
         let shown = group.iter().find(is_chosen).unwrap_or(&group[0]);
-        let mut run = run(shown, name.clone(), &typical(&summaries))?;
+        let mut run = run(shown, name.clone(), &typical(&summaries), busiest)?;
         run.look = look;
         boxes::fill(&mut run, group, shown)?;
         if group.len() > 1 {
-            run.repeats = repeats::figures(&summaries);
+            run.repeats = repeats::figures(&summaries, busiest);
             run.expectations = expectations(shown, &summaries);
             run.figures = repeated_figures(&shown.run().scenario, &summaries);
             run.repetitions = group.iter().map(|one| one.run().seed).collect();
@@ -127,7 +127,13 @@ pub fn repetitions<'a>(recordings: &[&'a Recording]) -> Vec<(String, Vec<&'a Rec
     names(&firsts).into_iter().zip(groups).collect()
 }
 
-fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, ReadError> {
+/// Makes the run of a recording. `busiest` names the bottleneck of each direction, up and down.
+fn run(
+    recording: &Recording,
+    name: String,
+    summary: &Summary,
+    busiest: [&str; 2],
+) -> Result<Run, ReadError> {
     let file = recording.run();
     let end = Time::from_ns(file.end_ns);
     let scenario = &file.scenario;
@@ -168,6 +174,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         }
     }
     let queues = queues(recording, summary, &instances)?;
+    let completions = completions::of(recording, summary, &instances)?;
     let comparison = Comparison::new(&instances, &samples, &scenario.measure, end);
     Ok(Run {
         name,
@@ -175,9 +182,9 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
             scenario::Backend::Sim => Backend::Sim,
             scenario::Backend::Live => Backend::Live,
         },
-        facts: facts(file),
+        facts: facts::of(file),
         duration_s: file.end_ns as f64 / 1e9,
-        base_rtt_ms: Some(scenario.link.rtt().as_ms_f64()),
+        base_rtt_ms: facts::base_rtt(scenario, summary).map(|rtt| rtt.as_ms_f64()),
         partial: match &file.status {
             Status::Complete => None,
             Status::Partial { reason } => Some(reason.clone()),
@@ -199,7 +206,7 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
                 goodput_mbps: total.goodput_bps / 1e6,
                 jain: total.jain,
                 jain_over_time: comparison.fairness(total.direction),
-                tradeoff: comparison.tradeoff(total.direction, &queues),
+                tradeoff: comparison.tradeoff(total.direction, &queues, busiest),
             })
             .collect(),
         flows,
@@ -209,7 +216,8 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         drops: 0.0,
         marks: 0.0,
         queues,
-        completion_ms: completions(recording, summary, &instances)?,
+        completion_ms: completions::distribution(&completions),
+        completions,
         repeats: Vec::new(),
         repetitions: Vec::new(),
         shown_seed: file.seed,
@@ -252,7 +260,8 @@ fn figures(scenario: &scenario::Scenario, summary: &Summary) -> Vec<Figure> {
     figures_of(&named).into_iter().map(figure).collect()
 }
 
-/// The figures over repetitions: the median, with the smallest and the largest.
+/// The figures over repetitions: the median, the smallest and the largest, and in how many runs they
+/// were measured unless in all.
 fn repeated_figures(scenario: &scenario::Scenario, summaries: &[&Summary]) -> Vec<Figure> {
     let spread: BTreeMap<String, Repeated> = repeated(summaries).into_iter().collect();
     let mut figures = figures(scenario, &typical(summaries));
@@ -262,116 +271,14 @@ fn repeated_figures(scenario: &scenario::Scenario, summaries: &[&Summary]) -> Ve
         };
         let [median, min, max] = [of_it.spread.median, of_it.spread.min, of_it.spread.max]
             .map(|value| of_it.unit.show(rounded(value)));
+        let part = of_it.measured_in().map(|part| format!(", {part} runs"));
+        let part = part.unwrap_or_default();
         figure.value = match min == max {
-            true => median,
-            false => format!("{median} ({min} to {max})"),
+            true => median + &part,
+            false => format!("{median} ({min} to {max}){part}"),
         };
     }
     figures
-}
-
-/// Returns completion times: of flows with a fixed size, and of all transfers that other flows
-/// started after their warm-up.
-fn completions(
-    recording: &Recording,
-    summary: &Summary,
-    instances: &[FlowInstance<'_>],
-) -> Result<Option<Cdf>, ReadError> {
-    let once = summary.flows.iter().filter_map(|flow| flow.fct_ns);
-    let mut took: Vec<f64> = once.map(|ns| ns as f64 / 1e6).collect();
-    let warmup = recording.run().scenario.measure.warmup;
-    for transfer in if_recorded(recording.transfers())? {
-        let transfer = transfer?;
-        let instance = instances.get(transfer.flow as usize);
-        let flow = instance.map(|instance| instance.flow);
-        // The transfer of a flow with a fixed size is counted above; exchanges are shown as probes.
-        let is_counted = flow
-            .is_none_or(|flow| flow.kind.is_sized() || flow.kind.measured() == Measured::Delays);
-        let warm = instance.map(|i| Time::ZERO + i.start.saturating_add(warmup));
-        if !is_counted && warm.is_some_and(|warm| transfer.start >= warm) {
-            took.push(transfer.took.as_ms_f64());
-        }
-    }
-    let cdf = Cdf::of(took);
-    Ok((cdf.count > 0).then_some(cdf))
-}
-
-/// The facts of a run, in reading order.
-fn facts(file: &RunFile) -> Vec<Fact> {
-    let scenario = &file.scenario;
-    let (up, down) = (&scenario.link.up, &scenario.link.down);
-    let both = |of: fn(&Pipe) -> String| {
-        let (up, down) = (of(up), of(down));
-        if up == down {
-            format!("{up} each way")
-        } else {
-            format!("{up} up, {down} down")
-        }
-    };
-    let mut facts = vec![
-        Fact::new("rate", both(|pipe| pipe.rate.to_string())),
-        Fact::new("delay", both(|pipe| pipe.delay.to_string())),
-    ];
-    let is_any = |of: fn(&Pipe) -> String| [up, down].iter().any(|pipe| !of(pipe).is_empty());
-    if is_any(|pipe| pipe.effects.to_string()) {
-        facts.push(Fact::new("effects", both(|pipe| pipe.effects.to_string())));
-    }
-    facts.push(Fact::new("queue", both(|pipe| pipe.queue.to_string())));
-    for flow in scenario.flows.iter().take(MOST_FLOWS) {
-        let kind = flow.kind.describe();
-        let count = match flow.count {
-            1 => String::new(),
-            n => format!("{n} x "),
-        };
-        let (start, stop) = (flow.start.as_secs_f64(), flow.stop.as_secs_f64());
-        let text = format!("{count}{kind}, {}, {start} to {stop} s", flow.direction);
-        facts.push(Fact::new(format!("flow {}", flow.name), text));
-    }
-    if let Some(more @ 1..) = scenario.flows.len().checked_sub(MOST_FLOWS) {
-        facts.push(Fact::new("flows", format!("{more} more")));
-    }
-    for program in &file.programs {
-        let flow = file.flows.iter().find(|flow| flow.id == program.flow);
-        let name = flow.map_or("a program", |flow| flow.name.as_str());
-        let figures = program.figures.iter();
-        let figures = figures.map(|(name, figure)| {
-            let value = figure.unit.show(rounded(figure.value));
-            format!("{name} {value}")
-        });
-        let words: Vec<String> = std::iter::once(program.end.clone())
-            .chain(figures)
-            .collect();
-        facts.push(Fact::new(format!("program {name}"), words.join(", ")));
-    }
-    let figures = match scenario.measure.warmup {
-        Span::ZERO => "of the whole run".to_owned(),
-        warmup => format!("without the first {warmup} of the run and of each flow"),
-    };
-    match file.recorded {
-        Keep::Packets => {}
-        Keep::Flows => facts.push(Fact::new("recorded", "flows and queues, without packets")),
-        Keep::Figures => facts.push(Fact::new("recorded", "figures only")),
-    }
-    facts.extend([
-        Fact::new("figures", figures),
-        Fact::new("seed", file.seed.to_string()),
-        Fact::new("program", &file.environment.program),
-        Fact::new("host", &file.environment.host),
-        Fact::new("kernel", &file.environment.kernel),
-        Fact::new("started", to_the_second(&file.environment.started_at)),
-    ]);
-    facts
-}
-
-/// Number of flows that are described.
-const MOST_FLOWS: usize = 16;
-
-/// An RFC 3339 time in readable form, without fractions of a second.
-fn to_the_second(time: &str) -> String {
-    let (seconds, _) = time
-        .split_once('.')
-        .unwrap_or((time.trim_end_matches('Z'), ""));
-    seconds.replacen('T', " ", 1) + " UTC"
 }
 
 fn accuracy(summary: &Summary) -> Accuracy {
@@ -684,6 +591,8 @@ fn seconds(time: sluice_core::Time) -> f64 {
 
 mod boxes;
 mod comparison;
+pub(crate) mod completions;
+mod facts;
 mod repeats;
 mod sides;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
+use sluice_ipfw::grammar::{self, Command};
 use sluice_ipfw::{Firewall, Interface, NoFiles, Settings};
 
 use super::error::{Problem, Problems};
@@ -44,6 +45,33 @@ impl Rules {
             .batch(&self.text, false, &mut NoFiles, &mut cx)
             .map_err(|error| error.to_string())?;
         Ok(firewall)
+    }
+}
+
+impl Rules {
+    /// Returns the commands without the algorithms and lengths of their queues: rules with the same
+    /// remainder differ only in their queues.
+    #[must_use]
+    pub fn without_queues(&self) -> Rules {
+        let bare = |(line, number): (&str, u32)| {
+            let parsed = grammar::parse(line, number, false);
+            let Some(mut invocation) = parsed.ok().and_then(|parsed| parsed.invocation) else {
+                // Comments and empty lines change nothing; a wrong line was refused before.
+                return String::new();
+            };
+            if let Command::Configure(config) = &mut invocation.command {
+                config.queue = None;
+                config.policy = None;
+                config.scheduler = None;
+            }
+            invocation.to_string()
+        };
+        let lines = self.text.lines().zip(1..).map(bare);
+        let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
+        Rules {
+            text: lines.join("\n"),
+            path: None,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ import {
 import { columnsOf } from "../packed.ts";
 import { FlowLines, type FlowMode } from "./flow-lines.ts";
 import { variantName } from "./top.ts";
-import { callsOf, queueKey, queueTitle, repetitionNote, route, scoreOf } from "./words.ts";
+import { callsOf, measuredIn, queueKey, queueTitle, repetitionNote, route, scoreOf } from "./words.ts";
 
 /** With more lines than this, a chart initially shows the sum of the flows. */
 const MOST_LINES = 12;
@@ -172,7 +172,15 @@ export class Bench {
     }
     if (totals.some((total) => total.tradeoff !== null)) {
       const window = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
-      const caption = `${route(direction, ends)}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian${isSpread ? ", over the logarithm of the delay" : ""} (RFC 7928). Up and left is better.`;
+      const queues = runs.flatMap((run) =>
+        run.directions.flatMap((total) =>
+          total.direction === direction ? (total.tradeoff?.queue ?? []) : [],
+        ),
+      );
+      // With several links, the busiest queue of the direction.
+      const queue = queues.find((name) => name !== "" && name !== direction);
+      const where = queue === undefined ? "" : `. Delay: of the queue ${queue}`;
+      const caption = `${route(direction, ends)}${where}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian${isSpread ? ", over the logarithm of the delay" : ""} (RFC 7928). Up and left is better.`;
       const title = `Goodput against delay ${direction}`;
       this.tradeoffs.set(direction, new TradeoffPlot(`tradeoff-${direction}`, title, caption, isSpread));
     }
@@ -191,7 +199,7 @@ export class Bench {
         runs.flatMap((run) =>
           run.repeats
             .filter((repeat) => repeat.figure === figure)
-            .map((repeat) => ({ label: run.name, variant: run.look, ...repeat })),
+            .map((repeat) => ({ label: run.name + measuredIn(run, repeat), variant: run.look, ...repeat })),
         ),
       );
       return chart;

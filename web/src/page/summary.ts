@@ -5,7 +5,7 @@ import { isComplete, packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
 import { table } from "./parts.ts";
 import { variantName } from "./top.ts";
-import { callsOf, queueKey, queueTitle, route, scoreOf } from "./words.ts";
+import { callsOf, measuredIn, queueKey, queueTitle, route, scoreOf } from "./words.ts";
 
 /** A smaller relative difference does not make a value the better one. */
 const BETTER_BY = 0.01;
@@ -60,12 +60,15 @@ function cellsOf(row: Row): Child[] {
   return [row.label, ...row.cells.map((cell) => (isBest(cell) ? h("strong", {}, cell.text) : cell.text))];
 }
 
-/** The range of a figure over the repetitions, " (9.4 to 9.6)"; nothing for a single run. */
+/**
+ * The range of a figure over the repetitions, " (9.4 to 9.6)", and in how many of them it was measured
+ * unless in all, ", in 5 of 8 runs"; nothing for a single run.
+ */
 function range(run: Run, figure: string): string {
   const repeat = run.repeats.find((entry) => entry.figure === figure);
   if (repeat === undefined) return "";
   const [low, high] = [plain(Math.min(...repeat.values)), plain(Math.max(...repeat.values))];
-  return low === high ? "" : ` (${low} to ${high})`;
+  return (low === high ? "" : ` (${low} to ${high})`) + measuredIn(run, repeat);
 }
 
 function rowOf<T>(
@@ -241,7 +244,7 @@ function queueRows({ runs, ends }: Report): Row[] {
         sayQuantiles,
         "low",
         median,
-        first?.name === first?.direction ? `Sojourn time ${first?.direction}, median` : "",
+        `Sojourn time ${first?.name}, median`,
       ),
       rowOf(labelled("Packets sent", where), runs, queue, (entry) => whole(entry.sent)),
       ...reasonRows("Drops", (entry) => entry.drops),

@@ -1,5 +1,5 @@
 /** Names of directions, queues and flows. */
-import type { Direction, Ends, Flow, Queue, Run } from "../model.ts";
+import type { Direction, Ends, Flow, Queue, Repeat, Run } from "../model.ts";
 
 /** Whether a flow is a call: it has a mean opinion score, and its delay in one direction only. */
 export function isCall(runs: Run[], name: string): boolean {
@@ -52,4 +52,10 @@ export function repetitionNote(runs: Run[]): string {
   const numbers = [...new Set(repeated.map((run) => run.repetitions.length))].join(" or ");
   const seeds = [...new Set(repeated.map((run) => run.shown_seed))].join(", ");
   return `Figures are medians over ${numbers} repetitions. Curves, packets and distributions show the repetition with seed ${seeds}.`;
+}
+
+/** In how many of the repetitions a figure was measured, ", in 5 of 8 runs"; nothing if in all. */
+export function measuredIn(run: Run, repeat: Repeat): string {
+  const [count, all] = [repeat.values.length, run.repetitions.length];
+  return count < all ? `, in ${count} of ${all} runs` : "";
 }

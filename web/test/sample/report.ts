@@ -253,6 +253,7 @@ function tradeoffOf(outcome: Outcome, seconds: number): Tradeoff {
   const mean = (values: number[]) => values.reduce((a, b) => a + b, 0) / values.length;
   const deviation = (values: number[]) => Math.sqrt(mean(values.map((value) => (value - mean(values)) ** 2)));
   return {
+    queue: "up",
     delay_ms,
     goodput_mbps,
     mean_delay_ms: mean(delay_ms),

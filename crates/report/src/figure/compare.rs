@@ -12,7 +12,7 @@ use super::select::{
 };
 use super::words::Words;
 use super::{Figure, FigureKind};
-use crate::model::{Cdf, Direction, Flow, Queue, Report, Run, Series};
+use crate::model::{Cdf, Direction, DirectionTotal, Flow, Queue, Report, Run, Series};
 
 /// The part of the caption that explains a kind of figure.
 pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
@@ -28,13 +28,15 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
         FigureKind::Tradeoff if report.runs.len() > MOST_CLOUDS => Some(
             "Numbers: mean goodput and sojourn time of the runs in the legend; thin ellipses: one standard deviation. \
              Up and left is better."
-                .to_owned(),
+                .to_owned()
+                + &bottlenecks(report),
         ),
         FigureKind::Tradeoff => Some(
             "Each dot is the goodput and the mean sojourn time of one window; the ellipse is one standard \
              deviation of their common Gaussian around the mean, over the logarithm of the delay if the axis is \
              logarithmic. Up and left is better."
-                .to_owned(),
+                .to_owned()
+                + &bottlenecks(report),
         ),
         FigureKind::Box if report.runs.iter().any(|run| run.repetitions.len() > 1 && run.has_boxes()) => Some(
             "Boxes hold the middle half of the samples, the line is the median, whiskers reach from 5 % to 95 %; \
@@ -47,7 +49,8 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
         ),
         FigureKind::Repetitions => {
             let runs = report.runs.iter().map(|run| run.repetitions.len()).max();
-            Some(figure.marks.explained(runs.unwrap_or(0)))
+            let marks = figure.marks.explained(runs.unwrap_or(0));
+            Some(marks + &partly_measured(report))
         }
         FigureKind::Totals if report.runs.iter().any(|run| !run.repeats.is_empty()) => Some(
             "Bars: medians over the repetitions; lines reach from the smallest to the largest.".to_owned(),
@@ -58,6 +61,42 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
                 .to_owned(),
         ),
         _ => None,
+    }
+}
+
+/// Names the queues of which the delays are; empty if each direction has one link.
+fn bottlenecks(report: &Report) -> String {
+    let totals = report.runs.iter().flat_map(|run| &run.directions);
+    let queue = |total: &DirectionTotal| {
+        let queue = &total.tradeoff.as_ref()?.queue;
+        (!queue.is_empty() && *queue != total.direction.word()).then(|| queue.clone())
+    };
+    let mut names: Vec<String> = totals.filter_map(queue).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" Delay: of the queue {}.", names.join(", ")),
+    }
+}
+
+/// Says which figures only some of the repetitions measured; empty if there are none.
+fn partly_measured(report: &Report) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for run in &report.runs {
+        let all = run.repetitions.len();
+        for repeat in run
+            .repeats
+            .iter()
+            .filter(|repeat| repeat.values.len() < all)
+        {
+            let (count, figure) = (repeat.values.len(), &repeat.figure);
+            parts.push(format!("{figure} of {} in {count} of {all}", run.name));
+        }
+    }
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(" Not measured in all: {}.", parts.join(", ")),
     }
 }
 

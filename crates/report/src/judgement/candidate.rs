@@ -116,7 +116,9 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
         link.up.queue = queue.clone();
         link.down.queue = queue.clone();
     }
-    bare.rules = None;
+    if let Some(rules) = &mut bare.rules {
+        *rules = rules.without_queues();
+    }
     bare.to_toml()
 }
 

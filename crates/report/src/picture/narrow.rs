@@ -4,6 +4,7 @@ use super::{Picture, PictureError, names};
 use crate::export::figures;
 use crate::figure::repeats::Interval;
 use crate::figure::words::unit_of;
+use crate::report_of::completions;
 use crate::{Report, model};
 use sluice_recording::figures::{Repeated, repeated};
 use sluice_recording::results::VariantResult;
@@ -123,8 +124,24 @@ fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
     }
     for total in &mut run.directions {
         total.jain_over_time.iter_mut().for_each(cut);
+        let tradeoff = total.tradeoff.as_ref();
+        let window_s = run.goodput_window_s;
+        total.tradeoff = tradeoff.and_then(|whole| whole.between(from_s, to_s, window_s));
     }
+    run.completions
+        .retain(|(start_s, _)| (from_s..=to_s).contains(start_s));
+    run.completion_ms = completions::distribution(&run.completions);
     for queue in &mut run.queues {
+        // The rate that holds at the start of the window was set before it.
+        let steps: Vec<(f64, f64)> = queue.link_mbps.points().collect();
+        let held = steps.iter().rev().find(|(at, _)| *at <= from_s);
+        let held = held.map(|(_, mbps)| (from_s, *mbps));
+        let later = steps
+            .iter()
+            .copied()
+            .filter(|(at, _)| *at > from_s && *at <= to_s);
+        let (time_s, value) = held.into_iter().chain(later).unzip();
+        queue.link_mbps = model::Series::new(time_s, value);
         cut(&mut queue.backlog_packets);
         cut(&mut queue.backlog_bytes);
         queue
@@ -147,5 +164,48 @@ fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
         queue.packets = packets;
         // The distribution is that of the packets of the window.
         queue.sojourn_cdf = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut_run;
+    use crate::model::{DirectionTotal, Queue, Run, Series, Tradeoff};
+    use crate::report_of::completions;
+
+    #[test]
+    fn a_window_of_time_holds_for_all_that_is_drawn() {
+        // 20 Mbit/s, and half of it from 5 s on; windows of 1 s.
+        let mbps = |at: f64| if at <= 5.0 { 20.0 } else { 10.0 };
+        let points: Vec<(f64, f64, f64)> = (1..=20)
+            .map(|at| (f64::from(at), 8.0, mbps(f64::from(at))))
+            .collect();
+        let transfers = vec![(2.0, 40.0), (12.0, 80.0), (14.0, 90.0), (16.0, 70.0)];
+        let mut run = Run {
+            duration_s: 20.0,
+            goodput_window_s: 1.0,
+            directions: vec![DirectionTotal {
+                tradeoff: Tradeoff::over_time(&points, "up"),
+                ..DirectionTotal::default()
+            }],
+            queues: vec![Queue {
+                link_mbps: Series::new(vec![0.0, 5.0, 18.0], vec![20.0, 10.0, 1.0]),
+                ..Queue::default()
+            }],
+            completion_ms: completions::distribution(&transfers),
+            completions: transfers,
+            ..Run::default()
+        };
+        cut_run(&mut run, 10.0, 15.0);
+        // The windows that lie between 10 and 15 s end at 11, 12, 13, 14 and 15 s.
+        let tradeoff = run.directions[0].tradeoff.as_ref().expect("five points");
+        assert_eq!(tradeoff.goodput_mbps, [10.0; 5]);
+        assert_eq!(tradeoff.mean_goodput_mbps, 10.0);
+        assert_eq!(tradeoff.queue, "up");
+        let completion = run
+            .completion_ms
+            .expect("transfers that began in the window");
+        assert_eq!(completion.value, [80.0, 90.0]);
+        assert_eq!(run.queues[0].link_mbps, Series::new(vec![10.0], vec![10.0]));
     }
 }

@@ -76,10 +76,16 @@ impl<'a> Comparison<'a> {
         is_any.then(|| Series::new(time_s, value))
     }
 
-    /// Returns the goodput of all flows of a direction against the sojourn time in its queue, in
-    /// consecutive windows, without the warm-up.
-    pub fn tradeoff(&self, way: Direction, queues: &[Queue]) -> Option<Tradeoff> {
-        let queue = queues.iter().find(|q| q.direction == way)?;
+    /// Returns the goodput of all flows of a direction against the sojourn time in its bottleneck, one of
+    /// the `busiest` queues, in consecutive windows, without the warm-up.
+    pub fn tradeoff(
+        &self,
+        way: Direction,
+        queues: &[Queue],
+        busiest: [&str; 2],
+    ) -> Option<Tradeoff> {
+        let is_its = |q: &&Queue| q.direction == way && busiest.contains(&q.name.as_str());
+        let queue = queues.iter().find(is_its)?;
         let window = self.measure.window;
         let all: Vec<Greedy<'_>> = self
             .of(way)
@@ -91,16 +97,16 @@ impl<'a> Comparison<'a> {
             .collect();
         let delays = mean_sojourns(queue, window);
         let warm = Time::ZERO + self.measure.warmup;
-        let points: Vec<(f64, f64)> = shares(&all, window, window, self.end)
+        let points: Vec<(f64, f64, f64)> = shares(&all, window, window, self.end)
             .iter()
             .zip(delays)
             .filter(|(shares, _)| shares.at >= warm.saturating_add(window))
             .filter_map(|(shares, delay)| {
                 let bps: f64 = shares.bps.iter().flatten().sum();
-                Some((delay?, bps / 1e6))
+                Some((seconds(shares.at), delay?, bps / 1e6))
             })
             .collect();
-        Tradeoff::of(&points)
+        Tradeoff::over_time(&points, &queue.name)
     }
 }
 

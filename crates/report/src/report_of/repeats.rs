@@ -48,8 +48,8 @@ pub fn summaries(group: &[&Recording]) -> Result<Vec<Summary>, ReadError> {
     group.iter().map(of).collect()
 }
 
-/// The key figures over the repetitions.
-pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
+/// The key figures over the repetitions. `busiest` names the bottleneck of each direction, up and down.
+pub fn figures(summaries: &[&Summary], busiest: [&str; 2]) -> Vec<Repeat> {
     let mut figures = Vec::new();
     let mut add = |figure: &str,
                    direction: Option<Direction>,
@@ -92,11 +92,8 @@ pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
     add("Ping, 99 % within", None, "ms", &|s| {
         Some(ping(s)?.p99_ns as f64 / 1e6)
     });
-    for direction in [Direction::Up, Direction::Down] {
-        let pipe = |summary: &Summary| {
-            let name = direction.word();
-            summary.pipes.iter().find(|pipe| pipe.name == name).cloned()
-        };
+    for (direction, name) in [Direction::Up, Direction::Down].into_iter().zip(busiest) {
+        let pipe = |summary: &Summary| summary.pipes.iter().find(|pipe| pipe.name == name).cloned();
         let is_idle = summaries.iter().all(|summary| {
             pipe(summary).is_none_or(|p| p.sojourn.is_none_or(|s| s.p99_ns < 100_000))
         });
@@ -104,13 +101,13 @@ pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
             continue;
         }
         add(
-            &format!("Sojourn time {direction}, median"),
+            &format!("Sojourn time {name}, median"),
             Some(direction),
             "ms",
             &|summary| Some(pipe(summary)?.sojourn?.p50_ns as f64 / 1e6),
         );
         add(
-            &format!("Packets dropped {direction}"),
+            &format!("Packets dropped {name}"),
             Some(direction),
             "%",
             &|summary| Some(pipe(summary)?.loss? * 100.0),
@@ -120,7 +117,7 @@ pub fn figures(summaries: &[&Summary]) -> Vec<Repeat> {
             .any(|s| pipe(s).is_some_and(|p| p.marks > 0))
         {
             add(
-                &format!("Packets CE-marked {direction}"),
+                &format!("Packets CE-marked {name}"),
                 Some(direction),
                 "%",
                 &|summary| Some(pipe(summary)?.mark_ratio? * 100.0),

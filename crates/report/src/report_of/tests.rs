@@ -394,3 +394,149 @@ fn staggered_flows_are_compared_while_they_are_active() {
         "{known:?}"
     );
 }
+
+/// The report of a scenario in which nothing was measured but the pings of flow 0, of `ping_ms` each.
+fn report_of_text(text: &str, ping_ms: u64) -> report::Report {
+    let temp = tempfile::tempdir().unwrap();
+    let variants = scenario::Scenario::parse("x.toml", text, &[]).unwrap();
+    let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let mut recordings = Vec::new();
+    for variant in &variants {
+        let dir = temp.path().join(&variant.name);
+        let mut writer = RunWriter::create(&dir, variant, &environment).unwrap();
+        writer
+            .ping(&PingSample {
+                time: Time::from_ns(1_500_000_000),
+                flow: 0,
+                seq: 0,
+                rtt: Some(sluice_core::Span::from_ms(ping_ms)),
+                up: None,
+                down: None,
+                is_lost: false,
+            })
+            .unwrap();
+        let end = End::complete(Time::from_ns(2_000_000_000));
+        recordings.push(writer.finish(end).unwrap());
+    }
+    report_of(&recordings.iter().collect::<Vec<_>>()).unwrap()
+}
+
+fn facts_of(run: &report::model::Run) -> Vec<(&str, &str)> {
+    let facts = run.facts.iter();
+    facts
+        .map(|fact| (fact.label.as_str(), fact.value.as_str()))
+        .collect()
+}
+
+#[test]
+fn the_facts_and_the_round_trip_of_a_path_are_those_of_all_links() {
+    let text = "duration = \"2s\"\n[link]\nrate = \"100Mbit/s\"\nrtt = \"10ms\"\n\
+        [[hop]]\nrate = \"10Mbit/s\"\nrtt = \"60ms\"\nqueue = \"fq_codel\"\n[[flow]]\ntype = \"ping\"\n";
+    let report = report_of_text(text, 71);
+    let run = &report.runs[0];
+    // 10 ms and 60 ms.
+    assert_eq!(run.base_rtt_ms, Some(70.0));
+    let facts = facts_of(run);
+    for fact in [
+        ("link 1 rate", "100Mbit/s each way"),
+        ("link 1 queue", "fifo each way"),
+        ("link 2 rate", "10Mbit/s each way"),
+        ("link 2 delay", "30ms each way"),
+        ("link 2 queue", "fq_codel each way"),
+    ] {
+        assert!(facts.contains(&fact), "{fact:?} of {facts:?}");
+    }
+    // A ping of a further host: its round trip is its own.
+    let report = report_of_text(&format!("{text}rtt = \"100ms\"\n"), 101);
+    assert_eq!(report.runs[0].base_rtt_ms, Some(100.0));
+}
+
+#[test]
+fn delays_are_those_of_the_bottleneck_of_the_path() {
+    use sluice_core::record::PacketRecord;
+    let temp = tempfile::tempdir().unwrap();
+    let text = "duration = \"10s\"\n[link]\nrate = \"10Mbit/s\"\n[[hop]]\nrate = \"1Mbit/s\"\n\
+        [measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\n";
+    let variant = scenario::Scenario::parse("x.toml", text, &[])
+        .unwrap()
+        .remove(0);
+    let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let mut writer = RunWriter::create(temp.path(), &variant, &environment).unwrap();
+    // Twenty packets per second wait for 1 ms at the first link, then for 200 ms at the second, which
+    // is ten times as busy.
+    for n in 0..200_u64 {
+        let arrival = 50_000_000 * n;
+        for (hop, wait_ms) in [(0, 1), (1, 200)] {
+            let at = Time::from_ns(arrival + 1_000_000 * wait_ms);
+            let record = PacketRecord {
+                seq: n,
+                packet: Some(n),
+                arrival: Time::from_ns(arrival),
+                flow: 0,
+                len: 1500,
+                segments: 1,
+                ecn: sluice_core::Ecn::NotEct,
+                class: 0,
+                fate: Fate::Sent,
+                at,
+            };
+            let pipe = PipeId::new(scenario::Direction::Up, hop);
+            writer.packet(pipe, &record).unwrap();
+        }
+    }
+    for second in 0..=10 {
+        let sample = FlowSample {
+            received_bytes: Some(1000 * second),
+            ..FlowSample::empty(Time::from_ns(1_000_000_000 * second), 0)
+        };
+        writer.flow_sample(&sample).unwrap();
+    }
+    let end = End::complete(Time::from_ns(10_000_000_000));
+    let report = report_of(&[&writer.finish(end).unwrap()]).unwrap();
+    let tradeoff = report.runs[0].directions[0].tradeoff.as_ref().unwrap();
+    assert_eq!(tradeoff.queue, "up2");
+    assert!(tradeoff.delay_ms.iter().all(|ms| (ms - 200.0).abs() < 1e-9));
+}
+
+/// The rules of a router with this pipe each way.
+fn rules(pipe: &str) -> String {
+    format!(
+        "\"\"\"\npipe 1 config {pipe}\npipe 2 config {pipe}\nadd 100 pipe 1 ip from any to any out xmit h3\n\
+         add 200 pipe 2 ip from any to any out xmit h2\n\"\"\""
+    )
+}
+
+#[test]
+fn rules_are_shown_and_only_their_queues_are_compared() {
+    let text = |first: &str, second: &str| {
+        format!(
+            "duration = \"2s\"\n[[flow]]\ntype = \"ping\"\n\
+             [[variant]]\nname = \"a\"\nrules = {}\n[[variant]]\nname = \"b\"\nrules = {}\n",
+            rules(first),
+            rules(second)
+        )
+    };
+    // Other links are other conditions: a slow router is no worse queue.
+    let (slow, fast) = ("bw 2Mbit/s delay 50ms", "bw 20Mbit/s delay 5ms");
+    let report = report_of_text(&text(slow, fast), 80);
+    let conditions: Vec<u32> = report.runs.iter().map(|run| run.condition).collect();
+    assert_eq!(conditions, [0, 1]);
+    let run = &report.runs[0];
+    assert_eq!(run.base_rtt_ms, None, "rules decide the path");
+    let facts = facts_of(run);
+    let (label, shown) = facts[0];
+    assert_eq!(label, "rules");
+    assert!(
+        shown.starts_with("pipe 1 config bw 2Mbit/s delay 50ms; pipe 2 "),
+        "{shown}"
+    );
+    assert!(facts.iter().all(|(label, _)| *label != "rate"), "{facts:?}");
+    // The same link with other queues.
+    let (short, codel) = (
+        format!("{slow} queue 10"),
+        format!("{slow} codel target 10ms"),
+    );
+    let report = report_of_text(&text(&short, &codel), 80);
+    let conditions: Vec<u32> = report.runs.iter().map(|run| run.condition).collect();
+    assert_eq!(conditions, [0, 0]);
+}
