@@ -189,7 +189,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             let effects = pcapng::left_out(&recording.run().scenario);
             if !effects.is_empty() {
                 eprintln!(
-                    "sluice: warning: the captures of {name} have the plain delay of the link, without {}",
+                    "sluice: warning: the captures of {name} leave out: {}",
                     effects.join("; ")
                 );
             }

@@ -15,7 +15,7 @@
 //! A packet leaves when it has been transmitted and the delay of its link has passed. A packet that
 //! was still queued at the end of the run appears only at the place at which it arrived. A recording
 //! has no instant at which a packet reached the far end, so jitter, reordering, profiles and the
-//! opportunities of a trace are not in the captures ([`left_out`]).
+//! opportunities of a trace are not in the captures, nor are the times of pipes of rules ([`left_out`]).
 //!
 //! The format is pcapng ([`AnnotatedWriter`]): one interface of link type 101 (raw IP), times in
 //! nanoseconds.
@@ -111,9 +111,12 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     Ok(files)
 }
 
-/// Names, for each direction of a link, the effects on the instants of packets that captures leave out:
-/// `up: jitter, reorder`.
+/// Names the effects on the instants of packets that captures leave out, for each direction of a link:
+/// `jitter, reorder of up`. Pipes of rules have no times in a recording.
 pub fn left_out(scenario: &Scenario) -> Vec<String> {
+    if scenario.rules.is_some() {
+        return vec!["transmission and delay of the pipes".to_owned()];
+    }
     let of = |(id, pipe): (PipeId, &Pipe)| {
         let params = pipe.params();
         let effects = [
@@ -124,7 +127,7 @@ pub fn left_out(scenario: &Scenario) -> Vec<String> {
         ];
         let present = effects.into_iter().filter(|(is_present, _)| *is_present);
         let names: Vec<&str> = present.map(|(_, name)| name).collect();
-        (!names.is_empty()).then(|| format!("{id}: {}", names.join(", ")))
+        (!names.is_empty()).then(|| format!("{} of {id}", names.join(", ")))
     };
     scenario.pipes().filter_map(of).collect()
 }

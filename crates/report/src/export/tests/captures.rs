@@ -223,9 +223,11 @@ fn effects_that_captures_leave_out_are_named() {
     let plain = "[link]\nrate = \"8Mbit/s\"\nrtt = \"20ms\"\nloss = 0.01\nduplicate = 0.01\n";
     assert_eq!(of(plain), Vec::<String>::new());
     let both = of(&format!("{plain}jitter = \"2ms\"\n"));
-    assert_eq!(both, ["up: jitter", "down: jitter"]);
+    assert_eq!(both, ["jitter of up", "jitter of down"]);
     let hop = "[[hop]]\nrate = \"8Mbit/s\"\n[hop.down]\njitter = \"1ms\"\nreorder = 0.1\n";
-    assert_eq!(of(&format!("{plain}{hop}")), ["down2: jitter, reorder"]);
+    assert_eq!(of(&format!("{plain}{hop}")), ["jitter, reorder of down2"]);
+    let rules = of("rules = \"pipe 1 config bw 1Mbit/s\"");
+    assert_eq!(rules, ["transmission and delay of the pipes"]);
 }
 
 /// The time in ms and `epb_packetid` (option 5 of an enhanced packet block) of each packet.
