@@ -99,7 +99,8 @@ class Aqm:
     must not change them. Each queue has one instance.
     The objects that a hook receives are valid until it returns.
 
-    A hook that raises, returns no verdict or marks a packet that is not ECN-capable is an error.
+    An exception in a hook, an invalid verdict, and a mark of a packet that is not ECN-capable are
+    errors.
     The parameter `on_error`, which every class has, selects the reaction: `stop` (the default)
     stops the AQM, and its queue passes every packet from then on; `pass` lets this packet pass and
     continues; `end` ends the run. The traceback is printed, and the errors are counted and
@@ -177,9 +178,9 @@ class Discipline:
     packets are dropped before the class sees them) and `on_error` (`stop` or `end`).
 
     The class keeps each packet that it receives until it returns it once from `dequeue` or drops it
-    with `cx.drop`. To forget a packet, to return one twice and to drop one that has left are
-    errors, as is an exception. After an error, packets leave in the order of their arrival, and
-    none is lost.
+    with `cx.drop`. Forgetting a packet, returning it twice, dropping it after it has left, and
+    raising an exception are errors. After an error, packets leave in the order of their arrival,
+    and none is lost.
     """
 
     def enqueue(self, packet: Packet, cx: QueueContext) -> None:

@@ -34,7 +34,7 @@ def run(
     `scenario` is a path, a dictionary with the keys of a scenario file, or a `Scenario`.
     `overrides` maps keys to values, as `--set` does. `variant` names one variant of a scenario with
     a matrix. The backend `live` needs root; the command `sluice run` also works with
-    unprivileged user namespaces. `record` is how much is kept, and the less, the faster is the run:
+    unprivileged user namespaces. `record` is how much is kept; a run that keeps less is faster:
     `figures`; `flows`, with the samples of flows and queues; or `packets`, with every packet.
 
     Other Python threads continue meanwhile. Ctrl-C ends the run. A run that takes longer than a
