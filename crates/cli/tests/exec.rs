@@ -9,6 +9,8 @@ mod attach;
 mod ended;
 #[path = "exec/left.rs"]
 mod left;
+#[path = "exec/order.rs"]
+mod order;
 #[path = "exec/recorded.rs"]
 mod recorded;
 #[path = "exec/refused.rs"]

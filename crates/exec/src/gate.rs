@@ -6,7 +6,7 @@
 //! relay: SYNs, datagrams of UDP flows that are not open yet, and echo requests. All other packets
 //! pass without a copy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender};
@@ -46,13 +46,23 @@ pub enum Opening {
     Echo,
 }
 
-/// A change of the set of flows whose datagrams pass.
+/// What the relay has done with the datagrams of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowChange {
-    /// The far side is ready for the flow.
-    Open(Ends),
-    /// The next datagram is held again.
-    Close(Ends),
+    /// One that was held has been released. The far side is ready for the flow.
+    Released(Ends),
+    /// One that was held has been refused.
+    Refused(Ends),
+    /// The flow is closed: the next one is held again.
+    Closed(Ends),
+}
+
+/// The flows whose datagrams pass. No datagram overtakes one that is still held.
+#[derive(Debug, Default)]
+struct Admitted {
+    open: BTreeSet<Ends>,
+    /// How many datagrams of a flow are held.
+    waiting: BTreeMap<Ends, u64>,
 }
 
 /// The port.
@@ -62,7 +72,7 @@ pub struct Gate {
     /// Wakes the relay up.
     relay: Pulse,
     changes: Receiver<FlowChange>,
-    open: BTreeSet<Ends>,
+    admitted: Admitted,
 }
 
 impl Gate {
@@ -78,7 +88,7 @@ impl Gate {
             held,
             relay,
             changes,
-            open: BTreeSet::new(),
+            admitted: Admitted::default(),
         }
     }
 
@@ -104,13 +114,10 @@ impl Gate {
                 destination,
             } => {
                 for change in self.changes.try_iter() {
-                    match change {
-                        FlowChange::Open(ends) => self.open.insert(ends),
-                        FlowChange::Close(ends) => self.open.remove(&ends),
-                    };
+                    self.admitted.apply(change);
                 }
                 let ends = ends(source, destination);
-                (!self.open.contains(&ends)).then_some((Opening::Datagram, ends))
+                (!self.admitted.passes(ends)).then_some((Opening::Datagram, ends))
             }
             Transport::Icmp { kind, id, .. } if kind == echo_request(source) => {
                 Some((Opening::Echo, ends(id.unwrap_or(0), 0)))
@@ -123,9 +130,53 @@ impl Gate {
         pool.complete_checksum(slot);
         let frame = [pool.head(slot), pool.tail(slot)].concat();
         pool.free(slot);
+        if kind == Opening::Datagram {
+            self.admitted.hold(ends);
+        }
         // The relay exists until everything ends.
         let _ = self.held.send(Held { kind, ends, frame });
         self.relay.ring();
+    }
+}
+
+impl Admitted {
+    fn apply(&mut self, change: FlowChange) {
+        match change {
+            FlowChange::Released(ends) => {
+                if self.is_last(ends) {
+                    self.open.insert(ends);
+                }
+            }
+            FlowChange::Refused(ends) => {
+                self.is_last(ends);
+            }
+            FlowChange::Closed(ends) => {
+                self.open.remove(&ends);
+            }
+        }
+    }
+
+    /// Removes one datagram of those that are held. Returns whether it was the last.
+    fn is_last(&mut self, ends: Ends) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&ends) else {
+            return false;
+        };
+        *waiting -= 1;
+        let is_last = *waiting == 0;
+        if is_last {
+            self.waiting.remove(&ends);
+        }
+        is_last
+    }
+
+    /// Counts a datagram that is held.
+    fn hold(&mut self, ends: Ends) {
+        *self.waiting.entry(ends).or_default() += 1;
+    }
+
+    /// Returns whether the datagrams of a flow pass.
+    fn passes(&self, ends: Ends) -> bool {
+        self.open.contains(&ends)
     }
 }
 
@@ -171,3 +222,53 @@ impl AsFd for Gate {
 /// Flags of TCP (RFC 9293 section 3.1).
 const SYN: u8 = 2;
 const ACK: u8 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(port: u16) -> Ends {
+        Ends {
+            program: SocketAddr::from(([10, 0, 0, 1], port)),
+            outside: SocketAddr::from(([192, 0, 2, 1], 443)),
+        }
+    }
+
+    #[test]
+    fn a_flow_is_open_when_no_datagram_of_it_is_held() {
+        let mut admitted = Admitted::default();
+        let flow = ends(1);
+        admitted.hold(flow);
+        admitted.hold(flow);
+        admitted.apply(FlowChange::Released(flow));
+        // The second one is still held: a third must not overtake it.
+        assert!(!admitted.passes(flow));
+        admitted.hold(flow);
+        admitted.apply(FlowChange::Released(flow));
+        assert!(!admitted.passes(flow));
+        admitted.apply(FlowChange::Released(flow));
+        assert!(admitted.passes(flow));
+        assert!(!admitted.passes(ends(2)));
+        admitted.apply(FlowChange::Closed(flow));
+        assert!(!admitted.passes(flow));
+        admitted.hold(flow);
+        admitted.apply(FlowChange::Released(flow));
+        assert!(admitted.passes(flow));
+    }
+
+    #[test]
+    fn a_datagram_that_was_refused_is_no_longer_held() {
+        let mut admitted = Admitted::default();
+        let flow = ends(1);
+        admitted.hold(flow);
+        admitted.hold(flow);
+        admitted.apply(FlowChange::Refused(flow));
+        admitted.apply(FlowChange::Refused(flow));
+        assert!(admitted.waiting.is_empty());
+        // A refusal does not open the flow.
+        assert!(!admitted.passes(flow));
+        admitted.hold(flow);
+        admitted.apply(FlowChange::Released(flow));
+        assert!(admitted.passes(flow));
+    }
+}

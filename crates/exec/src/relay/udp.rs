@@ -51,21 +51,27 @@ impl Flows {
         if let Some(number) = self.numbers.get(&ends)
             && let Some(flow) = self.entries.get_mut(number)
         {
-            if flow.closing.take().is_some() {
-                let _ = self.changes.send(FlowChange::Open(ends));
-            }
+            flow.closing = None;
             flow.last = Instant::now();
-            return outlets.release(&frame);
+            return self.release(ends, &frame, outlets);
         }
         match open(ends, &frame, outlets) {
             Ok((number, flow)) => {
                 self.entries.insert(number, flow);
                 self.numbers.insert(ends, number);
-                outlets.release(&frame);
-                let _ = self.changes.send(FlowChange::Open(ends));
+                self.release(ends, &frame, outlets);
             }
-            Err(refusal) => outlets.refuse(&frame, refusal),
+            Err(refusal) => {
+                outlets.refuse(&frame, refusal);
+                let _ = self.changes.send(FlowChange::Refused(ends));
+            }
         }
+    }
+
+    /// Releases a datagram, and then lets the gate know.
+    fn release(&self, ends: Ends, frame: &[u8], outlets: &Outlets) {
+        outlets.release(frame);
+        let _ = self.changes.send(FlowChange::Released(ends));
     }
 
     /// Handles an event. Returns whether it belongs to a flow.
@@ -118,7 +124,7 @@ impl Flows {
                 Some(since) if now.duration_since(since) > GRACE => ended.push(*number),
                 None if now.duration_since(flow.last) > idle => {
                     flow.closing = Some(now);
-                    let _ = self.changes.send(FlowChange::Close(flow.ends));
+                    let _ = self.changes.send(FlowChange::Closed(flow.ends));
                 }
                 _ => {}
             }
