@@ -91,15 +91,9 @@ impl Schedule {
     /// unlimited at any time between.
     pub fn bits_between(&self, from: Span, to: Span) -> Option<f64> {
         if let Origin::Trace(_, opportunities) = &self.origin {
-            let mut trace = opportunities.clone();
-            let (to, mut passed) = (Time::ZERO + to, 0);
-            let mut at = trace.ready_at(Time::ZERO + from);
-            while at <= to {
-                passed += Opportunities::BYTES * 8;
-                trace.transmit(at, Opportunities::BYTES);
-                at = trace.ready_at(at);
-            }
-            return Some(passed as f64);
+            let mut carried = Carried::of(opportunities);
+            carried.next = carried.trace.ready_at(Time::ZERO + from);
+            return Some(carried.until(to) as f64);
         }
         let mut bits = 0.0;
         for (i, (start, rate)) in self.steps.iter().enumerate() {
@@ -120,17 +114,15 @@ impl Schedule {
     /// Returns the rate over time as a chart of a run until `end` shows it: the steps, or the means
     /// of a trace in windows of this length, each at the end of its window.
     pub fn shown(&self, window: Span, step: Span, end: Span) -> Vec<(Span, Option<Rate>)> {
-        if !self.is_trace() {
+        let Origin::Trace(_, opportunities) = &self.origin else {
             return self.steps.clone();
-        }
+        };
+        // The first instant of a window belongs to the window before it.
+        let (mut head, mut tail) = (Carried::of(opportunities), Carried::of(opportunities));
         let mean = |to: Span| {
-            // The first instant of a window belongs to the window before it.
-            let from = to.saturating_sub(window).saturating_add(Span::from_ns(1));
-            let bits = self.bits_between(from, to).unwrap_or(0.0);
-            (
-                to,
-                Some(Rate::from_bps((bits / window.as_secs_f64()) as u64)),
-            )
+            let bits = head.until(to) - tail.until(to.saturating_sub(window));
+            let bps = bits as f64 / window.as_secs_f64();
+            (to, Some(Rate::from_bps(bps as u64)))
         };
         let step = step.max(Span::from_ms(1));
         let ends = std::iter::successors(Some(window), |at| Some(at.saturating_add(step)));
@@ -185,6 +177,36 @@ impl Schedule {
             Origin::Steps => self.steps.last().map(|(at, _)| *at),
             Origin::Cycle { .. } | Origin::Csv(_) | Origin::Trace(..) => None,
         }
+    }
+}
+
+/// The bits that a trace has carried so far.
+struct Carried {
+    trace: Opportunities,
+    /// The next opportunity.
+    next: Time,
+    bits: u64,
+}
+
+impl Carried {
+    fn of(trace: &Opportunities) -> Carried {
+        let mut trace = trace.clone();
+        let next = trace.ready_at(Time::ZERO);
+        Carried {
+            trace,
+            next,
+            bits: 0,
+        }
+    }
+
+    /// Goes on to `to`, and returns the bits so far.
+    fn until(&mut self, to: Span) -> u64 {
+        while self.next <= Time::ZERO + to {
+            self.bits += Opportunities::BYTES * 8;
+            self.trace.transmit(self.next, Opportunities::BYTES);
+            self.next = self.trace.ready_at(self.next);
+        }
+        self.bits
     }
 }
 
