@@ -357,3 +357,20 @@ medians of 3 runs, with the smallest and the largest
 "
     );
 }
+
+#[test]
+fn figures_that_some_runs_did_not_measure_are_named() {
+    let mut repeated = result("codel", vec![flow("bulk", Some(9e6)), flow("ping", None)]);
+    let mut run = repeated.runs[0].clone();
+    // In the second run no probe was answered.
+    run.summary.flows[1].rtt = None;
+    repeated.runs.push(run);
+    let shown = text(&[repeated]);
+    let note = shown.split("\n\n").last().expect("a part");
+    assert!(
+        note.starts_with("not measured in all runs of codel: "),
+        "{shown}"
+    );
+    assert!(note.contains("ping.p95 in 1 of 2"), "{shown}");
+    assert!(!note.contains("bulk"), "{shown}");
+}
