@@ -29,7 +29,7 @@ pub struct Args {
     /// variant in its name
     #[arg(long, value_name = "FILE", group = "format", help_heading = FORMATS)]
     flent: Option<PathBuf>,
-    /// The flent test as which the run appears [default: the test that its flows resemble most]
+    /// Label the run with this flent test [default: the test that its flows resemble most]
     #[arg(long, value_name = "TEST", requires = "flent")]
     flent_test: Option<String>,
     /// Write a capture per port into this folder, with a comment on each dropped or marked packet

@@ -11,7 +11,8 @@ use crate::completion;
 /// A link: a name or a file, and what options change.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LinkArgs {
-    /// A link by its name (`sluice list links`), or a scenario whose `[link]` is used
+    /// A link by its name (`sluice list links`), or a scenario whose `[link]` and
+    /// `[[hop]]`s are used
     #[arg(long, value_name = "NAME|FILE", help_heading = LINK,
           add = ArgValueCandidates::new(completion::links))]
     link: Option<String>,
@@ -28,7 +29,7 @@ pub struct LinkArgs {
     /// Delay of each direction
     #[arg(long, value_name = "TIME", value_parser = Span::parse, help_heading = LINK)]
     delay: Option<Span>,
-    /// Packets lost at random in each direction, e.g. 0.5%
+    /// Packets lost at random in each direction, e.g. 0.5% (0.5 is half)
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, help_heading = LINK)]
     loss: Option<String>,
     /// Queue of both directions, in words of `sluice list`

@@ -27,7 +27,7 @@ use crate::link_args::{LINK, LinkArgs};
 pub struct Args {
     #[command(flatten)]
     link: LinkArgs,
-    /// Congestion control of both ends of the link, of `sluice list` [default: the machine's, or
+    /// Congestion control of both ends of the link, such as reno or bbr [default: the machine's, or
     /// cubic]
     #[arg(long, value_name = "NAME", help_heading = LINK,
           add = ArgValueCandidates::new(completion::controls))]

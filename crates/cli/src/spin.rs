@@ -5,7 +5,7 @@ use sluice_router::process::Spin;
 /// How the loop waits for due packets.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum SpinWord {
-    /// Sleep: about 30 us late, almost no processor time
+    /// Sleep: up to some 50 us late, almost no processor time
     None,
     /// Sleep, but busy-poll for the last microseconds
     Adaptive,
