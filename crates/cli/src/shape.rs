@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap_complete::engine::CompletionCandidate;
 use sluice_bench::{self as bench, BenchError, UPLINK, Uplink, UplinkPlan};
+use sluice_core::registry::{Form, Spec};
 use sluice_core::{Rate, Span, Stop};
+use sluice_ipfw::{NoFiles, Prepared};
 use sluice_lab::replay::{QueueError, parse_queue};
 use sluice_router::process::MOST_WORKERS;
 
@@ -126,6 +128,14 @@ pub enum Error {
     /// The queue does not exist.
     #[error("--queue: {0}")]
     Queue(QueueError),
+    /// The queue is none of a router's pipes.
+    #[error("--queue: a pipe cannot have the queue `{queue}`: {reason}")]
+    NoPipe {
+        /// The queue.
+        queue: String,
+        /// The reason of the rules' language.
+        reason: String,
+    },
     /// The test cannot measure.
     #[error(transparent)]
     Test(#[from] BenchError),
@@ -142,12 +152,13 @@ pub enum Error {
 /// # Errors
 /// [`Error`].
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    parse_queue(&args.queue).map_err(Error::Queue)?;
+    let spec = parse_queue(&args.queue).map_err(Error::Queue)?;
+    check(args, &spec)?;
     if args.test {
-        return test(args);
+        return test(args, &spec);
     }
     let interface = args.interface.as_deref().expect("clap requires it");
-    let rules = rules(args, interface);
+    let rules = rules(args, &spec, interface);
     let words = words(args, interface);
     if !args.quiet || args.dry_run {
         let command: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -168,14 +179,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 /// Measures a ping beside transfers through a line, before and after.
-fn test(args: &Args) -> Result<ExitCode, Error> {
+fn test(args: &Args, spec: &Spec) -> Result<ExitCode, Error> {
     bench::prepare()?;
     let rate = |rate: Option<Rate>, percent: u64| {
         let bps = rate.expect("clap requires it").as_bps();
         Rate::from_bps(bps / 100 * percent)
     };
     let plan = UplinkPlan {
-        rules: rules(args, UPLINK),
+        rules: rules(args, spec, UPLINK),
         up: rate(args.up, 105),
         down: rate(args.down, 110),
         length: args.duration,
@@ -257,22 +268,68 @@ fn words(args: &Args, interface: &str) -> Vec<OsString> {
     words
 }
 
-/// Returns the rules, in the language of `sluice ipfw`.
-fn rules(args: &Args, interface: &str) -> String {
+/// Checks the rules before anything is printed or changed.
+fn check(args: &Args, spec: &Spec) -> Result<(), Error> {
+    let (settings, rules) = (sluice_ipfw::Settings::default(), rules(args, spec, "any0"));
+    let mut output = sluice_ipfw::Output::default();
+    let refused = Prepared::check(&settings, Vec::new(), &rules, &mut NoFiles, &mut output);
+    match refused.first() {
+        Some(error) => Err(Error::NoPipe {
+            queue: args.queue.clone(),
+            reason: error.message(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the rules, in the language of `sluice ipfw`. `spec` is the queue of `args`.
+fn rules(args: &Args, spec: &Spec, interface: &str) -> String {
     let way = |number: u32, rate: Option<Rate>, way: &str| {
         let Some(rate) = rate else {
             return String::new();
         };
         let (framing, queue) = (&args.overhead.0, &args.queue);
+        let pipe = format!("pipe {number} config bw {rate} {framing}");
+        let (pipe, match_) = (
+            pipe.trim_end(),
+            format!("ip from any to any {way} {interface}"),
+        );
+        if spec.algorithm.form == Form::Aqm {
+            return format!("{pipe} {queue}\nadd {number}00 pipe {number} {match_}\n");
+        }
+        let queue = match spec.algorithm.name {
+            "cake" => cake(queue, rate, framing),
+            _ => queue.clone(),
+        };
         format!(
-            "{}\n\
+            "{pipe}\n\
              sched {number} config pipe {number} type {queue}\n\
              queue {number} config sched {number}\n\
-             add {number}00 queue {number} ip from any to any {way} {interface}\n",
-            format!("pipe {number} config bw {rate} {framing}").trim_end(),
+             add {number}00 queue {number} {match_}\n",
         )
     };
     way(1, args.up, "out xmit") + &way(2, args.down, "in recv")
+}
+
+/// Returns the words of a CAKE that knows the rate and the framing of its pipe: its target is never
+/// below 1.5 transmission times of a full packet, and its priorities are shares of the rate.
+fn cake(queue: &str, rate: Rate, framing: &str) -> String {
+    let mut words: Vec<String> = queue.split_whitespace().map(str::to_owned).collect();
+    let has = |word: &str, words: &[String]| words.iter().any(|own| own == word);
+    if has("bandwidth", &words) {
+        return queue.to_owned();
+    }
+    words.extend(["bandwidth".to_owned(), rate.to_string()]);
+    if !["overhead", "mpu", "cells"]
+        .iter()
+        .any(|word| has(word, &words))
+    {
+        words.extend(framing.split_whitespace().map(|word| match word {
+            "atm" | "ptm" => format!("cells {word}"),
+            word => word.to_owned(),
+        }));
+    }
+    words.join(" ")
 }
 
 const EXAMPLES: &str = "\
@@ -294,17 +351,47 @@ mod tests {
         Shape::parse_from(words.split_whitespace()).args
     }
 
+    fn rules_of(args: &Args) -> String {
+        rules(args, &parse_queue(&args.queue).unwrap(), "wan")
+    }
+
+    #[test]
+    fn cake_keeps_what_the_user_says() {
+        let args = parse("shape wan --up 1Mbit/s --overhead docsis");
+        let with = |queue: &str| {
+            let rate = Rate::from_bps(1_000_000);
+            cake(queue, rate, &args.overhead.0)
+        };
+        assert_eq!(
+            with("cake tins besteffort"),
+            "cake tins besteffort bandwidth 1Mbit/s overhead 18 mpu 64"
+        );
+        assert_eq!(with("cake overhead 8"), "cake overhead 8 bandwidth 1Mbit/s");
+        assert_eq!(with("cake bandwidth 900kbit/s"), "cake bandwidth 900kbit/s");
+    }
+
+    #[test]
+    fn an_aqm_is_that_of_the_pipe() {
+        let mut args = parse("shape wan --up 1Mbit/s");
+        args.queue = "codel target 20ms".into();
+        assert_eq!(
+            rules_of(&args),
+            "pipe 1 config bw 1Mbit/s codel target 20ms\n\
+             add 100 pipe 1 ip from any to any out xmit wan\n"
+        );
+    }
+
     #[test]
     fn both_directions_get_their_own_pipe() {
         let args = parse("shape wan --up 18Mbit/s --down 90Mbit/s --overhead adsl");
         assert_eq!(
-            rules(&args, "wan"),
+            rules_of(&args),
             "pipe 1 config bw 18Mbit/s overhead 40 atm\n\
-             sched 1 config pipe 1 type cake\n\
+             sched 1 config pipe 1 type cake bandwidth 18Mbit/s overhead 40 cells atm\n\
              queue 1 config sched 1\n\
              add 100 queue 1 ip from any to any out xmit wan\n\
              pipe 2 config bw 90Mbit/s overhead 40 atm\n\
-             sched 2 config pipe 2 type cake\n\
+             sched 2 config pipe 2 type cake bandwidth 90Mbit/s overhead 40 cells atm\n\
              queue 2 config sched 2\n\
              add 200 queue 2 ip from any to any in recv wan\n"
         );
@@ -312,19 +399,31 @@ mod tests {
 
     #[test]
     fn rules_are_valid_whatever_the_queue_and_the_overhead() {
-        for queue in ["cake", "fq_codel", "fifo", "fq_pie target 10ms"] {
+        let mut args = parse("shape wan --up 18Mbit/s --down 90Mbit/s");
+        for algorithm in sluice_core::registry::algorithms() {
+            args.queue = algorithm.name.into();
             for (word, _) in OVERHEADS {
-                let mut args = parse("shape wan --up 18Mbit/s --down 90Mbit/s");
-                args.queue = queue.into();
                 args.overhead = overhead(word).unwrap();
-                let folder = tempfile::tempdir().unwrap();
-                let path = folder.path().join("rules");
-                std::fs::write(&path, rules(&args, "wan")).unwrap();
-                let settings = sluice_ipfw::Settings::default();
-                let checked = sluice_router::process::check(&path, &settings).unwrap();
-                assert!(checked.refused.is_empty(), "{queue} {word}: {checked:?}");
+                let checked = check(&args, &parse_queue(&args.queue).unwrap());
+                match algorithm.name {
+                    // In dummynet, these have parameters without defaults.
+                    "red" | "gred" => assert!(checked.is_err()),
+                    name => assert!(checked.is_ok(), "{name} {word}: {checked:?}"),
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_queue_that_no_pipe_can_have_is_refused_at_once() {
+        let mut args = parse("shape wan --up 18Mbit/s");
+        args.queue = "fifo limit 1000".into();
+        let error = check(&args, &parse_queue(&args.queue).unwrap()).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.starts_with("--queue: a pipe cannot have the queue `fifo limit 1000`: "),
+            "{error}"
+        );
     }
 
     #[test]

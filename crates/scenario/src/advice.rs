@@ -8,7 +8,7 @@ use sluice_core::param::Value;
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span};
 
-use super::{Pipe, PipeId, Scenario};
+use super::{Pipe, PipeId, Rules, Scenario};
 
 /// Bytes of a full packet.
 const PACKET: u64 = 1500;
@@ -47,13 +47,15 @@ impl Scenario {
         by_text(all)
     }
 
-    /// Returns the warnings of the queues, each with its pipes.
+    /// Returns the warnings of the queues, each with its pipes, and those of the rules.
     pub fn queue_warnings(&self) -> Vec<String> {
         let of_pipe = |(id, pipe): (PipeId, &Pipe)| {
             let warnings = pipe.queue.0.warnings().into_iter();
             warnings.map(move |text| (id, text)).collect::<Vec<_>>()
         };
-        by_text(self.pipes().flat_map(of_pipe).collect())
+        let mut all = by_text(self.pipes().flat_map(of_pipe).collect());
+        all.extend(self.rules.iter().flat_map(Rules::warnings));
+        all
     }
 }
 
@@ -218,6 +220,24 @@ fn in_tens_of_us(span: Span) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn warnings_of_the_rules_name_their_lines() {
+        let text = "duration = \"5s\"\nrules = \"\"\"\npipe 1 config bw 10\n\
+                    add pipe 1 ip from any to any out xmit em0\nadd pipe 9 ip from any to any\n\"\"\"\n\
+                    [[flow]]\ntype = \"ping\"\n";
+        let variants = Scenario::parse("a.toml", text, &[]).unwrap();
+        let warnings = variants[0].scenario.queue_warnings();
+        let begins = |start: &str| warnings.iter().any(|text| text.starts_with(start));
+        for (line, words) in [(1, "10 bit/s"), (2, "em0"), (3, "pipe 9 does not exist")] {
+            let start = format!("`rules`, line {line}: ");
+            assert!(
+                begins(&start) && warnings.iter().any(|text| text.contains(words)),
+                "{warnings:?}"
+            );
+        }
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+    }
 
     fn advice(rate: &str, rtt: &str, queue: &str) -> Vec<String> {
         let text = format!(

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::grammar::{self, Command};
-use sluice_ipfw::{Firewall, Interface, NoFiles, Settings};
+use sluice_ipfw::{Firewall, Interface, NoFiles, Output, Prepared, Settings, Warning};
 
 use super::error::{Problem, Problems};
 use super::field::wrong_type;
@@ -34,17 +34,36 @@ impl Rules {
             seed,
             ..Settings::default()
         });
-        let interface = |name: &str| Interface {
-            name: name.to_owned(),
-            addresses: Vec::new(),
-        };
-        firewall.set_interfaces(Rules::INTERFACES.map(interface).into());
+        firewall.set_interfaces(Rules::interfaces());
         let (mut rng, mut sink) = (Rng::from_seed(seed), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
         firewall
             .batch(&self.text, false, &mut NoFiles, &mut cx)
             .map_err(|error| error.to_string())?;
         Ok(firewall)
+    }
+
+    fn interfaces() -> Vec<Interface> {
+        let interface = |name: &str| Interface {
+            name: name.to_owned(),
+            addresses: Vec::new(),
+        };
+        Rules::INTERFACES.map(interface).into()
+    }
+
+    /// Returns the warnings of the rules' language: reasons why commands do not do what they appear to
+    /// say, each with its line.
+    pub fn warnings(&self) -> Vec<String> {
+        let (settings, mut output) = (Settings::default(), Output::default());
+        let interfaces = Rules::interfaces();
+        // What is refused was refused when the scenario was read.
+        Prepared::check(&settings, interfaces, &self.text, &mut NoFiles, &mut output);
+        let name = self.path.as_deref().unwrap_or("rules");
+        let line = |warning: &Warning| match warning.at {
+            Some(at) => format!("`{name}`, line {}: {}", at.line, warning.text),
+            None => format!("`{name}`: {}", warning.text),
+        };
+        output.warnings.iter().map(line).collect()
     }
 }
 

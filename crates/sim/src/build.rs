@@ -43,6 +43,7 @@ impl Network {
             flows.push(FlowState {
                 addresses: flow.addresses,
                 server_port: flow.server_port,
+                first_port: FlowState::first_port(id, config.flows.len()),
                 is_reversed: flow.route.is_reversed,
                 protocol: flow.traffic.protocol(),
                 rng: root.fork((1 << 32) + id as u64),

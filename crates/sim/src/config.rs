@@ -83,7 +83,8 @@ pub struct Flow {
     pub class: u32,
     /// Addresses of the client and the server, for rules and for fairness among hosts.
     pub addresses: (IpAddr, IpAddr),
-    /// Port of the server; the client's ports count up from 49152.
+    /// Port of the server. Clients have the dynamic ports from 49152 on; the first port of each flow
+    /// differs from those of the others.
     pub server_port: u16,
 }
 

@@ -116,6 +116,11 @@ fn route(scenario: &Scenario, flow: &scenario::Flow, direction: Direction) -> Ro
     route
 }
 
+/// The server's port of the first flow, that of iperf, and the number of ports from there up to the
+/// dynamic ones.
+const FIRST_SERVER_PORT: u16 = 5001;
+const SERVER_PORTS: u32 = 49_152 - FIRST_SERVER_PORT as u32;
+
 fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::Flow, SimError> {
     let flow = instance.flow;
     let form = flow::of(&flow.kind);
@@ -135,6 +140,8 @@ fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_si
         dscp: flow.kind.dscp().value(),
         class: flow.class as u32,
         addresses,
+        // As in a live run, each flow has a server of its own.
+        server_port: FIRST_SERVER_PORT + (instance.id % SERVER_PORTS) as u16,
         ..sluice_sim::Flow::new(traffic, route(scenario, flow, client))
     })
 }

@@ -61,6 +61,47 @@ const MS: f64 = 1e6;
 const PLAIN: &str = "duration = \"5s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\n";
 
 #[test]
+fn masks_of_rules_tell_flows_between_the_same_hosts_apart() {
+    // Three flows of 8 Mbit/s, a queue for each: they share 6 Mbit/s equally. 1200 of 1228 bytes are
+    // payload, so each has 2 * 1200 / 1228 = 1.954 Mbit/s.
+    for mask in ["all", "src-port 0xffff", "dst-port 0xffff"] {
+        let (_folder, recording) = simulate(&format!(
+            r#"
+duration = "5s"
+rules = """
+pipe 1 config bw 6Mbit/s delay 10ms
+sched 1 config pipe 1 type rr
+queue 1 config sched 1 mask {mask}
+add 1000 queue 1 udp from any to any out xmit h3
+add 2000 allow ip from any to any
+"""
+[measure]
+warmup = "1s"
+[[flow]]
+type = "udp"
+name = "a"
+rate = "8Mbit/s"
+[[flow]]
+type = "udp"
+name = "b"
+rate = "8Mbit/s"
+[[flow]]
+type = "udp"
+name = "c"
+rate = "8Mbit/s"
+"#
+        ));
+        for flow in ["a", "b", "c"] {
+            let goodput = metric(&recording, &format!("{flow}.goodput"));
+            assert!(
+                (goodput / 1.954e6 - 1.0).abs() < 0.02,
+                "{mask}: {flow}: {goodput}"
+            );
+        }
+    }
+}
+
+#[test]
 fn rules_put_packets_into_queues_of_their_weights() {
     // 3 Mbit/s of UDP in each of two queues with weights 69 and 30 at 4 Mbit/s. The second queue
     // has the rest of the rate, more than 1 Mbit/s, since 69 % of 4 Mbit/s is 2.76 and 30 % is 1.2.

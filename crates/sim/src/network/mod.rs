@@ -72,6 +72,8 @@ pub(crate) struct FlowState {
     /// Addresses of the client and the server.
     pub addresses: (IpAddr, IpAddr),
     pub server_port: u16,
+    /// The client's port of the first connection, counted from the first dynamic port.
+    pub first_port: u16,
     /// See [`crate::Route::is_reversed`].
     pub is_reversed: bool,
     /// Protocol number of its packets.

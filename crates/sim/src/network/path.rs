@@ -305,7 +305,7 @@ fn headers(
         // RFC 792: 8 is a request, 0 a reply.
         headers.icmp_type = Some(if tag.to_server { 8 } else { 0 });
     } else {
-        let ports = (client_port(tag.serial), flow.server_port);
+        let ports = (flow.client_port(tag.serial), flow.server_port);
         (headers.src_port, headers.dst_port) = if tag.to_server {
             ports
         } else {
@@ -320,10 +320,28 @@ fn headers(
     headers
 }
 
-/// Dynamic ports count up from 49152 (RFC 6335 §6) and wrap.
-fn client_port(serial: u16) -> u16 {
-    49_152 + serial % 16_384
+impl FlowState {
+    /// Returns the client's port of a connection. Dynamic ports (RFC 6335 section 6) count up from the
+    /// flow's first one and wrap.
+    const fn client_port(&self, serial: u16) -> u16 {
+        FIRST_DYNAMIC + (self.first_port + serial % DYNAMIC) % DYNAMIC
+    }
+
+    /// Returns the first port of flow `id` of `flows`, counted from the first dynamic port: the ports
+    /// are shared out evenly.
+    pub(crate) const fn first_port(id: usize, flows: usize) -> u16 {
+        let stride = if flows < DYNAMIC as usize {
+            DYNAMIC as usize / flows
+        } else {
+            1
+        };
+        (id * stride % DYNAMIC as usize) as u16
+    }
 }
+
+/// The first port of clients, and the number of their ports.
+const FIRST_DYNAMIC: u16 = 49_152;
+const DYNAMIC: u16 = 16_384;
 
 /// The finaliser of SplitMix64.
 pub(crate) const fn mix(z: u64) -> u64 {
