@@ -87,8 +87,8 @@ pub struct Compared {
     /// The difference of the medians, as a part of the first; `None` if another part of the runs
     /// measured the figure on each side.
     pub change: Option<f64>,
-    /// The probability of such a difference by chance, by Welch's t test; `None` if one side has a single
-    /// run, or another part of the runs measured the figure on each side.
+    /// The probability of such a difference by chance, by Welch's t test; of the numbers of runs that
+    /// measured the figure, by Fisher's exact test, if they differ. `None` if one side has a single run.
     pub p: Option<f64>,
     /// The verdict on the difference.
     pub verdict: Verdict,
@@ -285,8 +285,14 @@ fn compared(
         _ => (None, Verdict::Differs),
     };
     let both = first.as_ref().zip(second.as_ref());
-    let both = both.filter(|_| verdict != Verdict::Missing);
-    let p = both.and_then(|(a, b)| a.spread.p_value(&b.spread));
+    let p = both.and_then(|(a, b)| match verdict {
+        Verdict::Missing if a.runs > 1 && b.runs > 1 => Some(answer::fisher(
+            (a.spread.count, a.runs),
+            (b.spread.count, b.runs),
+        )),
+        Verdict::Missing => None,
+        _ => a.spread.p_value(&b.spread),
+    });
     Compared {
         metric: metric.to_owned(),
         is_of_member: false,
@@ -380,7 +386,8 @@ impl Comparison {
         let tested = figures().filter(|figure| !figure.is_equal());
         let limit = highest_significant(tested.filter_map(|figure| figure.p).collect());
         let has_changed = |figure: &&Compared| match figure.verdict {
-            Verdict::Differs | Verdict::Missing => true,
+            Verdict::Differs => true,
+            Verdict::Missing => figure.p.is_none_or(|p| Some(p) <= limit),
             Verdict::BeyondSpread => figure.p.is_some_and(|p| Some(p) <= limit),
             Verdict::Same | Verdict::WithinSpread => false,
         };
@@ -532,7 +539,8 @@ fn write_pair(out: &mut String, pair: &Pair, wanted: &Shown) {
             _ => figure.verdict.words(),
         };
         let verdict = match (figure.verdict, figure.measured_in()) {
-            (Verdict::Missing, Some(part)) => part,
+            (Verdict::Missing, Some(part)) if p.is_empty() => part,
+            (Verdict::Missing, Some(part)) => format!("{part}, {p}"),
             (_, Some(part)) => format!("{verdict}, {part}"),
             (_, None) => verdict.to_owned(),
         };

@@ -104,7 +104,8 @@ impl Say<'_> {
             })
         };
         let (first, second) = (median(&self.figure.first)?, median(&self.figure.second)?);
-        if self.figure.verdict == Verdict::Missing && !self.is_missing_beyond_chance() {
+        let is_chance = self.figure.p.is_none_or(|p| p >= 0.05);
+        if self.figure.verdict == Verdict::Missing && is_chance {
             return None;
         }
         if !first.is_finite() || !second.is_finite() {
@@ -118,16 +119,6 @@ impl Say<'_> {
         };
         let is_real = (second - first).abs() > about && self.figure.verdict.is_change();
         is_real.then_some((second > first) == (self.row.good == Good::High))
-    }
-
-    /// Whether so different numbers of runs without the figure are no chance.
-    fn is_missing_beyond_chance(&self) -> bool {
-        let counts = |side: &Option<super::Repeated>| {
-            let side = side.as_ref()?;
-            Some((side.spread.count, side.runs))
-        };
-        let both = counts(&self.figure.first).zip(counts(&self.figure.second));
-        both.is_some_and(|(first, second)| fisher(first, second) < 0.05)
     }
 
     /// Such as `ping.p95 31.2ms to 24.1ms (-22.8 %, p < 0.001)`.
@@ -152,7 +143,7 @@ impl Say<'_> {
 /// Returns the probability that parts of two sets, each a count and the size of its set, differ by at
 /// least as much by chance: Fisher's exact test, two-sided (R. A. Fisher, "Statistical Methods for
 /// Research Workers", section 21.02).
-fn fisher((a, all_a): (usize, usize), (b, all_b): (usize, usize)) -> f64 {
+pub(super) fn fisher((a, all_a): (usize, usize), (b, all_b): (usize, usize)) -> f64 {
     let ln_factorial = |n: usize| (2..=n).map(|k| (k as f64).ln()).sum::<f64>();
     let ln_ways = |n: usize, k: usize| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
     let sum = a + b;
