@@ -29,7 +29,7 @@ pub struct LinkArgs {
     /// Delay of each direction
     #[arg(long, value_name = "TIME", value_parser = Span::parse, help_heading = LINK)]
     delay: Option<Span>,
-    /// Packets lost at random in each direction, e.g. 0.5% (0.5 is half)
+    /// Random loss in each direction, e.g. 0.5% (0.5 is half)
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, help_heading = LINK)]
     loss: Option<String>,
     /// Queue of both directions, in words of `sluice list`
