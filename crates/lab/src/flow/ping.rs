@@ -9,7 +9,8 @@ use sluice_sim::{Echo, Traffic};
 
 use super::rows::Probe;
 use super::{
-    Ends, LiveFlow, NotSimulated, Rows, SENDER_REFUSED, Seen, SentPackets, SimulatedFlow, SimulatedRecord,
+    Ends, LiveFlow, NotSimulated, Rows, SENDER_REFUSED, Seen, SentPackets, SimulatedFlow,
+    SimulatedRecord,
 };
 
 impl SimulatedFlow for Ping {
