@@ -610,16 +610,22 @@ fn the_last_bytes_arrive_although_the_program_has_ended() {
 #[test]
 fn the_last_datagram_arrives_although_the_program_has_ended() {
     let world = World::new();
-    let address = (SERVER[0], 5000);
-    let socket = world.internet.enter(|| UdpSocket::bind(address)).unwrap();
-    let socket = socket.unwrap();
-    let patience = Some(Duration::from_secs(20));
-    socket.set_read_timeout(patience).unwrap();
+    let socket = datagram_server(&world);
     let script = format!("echo last >/dev/udp/{}/5000", SERVER[0]);
     let output = world.bash(&["--delay", "300ms"], &script);
     assert!(output.status.success(), "{}", stderr(&output));
     let mut bytes = [0; 100];
     assert_eq!(socket.recv(&mut bytes).unwrap(), 5);
+}
+
+/// The server's socket, at port 5000.
+fn datagram_server(world: &World) -> UdpSocket {
+    let address = (SERVER[0], 5000);
+    let socket = world.internet.enter(|| UdpSocket::bind(address)).unwrap();
+    let socket = socket.unwrap();
+    let patience = Some(Duration::from_secs(20));
+    socket.set_read_timeout(patience).unwrap();
+    socket
 }
 
 fn received() -> PathBuf {

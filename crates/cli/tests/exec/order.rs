@@ -12,11 +12,7 @@ const DATAGRAMS: u32 = 200;
 #[test]
 fn the_first_datagrams_of_a_flow_keep_their_order() {
     let world = World::new();
-    let address = (SERVER[0], 5000);
-    let socket = world.internet.enter(|| UdpSocket::bind(address)).unwrap();
-    let socket = socket.unwrap();
-    let patience = Some(Duration::from_secs(20));
-    socket.set_read_timeout(patience).unwrap();
+    let socket = datagram_server(&world);
     let server = std::thread::spawn(move || {
         let mut latest = BTreeMap::new();
         let mut bytes = [0; 8];

@@ -1,5 +1,6 @@
 //! Rules and packets: which rules match, in which order, and that the cache changes no result.
 
+mod probability;
 mod random;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -488,63 +489,6 @@ fn a_limit_refuses_further_states() {
     let outcomes: Vec<Outcome> = (1..=3).map(|p| walk(&mut rules, &flow(p))).collect();
     assert_eq!(outcomes, [Outcome::Allow, Outcome::Allow, Outcome::Deny]);
     assert_eq!(walk(&mut rules, &flow(1)), Outcome::Allow);
-}
-
-#[test]
-fn a_probability_is_drawn_per_packet() {
-    let mut rules = rules(
-        "add prob 0.25 pipe 1 ip from any to any
-         add allow ip from any to any",
-    );
-    let mut rng = Rng::from_seed(5);
-    let mut hits = 0;
-    for _ in 0..10_000 {
-        let walk = Walk {
-            now: Time::ZERO,
-            rng: &mut rng,
-            packets: 1,
-            log: None,
-        };
-        let (outcome, _) = rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
-        hits += u32::from(outcome != Outcome::Allow);
-    }
-    // 10 000 draws at 0.25: mean 2500, standard deviation 43; four of them either way.
-    assert!((2327..=2673).contains(&hits), "{hits}");
-}
-
-#[test]
-fn a_probability_comes_before_the_lookup_of_a_state() {
-    // The last rule finds what the first one has not drawn.
-    for (text, name) in [
-        (
-            "add 10 prob 0.25 pipe 1 ip from any to any keep-state",
-            "keep-state",
-        ),
-        (
-            "add 5 prob 0.25 check-state\nadd 10 pipe 1 ip from any to any keep-state",
-            "both",
-        ),
-    ] {
-        let mut rules = rules(&format!("{text}\nadd 20 allow ip from any to any"));
-        let mut rng = Rng::from_seed(5);
-        let mut counted = 0;
-        for _ in 0..10_000 {
-            let walk = Walk {
-                now: Time::ZERO,
-                rng: &mut rng,
-                packets: 1,
-                log: None,
-            };
-            let (outcome, _) = rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
-            counted += u32::from(outcome != Outcome::Allow);
-        }
-        match name {
-            // 10 000 draws at 0.25: mean 2500, standard deviation 43; four of them either way.
-            "keep-state" => assert!((2327..=2673).contains(&counted), "{counted}"),
-            // What the first rule does not draw, the second one looks up.
-            _ => assert_eq!(counted, 10_000),
-        }
-    }
 }
 
 #[test]
