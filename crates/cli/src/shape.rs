@@ -290,12 +290,12 @@ fn rules(args: &Args, spec: &Spec, interface: &str) -> String {
         };
         let (framing, queue) = (&args.overhead.0, &args.queue);
         let pipe = format!("pipe {number} config bw {rate} {framing}");
-        let (pipe, match_) = (
+        let (pipe, packets) = (
             pipe.trim_end(),
             format!("ip from any to any {way} {interface}"),
         );
         if spec.algorithm.form == Form::Aqm {
-            return format!("{pipe} {queue}\nadd {number}00 pipe {number} {match_}\n");
+            return format!("{pipe} {queue}\nadd {number}00 pipe {number} {packets}\n");
         }
         let queue = match spec.algorithm.name {
             "cake" => cake(queue, rate, framing),
@@ -305,7 +305,7 @@ fn rules(args: &Args, spec: &Spec, interface: &str) -> String {
             "{pipe}\n\
              sched {number} config pipe {number} type {queue}\n\
              queue {number} config sched {number}\n\
-             add {number}00 queue {number} {match_}\n",
+             add {number}00 queue {number} {packets}\n",
         )
     };
     way(1, args.up, "out xmit") + &way(2, args.down, "in recv")
@@ -314,22 +314,22 @@ fn rules(args: &Args, spec: &Spec, interface: &str) -> String {
 /// Returns the words of a CAKE that knows the rate and the framing of its pipe: its target is never
 /// below 1.5 transmission times of a full packet, and its priorities are shares of the rate.
 fn cake(queue: &str, rate: Rate, framing: &str) -> String {
-    let mut words: Vec<String> = queue.split_whitespace().map(str::to_owned).collect();
-    let has = |word: &str, words: &[String]| words.iter().any(|own| own == word);
-    if has("bandwidth", &words) {
+    let has = |word: &str| queue.split_whitespace().any(|own| own == word);
+    if has("bandwidth") {
         return queue.to_owned();
     }
-    words.extend(["bandwidth".to_owned(), rate.to_string()]);
-    if !["overhead", "mpu", "cells"]
-        .iter()
-        .any(|word| has(word, &words))
-    {
-        words.extend(framing.split_whitespace().map(|word| match word {
-            "atm" | "ptm" => format!("cells {word}"),
-            word => word.to_owned(),
-        }));
+    let mut words = format!("{queue} bandwidth {rate}");
+    if !["overhead", "mpu", "cells"].into_iter().any(has) {
+        for word in framing.split_whitespace() {
+            let cells = if matches!(word, "atm" | "ptm") {
+                "cells "
+            } else {
+                ""
+            };
+            words += &format!(" {cells}{word}");
+        }
     }
-    words.join(" ")
+    words
 }
 
 const EXAMPLES: &str = "\
