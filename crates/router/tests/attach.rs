@@ -356,3 +356,36 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     assert_eq!(counted(40), expected);
     router.stop();
 }
+
+#[test]
+fn what_else_connects_the_ports_is_said() {
+    let (_host, middle) = network();
+    let remarks = || {
+        let router = Router::start(&settings(&middle, "packet:em0", "packet:em1")).unwrap();
+        router.port_remarks().to_vec()
+    };
+    middle.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    let mut links = middle.links().unwrap();
+    links.add_address("em0", ROUTER, 24).unwrap();
+    assert_eq!(remarks(), [""; 0], "one address is no route between them");
+    let other = IpAddr::from([10, 9, 2, 1]);
+    links.add_address("em1", other, 24).unwrap();
+    assert_eq!(
+        remarks(),
+        [
+            "em0 and em1 have addresses, and net.ipv4.ip_forward is on: what the kernel routes between \
+             them passes no queue; `sluice router --forward` shapes it"
+        ]
+    );
+    middle.set_sysctl("net.ipv4.ip_forward", "0").unwrap();
+    assert_eq!(remarks(), [""; 0], "the kernel does not route");
+
+    links.create_bridge("br0", &["em0", "em1"]).unwrap();
+    assert_eq!(
+        remarks(),
+        [
+            "the kernel's bridge br0 also connects em0 and em1: each frame arrives twice, once past \
+             the queues; `ip link set em0 nomaster` takes em0 out of the bridge"
+        ]
+    );
+}

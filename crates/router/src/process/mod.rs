@@ -9,6 +9,7 @@ mod edit;
 mod fail_open;
 mod held;
 mod hooked;
+mod past;
 mod ports;
 mod ruled;
 mod running;
