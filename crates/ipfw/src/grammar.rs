@@ -20,7 +20,7 @@ pub use condition::{Clause, Term};
 pub use flags::{Dynamic, Flags, Times};
 pub use object::{Config, Loss, ObjectKind, Policy, RedWords, SchedulerWords};
 pub use rule::{
-    Action, DEFAULT_FLOW, LAST_RULE, Log, RESERVED_SET, Rule, State, StateLimit, Target,
+    ANY_FLOW, Action, DEFAULT_FLOW, LAST_RULE, Log, RESERVED_SET, Rule, State, StateLimit, Target,
 };
 pub use rule_text::{RuleFormat, ShowRule};
 pub use table::{Entry, TableAction, TableCommand, Which};

@@ -144,6 +144,7 @@ const RULES: &[(&str, &str)] = rows! {
     "return ip from any to any" => "return ip from any to any",
     "check-state" => "check-state :default",
     "check-state :web" => "check-state :web",
+    "check-state :any" => "check-state :any",
     "// text" => "count ip from any to any // text",
     // Words in front of the action, log and remarks.
     "set 5 allow ip from any to any" => "allow ip from any to any",

@@ -17,6 +17,8 @@ pub const LAST_RULE: u32 = 65534;
 pub const RESERVED_SET: u8 = 31;
 /// The name of states and checks without a name.
 pub const DEFAULT_FLOW: &str = "default";
+/// The name in `check-state` that means the states of all names.
+pub const ANY_FLOW: &str = "any";
 
 /// A rule as written.
 #[derive(Clone, Debug, PartialEq)]
@@ -309,7 +311,7 @@ fn action(p: &mut Parser<'_>, word: At<&str>) -> Parse<Action> {
         "skipto" => Action::SkipTo(target(p, "illegal argument for skipto")?),
         "call" => Action::Call(target(p, "illegal argument for call")?),
         "return" => Action::Return,
-        "check-state" => Action::CheckState(flow_name(p)?),
+        "check-state" => Action::CheckState(looked_up_name(p)?),
         name => {
             if let Some((name, purpose)) = REFUSED.iter().find(|(n, _)| *n == name) {
                 let kind = ErrorKind::OutsidePurpose {
@@ -340,14 +342,30 @@ fn target(p: &mut Parser<'_>, illegal: &'static str) -> Parse<Target> {
     }
 }
 
-/// Reads `:name`, or returns the default.
+/// Reads the `:name` of `check-state`, or returns the default.
+fn looked_up_name(p: &mut Parser<'_>) -> Parse<String> {
+    match p.peek().and_then(|w| w.strip_prefix(':')) {
+        Some(ANY_FLOW) => {
+            p.take();
+            Ok(ANY_FLOW.to_string())
+        }
+        _ => flow_name(p),
+    }
+}
+
+/// Reads the `:name` of a state, or returns the default.
 fn flow_name(p: &mut Parser<'_>) -> Parse<String> {
     let Some(name) = p.peek().and_then(|w| w.strip_prefix(':')) else {
         return Ok(DEFAULT_FLOW.to_string());
     };
     let word = p.take().expect("the word was just seen");
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if (1..64).contains(&name.len()) && name.chars().all(is_name) {
+    if name == ANY_FLOW {
+        Err(refused(
+            "`:any` is for `check-state` only: a state has a name of its own",
+            word.at,
+        ))
+    } else if (1..64).contains(&name.len()) && name.chars().all(is_name) {
         Ok(name.to_string())
     } else {
         Err(invalid(

@@ -276,6 +276,12 @@ fn refusals_have_dummynets_text_and_exit_status() {
             65,
             25,
         ),
+        (
+            "add allow udp from any to any keep-state :any",
+            "`:any` is for `check-state` only: a state has a name of its own",
+            65,
+            42,
+        ),
         ("queue 1 config bw 1Mbit/s", "bw is only for links", 65, 16),
         ("sched 1 config bw 1Mbit/s", "bw is only for links", 65, 16),
         ("sched 1 config delay 1", "delay is only for links", 65, 16),

@@ -19,6 +19,7 @@ use sluice_core::prefetch;
 
 use super::Entry;
 use super::index::{self, Index};
+use super::states::ANY;
 use crate::grammar::{Action, Target};
 use crate::hash::{KeyedHash, Map};
 use crate::matching::flow_fields::{FlowFields, ProgramKey};
@@ -418,7 +419,7 @@ fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>) {
     steps.retain_mut(|step| {
         let entry = &entries[step.rule as usize];
         if let Some(name) = entry.state.filter(|_| step.probes) {
-            step.probes = !seen.contains(&name);
+            step.probes = !seen.contains(&name) && !seen.contains(&ANY);
             // Only some packets look up the states of a rule with `prob`.
             if step.probes && entry.prob >= 1 << 32 {
                 seen.push(name);

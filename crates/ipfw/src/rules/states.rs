@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use sluice_core::units::{Span, Time};
 
 use super::RuleId;
-use crate::grammar::StateLimit;
+use crate::grammar::{ANY_FLOW, StateLimit};
 use crate::hash::{KeyedHash, Map};
 use crate::headers::{Headers, TCP, UDP};
 
@@ -240,8 +240,11 @@ impl States {
         self.refusals.evicted += more.evicted;
     }
 
-    /// Returns the number of a name.
+    /// Returns the number of a name; [`ANY`] for the word of all names.
     pub fn name(&mut self, name: &str) -> u16 {
+        if name == ANY_FLOW {
+            return ANY;
+        }
         let known = self.names.iter().position(|n| n == name);
         known.unwrap_or_else(|| {
             self.names.push(name.to_string());
@@ -258,6 +261,7 @@ impl States {
     }
 
     /// Finds the state of a packet, counts the packet, and returns the rule that created the state.
+    /// [`ANY`] finds the state whose name rules have mentioned first; it costs a lookup per name.
     pub fn find(
         &mut self,
         headers: &Headers,
@@ -269,13 +273,21 @@ impl States {
             return None;
         }
         self.set_times(times, now);
-        let place = *self.index.get(&StateKey::of(headers, name))?;
-        if self.state(place).expires <= now {
+        let names = match name {
+            ANY => 0..self.names.len() as u16,
+            one => one..one + 1,
+        };
+        for name in names {
+            let Some(place) = self.index.get(&StateKey::of(headers, name)).copied() else {
+                continue;
+            };
+            if self.state(place).expires > now {
+                self.count(place, headers, now);
+                return Some(self.state(place).rule);
+            }
             self.remove(place);
-            return None;
         }
-        self.count(place, headers, now);
-        Some(self.state(place).rule)
+        None
     }
 
     /// Adds a state for the flow of a packet, unless it has one.
@@ -586,8 +598,11 @@ impl State {
     }
 }
 
+/// The number of the word `:any`, which no state has as its name.
+pub(super) const ANY: u16 = u16::MAX;
+
 /// The names of states that a packet has looked up. As in ipfw, each name is looked up once per
-/// packet; otherwise a state could send its packet in circles.
+/// packet; otherwise a state could send its packet in circles. [`ANY`] looks all names up.
 #[derive(Default)]
 pub(super) struct LookedUp {
     names: [u16; MOST_NAMES],
@@ -600,7 +615,8 @@ const MOST_NAMES: usize = 16;
 impl LookedUp {
     /// Whether `name` is looked up for the first time.
     pub fn is_new(&mut self, name: u16) -> bool {
-        if self.count == MOST_NAMES || self.names[..self.count].contains(&name) {
+        let done = &self.names[..self.count];
+        if self.count == MOST_NAMES || done.contains(&name) || done.contains(&ANY) {
             return false;
         }
         self.names[self.count] = name;

@@ -456,6 +456,41 @@ fn states_let_replies_pass() {
 }
 
 #[test]
+fn check_state_any_finds_the_states_of_all_names_and_is_the_last_lookup() {
+    let mut rules = rules(
+        "add 10 check-state :any
+         add 20 deny ip from 10.0.0.2 to any
+         add 30 pipe 3 udp from any to any keep-state :web",
+    );
+    let there = Headers {
+        proto: UDP,
+        ..tcp(1, 2, 53)
+    };
+    let back = Headers {
+        src_port: 53,
+        dst_port: 40_000,
+        proto: UDP,
+        ..tcp(2, 1, 53)
+    };
+    assert_eq!(walk_at(&mut rules, &back, 0), Outcome::Deny);
+    assert_eq!(into(&mut rules, &there), Some(3));
+    assert_eq!(into(&mut rules, &back), Some(3));
+    // The state expires 10 s after its last packet.
+    assert_eq!(walk_at(&mut rules, &back, 11), Outcome::Deny);
+    // A rule that continues sends its packets through rule 10 again; they find no state there.
+    let mut rules = self::rules(
+        "add 5 count udp from 10.0.0.1 to any keep-state :one
+         add 10 check-state :any
+         add 20 check-state :one
+         add 30 pipe 4 ip from any to any",
+    );
+    assert_eq!(into(&mut rules, &there), Some(4));
+    assert_eq!(into(&mut rules, &back), Some(4));
+    // `there` at 5, and at 10 by its new state; `back` at 5, and again at 10.
+    assert_eq!(packets(&rules), [4, 0, 0, 2, 0]);
+}
+
+#[test]
 fn a_rule_that_keeps_state_and_continues_resumes_behind_itself() {
     let mut rules = rules(
         "add 10 check-state
