@@ -211,14 +211,17 @@ impl Histogram {
     }
 }
 
-/// The rate over the last second or longer, measured from departures.
+/// The rate over the last complete second, measured from departures. Seconds are counted from the first
+/// departure after a pause.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Meter {
+    /// The start of the present window, and its bytes.
     since: Time,
     bytes: u64,
-    last_bps: u64,
-    last_end: Time,
+    /// The bytes of the window before it.
+    before: u64,
+    last_departure: Time,
 }
 
 const WINDOW: Span = Span::from_secs(1);
@@ -227,24 +230,24 @@ impl Meter {
     pub fn add(&mut self, now: Time, bytes: u32) {
         let elapsed = now.since(self.since);
         if elapsed >= WINDOW {
-            self.last_bps = rate(self.bytes, elapsed);
-            self.last_end = now;
-            self.since = now;
+            let follows = elapsed < WINDOW + WINDOW;
+            self.before = if follows { self.bytes } else { 0 };
+            self.since = if follows { self.since + WINDOW } else { now };
             self.bytes = 0;
         }
         self.bytes += u64::from(bytes);
+        self.last_departure = now;
     }
 
-    /// Returns the rate in bits per second as of `now`.
+    /// Returns the rate in bits per second as of `now`: 0 if the last departure is a second ago or
+    /// longer.
     pub fn bps(&self, now: Time) -> u64 {
-        let elapsed = now.since(self.since);
-        if elapsed >= WINDOW {
-            rate(self.bytes, elapsed)
-        } else if now.since(self.last_end) <= WINDOW {
-            self.last_bps
-        } else {
-            0
+        if now.since(self.last_departure) >= WINDOW {
+            return 0;
         }
+        // After a pause, all departures of the last second are in the present window.
+        let is_complete = now.since(self.since) >= WINDOW || self.before == 0;
+        rate(if is_complete { self.bytes } else { self.before }, WINDOW)
     }
 }
 
@@ -332,6 +335,29 @@ mod tests {
         }
         let bps = meter.bps(Time::from_ns(2_995_000_000));
         assert_eq!(bps, 1_000_000);
-        assert_eq!(meter.bps(Time::from_ns(60_000_000_000)) / 1000, 17);
+        assert_eq!(meter.bps(Time::from_ns(60_000_000_000)), 0);
+    }
+
+    #[test]
+    fn a_meter_forgets_a_departure_after_a_second_and_a_pause_at_once() {
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+        let mut meter = Meter::default();
+        assert_eq!(meter.bps(at(500)), 0);
+        // One packet of 1250 bytes in the last second is 10 kbit/s.
+        meter.add(at(5000), 1250);
+        assert_eq!(meter.bps(at(5000)), 10_000);
+        assert_eq!(meter.bps(at(5999)), 10_000);
+        assert_eq!(meter.bps(at(6000)), 0);
+        assert_eq!(meter.bps(at(8000)), 0);
+        // Two packets after a pause of 100 s: the mean over the pause would be 100 bit/s.
+        meter.add(at(105_000), 1250);
+        meter.add(at(105_200), 1250);
+        assert_eq!(meter.bps(at(105_300)), 20_000);
+        // A packet in the next second; the complete second has two.
+        meter.add(at(106_100), 1250);
+        assert_eq!(meter.bps(at(106_200)), 20_000);
+        // The next one is complete, too.
+        assert_eq!(meter.bps(at(107_050)), 10_000);
+        assert_eq!(meter.bps(at(107_100)), 0);
     }
 }
