@@ -28,6 +28,7 @@ import ast
 import importlib
 import os
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -220,6 +221,17 @@ _Parameter: TypeAlias = tuple[str, str, str, list[str], str]
 
 def _load(path: str, source: bytes, name: str | None) -> tuple[type, str, str, list[_Parameter]]:
     """Execute a file; return its class, the base's name, a one-line summary, and its parameters."""
+    with _LOADS:
+        return _load_alone(path, source, name)
+
+
+# Loading changes `sys.path` and `sys.modules`. A file that is executed may load another one.
+_LOADS = threading.RLock()
+
+
+def _load_alone(
+    path: str, source: bytes, name: str | None
+) -> tuple[type, str, str, list[_Parameter]]:
     module = types.ModuleType(f"sluice_aqm_{abs(hash(path))}")
     module.__file__ = path
     # Annotations and tracebacks look modules up by name.

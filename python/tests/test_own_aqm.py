@@ -116,3 +116,42 @@ def test_a_program_runs_behind_a_queue_in_python(folder: Path) -> None:
     assert done.returncode == 70, done.stderr
     assert "sluice: the program was ended: `py:broken.py:Bound`" in done.stderr
     assert "a wrong idea" in done.stderr
+
+
+THREADS = """
+import threading
+import sluice
+
+scenario = {
+    "duration": "3s",
+    "link": {"rate": "10Mbit/s", "queue": "py:own.py:Bound"},
+    "flow": [{"type": "tcp"}],
+}
+begin, done = threading.Barrier(4), []
+
+def work():
+    begin.wait()
+    done.append(sluice.run(scenario, progress=False).figure("tcp.goodput"))
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(done) == 4 and len(set(done)) == 1, done
+"""
+
+
+def test_threads_can_name_the_same_algorithm_at_the_same_time(folder: Path) -> None:
+    own = folder / "own.py"
+    # The imports and the loop give other threads the interpreter while the file is loaded.
+    own.write_text("import json, csv\nfor _ in range(10**6): pass\n" + own.read_text())
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr

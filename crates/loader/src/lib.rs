@@ -8,8 +8,8 @@
 //!
 //! A file is read each time it is named, so that a changed module is loaded again, also if only a
 //! file that it needs has changed. An existing queue keeps the version with which it was built. A
-//! version is compiled once and stays in memory until the program ends, since values, errors and
-//! recordings refer to its names.
+//! version is compiled once (or once per thread that names it first at the same time) and stays in
+//! memory until the program ends, since values, errors and recordings refer to its names.
 #![deny(missing_docs)]
 
 mod ending;
@@ -17,7 +17,7 @@ mod failure;
 mod ranked;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{
@@ -212,6 +212,10 @@ struct Version {
 
 static VERSIONS: Mutex<Vec<Version>> = Mutex::new(Vec::new());
 
+fn versions() -> MutexGuard<'static, Vec<Version>> {
+    VERSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn entry(
     loader: &dyn Loader,
     form: Form,
@@ -234,12 +238,12 @@ fn entry(
         item,
     };
     let others = loader.others(&source)?;
-    let mut versions = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let same =
         |v: &&Version| v.word == word && v.path == path && v.bytes == bytes && v.others == others;
-    if let Some(version) = versions.iter().find(same) {
+    if let Some(version) = versions().iter().find(same) {
         return Ok(version.algorithm);
     }
+    // No lock is held meanwhile: the loader of Python gives way to other threads, which load too.
     let mut loaded = loader.load(&source)?;
     match loaded.code {
         Code::Aqm(_) => loaded.params.push(failure::OF_AQM),
@@ -261,6 +265,11 @@ fn entry(
     .map_err(|name| {
         format!("its parameter `{name}` is declared twice, or a queue has it already")
     })?;
+    let mut versions = versions();
+    // Another thread may have loaded the same file at the same time.
+    if let Some(version) = versions.iter().find(same) {
+        return Ok(version.algorithm);
+    }
     let algorithm: &'static Algorithm = Box::leak(Box::new(algorithm));
     versions.push(Version {
         word: word.to_owned(),
@@ -316,11 +325,16 @@ const LARGEST: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use sluice_core::registry::SpecErrorKind;
 
     use super::*;
 
     struct Lengths;
+
+    /// Its file contains the word that is loaded first, in another thread.
+    struct Nested;
 
     struct Never;
 
@@ -349,9 +363,41 @@ mod tests {
         }
     }
 
+    impl Loader for Nested {
+        fn scheme(&self) -> &'static str {
+            "nested"
+        }
+        fn synopsis(&self) -> &'static str {
+            "nested:FILE"
+        }
+        fn load(&self, source: &Source<'_>) -> Result<Loaded, String> {
+            let word = String::from_utf8_lossy(source.bytes).into_owned();
+            let folder = source.path.parent().unwrap().to_owned();
+            let (send, first) = std::sync::mpsc::channel();
+            std::thread::spawn(move || send.send(load(&word, &folder).unwrap()));
+            let first = first.recv_timeout(Duration::from_secs(60));
+            let doc = first.map_err(|_| "the other thread waits")??.doc.to_owned();
+            Ok(Loaded {
+                doc,
+                params: Vec::new(),
+                code: Code::Aqm(Box::new(Never)),
+            })
+        }
+    }
+
+    #[test]
+    fn other_threads_can_load_a_file_while_one_is_loaded() {
+        register(&[&Lengths, &Nested]);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "four").unwrap();
+        std::fs::write(folder.path().join("b"), "length:a").unwrap();
+        let loaded = load("nested:b", folder.path()).unwrap().unwrap();
+        assert_eq!(loaded.doc, "4");
+    }
+
     #[test]
     fn a_changed_file_is_loaded_again_and_an_unchanged_one_is_not() {
-        register(&[&Lengths]);
+        register(&[&Lengths, &Nested]);
         let folder = tempfile::tempdir().unwrap();
         let write = |text: &str| std::fs::write(folder.path().join("a"), text).unwrap();
         let get = |word: &str| load(word, folder.path()).unwrap();
@@ -371,7 +417,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_loaded_is_named_with_what_would_be_right() {
-        register(&[&Lengths]);
+        register(&[&Lengths, &Nested]);
         let error = |text: &str| parse_queue(text, Path::new("/nowhere")).unwrap_err();
         let unknown = error("lenght:a");
         assert_eq!(
