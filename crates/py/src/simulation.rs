@@ -50,6 +50,7 @@ impl Simulation {
             py.check_signals()?;
             let next = (self.stepped.now() + STRETCH).min(until);
             let is_over = self.ending.within(|| self.stepped.step(next));
+            let is_over = is_over.map_err(error::of)?;
             if let Some(why) = self.ending.why() {
                 return Err(error::of(why));
             }

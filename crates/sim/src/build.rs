@@ -49,6 +49,7 @@ impl Network {
                 rng: root.fork((1 << 32) + id as u64),
                 totals: FlowTotals::default(),
                 is_stopped: false,
+                is_shaped: false,
                 connects: 0,
                 open: Vec::new(),
             });

@@ -29,6 +29,7 @@ mod config;
 mod demand;
 mod error;
 mod estimate;
+mod haste;
 mod ids;
 mod network;
 mod observe;

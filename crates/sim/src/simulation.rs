@@ -3,6 +3,7 @@
 use crate::calendar::CalendarEvent;
 use crate::config::Config;
 use crate::error::ConfigError;
+use crate::haste::Haste;
 use crate::ids::{FlowId, LinkId};
 use crate::network::{Network, kind};
 use crate::observe::{FlowTotals, LinkSample, Observer};
@@ -41,6 +42,7 @@ pub struct Simulation {
     end: Time,
     sample_interval: Option<Span>,
     events: u64,
+    haste: Haste,
 }
 
 impl Simulation {
@@ -57,6 +59,7 @@ impl Simulation {
             end: Time::ZERO + config.duration,
             sample_interval: config.sample_interval,
             events: 0,
+            haste: Haste::new(!config.routers.is_empty()),
         })
     }
 
@@ -122,10 +125,16 @@ impl Simulation {
     }
 
     /// Runs until `until` or the end, whichever comes first; returns whether the end has been
-    /// reached.
+    /// reached, or cannot be because of [`Simulation::hasty_flow`].
     pub fn run_until(&mut self, until: Time, observer: &mut impl Observer) -> bool {
         let until = until.min(self.end);
         loop {
+            if self.events >= self.haste.next_look {
+                self.look_for_haste();
+            }
+            if self.haste.found().is_some() {
+                return true;
+            }
             let (link_at, link) = self.network.next_wake();
             let limit = link_at.min(until);
             // At one instant arrivals and timers come first, then links.
@@ -144,6 +153,22 @@ impl Simulation {
         }
         self.network.now = until;
         self.network.now == self.end
+    }
+
+    /// Returns a flow that no pipe slows down, so that the run would take too long. The simulation has
+    /// ended early.
+    pub fn hasty_flow(&self) -> Option<FlowId> {
+        self.haste.found()
+    }
+
+    #[cold]
+    fn look_for_haste(&mut self) {
+        let flows = (0..self.network.flows.len()).map(|flow| {
+            let packets = self.totals(flow).packets_sent;
+            (packets, self.network.flows[flow].is_shaped)
+        });
+        let flows: Vec<(u64, bool)> = flows.collect();
+        self.haste.look(self.network.now, flows.into_iter());
     }
 
     /// Returns the current virtual time.

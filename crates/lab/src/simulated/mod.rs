@@ -44,6 +44,15 @@ pub enum SimError {
     /// The simulator refuses the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The rules let a flow pass beside all pipes, or its pipes have no rate and no delay.
+    #[error(
+        "flow `{flow}` sends hundreds of packets per microsecond: no pipe with a `bw` or a `delay` \
+         slows it down; check which rule its packets match first"
+    )]
+    Haste {
+        /// The name of the flow.
+        flow: String,
+    },
     /// The recording cannot be written.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -121,7 +130,19 @@ fn run_while(
             in_flight: &in_flight[flow],
         }
     })?;
+    check_haste(scenario, &simulation)?;
     Ok(now)
+}
+
+/// Returns the error of a simulation that ended early because of a flow that nothing slows down.
+fn check_haste(scenario: &Scenario, simulation: &Simulation) -> Result<(), SimError> {
+    let Some(number) = simulation.hasty_flow() else {
+        return Ok(());
+    };
+    let flow = scenario.instances().find(|flow| flow.id as usize == number);
+    Err(SimError::Haste {
+        flow: flow.map_or_else(|| number.to_string(), |flow| flow.name),
+    })
 }
 
 /// Simulates `scenario` without recording, to measure the cost of recording, and returns the end.
@@ -137,6 +158,7 @@ pub fn run_unrecorded(scenario: &Scenario, interrupt: &Stop) -> Result<Time, Sim
             break;
         }
     }
+    check_haste(scenario, &simulation)?;
     Ok(since_lead(simulation.now(), scenario.lead))
 }
 

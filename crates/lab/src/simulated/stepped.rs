@@ -7,7 +7,7 @@ use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Span, Time};
 use sluice_sim::{FlowId, LinkId, Observer, Simulation};
 
 use super::network::{config, link_of};
-use super::{SimError, check, shown, since_lead};
+use super::{SimError, check, check_haste, shown, since_lead};
 use sluice_scenario::{PipeId, Scenario};
 
 /// The reason why a simulation cannot be changed.
@@ -68,7 +68,7 @@ impl Stepped {
             simulation,
             counters: Counters(vec![Passed::default(); links]),
         };
-        stepped.step(Time::ZERO);
+        stepped.step(Time::ZERO)?;
         Ok(stepped)
     }
 
@@ -78,9 +78,14 @@ impl Stepped {
     }
 
     /// Advances to `until`, or to the end of the scenario. Returns whether the end is reached.
-    pub fn step(&mut self, until: Time) -> bool {
+    ///
+    /// # Errors
+    /// [`SimError::Haste`].
+    pub fn step(&mut self, until: Time) -> Result<bool, SimError> {
         let until = until.saturating_add(self.scenario.lead);
-        self.simulation.run_until(until, &mut self.counters)
+        let is_over = self.simulation.run_until(until, &mut self.counters);
+        check_haste(&self.scenario, &self.simulation)?;
+        Ok(is_over)
     }
 
     /// Returns the end of the scenario.
@@ -237,17 +242,17 @@ mod tests {
     fn the_link_sends_at_the_rate_that_was_set() {
         let mut simulation = stepped();
         let up = simulation.pipe("up").unwrap();
-        simulation.step(at(2));
+        simulation.step(at(2)).unwrap();
         let before = simulation.passed(up).sent_bytes;
         simulation.set_rate(up, Rate::from_bps(5_000_000)).unwrap();
-        assert!(!simulation.step(at(4)));
+        assert!(!simulation.step(at(4)).unwrap());
         assert_eq!(simulation.now(), at(4));
         // 5 Mbit/s for 2 s are 1 250 000 bytes. One packet of up to 1500 bytes is on the wire at
         // either end.
         let sent = simulation.passed(up).sent_bytes - before;
         assert!(sent.abs_diff(1_250_000) <= 2 * 1500, "{sent}");
         assert!(simulation.passed(up).dropped_packets > 0);
-        assert!(simulation.step(at(11)));
+        assert!(simulation.step(at(11)).unwrap());
         assert_eq!(simulation.now(), simulation.end());
     }
 
@@ -256,9 +261,9 @@ mod tests {
         let (mut fine, mut coarse) = (stepped(), stepped());
         let up = fine.pipe("up").unwrap();
         for step in 1..=1000 {
-            fine.step(Time::from_ns(step * 10_000_000));
+            fine.step(Time::from_ns(step * 10_000_000)).unwrap();
         }
-        coarse.step(at(10));
+        coarse.step(at(10)).unwrap();
         assert_eq!(fine.passed(up), coarse.passed(up));
         assert_eq!(fine.received(), coarse.received());
     }
@@ -267,7 +272,7 @@ mod tests {
     fn a_new_queue_keeps_the_backlog() {
         let mut simulation = stepped();
         let up = simulation.pipe("up").unwrap();
-        simulation.step(at(1));
+        simulation.step(at(1)).unwrap();
         let held = simulation.backlog(up);
         assert!(held.packets > 0);
         let queue = Spec::parse("fifo limit 5000").unwrap();

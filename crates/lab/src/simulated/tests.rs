@@ -6,7 +6,7 @@ mod numbers;
 mod pcap;
 mod settings;
 
-use super::{STRETCH, stretch};
+use super::{STRETCH, Stepped, run_unrecorded, stretch};
 use std::path::Path;
 
 use sluice_core::Stop;
@@ -24,6 +24,11 @@ fn simulate(text: &str) -> (tempfile::TempDir, Recording) {
     let folder = tempfile::tempdir().unwrap();
     let recording = simulate_in(folder.path(), text).unwrap_or_else(|error| panic!("{error}"));
     (folder, recording)
+}
+
+fn one_scenario(text: &str) -> Scenario {
+    let mut variants = Scenario::parse("x", text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
+    variants.remove(0).scenario
 }
 
 fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
@@ -99,6 +104,36 @@ rate = "8Mbit/s"
             );
         }
     }
+}
+
+#[test]
+fn a_flow_that_passes_beside_all_pipes_is_an_error() {
+    let text = r#"
+duration = "2s"
+rules = """
+add 100 allow tcp from any to any
+add 200 pipe 1 ip from any to any
+pipe 1 config bw 10Mbit/s delay 10
+"""
+[[flow]]
+type = "ping"
+[[flow]]
+name = "bulk"
+type = "tcp"
+"#;
+    let scenario = one_scenario(text);
+    let error = run_unrecorded(&scenario, &Stop::new())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("flow `bulk` sends hundreds of packets"),
+        "{error}"
+    );
+    let mut stepped = Stepped::new(scenario).unwrap();
+    assert!(stepped.step(Time::ZERO + Span::from_secs(1)).is_err());
+    // The other way round, the pipe takes its packets.
+    let scenario = one_scenario(&text.replace("100 allow", "300 allow"));
+    assert!(run_unrecorded(&scenario, &Stop::new()).is_ok());
 }
 
 #[test]

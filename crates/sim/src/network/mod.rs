@@ -81,6 +81,8 @@ pub(crate) struct FlowState {
     pub rng: Rng,
     pub totals: FlowTotals,
     pub is_stopped: bool,
+    /// Whether a router's pipe has taken one of its packets.
+    pub is_shaped: bool,
     /// Connections opened so far.
     pub connects: u32,
     /// Those that are open, in the order in which they were opened.

@@ -147,13 +147,21 @@ impl Network {
             let ip_len = tag.len - self.frame_overhead;
             let segment = self.packets.segment(slot);
             let headers = headers(&tag, &segment, flow, &packet, ip_len, direction);
+            let mut is_taken = false;
             held = self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
                 Engine::Router(firewall) => match firewall.handle(packet, &headers, cx) {
                     Disposition::Pass(packet) => Some(packet),
-                    Disposition::Taken | Disposition::Dropped(_) => None,
+                    Disposition::Taken => {
+                        is_taken = true;
+                        None
+                    }
+                    Disposition::Dropped(_) => None,
                 },
                 Engine::Link(_) => None,
             });
+            if is_taken {
+                self.flows[tag.flow as usize].is_shaped = true;
+            }
         }
         if let Some(packet) = held {
             self.leave(link, Leaving::of(&packet), self.now);
