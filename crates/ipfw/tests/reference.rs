@@ -307,6 +307,46 @@ fn a_scheduler_with_one_queue_takes_over_a_flowset_of_its_number() {
 }
 
 #[test]
+fn config_of_a_queue_or_a_scheduler_says_what_reverts() {
+    let mut bench = Bench::new();
+    bench.ok("sched 1 config type wf2q+");
+    bench.ok("queue 11 config sched 1 weight 76 queue 200 codel");
+    assert_eq!(
+        bench.warnings("queue 11 config weight 50"),
+        ["queue 11 is reconfigured: queue, the AQM are not given and return to their defaults"]
+    );
+    bench.ok("queue 12 config sched 1 plr 0.1 mask dst-ip 0xffffffff");
+    assert_eq!(
+        bench.warnings("queue 12 config weight 10"),
+        ["queue 12 is reconfigured: plr, mask are not given and return to their defaults"]
+    );
+    // Nothing is left to lose, and a queue keeps its weight.
+    assert_eq!(bench.warnings("queue 12 config"), [""; 0]);
+    assert_eq!(bench.warnings("queue 11 config weight 50"), [""; 0]);
+    bench.ok("sched 18 config mask src-ip 0xff type fq_codel quantum 300 flows 64 noecn");
+    assert_eq!(
+        bench.warnings("sched 18 config fq_codel flows 64 target 1ms"),
+        [
+            "scheduler 18 is reconfigured: ecn, quantum, mask are not given and return to their defaults"
+        ]
+    );
+    assert_eq!(
+        bench.warnings("sched 18 config type fq_codel"),
+        ["scheduler 18 is reconfigured: target, flows are not given and return to their defaults"]
+    );
+    // The parameters of another type are no loss, nor are those of a scheduler that is not named.
+    bench.ok("sched 18 config type fq_codel quantum 300");
+    assert_eq!(bench.warnings("sched 18 config"), [""; 0]);
+    assert_eq!(bench.warnings("sched 18 config type rr"), [""; 0]);
+    // The effects of a pipe.
+    bench.ok("pipe 3 config bw 1Mbit/s loss 0.1 jitter 5ms");
+    assert_eq!(
+        bench.warnings("pipe 3 config bw 1Mbit/s loss 0.1"),
+        ["pipe 3 is reconfigured: jitter is not given and returns to its default"]
+    );
+}
+
+#[test]
 fn config_replaces_and_says_what_reverts() {
     let mut bench = Bench::new();
     bench.ok("pipe 1 config bw 1Mbit/s delay 5 queue 20");

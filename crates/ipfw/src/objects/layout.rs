@@ -17,6 +17,7 @@ use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
 mod flowsets;
+mod reverts;
 mod settings;
 mod touched;
 mod trial;
@@ -24,6 +25,7 @@ pub(crate) use self::flowsets::Flowsets;
 pub(crate) use self::touched::Touched;
 pub(crate) use self::trial::Trial;
 
+use self::reverts::{of_queue, of_scheduler, say_words_that_revert};
 use self::settings::{link, queue_settings, scheduler_buckets, scheduler_choice};
 use super::discipline;
 use crate::copying::Copying;
@@ -376,6 +378,9 @@ impl Layout {
         if !flowset.mask.is_empty() {
             flowset.buckets = c.buckets.unwrap_or(means.hash_size());
         }
+        if let Some(old) = old {
+            say_words_that_revert("queue", c, of_queue(c, old, &flowset), means);
+        }
         match self.schedulers.get(&parent) {
             None => {
                 let text = format!(
@@ -449,13 +454,16 @@ impl Layout {
             self.check_all_shares(number, &scheduler, c.number)?;
         }
         self.links.entry(number).or_insert_with(LinkConfig::plain);
-        self.put_scheduler(number, scheduler);
         // The scheduler's own queue. Of what `config` does not mention, it has the default.
         let own = number + STRIDE;
-        if let Some(queue) = self.flowsets.get(&own).filter(|_| name == "fifo") {
-            let lost = queue_words_lost(c, queue, &settings);
-            say_words_that_revert("scheduler", c, &lost, means);
+        if let Some(old) = self.schedulers.get(&number) {
+            let mut lost = of_scheduler(c, old, &scheduler);
+            if let Some(queue) = self.flowsets.get(&own).filter(|_| name == "fifo") {
+                lost.extend(of_queue(c, queue, &settings));
+            }
+            say_words_that_revert("scheduler", c, lost, means);
         }
+        self.put_scheduler(number, scheduler);
         let uses_own = self.schedulers.get(&number).and_then(|s| s.internal) == Some(own);
         if has_settings || uses_own {
             self.flowsets.insert(own, settings);
@@ -560,39 +568,6 @@ impl Layout {
         })
     }
 
-    /// Warns about settings that return to their defaults because `config` does not mention them.
-    fn say_what_reverts(
-        &self,
-        c: &Config,
-        link: &LinkConfig,
-        flowset: &FlowsetConfig,
-        shadow: &SchedulerConfig,
-        means: &mut Means<'_>,
-    ) {
-        let number = c.number.value;
-        let (Some(old), Some(fifo), Some(queue)) = (
-            self.links.get(&number),
-            self.schedulers.get(&(number + STRIDE)),
-            self.flowsets.get(&(number + 2 * STRIDE)),
-        ) else {
-            return;
-        };
-        let of_link = [
-            (c.rate.is_none() && old.rate != link.rate, "bw"),
-            (c.delay.is_none() && old.delay != link.delay, "delay"),
-            (c.burst.is_none() && old.burst != link.burst, "burst"),
-            (c.profile.is_none() && old.profile.is_some(), "profile"),
-        ];
-        let of_mask = (c.mask.is_none() && fifo.mask != shadow.mask, "mask");
-        let of_queue = queue_words_lost(c, queue, flowset);
-        let lost: Vec<_> = of_link
-            .into_iter()
-            .chain(of_queue)
-            .chain([of_mask])
-            .collect();
-        say_words_that_revert("pipe", c, &lost, means);
-    }
-
     /// Deletes a pipe with the objects created for it, or a queue.
     pub fn delete(&mut self, kind: ObjectKind, number: u32) -> Result<(), String> {
         self.touch(kind, number);
@@ -656,37 +631,4 @@ impl Layout {
             .get(&(scheduler % STRIDE))
             .expect("a scheduler has a link of its own number")
     }
-}
-
-/// Returns the settings of a queue that return to their defaults because `config` does not mention
-/// them.
-fn queue_words_lost(
-    c: &Config,
-    old: &FlowsetConfig,
-    new: &FlowsetConfig,
-) -> [(bool, &'static str); 3] {
-    [
-        (c.queue.is_none() && old.queue != new.queue, "queue"),
-        (c.loss.is_none() && old.loss.is_some(), "plr"),
-        (c.policy.is_none() && old.policy.is_some(), "the AQM"),
-    ]
-}
-
-/// Warns about the words of `lost` that apply to this `config` of a `kind`.
-fn say_words_that_revert(kind: &str, c: &Config, lost: &[(bool, &str)], means: &mut Means<'_>) {
-    let given_up = lost.iter().filter(|(is_lost, _)| *is_lost);
-    let words: Vec<&str> = given_up.map(|(_, word)| *word).collect();
-    let what = match words.as_slice() {
-        [] => return,
-        [one] => format!("{one} is not given and returns to its default"),
-        many => format!(
-            "{} are not given and return to their defaults",
-            many.join(", ")
-        ),
-    };
-    let number = c.number.value;
-    means.warn(
-        &c.number,
-        format!("{kind} {number} is reconfigured: {what}"),
-    );
 }
