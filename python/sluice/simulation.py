@@ -11,8 +11,9 @@ from sluice.scenario import Scenario
 class Simulation:
     """A simulation that advances when `step` is called, and can be changed between steps.
 
-    It records only counters; `run` makes a full recording. `queue` and `set_rate` apply to `pipe`:
-    `up` and `down` are the directions of the link, `up2` is the second link.
+    It records only counters; `run` makes a full recording. Only the thread that created it can use
+    it. `queue` and `set_rate` apply to `pipe`: `up` and `down` are the directions of the link,
+    `up2` is the second link.
 
     >>> link = {"rate": "10Mbit/s", "rtt": "20ms", "queue": "codel"}
     >>> simulation = Simulation({"duration": "5s", "link": link, "flow": [{"type": "tcp"}]})

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import sluice
@@ -39,3 +41,24 @@ def test_a_packet_has_a_byte_at_least() -> None:
     queue = sluice.Queue("fq_codel")
     with pytest.raises(ValueError, match="size_bytes 0 is below 1"):
         queue.enqueue(0, 0)
+
+
+def test_a_queue_belongs_to_its_thread() -> None:
+    queue = sluice.Queue("codel")
+    queue.enqueue(0, 100)
+    uses = [
+        lambda: queue.enqueue(0, 100),
+        lambda: queue.dequeue(0),
+        lambda: queue.take_drops(),
+        lambda: queue.variables(),
+        lambda: queue.backlog,
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        for use in uses:
+            with pytest.raises(sluice.SluiceError, match="this Queue belongs to the thread that"):
+                pool.submit(use).result()
+        # One that is created there works there, and may be released here.
+        other = pool.submit(sluice.Queue, "codel").result()
+        assert pool.submit(other.enqueue, 0, 100).result() == 0
+    del other
+    assert queue.dequeue(1) is not None

@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -65,3 +66,21 @@ def test_mistakes_are_named() -> None:
         simulation.set_rate("fast")
     with pytest.raises(sluice.SluiceError, match=r"no parameter `tarqet` \(at character 7"):
         simulation.set_queue("codel tarqet 5ms")
+
+
+def test_a_simulation_belongs_to_its_thread() -> None:
+    simulation = sluice.Simulation(SCENARIO)
+    uses = [
+        lambda: simulation.step(by="1s"),
+        lambda: simulation.time_ns,
+        lambda: simulation.set_rate("5Mbit/s"),
+        lambda: simulation.queue.packets,
+        lambda: simulation.received_bytes,
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        for use in uses:
+            with pytest.raises(sluice.SluiceError, match="this Simulation belongs to the thread"):
+                pool.submit(use).result()
+        other = pool.submit(sluice.Simulation, SCENARIO).result()
+        assert not pool.submit(other.step, until="1s").result()
+    assert not simulation.step(until="1s")

@@ -7,6 +7,7 @@
 mod algorithm;
 mod command;
 mod error;
+mod of_thread;
 mod router;
 mod run;
 mod simulation;
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use error::SluiceError;
+use of_thread::OfThread;
 use sluice_core::registry;
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
 use sluice_loader::Ending;
@@ -50,9 +52,11 @@ fn algorithms(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(all)
 }
 
-/// A queue in virtual time.
-#[pyclass(unsendable)]
-struct Queue {
+/// A queue in virtual time. Only the thread that created it can use it.
+#[pyclass]
+struct Queue(OfThread<Inner>);
+
+struct Inner {
     discipline: Box<dyn Discipline>,
     rng: Rng,
     dropped: Dropped,
@@ -79,14 +83,15 @@ impl Queue {
             .map_err(|error| error::of_spec(spec, &error))?
             .build()
             .map_err(|error| SluiceError::new_err(error.to_string()))?;
-        Ok(Queue {
+        let inner = Inner {
             discipline,
             rng: Rng::from_seed(seed),
             dropped: Dropped::default(),
             now: Time::ZERO,
             next_slot: 0,
             ending: Ending::new(),
-        })
+        };
+        Ok(Queue(OfThread::new("Queue", inner)))
     }
 
     /// Enqueue a packet and return its number.
@@ -113,56 +118,59 @@ impl Queue {
         if size_bytes == 0 {
             return Err(SluiceError::new_err("size_bytes 0 is below 1"));
         }
-        self.advance(time_ns)?;
-        let mut packet = Packet::new(self.next_slot, size_bytes);
-        packet.arrival = self.now;
+        let queue = self.0.get_mut()?;
+        queue.advance(time_ns)?;
+        let mut packet = Packet::new(queue.next_slot, size_bytes);
+        packet.arrival = queue.now;
         packet.flow = flow;
         packet.ecn = Ecn::from_bits(ecn);
         (packet.dscp, packet.class, packet.tag) = (dscp, class_, tag);
-        self.next_slot += 1;
-        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.dropped);
-        self.ending
-            .within(|| self.discipline.enqueue(packet, &mut cx));
-        self.check()?;
-        Ok(self.next_slot - 1)
+        queue.next_slot += 1;
+        let mut cx = Cx::new(queue.now, &mut queue.rng, &mut queue.dropped);
+        queue
+            .ending
+            .within(|| queue.discipline.enqueue(packet, &mut cx));
+        queue.check()?;
+        Ok(queue.next_slot - 1)
     }
 
     /// Return the next packet at `time_ns` as `(number, sojourn_ns, ecn)`, or `None`.
     fn dequeue(&mut self, time_ns: u64) -> PyResult<Option<(u32, u64, u8)>> {
-        self.advance(time_ns)?;
-        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.dropped);
-        let packet = self.ending.within(|| self.discipline.dequeue(&mut cx));
-        self.check()?;
-        Ok(packet.map(|p| (p.slot, p.sojourn(self.now).as_ns(), p.ecn as u8)))
+        let queue = self.0.get_mut()?;
+        queue.advance(time_ns)?;
+        let mut cx = Cx::new(queue.now, &mut queue.rng, &mut queue.dropped);
+        let packet = queue.ending.within(|| queue.discipline.dequeue(&mut cx));
+        queue.check()?;
+        Ok(packet.map(|p| (p.slot, p.sojourn(queue.now).as_ns(), p.ecn as u8)))
     }
 
     /// Return the drops since the last call, as `(number, time_ns, reason)`.
-    fn take_drops(&mut self) -> Vec<(u32, u64, &'static str)> {
-        std::mem::take(&mut self.dropped.0)
+    fn take_drops(&mut self) -> PyResult<Vec<(u32, u64, &'static str)>> {
+        Ok(std::mem::take(&mut self.0.get_mut()?.dropped.0))
     }
 
     /// The variables of the queue; those of flow queue N are named `N.NAME`.
-    fn variables(&self) -> Vec<(String, f64)> {
+    fn variables(&self) -> PyResult<Vec<(String, f64)>> {
         let mut all = Vec::new();
-        self.discipline.state(&mut |queue, name, value| {
+        self.0.get()?.discipline.state(&mut |queue, name, value| {
             let name = match queue {
                 0 => name.to_owned(),
                 number => format!("{number}.{name}"),
             };
             all.push((name, value.as_f64()));
         });
-        all
+        Ok(all)
     }
 
     /// The packets and bytes in the queue.
     #[getter]
-    fn backlog(&self) -> (u64, u64) {
-        let backlog = self.discipline.backlog();
-        (backlog.packets, backlog.bytes)
+    fn backlog(&self) -> PyResult<(u64, u64)> {
+        let backlog = self.0.get()?.discipline.backlog();
+        Ok((backlog.packets, backlog.bytes))
     }
 }
 
-impl Queue {
+impl Inner {
     /// Raises the error that ended the run, if there is one.
     fn check(&self) -> PyResult<()> {
         match self.ending.why() {

@@ -11,11 +11,14 @@ use sluice_lab::simulated::Stepped;
 use sluice_loader::Ending;
 
 use crate::error;
+use crate::of_thread::OfThread;
 use crate::run::only;
 
-/// A simulation that advances step by step.
-#[pyclass(unsendable)]
-pub(crate) struct Simulation {
+/// A simulation that advances step by step. Only the thread that created it can use it.
+#[pyclass]
+pub(crate) struct Simulation(OfThread<Inner>);
+
+struct Inner {
     stepped: Stepped,
     ending: Ending,
 }
@@ -27,31 +30,32 @@ impl Simulation {
         let scenario = only(source, text)?;
         let ending = Ending::after(scenario.lead);
         let stepped = Stepped::new(scenario).map_err(error::of)?;
-        Ok(Simulation { stepped, ending })
+        let inner = Inner { stepped, ending };
+        Ok(Simulation(OfThread::new("Simulation", inner)))
     }
 
     /// The virtual time in nanoseconds.
     #[getter]
-    fn now_ns(&self) -> u64 {
-        self.stepped.now().as_ns()
+    fn now_ns(&self) -> PyResult<u64> {
+        Ok(self.0.get()?.stepped.now().as_ns())
     }
 
     /// The end of the scenario in nanoseconds.
     #[getter]
-    fn end_ns(&self) -> u64 {
-        self.stepped.end().as_ns()
+    fn end_ns(&self) -> PyResult<u64> {
+        Ok(self.0.get()?.stepped.end().as_ns())
     }
 
     /// Advance to `until_ns`, or to the end; return whether the end is reached.
     fn step(&mut self, py: Python<'_>, until_ns: u64) -> PyResult<bool> {
+        let Inner { stepped, ending } = self.0.get_mut()?;
         let until = Time::from_ns(until_ns);
         loop {
             // Advance in short stretches, and check for Ctrl-C between them.
             py.check_signals()?;
-            let next = (self.stepped.now() + STRETCH).min(until);
-            let is_over = self.ending.within(|| self.stepped.step(next));
-            let is_over = is_over.map_err(error::of)?;
-            if let Some(why) = self.ending.why() {
+            let next = (stepped.now() + STRETCH).min(until);
+            let is_over = ending.within(|| stepped.step(next)).map_err(error::of)?;
+            if let Some(why) = ending.why() {
                 return Err(error::of(why));
             }
             if is_over || next == until {
@@ -62,36 +66,41 @@ impl Simulation {
 
     /// The current rate of `pipe` in bits per second.
     fn rate_bps(&mut self, pipe: &str) -> PyResult<u64> {
-        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
-        Ok(self.stepped.rate(pipe).as_bps())
+        let stepped = &mut self.0.get_mut()?.stepped;
+        let pipe = stepped.pipe(pipe).map_err(error::of)?;
+        Ok(stepped.rate(pipe).as_bps())
     }
 
     /// Set the rate of `pipe`.
     fn set_rate(&mut self, pipe: &str, rate: &str) -> PyResult<()> {
+        let stepped = &mut self.0.get_mut()?.stepped;
         let rate = Rate::parse(rate)
             .map_err(|error| error::of(format!("`{rate}` is not a rate: {error}")))?;
-        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
-        self.stepped.set_rate(pipe, rate).map_err(error::of)
+        let pipe = stepped.pipe(pipe).map_err(error::of)?;
+        stepped.set_rate(pipe, rate).map_err(error::of)
     }
 
     /// Replace the queue of `pipe`.
     fn set_queue(&mut self, pipe: &str, spec: &str) -> PyResult<()> {
-        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        let stepped = &mut self.0.get_mut()?.stepped;
+        let pipe = stepped.pipe(pipe).map_err(error::of)?;
         let queue = sluice_loader::parse_queue(spec, Path::new(""))
             .map_err(|error| error::of_spec(spec, &error))?;
-        self.stepped.set_queue(pipe, &queue).map_err(error::of)
+        stepped.set_queue(pipe, &queue).map_err(error::of)
     }
 
     /// The packets and bytes in the queue of `pipe`.
     fn backlog(&self, pipe: &str) -> PyResult<(u64, u64)> {
-        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
-        let backlog = self.stepped.backlog(pipe);
+        let stepped = &self.0.get()?.stepped;
+        let pipe = stepped.pipe(pipe).map_err(error::of)?;
+        let backlog = stepped.backlog(pipe);
         Ok((backlog.packets, backlog.bytes))
     }
 
     /// The variables of the queue of `pipe`; those of queue N of a discipline are named `N.NAME`.
     fn state<'py>(&self, py: Python<'py>, pipe: &str) -> PyResult<Bound<'py, PyDict>> {
-        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
+        let stepped = &self.0.get()?.stepped;
+        let pipe = stepped.pipe(pipe).map_err(error::of)?;
         let mut all = Vec::new();
         let mut add = |queue: u32, name: &'static str, value: StateValue| {
             let name = match queue {
@@ -100,7 +109,7 @@ impl Simulation {
             };
             all.push((name, value.as_f64()));
         };
-        self.stepped.state(pipe, &mut add);
+        stepped.state(pipe, &mut add);
         let state = PyDict::new(py);
         for (name, value) in all {
             state.set_item(name, value)?;
@@ -110,8 +119,9 @@ impl Simulation {
 
     /// The counts of the queue of `pipe` since the start.
     fn passed<'py>(&self, py: Python<'py>, pipe: &str) -> PyResult<Bound<'py, PyDict>> {
-        let pipe = self.stepped.pipe(pipe).map_err(error::of)?;
-        let passed = self.stepped.passed(pipe);
+        let stepped = &self.0.get()?.stepped;
+        let pipe = stepped.pipe(pipe).map_err(error::of)?;
+        let passed = stepped.passed(pipe);
         let counters = PyDict::new(py);
         counters.set_item("sent_packets", passed.sent_packets)?;
         counters.set_item("sent_bytes", passed.sent_bytes)?;
@@ -122,8 +132,9 @@ impl Simulation {
     }
 
     /// The payload bytes of each flow that have arrived, by its name.
-    fn received(&self) -> Vec<(String, u64)> {
-        self.stepped.received()
+    fn received(&self) -> PyResult<Vec<(String, u64)>> {
+        let stepped = &self.0.get()?.stepped;
+        Ok(stepped.received())
     }
 }
 
