@@ -50,7 +50,8 @@ def run(
     Raises:
         SluiceError: the scenario is wrong or cannot be run; the message is that of the
             command line.
-        RunFailed: the run failed in the middle; the exception has what it had measured.
+        RunFailed: the run failed in the middle, or an error stopped an algorithm from a file, so
+            that the figures are not those of its queue; the exception has what was measured.
 
     """
     chosen = Scenario(scenario, overrides)
@@ -70,15 +71,16 @@ def run(
 
 
 class RunFailed(_sluice.SluiceError):
-    """A run failed after it had measured something.
+    """A run failed after it had measured something, or an error stopped an algorithm in it.
 
-    `run` is the partial recording, whose `cut_short` has the reason. `folder` is the temporary
-    folder in which it was saved; nothing deletes it.
+    `run` is the recording: its `cut_short` has the reason for an early end, its `stopped` names the
+    algorithms. `folder` is the temporary folder in which it was saved; nothing deletes it.
     """
 
     def __init__(self, error: str, run: "Run", folder: Path) -> None:
         """Keep the recording and its folder."""
-        super().__init__(f"{error}\nwhat was measured until then is in `{folder}`")
+        kept = "the recording" if run.cut_short is None else "what was measured until then"
+        super().__init__(f"{error}\n{kept} is in `{folder}`")
         self.run = run
         self.folder = folder
 
@@ -122,6 +124,14 @@ class Run:
     def cut_short(self) -> str | None:
         """The reason for an early end, or `None` if the run is complete."""
         return self._inner.cut_short
+
+    @property
+    def stopped(self) -> list[str]:
+        """The algorithms from files that an error stopped, each with its first error.
+
+        The figures of such a run are not those of its queue, which passed every packet.
+        """
+        return self._inner.stopped
 
     @cached_property
     def figures(self) -> Table:
@@ -198,6 +208,7 @@ class Run:
     def __repr__(self) -> str:
         """Name the variant and its end."""
         end = "" if self.cut_short is None else f", cut short: {self.cut_short}"
+        end += ", its algorithm was stopped" if self.stopped else ""
         return f"<Run {self.variant!r}, seed {self.seed}{end}>"
 
 

@@ -52,6 +52,10 @@ class Simulation:
         """Advance to the time `until`, or by the span `by`. Return whether the end is reached.
 
         Times are text such as `"20ms"`, or nanoseconds. Without either, advance to the end.
+
+        Raises:
+            SluiceError: an error has stopped an algorithm from a file.
+
         """
         if until is not None and by is not None:
             raise _sluice.SluiceError("give `until` or `by`, not both")

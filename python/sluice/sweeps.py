@@ -231,8 +231,6 @@ def carry_out(task: Task) -> bytes:
     run = Run(done)
     if error is None and run.cut_short is not None:
         error = f"the run ended early: {run.cut_short}"
-    if error is None and task.sources and "stopped" in run.queues["variable"]:
-        error = "an AQM from a file was stopped by an error; see the standard error"
     if error is not None:
         raise Incomplete(error, _files_of(run) if task.keeps_failed else None)
     figures = run.figures.arrow.select(FIGURES_OF_RUN)

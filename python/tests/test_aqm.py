@@ -2,6 +2,7 @@ import base64
 import json
 import random
 import re
+import shutil
 import signal
 import zlib
 from pathlib import Path
@@ -173,16 +174,25 @@ def test_paths_are_relative_to_the_scenarios_file(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in str(error.value)
 
 
-def test_a_run_whose_aqm_is_stopped_goes_on_and_says_so(
+def test_a_run_whose_aqm_is_stopped_goes_on_and_raises_with_its_recording(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # Queues exist 1.2 s before the run, so this is 1 s of the run.
     words = aqm(tmp_path, "return sluice.PASS if cx.now_ns < 22 * 10**8 else {}[packet.flow]")
     before = stopped()
-    run = sluice.run(SCENARIO, {"link.queue": words})
+    with pytest.raises(sluice.RunFailed, match="are not those of the queue") as caught:
+        sluice.run(SCENARIO, {"link.queue": words})
+    assert "KeyError" in str(caught.value)
+    run, folder = caught.value.run, caught.value.folder
+    try:
+        assert sluice.Run.open(folder).stopped == run.stopped
+    finally:
+        shutil.rmtree(folder)
     # One AQM in each direction of the link.
     assert stopped() == before + 2
     assert run.cut_short is None
+    (why,) = run.stopped
+    assert why.startswith(f"`{words}` is stopped at 1000")
     assert "stopped" in run.queues["variable"]
     plain = sluice.run(SCENARIO, {"link.queue": "fifo"})
     assert run.packets.arrow.equals(plain.packets.arrow), "it passes every packet, as before"
@@ -190,6 +200,28 @@ def test_a_run_whose_aqm_is_stopped_goes_on_and_says_so(
     assert lines.count("is stopped") == 2
     assert f"`{words}` is stopped at 1000" in lines, "in the time of the run"
     assert "KeyError" in lines
+
+
+@pytest.mark.parametrize("verdict", ["True", "False"])
+def test_a_bool_is_no_verdict(
+    tmp_path: Path, verdict: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue = sluice.Queue(aqm(tmp_path, f"return {verdict}"))
+    queue.enqueue(0, 100, ecn=2)
+    out = queue.dequeue(1)
+    assert out is not None
+    assert out[2] == 2, "it is not marked"
+    message = f"returned {verdict}, a bool (True would be MARK), which is none of sluice.PASS"
+    assert message in capfd.readouterr().err
+
+
+def test_a_step_in_which_an_aqm_is_stopped_raises(tmp_path: Path) -> None:
+    words = aqm(tmp_path, "return sluice.PASS if cx.now_ns < 22 * 10**8 else {}[packet.flow]")
+    simulation = sluice.Simulation(SCENARIO, {"link.queue": words})
+    # Queues exist 1.2 s before the run, so this is 1 s of the run.
+    assert not simulation.step(until="900ms")
+    with pytest.raises(sluice.SluiceError, match=r"are not those of the queue(.|\n)*KeyError"):
+        simulation.step(until="2s")
 
 
 @pytest.mark.parametrize(
@@ -232,15 +264,16 @@ def ticks(folder: Path) -> str:
         "import sluice\n"
         "class Ticks(sluice.Aqm):\n"
         "    every: sluice.Span = '10ms'\n"
+        "    may_be_late: bool = False\n"
         "    def __init__(self): self.at, self.ticks = None, 0\n"
         "    def on_enqueue(self, packet, queue, cx):\n"
         "        self.at = self.at or cx.now_ns + self.every\n"
         "        return sluice.PASS\n"
         "    def next_timer(self): return self.at\n"
         "    def on_timer(self, queue, cx):\n"
-        "        assert cx.now_ns == self.at\n"
+        "        assert cx.now_ns == self.at or self.may_be_late\n"
         "        self.ticks += 1\n"
-        "        self.at += self.every\n"
+        "        while self.at <= cx.now_ns: self.at += self.every\n"
         "    def state(self): return {'ticks': self.ticks}\n"
     )
     return f"py:{file} every 100ms"
@@ -300,7 +333,8 @@ def drawn_states(page: str) -> dict[str, Any]:
 def test_state_is_recorded_and_drawn(tmp_path: Path, kind: str, variable: str) -> None:
     queues = {
         "py": ticks(tmp_path),
-        "fq_py": f"fq_{ticks(tmp_path)}",
+        # The timer of a flow queue stops while it is idle, as in the other direction of the link.
+        "fq_py": f"fq_{ticks(tmp_path)} may_be_late",
         "wasm": f"wasm:{ROOT}/fuzz/corpus/module/codel",
     }
     scenario = {**SCENARIO, "flow": [{"type": "tcp"}]}

@@ -54,7 +54,8 @@ pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
 /// `program` is the result of [`program`]. `progress` is called now and then with the nanoseconds of
 /// the run that are done; an exception from it ends the run.
 ///
-/// Return the recording, and the error of a run that failed after it had measured something.
+/// Return the recording, and the error of a run that failed after it had measured something, or in
+/// which an error stopped an algorithm.
 #[pyfunction]
 #[pyo3(name = "run", signature = (source, variant, text, how, program, progress=None))]
 pub(crate) fn run_variant(
@@ -93,18 +94,24 @@ pub(crate) fn run_variant(
         return Err(signal);
     }
     match finished {
-        Ok(finished) => Ok((
-            Run {
+        Ok(finished) => {
+            let run = Run {
                 recording: finished.recording,
                 summary: finished.summary,
-            },
-            None,
-        )),
+            };
+            let stopped = run.stopped().first().map(|why| why_stopped(why));
+            Ok((run, stopped))
+        }
         Err(failed) => match failed.recording.and_then(|kept| of_failed(*kept)) {
             Some(run) => Ok((run, Some(failed.error.to_string()))),
             None => Err(error::of(failed.error)),
         },
     }
+}
+
+/// Returns the error of a run in which an algorithm was stopped because of `why`.
+pub(crate) fn why_stopped(why: &str) -> String {
+    format!("the figures are not those of the queue, which an error stopped: {why}")
 }
 
 /// Returns the recording of a run that failed, unless it has no packets.
@@ -219,6 +226,12 @@ impl Run {
     #[getter]
     fn cut_short(&self) -> Option<String> {
         self.recording.unfinished()
+    }
+
+    /// The algorithms that an error stopped, each with its first error.
+    #[getter]
+    fn stopped(&self) -> Vec<String> {
+        self.recording.run().stopped.clone()
     }
 
     /// The figures as `(name, unit, value, description)`.

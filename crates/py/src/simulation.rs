@@ -12,7 +12,7 @@ use sluice_loader::Ending;
 
 use crate::error;
 use crate::of_thread::OfThread;
-use crate::run::only;
+use crate::run::{only, why_stopped};
 
 /// A simulation that advances step by step. Only the thread that created it can use it.
 #[pyclass]
@@ -57,6 +57,9 @@ impl Simulation {
             let is_over = ending.within(|| stepped.step(next)).map_err(error::of)?;
             if let Some(why) = ending.why() {
                 return Err(error::of(why));
+            }
+            if let Some(why) = ending.stopped().first() {
+                return Err(error::of(why_stopped(why)));
             }
             if is_over || next == until {
                 return Ok(is_over);

@@ -1,6 +1,7 @@
 //! AQMs: subclasses of `sluice.Aqm`.
 
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance};
 use super::views::Views;
@@ -150,9 +151,15 @@ impl InQueue {
             views.fill_packet(py, packet, now);
             views.fill_queue(py, queue);
             let verdict = hook.call1(py, (&views.packet, &views.queue, &views.context))?;
-            Ok(verdict
-                .extract::<i64>(py)
-                .map_err(|_| shown(verdict.bind(py))))
+            let verdict = verdict.bind(py);
+            // True and False are numbers, too.
+            if verdict.is_instance_of::<PyBool>() {
+                return Ok(Err(format!(
+                    "{}, a bool (True would be MARK)",
+                    shown(verdict)
+                )));
+            }
+            Ok(verdict.extract::<i64>().map_err(|_| shown(verdict)))
         });
         let capable = packet.ecn.is_capable();
         let what = match returned {
