@@ -46,7 +46,7 @@ pub enum SimError {
     Config(#[from] ConfigError),
     /// The rules let a flow pass beside all pipes, or its pipes have no rate and no delay.
     #[error(
-        "flow `{flow}` sends hundreds of packets per microsecond: no pipe with a `bw` or a `delay` \
+        "flow `{flow}` sends more than 20 packets per microsecond: no pipe with a `bw` or a `delay` \
          slows it down; check which rule its packets match first"
     )]
     Haste {

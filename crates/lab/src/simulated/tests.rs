@@ -126,7 +126,7 @@ type = "tcp"
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("flow `bulk` sends hundreds of packets"),
+        error.starts_with("flow `bulk` sends more than 20 packets"),
         "{error}"
     );
     let mut stepped = Stepped::new(scenario).unwrap();
