@@ -262,7 +262,8 @@ const RULES: &str = "\
 A dummynet configuration can replace the links: the commands of `ipfw` and `dnctl`, one per line.
 The router's interfaces are called `h2` and `h3`, after the hosts that they lead to. The hosts have
 the addresses 10.0.23.2 and 10.0.23.3, and further ones (`[hosts]`) those that follow. A packet
-passes the rules twice: when it comes `in` from one side and when it goes `out` to the other.
+passes the rules twice: when it comes `in` from one side and when it goes `out` to the other. In the
+simulator, a bulk transfer that no pipe slows down ends the run with an error.
 
 ```toml
 rules = \"\"\"
