@@ -240,8 +240,7 @@ impl Link {
             // The next link that is changed gets other streams.
             cx.rng.go_past_fork();
         }
-        self.pipe.set_params(&pipe_params, cx);
-        self.pipe.set_medium(medium, cx);
+        self.pipe.set_link(&pipe_params, medium, cx);
         if let (Some(entry), Some(old)) = (&mut entry, self.entry.take()) {
             entry.go_on_from(*old);
         }

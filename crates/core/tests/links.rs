@@ -109,16 +109,17 @@ fn due(text: &str, files: LinkFiles, packets: &[(u64, u32)]) -> Vec<u64> {
 }
 
 #[test]
-fn a_schedule_is_looked_up_when_a_transmission_starts() {
-    // 1250 B take 1 ms at 10 Mbit/s and 10 ms at 1 Mbit/s. The second starts at 1 ms, when the rate
-    // is still 10 Mbit/s, and the change at 1.5 ms does not stretch it.
+fn a_schedule_with_an_outage_sets_the_pace() {
+    // 1250 B take 1 ms at 10 Mbit/s and 10 ms at 1 Mbit/s. The second starts at 1 ms; half of it
+    // passes before the change at 1.5 ms, and the other half takes 5 ms.
     let schedule = Schedule::parse("0,10000000\n1500000,1000000\n20000000,0\n50000000,10000000");
     let files = LinkFiles {
         rate: Some(RateSource::Schedule(schedule.unwrap())),
         ..LinkFiles::default()
     };
-    // The third takes 2 to 12 ms, the fourth 12 to 22 ms; the fifth waits for the outage's end.
-    let expected = [MS, 2 * MS, 12 * MS, 22 * MS, 51 * MS];
+    // The third takes 6.5 to 16.5 ms. The outage leaves 6500 bits of the fourth for 50 ms.
+    let us = MS / 1000;
+    let expected = [MS, 6_500 * us, 16_500 * us, 50_650 * us, 51_650 * us];
     assert_eq!(due("", files, &[(0, 1250); 5]), expected);
 }
 
@@ -283,6 +284,65 @@ fn effects_can_change_while_packets_are_under_way() {
     );
     assert_eq!(out.len(), 20, "those under way arrive");
     assert_eq!(host.drops.len(), 1, "the one after the change is lost");
+}
+
+/// Sends one packet of 1500 bytes at time 0 over `link`, changes the parameters if `change` says
+/// when and to what, and returns when the packet arrives.
+fn arrival_of_one(mut link: Link, change: Option<(u64, &str)>) -> Option<u64> {
+    let (mut host, mut rng, mut out) = (Host::default(), Rng::from_seed(1), Arrivals::new());
+    let packet = Packet::new(host.take(), 1500);
+    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut host);
+    link.enqueue(packet, &mut cx);
+    assert!(link.poll(&mut cx).is_none());
+    if let Some((at, params)) = change {
+        let params = LinkParams::parse(params).unwrap();
+        let mut cx = Cx::new(Time::from_ns(at), &mut rng, &mut host);
+        link.set_params(&params, LinkFiles::default(), &mut cx);
+    }
+    let end = Time::from_ns(100_000 * MS);
+    receive(&mut link, &mut host, &mut rng, end, &mut out);
+    out.first().map(|(at, _)| *at)
+}
+
+#[test]
+fn a_new_rate_acts_on_the_rest_of_a_transmission() {
+    let one = |params, change| arrival_of_one(link(params, LinkFiles::default()), change).unwrap();
+    // 12 000 bits at 1 kbit/s take 12 s. 500 bits have passed after 500 ms; at 10 Mbit/s the other
+    // 11 500 take 1.15 ms.
+    let slow = "rate 1kbit/s delay 1ms";
+    assert_eq!(one(slow, Some((500 * MS, "rate 10Mbit/s"))), 501_150_000);
+    assert_eq!(one(slow, Some((500 * MS, "rate unlimited"))), 500 * MS);
+    assert_eq!(one(slow, Some((500 * MS, "rate 1kbit/s"))), 12_000 * MS);
+    // At 12 Mbit/s they take 1 ms, at 1 Mbit/s the second half takes 6 ms.
+    assert_eq!(
+        one("rate 12Mbit/s", Some((MS / 2, "rate 1Mbit/s"))),
+        6_500_000
+    );
+}
+
+#[test]
+fn a_step_of_a_schedule_acts_within_a_transmission() {
+    let one = |steps: &str, change| {
+        let rate = Some(RateSource::Schedule(Schedule::parse(steps).unwrap()));
+        let files = LinkFiles {
+            rate,
+            ..LinkFiles::default()
+        };
+        arrival_of_one(link("", files), change)
+    };
+    // Of 12 000 bits, 1000 pass in a second at 1 kbit/s; the others take 1.1 ms at 10 Mbit/s.
+    let rises = "0,1000\n1000000000,10000000";
+    assert_eq!(one(rises, None), Some(1_001_100_000));
+    // Half at 12 Mbit/s, an outage of 1.5 ms, and half at 6 Mbit/s.
+    let outage = "0,12000000\n500000,0\n2000000,6000000";
+    assert_eq!(one(outage, None), Some(3 * MS));
+    // An outage without an end keeps the packet, until another rate follows: 6000 bits at 1 Mbit/s.
+    let dead = "0,12000000\n500000,0";
+    assert_eq!(one(dead, None), None);
+    assert_eq!(one(dead, Some((10 * MS, "rate 1Mbit/s"))), Some(16 * MS));
+    // 4000 bits at 1 Mbit/s in 4 ms, then 8000 at 8 Mbit/s.
+    let change = Some((4 * MS, "rate 8Mbit/s"));
+    assert_eq!(one("0,1000000\n900000000,5", change), Some(5 * MS));
 }
 
 /// Sets `params` at `link`, then sends `count` packets. Returns which of them are lost.

@@ -9,6 +9,8 @@
 //! spurious poll changes nothing, and a live router and the simulator give the same arrivals the
 //! same verdicts. At one instant the order is: arrivals, then timers of AQMs, then the link.
 //!
+//! If the rate changes during a transmission, the bits that are left pass at the new rate.
+//!
 //! Burst credit: an idle link saves up to `burst` bytes, which then pass at once, as in a token
 //! bucket.
 //!
@@ -21,6 +23,7 @@ use core::cmp::Reverse;
 
 use super::line::Line;
 use super::medium::{Medium, RateSource, Transmission};
+use super::schedule::Work;
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
 use crate::params;
@@ -77,6 +80,8 @@ struct Beyond {
     medium: Medium,
     /// Whether the packet on the link will not arrive.
     loses_current: bool,
+    /// If a schedule gives the rate: the work of the packet on the link, and when it began.
+    work: (Time, Work),
     /// The part of the delay line whose packets may overtake others.
     loose: BinaryHeap<Reverse<Loose>>,
     /// Packets that have joined `loose`.
@@ -223,17 +228,22 @@ impl Pipe {
         &mut *self.queue
     }
 
-    /// Changes rate, delay and burst from `cx.now` on. A transmission in progress is not stretched,
-    /// and no packet overtakes another in the delay line.
+    /// Changes rate, delay and burst from `cx.now` on. The rest of a transmission in progress has
+    /// the new rate, and no packet overtakes another in the delay line.
     pub fn set_params(&mut self, params: &PipeParams, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
+        let rest = self.rest(cx.now);
         self.params = params.clone();
+        self.resume(rest, cx.now);
     }
 
-    /// Replaces or removes the medium of the link from `cx.now` on. Packets in the delay line stay.
-    /// Effects draw on from their streams, and those with the same parameters keep their state.
-    pub fn set_medium(&mut self, medium: Option<Medium>, cx: &mut Cx<'_>) {
+    /// Changes rate, delay and burst, and replaces or removes the medium of the link, from `cx.now`
+    /// on. Packets in the delay line stay. Effects draw on from their streams, and those with the
+    /// same parameters keep their state.
+    pub fn set_link(&mut self, params: &PipeParams, medium: Option<Medium>, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
+        let rest = self.rest(cx.now);
+        self.params = params.clone();
         match (&mut self.medium, medium) {
             (Some(beyond), medium) => {
                 let medium = medium.unwrap_or_else(|| Medium::new(cx.rng));
@@ -242,6 +252,43 @@ impl Pipe {
             }
             (none, Some(medium)) => *none = Some(Box::new(Beyond::new(medium))),
             (None, None) => {}
+        }
+        self.resume(rest, cx.now);
+    }
+
+    /// Returns what is left at `now` of the transmission in progress; `None` if there is none, or
+    /// if it waits for opportunities.
+    fn rest(&self, now: Time) -> Option<Work> {
+        let (end, _) = self.on_wire.as_ref()?;
+        let beyond = self.medium.as_deref();
+        match beyond.and_then(|beyond| beyond.medium.rate.as_ref()) {
+            Some(RateSource::Opportunities(_)) => None,
+            Some(RateSource::Schedule(schedule)) => {
+                let (begun, work) = beyond?.work;
+                Some(schedule.rest(begun, work, now))
+            }
+            None => Some(Work::of(self.params.rate, end.since(now))),
+        }
+    }
+
+    /// Continues the transmission in progress, of which `rest` is left, with the rate in force from
+    /// `now` on.
+    fn resume(&mut self, rest: Option<Work>, now: Time) {
+        let (Some(rest), Some((end, _))) = (rest, &mut self.on_wire) else {
+            return;
+        };
+        if rest == Work::default() {
+            return;
+        }
+        let mut beyond = self.medium.as_deref_mut();
+        *end = match beyond.as_mut().and_then(|b| b.medium.rate.as_mut()) {
+            Some(RateSource::Opportunities(trace)) => trace.transmit(now, rest.bytes()),
+            Some(RateSource::Schedule(schedule)) => schedule.finish(now, rest),
+            None => now.saturating_add(rest.span_at(self.params.rate)),
+        };
+        self.free_at = *end;
+        if let Some(beyond) = beyond {
+            beyond.work = (now, rest);
         }
     }
 
@@ -342,6 +389,15 @@ impl Pipe {
             let Transmission { span: all, is_lost } = beyond.medium.transmission(packet, rate);
             beyond.loses_current = is_lost;
             span = Some(all);
+            if let Some(RateSource::Schedule(schedule)) = &mut beyond.medium.rate {
+                let credit = rate.transmission(self.params.burst.as_u64());
+                let earliest = Time::from_ns(now.as_ns().saturating_sub(credit.as_ns()));
+                // What the credit pays for has the present rate.
+                let begun = self.free_at.max(earliest);
+                beyond.work = (begun, Work::of(rate, all));
+                self.free_at = schedule.finish(begun, beyond.work.1);
+                return self.free_at.max(now);
+            }
         }
         let span = span.unwrap_or_else(|| rate.transmission(u64::from(packet.len)));
         let credit = rate.transmission(self.params.burst.as_u64());
@@ -384,6 +440,7 @@ impl Beyond {
         Beyond {
             medium,
             loses_current: false,
+            work: (Time::ZERO, Work::default()),
             loose: BinaryHeap::new(),
             joined: 0,
         }

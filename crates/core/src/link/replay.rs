@@ -4,7 +4,7 @@
 //! results depend on them. At one instant all arrivals come first, in their order; then timers that
 //! are due; then, if the link is idle or has just become idle, one dequeue call, even when the
 //! queue is empty. A packet that arrives at an idle link is enqueued and dequeued at the same
-//! instant. A transmission lasts `ceil(bytes * 8e9 / rate)` ns at the rate in force when it starts.
+//! instant. A transmission lasts `ceil(bytes * 8e9 / rate)` ns; a new rate acts on the rest of it.
 //! The run ends when nothing is held and the link is idle.
 //!
 //! Memory grows with the packets held at a time and with those that arrived since the oldest packet

@@ -1,8 +1,8 @@
 //! A rate that changes at given instants: CSV of time and rate.
 //!
 //! Each rate is in force from its instant, inclusive, until the next; the first one also before its
-//! instant. A rate of zero is an outage: no transmission starts until another rate follows. A
-//! change does not stretch or shorten a transmission in progress.
+//! instant. A rate of zero is an outage: nothing passes until another rate follows. A change also
+//! acts on the rest of a transmission in progress.
 //!
 //! The text is `time_ns,bits_per_second` per line, with or without that header:
 //!
@@ -27,6 +27,31 @@ pub struct Schedule {
     steps: Vec<(Time, Option<Rate>)>,
     /// The step that was in force at the last call.
     current: usize,
+}
+
+/// What a transmission still needs: bits times 10^9, that is, a rate times nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Work(u128);
+
+impl Work {
+    /// Returns what passes in `span` at `rate`.
+    pub(super) fn of(rate: Rate, span: Span) -> Self {
+        Work(u128::from(rate.as_bps()) * u128::from(span.as_ns()))
+    }
+
+    /// Returns how long it takes at `rate`.
+    pub(super) fn span_at(self, rate: Rate) -> Span {
+        if rate.is_unlimited() {
+            return Span::ZERO;
+        }
+        let ns = self.0.div_ceil(u128::from(rate.as_bps()));
+        u64::try_from(ns).map_or(Span::MAX, Span::from_ns)
+    }
+
+    /// Returns the bytes, rounded up.
+    pub(super) fn bytes(self) -> u64 {
+        u64::try_from(self.0.div_ceil(8_000_000_000)).unwrap_or(u64::MAX)
+    }
 }
 
 impl Schedule {
@@ -92,6 +117,43 @@ impl Schedule {
             .iter()
             .find(|(_, rate)| rate.is_some())
             .map_or(Time::MAX, |(from, _)| *from)
+    }
+
+    /// Returns when `work` that began at `begun` is done; [`Time::MAX`] for never. The rate of the
+    /// last call of [`Schedule::rate_at`] also holds before.
+    pub(super) fn finish(&mut self, begun: Time, work: Work) -> Time {
+        self.rate_at(begun);
+        match self.pass(begun, work, Time::MAX) {
+            (at, Work(0)) => at,
+            _ => Time::MAX,
+        }
+    }
+
+    /// Returns what is left at `now` of `work` that began at `begun`, the last transmission.
+    pub(super) fn rest(&self, begun: Time, work: Work, now: Time) -> Work {
+        self.pass(begun, work, now).1
+    }
+
+    /// Lets `work` pass from `begun` on until `stop`. Returns when it stopped, and what is left.
+    fn pass(&self, begun: Time, work: Work, stop: Time) -> (Time, Work) {
+        let (mut at, mut left) = (begun, work);
+        for (number, (_, rate)) in self.steps.iter().enumerate().skip(self.current) {
+            let next = self.steps.get(number + 1).map_or(stop, |(from, _)| *from);
+            let until = next.min(stop);
+            if let Some(rate) = rate {
+                let end = at.saturating_add(left.span_at(*rate));
+                if end <= until {
+                    return (end, Work(0));
+                }
+                let passed = Work::of(*rate, until.since(at));
+                left = Work(left.0.saturating_sub(passed.0));
+            }
+            at = at.max(until);
+            if until == stop {
+                break;
+            }
+        }
+        (at, left)
     }
 
     /// Returns the bytes that can pass in the time `length` from the start on. The first rate also
