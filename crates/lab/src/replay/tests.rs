@@ -124,9 +124,9 @@ fn a_transmission_is_rounded_up_to_a_nanosecond() {
 }
 
 #[test]
-fn a_rate_holds_from_its_instant_and_stretches_nothing() {
-    // 1 ms at 8 Mbit/s, 8 ms at 1 Mbit/s. Packet 1 starts at 1 ms, before the change at 1.5 ms, and
-    // ends at 2 ms; packet 2 takes 2 to 10 ms; packet 3 starts at 10 ms, where 8 Mbit/s begin.
+fn a_rate_holds_from_its_instant_within_a_transmission() {
+    // 1 ms at 8 Mbit/s, 8 ms at 1 Mbit/s. Half of packet 1 passes from 1 to 1.5 ms, the other half in
+    // 4 ms. Of packet 2, 4500 bits pass from 5.5 to 10 ms, and 3500 at 8 Mbit/s in 437.5 us.
     let schedule = "time_ns,bits_per_second\n0,8000000\n1500000,1000000\n10000000,8000000\n";
     let (rows, _, summary) = replay(&burst(5, 0), "fifo", schedule);
     let at: Vec<&str> = rows
@@ -134,8 +134,8 @@ fn a_rate_holds_from_its_instant_and_stretches_nothing() {
         .skip(1)
         .map(|row| row.split(',').nth(5).unwrap())
         .collect();
-    assert_eq!(at, ["0", "1000000", "2000000", "10000000", "11000000"]);
-    assert_eq!(summary.end.as_ns(), 12_000_000);
+    assert_eq!(at, ["0", "1000000", "5500000", "10437500", "11437500"]);
+    assert_eq!(summary.end.as_ns(), 12_437_500);
 }
 
 #[test]
