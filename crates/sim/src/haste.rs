@@ -32,23 +32,22 @@ impl Haste {
         self.found
     }
 
-    /// Looks at the packets that each flow has sent so far, and at whether a pipe has taken any of them.
-    pub fn look(&mut self, now: Time, flows: impl Iterator<Item = (u64, bool)>) {
+    /// Looks at `flows`: the packets that each has sent so far, and whether a pipe has taken any of them.
+    pub fn look(&mut self, now: Time, flows: &[(u64, bool)]) {
         self.next_look += BETWEEN_LOOKS;
         let elapsed = now.since(self.since);
         let times = u128::from(elapsed.max(STRETCH).as_ns());
-        let sent: Vec<(u64, bool)> = flows.collect();
-        self.sent.resize(sent.len(), 0);
-        self.found = sent
+        self.sent.resize(flows.len(), 0);
+        self.found = flows
             .iter()
             .zip(&self.sent)
-            .position(|((now, is_shaped), before)| {
+            .position(|((sent, is_shaped), before)| {
                 let most = if *is_shaped { MOST_SHAPED } else { MOST_BESIDE };
-                u128::from(now - before) * u128::from(STRETCH.as_ns()) > u128::from(most) * times
+                u128::from(sent - before) * u128::from(STRETCH.as_ns()) > u128::from(most) * times
             });
         if elapsed >= STRETCH {
             self.since = now;
-            self.sent = sent.into_iter().map(|(now, _)| now).collect();
+            self.sent = flows.iter().map(|(sent, _)| *sent).collect();
         }
     }
 }
@@ -70,7 +69,7 @@ mod tests {
         for us in (0..10_000).step_by(100) {
             haste.look(
                 Time::ZERO + Span::from_us(us),
-                [(3, true), (us * packets, is_shaped)].into_iter(),
+                &[(3, true), (us * packets, is_shaped)],
             );
             if let Some(found) = haste.found() {
                 assert_eq!(found, 1);
@@ -90,9 +89,9 @@ mod tests {
     #[test]
     fn a_flow_is_found_if_time_stands_still() {
         let mut haste = Haste::new(true);
-        haste.look(Time::ZERO, [(20_000, false)].into_iter());
+        haste.look(Time::ZERO, &[(20_000, false)]);
         assert_eq!(haste.found(), None);
-        haste.look(Time::ZERO, [(20_001, false)].into_iter());
+        haste.look(Time::ZERO, &[(20_001, false)]);
         assert_eq!(haste.found(), Some(0));
     }
 }

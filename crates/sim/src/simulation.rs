@@ -168,7 +168,7 @@ impl Simulation {
             (packets, self.network.flows[flow].is_shaped)
         });
         let flows: Vec<(u64, bool)> = flows.collect();
-        self.haste.look(self.network.now, flows.into_iter());
+        self.haste.look(self.network.now, &flows);
     }
 
     /// Returns the current virtual time.

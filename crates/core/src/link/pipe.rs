@@ -389,20 +389,21 @@ impl Pipe {
             let Transmission { span: all, is_lost } = beyond.medium.transmission(packet, rate);
             beyond.loses_current = is_lost;
             span = Some(all);
-            if let Some(RateSource::Schedule(schedule)) = &mut beyond.medium.rate {
-                let credit = rate.transmission(self.params.burst.as_u64());
-                let earliest = Time::from_ns(now.as_ns().saturating_sub(credit.as_ns()));
-                // What the credit pays for has the present rate.
-                let begun = self.free_at.max(earliest);
-                beyond.work = (begun, Work::of(rate, all));
-                self.free_at = schedule.finish(begun, beyond.work.1);
-                return self.free_at.max(now);
-            }
         }
         let span = span.unwrap_or_else(|| rate.transmission(u64::from(packet.len)));
         let credit = rate.transmission(self.params.burst.as_u64());
         let earliest = Time::from_ns(now.as_ns().saturating_sub(credit.as_ns()));
-        self.free_at = self.free_at.max(earliest).saturating_add(span);
+        let begun = self.free_at.max(earliest);
+        self.free_at = begun.saturating_add(span);
+        if let Some(beyond) = &mut self.medium
+            && let Some(RateSource::Schedule(schedule)) = &mut beyond.medium.rate
+        {
+            // What the credit pays for has the present rate.
+            beyond.work = (begun, Work::of(rate, span));
+            if self.free_at > schedule.next_change() {
+                self.free_at = schedule.finish(begun, beyond.work.1);
+            }
+        }
         self.free_at.max(now)
     }
 

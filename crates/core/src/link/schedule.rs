@@ -119,6 +119,12 @@ impl Schedule {
             .map_or(Time::MAX, |(from, _)| *from)
     }
 
+    /// Returns when the rate of the last call of [`Schedule::rate_at`] ends; [`Time::MAX`] for never.
+    pub(super) fn next_change(&self) -> Time {
+        let next = self.steps.get(self.current + 1);
+        next.map_or(Time::MAX, |(from, _)| *from)
+    }
+
     /// Returns when `work` that began at `begun` is done; [`Time::MAX`] for never. The rate of the
     /// last call of [`Schedule::rate_at`] also holds before.
     pub(super) fn finish(&mut self, begun: Time, work: Work) -> Time {

@@ -421,13 +421,8 @@ fn a_table_in_a_per_packet_clause_is_searched_for_each_packet() {
     }
 }
 
-#[test]
-fn states_let_replies_pass() {
-    let mut rules = rules(
-        "add 10 check-state
-         add 20 pipe 3 udp from 10.0.0.1 to any keep-state
-         add 30 deny ip from any to any",
-    );
+/// Returns packets of UDP from 10.0.0.1 to port 53 of 10.0.0.2, and back.
+fn a_question_and_its_answer() -> [Headers; 2] {
     let there = Headers {
         proto: UDP,
         ..tcp(1, 2, 53)
@@ -438,6 +433,17 @@ fn states_let_replies_pass() {
         proto: UDP,
         ..tcp(2, 1, 53)
     };
+    [there, back]
+}
+
+#[test]
+fn states_let_replies_pass() {
+    let mut rules = rules(
+        "add 10 check-state
+         add 20 pipe 3 udp from 10.0.0.1 to any keep-state
+         add 30 deny ip from any to any",
+    );
+    let [there, back] = a_question_and_its_answer();
     assert_eq!(walk_at(&mut rules, &back, 0), Outcome::Deny);
     assert!(matches!(
         walk_at(&mut rules, &there, 1),
@@ -462,16 +468,7 @@ fn check_state_any_finds_the_states_of_all_names_and_is_the_last_lookup() {
          add 20 deny ip from 10.0.0.2 to any
          add 30 pipe 3 udp from any to any keep-state :web",
     );
-    let there = Headers {
-        proto: UDP,
-        ..tcp(1, 2, 53)
-    };
-    let back = Headers {
-        src_port: 53,
-        dst_port: 40_000,
-        proto: UDP,
-        ..tcp(2, 1, 53)
-    };
+    let [there, back] = a_question_and_its_answer();
     assert_eq!(walk_at(&mut rules, &back, 0), Outcome::Deny);
     assert_eq!(into(&mut rules, &there), Some(3));
     assert_eq!(into(&mut rules, &back), Some(3));
@@ -498,16 +495,7 @@ fn a_rule_that_keeps_state_and_continues_resumes_behind_itself() {
          add 30 deny ip from any to any
          add 100 pipe 4 ip from any to any",
     );
-    let there = Headers {
-        proto: UDP,
-        ..tcp(1, 2, 53)
-    };
-    let back = Headers {
-        src_port: 53,
-        dst_port: 40_000,
-        proto: UDP,
-        ..tcp(2, 1, 53)
-    };
+    let [there, back] = a_question_and_its_answer();
     assert_eq!(walk(&mut rules, &back), Outcome::Deny);
     assert_eq!(into(&mut rules, &there), Some(4));
     assert_eq!(into(&mut rules, &back), Some(4));

@@ -580,6 +580,12 @@ fn replies(
     Ok(false)
 }
 
+/// Returns whether an address is only valid on its link. Every interface that is up has such an IPv6
+/// address.
+pub fn is_of_link(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
 /// Reads an interface as the kernel describes it.
 fn read_interface(link: LinkMessage) -> Interface {
     let mut interface = Interface {

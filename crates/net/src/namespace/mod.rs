@@ -12,7 +12,7 @@ mod sysctl;
 mod tcx;
 mod veth;
 
-pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac};
+pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, is_of_link};
 pub use offload::{DeviceSettings, OffloadError, Offloads, Queues};
 pub(crate) use privilege::effective_capabilities;
 pub use privilege::{

@@ -7,10 +7,9 @@
 use super::registry::{Kind, Named, OpenError, Opened, OpenedGroup, Sharing, Site, attaching};
 use super::{Pool, Port};
 use crate::clock::Clock;
-use crate::namespace::{LinkError, Namespace, OffloadError, Offloads};
+use crate::namespace::{LinkError, Namespace, OffloadError, Offloads, is_of_link};
 use sluice_wire::frame::Link;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A kind of port that attaches to an interface that exists.
@@ -145,14 +144,9 @@ impl Facts {
     ) -> Result<Facts, ChooseError> {
         let mut links = namespace.links()?;
         let link = links.interface(interface)?;
-        // Every interface that is up has an IPv6 address of the link.
-        let is_of_machine = |address: &IpAddr| match address {
-            IpAddr::V4(_) => true,
-            IpAddr::V6(address) => !address.is_unicast_link_local(),
-        };
         Ok(Facts {
             mtu: link.mtu,
-            has_address: links.addresses(interface)?.iter().any(is_of_machine),
+            has_address: !links.addresses(interface)?.iter().all(is_of_link),
             offloads: namespace.offloads(interface)?,
             queues: match wants {
                 Some(_) => 1,

@@ -9,7 +9,7 @@ mod edit;
 mod fail_open;
 mod held;
 mod hooked;
-mod past;
+mod kernel_paths;
 mod ports;
 mod ruled;
 mod running;

@@ -22,7 +22,7 @@ use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
 use super::config::{Config, ConfigError};
 use super::fail_open::take_over_from_bridges;
 use super::held::{Held, HeldError};
-use super::past::ways_past;
+use super::kernel_paths::kernel_paths;
 use super::ports::{self, PortList, PortTime, Ports};
 use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
@@ -328,9 +328,9 @@ impl Router {
         }
         // From here on, this router forwards.
         let standing = take_over_from_bridges(&namespace, &names, guardian);
-        let past = match settings.hooked {
+        let beside = match settings.hooked {
             Some(_) => Vec::new(),
-            None => ways_past(&namespace, &names, &opened.choices),
+            None => kernel_paths(&namespace, &names, &opened.choices),
         };
         // The threads of the control socket are started by this one.
         let confined = match is_confined {
@@ -349,7 +349,7 @@ impl Router {
             threads,
             is_through,
             remarks,
-            port_remarks: [opened.remarks, standing, past, crowded(settings, cores)].concat(),
+            port_remarks: [opened.remarks, standing, beside, crowded(settings, cores)].concat(),
             choices: opened.choices,
             names,
             namespace,

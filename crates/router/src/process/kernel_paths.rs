@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use sluice_net::namespace::{LinkError, Links, Namespace};
+use sluice_net::namespace::{LinkError, Links, Namespace, is_of_link};
 use sluice_net::port::registry;
 
 use super::PortChoice;
@@ -21,7 +21,7 @@ const ROUTES: [(&str, IsOf); 2] = [
 ///
 /// Other kinds of port than `packet` take the frames away from the kernel. What cannot be read about an
 /// interface is left out, because the router does not need it.
-pub(super) fn ways_past(
+pub(super) fn kernel_paths(
     namespace: &Namespace,
     names: &[String],
     choices: &[PortChoice],
@@ -85,9 +85,4 @@ fn routed(links: &mut Links, namespace: &Namespace, pair: &[String]) -> Vec<Stri
             )
         })
         .collect()
-}
-
-/// Returns whether an address is only valid on its link, as every IPv6 interface has one.
-fn is_of_link(address: &IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
