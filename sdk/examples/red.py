@@ -64,9 +64,11 @@ class Red(sluice.Aqm):
         weight = fraction(self.wq, 32)
         if self.idle_since is not None and queue.packets == 0:
             one = -(-self.mean_packet * 8 * 10**9 // self.bandwidth)
-            kept = power((1 << 32) - weight, (now - self.idle_since) // one)
+            missed, rest = divmod(now - self.idle_since, one)
+            kept = power((1 << 32) - weight, missed)
             self.average = self.average * kept >> 32
-            self.idle_since = now
+            # If this packet is dropped, the rest counts for the next one.
+            self.idle_since = now - rest
         else:
             self.average += ((queue.packets << 32) - self.average) * weight >> 32
 

@@ -5,6 +5,7 @@ import { empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
+import { inside } from "../src/maths/range.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
@@ -71,6 +72,23 @@ test("flows are summed on the grid, also when one starts later or has a gap", ()
     sum.time_s.map((time) => Number(time.toFixed(6))),
     [0.2, 0.4, 0.6],
   );
+});
+
+test("flows that start half a step apart share every slot of their sum", () => {
+  // 1.05 / 0.1 = 10.500000000000002 and 1.15 / 0.1 = 11.499999999999998 are both slot 11.
+  const flow = (start: number) => {
+    const times = Array.from({ length: 40 }, (_, k) => start + 0.1 * k);
+    return series(
+      times,
+      times.map(() => 2.5),
+    );
+  };
+  const sum = sumSeries([0.5, 0.55, 0.6, 0.65].map(flow), 0.1);
+  const middle = sum.value.filter((_, at) => {
+    const time = sum.time_s[at] as number;
+    return time >= 0.75 && time < 4.35;
+  });
+  assert.deepEqual(middle, Array(36).fill(10));
 });
 
 test("a rate holds until the next, and to the end", () => {
@@ -147,6 +165,14 @@ test("facts that all runs share are separated from those that differ", () => {
     { label: "queue", values: ["fifo", "codel"] },
     { label: "kernel", values: [null, "6.1"] },
   ]);
+});
+
+test("a range that is moved beyond an end keeps its width", () => {
+  assert.deepEqual(inside([25, 125], [0, 100]), [0, 100], "the whole cannot move");
+  assert.deepEqual(inside([60, 110], [0, 100]), [50, 100]);
+  assert.deepEqual(inside([-10, 20], [0, 100]), [0, 30]);
+  assert.deepEqual(inside([-50, 150], [0, 100]), [0, 100]);
+  assert.deepEqual(inside([5, 5], [0, 1e6]), [5, 6], "a millionth");
 });
 
 test("zooming stays within the run and moves every member", () => {

@@ -169,6 +169,6 @@ fn run(keep: Keep, dir: &Path, variant: &Variant, stop: &Stop) -> Recording {
     let mut writer = writer.expect("a writer");
     let ending = sluice_loader::Ending::new();
     let end = simulated::run(&variant.scenario, &mut writer, stop, &ending, &mut |_| {});
-    let recording = writer.finish(End::complete(end.expect("a run")));
+    let recording = writer.finish(End::complete(end.expect("a run").at));
     recording.expect("a recording")
 }

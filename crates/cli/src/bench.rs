@@ -1,5 +1,6 @@
 //! `sluice bench`: measures the packet path on this machine.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -124,14 +125,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The error of the system.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(io::Error),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
-    Output(#[from] std::io::Error),
+    Output(#[from] io::Error),
 }
 
 /// Runs the measurements and prints the figures.
@@ -147,7 +148,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     bench::prepare()?;
     let interrupt = Stop::new();
-    crate::run::catch_signals(&interrupt)?;
+    crate::run::catch_signals(&interrupt).map_err(Error::Signal)?;
     let mut bar = Bar(progress_bar(args.quiet));
     let figures = bench::run(&plan, &interrupt, &mut bar);
     bar.0.finish_and_clear();

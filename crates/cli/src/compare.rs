@@ -9,7 +9,7 @@ use sluice_lab::compare::{self, Shown};
 use sluice_recording::runs::{RunsError, finished_runs};
 use sluice_report::hint;
 
-use crate::report::say_left_out;
+use crate::report::{say_left_out, say_outdated};
 
 /// The folders to compare.
 #[derive(Debug, clap::Args)]
@@ -79,9 +79,11 @@ pub enum Error {
 /// [`Error`].
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (first, left_out) = finished_runs(&args.first)?;
-    say_left_out(&left_out);
+    say_outdated(&left_out.outdated);
+    say_left_out(&left_out.unfinished);
     let (second, left_out) = finished_runs(&args.second)?;
-    say_left_out(&left_out);
+    say_outdated(&left_out.outdated);
+    say_left_out(&left_out.unfinished);
     let comparison = compare::compare(&first, &second, args.tolerance / 100.0);
     let shown = match (args.all, &args.figures[..]) {
         (true, _) => Shown::All,

@@ -165,6 +165,13 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     if let Some(error) = failure {
         eprintln!("sluice: warning: the page was not served: {error}");
     }
+    if outcome.refused > 0 {
+        eprintln!(
+            "sluice: warning: {} connections were reset, because this process may open no more files; \
+             `ulimit -Hn` shows its limit, and each connection takes six",
+            outcome.refused
+        );
+    }
     let ended = outcome.ended.as_deref();
     Ok(judge(args, outcome.status, ended, &outcome.verdict))
 }

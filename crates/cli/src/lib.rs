@@ -39,6 +39,7 @@ mod report;
 mod router;
 mod run;
 mod shape;
+mod signals;
 mod spin;
 mod sweep;
 mod top;

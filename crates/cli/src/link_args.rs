@@ -68,6 +68,7 @@ impl LinkArgs {
             options: options(self),
             sets: self.sets.clone(),
             traces: [self.trace.clone(), self.up_trace.clone()],
+            ..LinkWords::default()
         }
     }
 }

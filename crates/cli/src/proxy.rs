@@ -136,8 +136,8 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         None => None,
     };
     let handle = proxy.handle();
-    ctrlc::set_handler(move || handle.end())
-        .map_err(|error| Error::Kernel("catch signals", io::Error::other(error)))?;
+    crate::signals::on_end(move || handle.end())
+        .map_err(|error| Error::Kernel("catch signals", error))?;
     if !args.quiet {
         announce(&proxy.addresses());
     }

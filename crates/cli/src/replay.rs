@@ -33,12 +33,12 @@ pub struct Args {
     /// The link's rate ("10Mbit/s"), or a CSV file with time_ns,bits_per_second
     #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate)]
     rate: Option<LinkRate>,
-    /// How the queue identifies a flow
-    #[arg(long, value_enum, default_value_t = FlowHash::Seeded)]
-    hash: FlowHash,
-    /// Seed of all random numbers
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// How the queue identifies a flow [default: seeded]
+    #[arg(long, value_enum)]
+    hash: Option<FlowHash>,
+    /// Seed of all random numbers [default: 1]
+    #[arg(long)]
+    seed: Option<u64>,
     /// The numbers that the queue draws, instead of those of the seed: one of 64 bits per line
     #[arg(long, value_name = "FILE", value_parser = replay::parse_draws)]
     draws: Option<Draws>,
@@ -101,7 +101,7 @@ pub enum Error {
     Page(#[from] PageError),
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(io::Error),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -127,10 +127,10 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
         queue,
         rate,
         hash: match args.hash {
-            FlowHash::Seeded => Hash::Seeded,
-            FlowHash::Flow => Hash::Flow,
+            Some(FlowHash::Flow) => Hash::Flow,
+            Some(FlowHash::Seeded) | None => Hash::Seeded,
         },
-        seed: args.seed,
+        seed: args.seed.unwrap_or(1),
         draws: args.draws,
         outputs: Outputs {
             rows: args.out,
@@ -140,10 +140,11 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
         record: args.report.map(|dir| (dir, crate::now())),
     };
     let outputs = job.outputs.clone();
-    ctrlc::set_handler(move || {
+    crate::signals::on_end(move || {
         outputs.discard();
         std::process::exit(INTERRUPTED);
-    })?;
+    })
+    .map_err(Error::Signal)?;
     // Nothing is drawn if standard error is not a terminal.
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} % of {total_bytes}, {eta} left")
@@ -176,6 +177,8 @@ fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
     let given = [
         ("--queue", args.queue.is_some()),
         ("--rate", args.rate.is_some()),
+        ("--hash", args.hash.is_some()),
+        ("--seed", args.seed.is_some()),
         ("--draws", args.draws.is_some()),
         ("--out", args.out.is_some()),
         ("--state", args.state.is_some()),

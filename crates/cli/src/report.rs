@@ -10,7 +10,8 @@ use sluice_core::Span;
 use sluice_lab::table;
 use sluice_recording::PAGE;
 use sluice_recording::{
-    ReadError, RecordError, Recording, Unfinished, settle_abandoned, take_unfinished,
+    ReadError, RecordError, Recording, Unfinished, outdated_in_words, settle_abandoned,
+    take_outdated, take_unfinished,
 };
 use sluice_report::pages::{PageError, link_repetitions, write_file, write_own};
 use sluice_report::picture::{
@@ -380,6 +381,7 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
         .map(|dir| Recording::open(dir))
         .collect::<Result<Vec<_>, _>>()?;
     let left_out = take_unfinished(&mut recordings);
+    say_outdated(&take_outdated(&mut recordings));
     if recordings.is_empty() {
         return Err(ReportError::Unfinished {
             path: folder.to_owned(),
@@ -408,6 +410,13 @@ fn open_one(folder: &Path) -> Result<Recording, ReportError> {
         );
     }
     Ok(recording)
+}
+
+/// Names the runs of an earlier version of the scenario.
+pub(crate) fn say_outdated(folders: &[PathBuf]) {
+    if let Some(words) = outdated_in_words(folders) {
+        eprintln!("sluice: warning: {words}");
+    }
 }
 
 /// Names the runs that were left out.

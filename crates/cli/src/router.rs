@@ -5,17 +5,18 @@ mod flows;
 mod hooks;
 mod limits;
 mod log;
+mod reload;
 mod save;
+mod screen;
 mod service;
 pub(crate) mod status;
 mod web;
 mod workers;
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
 
 use crate::number::{MOST_CORES, whole};
@@ -23,8 +24,9 @@ use crate::spin::SpinWord;
 use clap::Subcommand as _;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hooks::HookArgs;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use log::{Log, SyslogError};
+use reload::Reloads;
+use screen::Screen;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sluice_core::packet::SPLIT_BELOW;
@@ -34,8 +36,8 @@ use sluice_ipfw::DYNAMIC_BYTES;
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::confine::{self, User};
 use sluice_router::process::{
-    self, ConfigError, FailOpenError, POOL, PoolSize, PortSpec, ReloadError, Router, Settings,
-    StartError, Status, StatusAsked, registry,
+    self, ConfigError, FailOpenError, POOL, PoolSize, PortSpec, Router, Settings, StartError,
+    Status, StatusAsked, registry,
 };
 use workers::Workers;
 
@@ -211,6 +213,12 @@ pub enum Error {
     /// Nothing tells the guardian that the router lives.
     #[error("cannot start the thread that gives signs of life: {0}")]
     Heartbeat(io::Error),
+    /// Nothing reloads the configuration.
+    #[error("cannot start the thread that reloads the configuration: {0}")]
+    Reload(io::Error),
+    /// Nothing prints.
+    #[error("cannot start the thread that prints: {0}")]
+    Screen(io::Error),
     /// The log cannot be sent to syslog.
     #[error(transparent)]
     Syslog(#[from] SyslogError),
@@ -271,7 +279,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
             }
             checked => checked?,
         };
-        warn(path, &checked.remarks);
+        eprint!("{}", warnings(path, &checked.remarks));
         for error in &checked.refused {
             eprintln!("sluice: {error}");
         }
@@ -361,14 +369,17 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         return Err(Error::Heartbeat(error));
     }
     announce(args, &settings, &router);
-    attend(args, &router, &signals, &log);
+    let (screen, printer) = Screen::start(args.quiet).map_err(Error::Screen)?;
+    attend(args, &router, &signals, &log, &screen)?;
     drop(server);
     if let Some(flow_log) = flow_log {
         flow_log.finish();
     }
     let failure = router.failure().map(str::to_owned);
     let status = router.stop();
-    log.write();
+    screen.print(log.drain());
+    drop(screen);
+    printer.end();
     conclude(args, &status)?;
     match failure {
         Some(why) => Err(Error::Algorithm(why)),
@@ -427,19 +438,18 @@ fn catch_signals(settings: &Settings) -> Result<Receiver<i32>, Error> {
     Ok(receiver)
 }
 
-fn warn(path: &std::path::Path, remarks: &[Remark]) {
-    for remark in remarks {
-        eprintln!(
-            "sluice: {}: warning: {}",
-            process::at(path, &remark.place),
-            remark.text
-        );
-    }
+/// Returns a line for each warning about a configuration.
+fn warnings(path: &std::path::Path, remarks: &[Remark]) -> String {
+    let line = |remark: &Remark| {
+        let place = process::at(path, &remark.place);
+        format!("sluice: {place}: warning: {}\n", remark.text)
+    };
+    remarks.iter().map(line).collect()
 }
 
 fn announce(args: &Args, settings: &Settings, router: &Router) {
     if let Some(path) = &args.config {
-        warn(path, router.remarks());
+        eprint!("{}", warnings(path, router.remarks()));
     } else if !args.accept {
         eprintln!(
             "sluice: warning: no rule allows packets yet: rule 65535 denies all packets (--accept changes this)"
@@ -493,62 +503,47 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
 }
 
 /// Draws the status line and handles signals until one of them ends the router.
-fn attend(args: &Args, router: &Router, signals: &Receiver<i32>, log: &Log) {
-    let is_shown = !args.quiet && io::stderr().is_terminal();
-    let target = if is_shown {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let style = ProgressStyle::with_template("{wide_msg}").expect("the template is a constant");
-    let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+fn attend(
+    args: &Args,
+    router: &Router,
+    signals: &Receiver<i32>,
+    log: &Log,
+    screen: &Screen,
+) -> Result<(), Error> {
     let mut line = StatusLine::default();
     let mut service = service::Service::ready();
     let mut seen = 0;
     let mut events = events::Events::default();
     let mut limits = limits::Limits::new();
-    thread::scope(|scope| {
-        // On a thread of its own: reading a long file must not delay a signal that ends. It is one
-        // thread for all reloads, since the C library keeps what a thread has freed for each thread
-        // that has ever allocated, up to eight for each core.
-        let (asking, asked) = channel();
-        let under_bar = &bar;
-        scope.spawn(move || {
-            while let Ok(()) = asked.recv() {
-                // One reload serves all signals so far.
-                while let Ok(()) = asked.try_recv() {}
-                service::reloading(|| under_bar.suspend(|| reload(args, router)));
-            }
-        });
-        loop {
-            let (changes, noted) = router.changes_since(seen);
-            seen = noted;
-            let mut entries = log.drain() + &log.changes(&changes);
-            entries += &log.events(&limits.look(|| router.ask_status()));
-            if args.events {
-                let events = events.look(router);
-                router.watcher().note_events(events.len() as u64);
-                entries += &log.events(&events);
-            }
-            if !entries.is_empty() {
-                bar.suspend(|| eprint!("{}", crate::terminal::clean(&entries)));
-            }
-            match signals.recv_timeout(LOOK) {
-                Ok(SIGHUP) => {
-                    let _ = asking.send(());
-                }
-                Ok(_) | Err(RecvTimeoutError::Disconnected) => break service::ending(),
-                Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
-                Err(RecvTimeoutError::Timeout) => {
-                    service.look(|| router.ask_status());
-                    if is_shown && let Some(text) = line.look(|| router.ask_status()) {
-                        bar.set_message(text);
-                    }
+    let reloads = Reloads::start(router.reloader(), args.config.clone(), screen.clone());
+    let reloads = reloads.map_err(Error::Reload)?;
+    loop {
+        let (changes, noted) = router.changes_since(seen);
+        seen = noted;
+        let mut entries = log.drain() + &log.changes(&changes);
+        entries += &log.events(&limits.look(|| router.ask_status()));
+        if args.events {
+            let events = events.look(router);
+            router.watcher().note_events(events.len() as u64);
+            entries += &log.events(&events);
+        }
+        screen.print(entries);
+        match signals.recv_timeout(LOOK) {
+            Ok(SIGHUP) => reloads.ask(),
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => break service::ending(),
+            Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
+            Err(RecvTimeoutError::Timeout) => {
+                service.look(|| router.ask_status());
+                if screen.has_status()
+                    && let Some(text) = line.look(|| router.ask_status())
+                {
+                    screen.show(text);
                 }
             }
         }
-    });
-    bar.finish_and_clear();
+    }
+    reloads.end(screen);
+    Ok(())
 }
 
 /// The text of the status line.
@@ -593,21 +588,6 @@ impl StatusLine {
                 None
             }
         }
-    }
-}
-
-fn reload(args: &Args, router: &Router) {
-    match (router.reload(), &args.config) {
-        (Ok(remarks), Some(path)) => {
-            warn(path, &remarks);
-            eprintln!("sluice: {} is active", path.display());
-        }
-        (Ok(_), None) => {}
-        // Steps that were begun are not undone.
-        (Err(error @ ReloadError::Refused(Refused::Unfinished)), _) => {
-            eprintln!("sluice: {error}");
-        }
-        (Err(error), _) => eprintln!("sluice: {error}; the old configuration remains active"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `sluice run`: runs scenarios and prints their results.
 
 use std::fmt::Write as _;
+use std::io;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{
-    FolderLock, Keep, PAGE, ReadError, RecordError, Recording, settle_abandoned,
+    FolderLock, Keep, PAGE, ReadError, RecordError, Recording, outdated_runs, settle_abandoned,
 };
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
@@ -32,6 +33,7 @@ use crate::number::{MOST_JOBS, whole};
 use crate::page::{self, Page};
 use crate::pictures::{Pictures, PicturesError};
 use crate::progress::Bars;
+use crate::report::say_outdated;
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -139,10 +141,10 @@ pub enum Error {
     Http(#[from] page::Error),
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
-    Signal(#[from] ctrlc::Error),
+    Signal(io::Error),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
-    Output(#[from] std::io::Error),
+    Output(#[from] io::Error),
 }
 
 /// Runs all variants of all scenarios.
@@ -190,7 +192,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
     }
     let interrupt = Stop::new();
-    catch_signals(&interrupt)?;
+    catch_signals(&interrupt).map_err(Error::Signal)?;
     let bars = Bars::new(&suite, args.quiet);
     let runs = Arc::new(Runs::new(&suite));
     let prepared = page::prepare(&Page::at(args.http.clone(), args.http_token.clone()), false)?;
@@ -323,7 +325,9 @@ fn conclude(
     let mut all: Vec<VariantResult> = Vec::new();
     let mut failures = suite.failures;
     let mut missing = 0;
+    let mut remarks = Vec::new();
     for ((experiment, executed), pictures) in suite.experiments.iter().zip(executed).zip(pictures) {
+        say_outdated(&outdated_runs(&experiment.output));
         if suite.is_many && !executed.results.is_empty() {
             let _ = writeln!(text, "{}", experiment.name);
         }
@@ -352,6 +356,7 @@ fn conclude(
             }
         }
         missing += executed.missing;
+        remarks.extend(executed.remarks);
         failures.extend(executed.failures);
         all.extend(executed.results);
     }
@@ -360,6 +365,7 @@ fn conclude(
     }
     crate::print(&if args.json { table::json(&all) } else { text })?;
 
+    say_warnings(&remarks, false);
     let failed = say_failures(&failures);
     let unmet: Vec<(&VariantResult, &Outcome)> = all
         .iter()
@@ -518,9 +524,9 @@ fn count(n: usize, what: &str) -> String {
 }
 
 /// The first Ctrl-C ends the runs in order, the second at once: the kernel frees the namespaces.
-pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
+pub(crate) fn catch_signals(interrupt: &Stop) -> io::Result<()> {
     let interrupt = interrupt.clone();
-    ctrlc::set_handler(move || {
+    crate::signals::on_end(move || {
         if interrupt.is_stopped() {
             std::process::exit(i32::from(INTERRUPTED));
         }

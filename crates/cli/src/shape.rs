@@ -168,7 +168,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             crate::print(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        eprint!("sluice: {}", crate::terminal::clean(&text));
+        eprint!("sluice: {text}");
     }
     let line = Line::parse_from(words);
     let code = router::route(&line.router, Some(rules))?;

@@ -2,8 +2,9 @@
 //! escape sequence among them could hide text, retitle the window or send a reply to the shell.
 //!
 //! Everything that this crate prints passes [`clean`]: standard output through
-//! [`print`](crate::print), standard error through the macro `eprintln!` of this crate, which
-//! replaces the one of `std`.
+//! [`print`](crate::print), standard error through the macros `eprintln!` and `eprint!` of this crate.
+//! They replace those of `std`, which panic when standard error cannot be written: its reader is
+//! gone, its disk full, its terminal closed. A router must outlive that.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -11,14 +12,21 @@ use std::io::{self, IsTerminal as _, Write as _};
 /// Like `std::eprintln!`, with control characters made visible.
 macro_rules! eprintln {
     ($($words:tt)*) => {
-        $crate::terminal::complain(&::std::format!($($words)*))
+        $crate::terminal::complain(&::std::format!($($words)*), "\n")
     };
 }
 
-/// Prints a line to standard error. A failure is ignored: there is nowhere left to report it.
-pub(crate) fn complain(text: &str) {
+/// Like `std::eprint!`, with control characters made visible.
+macro_rules! eprint {
+    ($($words:tt)*) => {
+        $crate::terminal::complain(&::std::format!($($words)*), "")
+    };
+}
+
+/// Prints to standard error. A failure is ignored: there is nowhere left to report it.
+pub(crate) fn complain(text: &str, end: &str) {
     let mut error = io::stderr().lock();
-    let _ = writeln!(error, "{}", clean(text));
+    let _ = write!(error, "{}{end}", clean(text));
 }
 
 /// Returns what to print to standard output: `text` as it is for a file or a pipe, without control

@@ -57,6 +57,14 @@ impl Place {
         command
     }
 
+    /// The command with SIGHUP ignored.
+    fn under_nohup(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("env");
+        command.args(["--ignore-signal=HUP", env!("CARGO_BIN_EXE_sluice")]);
+        command.current_dir(self.0.path()).args(args);
+        command
+    }
+
     fn run(&self, args: &[&str]) -> Output {
         self.sluice(args).output().expect("the binary starts")
     }
@@ -260,8 +268,12 @@ fn checking_starts_nothing() {
 #[test]
 fn ctrl_c_keeps_what_has_been_simulated() {
     let place = Place::new();
-    let child = endless(&place, &[]);
+    let mut child = endless(&place, &[]);
     let begun = place.path("out/fifo/run.json");
+    // Under nohup, the end of a terminal is none of a run's business.
+    kill_process(Pid::from_child(&child), Signal::HUP).expect("the child runs");
+    sleep(Duration::from_millis(300));
+    assert!(child.try_wait().expect("a child").is_none(), "it has ended");
     kill_process(Pid::from_child(&child), Signal::INT).expect("the child runs");
     let output = child.wait_with_output().expect("the child ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
@@ -289,7 +301,7 @@ fn endless(place: &Place, args: &[&str]) -> Child {
         &SCENARIO.replace("500ms", "48h").replace("10Mbit", "2Mbit"),
     );
     let child = place
-        .sluice(&[&["run", "endless.toml", "-o", "out"], args].concat())
+        .under_nohup(&[&["run", "endless.toml", "-o", "out"], args].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -581,12 +593,14 @@ fn a_trace_needs_a_queue_and_a_run_has_its_own() {
         "{}",
         text(&trace.stderr)
     );
-    let run = place.run(&["replay", "out/codel", "--queue", "codel"]);
-    assert!(
-        text(&run.stderr).contains("--queue is for traces"),
-        "{}",
-        text(&run.stderr)
-    );
+    for (option, value) in [("--queue", "codel"), ("--hash", "flow"), ("--seed", "7")] {
+        let run = place.run(&["replay", "out/codel", option, value]);
+        assert!(
+            text(&run.stderr).contains(&format!("{option} is for traces")),
+            "{}",
+            text(&run.stderr)
+        );
+    }
     let simulated = place.run(&["replay", "out/codel"]);
     assert!(
         text(&simulated.stderr).contains("was simulated"),

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::param::Params;
-use crate::units::Time;
+use crate::units::{Rate, Time};
 
 /// The decision of an AQM about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,11 @@ pub trait Aqm {
     /// next packet arrives; an AQM with a timer catches up then.
     fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
+    }
+
+    /// Called when the rate of the link behind the queue has changed.
+    fn on_rate(&mut self, rate: Rate) {
+        let _ = rate;
     }
 
     /// Returns the packet that a full queue drops.
@@ -189,6 +194,9 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
     }
     fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
         (**self).on_deactivate(cx);
+    }
+    fn on_rate(&mut self, rate: Rate) {
+        (**self).on_rate(rate);
     }
     fn overflow(&self) -> Overflow {
         (**self).overflow()

@@ -18,11 +18,15 @@
 //! profile, a table of deviations.
 
 use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::cell::Cell;
 
+use crate::aqm::droptail::DropTail;
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
 use crate::prefetch::Place;
 use crate::rng::Rng;
+use crate::sched::fifo::{Fifo, FifoParams};
 use crate::sched::{Discipline, Wake};
 use crate::units::Bytes;
 
@@ -85,8 +89,8 @@ pub struct LinkCounts {
 pub struct Link {
     entry: Option<Box<Entry>>,
     pipe: Pipe,
-    /// Bytes that the device holds.
-    driver: Bytes,
+    /// The limit of the device's queue; `None` if the link never had one.
+    driver: Option<driver::Limit>,
     counts: LinkCounts,
 }
 
@@ -116,18 +120,18 @@ impl Link {
         queue: Box<dyn Discipline>,
         rng: &Rng,
     ) -> Self {
-        let driver = params.driver.driver;
-        let queue = behind(queue, driver);
         let pipe = match params.medium(files, rng) {
             (pipe_params, Some(medium)) => Pipe::with_medium(&pipe_params, medium, queue),
             (pipe_params, None) => Pipe::new(&pipe_params, queue),
         };
-        Link {
+        let mut link = Link {
             entry: Entry::new(params, rng),
             pipe,
-            driver,
+            driver: None,
             counts: LinkCounts::default(),
-        }
+        };
+        link.set_driver(params.driver.driver);
+        link
     }
 
     /// Enqueues a packet at `cx.now`. [`Link::poll`] returns the packets that arrive as a result.
@@ -229,9 +233,9 @@ impl Link {
         self.pipe.queue_mut(cx)
     }
 
-    /// Changes all parameters except the device's from `cx.now` on. Effects draw on from their
-    /// streams of randomness. Chains, patterns and correlations restart if their own parameters
-    /// change. Packets that wait or are in flight are unaffected.
+    /// Changes all parameters from `cx.now` on. Effects draw on from their streams of randomness.
+    /// Chains, patterns and correlations restart if their own parameters change. Packets that wait or
+    /// are in flight are unaffected; those that the device holds beyond a smaller limit, it sends.
     pub fn set_params(&mut self, params: &LinkParams, files: LinkFiles, cx: &mut Cx<'_>) {
         let rng = cx.rng.fork(stream::LOSS);
         let (pipe_params, medium) = params.medium(files, &rng);
@@ -245,6 +249,30 @@ impl Link {
             entry.go_on_from(*old);
         }
         self.entry = entry;
+        self.set_driver(params.driver.driver);
+    }
+
+    /// Changes how many bytes the device holds.
+    fn set_driver(&mut self, limit: Bytes) {
+        match &self.driver {
+            Some(driver) => driver.set(limit.as_u64()),
+            None if limit == Bytes::ZERO => {}
+            None => {
+                self.driver = Some(Rc::new(Cell::new(limit.as_u64())));
+                let empty = Box::new(Fifo::new(&FifoParams::default(), DropTail));
+                let queue = self.pipe.swap_queue(empty);
+                self.pipe.swap_queue(self.behind(queue));
+            }
+        }
+    }
+
+    /// Returns `queue`, followed by the queue of the device if there is one.
+    fn behind(&self, queue: Box<dyn Discipline>) -> Box<dyn Discipline> {
+        let Some(limit) = &self.driver else {
+            return queue;
+        };
+        let sending = self.on_wire().map_or(0, |packet| u64::from(packet.len));
+        Box::new(driver::Driver::new(queue, limit, sending))
     }
 
     /// Returns the states of the effects; `None` if there is none that draws or counts.
@@ -280,7 +308,8 @@ impl Link {
 
     /// Replaces the queue by `queue` and moves the backlog to it.
     pub fn replace_queue(&mut self, queue: Box<dyn Discipline>, cx: &mut Cx<'_>) {
-        self.pipe.replace_queue(behind(queue, self.driver), cx);
+        self.pipe.catch_up(cx);
+        self.pipe.replace_queue(self.behind(queue), cx);
     }
 }
 
@@ -290,15 +319,6 @@ impl Effects {
         let entry = self.entry.as_ref().map_or(0, |_| size_of::<Entry>());
         let medium = self.medium.as_ref().map_or(0, |_| size_of::<Medium>());
         size_of::<Self>() + entry + medium
-    }
-}
-
-/// Returns `queue`, followed by the queue of the device if there is one.
-fn behind(queue: Box<dyn Discipline>, driver: Bytes) -> Box<dyn Discipline> {
-    if driver == Bytes::ZERO {
-        queue
-    } else {
-        Box::new(driver::Driver::new(queue, driver))
     }
 }
 

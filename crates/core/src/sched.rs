@@ -10,7 +10,7 @@ use crate::event::{Backlog, Cx, StateValue};
 use crate::packet::Packet;
 use crate::param::Params;
 use crate::prefetch::Place;
-use crate::units::Time;
+use crate::units::{Rate, Time};
 
 /// The next time at which a discipline can return a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,12 @@ pub trait Discipline {
     /// Called when a timer of an AQM expires.
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
+    }
+
+    /// Called when the rate of the link behind the queue has changed, where one AQM decides about all
+    /// packets. See also [`Classful::on_class_rate`].
+    fn on_rate(&mut self, rate: Rate) {
+        let _ = rate;
     }
 
     /// Removes a packet without asking an AQM, to move a backlog to another discipline. Packets
@@ -118,6 +124,9 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     }
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         (**self).on_timer(cx);
+    }
+    fn on_rate(&mut self, rate: Rate) {
+        (**self).on_rate(rate);
     }
     fn pull(&mut self) -> Option<Packet> {
         (**self).pull()

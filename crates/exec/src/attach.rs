@@ -245,19 +245,21 @@ impl Plug {
         for own in [name, OUTSIDE] {
             links.set_up(own, true)?;
         }
-        self.take_seat()
+        self.take_seat(&self.seat)
     }
 
     /// Gives the machine's end that is there now the old one's place.
-    fn take_seat(&self) -> Result<(), AttachError> {
+    fn take_seat(&self, seat: &Seat) -> Result<(), AttachError> {
         // Before the interface is up and has addresses.
         self.machine.restore_interface(&self.settings)?;
-        self.machine.links()?.take_seat(&self.seat)?;
+        self.machine.links()?.take_seat(seat)?;
         Ok(())
     }
 
     /// Moves the old end back, unless it has vanished or is already back.
     fn pull_out(&self) -> Result<(), AttachError> {
+        // The interface that stood in may be under another bridge by now.
+        let now = self.machine.links()?.interface(&self.seat.name);
         let mut between = self.between.links()?;
         if between.interface(OUTSIDE).is_ok() {
             // Both ends of the new pair vanish.
@@ -265,7 +267,10 @@ impl Plug {
         }
         if between.interface(&self.seat.name).is_ok() {
             between.move_to(&self.seat.name, &self.machine)?;
-            self.take_seat()?;
+            match now {
+                Ok(now) => self.take_seat(&self.seat.under(now.bridge))?,
+                Err(_) => self.take_seat(&self.seat)?,
+            }
         }
         Ok(())
     }

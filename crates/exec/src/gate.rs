@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use crate::pulse::Pulse;
 use sluice_net::port::{PacketPort, Pool, Port, Slot};
-use sluice_wire::frame::{self, Link, Transport};
+use sluice_wire::frame::{self, Checksums, Gather, Link, SuperPacket, Transport};
 
 /// The two ends of a packet's connection or flow, as the program sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,16 +127,36 @@ impl Gate {
     }
 
     fn hold(&mut self, kind: Opening, ends: Ends, slot: Slot, pool: &mut Pool) {
-        pool.complete_checksum(slot);
-        let frame = [pool.head(slot), pool.tail(slot)].concat();
+        let segments = segments(slot, pool);
+        let frames = segments.unwrap_or_else(|| {
+            pool.complete_checksum(slot);
+            vec![[pool.head(slot), pool.tail(slot)].concat()]
+        });
         pool.free(slot);
-        if kind == Opening::Datagram {
-            self.admitted.hold(ends);
+        for frame in frames {
+            if kind == Opening::Datagram {
+                self.admitted.hold(ends);
+            }
+            // The relay exists until everything ends.
+            let _ = self.held.send(Held { kind, ends, frame });
         }
-        // The relay exists until everything ends.
-        let _ = self.held.send(Held { kind, ends, frame });
         self.relay.ring();
     }
+}
+
+/// Returns the segments of a super-packet as frames, with complete checksums: what the relay releases
+/// must fit the interface. `None` if the packet is not a super-packet.
+fn segments(slot: Slot, pool: &Pool) -> Option<Vec<Vec<u8>>> {
+    let (head, tail) = (pool.head(slot), pool.tail(slot));
+    let view = frame::parse_head(head, pool.frame_len(slot), Link::Ethernet);
+    let whole = SuperPacket::new(&view, &pool.vnet(slot)).ok()?;
+    let segment = |index| {
+        let mut room = vec![0; whole.segment_len(index) as usize];
+        let frame = Gather { head, tail };
+        whole.write_segment(index, frame, Checksums::Complete, &mut room)?;
+        Some(room)
+    };
+    (0..whole.segments()).map(segment).collect()
 }
 
 impl Admitted {

@@ -170,6 +170,8 @@ pub struct Outcome {
     pub ended: Option<String>,
     /// How exact the emulation was.
     pub verdict: Verdict,
+    /// Connections that were reset because this process had no free descriptor.
+    pub refused: u64,
 }
 
 /// The reason why the program did not run.
@@ -415,7 +417,7 @@ pub fn run_recorded<R: Recorder>(
     routing.ring();
     relaying.ring();
     let reports = join(router);
-    join(relay);
+    let refused = join(relay);
     closing.close();
     let captured = capture.map_or(Ok(()), Capture::finish);
     let status = ended?.unwrap_or(ENDED);
@@ -424,6 +426,7 @@ pub fn run_recorded<R: Recorder>(
         status,
         ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(reports, settings.max_late),
+        refused,
     })
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluice_core::Span;
-use sluice_scenario::{Link, Scenario, ScenarioErrors};
+use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors};
 
 /// How the user describes a link.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,9 @@ pub struct LinkWords {
     /// Keys of the link, such as `down.rate`, or `rate` for both directions. Later ones take
     /// precedence over earlier ones, and all of them over options.
     pub sets: Vec<(String, String)>,
+    /// More such keys, which take precedence over all others. They are requested at run time, and must
+    /// not name files.
+    pub asked: Vec<(String, String)>,
     /// Mahimahi traces of the directions down and up.
     pub traces: [Option<PathBuf>; 2],
 }
@@ -81,7 +84,8 @@ impl LinkWords {
         }
         let is_bare = self.link.is_none();
         let of_options = self.options.iter().map(|(_, key, _)| *key);
-        let of_sets = self.sets.iter().map(|(key, _)| key.as_str());
+        let of_sets = self.sets.iter().chain(&self.asked);
+        let of_sets = of_sets.map(|(key, _)| key.as_str());
         let given: Vec<&str> = of_options.chain(of_sets).collect();
         let directions = [("down", "--trace"), ("up", "--up-trace")];
         for ((direction, option), trace) in directions.iter().zip(&self.traces) {
@@ -106,8 +110,18 @@ impl LinkWords {
             let keys = keys_of(&text, key, value).into_iter();
             sets.extend(keys.map(|set| (set, written.clone())));
         }
+        let with_files = sets.len();
+        for (key, value) in &self.asked {
+            let keys = keys_of(&text, key, value).into_iter();
+            sets.extend(keys.map(|set| (set, format!("--set {key}={value}"))));
+        }
         let (sets, written): (Vec<String>, Vec<String>) = sets.into_iter().unzip();
-        let mut variants = Scenario::parse_written(&name, &text, &sets, &written)?;
+        let overrides = Overrides {
+            sets: &sets,
+            written: &written,
+            with_files,
+        };
+        let mut variants = Scenario::parse_with(&name, &text, overrides)?;
         if variants.len() > 1 {
             return Err(LinkError::Variants(name, variants.len()));
         }

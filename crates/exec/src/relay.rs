@@ -165,8 +165,9 @@ impl Relay {
         self.is_sending.clone()
     }
 
-    /// Relays until `has_ended` is true. A ring of the pulse ends a wait.
-    pub fn run(mut self, has_ended: &AtomicBool) {
+    /// Relays until `has_ended` is true. A ring of the pulse ends a wait. Returns how many connections
+    /// were refused because the process had no free descriptor.
+    pub fn run(mut self, has_ended: &AtomicBool) -> u64 {
         let mut events = Vec::with_capacity(256);
         let mut tick = Instant::now() + TICK;
         while !has_ended.load(Ordering::Acquire) {
@@ -208,11 +209,12 @@ impl Relay {
             let now = Instant::now();
             if now >= tick {
                 tick = now + TICK;
-                self.connections.on_tick(now);
+                self.connections.on_tick(now, &mut self.outlets);
                 self.flows.on_tick(now);
                 self.pings.on_tick(now);
             }
         }
+        self.connections.refused()
     }
 
     /// Handles the packets that the gate holds.

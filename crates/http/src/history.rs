@@ -16,11 +16,16 @@ const MOST_REASONS: usize = 4;
 /// Largest number of variables of an algorithm that are kept. No algorithm has more.
 const MOST_VARIABLES: usize = 8;
 
+/// A clock that is set back by less is taken for one that runs slowly.
+const LEAST_STEP_MS: u64 = 500;
+
 /// The history.
 #[derive(Debug, Default)]
 pub(super) struct History {
     series: Vec<Series>,
     changes: Vec<Change>,
+    /// The instant of the last sample by the system's clock.
+    last_ms: u64,
 }
 
 /// The points of an object, or of a port.
@@ -192,6 +197,13 @@ impl History {
     /// Adds a sample.
     pub fn add(&mut self, sample: &Sample) {
         let unix_ms = sample.unix_ms;
+        // If the clock was set back, the past moves with it: otherwise, it would lie in the future.
+        let expected_ms = self.last_ms + sample.interval_ns / 1_000_000;
+        let back_ms = expected_ms.saturating_sub(unix_ms);
+        if self.last_ms > 0 && back_ms > LEAST_STEP_MS {
+            self.series.iter_mut().for_each(|s| s.move_back(back_ms));
+        }
+        self.last_ms = unix_ms;
         for port in &sample.ports {
             let point = Point {
                 unix_ms,
@@ -315,6 +327,19 @@ impl Series {
         self.last_ms = point.unix_ms;
         for (level, shape) in self.levels.iter_mut().zip(LEVELS) {
             level.add(point, packets, shape);
+        }
+    }
+
+    /// Moves everything into the past.
+    fn move_back(&mut self, by_ms: u64) {
+        let levels = self.levels.iter_mut().flat_map(|level| {
+            let open = level.open.iter_mut().map(|open| &mut open.point);
+            level.points.iter_mut().chain(open)
+        });
+        let points = levels.map(|point| &mut point.unix_ms);
+        let variables = self.variables.iter_mut().map(|known| &mut known.last_ms);
+        for at in points.chain(variables).chain([&mut self.last_ms]) {
+            *at = at.saturating_sub(by_ms);
         }
     }
 
@@ -451,6 +476,27 @@ mod tests {
         // The oldest minute of the last resolution: 1440 whole ones before the open one.
         let oldest = levels[2].points.front().unwrap().unix_ms;
         assert_eq!(oldest, (99_999 / 60 - 1440) * 60_000);
+    }
+
+    #[test]
+    fn the_past_stays_in_the_past_when_the_clock_is_set_back() {
+        let mut history = History::default();
+        for second in 1000..1010 {
+            // After five seconds, the clock is set back by 300 s.
+            let shown = if second < 1005 { second } else { second - 300 };
+            history.add(&Sample {
+                interval_ns: 1_000_000_000,
+                ..sample(shown, "pipe 1", second)
+            });
+        }
+        let level = &history.series[0].levels[0];
+        let points: Vec<(u64, f32)> = level
+            .points
+            .iter()
+            .map(|point| (point.unix_ms, point.rate_bps))
+            .collect();
+        let expected = (1000..1009_u16).map(|s| (u64::from(s - 300) * 1000, f32::from(s)));
+        assert_eq!(points, expected.collect::<Vec<_>>());
     }
 
     #[test]

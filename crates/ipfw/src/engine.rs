@@ -21,7 +21,7 @@ use crate::objects::packets::{Passage, Trail};
 use crate::objects::runtime::{MOST, Runtime};
 use crate::objects::share::Purpose;
 use crate::objects::watch::ObjectName;
-use crate::rules::{MOST_CALLS, Outcome, RuleId, Rules, Walk};
+use crate::rules::{MOST_CALLS, Outcome, Place, Rules, Walk};
 use crate::show::Snapshot;
 use crate::variables::Variables;
 
@@ -337,7 +337,7 @@ impl Firewall {
             pipes: 0,
             home: self.runtime.worker.map_or(0, |worker| worker.number as u16),
         };
-        self.route(packet, headers, RuleId::START, trail, cx)
+        self.route(packet, headers, &Place::START, trail, cx)
     }
 
     /// Whether there are so many pipes and queues that [`Firewall::expect`] is worth its cost.
@@ -384,6 +384,7 @@ impl Firewall {
                 now: cx.now,
                 rng: &mut *cx.rng,
                 packets: 1,
+                one_pass: true,
                 // The entries of a log have addresses.
                 log: None,
             };
@@ -480,7 +481,7 @@ impl Firewall {
         let disposition = if passage.one_pass {
             self.pass(packet, &headers, passage.trail, cx)
         } else {
-            self.route(packet, &headers, passage.rule, passage.trail, cx)
+            self.route(packet, &headers, &passage.from, passage.trail, cx)
         };
         cx.now = now;
         let Disposition::Pass(packet) = disposition else {
@@ -516,7 +517,7 @@ impl Firewall {
         let Some(headers) = self.second_pass(headers) else {
             return Disposition::Pass(packet);
         };
-        self.route(packet, &headers, RuleId::START, trail, cx)
+        self.route(packet, &headers, &Place::START, trail, cx)
     }
 
     /// Evaluates the rules behind `after` and applies the result.
@@ -524,7 +525,7 @@ impl Firewall {
         &mut self,
         packet: Packet,
         headers: &Headers,
-        after: RuleId,
+        after: &Place,
         trail: Trail,
         cx: &mut Cx<'_>,
     ) -> Disposition {
@@ -532,10 +533,11 @@ impl Firewall {
             now: cx.now,
             rng: &mut *cx.rng,
             packets: packet.segments,
+            one_pass: self.switches.one_pass,
             log: self.switches.logs.then_some(&mut self.log),
         };
         let (outcome, cached) = self.rules.walk(headers, after, walk);
-        let (is_pipe, number, rule) = match outcome {
+        let (is_pipe, number, from) = match outcome {
             Outcome::Allow => return self.pass(packet, headers, trail, cx),
             Outcome::Deny => {
                 cx.discard(packet, DropReason::Denied);
@@ -544,8 +546,8 @@ impl Firewall {
             Outcome::Into {
                 is_pipe,
                 number,
-                rule,
-            } => (is_pipe, number, rule),
+                from,
+            } => (is_pipe, number, from),
         };
         let is_refused = self.switches.is_compat && headers.is_link_local();
         let is_loop = trail.pipes >= MOST_PIPES;
@@ -560,7 +562,7 @@ impl Firewall {
         let passage = Passage {
             headers: headers.clone(),
             flowset,
-            rule,
+            from,
             one_pass: self.switches.one_pass,
             trail: Trail {
                 pipes: trail.pipes + 1,

@@ -66,7 +66,7 @@ struct LogLeft {
 }
 
 /// The result of a walk through the rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Allow,
     Deny,
@@ -74,8 +74,48 @@ pub(crate) enum Outcome {
     Into {
         is_pipe: bool,
         number: u32,
-        rule: RuleId,
+        from: Place,
     },
+}
+
+/// The place in the rules from which a packet was sent into a pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub rule: RuleId,
+    /// The calls under way; `None` outside a subroutine.
+    pub calls: Option<Box<Calls>>,
+}
+
+/// The numbers of the rules whose `call` has not yet returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    numbers: [u32; MOST_CALLS],
+    depth: u8,
+}
+
+impl Place {
+    /// In front of all rules.
+    pub const START: Place = Place {
+        rule: RuleId::START,
+        calls: None,
+    };
+}
+
+impl Calls {
+    /// Enters a subroutine; `false` if the stack is full.
+    fn push(&mut self, number: u32) -> bool {
+        let Some(free) = self.numbers.get_mut(usize::from(self.depth)) else {
+            return false;
+        };
+        *free = number;
+        self.depth += 1;
+        true
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        self.depth = self.depth.checked_sub(1)?;
+        Some(std::mem::take(&mut self.numbers[usize::from(self.depth)]))
+    }
 }
 
 /// The context of a walk.
@@ -84,6 +124,8 @@ pub(crate) struct Walk<'a> {
     pub rng: &'a mut Rng,
     /// The number of wire packets in the handle.
     pub packets: u16,
+    /// Whether a packet that leaves a pipe passes, instead of meeting the rules behind it.
+    pub one_pass: bool,
     /// Receives the entries of `log` rules, if the host wants them.
     pub log: Option<&'a mut Log>,
 }
@@ -334,14 +376,18 @@ impl Rules {
 
     /// Walks a packet through the rules behind `after`. Returns the result and the flow's slot in
     /// the cache.
-    pub fn walk(&mut self, headers: &Headers, after: RuleId, walk: Walk<'_>) -> (Outcome, Cached) {
-        let start = if after == RuleId::START {
+    pub fn walk(&mut self, headers: &Headers, after: &Place, walk: Walk<'_>) -> (Outcome, Cached) {
+        let start = if after.rule == RuleId::START {
             0
         } else {
-            self.entries.partition_point(|e| e.id() <= after) as u32
+            self.entries.partition_point(|e| e.id() <= after.rule) as u32
         };
-        let cached = self.cached(headers, start);
-        (self.run(cached.program, headers, walk), cached)
+        // `return` leads to rules in front of this place.
+        let anywhere = after.calls.as_ref().map(|_| program::ANYWHERE);
+        let cached = self.cached(headers, anywhere.unwrap_or(start));
+        let calls = after.calls.as_deref().cloned().unwrap_or_default();
+        let outcome = self.run(cached.program, start, calls, headers, walk);
+        (outcome, cached)
     }
 
     /// Calls `visit` for each pipe (`true`) or queue that this flow may enter in this pass. Returns
@@ -408,18 +454,28 @@ impl Rules {
         self.programs.insert(key, start, steps)
     }
 
-    fn run(&mut self, program: u32, headers: &Headers, mut walk: Walk<'_>) -> Outcome {
+    /// Runs a program from the rule at `start` on, inside `calls`.
+    fn run(
+        &mut self,
+        program: u32,
+        start: u32,
+        mut calls: Calls,
+        headers: &Headers,
+        mut walk: Walk<'_>,
+    ) -> Outcome {
         let steps: &[Step] = self.programs.steps(program);
+        // Rules in front of it are in the program if a state, or `return`, may lead there.
+        let mut at = match start {
+            0 => 0,
+            start => steps.partition_point(|step| step.rule < start),
+        };
         let env = Environment {
             interfaces: &self.interfaces,
             own: &self.own,
             tables: &self.tables,
         };
         let entries = &mut self.entries;
-        let mut calls: [u32; MOST_CALLS] = [0; MOST_CALLS];
-        let mut depth = 0;
         let mut looked_up = LookedUp::default();
-        let mut at = 0;
         let mut calls_left = MOST_CALLS_IN_ALL;
         let mut is_refused = false;
         while let Some(step) = steps.get(at) {
@@ -488,20 +544,17 @@ impl Rules {
                     return Outcome::Into {
                         is_pipe: matches!(entry.rule.action, Action::Pipe(_)),
                         number: number_of(target),
-                        rule: entry.id(),
+                        from: Place {
+                            rule: entry.id(),
+                            calls: (calls.depth > 0 && !walk.one_pass).then(|| Box::new(calls)),
+                        },
                     };
                 }
                 Action::Count | Action::CheckState(_) => index as u32 + 1,
                 Action::SkipTo(target) => skip_target(entries, index, number_of(target)),
-                Action::Call(target) if depth < MOST_CALLS && calls_left > 0 => {
+                Action::Call(target) if calls_left > 0 && calls.push(entry.number) => {
                     calls_left -= 1;
-                    calls[depth] = entry.number;
-                    depth += 1;
                     first_at(entries, number_of(target))
-                }
-                Action::Return if depth > 0 => {
-                    depth -= 1;
-                    first_at(entries, calls[depth] + 1)
                 }
                 Action::Call(_) => {
                     if !is_refused {
@@ -510,8 +563,11 @@ impl Rules {
                     is_refused = true;
                     index as u32 + 1
                 }
-                // There is nothing to return to.
-                Action::Return => index as u32 + 1,
+                Action::Return => match calls.pop() {
+                    Some(number) => first_at(entries, number + 1),
+                    // There is nothing to return to.
+                    None => index as u32 + 1,
+                },
             };
             at = if next == step.rule + 1 {
                 at + 1

@@ -38,6 +38,33 @@ fn a_pipe_changed_under_load_loses_only_what_its_queue_drops() {
 }
 
 #[test]
+fn the_average_of_red_falls_at_the_rate_that_the_pipe_has_now() {
+    // The average follows the queue beyond the upper threshold, above which every packet is dropped.
+    let policy = "queue 50 red 0.05/1/2/0.001";
+    let sched = "sched 1 config pipe 1 type wf2q+\nadd queue 1 ip from any to any";
+    for (pipe, rest) in [
+        (policy, "add pipe 1 ip from any to any".to_owned()),
+        ("", format!("queue 1 config sched 1 {policy}\n{sched}")),
+    ] {
+        let mut bench = Bench::new();
+        bench.script(&format!("pipe 1 config bw 10Mbit/s {pipe}\n{rest}"));
+        for _ in 0..40 {
+            bench.send(1250, &udp(1));
+        }
+        bench.drain();
+        // 512 bytes take 4096 ticks of 1 ms at 1 kbit/s, and a step of the table for the idle time takes
+        // 4096 * 3 / 0.05 / 256 = 960 of them: 60 ms leave 0.95 of the average. At 10 Mbit/s a step
+        // takes one tick, and they leave 0.95^61 = 0.04.
+        let before = bench.drops(DropReason::Congestion);
+        assert!((20..40).contains(&before), "{before}");
+        bench.ok(&format!("pipe 1 config bw 1Kbit/s {pipe}"));
+        bench.now += 60 * MS;
+        bench.send(1250, &udp(1));
+        assert_eq!(bench.drops(DropReason::Congestion), before + 1, "{pipe}");
+    }
+}
+
+#[test]
 fn a_scheduler_that_changes_its_type_keeps_packets_and_their_queues() {
     let mut bench = Bench::new();
     bench.script(

@@ -1,4 +1,4 @@
-//! Traffic in virtual time: rates, weights, masks, one_pass.
+//! Traffic in virtual time: rates, weights, masks.
 
 mod common;
 
@@ -158,40 +158,6 @@ fn a_mask_on_a_scheduler_gives_each_flow_a_link() {
 }
 
 #[test]
-fn one_pass_decides_when_a_packet_goes_in() {
-    let mut bench = Bench::new();
-    bench.script(
-        "pipe 1 config delay 5
-         pipe 2 config delay 7
-         add 10 pipe 1 ip from any to any
-         add 20 pipe 2 ip from any to any
-         add 30 allow ip from any to any",
-    );
-    bench.send(1000, &udp(1));
-    bench.ok("disable one_pass");
-    bench.send(1000, &udp(2));
-    bench.ok("enable one_pass");
-    bench.drain();
-    let due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
-    // The first packet leaves after 5 ms; the second one enters the other pipe, 7 ms more.
-    assert_eq!(due, [5 * MS, 12 * MS]);
-    // The rule of the pipe counts once; the others saw the second packet only.
-    assert_eq!(
-        bench.ok("show"),
-        "00010 2 3000 pipe 1 ip from any to any\n\
-         00020 1 1500 pipe 2 ip from any to any\n\
-         00030 0    0 allow ip from any to any\n\
-         65535 0    0 deny ip from any to any\n"
-    );
-    // Packets entered the second pipe under one_pass 1 again. With 0, the rules behind it decide,
-    // here the built-in one.
-    bench.script("delete 30\ndisable one_pass");
-    bench.send(1000, &udp(3));
-    bench.drain();
-    assert_eq!(bench.drops(DropReason::Denied), 1);
-}
-
-#[test]
 fn late_polls_change_no_instant_of_a_chain_of_pipes() {
     let script = "pipe 1 config bw 8Mbit/s delay 3
          pipe 2 config bw 4Mbit/s delay 1
@@ -223,20 +189,6 @@ fn late_polls_change_no_instant_of_a_chain_of_pipes() {
     // 1000 B: 1 ms on the first link, 2 ms on the second, the bottleneck, which holds 50. From the
     // first packet at 1 + 3 + 2 + 1 = 7 ms on, one packet leaves every 2 ms.
     assert_eq!(exact[..3], [7 * MS, 9 * MS, 11 * MS]);
-}
-
-#[test]
-fn rules_that_loop_packets_through_pipes_end() {
-    let mut bench = Bench::new();
-    bench.script(
-        "pipe 1 config
-         disable one_pass
-         add 10 pipe 1 ip from any to any
-         add 20 call 10 ip from any to any",
-    );
-    bench.send(1000, &udp(1));
-    bench.drain();
-    assert_eq!(bench.drops(DropReason::NoRoute), 1);
 }
 
 #[test]

@@ -95,6 +95,10 @@ pub struct Compared {
     /// Whether it belongs to one of several flows of a group, which has figures of its own.
     #[serde(skip)]
     pub is_of_member: bool,
+    /// In how many runs of each side the figure was measured, and the number of runs; `None` if one
+    /// side does not have what is measured.
+    #[serde(skip)]
+    parts: Option<[(usize, usize); 2]>,
 }
 
 /// The verdict on two figures.
@@ -109,7 +113,8 @@ pub enum Verdict {
     BeyondSpread,
     /// The values differ, and the runs' own variation is unknown: one side has only one run.
     Differs,
-    /// Another part of the runs measured the figure, so the values are not those of like runs.
+    /// Another part of the runs measured the figure, perhaps none, so the values are not those of
+    /// like runs.
     Missing,
 }
 
@@ -201,15 +206,16 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
             sides.entry(metric).or_default()[side] = Some(figure);
         }
     }
+    let (shared, runs) = (shared(a, b), [a, b].map(|found| found.result.runs.len()));
     let compare = |(metric, [first, second]): (String, [Option<Repeated>; 2])| {
-        compared(&metric, first, second, tolerance)
+        let runs = is_of(&metric, &shared).then_some(runs);
+        compared(&metric, first, second, runs, tolerance)
     };
     let mut figures: Vec<Compared> = sides.into_iter().map(compare).collect();
-    let members: BTreeSet<String> = [a, b].iter().flat_map(|found| members(found)).collect();
+    let flows = [a, b].map(|found| &found.recording.run().scenario.flows);
+    let members: BTreeSet<String> = flows.into_iter().flatten().flat_map(members).collect();
     for figure in &mut figures {
-        // A member's name may have dots of its own.
-        let mut ends = figure.metric.match_indices('.').map(|(at, _)| at + 1);
-        figure.is_of_member = ends.any(|end| members.contains(&figure.metric[..end]));
+        figure.is_of_member = is_of(&figure.metric, &members);
     }
     Pair {
         name: match names[0] == names[1] {
@@ -220,22 +226,39 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
             true => ["the first", "the second"].map(str::to_owned),
             false => names,
         },
-        runs: [a, b].map(|found| found.result.runs.len()),
+        runs,
         differences: differences(a, b),
         expectations: turned(a, b),
         figures,
     }
 }
 
-/// Returns the beginnings of the names of flows in a group of several: `bulk-1.`.
-fn members(found: &Found) -> Vec<String> {
-    let flows = &found.recording.run().scenario.flows;
-    let of = |flow: &Flow| -> Vec<String> {
-        let numbers = 1..=flow.count;
-        let name = |number| format!("{}-{number}.", flow.name);
-        numbers.filter(|_| flow.count > 1).map(name).collect()
-    };
-    flows.iter().flat_map(of).collect()
+/// Returns the beginnings of the names of figures of the flows in a group of several: `bulk-1.`.
+fn members(flow: &Flow) -> Vec<String> {
+    let numbers = 1..=flow.count;
+    let name = |number| format!("{}-{number}.", flow.name);
+    numbers.filter(|_| flow.count > 1).map(name).collect()
+}
+
+/// Returns the beginnings of the names of figures that both sides can have measured: those of flows
+/// with the same settings on the same backend.
+fn shared(a: &Found, b: &Found) -> BTreeSet<String> {
+    if a.result.backend != b.result.backend {
+        return BTreeSet::new();
+    }
+    let others = &b.recording.run().scenario.flows;
+    let flows = a.recording.run().scenario.flows.iter();
+    let shared = flows.filter(|flow| others.contains(flow));
+    shared
+        .flat_map(|flow| std::iter::once(format!("{}.", flow.name)).chain(members(flow)))
+        .collect()
+}
+
+/// Returns whether the name of a figure has one of these beginnings.
+fn is_of(metric: &str, beginnings: &BTreeSet<String>) -> bool {
+    // A flow's name may have dots of its own.
+    let mut ends = metric.match_indices('.').map(|(at, _)| at + 1);
+    ends.any(|end| beginnings.contains(&metric[..end]))
 }
 
 /// Returns the expectations of both sides that only one meets.
@@ -256,17 +279,26 @@ fn turned(a: &Found, b: &Found) -> Vec<Turned> {
     a.result.expect.iter().filter_map(turn).collect()
 }
 
+/// Compares the values of a figure. A side without any has not measured it in its `runs`; without
+/// `runs`, it does not have what is measured.
 fn compared(
     metric: &str,
     first: Option<Repeated>,
     second: Option<Repeated>,
+    runs: Option<[usize; 2]>,
     tolerance: f64,
 ) -> Compared {
     let unit = first.as_ref().or(second.as_ref()).map(|figure| figure.unit);
+    let part = |side: &Option<Repeated>, at: usize| match side {
+        Some(side) => Some((side.spread.count, side.runs)),
+        None => runs.map(|runs| (0, runs[at])),
+    };
+    let parts = part(&first, 0).zip(part(&second, 1)).map(|(a, b)| [a, b]);
+    let is_missing = parts.is_some_and(|[a, b]| a.0 * b.1 != b.0 * a.1);
     let (change, verdict) = match (&first, &second) {
         // The runs without the figure are often the worst, such as transfers that did not end: a
         // change of the medians of the others would mean nothing.
-        (Some(a), Some(b)) if !a.has_same_part(b) => (None, Verdict::Missing),
+        _ if is_missing => (None, Verdict::Missing),
         (Some(a), Some(b)) => {
             let (from, to) = (a.spread.median, b.spread.median);
             let change = to / from - 1.0;
@@ -285,17 +317,16 @@ fn compared(
         _ => (None, Verdict::Differs),
     };
     let both = first.as_ref().zip(second.as_ref());
-    let p = both.and_then(|(a, b)| match verdict {
-        Verdict::Missing if a.runs > 1 && b.runs > 1 => Some(answer::fisher(
-            (a.spread.count, a.runs),
-            (b.spread.count, b.runs),
-        )),
-        Verdict::Missing => None,
-        _ => a.spread.p_value(&b.spread),
-    });
+    let p = match verdict {
+        Verdict::Missing => parts
+            .filter(|parts| parts.iter().all(|(_, runs)| *runs > 1))
+            .map(|[a, b]| answer::fisher(a, b)),
+        _ => both.and_then(|(a, b)| a.spread.p_value(&b.spread)),
+    };
     Compared {
         metric: metric.to_owned(),
         is_of_member: false,
+        parts,
         unit: unit.expect("one of both has the figure"),
         first,
         second,
@@ -492,11 +523,10 @@ impl Compared {
     /// In how many runs of each side the figure was measured, such as `in 7 and 5 of 8`; `None` if
     /// in all.
     fn measured_in(&self) -> Option<String> {
-        let (Some(first), Some(second)) = (&self.first, &self.second) else {
+        let Some([a, b]) = self.parts else {
             let only = self.first.as_ref().or(self.second.as_ref())?;
             return only.measured_in();
         };
-        let [a, b] = [first, second].map(|side| (side.spread.count, side.runs));
         if [a, b].iter().all(|(count, runs)| count == runs) {
             return None;
         }

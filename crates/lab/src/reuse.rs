@@ -101,5 +101,6 @@ pub fn earlier(
         recording,
         summary,
         is_reused: true,
+        remarks: Vec::new(),
     })
 }

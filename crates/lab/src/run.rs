@@ -4,19 +4,21 @@
 //! of the flows follow at the end. A run that is interrupted, or whose recording cannot be written,
 //! ends early and is marked partial.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use sluice_core::{Span, Stop, Time};
+use sluice_core::record::Fate;
+use sluice_core::{DropReason, Span, Stop, Time};
 use sluice_loader::Ending;
 
 use crate::flow::FlowReport;
-use crate::live::{self, Listener, LiveError, LiveOptions, Observation};
+use crate::live::{self, LaneReport, Listener, LiveError, LiveOptions, NOT_RECORDED, Observation};
 use crate::simulated::{self, SimError};
 use sluice_recording::metrics::measure;
 use sluice_recording::{
     End, Environment, Keep, QueueSample, ReadError, RecordError, Recording, RunWriter, Status,
 };
-use sluice_scenario::metric::Summary;
+use sluice_scenario::metric::{FlowSummary, Summary};
 use sluice_scenario::{Backend, Scenario, Variant};
 
 /// The reason why a run has no result.
@@ -67,6 +69,8 @@ pub struct Finished {
     pub summary: Summary,
     /// Whether this is the result of an earlier run of the same scenario by the same program.
     pub is_reused: bool,
+    /// What the figures do not show, in words. An earlier run has none.
+    pub remarks: Vec<String>,
 }
 
 impl Finished {
@@ -139,15 +143,42 @@ pub fn record(
     progress: &mut dyn FnMut(Span),
 ) -> Result<Finished, Failed> {
     let scenario = &variant.scenario;
-    let recording = match backend {
-        Backend::Live => run_live(scenario, live, writer, interrupt, progress)?,
+    let (recording, mut remarks) = match backend {
+        Backend::Live => {
+            let recording = run_live(scenario, live, writer, interrupt, progress)?;
+            (recording, Vec::new())
+        }
         Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
     };
     let summary = measure(&recording)?;
+    remarks.extend(without_way(scenario, &summary));
     Ok(Finished {
         recording,
         summary,
         is_reused: false,
+        remarks,
+    })
+}
+
+/// Says that the rules of a scenario let nothing through.
+fn without_way(scenario: &Scenario, summary: &Summary) -> Option<String> {
+    let reason = DropReason::Denied.name();
+    let denied = summary
+        .pipes
+        .iter()
+        .filter_map(|pipe| pipe.drops.get(reason));
+    let denied: u64 = denied.sum();
+    let arrived = |flow: &FlowSummary| {
+        flow.bytes.is_some_and(|bytes| bytes > 0)
+            || flow.goodput_bps.is_some_and(|bps| bps > 0.0)
+            || [flow.rtt, flow.up, flow.down].iter().flatten().count() > 0
+    };
+    let is_shut = scenario.rules.is_some() && denied > 0 && !summary.flows.iter().any(arrived);
+    is_shut.then(|| {
+        format!(
+            "no flow got anything through the rules, and {denied} packets were denied: packets are \
+             checked on their way `in`, too, and what no rule allows meets the last one (65535 deny)"
+        )
     })
 }
 
@@ -156,10 +187,11 @@ fn run_simulated(
     mut writer: RunWriter,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
-) -> Result<Recording, Failed> {
+) -> Result<(Recording, Vec<String>), Failed> {
     let ending = Ending::after(scenario.lead);
-    let at = match simulated::run(scenario, &mut writer, interrupt, &ending, progress) {
-        Ok(at) => at,
+    let ended = simulated::run(scenario, &mut writer, interrupt, &ending, progress);
+    let simulated::Ended { at, remarks } = match ended {
+        Ok(ended) => ended,
         Err(error) => {
             let end = End::partial(Time::ZERO, error.to_string());
             return Err(failed(error, writer, end));
@@ -175,7 +207,7 @@ fn run_simulated(
         End::complete(at)
     };
     end.stopped = ending.stopped();
-    Ok(writer.finish(end)?)
+    Ok((writer.finish(end)?, remarks))
 }
 
 fn run_live(
@@ -190,6 +222,7 @@ fn run_live(
         failed: None,
         interrupt,
         progress,
+        drops: BTreeMap::new(),
     };
     let outcome = match live::run(scenario, live, interrupt, &mut listener) {
         Ok(outcome) => outcome,
@@ -202,9 +235,14 @@ fn run_live(
         return Err(error.into());
     }
     let mut writer = listener.writer;
+    let lanes = [&outcome.router.up, &outcome.router.down];
+    let lacks_rows = |lane: &&LaneReport| lane.lost.contains_key(NOT_RECORDED);
+    let knows_drops = !lanes.iter().any(lacks_rows);
     for (instance, report) in scenario.instances().zip(&outcome.flows) {
         let interval = scenario.measure.interval;
-        report.write(&mut writer, &instance, interval, outcome.end)?;
+        let drops = listener.drops.get(&instance.id).copied().unwrap_or(0);
+        let drops = knows_drops.then_some(drops);
+        report.write(&mut writer, &instance, interval, outcome.end, drops)?;
     }
     let mut end = match (&outcome.failure, &outcome.failed) {
         (Some(why), _) => End::partial(outcome.end, why.clone()),
@@ -248,6 +286,8 @@ struct ObservationWriter<'a> {
     failed: Option<RecordError>,
     interrupt: &'a Stop,
     progress: &'a mut dyn FnMut(Span),
+    /// The packets that the router has dropped, by flow.
+    drops: BTreeMap<u32, u64>,
 }
 
 /// Writes an observation of a router.
@@ -292,6 +332,14 @@ pub(crate) fn write_observation(
 
 impl Listener for ObservationWriter<'_> {
     fn observe(&mut self, observation: Observation) {
+        if let Observation::Packets(_, records) = &observation {
+            let dropped = records
+                .iter()
+                .filter(|record| matches!(record.fate, Fate::Dropped(_)));
+            for record in dropped {
+                *self.drops.entry(record.flow).or_default() += u64::from(record.segments);
+            }
+        }
         if self.failed.is_none()
             && let Err(error) = write_observation(&mut self.writer, &observation)
         {

@@ -16,6 +16,7 @@ mod ending;
 mod failure;
 mod ranked;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -107,7 +108,8 @@ pub fn loaders() -> &'static [&'static dyn Loader] {
 
 /// Reports that an algorithm was stopped: prints one line to standard error.
 pub fn report(message: &str) {
-    eprintln!("sluice: {message}");
+    // A run goes on although nobody can read it.
+    let _ = writeln!(std::io::stderr().lock(), "sluice: {message}");
 }
 
 /// Parses the words of a queue. Paths of files are relative to `folder`.
@@ -122,6 +124,12 @@ pub fn parse_queue(text: &str, folder: &Path) -> Result<Spec, SpecError> {
 /// scheme. Paths are relative to `folder`.
 pub fn load(word: &str, folder: &Path) -> Option<Result<&'static Algorithm, String>> {
     Folder(folder).load(word)
+}
+
+/// Returns whether the algorithm of a queue comes from a file: whether its first word has a scheme.
+pub fn names_file(queue: &str) -> bool {
+    let first = queue.split_whitespace().next();
+    first.is_some_and(|word| word.contains(':'))
 }
 
 /// Returns a queue that is printed as `text` and cannot be built: that of a recording whose module

@@ -177,6 +177,31 @@ pub fn privileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Like [`privileged`], for work that may take long, such as reading from a file system that does not
+/// answer: it gets a thread of its own, and the broker stays free for other work.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn privileged_apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (sender, done) = mpsc::channel();
+    let refused = sender.clone();
+    let job = move || drop(sender.send(Ok(catch_unwind(AssertUnwindSafe(work)))));
+    let spawn: sys::Job = Box::new(move || {
+        if let Err(error) = std::thread::Builder::new().name("files".into()).spawn(job) {
+            let _ = refused.send(Err(error));
+        }
+    });
+    if let Some(spawn) = send_to_broker(spawn) {
+        spawn();
+    }
+    let done = done
+        .recv()
+        .expect("the thread, or its absence, has an answer")?;
+    Ok(done.unwrap_or_else(|panic| resume_unwind(panic)))
+}
+
 /// Takes capabilities, files and its user from the calling thread, and from the threads that it starts
 /// later, and installs the filter of system calls.
 ///

@@ -1,16 +1,19 @@
 //! Programs inside namespaces: starting them, waiting for their end, and the signals of this
 //! process.
 
+mod guard;
+
+pub use guard::{Guard, Watchdog, kill_all_in};
+
 use crate::namespace::Namespace;
 use crate::sys;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, LinkNameSpaceType};
 use std::ffi::{CStr, CString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -340,20 +343,24 @@ pub struct Signals {
 
 impl Signals {
     /// Blocks SIGCHLD and the signals that usually end or notify a program, for this thread and
-    /// those that it starts. Must be called before other threads exist.
+    /// those that it starts. Must be called before other threads exist. A SIGHUP that the process
+    /// ignores, as under `nohup`, stays ignored.
     ///
     /// # Errors
     /// The kernel refuses, which is not expected.
     pub fn catch() -> io::Result<Signals> {
-        let caught = sys::signal_set(&[
+        let mut caught = vec![
             libc::SIGCHLD,
-            libc::SIGHUP,
             libc::SIGINT,
             libc::SIGQUIT,
             libc::SIGTERM,
             libc::SIGUSR1,
             libc::SIGUSR2,
-        ]);
+        ];
+        if !ignores_hang_up() {
+            caught.push(libc::SIGHUP);
+        }
+        let caught = sys::signal_set(&caught);
         // A parent that ignores SIGCHLD would make the kernel reap the program unseen.
         sys::default_child_signal()?;
         let before = sys::block_signals(&caught)?;
@@ -384,6 +391,11 @@ impl Signals {
         let signal = sys::wait_for_signal_within(&self.caught.0, patience)?;
         signal.map(received).transpose()
     }
+}
+
+/// Returns whether this process ignores SIGHUP, as a program does that `nohup` starts.
+pub fn ignores_hang_up() -> bool {
+    sys::is_ignored(libc::SIGHUP)
 }
 
 fn received((number, code): (libc::c_int, libc::c_int)) -> io::Result<Received> {
@@ -433,149 +445,3 @@ pub fn stop_like(child: Pid) {
     let _ = kill_process(rustix::process::getpid(), Signal::STOP);
     let _ = kill_process(child, Signal::CONT);
 }
-
-/// A separate process that waits for the end of the calling process, even by `kill -9`, and then
-/// kills every process in some network namespaces.
-#[derive(Debug)]
-pub struct Guard {
-    /// The guard waits for the end of this pipe.
-    names: io::PipeWriter,
-}
-
-impl Guard {
-    /// Starts the guard. Must be called before other threads exist.
-    ///
-    /// # Errors
-    /// When there can be no more processes.
-    pub fn start() -> io::Result<Guard> {
-        let (mut reader, names) = io::pipe()?;
-        let kept = reader.as_raw_fd();
-        sys::in_child(move || {
-            // Ctrl-C must not end the guard, and the guard must not keep our output open.
-            let _ = rustix::process::setsid();
-            sys::close_all_but(kept);
-            let mut bytes = Vec::new();
-            // An error is not the end: the other process lives.
-            while reader.read_to_end(&mut bytes).is_err() {
-                std::thread::sleep(RETRY);
-            }
-            for name in bytes.chunks_exact(16) {
-                let (device, inode) = name.split_at(8);
-                let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or([0; 8]));
-                kill_in(number(device), number(inode));
-            }
-        })?;
-        Ok(Guard { names })
-    }
-
-    /// Adds a namespace.
-    ///
-    /// # Errors
-    /// When the guard is gone.
-    pub fn watch(&mut self, namespace: &Namespace) -> io::Result<()> {
-        let (device, inode) = identity(namespace)?;
-        let name = [device.to_ne_bytes(), inode.to_ne_bytes()].concat();
-        self.names.write_all(&name)
-    }
-}
-
-/// A separate process that does some work when the calling process ends, even by `kill -9`, without
-/// having dismissed it.
-#[derive(Debug)]
-pub struct Watchdog {
-    /// The watchdog waits for a byte, or for the end of this pipe.
-    calling: io::PipeWriter,
-}
-
-impl Watchdog {
-    /// Starts the watchdog. Must be called while there are no other threads. `work` keeps the
-    /// descriptors that it owns.
-    ///
-    /// # Errors
-    /// When there can be no more processes.
-    pub fn start(work: impl FnOnce()) -> io::Result<Watchdog> {
-        let (mut reader, calling) = io::pipe()?;
-        let writer = calling.as_raw_fd();
-        sys::in_child(move || {
-            // Ctrl-C must not end the watchdog, and the watchdog must not keep our output open.
-            let _ = rustix::process::setsid();
-            sys::close_some(&[0, 1, 2, writer]);
-            let dismissed = loop {
-                match reader.read(&mut [0]) {
-                    Ok(count) => break count > 0,
-                    // An error is not the end: the other process lives.
-                    Err(_) => std::thread::sleep(RETRY),
-                }
-            };
-            if !dismissed {
-                work();
-            }
-        })?;
-        Ok(Watchdog { calling })
-    }
-
-    /// Ends the watchdog without its work.
-    pub fn dismiss(mut self) {
-        // If this fails, the watchdog has already ended.
-        let _ = self.calling.write_all(&[1]);
-    }
-}
-
-/// Kills every process in a network namespace.
-///
-/// # Errors
-/// When the namespace cannot be identified.
-pub fn kill_all_in(namespace: &Namespace) -> io::Result<()> {
-    let (device, inode) = identity(namespace)?;
-    kill_in(device, inode);
-    Ok(())
-}
-
-fn identity(namespace: &Namespace) -> io::Result<(u64, u64)> {
-    let file = File::from(namespace.as_fd().try_clone_to_owned()?);
-    let metadata = file.metadata()?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
-/// Repeats until no process is left, since a process may fork during the search.
-fn kill_in(device: u64, inode: u64) {
-    for _ in 0..MOST_ROUNDS {
-        let mut found = false;
-        // What cannot be read for a moment may be a process of the namespace.
-        let Ok(processes) = fs::read_dir("/proc") else {
-            std::thread::sleep(RETRY);
-            continue;
-        };
-        for process in processes {
-            let Ok(process) = process else {
-                found = true;
-                continue;
-            };
-            let name = process.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            let is_in = match fs::metadata(process.path().join("ns/net")) {
-                Ok(own) => (own.dev(), own.ino()) == (device, inode),
-                // The process has ended, or is another user's.
-                Err(error) => {
-                    use io::ErrorKind::{NotFound, PermissionDenied};
-                    let is_final = matches!(error.kind(), NotFound | PermissionDenied);
-                    found |= !is_final && error.raw_os_error() != Some(libc::ESRCH);
-                    false
-                }
-            };
-            if let Some(pid) = Pid::from_raw(pid).filter(|_| is_in) {
-                found |= kill_process(pid, Signal::KILL).is_ok();
-            }
-        }
-        if !found {
-            return;
-        }
-    }
-}
-
-/// The time between a call that failed and the next attempt.
-const RETRY: Duration = Duration::from_millis(10);
-/// The largest number of searches for processes of a namespace.
-const MOST_ROUNDS: u32 = 100;

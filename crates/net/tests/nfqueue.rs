@@ -5,7 +5,7 @@ mod common;
 use common::queue::{H2, H3, hosts, open, pool, serve, waiting_in_kernel};
 use sluice_net::namespace::Namespace;
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
-use sluice_net::port::{Carried, NfqueuePort, Pool, PoolSize, Port as _, Slot};
+use sluice_net::port::{Carried, Loss, NfqueuePort, Pool, PoolSize, Port as _, Slot};
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -285,4 +285,33 @@ fn every_port_of_a_group_decides_about_the_packets_of_all() {
     for sender in &senders {
         assert_eq!(sender.recv(&mut [0; 10]).unwrap(), 4);
     }
+}
+
+/// The kernel drops what waits for an interface that goes down, before the verdict.
+#[test]
+fn packets_of_an_interface_that_went_down_were_not_sent() {
+    let (h2, h3) = hosts();
+    let (sender, receiver) = sockets(&h2, &h3);
+    let mut port = open(&h2, NfqueueOptions::default());
+    let mut pool = pool();
+    for number in 0..10u8 {
+        sender.send(&[number; 100]).unwrap();
+    }
+    let mut is_down = false;
+    serve(&mut port, &mut pool, 5, |port, pool, slots| {
+        if slots.len() < 10 && !is_down {
+            return false;
+        }
+        if !is_down {
+            is_down = true;
+            h2.links().unwrap().set_up("eth0", false).unwrap();
+            let held = std::mem::take(slots);
+            assert_eq!(port.transmit(pool, &held), held.len());
+        }
+        port.counters().lost(Loss::Down) >= 10
+    });
+    let counters = port.counters();
+    assert_eq!(counters.lost(Loss::Down), counters.received);
+    assert_eq!(counters.sent, 0);
+    assert!(receiver.recv(&mut [0; 200]).is_err());
 }

@@ -280,6 +280,38 @@ fn frames_for_an_interface_that_is_down_do_not_leave_when_it_is_up_again() {
     }
 }
 
+/// With its neighbour down, an interface is up but drops each frame: it has no carrier.
+#[test]
+fn frames_that_the_interface_drops_are_counted_and_do_not_hold_up_those_behind_them() {
+    for mode in [XdpMode::Copy, XdpMode::Generic] {
+        let (mut common, mut own) = (pool(512), pool(512));
+        let options = XdpOptions {
+            ready: 64,
+            mode: Some(mode),
+            ..XdpOptions::default()
+        };
+        let (namespace, mut left, mut right) = ports(&mut common, options);
+        let mut links = namespace.links().unwrap();
+        links.set_up("left", false).unwrap();
+        // More than two of the kernel's batches (32 frames), of different lengths.
+        let stale: Vec<_> = (0..70).map(|number| frame(&[], 100 + number)).collect();
+        let slots = put_all(&mut common, &stale);
+        assert_eq!(right.transmit(&mut common, &slots), 70);
+        let counters = right.counters();
+        assert_eq!(counters.lost(Loss::Refused), 70, "{mode}");
+        assert_eq!((counters.sent, counters.sent_bytes), (0, 0), "{mode}");
+        assert_eq!(common.available(), 512 - 64, "{mode}: none is in the ring");
+        links.set_up("left", true).unwrap();
+        let fresh = frame(&[], 300);
+        let (from, to) = ((&mut right, &mut common), (&mut left, &mut own));
+        assert!(crosses(&fresh, from, to), "{mode}");
+        let more = receive_for(&mut left, &mut own, 8, Span::from_ms(50));
+        let fresh_only = more.iter().all(|slot| own.head(*slot) == fresh);
+        assert!(fresh_only, "{mode}: frames from before leave");
+        more.into_iter().for_each(|slot| own.free(slot));
+    }
+}
+
 #[test]
 fn an_interface_that_is_made_again_is_found_again() {
     let (mut common, mut own) = (pool(512), pool(512));
@@ -444,6 +476,15 @@ fn the_choice_follows_the_offloads_and_says_why() {
     let mut pool = pool(256);
     let chosen = choose(&topology.router, "r2", None).unwrap();
     assert_eq!(chosen.kind.name, "packet", "{chosen}");
+    // An AF_XDP socket would not see the tags, and frames would leave without them.
+    let removing = Offloads {
+        tag_removal: true,
+        ..Offloads::OFF
+    };
+    topology.router.set_offloads("r2", removing).unwrap();
+    let chosen = choose(&topology.router, "r2", None).unwrap();
+    assert_eq!(chosen.kind.name, "packet", "{chosen}");
+    assert!(chosen.reason.contains("VLAN tags"), "{chosen}");
     topology.router.set_offloads("r2", Offloads::OFF).unwrap();
     let options = AttachOptions::default();
     let (port, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();

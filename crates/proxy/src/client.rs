@@ -135,6 +135,11 @@ impl Client {
         }
     }
 
+    /// Returns whether the program has sent a request, or needs none.
+    pub fn has_asked(&self) -> bool {
+        self.destination.is_some() || !matches!(self.progress, Progress::Asking)
+    }
+
     /// Returns the destination of the program.
     pub fn destination(&self) -> Option<&Destination> {
         self.destination.as_ref()

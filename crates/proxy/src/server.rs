@@ -3,7 +3,7 @@
 mod api;
 mod listeners;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -66,6 +66,8 @@ struct Server {
     outsides: BTreeMap<u64, Outside>,
     fars: BTreeMap<Id, u64>,
     controls: BTreeMap<u64, Control>,
+    /// New connections, in the order of the times by which they must have asked for something.
+    asking: VecDeque<(Time, u64)>,
     /// The numbers of sockets that could continue at once.
     more: Vec<u64>,
     lateness: [Lateness; 2],
@@ -273,6 +275,7 @@ impl Server {
             outsides: BTreeMap::new(),
             fars: BTreeMap::new(),
             controls: BTreeMap::new(),
+            asking: VecDeque::new(),
             more: Vec::new(),
             lateness: Default::default(),
             too_late: [0; 2],
@@ -342,6 +345,7 @@ impl Server {
         let due = self.hub.engine.next_due();
         let others = self.hub.next_question().into_iter();
         let others = others.chain(self.resting.values().copied());
+        let others = others.chain(self.asking.front().map(|(at, _)| *at));
         let due = due.into_iter().chain(others).min();
         let mut timeout = is_draining.then_some(Duration::from_millis(5));
         if !self.more.is_empty() {
@@ -399,6 +403,17 @@ impl Server {
         }
         for (client, question, answer) in self.hub.ask_again(now) {
             self.resolved(client, question, answer);
+        }
+        while let Some((at, number)) = self.asking.front().copied() {
+            if at > now {
+                break;
+            }
+            self.asking.pop_front();
+            let client = self.clients.get(&number);
+            if client.is_some_and(|client| !client.has_asked()) {
+                self.clients.remove(&number);
+            }
+            self.controls.remove(&number);
         }
         let (epoll, listeners) = (&self.hub.epoll, &self.listeners);
         self.resting.retain(|number, at| {
@@ -525,6 +540,8 @@ impl Server {
             let Ok(stream) = Stream::new(socket, &self.hub.epoll, number) else {
                 continue;
             };
+            let now = self.clock.now();
+            self.asking.push_back((now.saturating_add(TO_ASK), number));
             let destination = match &purpose {
                 Purpose::Control => {
                     self.controls.insert(number, Control::new(stream));
@@ -533,7 +550,6 @@ impl Server {
                 Purpose::Proxy => None,
                 Purpose::Map(destination) => Some(destination.clone()),
             };
-            let now = self.clock.now();
             let client = Client::new(number, stream, destination, &mut self.hub, now);
             if let Some(id) = client.id() {
                 self.nears.insert(id, number);
@@ -549,6 +565,9 @@ fn kernel(step: &'static str) -> impl Fn(io::Error) -> ProxyError {
 
 /// The time that a listener waits for free descriptors.
 const REST: Span = Span::from_ms(50);
+/// The time within which a program must send its request, and a user of the control API send it and read
+/// the answer.
+const TO_ASK: Span = Span::from_ms(10_000);
 /// The numbers of the bell and the timer among the sockets.
 const BELL: u64 = 1;
 const TIMER: u64 = 2;

@@ -531,6 +531,24 @@ fn the_link_is_changed_and_cut_and_connections_are_listed_and_reset() {
         "{text}"
     );
 
+    // The files of this process are none of a client's business, nor is code that it names.
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "password\n").unwrap();
+    let path = secret.path().display();
+    for body in [
+        format!(r#"{{"down.rate": "{{ trace = \"{path}\" }}"}}"#),
+        format!(r#"{{"rate": "{{ csv = \"{path}\" }}"}}"#),
+        format!(r#"{{"up": {{"profile": "{path}"}}}}"#),
+        format!(r#"{{"queue": "wasm:{path}"}}"#),
+        format!(r#"{{"queue": "fq_py:{path}:Queue"}}"#),
+    ] {
+        let (status, error) = proxy.control("PATCH /link", &body);
+        let text = error["error"].as_str().unwrap();
+        assert_eq!(status, 400, "{body}: {text}");
+        assert!(text.contains("cannot name a file"), "{body}: {text}");
+        assert!(!text.contains("password"), "{body}: {text}");
+    }
+
     // Keys that would have no effect are refused by name.
     for (body, expected) in [
         (r#"{"seed": 5}"#, "`seed` is not a key of the link"),
@@ -612,4 +630,33 @@ fn a_port_in_use_is_reported() {
         error.contains(&port.to_string()) && error.contains("in use"),
         "{error}"
     );
+}
+
+/// A tunnel without bytes stays; a connection on which nobody asks for anything does not.
+#[test]
+fn connections_without_a_request_are_closed() {
+    let proxy = Running::new(&[]);
+    let server = serve(|mut stream| {
+        let mut byte = [0];
+        while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
+    });
+    let (mut tunnel, code) = proxy.socks(server);
+    assert_eq!(code, 0);
+    let control = TcpStream::connect(proxy.addresses.control[0]).unwrap();
+    control
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let silent = [proxy.connect(), proxy.connect(), proxy.connect(), control];
+    let halves: [&[u8]; 4] = [b"", &[5, 1, 0], b"CONNECT 127.0.0.1:80 HT", b"GET /li"];
+    for (mut stream, half) in silent.into_iter().zip(halves) {
+        stream.write_all(half).unwrap();
+        // Up to the end, or a reset.
+        let mut rest = Vec::new();
+        match stream.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+    tunnel.write_all(b"x").unwrap();
+    tunnel.read_exact(&mut [0]).unwrap();
 }

@@ -24,6 +24,8 @@ pub struct Passage {
     pub flow: u32,
     /// Bytes on the link.
     pub len: u32,
+    /// Wire packets in it.
+    pub segments: u16,
     /// Its fate.
     pub fate: Fate,
     /// Number of the packet, the same in every queue.
@@ -44,6 +46,7 @@ impl Passage {
             },
             flow: record.flow,
             len: record.len,
+            segments: record.segments,
             fate: record.fate,
             number: record.packet,
         }
@@ -56,7 +59,7 @@ impl Passage {
 }
 
 /// The columns that are read.
-const READ: [&str; 8] = [
+const READ: [&str; 9] = [
     "time_ns",
     "at_ns",
     "flow",
@@ -65,6 +68,7 @@ const READ: [&str; 8] = [
     "reason",
     "pipe",
     "packet",
+    "segments",
 ];
 
 /// A row group.
@@ -147,6 +151,7 @@ fn pass_on(
     });
     let mut pipes = Words::new(of(6), PipeId::from_word);
     let mut numbers = Numbers::new(of(7));
+    let mut segments = Numbers::new(of(8));
     let time = |ns: i64| u64::try_from(ns).ok().map(Time::from_ns);
     let short = |n: i64| u32::try_from(n).ok();
     for row in 0..group.rows {
@@ -164,12 +169,15 @@ fn pass_on(
         };
         let pipe = pipes.next(row).flatten();
         let number = numbers.next(row).ok_or((7, row))?;
+        let wire_packets = segments.next(row).flatten();
+        let wire_packets = wire_packets.and_then(|n| u16::try_from(n).ok());
         pass(Passage {
             pipe: pipe.ok_or((6, row))?,
             arrival,
             at: at.ok_or((1, row))?,
             flow: flow.ok_or((2, row))?,
             len: len.ok_or((3, row))?,
+            segments: wire_packets.ok_or((8, row))?,
             fate,
             number: number
                 .map(u64::try_from)

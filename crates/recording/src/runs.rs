@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::metrics::measure;
 use crate::results::VariantResult;
-use crate::{ReadError, Recording, Unfinished, take_unfinished};
+use crate::{ReadError, Recording, Unfinished, take_outdated, take_unfinished};
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario};
 
@@ -68,14 +68,27 @@ pub struct Found {
 }
 
 /// Finds all runs in `folder`, which may be the folder of a run itself, and groups those that
-/// differ only in their seed.
+/// differ only in their seed. Runs of an earlier version of their scenario are left out
+/// ([`take_outdated`]). Of simulations with the same seed, the last one is kept: they are one run,
+/// not repetitions.
 ///
 /// # Errors
 /// The folder contains no run, or a run cannot be read.
 pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
     let mut dirs = Vec::new();
     find(folder, &mut dirs)?;
-    places(folder, open(folder, &dirs)?)
+    let mut recordings = open(folder, &dirs)?;
+    take_outdated(&mut recordings);
+    places(folder, recordings)
+}
+
+/// Runs that were left out.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// Runs that were not finished.
+    pub unfinished: Vec<Unfinished>,
+    /// The folders of runs of an earlier version of their scenario.
+    pub outdated: Vec<PathBuf>,
 }
 
 /// Does the same as [`runs_in`] for finished runs, and returns the others beside them. The folder
@@ -84,15 +97,20 @@ pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
 ///
 /// # Errors
 /// As for [`runs_in`], or no run was finished.
-pub fn finished_runs(folder: &Path) -> Result<(Vec<Place>, Vec<Unfinished>), RunsError> {
+pub fn finished_runs(folder: &Path) -> Result<(Vec<Place>, LeftOut), RunsError> {
     let (above, mut recordings) = with_repetitions(folder)?;
-    let left_out = take_unfinished(&mut recordings);
+    let unfinished = take_unfinished(&mut recordings);
+    let outdated = take_outdated(&mut recordings);
     if recordings.is_empty() {
         return Err(RunsError::Unfinished {
             path: folder.to_owned(),
-            left_out,
+            left_out: unfinished,
         });
     }
+    let left_out = LeftOut {
+        unfinished,
+        outdated,
+    };
     Ok((places(&above, recordings)?, left_out))
 }
 
@@ -154,6 +172,14 @@ fn places(folder: &Path, mut recordings: Vec<Recording>) -> Result<Vec<Place>, R
     }
     for (key, mut group) in groups {
         group.sort_by_key(|recording| recording.run().seed);
+        group.dedup_by(|later, earlier| {
+            let is_again = key.backend == Backend::Sim && later.run().seed == earlier.run().seed;
+            if is_again {
+                // `dedup_by` keeps the first of equals.
+                std::mem::swap(later, earlier);
+            }
+            is_again
+        });
         let first = group[0].clone();
         let parts = |recording: Recording| -> Result<_, ReadError> {
             let summary = summary_of(&recording)?;

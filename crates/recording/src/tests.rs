@@ -354,6 +354,7 @@ fn passages_are_the_packets_of_the_table() {
             at: record.at,
             flow: record.flow,
             len: record.len,
+            segments: record.segments,
             fate: record.fate,
             number: record.packet,
         }

@@ -1,5 +1,7 @@
 //! Empirical distributions with few enough points to draw.
 
+use std::iter::repeat_n;
+
 use super::model::{Cdf, Packets, Verdict};
 
 impl Cdf {
@@ -54,11 +56,14 @@ impl Cdf {
         self.value.get(at).copied()
     }
 
-    /// Returns the distribution of the sojourn times of the packets that were sent, in ms.
+    /// Returns the distribution of the sojourn times of the packets that were sent, in ms. A
+    /// super-packet counts as its wire packets.
     pub fn of_sojourn(packets: &Packets) -> Self {
-        let rows = packets.sojourn_ns.iter().zip(&packets.verdict);
+        let waits = packets.sojourn_ns.iter().zip(&packets.segments);
+        let rows = waits.zip(&packets.verdict);
         let sent = rows.filter(|(_, verdict)| **verdict != Verdict::Dropped);
-        Cdf::of_delays(sent.map(|(sojourn, _)| *sojourn).collect())
+        let each = sent.flat_map(|((wait, segments), _)| repeat_n(*wait, usize::from(*segments)));
+        Cdf::of_delays(each.collect())
     }
 }
 

@@ -10,14 +10,14 @@ use sluice_core::record::Fate;
 use sluice_core::{Span, Time};
 
 use crate::Report;
-use crate::judgement::{Candidate, judge};
+use crate::judgement::{Candidate, Subject, judge};
 use crate::model::{
     Accuracy, Backend, Count, DirectionTotal, Ends, Expectation, Figure, Flow, FlowFigures,
     Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use sluice_recording::expect;
 use sluice_recording::figures::{
-    Repeated, busiest_of, figures_of, median, pipe_under_test, repeated, rounded, typical,
+    Repeated, busiest_of, figures_of, median, repeated, rounded, typical,
 };
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
@@ -71,7 +71,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         });
     }
     let flat: Vec<&Summary> = all.iter().flatten().collect();
-    let under_test = pipe_under_test(&flat);
+    let subject = Subject::of(&flat);
     let busiest = [Direction::Up, Direction::Down].map(|way| busiest_of(&flat, way));
     let firsts: Vec<&Recording> = groups.iter().map(|(_, group)| group[0]).collect();
     let looks = looks(&firsts);
@@ -99,7 +99,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         };
         let is_complete = group.iter().all(is_complete);
         let first = group[0].run();
-        let candidate = Candidate::of(name.clone(), first, &summaries, is_complete, under_test);
+        let candidate = Candidate::of(name.clone(), first, &summaries, is_complete, &subject);
         run.drops = candidate.figures.drops;
         run.marks = candidate.figures.marks;
         let each = summaries.iter().filter_map(|summary| summary.retransmits());
@@ -489,6 +489,7 @@ impl PacketColumns {
             at_ns: passage.at.as_ns(),
             sojourn_ns: passage.sojourn().as_ns(),
             size_bytes: passage.len,
+            segments: passage.segments,
             flow: passage.flow.min(other),
             number: passage.number.map_or(0, |number| number + 1),
             verdict,

@@ -114,6 +114,7 @@ fn row(at_ns: u64, sojourn_ns: u64, verdict: Verdict) -> PacketRow {
         at_ns,
         sojourn_ns,
         size_bytes: 1514,
+        segments: 1,
         flow: 0,
         number: 0,
         verdict,
@@ -141,6 +142,8 @@ fn a_long_page_holds_every_packet() {
     let mut rng = sluice_core::Rng::from_seed(1);
     let mut report = fixture();
     let packets = &mut report.runs[0].queues[0].packets;
+    // The model has no wire packets.
+    packets.segments = vec![1; packets.len()];
     // Waits of random bits take at least 4 bytes each: more than 2 MB.
     for at in 0..200_000 {
         packets.push(row(at, rng.below(1 << 56), Verdict::Sent));
@@ -253,6 +256,21 @@ fn dropped_packets_have_no_part_in_the_sojourn_distribution() {
     packets.push(row(2, 4_000_000, Verdict::Marked));
     packets.push(row(3, 9_000_000, Verdict::Dropped));
     assert_eq!(Cdf::of_sojourn(&packets).value, [2.0, 4.0]);
+}
+
+#[test]
+fn a_super_packet_counts_as_its_wire_packets_in_the_sojourn_distribution() {
+    let mut packets = Packets::default();
+    packets.push(PacketRow {
+        segments: 40,
+        ..row(1, 2_000_000, Verdict::Sent)
+    });
+    for at in 0..10 {
+        packets.push(row(2 + at, 0, Verdict::Sent));
+    }
+    let cdf = Cdf::of_sojourn(&packets);
+    assert_eq!((cdf.count, cdf.quantile(0.5)), (50, Some(2.0)));
+    assert_eq!(cdf.fraction, [0.2, 1.0]);
 }
 
 /// Two variants whose delays differ by a factor of 40, with drops and a mark.

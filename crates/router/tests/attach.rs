@@ -19,13 +19,6 @@ use sluice_router::process::{Router, Settings};
 const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 1));
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));
 
-const NONE: Offloads = Offloads {
-    tx_checksum: false,
-    tcp_segmentation: false,
-    generic_segmentation: false,
-    generic_receive: false,
-};
-
 /// Creates a host whose `eth0` is connected to the router's `em0`; `em1` is not connected.
 fn network() -> (Namespace, Namespace) {
     let host = Namespace::create("host").expect("the test may create namespaces");
@@ -86,7 +79,7 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
     assert_eq!(chosen[1].reason, "as requested");
 
     for name in ["em0", "em1"] {
-        middle.set_offloads(name, NONE).unwrap();
+        middle.set_offloads(name, Offloads::OFF).unwrap();
     }
     let chosen = kinds("em0", "packet:em1");
     // AF_XDP, or the reason why it was not chosen: some kernels lack it.
@@ -132,8 +125,8 @@ impl Filtered {
             namespace.silence_ipv6().unwrap();
         }
         for (host, name, number) in [(&site.left, "m0", 2), (&site.right, "em1", 3)] {
-            host.set_offloads("eth0", NONE).unwrap();
-            site.middle.set_offloads(name, NONE).unwrap();
+            host.set_offloads("eth0", Offloads::OFF).unwrap();
+            site.middle.set_offloads(name, Offloads::OFF).unwrap();
             let mut links = host.links().unwrap();
             links.set_up("eth0", true).unwrap();
             let address = IpAddr::from([10, 9, 1, number]);

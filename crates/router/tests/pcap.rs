@@ -330,3 +330,39 @@ fn ports_that_carry_different_frames_are_no_bridge() {
         "{error}"
     );
 }
+
+/// Whatever the names are.
+#[test]
+fn a_capture_that_is_read_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let packets: Vec<(i128, Vec<u8>)> = (0..5).map(|n| (n, udp(100, n as u8))).collect();
+    write(&path("a"), &packets);
+    fs::hard_link(path("a"), path("hard")).unwrap();
+    std::os::unix::fs::symlink("a", path("soft")).unwrap();
+    let port = |from: &str, to: &str| {
+        let name = |name: &str| match name {
+            "" => String::new(),
+            name => path(name).display().to_string(),
+        };
+        format!("pcap:{}:{}", name(from), name(to)).parse().unwrap()
+    };
+    for (left, right, other) in [
+        (("a", ""), ("", "a"), "a"),
+        (("a", ""), ("", "./a"), "a"),
+        (("a", ""), ("", "hard"), "a"),
+        (("", "soft"), ("a", ""), "a"),
+        (("a", "new"), ("", "./new"), "./new"),
+    ] {
+        let settings = Settings::new(port(left.0, left.1), port(right.0, right.1));
+        let Err(error) = Router::start(&settings) else {
+            panic!("{left:?} and {right:?} start");
+        };
+        let expected = format!(
+            "{} is an input and an output, or two outputs",
+            path(other).display()
+        );
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(read(&path("a")), packets);
+    }
+}

@@ -8,7 +8,7 @@ use sluice_core::param::Value;
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span};
 
-use super::{Pipe, PipeId, Rules, Scenario};
+use super::{Measure, Pipe, PipeId, Rules, Scenario};
 
 /// Bytes of a full packet.
 const PACKET: u64 = 1500;
@@ -26,7 +26,8 @@ const USUAL_RTT: Span = Span::from_ms(100);
 const FAST: Rate = Rate::from_bps(1_000_000_000);
 
 impl Scenario {
-    /// Returns the settings that do not fit, each with its pipes: `up and down: ...`.
+    /// Returns the settings that do not fit, each with its pipes: `up and down: ...`. The last one is
+    /// about the measurement.
     pub fn advice(&self) -> Vec<String> {
         let longest = self.flows.iter().map(|flow| {
             let own = self.links_rtt(flow).saturating_add(self.extra_rtt(flow));
@@ -44,7 +45,18 @@ impl Scenario {
                 all.push((id, text));
             }
         }
-        by_text(all)
+        let mut all = by_text(all);
+        let Measure {
+            interval, window, ..
+        } = self.measure;
+        if interval > window {
+            all.push(format!(
+                "a sample every {interval} is rarer than the windows of goodput, {window}: shares over \
+                 time are interpolated, which hides how unequal they are; set `interval` in [measure] \
+                 to at most `window`"
+            ));
+        }
+        all
     }
 
     /// Returns the warnings of the queues, each with its pipes, and those of the rules.
@@ -237,6 +249,24 @@ mod tests {
             );
         }
         assert_eq!(warnings.len(), 3, "{warnings:?}");
+    }
+
+    #[test]
+    fn samples_that_are_rarer_than_windows_are_named() {
+        let of = |interval: &str| {
+            let text = format!(
+                "duration = \"20s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fq_codel\"\n\
+                 [measure]\nwindow = \"500ms\"\ninterval = \"{interval}\"\n[[flow]]\ntype = \"ping\"\n"
+            );
+            let variants = Scenario::parse("x.toml", &text, &[]).unwrap();
+            variants[0].scenario.advice()
+        };
+        assert!(of("500ms").is_empty());
+        let said = of("7s");
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].starts_with("a sample every 7s is rarer than the windows of goodput, 500ms: ")
+        );
     }
 
     fn advice(rate: &str, rtt: &str, queue: &str) -> Vec<String> {

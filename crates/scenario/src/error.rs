@@ -105,6 +105,11 @@ impl<'a> Problems<'a> {
         }
     }
 
+    /// Returns an empty list for the same source.
+    pub fn beside(&self) -> Self {
+        Problems::of(self.source)
+    }
+
     /// The folder that the paths in the scenario are relative to.
     pub fn folder(&self) -> &Path {
         Path::new(self.source.name)
@@ -115,6 +120,20 @@ impl<'a> Problems<'a> {
     /// Whether the scenario is that of a recording, which has no file and no folder.
     pub fn is_recording(&self) -> bool {
         self.source.name.is_empty()
+    }
+
+    /// Whether a value at `place` may name a file. If not, adds a problem that says so.
+    pub fn may_name_file(&mut self, place: Place) -> bool {
+        let may = match &place {
+            Place::Option(number, _) => *number < self.source.with_files,
+            Place::File(_) | Place::Nowhere => true,
+        };
+        if !may {
+            let message = "a value that is set from outside cannot name a file".to_owned();
+            let hint = "give the file on the command line, or write its values";
+            self.push(Problem::new(place, message).hint(hint));
+        }
+        may
     }
 
     /// Describes `place` in words; `None` without a place.

@@ -449,6 +449,9 @@ impl Field for Queue {
                 "a queue such as \"fq_codel target 5ms\"",
             ));
         };
+        if sluice_loader::names_file(text) && !problems.may_name_file(node.within(0..text.len())) {
+            return None;
+        }
         let error = match sluice_loader::parse_queue(text, problems.folder()) {
             Ok(spec) => return Some(Queue(spec)),
             Err(error) => error,

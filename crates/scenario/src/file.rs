@@ -40,6 +40,9 @@ impl TextFile {
         let Value::Text(path) = &node.value else {
             return problems.refuse(wrong_type(key, node, "the path of a file"));
         };
+        if !problems.may_name_file(node.within(0..path.len())) {
+            return None;
+        }
         let whole = problems.folder().join(path);
         match read_utf8(&whole) {
             Ok(text) => Some(TextFile {

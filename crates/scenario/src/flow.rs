@@ -363,11 +363,20 @@ pub use web::ObjectSize;
 
 flow_types!(declare);
 
+/// The segments of 1448 bytes that fit into 65535 bytes, the largest window without scaling.
+const MOST_OFFERED: u32 = 65_535 / 1448;
+
 impl FlowKind {
     /// Returns whether the flow ends by itself.
     pub fn is_sized(&self) -> bool {
         let sized = |transfer: TransferSettings| transfer.bytes.is_some() && !transfer.repeats;
         self.transfer().is_some_and(sized)
+    }
+
+    /// Returns whether the flow is bulk TCP: it sends as much as it can for as long as it lasts.
+    pub fn is_bulk(&self) -> bool {
+        self.transfer()
+            .is_some_and(|transfer| transfer.bytes.is_none())
     }
 }
 
@@ -380,6 +389,13 @@ impl Flow {
     /// Returns warnings about settings that have no effect.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.kind.warnings();
+        if let Some(segments) = self.kind.initial_window().filter(|n| *n > MOST_OFFERED) {
+            warnings.push(format!(
+                "`initial_window` {segments} acts like {MOST_OFFERED}: the window of a SYN-ACK is not \
+                 scaled, so that a receiver offers 65535 bytes at most before the first \
+                 acknowledgement (RFC 7323, 2.2)"
+            ));
+        }
         if let (Some(settings), Some((cc, ecn))) = (&self.tcp, self.kind.tcp()) {
             warnings.extend(settings.warnings(cc, ecn));
         }

@@ -95,7 +95,7 @@ keys! {
         /// what the experiment shows, in a sentence or two
         about: Option<String>;
         /// duration of a run
-        duration: Span, Span::from_ms(10) => Span::from_secs(7 * 24 * 3600);
+        duration: Span, Span::from_ms(10) => Span::from_secs(3650 * 24 * 3600);
         /// time for which simulated queues and their timers exist before the run starts; 1.2 s is
         /// a multiple of the update intervals of PIE and DualPI2
         lead: Span = Span::from_ms(1200), Span::ZERO => Span::from_secs(3600);
@@ -114,8 +114,8 @@ keys! {
     pub struct Measure {
         /// time between two samples of the state of flows and queues
         interval: Span = Span::from_ms(50), Span::from_ms(1) => Span::from_secs(60);
-        /// time at the start of the run and of each flow that figures leave out; a flow with
-        /// `bytes` has no warm-up
+        /// time at the start of the run and of each flow that figures leave out; a
+        /// transfer of `bytes` without `pause` has no warm-up
         warmup: Span = Span::from_secs(1), Span::ZERO => Span::from_secs(3600);
         /// length of the windows of goodput over time
         window: Span = Span::from_secs(1), Span::from_ms(1) => Span::from_secs(3600);
@@ -263,6 +263,19 @@ fn slug(name: &str) -> String {
     slug
 }
 
+/// Values that replace those of a scenario's keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Overrides<'a> {
+    /// The values, as `KEY=VALUE`.
+    pub sets: &'a [String],
+    /// Where each comes from, as messages show it, such as `--rate 1Mbit/s`; `--set KEY=VALUE` if it
+    /// is empty or missing.
+    pub written: &'a [String],
+    /// How many of them, from the first on, may name files: traces, profiles, and the files of
+    /// algorithms. The others come from somebody who must not make this process read files.
+    pub with_files: usize,
+}
+
 impl Scenario {
     /// Reads the file at `path` with the overrides `sets` (`KEY=VALUE`), and expands its matrix.
     ///
@@ -283,25 +296,34 @@ impl Scenario {
     /// # Errors
     /// All errors in `text` and in `sets`.
     pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
-        Scenario::parse_written(file, text, sets, &[])
+        let overrides = Overrides {
+            sets,
+            written: &[],
+            with_files: sets.len(),
+        };
+        Scenario::parse_with(file, text, overrides)
     }
 
-    /// Does the same as [`Scenario::parse`] for `sets` that come from other options than `--set`.
-    /// Messages show these: `written` has one for each of `sets`, such as `--rate 1Mbit/s`.
+    /// Does the same as [`Scenario::parse`] for overrides that have other origins than `--set`.
     ///
     /// # Errors
-    /// All errors in `text` and in `sets`.
-    pub fn parse_written(
+    /// All errors in `text` and in the overrides.
+    pub fn parse_with(
         file: &str,
         text: &str,
-        sets: &[String],
-        written: &[String],
+        overrides: Overrides<'_>,
     ) -> Result<Vec<Variant>, ScenarioErrors> {
+        let Overrides {
+            sets,
+            written,
+            with_files,
+        } = overrides;
         let mut problems = Problems::of(Source {
             name: file,
             text,
             options: sets,
             written,
+            with_files,
         });
         let variants = tree::parse(text, &mut problems)
             .map(|root| read_variants(file, root, sets, &mut problems));
@@ -581,7 +603,7 @@ fn read_variants(
     let mut variant_names: Vec<String> = expansions.iter().map(|e| e.name.clone()).collect();
     if axes.is_empty() {
         // The name is that of the queue, which is known when the scenario has been read.
-        let link = Link::read(&root, &mut Problems::default());
+        let link = Link::read(&root, &mut problems.beside());
         let name = link.map(|link| match root.find("rules") {
             Some(_) => "rules".to_owned(),
             None => link.up.queue.0.algorithm.name.to_owned(),

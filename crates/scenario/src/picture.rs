@@ -234,6 +234,7 @@ impl Picture {
             text,
             options: &[],
             written: &[],
+            with_files: 0,
         });
         let mut rows: Vec<PictureRow> = Vec::new();
         if let Some(root) = tree::parse(text, &mut problems) {

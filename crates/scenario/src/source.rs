@@ -24,6 +24,8 @@ pub(crate) struct Source<'a> {
     pub options: &'a [String],
     /// The options that they come from, such as `--rate 1Mbit/s`. Without: `--set KEY=VALUE`.
     pub written: &'a [String],
+    /// How many of the overrides, from the first on, may name files.
+    pub with_files: usize,
 }
 
 impl Source<'_> {

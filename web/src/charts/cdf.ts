@@ -3,6 +3,7 @@ import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
 import { shareAtMost } from "../maths/cdf.ts";
 import { milliseconds, percent } from "../maths/format.ts";
+import { inside, type Range } from "../maths/range.ts";
 import type { Cdf } from "../model.ts";
 import { dashes, variantColor } from "../theme.ts";
 import {
@@ -35,23 +36,19 @@ export class CdfChart {
   private plot: uPlot | null = null;
   private form: Form;
   private isShown: (variant: number) => boolean = () => true;
-  private range: [number, number] = [0, 1];
+  private range: Range = [0, 1];
 
   constructor(spec: FrameSpec, isLogFirst: boolean) {
     this.form = isLogFirst ? "log" : "linear";
     const zoom = (factor: number) => {
-      const { x } = this.plot?.scales ?? {};
-      const min = x?.min ?? 0;
-      const max = x?.max ?? 1;
-      this.setRange(
-        (min + max) / 2 - ((max - min) / 2) * factor,
-        (min + max) / 2 + ((max - min) / 2) * factor,
-      );
+      const [from, to] = this.view();
+      const [middle, half] = [(from + to) / 2, ((to - from) / 2) * factor];
+      this.setView([middle - half, middle + half]);
     };
     const pan = (share: number) => {
-      const { x } = this.plot?.scales ?? {};
-      const by = ((x?.max ?? 1) - (x?.min ?? 0)) * share;
-      this.setRange((x?.min ?? 0) + by, (x?.max ?? 1) + by);
+      const [from, to] = this.view();
+      const by = (to - from) * share;
+      this.setView([from + by, to + by]);
     };
     this.frame = new Frame(spec, { zoom, pan, reset: () => this.reset() });
     const forms: { value: Form; text: string }[] = [
@@ -95,18 +92,36 @@ export class CdfChart {
     );
   }
 
-  private setRange(min: number, max: number): void {
+  /** The visible range, in positions along the axis. */
+  private view(): Range {
+    const { x } = this.plot?.scales ?? {};
     const [least, most] = this.range;
-    this.plot?.setScale("x", { min: Math.max(least, min), max: Math.min(most, max) });
+    return [this.position(x?.min ?? least), this.position(x?.max ?? most)];
+  }
+
+  private setView(view: Range): void {
+    const [least, most] = this.range;
+    const [from, to] = inside(view, [this.position(least), this.position(most)]);
+    this.plot?.setScale("x", { min: this.valueAt(from), max: this.valueAt(to) });
+  }
+
+  /** The position of a value along the axis: on a logarithmic one, its logarithm. */
+  private position(value: number): number {
+    return this.form === "linear" ? value : Math.log10(value);
+  }
+
+  private valueAt(position: number): number {
+    return this.form === "linear" ? position : 10 ** position;
   }
 
   private reset(): void {
     this.range = this.fullRange();
-    this.setRange(...this.range);
+    const [min, max] = this.range;
+    this.plot?.setScale("x", { min, max });
   }
 
   /** The range of all visible curves. */
-  private fullRange(): [number, number] {
+  private fullRange(): Range {
     const values = this.curves
       .filter((curve) => this.isShown(curve.variant))
       .flatMap((curve) => curve.cdf.value);
@@ -176,7 +191,7 @@ export class CdfChart {
               const from = plot.posToVal(plot.select.left, "x");
               const to = plot.posToVal(plot.select.left + plot.select.width, "x");
               plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-              this.setRange(from, to);
+              this.setView([this.position(from), this.position(to)]);
             },
           ],
         },

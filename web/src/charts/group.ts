@@ -1,4 +1,6 @@
 /** Charts that share a time axis: zooming one zooms all, and their cursors show the same time. */
+import { inside } from "../maths/range.ts";
+
 export interface Member {
   setRange(from: number, to: number): void;
 }
@@ -35,12 +37,10 @@ export class ChartGroup {
 
   /** Shows `from..to`, within the run and not narrower than a millionth of it. */
   setRange(from: number, to: number): void {
-    const smallest = (this.fullTo - this.fullFrom) * 1e-6;
-    const width = Math.min(Math.max(to - from, smallest), this.fullTo - this.fullFrom);
-    const start = Math.min(Math.max(from, this.fullFrom), this.fullTo - width);
-    if (start === this.from && start + width === this.to) return;
-    this.from = start;
-    this.to = start + width;
+    const [first, last] = inside([from, to], [this.fullFrom, this.fullTo]);
+    if (first === this.from && last === this.to) return;
+    this.from = first;
+    this.to = last;
     for (const member of this.members) member.setRange(this.from, this.to);
     for (const watcher of this.watchers) watcher(this.zoomed);
   }

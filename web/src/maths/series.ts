@@ -2,15 +2,18 @@ import type { Series } from "../model.ts";
 
 /**
  * The sum of several series on a common grid of `step` seconds. A series without a value at a time
- * (its flow has not started, or has ended) adds nothing there.
+ * (its flow has not started, or has ended) adds nothing there. The points of a series are whole steps apart,
+ * and only the first is rounded to the grid: half a step from it, rounding errors would put two points
+ * into one slot and none into the next.
  */
 export function sumSeries(parts: Series[], step: number): Series {
   const sums = new Map<number, number>();
   for (const part of parts) {
+    const first = part.time_s[0] ?? 0;
     for (let at = 0; at < part.time_s.length; at += 1) {
       const value = part.value[at];
       if (value === null || value === undefined) continue;
-      const slot = Math.round((part.time_s[at] as number) / step);
+      const slot = Math.round(first / step) + Math.round(((part.time_s[at] as number) - first) / step);
       sums.set(slot, (sums.get(slot) ?? 0) + value);
     }
   }

@@ -15,6 +15,8 @@ use crate::watch::reasons;
 pub(super) struct Events {
     looks: u64,
     after: u64,
+    /// The time in all samples so far.
+    elapsed: Duration,
     dropping: BTreeMap<String, Dropping>,
     up: BTreeMap<String, bool>,
 }
@@ -22,9 +24,9 @@ pub(super) struct Events {
 /// A pipe or queue that drops packets.
 struct Dropping {
     dropped: u64,
-    since_ms: u64,
-    last_ms: u64,
-    said_ms: u64,
+    since: Duration,
+    last: Duration,
+    said: Duration,
 }
 
 /// An event, as a line and as an object.
@@ -35,9 +37,9 @@ pub(super) struct Event {
 }
 
 /// A pipe that has dropped nothing for this time has ceased to drop packets.
-const QUIET_MS: u64 = 10_000;
+const QUIET: Duration = Duration::from_secs(10);
 /// While a pipe drops packets, it has a line each time this has passed.
-const REPEAT_MS: u64 = 60_000;
+const REPEAT: Duration = Duration::from_secs(60);
 /// Pipes and queues that have lines at the same time; the others have none.
 const MOST: usize = 16;
 /// Looks between two checks: one check per second.
@@ -68,7 +70,10 @@ impl Events {
     }
 
     fn sampled(&mut self, sample: &Sample) -> Vec<Event> {
-        let now = sample.unix_ms;
+        // The clock of the system may be set.
+        self.elapsed += Duration::from_nanos(sample.interval_ns);
+        let now = self.elapsed;
+        let unix_ms = sample.unix_ms;
         let mut events = Vec::new();
         for object in &sample.objects {
             let dropped = object.traffic.dropped_total();
@@ -82,34 +87,34 @@ impl Events {
             }
             let state = self.dropping.entry(name.clone()).or_insert(Dropping {
                 dropped: 0,
-                since_ms: now,
-                last_ms: now,
-                said_ms: now,
+                since: now,
+                last: now,
+                said: now,
             });
             state.dropped += dropped;
-            state.last_ms = now;
+            state.last = now;
             if is_new {
                 let why = reasons(&object.traffic.dropped);
                 let line = format!("{name} drops packets: {why}");
-                events.push(event(line, now, &name, "drops_begin", state.dropped));
-            } else if now.saturating_sub(state.said_ms) >= REPEAT_MS {
-                state.said_ms = now;
-                let seconds = now.saturating_sub(state.since_ms) / 1000;
+                events.push(event(line, unix_ms, &name, "drops_begin", state.dropped));
+            } else if now - state.said >= REPEAT {
+                state.said = now;
+                let seconds = (now - state.since).as_secs();
                 let line = format!(
                     "{name} has dropped {} packets in {seconds} s",
                     state.dropped
                 );
-                events.push(event(line, now, &name, "drops", state.dropped));
+                events.push(event(line, unix_ms, &name, "drops", state.dropped));
             }
         }
         self.dropping.retain(|name, state| {
-            let is_over = now.saturating_sub(state.last_ms) >= QUIET_MS;
+            let is_over = now - state.last >= QUIET;
             if is_over {
-                let seconds = state.last_ms.saturating_sub(state.since_ms) / 1000;
+                let seconds = (state.last - state.since).as_secs();
                 let dropped = state.dropped;
                 let line =
                     format!("{name} drops no more packets; it dropped {dropped} in {seconds} s");
-                events.push(event(line, now, name, "drops_end", dropped));
+                events.push(event(line, unix_ms, name, "drops_end", dropped));
             }
             !is_over
         });
@@ -161,6 +166,7 @@ mod tests {
         }
         Sample {
             unix_ms: second * 1000,
+            interval_ns: 1_000_000_000,
             objects: vec![object],
             ..Sample::default()
         }
@@ -187,6 +193,26 @@ mod tests {
                 // Seconds 0 to 60 without the pause: 56 of 2 packets.
                 "pipe 1 has dropped 112 packets in 60 s",
                 "pipe 1 drops no more packets; it dropped 130 in 69 s",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_up_no_line() {
+        let mut events = Events::default();
+        let mut numbers = Vec::new();
+        for second in 0..20 {
+            // Drops in the first three seconds; then the clock is set back by an hour.
+            let shown = if second < 3 { second + 3600 } else { second };
+            let found = events.sampled(&sample(shown, u64::from(second < 3)));
+            numbers.extend(found.into_iter().map(|event| (second, event.line)));
+        }
+        let end = "pipe 1 drops no more packets; it dropped 3 in 2 s".to_owned();
+        assert_eq!(
+            numbers,
+            [
+                (0, "pipe 1 drops packets: overflow 1".to_owned()),
+                (12, end)
             ]
         );
     }

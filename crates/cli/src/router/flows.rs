@@ -1,7 +1,6 @@
 //! `--flow-log` and `--flow-export`: a record for each flow through a pipe, when it ends and at
 //! intervals, as a line of JSON and as IPFIX.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_core::Span;
+use sluice_router::process::append_privately;
 use sluice_router::process::watch::{
     FlowExport, FlowRecord, FlowTimeouts, Ipfix, Message, Watcher,
 };
@@ -193,8 +193,7 @@ impl Log {
         let to: Box<dyn Write + Send> = if path == Path::new("-") {
             Box::new(io::stdout())
         } else {
-            let file = File::options().append(true).create(true).open(path);
-            Box::new(file.map_err(|source| Error::File {
+            Box::new(append_privately(path).map_err(|source| Error::File {
                 path: path.to_owned(),
                 source,
             })?)

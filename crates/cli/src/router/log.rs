@@ -1,14 +1,17 @@
 //! Writes the entries of `log` rules, changes of the configuration, events and warnings: on standard
 //! error, as JSON or text, and to syslog.
 
-use std::io::{self, Write};
+use std::cell::RefCell;
+use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sluice_ipfw::{Direction, LogEntry};
 use sluice_router::control::Change;
+use sluice_router::process::confine::privileged;
 
 use super::events::Event;
 
@@ -16,7 +19,21 @@ use super::events::Event;
 pub(super) struct Log {
     entries: Option<Receiver<LogEntry>>,
     is_json: bool,
-    syslog: Option<UnixDatagram>,
+    syslog: Option<Syslog>,
+}
+
+/// The daemon of syslog.
+struct Syslog {
+    path: PathBuf,
+    state: RefCell<Daemon>,
+}
+
+struct Daemon {
+    socket: UnixDatagram,
+    /// Lines that no daemon has received, since the last that one has.
+    lost: u64,
+    /// The last attempt to connect again.
+    tried: Option<Instant>,
 }
 
 /// Syslog cannot be reached.
@@ -30,14 +47,8 @@ pub struct SyslogError {
 impl Log {
     /// Writes text or JSON, and to the socket of syslog if one is given.
     pub fn new(is_json: bool, syslog: Option<&Path>) -> Result<Log, SyslogError> {
-        let connect = |path: &Path| -> io::Result<UnixDatagram> {
-            let socket = UnixDatagram::unbound()?;
-            socket.connect(path)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        };
         let syslog = syslog.map(|path| {
-            connect(path).map_err(|error| SyslogError {
+            Syslog::new(path).map_err(|error| SyslogError {
                 path: path.to_owned(),
                 error,
             })
@@ -61,8 +72,8 @@ impl Log {
             let said = entry.to_string();
             for line in said.lines() {
                 if let Some(syslog) = &self.syslog {
-                    // A daemon that is behind loses entries, as with syslog(3).
-                    let _ = syslog.send(format!("<{PRIORITY}>ipfw: {line}").as_bytes());
+                    let said = syslog.send(&format!("<{PRIORITY}>ipfw: {line}"));
+                    text.extend(said.map(|said| self.message(&said)));
                 }
                 if !self.is_json {
                     text.push_str(&format!("ipfw: {line}\n"));
@@ -110,23 +121,84 @@ impl Log {
 
     /// Sends a line to syslog, and returns its text.
     fn notice(&self, line: &str, value: &serde_json::Value) -> String {
-        if let Some(syslog) = &self.syslog {
-            let _ = syslog.send(format!("<{NOTICE}>sluice: {line}").as_bytes());
-        }
+        let syslog = self.syslog.as_ref();
+        let said = syslog.and_then(|syslog| syslog.send(&format!("<{NOTICE}>sluice: {line}")));
+        let said = said.map(|said| self.message(&said)).unwrap_or_default();
         if self.is_json {
-            format!("{value}\n")
+            format!("{said}{value}\n")
         } else {
-            format!("sluice: {line}\n")
+            format!("{said}sluice: {line}\n")
         }
     }
 
-    /// Writes the entries that are waiting to standard error.
-    pub fn write(&self) {
-        let text = self.drain();
-        if !text.is_empty() {
-            let _ = io::stderr().write_all(text.as_bytes());
+    /// Returns the text of a message about the log itself.
+    fn message(&self, text: &str) -> String {
+        if self.is_json {
+            format!("{}\n", json!({"log": "syslog", "text": text}))
+        } else {
+            format!("sluice: warning: {text}\n")
         }
     }
+}
+
+impl Syslog {
+    fn new(path: &Path) -> io::Result<Syslog> {
+        Ok(Syslog {
+            path: path.to_owned(),
+            state: RefCell::new(Daemon {
+                socket: connect(path)?,
+                lost: 0,
+                tried: None,
+            }),
+        })
+    }
+
+    /// Sends a line; connects again if the daemon is another one by now. Returns what there is to say
+    /// about the daemon. One that is behind loses lines, as with syslog(3).
+    fn send(&self, line: &str) -> Option<String> {
+        let mut state = self.state.borrow_mut();
+        let Daemon {
+            socket,
+            lost,
+            tried,
+        } = &mut *state;
+        let mut sent = socket.send(line.as_bytes()).map(drop);
+        let is_gone = |sent: &io::Result<()>| {
+            let error = sent.as_ref().err();
+            error.is_some_and(|error| error.kind() != io::ErrorKind::WouldBlock)
+        };
+        if is_gone(&sent) && tried.is_none_or(|tried| tried.elapsed() >= AGAIN) {
+            *tried = Some(Instant::now());
+            // A confined thread may not open the path.
+            let path = &self.path;
+            sent = privileged(|| connect(path)).and_then(|new| {
+                *socket = new;
+                socket.send(line.as_bytes()).map(drop)
+            });
+        }
+        let path = self.path.display();
+        match sent {
+            Ok(()) if *lost > 0 => {
+                let lost = std::mem::take(lost);
+                Some(format!(
+                    "syslog at {path} receives lines again; {lost} were lost"
+                ))
+            }
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                *lost += 1;
+                (*lost == 1)
+                    .then(|| format!("lines are lost on the way to syslog at {path}: {error}"))
+            }
+            Ok(()) | Err(_) => None,
+        }
+    }
+}
+
+fn connect(path: &Path) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Returns an entry as an object; `limit` only if it is the last entry of its rule.
@@ -161,6 +233,8 @@ fn as_json(entry: &LogEntry) -> serde_json::Value {
 const PRIORITY: u8 = 4 * 8 + 6;
 /// Facility 3, system daemons (LOG_DAEMON); severity 5, normal but significant (LOG_NOTICE).
 const NOTICE: u8 = 3 * 8 + 5;
+/// The least time between two attempts to connect again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -253,6 +327,42 @@ mod tests {
             (&value["unix_ms"], &value["refused"]),
             (&5.into(), &"no".into())
         );
+    }
+
+    #[test]
+    fn a_daemon_that_was_started_again_is_found() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("log");
+        let changes = [Change {
+            by: "uid 0".into(),
+            text: "pipe 1 config".into(),
+            ..Change::default()
+        }];
+        let first = UnixDatagram::bind(&path).unwrap();
+        let log = Log::new(false, Some(&path)).unwrap();
+        let line = "sluice: uid 0 changed: pipe 1 config\n".to_owned();
+        assert_eq!(log.changes(&changes), line);
+        drop(first);
+        std::fs::remove_file(&path).unwrap();
+        let lost = log.changes(&changes);
+        assert!(
+            lost.contains("lines are lost on the way to syslog"),
+            "{lost}"
+        );
+        assert_eq!(log.changes(&changes), line, "said once");
+        let second = UnixDatagram::bind(&path).unwrap();
+        // It is looked for once a second.
+        let syslog = log.syslog.as_ref().unwrap();
+        syslog.state.borrow_mut().tried = None;
+        let found = log.changes(&changes);
+        assert!(
+            found.contains("receives lines again; 2 were lost"),
+            "{found}"
+        );
+        let mut buffer = [0; 256];
+        let length = second.recv(&mut buffer).unwrap();
+        let heard = String::from_utf8_lossy(&buffer[..length]);
+        assert_eq!(heard, format!("<29>{}", line.trim_end()));
     }
 
     #[test]

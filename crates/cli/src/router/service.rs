@@ -67,7 +67,11 @@ pub(super) fn ending() {
     // Without a thread nothing watches the end, which usually takes milliseconds.
     let _ = thread::Builder::new().name("end".into()).spawn(|| {
         thread::sleep(LAST_RESORT);
-        eprintln!("sluice: the packet loop did not end in {LAST_RESORT:?}; the process is ended");
+        // Standard error may have no reader.
+        let _ = thread::Builder::new().spawn(|| {
+            eprintln!("sluice: the router did not end in {LAST_RESORT:?}; the process is ended");
+        });
+        thread::sleep(LAST_WORDS);
         std::process::exit(STUCK);
     });
 }
@@ -79,5 +83,7 @@ fn tell(state: &[NotifyState<'_>]) {
 
 /// A router ends within this time of the signal.
 const LAST_RESORT: Duration = Duration::from_secs(5);
+/// The time for printing why.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Exit status of sysexits.h for an internal error.
 const STUCK: i32 = 70;

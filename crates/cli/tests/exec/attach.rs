@@ -67,7 +67,9 @@ impl Site {
             std::process::id(),
             self.container.as_fd().as_raw_fd()
         );
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        // As under nohup.
+        let mut command = Command::new("env");
+        command.args(["--ignore-signal=HUP", env!("CARGO_BIN_EXE_sluice")]);
         command.args(["attach", "--netns", &path]).args(options);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         self.machine.enter(|| command.spawn()).unwrap().unwrap()
@@ -139,11 +141,36 @@ fn an_attached_link_delays_and_leaves_everything_as_it_was() {
         let took = site.connect();
         assert!(took >= Duration::from_millis(100), "{took:?}");
         assert_ne!(site.state(), before);
+        kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+        assert!(site.connect() >= Duration::from_millis(100));
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(0));
         assert_eq!(site.state(), before, "{}", site.holder);
         site.connect();
     }
+}
+
+/// As `netplan apply` or a restart of the network does while a link is attached.
+#[test]
+fn a_bridge_that_was_made_again_gets_the_old_end() {
+    let site = Site::new("br0");
+    let mut child = site.attach(&["--rtt", "10ms"]);
+    wait_until_attached(&mut child);
+    for words in [
+        "ip link del br0",
+        "ip link add br0 type bridge",
+        "ip link set vm0 master br0",
+        "ip link set br0 up",
+    ] {
+        on_machine(&site, words);
+    }
+    on_machine(&site, &format!("ip address add {MACHINE}/24 dev br0"));
+    site.connect();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    site.connect();
+    assert!(on_machine(&site, "ip link show vm0").contains("master br0"));
 }
 
 /// Runs ip(8) or tc(8) on the machine.

@@ -56,3 +56,27 @@ fn bursts() {
         socket.recv(&mut [0; 8]).unwrap();
     }
 }
+
+/// Ten datagrams in one call, for the kernel to divide (UDP_SEGMENT of udp(7), as QUIC's libraries send
+/// their first flight).
+const FLIGHT: &str = "
+import socket, sys
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+out.setsockopt(socket.IPPROTO_UDP, 103, 1000)
+out.sendto(b''.join(bytes([i]) * 1000 for i in range(10)), (sys.argv[1], 5000))
+";
+
+#[test]
+fn datagrams_that_open_a_flow_together_all_arrive() {
+    for link in [&["--rtt", "2ms"][..], &["--rate", "10Mbit/s"]] {
+        let world = World::new();
+        let socket = datagram_server(&world);
+        let output = world.run(link, &["python3", "-c", FLIGHT, SERVER[0]]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        for number in 0..10 {
+            let mut bytes = [0; 2000];
+            let length = socket.recv(&mut bytes).unwrap();
+            assert_eq!(bytes[..length], [number; 1000], "{link:?}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Impossible requests: a clear message, an exit status, and nothing is left behind.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
@@ -45,14 +46,42 @@ fn wrong_links_and_traces_are_shown_as_they_were_written() {
 #[test]
 fn a_port_of_forward_that_is_in_use_is_named() {
     let world = World::new();
-    let busy = world.machine.enter(|| TcpListener::bind("127.0.0.1:3000"));
-    let _busy = busy.unwrap().unwrap();
-    let output = world.run(&["--forward", "3000"], &["echo", "started"]);
+    // `localhost` may lead to either.
+    for address in ["127.0.0.1:3000", "[::1]:3000"] {
+        let busy = world.machine.enter(|| TcpListener::bind(address));
+        let _busy = busy.unwrap().unwrap();
+        let output = world.run(&["--forward", "3000"], &["echo", "started"]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        let expected = format!("cannot listen on {address} for --forward: Address already in use");
+        assert!(text.contains(&expected), "{text}");
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn connections_beyond_the_descriptors_are_reset_and_counted() {
+    let world = World::new();
+    world.serve(80, |mut stream| {
+        let _ = stream.write_all(b"hello\n");
+        let _ = stream.read(&mut [0]);
+    });
+    // Six descriptors each; the programs that relay keep some for themselves.
+    let script = format!(
+        "for i in $(seq 100); do exec {{fd}}<>/dev/tcp/{}/80 && read -t 10 line <&$fd && n=$((n + 1)); \
+         done 2>/dev/null; echo $n",
+        super::SERVER[0]
+    );
+    let sluice = env!("CARGO_BIN_EXE_sluice");
+    let limited = format!("ulimit -n 256; exec {sluice} exec -- bash -c '{script}'");
+    let mut command = Command::new("sh");
+    let child = world.start(command.args(["-c", &limited]));
+    let output = child.wait_with_output().unwrap();
     let text = stderr(&output);
-    assert_eq!(output.status.code(), Some(125), "{text}");
-    let expected = "cannot listen on 127.0.0.1:3000 for --forward: Address already in use";
-    assert!(text.contains(expected), "{text}");
-    assert_eq!(stdout(&output), "");
+    let answered: u32 = stdout(&output).trim().parse().unwrap();
+    assert!((20..60).contains(&answered), "{answered}: {text}");
+    let refused = format!("sluice: warning: {} connections were reset", 100 - answered);
+    assert!(text.contains(&refused), "{text}");
 }
 
 /// A user namespace that allows no further ones, with a process without capabilities in it, as in a

@@ -33,6 +33,25 @@ fn records_of_flows_account_for_every_packet() {
     assert_eq!(ports, (7000..7000 + u64::from(FLOWS)).collect());
     let forced = |record: &&Value| record["reason"] == "forced_end";
     assert_eq!(records.iter().filter(forced).count(), usize::from(FLOWS));
+    // The addresses of others are for the owner alone.
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn records_are_not_written_through_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link.json");
+    symlink(folder.path().join("victim"), &link).unwrap();
+    let words = ["router", "em0", "em1", "--flow-log", link.to_str().unwrap()];
+    let output = Command::new(SLUICE).args(words).output().unwrap();
+    let (code, error) = refusal(&output);
+    assert_eq!(code, 1, "{error}");
+    assert!(
+        error.contains("it is a symbolic link, which is not followed"),
+        "{error}"
+    );
+    assert!(!folder.path().join("victim").exists());
 }
 
 /// The records of the same flows as IPFIX, read by Wireshark's dissector, account for every packet too.

@@ -114,3 +114,29 @@ fn a_saved_configuration_starts_a_router_with_the_same_state() {
     assert_eq!(code, 1);
     assert!(error.contains("no router listens at /nowhere/s"), "{error}");
 }
+
+/// A file that is being written, or a pipe that was read at the start.
+#[test]
+fn a_reload_of_nothing_is_refused() {
+    let mut running = Running::start(Some("add 100 allow ip from any to any\n"), &[]);
+    for text in ["", "\n  # to be continued\n"] {
+        fs::write(running.path("r.conf"), text).unwrap();
+        running.signal(Signal::HUP);
+        let path = running.path("r.conf");
+        let line = format!(
+            "sluice: {} has no commands: is it being written",
+            path.display()
+        );
+        let heard = running.hear(&line);
+        assert!(
+            heard.contains("; the old configuration remains active"),
+            "{heard}"
+        );
+    }
+    assert!(
+        running
+            .ok("list")
+            .starts_with("00100 allow ip from any to any\n")
+    );
+    running.end();
+}

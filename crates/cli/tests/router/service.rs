@@ -90,7 +90,7 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     held.until_it_ends();
     let status = running.child.take().unwrap().wait().unwrap();
     assert_eq!(status.code(), Some(70));
-    running.hear("sluice: the packet loop did not end in 5s");
+    running.hear("sluice: the router did not end in 5s");
 }
 
 /// A thread that is stopped, while the others of its process go on.
@@ -117,4 +117,60 @@ impl Held {
         let end = waitpid(self.0, Some(WaitPidFlag::__WALL));
         assert!(matches!(end, Ok(WaitStatus::Exited(_, 70))), "{end:?}");
     }
+}
+
+/// Messages that nobody can read, of all kinds, end nothing.
+#[test]
+fn a_router_outlives_the_reader_of_its_messages() {
+    let mut running = Running::start(
+        Some("add 100 allow log ip from any to any\n"),
+        &["--accept"],
+    );
+    // Instead of the reader, which is closed.
+    let mut other = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
+    running.stderr = BufReader::new(other.stderr.take().unwrap());
+    other.wait().unwrap();
+    let (here, there) = running.sender(&["em0", "far0", "em1", "far1"]);
+    let send = move || UdpSocket::bind((here, 1000))?.send_to(&[0; 100], (there, 9));
+    for number in 0..3 {
+        running.namespace.enter(send).unwrap().unwrap();
+        running.ok(&format!("pipe 1 config bw {}Mbit/s", number + 1));
+        running.signal(Signal::HUP);
+    }
+    let status = running.end();
+    let received = status["ports"][0]["received"].as_u64();
+    assert!(received >= Some(3), "{status}");
+}
+
+/// A configuration whose reader has to wait, as on a file system that does not answer.
+#[test]
+fn a_router_ends_while_a_reload_waits_for_its_file() {
+    let mut running = Running::start(Some("pipe 1 config bw 1Mbit/s\n"), &[]);
+    let path = running.path("r.conf");
+    fs::remove_file(&path).unwrap();
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    running.signal(Signal::HUP);
+    running.signal(Signal::TERM);
+    running.hear("sluice: warning: the router ends while its configuration is being read");
+    let child = running.child.take().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(status["ports"].is_array(), "{status}");
+}
+
+/// As with a terminal that was stopped by Ctrl-S: the messages fill the pipe.
+#[test]
+fn a_router_ends_although_nobody_reads_its_messages() {
+    let running = Running::start(None, &["--accept"]);
+    rustix::pipe::fcntl_setpipe_size(running.stderr.get_ref(), 4096).unwrap();
+    for number in 1..=200 {
+        running.ok(&format!("pipe 1 config bw {number}Kbit/s"));
+        // The changes of a tenth of a second are printed together.
+        if number % 50 == 0 {
+            std::thread::sleep(Duration::from_millis(150));
+        }
+    }
+    running.end();
 }

@@ -177,6 +177,11 @@ impl Aqm for Gred {
         self.on_enqueue(packet, queue, cx);
     }
 
+    fn on_rate(&mut self, rate: Rate) {
+        Arc::make_mut(&mut self.params).bandwidth = rate;
+        self.table = None;
+    }
+
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         visit("average", self.shown_average());
     }

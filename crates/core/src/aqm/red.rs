@@ -5,7 +5,8 @@
 //! figure 2; `gentle`: Floyd, "Recommendation on using the gentle_ variant of RED" (2000);
 //! `adaptive`: Floyd, Gummadi and Shenker, "Adaptive RED" (2001), figure 1; ECN: RFC 3168 section
 //! 7. Where they are silent:
-//! 1. The idle time counts whole transmissions of a mean packet at `bandwidth`.
+//! 1. The idle time counts whole transmissions of a mean packet at `bandwidth`. Of the time until a
+//!    packet that is dropped, the rest counts for the next one.
 //! 2. A packet that a full queue refuses is part of the average and restarts the spacing.
 //! 3. `adaptive` changes `max_p` at multiples of its interval; it neither turns on `gentle` nor
 //!    sets `wq` and the thresholds from a delay.
@@ -189,6 +190,13 @@ impl Aqm for Red {
         self.count = Some(0);
     }
 
+    fn on_rate(&mut self, rate: Rate) {
+        Arc::make_mut(&mut self.params).bandwidth = rate;
+        if let Some(linux) = &mut self.linux {
+            linux.set_rate(&self.params);
+        }
+    }
+
     fn next_timer(&self) -> Option<Time> {
         self.next_adaptation
             .filter(|_| !self.repetitions.is_at_rest())
@@ -242,11 +250,17 @@ impl Red {
         if let Some(since) = self.idle_since.take_if(|_| queue.packets == 0) {
             // The average falls as if this number of small packets had arrived at an empty queue.
             let one = params.bandwidth.transmission(params.mean_packet.as_u64());
-            let missed = cx.now.since(since).as_ns().checked_div(one.as_ns());
-            let kept = power((1 << 32) - weight, missed.unwrap_or(u64::MAX));
+            let idle = cx.now.since(since).as_ns();
+            let (missed, rest) = match one.as_ns() {
+                0 => (u64::MAX, 0),
+                one => (idle / one, idle % one),
+            };
+            let kept = power((1 << 32) - weight, missed);
             self.average = ((u128::from(self.average) * u128::from(kept)) >> 32) as u64;
-            // The queue stays empty if this packet is dropped.
-            self.idle_since = Some(cx.now);
+            // The queue stays empty if this packet is dropped. Then the time that was not counted
+            // belongs to the next arrival: otherwise, packets that follow each other more closely
+            // than one transmission would hold the average above `max` forever.
+            self.idle_since = Some(Time::from_ns(cx.now.as_ns() - rest));
         } else {
             let present = if params.bytes {
                 let mean = u128::from(params.mean_packet.as_u64());

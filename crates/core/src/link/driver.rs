@@ -13,13 +13,15 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use core::cell::Cell;
 
 use crate::event::{Backlog, Cx, StateValue};
 use crate::packet::Packet;
 use crate::params;
 use crate::prefetch::{self, Place};
 use crate::sched::{Classful, Discipline, Wake};
-use crate::units::{Bytes, Time};
+use crate::units::{Bytes, Rate, Time};
 
 params! {
     /// Parameters of the device queue behind the queue under test.
@@ -29,10 +31,13 @@ params! {
     }
 }
 
+/// The bytes that a device may hold, which its link can change.
+pub(super) type Limit = Rc<Cell<u64>>;
+
 /// A discipline with a device queue behind it.
 pub(super) struct Driver {
     queue: Box<dyn Discipline>,
-    limit: u64,
+    limit: Limit,
     /// Packets taken from the queue and not yet on the wire.
     ring: VecDeque<Packet>,
     held: Backlog,
@@ -41,19 +46,20 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Puts a device that holds up to `limit` bytes behind `queue`.
-    pub(super) fn new(queue: Box<dyn Discipline>, limit: Bytes) -> Self {
+    /// Puts a device that holds up to `limit` bytes behind `queue`, while `sending` bytes are on the
+    /// wire. It takes packets at the next arrival, or when it needs one to send.
+    pub(super) fn new(queue: Box<dyn Discipline>, limit: &Limit, sending: u64) -> Self {
         Driver {
             queue,
-            limit: limit.as_u64(),
+            limit: Rc::clone(limit),
             ring: VecDeque::new(),
             held: Backlog::default(),
-            sending: 0,
+            sending,
         }
     }
 
     fn fill(&mut self, cx: &mut Cx<'_>) {
-        while self.held.bytes + self.sending < self.limit {
+        while self.held.bytes + self.sending < self.limit.get() {
             let Some(packet) = self.queue.dequeue(cx) else {
                 break;
             };
@@ -106,6 +112,10 @@ impl Discipline for Driver {
         self.queue.on_timer(cx);
     }
 
+    fn on_rate(&mut self, rate: Rate) {
+        self.queue.on_rate(rate);
+    }
+
     fn pull(&mut self) -> Option<Packet> {
         self.take().or_else(|| self.queue.pull())
     }
@@ -132,7 +142,8 @@ impl Discipline for Driver {
 
     fn blank(&self) -> Option<Box<dyn Discipline>> {
         let queue = self.queue.blank()?;
-        Some(Box::new(Driver::new(queue, Bytes::new(self.limit))))
+        let limit = Rc::new(Cell::new(self.limit.get()));
+        Some(Box::new(Driver::new(queue, &limit, 0)))
     }
 
     fn places(&self, flow: u32) -> [Place; 2] {
@@ -211,6 +222,51 @@ mod tests {
             place += 1;
         }
         panic!("the packet arrives");
+    }
+
+    /// Like [`overtaken`], of 20 packets: the device is `before` while the first three leave and
+    /// `after` from then on, and the packet that could overtake arrives after three more.
+    fn overtaken_after(before: &str, after: &str) -> usize {
+        let params =
+            |driver: &str| LinkParams::parse(&alloc::format!("rate 12Mbit/s {driver}")).unwrap();
+        let queue = Spec::parse("prio").unwrap().build().unwrap();
+        let rng = Rng::from_seed(1);
+        let mut link = Link::new(&params(before), LinkFiles::default(), queue, &rng);
+        let (mut draws, mut sink) = (rng.clone(), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut draws, &mut sink);
+        for slot in 0..20 {
+            let mut packet = Packet::new(slot, 1500);
+            packet.class = 1;
+            link.enqueue(packet, &mut cx);
+        }
+        let leave = |ms: u64, link: &mut Link, cx: &mut Cx<'_>| {
+            cx.now = Time::from_ns(ms * 1_000_000);
+            let slots = core::iter::from_fn(|| link.poll(cx)).map(|gone| gone.packet.slot);
+            slots.collect::<Vec<u32>>()
+        };
+        assert_eq!(leave(3, &mut link, &mut cx), [0, 1, 2]);
+        link.set_params(&params(after), LinkFiles::default(), &mut cx);
+        assert_eq!(leave(6, &mut link, &mut cx), [3, 4, 5]);
+        link.enqueue(Packet::new(20, 100), &mut cx);
+        let rest = leave(100, &mut link, &mut cx);
+        assert_eq!(rest.len(), 15, "nothing is lost");
+        let place = rest.iter().position(|slot| *slot == 20);
+        place.expect("the packet arrives")
+    }
+
+    #[test]
+    fn a_device_changes_while_packets_wait() {
+        for (after, place) in [("", 1), ("driver 3000", 2), ("driver 4501", 4)] {
+            // As if the device had been so from the start.
+            for before in ["", "driver 1500", "driver 3000", "driver 4501"] {
+                let found = overtaken_after(before, after);
+                assert_eq!(found, place, "{before} to {after}");
+            }
+            // One of 15 000 B holds nine packets beside the one on the wire. Three of them are sent
+            // before the arrival, and the other six after it.
+            let found = overtaken_after("driver 15000", after);
+            assert_eq!(found, 7, "{after}");
+        }
     }
 
     #[test]

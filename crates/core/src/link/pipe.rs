@@ -310,6 +310,11 @@ impl Pipe {
         }
     }
 
+    /// Replaces the queue by `queue` and returns the old one with its packets.
+    pub(super) fn swap_queue(&mut self, queue: Box<dyn Discipline>) -> Box<dyn Discipline> {
+        core::mem::replace(&mut self.queue, queue)
+    }
+
     /// Processes the events due before `cx.now`, so that a sink receives all events in the order of
     /// time.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {

@@ -19,7 +19,7 @@ use crate::aqm::droptail::DropTail;
 use crate::aqm::{Aqm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::units::Time;
+use crate::units::{Rate, Time};
 
 /// Counters of one queue of a scheduler since it was opened, in wire packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,6 +197,10 @@ impl Classes {
         self.slots[index as usize].aqm = aqm;
         self.count(index);
         self.rearm(index);
+    }
+
+    pub(crate) fn on_rate(&mut self, index: u32, rate: Rate) {
+        self.slots[index as usize].aqm.on_rate(rate);
     }
 
     pub(crate) fn class_backlog(&self, index: u32) -> Backlog {

@@ -16,7 +16,7 @@ use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::param::Params;
 use crate::params;
-use crate::units::{Bytes, Time};
+use crate::units::{Bytes, Rate, Time};
 
 /// The share of one queue of a scheduler with classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +185,9 @@ pub trait Classful: Discipline {
 
     /// Replaces the AQM of an open class. The new one starts afresh.
     fn set_aqm(&mut self, class: u32, aqm: Box<dyn Aqm>);
+
+    /// Tells the AQM of an open class that the rate of the link behind the scheduler has changed.
+    fn on_class_rate(&mut self, class: u32, rate: Rate);
 
     /// Returns the share of the queue `class`; `None` if it is not open.
     fn class_share(&self, class: u32) -> Option<Share>;
@@ -461,6 +464,12 @@ impl<O: Order> Classful for Classed<O> {
     fn set_aqm(&mut self, class: u32, aqm: Box<dyn Aqm>) {
         if let Some(index) = self.classes.find(class) {
             self.classes.set_aqm(index, aqm);
+        }
+    }
+
+    fn on_class_rate(&mut self, class: u32, rate: Rate) {
+        if let Some(index) = self.classes.find(class) {
+            self.classes.on_rate(index, rate);
         }
     }
 

@@ -11,7 +11,7 @@ use super::{Discipline, DisciplineAlgorithm, Wake};
 use crate::aqm::{Aqm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::units::{Bytes, Time};
+use crate::units::{Bytes, Rate, Time};
 use crate::{choice, params};
 
 params! {
@@ -211,6 +211,10 @@ impl<A: Aqm> Discipline for Fifo<A> {
 
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    fn on_rate(&mut self, rate: Rate) {
+        self.aqm.on_rate(rate);
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {

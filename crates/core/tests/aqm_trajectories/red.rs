@@ -38,20 +38,40 @@ fn byte_mode_averages_in_mean_packets() {
     assert_eq!(bed.value("average"), 60.0);
 }
 
-#[test]
-fn an_idle_link_counts_as_small_packets_at_an_empty_queue() {
-    // 1000 B at 8 Mbit/s take 1 ms. After an average of 20 with w = 0.5, an idle time of 3.7 ms
-    // counts for three packets: 20 / 8.
-    let mut bed = Bed::<Red>::new("red wq 0.5 min 100 max 300 bandwidth 8Mbit/s");
+/// Returns a bed whose queue becomes empty at 10 ms, when the average is 20 with w = 0.5.
+fn emptied_at_20(words: &str) -> Bed<Red> {
+    let mut bed = Bed::<Red>::new(words);
     bed.hold(40);
     bed.arrive(Ecn::NotEct);
     assert_eq!(bed.value("average"), 20.0);
     bed.now = Time::from_ns(10_000_000);
     bed.hold(0);
     bed.leave(Span::ZERO, Ecn::NotEct);
+    bed
+}
+
+#[test]
+fn an_idle_link_counts_as_small_packets_at_an_empty_queue() {
+    // 1000 B at 8 Mbit/s take 1 ms. After an average of 20 with w = 0.5, an idle time of 3.7 ms
+    // counts for three packets: 20 / 8.
+    let mut bed = emptied_at_20("red wq 0.5 min 100 max 300 bandwidth 8Mbit/s");
     bed.now = Time::from_ns(13_700_000);
     bed.arrive(Ecn::NotEct);
     assert_eq!(bed.value("average"), 2.5);
+}
+
+#[test]
+fn packets_that_are_dropped_at_an_empty_queue_do_not_hold_the_average_up() {
+    // As above, from an average of 20, but with packets every 0.4 ms. After 4 ms, four packets of 1 ms
+    // would have passed, and 20 / 16 is left.
+    let mut bed = emptied_at_20("red wq 0.5 min 1 max 2 max_p 0.000001 bandwidth 8Mbit/s");
+    for arrival in 1..=10 {
+        bed.now = Time::from_ns(10_000_000 + arrival * 400_000);
+        let is_dropped = bed.arrive(Ecn::NotEct) != Verdict::Pass;
+        // 20, 10, 5, 2.5 at first: above `max` until the fourth millisecond is over.
+        assert_eq!(is_dropped, arrival < 10, "arrival {arrival}");
+    }
+    assert_eq!(bed.value("average"), 1.25);
 }
 
 /// Arrivals between drops at a steady average of `queued` packets.

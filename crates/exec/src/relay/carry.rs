@@ -46,16 +46,23 @@ impl Carry {
     /// Joins two sockets, which do not block.
     ///
     /// # Errors
-    /// The process has no free descriptors.
+    /// The process has no free descriptors. Both connections are reset.
     pub fn new(first: Socket, second: Socket) -> io::Result<Carry> {
-        for socket in [&first, &second] {
-            // The programs at both ends decide which bytes are sent together.
-            socket.set_tcp_nodelay(true)?;
+        let ways = Half::new().and_then(|there| Ok([there, Half::new()?]));
+        let sockets = [first, second];
+        match ways {
+            Ok(ways) => {
+                for socket in &sockets {
+                    // The programs at both ends decide which bytes are sent together.
+                    let _ = socket.set_tcp_nodelay(true);
+                }
+                Ok(Carry { sockets, ways })
+            }
+            Err(error) => {
+                sockets.into_iter().for_each(reset);
+                Err(error)
+            }
         }
-        Ok(Carry {
-            sockets: [first, second],
-            ways: [Half::new()?, Half::new()?],
-        })
     }
 
     /// Moves as many bytes as possible without blocking.

@@ -1,6 +1,6 @@
 //! TCP connections: from the SYN to the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -25,6 +25,11 @@ pub struct Connections {
     carried: BTreeMap<Ends, u64>,
     /// Entries that could move more bytes at once.
     more: Vec<u64>,
+    /// Entries with connections that could not be accepted, because the process had no free
+    /// descriptor.
+    waiting: BTreeSet<u64>,
+    /// Connections that were refused for the same reason.
+    refused: u64,
 }
 
 /// The entries that wait for events.
@@ -121,7 +126,10 @@ impl Connections {
                     self.entries.insert(number, entry);
                     return;
                 }
-                Err(error) => last = Refusal::of(&error),
+                Err(error) => {
+                    self.refused += u64::from(has_no_descriptor(&error));
+                    last = Refusal::of(&error);
+                }
             }
         }
         if let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) {
@@ -179,13 +187,13 @@ impl Connections {
             }
             Some(Entry::Listener { .. }) => self.accept(number, outlets),
             Some(Entry::Forward { socket, towards }) => {
-                let (accepted, towards) = (accept_all(socket), *towards);
+                let (accepted, towards) = (accept_all(socket, number, &mut self.waiting), *towards);
                 for accepted in accepted {
                     self.join(accepted, Dial::Far, vec![towards], outlets);
                 }
             }
             Some(Entry::Arrival { socket, port }) => {
-                let (accepted, port) = (accept_all(socket), *port);
+                let (accepted, port) = (accept_all(socket, number, &mut self.waiting), *port);
                 let addresses = loopback(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
                 for accepted in accepted {
                     self.join(accepted, Dial::Near, addresses.clone(), outlets);
@@ -253,7 +261,7 @@ impl Connections {
             return;
         };
         let address = *address;
-        for accepted in accept_all(socket) {
+        for accepted in accept_all(socket, number, &mut self.waiting) {
             let program = accepted.peer_addr().ok().and_then(|peer| peer.as_socket());
             let ends = program.map(|program| Ends {
                 program,
@@ -273,6 +281,30 @@ impl Connections {
                     reset(accepted);
                 }
             }
+        }
+        if self.waiting.contains(&number) {
+            self.give_up(address);
+        }
+    }
+
+    /// Resets the newest connection to `address` that is not joined yet. Its program's end can only be
+    /// accepted, and reset, when a descriptor is free: that of the outside becomes free here, and
+    /// without any other handshake the listener closes, which also resets it.
+    fn give_up(&mut self, address: SocketAddr) {
+        let released = self
+            .opening
+            .iter()
+            .filter_map(|(ends, opening)| match opening {
+                Opening::Released { since, .. } if ends.outside == address => Some((*since, *ends)),
+                _ => None,
+            });
+        let Some((_, ends)) = released.max_by_key(|(since, _)| *since) else {
+            return;
+        };
+        if let Some(Opening::Released { outside, .. }) = self.opening.remove(&ends) {
+            reset(outside);
+            self.refused += 1;
+            self.close_listener(address);
         }
     }
 
@@ -324,7 +356,7 @@ impl Connections {
     fn carry(&mut self, ends: Option<Ends>, first: Socket, second: Socket, outlets: &mut Outlets) {
         let number = outlets.number();
         let Ok(carry) = Carry::new(first, second) else {
-            // Both sockets were dropped, because the process has no free descriptors.
+            self.refused += 1;
             return;
         };
         let is_watched = carry
@@ -390,8 +422,16 @@ impl Connections {
         entries.any(|entry| matches!(entry, Entry::Carry { carry, .. } if carry.is_sending()))
     }
 
-    /// Forgets handshakes that the program did not complete.
-    pub fn on_tick(&mut self, now: Instant) {
+    /// Returns how many connections were refused because the process had no free descriptor.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Forgets handshakes that the program did not complete, and accepts what could not be accepted.
+    pub fn on_tick(&mut self, now: Instant, outlets: &mut Outlets) {
+        for number in std::mem::take(&mut self.waiting) {
+            self.on_event((number, 0), outlets);
+        }
         let is_old = |opening: &Opening| match opening {
             Opening::Released { since, .. } => now.duration_since(*since) > HANDSHAKE,
             Opening::Dialing { .. } => false,
@@ -443,7 +483,9 @@ impl Connections {
                     self.entries
                         .insert(number, Entry::Forward { socket, towards });
                 }
-                Err(source) if is_needed => return Err(RelayError::Forward { address, source }),
+                Err(source) if is_needed || source.kind() == io::ErrorKind::AddrInUse => {
+                    return Err(RelayError::Forward { address, source });
+                }
                 Err(_) => {}
             }
         }
@@ -451,19 +493,33 @@ impl Connections {
     }
 }
 
-/// Returns every connection that waits to be accepted.
-fn accept_all(listener: &Socket) -> Vec<Socket> {
-    let accept = || loop {
+/// Whether an error is that the process, or the system, may open no more files.
+fn has_no_descriptor(error: &io::Error) -> bool {
+    let error = rustix::io::Errno::from_io_error(error);
+    matches!(
+        error,
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
+    )
+}
+
+/// Returns every connection that waits to be accepted. If the process has no free descriptor, the
+/// listener, which is entry `number`, joins `waiting`.
+fn accept_all(listener: &Socket, number: u64, waiting: &mut BTreeSet<u64>) -> Vec<Socket> {
+    let mut accept = || loop {
         let accepted = listener.accept().map(|(socket, _)| socket);
         match accepted {
             Ok(socket) if socket.set_nonblocking(true).is_ok() => return Some(socket),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // No connection waits, or the process has no free descriptors.
-            Err(_) => return None,
+            Err(error) => {
+                if has_no_descriptor(&error) {
+                    waiting.insert(number);
+                }
+                return None;
+            }
         }
     };
-    std::iter::from_fn(accept).collect()
+    std::iter::from_fn(&mut accept).collect()
 }
 
 /// The number of connections that may wait to be accepted.

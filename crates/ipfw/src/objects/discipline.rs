@@ -172,11 +172,16 @@ fn red(words: &RedWords, queue: &QueueSize) -> Spec {
 /// Completes the AQM of a queue in front of a link of `rate`. RED needs the rate because its
 /// average decays while the link is idle.
 fn on_link(mut spec: Spec, rate: Rate) -> Spec {
-    let asks = spec.algorithm.params().any(|d| d.name == "bandwidth");
-    if asks && spec.values.find("bandwidth").is_none() {
+    if follows_link(&spec) {
         spec.values.set("bandwidth", Value::Rate(rate));
     }
     spec
+}
+
+/// Whether an AQM has the rate of the link as a parameter that is not given.
+pub(crate) fn follows_link(aqm: &Spec) -> bool {
+    let asks = aqm.algorithm.params().any(|d| d.name == "bandwidth");
+    asks && aqm.values.find("bandwidth").is_none()
 }
 
 /// Limits the share of a command to the range of the scheduler, as dummynet's kernel does silently,

@@ -241,6 +241,11 @@ impl LinkConfig {
 }
 
 impl FlowsetConfig {
+    /// Whether the AQM of the queues has the rate of the link as a parameter.
+    pub fn follows_link(&self) -> bool {
+        self.aqm.as_ref().is_some_and(discipline::follows_link)
+    }
+
     pub fn plain(scheduler: u32) -> Self {
         FlowsetConfig {
             scheduler,

@@ -8,7 +8,7 @@ use super::instance::{NONE, Queue};
 use super::stats::{Counters, Histogram};
 use super::watch::Rows;
 use crate::headers::Headers;
-use crate::rules::RuleId;
+use crate::rules::Place;
 
 /// Where a packet has been before a pass through the rules.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Passage {
     /// The flowset that the packet entered.
     pub flowset: u32,
     /// The rule that sent the packet; the rules behind it apply next.
-    pub rule: RuleId,
+    pub from: Place,
     /// Where the packet has been, including this pipe.
     pub trail: Trail,
     /// The value of `one_pass` when the packet entered.

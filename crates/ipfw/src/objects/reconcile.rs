@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use sluice_core::event::Cx;
 use sluice_core::packet::Packet;
+use sluice_core::units::Rate;
 
 use super::discipline;
 use super::instance::{LossState, NONE};
@@ -254,6 +255,7 @@ impl Runtime {
             .as_mut()
             .expect("a slot in use has a scheduler");
         let has_new_link = *scheduler.link != *link;
+        let has_new_rate = scheduler.link.rate != link.rate;
         let has_new_choice = scheduler.config.spec != config.spec;
         let old = scheduler.internal.as_deref();
         let is_fifo = config.spec.algorithm.name == "fifo";
@@ -286,15 +288,42 @@ impl Runtime {
             }
             let discipline = replaces.then(|| scheduler.discipline());
             let params = has_new_link.then(|| (scheduler.link.params(), scheduler.link_files()));
+            let follows = internal.is_some_and(FlowsetConfig::follows_link);
+            let rate = (has_new_rate && is_fifo && follows).then_some(scheduler.link.rate);
             self.with_link(instance, true, cx, |link, cx| {
                 if let Some((params, files)) = params {
                     link.set_params(&params, files, cx);
                 }
                 if let Some(discipline) = discipline {
                     link.replace_queue(discipline, cx);
+                } else if let Some(rate) = rate {
+                    link.queue_mut(cx).on_rate(rate);
                 }
             });
             self.schedule(instance, cx.now);
+        }
+        if has_new_rate && config.is_multi_queue {
+            let rate = link.rate;
+            let flowsets = layout.flowsets.iter();
+            for (flowset, _) in flowsets.filter(|(_, f)| f.scheduler == number && f.follows_link())
+            {
+                self.tell_rate(*flowset, rate, cx);
+            }
+        }
+    }
+
+    /// Tells the AQMs of a flowset's queues that the link has another rate.
+    fn tell_rate(&mut self, flowset: u32, rate: Rate, cx: &mut Cx<'_>) {
+        for queue in self.queues_of(flowset) {
+            let record = &self.queues[queue as usize];
+            if !record.is_open {
+                continue;
+            }
+            self.with_link(record.instance, true, cx, |link, cx| {
+                let classful = link.queue_mut(cx).as_classful();
+                let classful = classful.expect("queues are of schedulers with several");
+                classful.on_class_rate(queue, rate);
+            });
         }
     }
 

@@ -50,6 +50,10 @@ pub(crate) struct Cached {
     pub hint: u32,
 }
 
+/// In place of the rule at which a packet starts: the program holds every rule that may match,
+/// wherever the packet comes from.
+pub(crate) const ANYWHERE: u32 = u32::MAX;
+
 /// No hint was stored.
 pub(crate) const NO_HINT: u32 = u32::MAX;
 
@@ -250,7 +254,8 @@ impl Programs {
         }
     }
 
-    /// Returns the steps that remain of `entries` for a flow that starts at `start`.
+    /// Returns the steps that remain of `entries` for a flow that starts at `start`, which may be
+    /// [`ANYWHERE`].
     pub fn build(
         &mut self,
         entries: &[Entry],
@@ -277,8 +282,12 @@ impl Programs {
         }
         let mut look = Look::new(env);
         let mut steps: Vec<Step> = Vec::new();
-        let mut pending = vec![start];
-        let mut has_jumps = false;
+        let mut has_jumps = start == ANYWHERE;
+        let mut pending: Vec<u32> = if has_jumps {
+            (0..entries.len() as u32).collect()
+        } else {
+            vec![start]
+        };
         let mut is_resumable = false;
         while let Some(from) = pending.pop() {
             let mut next = from as usize;

@@ -3,9 +3,9 @@
 //! For goodput, calls and fairness, higher is better. For completion times and delays, lower is
 //! better. A figure decides if its medians differ by more than what its row of [`ROWS`] calls about
 //! the same, and by more than the runs' own variation. If fewer runs of one side measured a figure,
-//! the runs without it count as the worst, and it decides only if so different numbers are no chance.
-//! The delay of a queue decides only where no
-//! probe has measured the delay of a path; otherwise it is shown beside the answer.
+//! or none, the runs without it count as the worst, and it decides only if so different numbers are
+//! no chance. The delay of a queue decides only where no probe has measured the delay of a path;
+//! otherwise it is shown beside the answer.
 
 use std::fmt::Write as _;
 
@@ -95,16 +95,18 @@ impl Say<'_> {
     fn second_is_better(&self) -> Option<bool> {
         // A run that did not measure the figure, such as a transfer that did not end, counts as the
         // worst: otherwise the worse a side, the fewer of its runs would decide.
-        let median = |side: &Option<super::Repeated>| {
-            let side = side.as_ref()?;
-            Some(match (self.figure.verdict, self.row.good) {
-                (Verdict::Missing, Good::Low) => side.median_with(f64::INFINITY),
-                (Verdict::Missing, Good::High) => side.median_with(f64::NEG_INFINITY),
-                _ => side.spread.median,
-            })
+        let worst = match self.row.good {
+            Good::Low => f64::INFINITY,
+            Good::High => f64::NEG_INFINITY,
         };
-        let (first, second) = (median(&self.figure.first)?, median(&self.figure.second)?);
-        let is_chance = self.figure.p.is_none_or(|p| p >= 0.05);
+        let median = |side: &Option<super::Repeated>| match (side, self.figure.verdict) {
+            (Some(side), Verdict::Missing) => side.median_with(worst),
+            (Some(side), _) => side.spread.median,
+            (None, _) => worst,
+        };
+        let (first, second) = (median(&self.figure.first), median(&self.figure.second));
+        // Whether a single run is chance is unknown, as with any other figure.
+        let is_chance = self.figure.p.is_some_and(|p| p >= 0.05);
         if self.figure.verdict == Verdict::Missing && is_chance {
             return None;
         }
@@ -207,9 +209,7 @@ pub(super) fn lines(pair: &Pair) -> String {
 /// The figures of the answer. Of each row, it is the first name that was measured, and of the last
 /// row all. A call has no probes; without calls, the score is that of the probes.
 fn says(figures: &[Compared]) -> Vec<Say<'_>> {
-    let is_shared = |figure: &&Compared| {
-        figure.first.is_some() && figure.second.is_some() && !figure.is_of_member
-    };
+    let is_shared = |figure: &&Compared| figure.parts.is_some() && !figure.is_of_member;
     let all: Vec<&Compared> = figures.iter().filter(is_shared).collect();
     let is_probe = |figure: &Compared| {
         let (flow, _) = figure.metric.split_once('.').unwrap_or_default();

@@ -5,6 +5,7 @@ use sluice_core::Stop;
 
 use super::*;
 use crate::suite::{Options, Request, execute};
+use sluice_recording::outdated_runs;
 use sluice_recording::runs::runs_in;
 
 /// Packets that arrive at random at a queue of four: figures vary with the seed.
@@ -65,6 +66,45 @@ fn verdict(comparison: &Comparison, metric: &str) -> Verdict {
         .find(|f| f.metric == metric)
         .expect("the figure")
         .verdict
+}
+
+#[test]
+fn runs_of_an_earlier_version_of_the_scenario_are_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(folder.path(), "a", &["link.rate=10Mbit/s"], 3);
+    let found = run(folder.path(), "a", &["link.rate=5Mbit/s"], 2);
+    let [place] = &found[..] else {
+        panic!("{found:?}");
+    };
+    let runs = |results: &[Found]| -> Vec<usize> {
+        results.iter().map(|one| one.result.runs.len()).collect()
+    };
+    assert_eq!(runs(&place.results), [2]);
+    let outdated = outdated_runs(&folder.path().join("a"));
+    assert_eq!(outdated.len(), 1, "{outdated:?}");
+    let name = outdated[0].file_name().expect("a name").to_string_lossy();
+    assert!(name.ends_with("seed-3"), "{name}");
+
+    // Repetitions of the present version stay, even if the last run made fewer.
+    let found = run(folder.path(), "a", &["link.rate=5Mbit/s"], 1);
+    assert_eq!(runs(&found[0].results), [2]);
+}
+
+#[test]
+fn a_simulation_with_the_same_seed_in_another_folder_is_no_repetition() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(folder.path(), "a", &[], 3);
+    // The folder of seed 1 now has seed 3, beside that of seed 3 among the repetitions.
+    let found = run(folder.path(), "a", &["seed=3"], 3);
+    let runs = &found[0].results[0].result.runs;
+    let seeds: Vec<u64> = runs.iter().map(|run| run.seed).collect();
+    assert_eq!(seeds, [2, 3, 4, 5]);
+    let name = runs[1]
+        .folder
+        .file_name()
+        .expect("a name")
+        .to_string_lossy();
+    assert!(!name.contains("seed"), "the last run of seed 3: {name}");
 }
 
 #[test]
@@ -193,7 +233,7 @@ fn figure(metric: &str, first: &[f64], second: &[f64]) -> Compared {
     let sides =
         [first, second].map(|values| Repeated::of(Unit::Time, values.to_vec(), values.len()));
     let [first, second] = sides;
-    compared(metric, first, second, 0.0)
+    compared(metric, first, second, None, 0.0)
 }
 
 fn answer(figures: Vec<Compared>) -> String {
@@ -258,9 +298,64 @@ fn the_answer_names_what_speaks_against_it_and_what_is_too_small() {
 
 /// A figure that `values` of `runs` runs measured on each side.
 fn partly(metric: &str, first: (&[f64], usize), second: (&[f64], usize)) -> Compared {
+    let runs = [first.1, second.1];
     let [first, second] =
         [first, second].map(|(values, runs)| Repeated::of(Unit::Time, values.to_vec(), runs));
-    compared(metric, first, second, 0.0)
+    compared(metric, first, second, Some(runs), 0.0)
+}
+
+#[test]
+fn a_side_that_never_measured_a_figure_is_the_worse_one() {
+    let ms = |values: &[f64]| -> Vec<f64> { values.iter().map(|ms| ms * 1e6).collect() };
+    // No ping returned through the first queue, whose packets waited for a shorter time.
+    let waited = || {
+        figure(
+            "up.sojourn.p95",
+            &ms(&[4.0, 4.0, 4.1]),
+            &ms(&[6.0, 6.0, 6.1]),
+        )
+    };
+    let ping = partly("ping.p95", (&[], 5), (&ms(&[30.0; 5]), 5));
+    assert_eq!(ping.verdict, Verdict::Missing);
+    // None of five against all: p = 2 / C(10, 5) = 2 / 252 = 0.0079.
+    assert!((ping.p.unwrap() - 2.0 / 252.0).abs() < 1e-9);
+    let text = answer(vec![ping, waited()]);
+    assert!(
+        text.contains("  b is better (more than chance)\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("    b: ping.p95 - to 30ms (p = 0.008, in 0 and 5 of 5)\n"),
+        "{text}"
+    );
+    assert!(text.contains("    a, but: up.sojourn.p95 "), "{text}");
+    // One run on each side has no p.
+    let text = answer(vec![partly("ping.p95", (&[], 1), (&ms(&[30.0]), 1))]);
+    assert!(text.contains("  b is better "), "{text}");
+    // Of a flow that the first side does not have, nothing is known.
+    let text = answer(vec![figure("ping.p95", &[], &ms(&[30.0; 3])), waited()]);
+    assert!(
+        text.contains("  a is better (more than chance)\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn flows_with_the_same_settings_are_those_of_both_sides() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = run(folder.path(), "a", &["flow.udp.count=2"], 1);
+    let second = run(
+        folder.path(),
+        "b",
+        &["flow.udp.count=2", "flow.ping.interval=70ms"],
+        1,
+    );
+    let found = |places: &[Place]| shared(&places[0].results[0], &places[0].results[0]);
+    let both: Vec<String> = found(&first).into_iter().collect();
+    assert_eq!(both, ["ping.", "udp-1.", "udp-2.", "udp."]);
+    let same = shared(&first[0].results[0], &second[0].results[0]);
+    assert!(!same.contains("ping.") && same.contains("udp."), "{same:?}");
+    assert!(is_of("udp-2.goodput", &same) && !is_of("up.drops", &same));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use sluice_recording::RecordError;
 use sluice_recording::metrics::Jitter;
 use sluice_scenario::{Dscp, PcapPacket};
 
+use super::rows::waiting;
 use super::{Ends, RECEIVER_OVERFLOW, Rows, SENDER_REFUSED, Seen, SentPackets, SimulatedRecord};
 
 /// The payload sizes of a flow's datagrams.
@@ -172,7 +173,16 @@ pub(super) fn write(
     let stop = rows.stop().min(end);
     let at = last.map_or(stop, |last| last.max(stop));
     let lost = report.overflowed + report.refused;
-    arrivals.write(at, report.sent.saturating_sub(lost), rows)
+    // What the router neither passed on nor dropped is still on its way.
+    let unsettled = rows.drops().map_or(0, |drops| {
+        let known = arrivals.numbers.highest().map_or(0, |highest| highest + 1);
+        let refused = report.refused_numbers.partition_point(|n| *n < known) as u64;
+        let holes = known.saturating_sub(arrivals.received + refused + report.overflowed);
+        let refused_later = report.refused.saturating_sub(refused);
+        let rest = report.sent.saturating_sub(known + refused_later);
+        waiting(rest, holes, drops)
+    });
+    arrivals.write(at, report.sent.saturating_sub(lost + unsettled), rows)
 }
 
 #[cfg(test)]
@@ -223,5 +233,30 @@ mod tests {
             (8, 7),
         ];
         assert_eq!(counts, expected.map(Some));
+    }
+
+    /// Of 20 packets the first 10 arrived, except number 4. The router dropped that one and two of
+    /// the last 10; eight still waited in its queue.
+    #[test]
+    fn packets_that_wait_in_the_router_at_the_end_are_not_lost() {
+        let mut report = UdpReport::default();
+        (report.sent, report.refused) = (20, 0);
+        for sequence in (0..10).filter(|number| *number != 4) {
+            let sent = Time::ZERO + Span::from_ms(50 * sequence);
+            report.samples.push(UdpSample {
+                sequence,
+                sent,
+                received: Some(sent + Span::from_ms(20)),
+                ecn: None,
+                overflowed: 0,
+            });
+        }
+        let end = Time::ZERO + Span::from_secs(2);
+        let (_folder, recording) = recorded("type = \"udp\"\nrate = \"1Mbit/s\"", |rows| {
+            rows.set_drops(Some(3));
+            write(Payloads::Each(1000), &report, end, rows)
+        });
+        let summary = measure(&recording).unwrap();
+        assert_eq!(summary.flows[0].loss, Some(3.0 / 12.0));
     }
 }

@@ -299,15 +299,19 @@ impl FlowReport {
         self.0.lost()
     }
 
-    /// Writes the rows of `flow`, whose measurements these are; the run has ended at `end`.
+    /// Writes the rows of `flow`, whose measurements these are; the run has ended at `end`, and
+    /// the router has dropped `drops` packets of the flow, if that is known.
     pub(crate) fn write(
         &self,
         writer: &mut RunWriter,
         flow: &FlowInstance<'_>,
         interval: Span,
         end: Time,
+        drops: Option<u64>,
     ) -> Result<(), RecordError> {
-        self.0.write(end, &mut Rows::new(writer, flow, interval))
+        let mut rows = Rows::new(writer, flow, interval);
+        rows.set_drops(drops);
+        self.0.write(end, &mut rows)
     }
 }
 

@@ -52,7 +52,7 @@ impl SimulatedRecord for Echoes {
     fn finish(
         &mut self,
         end: Time,
-        _sent: SentPackets<'_>,
+        sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
         self.echoes.sort_by_key(|echo| echo.sequence);
@@ -76,7 +76,7 @@ impl SimulatedRecord for Echoes {
             });
             due += self.interval;
         }
-        rows.probes(&probes, end)
+        rows.probes(&probes, |seq| sent.in_flight.contains(&seq))
     }
 }
 
@@ -118,7 +118,7 @@ impl LiveFlow for Ping {
             forward: probe.forward,
             backward: probe.backward(),
         });
-        rows.probes(&probes.collect::<Vec<_>>(), end)
+        rows.live_probes(&probes.collect::<Vec<_>>(), end)
     }
 }
 
@@ -166,5 +166,40 @@ mod tests {
         // Number 3, of the four that were sent.
         assert_eq!(ping.loss, Some(1.0 / 4.0));
         assert_eq!(ping.rtt.map(|rtt| rtt.count), Some(2));
+    }
+
+    /// Of ten requests the answers to 0, 1, 3 and 4 came back, the first one after 1.5 s. The router
+    /// dropped number 2 and two of the last five.
+    #[test]
+    fn a_slow_answer_does_not_hide_lost_requests() {
+        let sample = |sequence: u64| {
+            let took = match sequence {
+                0 => Some(1500),
+                1 | 3 | 4 => Some(20),
+                _ => None,
+            };
+            PingSample {
+                sequence,
+                sent: Time::ZERO + Span::from_ms(100 * sequence),
+                forward: None,
+                round_trip: took.map(Span::from_ms),
+                is_answered: took.is_some(),
+                is_refused: false,
+            }
+        };
+        let report = PingReport {
+            samples: (0..10).map(sample).collect(),
+            ..PingReport::default()
+        };
+        let (_folder, recording) = recorded("type = \"ping\"", |rows| {
+            let FlowKind::Ping(ping) = &rows.flow().flow.kind else {
+                panic!("the flow is a ping");
+            };
+            rows.set_drops(Some(3));
+            ping.write(&report, Time::ZERO + Span::from_secs(2), rows)
+        });
+        // Three of the seven whose fate is known.
+        let ping = &measure(&recording).unwrap().flows[0];
+        assert_eq!(ping.loss, Some(3.0 / 7.0));
     }
 }

@@ -1,5 +1,7 @@
 //! The rows of one flow in a recording, the same from both backends.
 
+use std::collections::BTreeSet;
+
 use sluice_core::{Span, Time};
 use sluice_load::program::ProgramReport;
 use sluice_recording::{FlowSample, PingSample, ProgramRecord, RecordError, RunWriter, Transfer};
@@ -11,6 +13,8 @@ pub(crate) struct Rows<'a> {
     writer: &'a mut RunWriter,
     flow: &'a FlowInstance<'a>,
     interval: Span,
+    /// The packets of the flow that the router dropped; `None` if that is not known.
+    drops: Option<u64>,
 }
 
 /// A probe, or another packet whose delay is recorded.
@@ -55,7 +59,18 @@ impl<'a> Rows<'a> {
             writer,
             flow,
             interval,
+            drops: None,
         }
+    }
+
+    /// Sets the number of packets of the flow that the router of a live run dropped.
+    pub(super) fn set_drops(&mut self, drops: Option<u64>) {
+        self.drops = drops;
+    }
+
+    /// Returns the number of packets of the flow that the router of a live run dropped, if it is known.
+    pub(super) fn drops(&self) -> Option<u64> {
+        self.drops
     }
 
     /// Returns the start of the flow.
@@ -155,13 +170,38 @@ impl<'a> Rows<'a> {
     }
 
     /// Writes one row per probe. A probe that has not arrived is lost, except that a probe which
-    /// may still be in flight at `end`, when the run has ended, has no row.
-    pub(super) fn probes(&mut self, probes: &[Probe], end: Time) -> Result<(), RecordError> {
-        let took = |probe: &Probe| probe.rtt.or(probe.forward);
-        let longest = probes.iter().filter_map(took).max();
-        let known = |probe: &&Probe| probe.has_arrived || is_over(probe.sent, longest, end);
+    /// is still on its way has no row; `is_on_its_way` returns whether the probe of a number is.
+    pub(super) fn probes(
+        &mut self,
+        probes: &[Probe],
+        is_on_its_way: impl Fn(u64) -> bool,
+    ) -> Result<(), RecordError> {
+        let known = |probe: &&Probe| probe.has_arrived || !is_on_its_way(probe.seq);
         let mut probes = probes.iter().filter(known);
         probes.try_for_each(|probe| self.probe(probe))
+    }
+
+    /// Writes one row per probe of a live flow; the run has ended at `end`.
+    ///
+    /// A probe that has not arrived is lost if a later one has. Whether the probes after the last
+    /// one that arrived were lost, the router knows; which of them it dropped, its counts do not
+    /// show. If it is not known either, a probe is lost if it would have arrived by `end` with the
+    /// longest delay of all.
+    pub(super) fn live_probes(&mut self, probes: &[Probe], end: Time) -> Result<(), RecordError> {
+        let last = probes.iter().rposition(|probe| probe.has_arrived);
+        let (settled, rest) = probes.split_at(last.map_or(0, |last| last + 1));
+        let Some(drops) = self.drops else {
+            let took = |probe: &Probe| probe.rtt.or(probe.forward);
+            let longest = probes.iter().filter_map(took).max();
+            let over = rest.partition_point(|probe| is_over(probe.sent, longest, end));
+            let first = rest.get(over).map(|probe| probe.seq);
+            return self.probes(probes, |seq| first.is_some_and(|first| seq >= first));
+        };
+        let holes = settled.iter().filter(|probe| !probe.has_arrived).count() as u64;
+        let waiting = waiting(rest.len() as u64, holes, drops);
+        let on_their_way = rest.iter().take(waiting as usize).map(|probe| probe.seq);
+        let on_their_way: BTreeSet<u64> = on_their_way.collect();
+        self.probes(probes, |seq| on_their_way.contains(&seq))
     }
 
     fn probe(&mut self, probe: &Probe) -> Result<(), RecordError> {
@@ -179,6 +219,12 @@ impl<'a> Rows<'a> {
             is_lost: !probe.has_arrived,
         })
     }
+}
+
+/// Returns how many of the `rest` packets that a flow sent after the last one that arrived are
+/// still on their way, if `holes` of those before are missing and the router dropped `drops`.
+pub(super) fn waiting(rest: u64, holes: u64, drops: u64) -> u64 {
+    rest.saturating_sub(drops.saturating_sub(holes))
 }
 
 /// Returns whether a packet sent at `sent` would have arrived by `end` if its delay were `longest`,

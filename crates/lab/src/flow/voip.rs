@@ -51,7 +51,8 @@ impl SimulatedRecord for Call {
             sent: datagram.sent,
             received: Some(datagram.received),
         });
-        let received = write_packets(arrived.collect(), sent.packets, &[], end, rows)?;
+        let (probes, received) = probes(arrived.collect(), sent.packets, &[], rows.start());
+        rows.probes(&probes, |seq| sent.in_flight.contains(&seq))?;
         rows.received(end, received * Voip::SIZE)
     }
 }
@@ -79,7 +80,8 @@ impl LiveFlow for Voip {
             received: sample.received,
         });
         let refused = &report.refused_numbers;
-        let received = write_packets(arrived.collect(), report.sent, refused, end, rows)?;
+        let (probes, received) = probes(arrived.collect(), report.sent, refused, rows.start());
+        rows.live_probes(&probes, end)?;
         let last = report.samples.iter().filter_map(|s| s.received).max();
         rows.received(last.unwrap_or(Time::ZERO), received * Voip::SIZE)
     }
@@ -93,21 +95,16 @@ struct Arrival {
     received: Option<Time>,
 }
 
-/// Writes the packets of a call, without those that its sender's kernel refused. Returns the number of different packets that have arrived.
-fn write_packets(
-    mut arrived: Vec<Arrival>,
-    sent: u64,
-    refused: &[u64],
-    end: Time,
-    rows: &mut Rows<'_>,
-) -> Result<u64, RecordError> {
+/// Returns the packets of a call that began at `start`, without those that its sender's kernel
+/// refused, and the number of different packets that have arrived.
+fn probes(mut arrived: Vec<Arrival>, sent: u64, refused: &[u64], start: Time) -> (Vec<Probe>, u64) {
     arrived.sort_by_key(|arrival| arrival.sequence);
     // A link may have duplicated the packet.
     arrived.dedup_by_key(|arrival| arrival.sequence);
     let mut arrived = arrived.into_iter().peekable();
     let mut received = 0;
     let probe = |seq| {
-        let due = rows.start() + Span::from_ns(Voip::INTERVAL.as_ns() * seq);
+        let due = start + Span::from_ns(Voip::INTERVAL.as_ns() * seq);
         let Some(here) = arrived.next_if(|arrival| arrival.sequence == seq) else {
             return Probe::unseen(seq, due);
         };
@@ -119,7 +116,6 @@ fn write_packets(
         }
     };
     let numbers = (0..sent).filter(|seq| refused.binary_search(seq).is_err());
-    let probes: Vec<Probe> = numbers.map(probe).collect();
-    rows.probes(&probes, end)?;
-    Ok(received)
+    let probes = numbers.map(probe).collect();
+    (probes, received)
 }

@@ -84,8 +84,16 @@ pub fn estimate(scenario: &Scenario) -> Result<Estimate, SimError> {
     Ok(network::config(scenario)?.estimate())
 }
 
-/// Simulates `scenario` to its end, or until `interrupt` or an algorithm ends it, and returns the
-/// end.
+/// The end of a simulation.
+#[derive(Debug)]
+pub struct Ended {
+    /// The instant.
+    pub at: Time,
+    /// What the figures do not show, in words: connections that gave up.
+    pub remarks: Vec<String>,
+}
+
+/// Simulates `scenario` to its end, or until `interrupt` or an algorithm ends it.
 ///
 /// # Errors
 /// [`SimError`].
@@ -95,7 +103,7 @@ pub fn run(
     interrupt: &Stop,
     ending: &Ending,
     progress: &mut dyn FnMut(Span),
-) -> Result<Time, SimError> {
+) -> Result<Ended, SimError> {
     let goes_on = || !interrupt.is_stopped() && ending.why().is_none();
     ending.within(|| run_while(scenario, writer, &goes_on, progress))
 }
@@ -105,7 +113,7 @@ fn run_while(
     writer: &mut RunWriter,
     goes_on: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Span),
-) -> Result<Time, SimError> {
+) -> Result<Ended, SimError> {
     let config = network::config(scenario)?;
     let stretch = stretch(config.estimate().packets, config.duration);
     let mut simulation = Simulation::new(&config)?;
@@ -131,7 +139,29 @@ fn run_while(
         }
     })?;
     check_haste(scenario, &simulation)?;
-    Ok(now)
+    Ok(Ended {
+        at: now,
+        remarks: failures(scenario, &simulation),
+    })
+}
+
+/// Names the flows with connections that gave up. Only `web` opens another one.
+fn failures(scenario: &Scenario, simulation: &Simulation) -> Vec<String> {
+    let instances = scenario.instances();
+    let failed = instances.filter_map(|flow| {
+        let count = simulation.totals(flow.id as usize).failures;
+        let name = flow.name;
+        match count {
+            0 => None,
+            1 => Some(format!(
+                "flow `{name}`: a connection gave up after many timeouts"
+            )),
+            _ => Some(format!(
+                "flow `{name}`: {count} connections gave up after many timeouts"
+            )),
+        }
+    });
+    failed.collect()
 }
 
 /// Returns the error of a simulation that ended early because of a flow that nothing slows down.

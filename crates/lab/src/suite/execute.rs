@@ -68,6 +68,8 @@ pub struct Executed {
     pub failures: Vec<Failure>,
     /// The number of runs that the user's interruption prevented or cut short.
     pub missing: usize,
+    /// What the figures of runs do not show, in words, with the scenario and the variant.
+    pub remarks: Vec<String>,
 }
 
 /// The most runs of a scenario that record every packet by default.
@@ -303,6 +305,7 @@ fn conclude(
         results: Vec::new(),
         failures: Vec::new(),
         missing: 0,
+        remarks: Vec::new(),
     };
     let mut fail = |what: String, error| executed.failures.push(Failure { what, error });
     // Runs of a variant that differ in their seed only are consecutive.
@@ -312,6 +315,12 @@ fn conclude(
         match outcome {
             Some(Ok(finished)) => {
                 executed.missing += usize::from(finished.is_interrupted());
+                let (file, variant) = (experiment.file.display(), &planned.variant.name);
+                let of_run = |remark: &String| match variant.is_empty() {
+                    true => format!("{file}: {remark}"),
+                    false => format!("{file}: {variant}: {remark}"),
+                };
+                executed.remarks.extend(finished.remarks.iter().map(of_run));
                 match groups.last_mut().filter(|(last, _)| *last == key) {
                     Some((_, group)) => group.push(finished),
                     None => groups.push((key, vec![finished])),

@@ -18,6 +18,8 @@ pub struct Offloads {
     pub generic_segmentation: bool,
     /// Received packets are merged (GRO).
     pub generic_receive: bool,
+    /// The VLAN tag is removed from received frames, and kept beside them (`rx-vlan-offload`).
+    pub tag_removal: bool,
 }
 
 /// The reason why an offload could not be read or switched.
@@ -48,19 +50,21 @@ pub enum OffloadError {
 }
 
 impl Offloads {
-    /// Everything on: super-packets stay whole.
+    /// Everything on: super-packets stay whole, and tags are kept beside the frames.
     pub const ON: Offloads = Offloads {
         tx_checksum: true,
         tcp_segmentation: true,
         generic_segmentation: true,
         generic_receive: true,
+        tag_removal: true,
     };
-    /// Everything off: no packet above the MTU, no checksum left open.
+    /// Everything off: no packet above the MTU, no checksum left open, no tag removed.
     pub const OFF: Offloads = Offloads {
         tx_checksum: false,
         tcp_segmentation: false,
         generic_segmentation: false,
         generic_receive: false,
+        tag_removal: false,
     };
 }
 
@@ -76,13 +80,14 @@ impl Namespace {
             (GSO, offloads.generic_segmentation),
             (TSO, offloads.tcp_segmentation),
             (GRO, offloads.generic_receive),
+            (TAG_REMOVAL, offloads.tag_removal),
         ];
         if !offloads.tx_checksum {
             steps.reverse();
         }
         let socket = self.ethtool_socket("switch", interface)?;
         for (feature, on) in steps {
-            ethtool(&socket, interface, feature.set, u32::from(on)).map_err(|source| {
+            feature.switch(&socket, interface, on).map_err(|source| {
                 refusal("switch", feature.name, interface, self.name(), source)
             })?;
         }
@@ -150,7 +155,7 @@ impl DeviceSettings {
     pub fn offloads(&self) -> Result<Offloads, OffloadError> {
         let read = |feature: Feature| {
             ethtool(&self.socket, &self.interface, feature.read, 0)
-                .map(|value| value != 0)
+                .map(|value| value & feature.bit != 0)
                 .map_err(|source| self.refusal(feature.name, source))
         };
         Ok(Offloads {
@@ -158,6 +163,7 @@ impl DeviceSettings {
             tcp_segmentation: read(TSO)?,
             generic_segmentation: read(GSO)?,
             generic_receive: read(GRO)?,
+            tag_removal: read(TAG_REMOVAL)?,
         })
     }
 
@@ -258,6 +264,17 @@ struct Feature {
     name: &'static str,
     read: u32,
     set: u32,
+    /// Its bit in the value of these commands.
+    bit: u32,
+}
+
+impl Feature {
+    /// Leaves the other bits of the value as they are.
+    fn switch(self, socket: &Socket, interface: &str, on: bool) -> io::Result<()> {
+        let others = ethtool(socket, interface, self.read, 0)? & !self.bit;
+        let own = if on { self.bit } else { 0 };
+        ethtool(socket, interface, self.set, others | own).map(drop)
+    }
 }
 
 // linux/ethtool.h: ETHTOOL_G* and ETHTOOL_S*.
@@ -265,19 +282,30 @@ const TX_CHECKSUM: Feature = Feature {
     name: "transmit checksums",
     read: 0x16,
     set: 0x17,
+    bit: 1,
 };
 const TSO: Feature = Feature {
     name: "TCP segmentation",
     read: 0x1e,
     set: 0x1f,
+    bit: 1,
 };
 const GSO: Feature = Feature {
     name: "generic segmentation",
     read: 0x23,
     set: 0x24,
+    bit: 1,
 };
 const GRO: Feature = Feature {
     name: "generic receive",
     read: 0x2b,
     set: 0x2c,
+    bit: 1,
+};
+/// ETH_FLAG_RXVLAN of ETHTOOL_GFLAGS and ETHTOOL_SFLAGS.
+const TAG_REMOVAL: Feature = Feature {
+    name: "removal of VLAN tags",
+    read: 0x25,
+    set: 0x26,
+    bit: 1 << 8,
 };

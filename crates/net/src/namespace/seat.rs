@@ -38,6 +38,15 @@ impl Seat {
     pub fn unkept(&self) -> &[&'static str] {
         &self.unkept
     }
+
+    /// Returns the same place under another bridge, or under none.
+    #[must_use]
+    pub fn under(&self, bridge: Option<u32>) -> Seat {
+        Seat {
+            bridge,
+            ..self.clone()
+        }
+    }
 }
 
 impl Links {

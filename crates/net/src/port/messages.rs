@@ -151,17 +151,34 @@ impl Messages {
         socket: BorrowedFd<'_>,
         mut tell: impl FnMut(usize, Option<io::Error>),
     ) -> usize {
-        let mut done = 0;
+        self.send_from(socket, 0, |index, error| {
+            tell(index, error);
+            true
+        })
+    }
+
+    /// Like [`Messages::send_all`], from message `done` on, and up to an error for which `tell` returns
+    /// false. Returns the number of messages before that one.
+    pub(super) fn send_from(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        mut done: usize,
+        mut tell: impl FnMut(usize, Option<io::Error>) -> bool,
+    ) -> usize {
         while done < self.len() {
             match self.send(socket, done) {
                 Ok(count) => {
-                    (done..done + count).for_each(|index| tell(index, None));
+                    for index in done..done + count {
+                        tell(index, None);
+                    }
                     done += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    tell(done, Some(error));
+                    if !tell(done, Some(error)) {
+                        break;
+                    }
                     done += 1;
                 }
             }

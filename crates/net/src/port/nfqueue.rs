@@ -276,7 +276,7 @@ impl NfqueuePort {
         let mut header = [0; 8];
         header[..4].copy_from_slice(&verdict.to_be_bytes());
         header[4..].copy_from_slice(&ticket.id.to_be_bytes());
-        writer.attribute(2, &header, &[]);
+        writer.attribute(VERDICT, &header, &[]);
         if let Some((head, tail)) = payload {
             writer.attribute(10, head, tail);
         }
@@ -402,6 +402,10 @@ impl NfqueuePort {
     fn take(&mut self, pool: &mut Pool, into: &mut Vec<Slot>, datagram: &[u8]) {
         for message in messages(datagram) {
             let Some(packet) = Packet::read(&message) else {
+                if packet::is_gone(&message) {
+                    self.counters.sent = self.counters.sent.saturating_sub(1);
+                    self.counters.lose(Loss::Down, 1);
+                }
                 continue;
             };
             match self.store(pool, &packet) {
@@ -637,6 +641,8 @@ const MOST_VERDICT_BYTES: usize = 32_768;
 
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
+/// NFQA_VERDICT_HDR.
+const VERDICT: u16 = 2;
 const QUEUE_VERDICT: u16 = QUEUE | 1;
 
 #[cfg(test)]

@@ -121,6 +121,12 @@ pub enum PacketError {
 /// One interface, through an AF_PACKET socket.
 pub struct PacketPort {
     socket: Socket,
+    /// Sends super-packets on an interface that does not segment them. A socket that bypasses the
+    /// queueing discipline could not: the kernel segments nothing for it.
+    segmenting: Option<Socket>,
+    /// Whether that socket sends all frames, since the other one could not send a super-packet. From
+    /// then on, so that no frame overtakes another of its flow.
+    is_segmenting: bool,
     interface: String,
     /// The interface's index, which changes when the interface is removed and created again.
     index: u32,
@@ -185,6 +191,13 @@ impl PacketPort {
         if options.timestamps.is_some() {
             sys::switch_timestamps_on(&socket).map_err(error("enable timestamps"))?;
         }
+        let segmenting = match options.offloads && options.bypass_qdisc {
+            true => {
+                let opened = open_segmenting(namespace, link.index, options.send_buffer)?;
+                Some(opened.map_err(error("open a packet socket that segments"))?)
+            }
+            false => None,
+        };
         sys::grant_receive_buffer(&socket, options.receive_buffer)
             .map_err(error("set the size of the receive buffer"))?;
         sys::grant_send_buffer(&socket, options.send_buffer)
@@ -228,6 +241,8 @@ impl PacketPort {
             promiscuity,
             inward,
             socket,
+            segmenting,
+            is_segmenting: false,
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
             member: None,
@@ -304,15 +319,34 @@ impl PacketPort {
             }
         }
         let (counters, absence) = (&mut self.counters, &mut self.absence);
-        let done = self
-            .outgoing
-            .send_all(self.socket.as_fd(), |index, error| match error {
-                None => {
-                    counters.sent += 1;
-                    counters.sent_bytes += pool.frame_len(batch[index]) as u64;
+        let mut tell = |index: usize, error: Option<io::Error>| match error {
+            None => {
+                counters.sent += 1;
+                counters.sent_bytes += pool.frame_len(batch[index]) as u64;
+            }
+            Some(error) => lose(&error, counters, absence),
+        };
+        let mut done = 0;
+        if let (Some(_), false) = (&self.segmenting, self.is_segmenting) {
+            let mut is_refused = false;
+            let socket = self.socket.as_fd();
+            done = self.outgoing.send_from(socket, 0, |index, error| {
+                let is_super = || pool.vnet(batch[index]).gso().is_some();
+                is_refused = error.as_ref().map(Loss::of) == Some(Loss::Refused) && is_super();
+                if !is_refused {
+                    tell(index, error);
                 }
-                Some(error) => lose(&error, counters, absence),
+                !is_refused
             });
+            self.is_segmenting = is_refused;
+        }
+        if self.segmenting.is_none() || self.is_segmenting {
+            let socket = self.segmenting.as_ref().unwrap_or(&self.socket).as_fd();
+            done = self.outgoing.send_from(socket, done, |index, error| {
+                tell(index, error);
+                true
+            });
+        }
         self.counters.blocked += u64::from(done < batch.len());
         batch[..done].iter().for_each(|slot| pool.free(*slot));
         done
@@ -351,7 +385,11 @@ impl Port for PacketPort {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             )
         {
-            lose(&error, &mut self.counters, &mut self.absence);
+            // The error of an interface that is down stands for no frame.
+            match Loss::of(&error) {
+                Loss::Down => self.absence.get_or_insert_default().errors += 1,
+                reason => self.counters.lose(reason, 1),
+            }
         }
         self.capabilities.batch = self.inward.batch();
         into.len() - before
@@ -432,6 +470,23 @@ fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence
     if reason == Loss::Down {
         absence.get_or_insert_default().errors += 1;
     }
+}
+
+/// Opens a socket that sends through the interface's queueing discipline, before which the kernel
+/// segments what the interface does not.
+pub(super) fn open_segmenting(
+    namespace: &Namespace,
+    index: u32,
+    send_buffer: usize,
+) -> Result<io::Result<Socket>, NamespaceError> {
+    namespace.enter(|| {
+        let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+        socket.set_nonblocking(true)?;
+        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)?;
+        sys::grant_send_buffer(&socket, send_buffer)?;
+        bind(&socket, index, protocol(false))?;
+        Ok(socket)
+    })
 }
 
 /// Returns the protocol to bind to. A socket bound to protocol 0 only sends.

@@ -23,7 +23,7 @@ mod scan;
 mod spec;
 
 pub use scan::{PcapError, Scan};
-pub use spec::{PcapSpec, PcapSpecError, Speed};
+pub use spec::{PcapSpec, PcapSpecError, Speed, check_apart};
 
 use super::registry::{Kind, Named, OpenError, Opened, Playback, PortSpecError, Role, Site};
 use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
@@ -38,11 +38,11 @@ use scan::{open, read_error, scan};
 use sluice_core::{Span, Time};
 use sluice_wire::capture::{ReadError, Reader, Record, Writer, link_type};
 use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A capture that is played, and one that is written.
@@ -87,12 +87,7 @@ impl PcapPort {
     /// # Errors
     /// A file cannot be opened, or the input has packets that cannot be sent.
     pub fn open(spec: &PcapSpec, link: Option<Link>, clock: Clock) -> Result<PcapPort, PcapError> {
-        if let (Some(input), Some(output)) = (&spec.input, &spec.output)
-            && let Some(output) = resolved(output)?
-            && resolved(input)?.is_some_and(|input| input == output)
-        {
-            return Err(PcapError::Same(output));
-        }
+        spec::check_apart(std::slice::from_ref(spec))?;
         let scan = match &spec.input {
             Some(path) => scan(path)?,
             None => Scan::default(),
@@ -401,18 +396,6 @@ impl AsFd for PcapPort {
     }
 }
 
-/// Returns a path without symbolic links, or `None` if there is no such file.
-fn resolved(path: &Path) -> Result<Option<PathBuf>, PcapError> {
-    match fs::canonicalize(path) {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(PcapError::Open {
-            path: path.to_owned(),
-            source,
-        }),
-    }
-}
-
 impl Input {
     /// Opens a file that was scanned. Returns `None` if it has no packets.
     fn first(path: &Path) -> Result<Option<Input>, PcapError> {
@@ -516,15 +499,25 @@ const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
 /// # Errors
 /// The system's answer. A symbolic link, which may lead to another user's file, is not followed.
 pub fn create_capture(path: &Path) -> io::Result<File> {
+    create(path, File::options().write(true).truncate(true))
+}
+
+/// Like [`create_capture`], for a log: what the file has stays.
+///
+/// # Errors
+/// As [`create_capture`].
+pub fn append_privately(path: &Path) -> io::Result<File> {
+    create(path, File::options().append(true))
+}
+
+fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
     if is_device || is_own_descriptor(path) {
         // /dev/stdout is a symbolic link.
         return File::options().write(true).open(path);
     }
-    let created = File::options()
-        .write(true)
+    let created = options
         .create(true)
-        .truncate(true)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path);

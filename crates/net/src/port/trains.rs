@@ -22,7 +22,7 @@ use crate::namespace::{DeviceSettings, Interface, Links, Namespace, Offloads};
 use crate::sys;
 use batch::Batch;
 use sluice_wire::frame::VnetHeader;
-use socket2::{Domain, Socket, Type};
+use socket2::Socket;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -85,14 +85,8 @@ impl Trains {
         if !is_fit(interface, &settings) {
             return None;
         }
-        let socket = namespace
-            .enter(|| Socket::new(Domain::PACKET, Type::RAW, None))
-            .ok()?
-            .ok()?;
-        socket.set_nonblocking(true).ok()?;
-        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32).ok()?;
-        sys::grant_send_buffer(&socket, SEND_BUFFER).ok()?;
-        packet::bind(&socket, interface.index, packet::protocol(false)).ok()?;
+        let socket = packet::open_segmenting(namespace, interface.index, SEND_BUFFER);
+        let socket = socket.ok()?.ok()?;
         Some(Trains {
             socket,
             batch: Batch::new(),

@@ -17,7 +17,7 @@ use sluice_core::Span;
 use sluice_wire::frame::{Link, VnetHeader};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -73,9 +73,13 @@ pub enum TunError {
     },
 }
 
-/// The process's side of a TUN or TAP device. The device ceases to exist when it is closed.
+/// The process's side of a TUN or TAP device. The device ceases to exist when it is closed. If it
+/// is deleted before, nothing arrives any more, and frames to send are lost as [`Loss::Down`].
 pub struct TunPort {
     file: File,
+    /// The descriptor to wait on after the device was deleted, which never has anything to read.
+    /// The file has an error to report for good.
+    silent: Option<OwnedFd>,
     interface: String,
     link: Link,
     capabilities: Capabilities,
@@ -152,6 +156,7 @@ impl TunPort {
         let mtu = namespace.links()?.interface(interface)?.mtu;
         Ok(TunPort {
             file,
+            silent: None,
             interface: interface.to_owned(),
             link: options.link,
             capabilities: Capabilities {
@@ -179,6 +184,7 @@ impl TunPort {
     pub fn try_clone(&self) -> io::Result<TunPort> {
         Ok(TunPort {
             file: self.file.try_clone()?,
+            silent: None,
             interface: self.interface.clone(),
             large: None,
             slot: None,
@@ -203,6 +209,9 @@ impl Port for TunPort {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        if self.silent.is_some() {
+            return 0;
+        }
         let before = into.len();
         for _ in 0..self.capabilities.batch {
             self.slot = self.slot.or_else(|| pool.allocate());
@@ -212,7 +221,7 @@ impl Port for TunPort {
                 match self.file.read(&mut self.scratch) {
                     Ok(_) => self.counters.lose(Loss::NoSlot, 1),
                     Err(error) => {
-                        self.lose_unless_waiting(&error);
+                        self.end_batch(&error);
                         break;
                     }
                 }
@@ -228,7 +237,7 @@ impl Port for TunPort {
             let length = match self.file.read_vectored(&mut parts) {
                 Ok(length) => length.saturating_sub(self.vnet_len),
                 Err(error) => {
-                    self.lose_unless_waiting(&error);
+                    self.end_batch(&error);
                     break;
                 }
             };
@@ -306,16 +315,23 @@ impl Port for TunPort {
 }
 
 impl TunPort {
-    fn lose_unless_waiting(&mut self, error: &io::Error) {
-        if error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted {
-            self.counters.lose(Loss::of(error), 1);
+    /// Handles the error of a read.
+    fn end_batch(&mut self, error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => {}
+            // The device was deleted. This loses no frame.
+            Some(libc::EBADFD) => self.silent = sys::event().ok(),
+            _ => self.counters.lose(Loss::of(error), 1),
         }
     }
 }
 
 impl AsFd for TunPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        match &self.silent {
+            Some(silent) => silent.as_fd(),
+            None => self.file.as_fd(),
+        }
     }
 }
 

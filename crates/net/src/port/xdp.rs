@@ -350,7 +350,10 @@ impl XdpPort {
         }
         outward.transmit.publish();
         let wake = match outward.transmit.needs_wakeup() {
-            true => wake_transmit(outward.socket.as_fd(), taken.div_ceil(KERNEL_BATCH)),
+            true => {
+                let batches = taken.div_ceil(KERNEL_BATCH);
+                wake_transmit(outward, batches, &mut self.counters)
+            }
             false => Wake::Done,
         };
         if wake != Wake::Done {
@@ -374,7 +377,7 @@ impl XdpPort {
         }
         let is_there = trains.send(pool, batch, &mut self.counters);
         // The error does not say whether the interface is down or gone.
-        if !is_there && wake_transmit(outward.socket.as_fd(), 0) == Wake::Gone {
+        if !is_there && wake_transmit(outward, 0, &mut self.counters) == Wake::Gone {
             self.lose_interface(pool);
         }
         true

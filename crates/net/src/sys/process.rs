@@ -38,6 +38,16 @@ pub(crate) fn set_signal_mask(set: &libc::sigset_t) -> io::Result<()> {
     }
 }
 
+/// Returns whether this process ignores a signal.
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all-zero bytes are a valid `sigaction`, which the kernel fills; nothing is changed.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Gives SIGCHLD its default action.
 pub(crate) fn default_child_signal() -> io::Result<()> {
     // SAFETY: the default action runs no code of ours.

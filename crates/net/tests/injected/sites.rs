@@ -14,6 +14,11 @@ const SITES: &[(&str, &str, &str)] = &[
     ("confine.rs", "confine restrict_files", "processes confine"),
     ("confine.rs", "keep_broker", "processes first_ports"),
     (
+        "confine.rs",
+        "privileged_apart",
+        "(without a thread, the caller gets the error)",
+    ),
+    (
         "contained.rs",
         "start read interrupt is_port_open",
         "processes contained",
@@ -68,12 +73,18 @@ const SITES: &[(&str, &str, &str)] = &[
         "bind_queue converse netfilter_socket send receive",
         "nfqueue",
     ),
-    ("port/packet.rs", "open", "packet"),
+    ("port/packet.rs", "open open_segmenting", "packet"),
     ("port/packet.rs", "group", "group"),
     ("port/packet/absence.rs", "look_for_it", "packet returns"),
     ("port/packet/inward.rs", "count_dropped", "packet"),
     ("port/packet/ring.rs", "open request", "packet"),
-    ("port/pcap.rs", "resolved create_capture", "pcap"),
+    ("port/pcap.rs", "create create_capture", "pcap"),
+    (
+        "port/pcap.rs",
+        "append_privately",
+        "(opens as create_capture does)",
+    ),
+    ("port/pcap/spec.rs", "of", "pcap"),
     ("port/pcap.rs", "open", "processes first_ports"),
     ("port/pcap.rs", "arm", "(a timer takes every valid time)"),
     ("port/pcap/behind.rs", "start", "pcap"),
@@ -85,9 +96,13 @@ const SITES: &[(&str, &str, &str)] = &[
         "remedy",
         "(after a refusal for lack of privileges)",
     ),
-    ("port/trains.rs", "open", "packet"),
     ("port/tun.rs", "attach set_offloads", "tap"),
     ("port/tun.rs", "try_clone", "(by the standard library)"),
+    (
+        "port/tun.rs",
+        "end_batch",
+        "(for a device that was deleted; repeated with the next read)",
+    ),
     (
         "port/wait.rs",
         "new pause_after wait_until sleep look",
@@ -120,8 +135,13 @@ const SITES: &[(&str, &str, &str)] = &[
     (
         "process.rs",
         "new spawn enter mount_files stage drop_capabilities raise set set_for catch next next_within \
-         changed_child stop_like start identity kill_in",
-        "processes spawn, guard, watchdog",
+         changed_child stop_like ignores_hang_up",
+        "processes spawn",
+    ),
+    (
+        "process/guard.rs",
+        "start watch receive identity kill_in",
+        "processes guard, watchdog",
     ),
     ("socket/diag.rs", "open connections ended", "sockets"),
     (
@@ -155,8 +175,8 @@ const SITES: &[(&str, &str, &str)] = &[
     ("sys.rs", "map", "packet"),
     (
         "sys/process.rs",
-        "block_signals set_signal_mask default_child_signal wait_for_signal wait_for_signal_within \
-         other_threads in_child close_some close_all_but fork_as become_child_of_first_process",
+        "block_signals set_signal_mask default_child_signal is_ignored wait_for_signal \
+         wait_for_signal_within other_threads in_child close_some close_all_but fork_as become_child_of_first_process",
         "processes guardian, contained, spawn, watchdog",
     ),
     ("sys/thread.rs", "set_timer_slack", "clock"),
@@ -194,6 +214,8 @@ const MARKS: &[&str] = &[
     ".read_to_string(",
     ".write_all(",
     "recv_from_full(",
+    "recvmsg(",
+    "sendmsg(",
     "waitid(",
     "getrlimit(",
     "setrlimit(",

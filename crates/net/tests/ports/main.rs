@@ -179,6 +179,40 @@ fn short_and_long_frames_arrive_in_one_order() {
     }
 }
 
+/// The file of a deleted device has an error to report for good.
+#[test]
+fn a_device_that_was_deleted_is_silent_and_counts_only_frames_that_exist() {
+    require_privilege();
+    let namespace = Namespace::create("tap").unwrap();
+    let options = TunOptions {
+        link: Link::Ethernet,
+        ..TunOptions::default()
+    };
+    let mut tap = TunPort::create(&namespace, "tap0", options).unwrap();
+    let mut pool = Pool::new(PoolSize { slots: 8, large: 2 }).unwrap();
+    namespace.links().unwrap().remove("tap0").unwrap();
+    let mut none = Vec::new();
+    assert_eq!(tap.receive(&mut pool, &mut none), 0);
+    let (clock, mut waiter) = (Clock::start(), Waiter::new(Spin::None));
+    let deadline = clock.now() + Span::from_ms(20);
+    let watch = Watch {
+        descriptor: tap.as_fd(),
+        interest: Interest::Readable,
+    };
+    let wake = waiter.wait(&[watch], Some(deadline), &clock);
+    assert_eq!(wake.ready, 0);
+    assert!(wake.now >= deadline);
+    assert_eq!(tap.receive(&mut pool, &mut none), 0);
+    assert_eq!(tap.counters().lost_total(), 0);
+    let slot = put(&mut pool, &frame(&[], 100));
+    assert_eq!(tap.transmit(&mut pool, &[slot]), 1);
+    let counters = tap.counters();
+    assert_eq!((counters.sent, counters.lost(Loss::Down)), (0, 1));
+    assert_eq!(counters.lost_total(), 1);
+    tap.release(&mut pool);
+    assert_eq!(pool.available(), 8);
+}
+
 /// The kernel cannot describe a super-packet of UDP fragments to a packet socket, and the ring gets
 /// stuck at such a packet.
 #[test]
@@ -390,6 +424,20 @@ fn an_interface_that_goes_down_and_comes_back_works_again() {
 }
 
 #[test]
+fn an_idle_interface_that_goes_down_loses_nothing() {
+    let mut wire = Wire::new(PacketOptions::default());
+    let mut links = wire.namespace.links().unwrap();
+    let mut none = Vec::new();
+    for is_up in [false, true, false, true] {
+        links.set_up("left", is_up).unwrap();
+        for port in &mut wire.ports {
+            assert_eq!(port.receive(&mut wire.pool, &mut none), 0);
+        }
+    }
+    assert_eq!(wire.ports[0].counters().lost_total(), 0);
+}
+
+#[test]
 fn an_interface_that_disappears_loses_frames_and_nothing_else() {
     let mut wire = Wire::new(PacketOptions::default());
     wire.namespace.links().unwrap().remove("left").unwrap();
@@ -469,11 +517,17 @@ fn an_interface_that_was_moved_away_and_back_is_found_again() {
 }
 
 /// The sender's kernel accepts one write of ten datagrams; the receiver gets ten, however the
-/// router forwards them.
+/// router forwards them, also through an interface that does not segment them itself.
 #[test]
 fn udp_super_packets_cross_whole_and_split() {
     let topology = Topology::new(Offloads::ON);
-    for (from, to) in [(H2, H3), (H2_V6, H3_V6)] {
+    for (out, from, to) in [
+        (Offloads::ON, H2, H3),
+        (Offloads::ON, H2_V6, H3_V6),
+        (Offloads::OFF, H2, H3),
+        (Offloads::OFF, H2_V6, H3_V6),
+    ] {
+        topology.router.set_offloads("r3", out).unwrap();
         for mode in [Mode::Whole, Mode::Split] {
             let forwarder = Forwarder::start(&topology, mode, PacketOptions::default());
             let bind = |address: IpAddr| move || UdpSocket::bind((address, 0)).unwrap();

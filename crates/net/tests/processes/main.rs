@@ -53,13 +53,20 @@ const SCENARIOS: &[(&str, Work, After)] = &[
     ("contained", contained, nothing),
     ("spawn", spawned, nothing),
     ("guard", guard, nothing),
-    ("watchdog", watchdog, watchdog_has_worked),
+    ("watchdog", watchdog, has_worked),
     ("confine", confined, nothing),
     ("user", other_user, nothing),
     ("namespace_of_users", namespace_of_users, nothing),
     ("namespace_as_self", namespace_as_self, nothing),
     ("first_ports", first_ports, nothing),
 ];
+
+/// Scenarios in which nothing fails.
+const UNDISTURBED: &[(&str, Work, After)] = &[(
+    "guard_of_a_namespace_that_is_gone",
+    guard_of_a_namespace_that_is_gone,
+    has_worked,
+)];
 
 /// Calls that scenarios make for certain: they must have failed.
 const MUST_FAIL: &[(&str, &[c_long])] = &[
@@ -138,6 +145,12 @@ fn main() -> ExitCode {
             println!("test {name}_survives_every_failing_call ... ok");
         }
     }
+    for (name, _, after) in UNDISTURBED {
+        if wanted.is_none_or(|wanted| name.contains(wanted.as_str())) {
+            assert_eq!(once(name, ERRORS[0], u32::MAX, *after), None);
+            println!("test {name} ... ok");
+        }
+    }
     ExitCode::SUCCESS
 }
 
@@ -209,13 +222,20 @@ fn once(
         text
     });
     let outcome = notify::supervise(&own, fails, error, name != "take_over");
+    let left = match &outcome {
+        Ok(outcome) if !outcome.has_ended => below(child.id()),
+        _ => String::new(),
+    };
     if !matches!(&outcome, Ok(outcome) if outcome.has_ended) {
         let _ = child.kill();
     }
     let status = child.wait().unwrap();
     let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
     let call = outcome.failed;
-    assert!(outcome.has_ended, "{what} ({call:?}) leaves processes");
+    assert!(
+        outcome.has_ended,
+        "{what} ({call:?}) leaves processes:\n{left}"
+    );
     let said = said.join().unwrap();
     let code = status.code();
     // The standard library panics if its child cannot tell it whether `execve` failed, which the kernel
@@ -236,6 +256,25 @@ fn once(
     call
 }
 
+/// Describes the processes that have the filter of a scenario, which `tested` began.
+fn below(tested: u32) -> String {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let describe = |path: PathBuf| {
+        let file = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
+        let status = file("status");
+        let field = |name| status.lines().find(|line| line.starts_with(name));
+        field("Seccomp:").filter(|line| line.ends_with('2'))?;
+        let pid: u32 = path.file_name()?.to_str()?.parse().ok()?;
+        let (fields, wchan) = (["PPid:", "State:", "Threads:"].map(field), file("wchan"));
+        let command = file("cmdline").replace('\0', " ");
+        let network = fs::read_link(path.join("ns/net"));
+        (pid >= tested).then(|| format!("{pid} {fields:?} {wchan} {network:?} {command}\n"))
+    };
+    processes
+        .filter_map(|process| describe(process.path()))
+        .collect()
+}
+
 /// The descriptor through which a scenario sends that of its filter.
 const FILTER: c_int = 200;
 const SUCCEEDED: i32 = 0;
@@ -247,6 +286,7 @@ fn run(name: &str, folder: &Path) -> ExitCode {
     let to = UnixStream::from(unsafe { OwnedFd::from_raw_fd(FILTER) });
     let (_, work, _) = SCENARIOS
         .iter()
+        .chain(UNDISTURBED)
         .find(|one| one.0 == name)
         .expect("a scenario");
     // SAFETY: this process has one thread.
@@ -406,6 +446,24 @@ fn guard(_: &Path) -> bool {
     true
 }
 
+/// The kernel gives the lowest free number to a new namespace: here, that of the watched one if it
+/// were gone. The program there must not be killed.
+fn guard_of_a_namespace_that_is_gone(folder: &Path) -> bool {
+    let watched = Namespace::create("watched").unwrap();
+    let mut guard = Guard::start().unwrap();
+    guard.watch(&watched).unwrap();
+    drop(watched);
+    // The kernel removes namespaces later.
+    sleep(Duration::from_millis(300));
+    let next = Namespace::create("next").unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "sleep 0.5 && echo > $0"]);
+    command.arg(worked(folder));
+    let started = next.enter(|| command.spawn());
+    assert!(started.unwrap().unwrap().id() > 0);
+    true
+}
+
 fn worked(folder: &Path) -> PathBuf {
     folder.join("worked")
 }
@@ -425,9 +483,9 @@ fn watchdog(folder: &Path) -> bool {
     true
 }
 
-fn watchdog_has_worked(folder: &Path, has_succeeded: bool) {
+fn has_worked(folder: &Path, has_succeeded: bool) {
     if has_succeeded {
-        assert!(worked(folder).exists(), "a watchdog has not worked");
+        assert!(worked(folder).exists(), "it has not worked");
     }
 }
 

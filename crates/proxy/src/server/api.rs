@@ -93,9 +93,9 @@ impl Server {
                 for (key, _) in keys {
                     // Only the last value counts; without this, the list would grow with each
                     // request.
-                    words.sets.retain(|(old, _)| old != key);
+                    words.asked.retain(|(old, _)| old != key);
                 }
-                words.sets.extend(keys.iter().cloned());
+                words.asked.extend(keys.iter().cloned());
                 match self.settings.links() {
                     Ok(links) => {
                         self.hub.engine.set_links(&links);

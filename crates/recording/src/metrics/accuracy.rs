@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::{Rate, Span, Time};
+use sluice_core::link::FramingParams;
+use sluice_core::{Packet, Rate, Span, Time};
 
 use super::percentile::percentiles;
 use crate::Release;
-use sluice_scenario::Link;
 use sluice_scenario::metric::Accuracy;
+use sluice_scenario::{Direction, Link};
 
 /// Collects the releases of a run, in the order in which each pipe made them.
 ///
@@ -18,6 +19,7 @@ use sluice_scenario::metric::Accuracy;
 #[derive(Debug)]
 pub struct AccuracyMeter {
     link: Link,
+    framing: [FramingParams; 2],
     last: BTreeMap<&'static str, Release>,
     late: Vec<u64>,
     planned_ns: u64,
@@ -29,6 +31,7 @@ impl AccuracyMeter {
     /// Creates a collector without releases.
     pub fn new(link: Link) -> Self {
         AccuracyMeter {
+            framing: [Direction::Up, Direction::Down].map(|way| link.pipe(way).params().framing),
             link,
             last: BTreeMap::new(),
             late: Vec::new(),
@@ -44,14 +47,16 @@ impl AccuracyMeter {
         let Some(last) = last else {
             return;
         };
-        let pipe = self.link.pipe(release.pipe.direction());
+        let direction = release.pipe.direction();
+        let pipe = self.link.pipe(direction);
+        let framing = &self.framing[usize::from(direction == Direction::Down)];
         // A transmission of a busy link starts when the last one ends.
         let delay = pipe.delay.at(last.due.since(Time::ZERO));
         let slot_start = Span::from_ns(last.due.since(Time::ZERO + delay).as_ns());
         let Some(rate) = pipe.rate.at(slot_start) else {
             return;
         };
-        let planned = rate.transmission(u64::from(release.len));
+        let planned = rate.transmission(framing.wire_len(&Packet::new(0, release.len)));
         let apart = release.due.since(last.due);
         if rate != Rate::UNLIMITED && apart.as_ns().abs_diff(planned.as_ns()) <= 1 {
             self.planned_ns += planned.as_ns();

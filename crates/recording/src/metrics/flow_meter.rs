@@ -8,15 +8,15 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Span, Time};
 
 use super::fairness::Greedy;
-use super::goodput::{Arrived, goodput};
+use super::goodput::{Arrived, arrived_by, goodput};
 use super::jitter::Jitter;
 use super::packet_counts::{Counted, PacketCounts};
-use super::percentile::{percentiles, percentiles_of};
+use super::percentile::percentiles_of;
 use super::samples::{Parts, Samples};
 use super::voip::mean_opinion_score;
 use crate::{FlowSample, PingSample, ProgramEntry, Transfer};
-use sluice_scenario::metric::{FlowSummary, Reported};
-use sluice_scenario::{Direction, Flow, FlowInstance, Measured};
+use sluice_scenario::metric::{FlowSummary, Percentiles, Reported};
+use sluice_scenario::{Direction, Flow, FlowInstance, FlowKind, Measure, Measured};
 
 /// Collects the measurements of a flow.
 pub(super) struct FlowMeter {
@@ -29,7 +29,10 @@ pub(super) struct FlowMeter {
     start: Time,
     from: Time,
     to: Time,
+    /// The payload that has arrived, from the start of the flow on.
     arrived: Vec<Arrived>,
+    /// The longest time between two samples while payload arrives.
+    even: Span,
     /// The count of retransmissions at the beginning of the measured time; it is zero at the start
     /// of the flow.
     retransmits_before: u64,
@@ -38,6 +41,8 @@ pub(super) struct FlowMeter {
     srtt: Vec<u64>,
     /// The durations of its transfers, pages or exchanges.
     transfers: Vec<u64>,
+    /// The end of the last transfer or exchange.
+    latest: Option<Time>,
     /// The packets of a flow of datagrams.
     packets: PacketCounts,
     rtt: Vec<u64>,
@@ -76,13 +81,13 @@ impl FlowMeter {
         instance: FlowInstance<'_>,
         flow: Arc<Flow>,
         hops: Range<usize>,
-        warmup: Span,
+        measure: &Measure,
         end: Time,
     ) -> Self {
         let warmup = if flow.kind.is_sized() {
             Span::ZERO
         } else {
-            warmup
+            measure.warmup
         };
         FlowMeter {
             name: instance.name,
@@ -92,11 +97,14 @@ impl FlowMeter {
             start: Time::ZERO + instance.start,
             from: Time::ZERO + instance.start.saturating_add(warmup),
             to: end.min(Time::ZERO + instance.stop),
-            arrived: Vec::new(),
+            // The counter is zero at the start of the flow, whenever the first sample was taken.
+            arrived: vec![(Time::ZERO + instance.start, 0)],
+            even: Span::from_ns(measure.interval.as_ns().saturating_mul(2)),
             retransmits_before: 0,
             retransmits: None,
             srtt: Vec::new(),
             transfers: Vec::new(),
+            latest: None,
             packets: PacketCounts::default(),
             rtt: Vec::new(),
             up: Vec::new(),
@@ -117,7 +125,9 @@ impl FlowMeter {
     }
 
     pub(super) fn sample(&mut self, sample: &FlowSample) {
-        if let Some(bytes) = sample.received_bytes {
+        if let Some(bytes) = sample.received_bytes
+            && sample.time > self.start
+        {
             self.arrived.push((sample.time, bytes));
         }
         self.packets.sample(self.from, sample);
@@ -135,6 +145,7 @@ impl FlowMeter {
 
     // Counts a transfer that was requested after the warm-up and is complete.
     pub(super) fn transfer(&mut self, transfer: &Transfer) {
+        self.latest = self.latest.max(Some(transfer.start + transfer.took));
         if (self.from..=self.to).contains(&transfer.start) {
             self.transfers.push(transfer.took.as_ns());
         }
@@ -151,6 +162,9 @@ impl FlowMeter {
     }
 
     pub(super) fn probe(&mut self, probe: &PingSample) {
+        if let Some(took) = probe.rtt {
+            self.latest = self.latest.max(Some(probe.time + took));
+        }
         if !(self.from..=self.to).contains(&probe.time) {
             return;
         }
@@ -195,8 +209,10 @@ impl FlowMeter {
         }
         let place = hop - self.hops.start;
         let waited = record.sojourn().as_ns();
-        self.sojourn[place].samples.push(waited);
-        self.sojourn[place].sum_ns = self.sojourn[place].sum_ns.saturating_add(waited);
+        let sojourn = &mut self.sojourn[place];
+        sojourn.samples.push_each(waited, wire_packets);
+        let waited = waited.saturating_mul(wire_packets);
+        sojourn.sum_ns = sojourn.sum_ns.saturating_add(waited);
         // Used if the receiver's delays were not recorded.
         if self.is_datagrams && place == 0 {
             self.jitter.transit(record.sojourn().as_ns());
@@ -213,21 +229,41 @@ impl FlowMeter {
 
     /// Returns whether the flow sends as much as it can for as long as it lasts.
     pub(super) fn is_greedy(&self) -> bool {
-        let transfer = self.flow.kind.transfer();
-        transfer.is_some_and(|transfer| transfer.bytes.is_none())
+        self.flow.kind.is_bulk()
     }
 
     /// Returns the payload over time, for a comparison of shares.
     pub(super) fn greedy(&self) -> Greedy<'_> {
         Greedy {
-            samples: &self.arrived,
+            samples: if self.has_samples() {
+                &self.arrived
+            } else {
+                &[]
+            },
             start: self.start(),
             stop: self.to,
         }
     }
 
+    /// Returns the share of its packets that were lost.
+    fn loss(&self) -> Option<f64> {
+        match self.counted().filter(|counted| counted.sent > 0.0) {
+            Some(counted) => Some(counted.lost / counted.sent),
+            None => (self.probes > 0).then(|| self.lost as f64 / self.probes as f64),
+        }
+    }
+
+    /// Returns the loss in the direction of the flow. A lost probe may have been dropped on its way
+    /// back; only the queues know.
+    fn forward_loss(&self) -> Option<f64> {
+        if self.rtt.is_empty() || self.probes == 0 {
+            return self.loss();
+        }
+        Some(self.drops.min(self.lost) as f64 / self.probes as f64)
+    }
+
     /// Returns the mean opinion score of a call on its path.
-    fn opinion(&self, loss: Option<f64>) -> Option<f64> {
+    fn opinion(&self) -> Option<f64> {
         let (mean, variation) = match self.received() {
             Some(counted) => (counted.mean_delay_ns()?, counted.mean_variation_ns()?),
             None if self.way_count == 0 => return None,
@@ -237,7 +273,7 @@ impl FlowMeter {
             ),
         };
         let delay = mean + 2.0 * variation;
-        Some(mean_opinion_score(delay / 1e6, loss?))
+        Some(mean_opinion_score(delay / 1e6, self.forward_loss()?))
     }
 
     /// Returns the packets of a flow of datagrams.
@@ -288,6 +324,21 @@ impl FlowMeter {
         Some(self.completed()?.since(self.start()))
     }
 
+    /// Returns how long the transfer or exchange that is open at the end has lasted by then. It is known
+    /// of a flow that begins the next one a given time after the last, which pages do not.
+    fn open_for(&self) -> Option<Span> {
+        let begun = match &self.flow.kind {
+            FlowKind::Rr(rr) => self.latest.map_or(self.start, |end| end + rr.think),
+            FlowKind::Tcp(tcp) => match tcp.pause {
+                Some(pause) => self.latest.map_or(self.start, |end| end + pause),
+                None if tcp.bytes.is_some() && self.completed().is_none() => self.start,
+                None => return None,
+            },
+            _ => return None,
+        };
+        (begun < self.to).then(|| self.to.since(begun))
+    }
+
     /// Ends the measured time at `end`, if that is earlier than planned.
     pub(super) fn end_at(&mut self, end: Time) {
         self.to = self.to.min(end);
@@ -297,51 +348,57 @@ impl FlowMeter {
         self.start
     }
 
-    /// Returns the samples of its payload within its measured time, as far as they are after
-    /// `after`.
-    fn measured(&self, after: Time) -> impl Iterator<Item = Arrived> {
-        let from = self.from.max(after);
-        // The counter is zero at the start of the flow, whenever the first sample was taken.
-        let start = (self.start() >= from).then_some((self.start(), 0));
-        let inside = from..=self.to;
-        let later = self.arrived.iter().copied();
-        start
-            .into_iter()
-            .chain(later.filter(move |(at, _)| inside.contains(at)))
+    /// Returns whether the payload that it received was sampled.
+    fn has_samples(&self) -> bool {
+        self.arrived.len() > 1
+    }
+
+    /// Returns whether its figures include goodput. Calls and probes carry no payload of a user.
+    fn has_payload(&self) -> bool {
+        self.flow.kind.metrics().contains(&"goodput")
+    }
+
+    /// Returns the end of its measured time: a transfer ends when it is complete.
+    fn until(&self) -> Time {
+        self.completed().map_or(self.to, |at| at.min(self.to))
     }
 
     fn goodput(&self) -> Option<f64> {
-        if !self.flow.kind.is_sized() {
-            return goodput(&self.arrived, self.from, self.to);
-        }
-        // The counter is zero at the start of the flow, whenever the first sample was taken.
-        let mut samples = vec![(self.start(), 0)];
-        samples.extend(self.arrived.iter().filter(|(at, _)| *at > self.start()));
-        goodput(&samples, self.start(), self.completed().unwrap_or(self.to))
+        let of_it = || goodput(&self.arrived, self.even, self.from, self.until());
+        (self.has_payload() && self.has_samples())
+            .then(of_it)
+            .flatten()
     }
 }
 
-/// Returns the payload of several flows per second: from the instant after `after` at which the
-/// first of them sent in its measured time, until the last one ended. Flows that come and go do not
-/// count as if all had been active together.
-pub(super) fn goodput_together(meters: &[&FlowMeter], after: Time) -> Option<f64> {
-    let (mut bits, mut first, mut last) = (0.0, None::<Time>, None::<Time>);
-    for meter in meters {
-        let mut samples = meter.measured(after);
-        let Some((from, before)) = samples.next() else {
-            continue;
-        };
-        let (to, after) = samples.last().unwrap_or((from, before));
-        bits += after.saturating_sub(before) as f64 * 8.0;
-        first = Some(first.map_or(from, |at| at.min(from)));
-        last = last.max(Some(to));
-    }
-    let seconds = last?.since(first?).as_secs_f64();
+/// Returns the payload of several flows per second, in the time after `warm` in which at least one of
+/// them is measured. In this time all payload counts, also that of a flow that has just begun.
+///
+/// If all are transfers of a given size, which have no warm-up, the time begins with the first.
+pub(super) fn goodput_together(meters: &[&FlowMeter], warm: Time) -> Option<f64> {
+    let flows: Vec<_> = meters.iter().filter(|meter| meter.has_payload()).collect();
+    flows.iter().find(|meter| meter.has_samples())?;
+    let last = flows.iter().map(|meter| meter.until()).max()?;
+    let first = flows.iter().map(|meter| meter.from).min()?;
+    let all_end = flows.iter().all(|meter| meter.flow.kind.is_sized());
+    // Short flows may all have ended before the measured time of the others begins.
+    let first = if all_end || last <= warm {
+        first
+    } else {
+        first.max(warm)
+    };
+    let arrived = |meter: &&&FlowMeter| {
+        let by = |at| arrived_by(&meter.arrived, meter.even, at);
+        by(last) - by(first)
+    };
+    let bits = flows.iter().map(arrived).sum::<f64>() * 8.0;
+    let seconds = last.since(first).as_secs_f64();
     (seconds > 0.0).then(|| bits / seconds)
 }
 
 /// Returns the figures of a flow, or of several taken together.
-pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
+/// The measured time of the run begins at `warm`.
+pub(super) fn summarise(name: &str, meters: &[&FlowMeter], warm: Time) -> FlowSummary {
     let flow = &meters
         .first()
         .expect("a flow has at least one instance")
@@ -379,6 +436,10 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
             None => meter.transfers.clone(),
         })
         .collect();
+    let open: Vec<u64> = meters
+        .iter()
+        .filter_map(|meter| Some(meter.open_for()?.as_ns()))
+        .collect();
     let (sent, missing) = meters
         .iter()
         .filter_map(|m| m.counted())
@@ -404,9 +465,9 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
         direction: flow.direction.to_string(),
         goodput_bps: match meters {
             [one] => one.goodput(),
-            several => goodput_together(several, Time::ZERO),
+            several => goodput_together(several, warm),
         },
-        bytes: counts(&|m| m.arrived.last().map(|(_, bytes)| *bytes)),
+        bytes: counts(&|m| Some(m.arrived.last().filter(|_| m.has_samples())?.1)),
         retransmits: counts(&|m| {
             m.retransmits
                 .map(|last| last.saturating_sub(m.retransmits_before))
@@ -415,9 +476,12 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
             [one] => one.completion().map(Span::as_ns),
             _ => None,
         },
-        fct: percentiles(&completions),
+        fct: with_open(&[&completions], &open),
         srtt: gather(|m| &m.srtt),
-        rtt: gather(|m| &m.rtt),
+        rtt: with_open(
+            &meters.iter().map(|m| &m.rtt[..]).collect::<Vec<_>>(),
+            &open,
+        ),
         up: gather(|m| &m.up),
         down: gather(|m| &m.down),
         loss,
@@ -425,12 +489,27 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter]) -> FlowSummary {
         drops: meters.iter().map(|m| m.drops).sum(),
         marks: meters.iter().map(|m| m.marks).sum(),
         jitter_ns: mean(&|m| Some(m.mean_jitter_ns()? as f64)).map(|ns| ns.round() as u64),
-        mos: mean(&|m| m.opinion(loss)),
+        mos: mean(&|m| m.opinion()),
         // Set when all flows are known.
         convergence_ns: None,
         runtime_ns: mean(&|m| Some(m.runtime_ns()? as f64)).map(|ns| ns.round() as u64),
         reported: reported(meters),
     }
+}
+
+/// Returns the percentiles of the times of transfers or exchanges that ended, and of those `open` that
+/// have lasted longer than all of these, which are slower still. Only the former are counted.
+fn with_open(ended: &[&[u64]], open: &[u64]) -> Option<Percentiles> {
+    let count = ended.iter().map(|times| times.len()).sum::<usize>() as u64;
+    let longest = ended.iter().flat_map(|times| times.iter()).max()?;
+    let slower: Vec<u64> = open.iter().copied().filter(|age| age > longest).collect();
+    let mut long = ended.to_vec();
+    long.push(&slower);
+    let all = percentiles_of(&Parts {
+        long,
+        ..Parts::default()
+    })?;
+    Some(Percentiles { count, ..all })
 }
 
 /// Returns what the programs of a flow reported: for several, the mean of each figure.

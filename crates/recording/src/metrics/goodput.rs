@@ -5,16 +5,30 @@ use sluice_core::{Span, Time};
 /// The payload bytes that had arrived at an instant: a sample of a counter that only grows.
 pub type Arrived = (Time, u64);
 
-/// Returns the bits per second between the first sample at or after `from` and the last at or
-/// before `to`. The instants of the samples count, so that no byte is attributed to a time at which
-/// it did not arrive. `None` with fewer than two such samples.
-pub fn goodput(samples: &[Arrived], from: Time, to: Time) -> Option<f64> {
-    let mut inside = samples.iter().filter(|(at, _)| (from..=to).contains(at));
-    let first = inside.next()?;
-    let last = inside.next_back()?;
-    let seconds = last.0.since(first.0).as_secs_f64();
-    let bits = last.1.saturating_sub(first.1) as f64 * 8.0;
-    (seconds > 0.0).then(|| bits / seconds)
+/// Returns the bytes that had arrived by `at`; 0 before the first sample. Bytes are assumed to arrive
+/// evenly between two samples that are at most `even` apart. Across a longer gap, during which a flow
+/// may have paused, they arrive with the later sample.
+pub(super) fn arrived_by(samples: &[Arrived], even: Span, at: Time) -> f64 {
+    let next = samples.partition_point(|(time, _)| *time <= at);
+    let Some((before, bytes)) = next.checked_sub(1).map(|last| samples[last]) else {
+        return 0.0;
+    };
+    match samples.get(next) {
+        Some((after, more)) if after.since(before) <= even => {
+            let part = at.since(before).as_ns() as f64 / after.since(before).as_ns() as f64;
+            bytes as f64 + more.saturating_sub(bytes) as f64 * part
+        }
+        _ => bytes as f64,
+    }
+}
+
+/// Returns the bits per second from `from` to `to`; `None` if `to` is not after `from`. Samples are taken
+/// at most `even` apart while bytes arrive: between them, bytes arrive evenly, and across a longer gap
+/// with the later sample.
+pub fn goodput(samples: &[Arrived], even: Span, from: Time, to: Time) -> Option<f64> {
+    let seconds = to.since(from).as_secs_f64();
+    let bytes = arrived_by(samples, even, to) - arrived_by(samples, even, from);
+    (seconds > 0.0).then(|| bytes * 8.0 / seconds)
 }
 
 /// A point of a curve: seconds, and bits per second.

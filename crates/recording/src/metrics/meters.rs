@@ -20,7 +20,7 @@ use sluice_scenario::{Backend, Direction, Flow, Link, Measure, PipeId, Scenario}
 /// its tables.
 ///
 /// The warm-up is left out: from the start of the run for the link, from the start of each flow for
-/// the flow. A flow with a number of bytes has no warm-up, because it may end within that time.
+/// the flow. A transfer of a number of bytes has no warm-up, because it may end within that time.
 ///
 /// The figures of a run without some tables are the stored ones.
 ///
@@ -80,10 +80,10 @@ impl Meters {
             };
             flow = Some((instance.flow, declared.clone()));
             let hops = scenario.hops_of(instance.flow);
-            FlowMeter::new(instance, declared, hops, warmup, end)
+            FlowMeter::new(instance, declared, hops, &scenario.measure, end)
         });
         let flows = flows.collect();
-        let pipe = |(id, _)| (id, PipeMeter::new(Time::ZERO + warmup, end));
+        let pipe = |(id, pipe)| (id, PipeMeter::new(pipe, Time::ZERO + warmup, end));
         // Packets are released at the last link of their path.
         let ends = Link {
             up: scenario.links().last().unwrap_or(&scenario.link).up.clone(),
@@ -158,6 +158,7 @@ impl Meters {
         } = self;
         let scenario = &run.scenario;
         let warmup = scenario.measure.warmup;
+        let warm = Time::ZERO + warmup;
         for program in &run.programs {
             if let Some(meter) = meters.get_mut(program.flow as usize) {
                 meter.program(program);
@@ -167,13 +168,13 @@ impl Meters {
 
         let mut flows: Vec<FlowSummary> = meters
             .iter()
-            .map(|meter| summarise(&meter.name, &[meter]))
+            .map(|meter| summarise(&meter.name, &[meter], warm))
             .collect();
         let groups = scenario.flows.iter().filter(|flow| flow.count > 1);
         let groups = groups.map(|flow| {
             let of_it = |meter: &&FlowMeter| meter.flow.name == flow.name;
             let members: Vec<&FlowMeter> = meters.iter().filter(of_it).collect();
-            summarise(&flow.name, &members)
+            summarise(&flow.name, &members, warm)
         });
         let directions: Vec<DirectionSummary> = [Direction::Up, Direction::Down]
             .into_iter()
@@ -213,9 +214,7 @@ impl Meters {
                 true => None,
                 false => {
                     let all: Vec<_> = meters.iter().collect();
-                    // Short flows may all have ended before the measured time of the others begins.
-                    goodput_together(&all, Time::ZERO + warmup)
-                        .or_else(|| goodput_together(&all, Time::ZERO))
+                    goodput_together(&all, warm)
                 }
             },
             jain: directions.iter().filter_map(|d| d.jain).reduce(f64::min),
@@ -273,9 +272,7 @@ fn together(
     let all_of_it: Vec<_> = of_it.iter().map(|&at| &meters[at]).collect();
     (!goodputs.is_empty()).then(|| DirectionSummary {
         direction,
-        goodput_bps: goodput_together(&all_of_it, warm)
-            .or_else(|| goodput_together(&all_of_it, Time::ZERO))
-            .unwrap_or(0.0),
+        goodput_bps: goodput_together(&all_of_it, warm).unwrap_or(0.0),
         jain: jain_of_run,
         jain_min: jains.iter().copied().reduce(f64::min),
         jain_mean: (!jains.is_empty()).then(|| jains.iter().sum::<f64>() / jains.len() as f64),

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::Time;
+use sluice_core::link::FramingParams;
 use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{Packet, Time};
 
 use super::percentile::percentiles_of;
 use super::samples::{Parts, Samples};
@@ -16,7 +17,9 @@ pub(super) struct PipeMeter {
     to: Time,
     packets: u64,
     sent: u64,
+    /// Bytes on the link, with its framing.
     bytes: u64,
+    framing: FramingParams,
     sojourn: Samples,
     drops: BTreeMap<String, u64>,
     marks: u64,
@@ -27,9 +30,10 @@ pub(super) struct PipeMeter {
 }
 
 impl PipeMeter {
-    /// Creates the meter of the time from `from` to `to`.
-    pub(super) fn new(from: Time, to: Time) -> Self {
+    /// Creates the meter of `pipe` in the time from `from` to `to`.
+    pub(super) fn new(pipe: &Pipe, from: Time, to: Time) -> Self {
         PipeMeter {
+            framing: pipe.params().framing,
             from,
             to,
             packets: 0,
@@ -70,8 +74,19 @@ impl PipeMeter {
             Fate::Sent => {}
         }
         self.sent += wire_packets;
-        self.bytes += u64::from(record.len);
-        self.sojourn.push(record.sojourn().as_ns());
+        self.bytes += self.carried(record);
+        self.sojourn
+            .push_each(record.sojourn().as_ns(), wire_packets);
+    }
+
+    /// Returns the bytes that the packet occupied on the link.
+    fn carried(&self, record: &PacketRecord) -> u64 {
+        if self.framing.is_plain() {
+            return u64::from(record.len);
+        }
+        let mut packet = Packet::new(record.flow, record.len);
+        packet.segments = record.segments;
+        self.framing.wire_len(&packet)
     }
 
     /// Returns the figures of `pipe` in `run`.

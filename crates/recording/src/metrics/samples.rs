@@ -24,6 +24,16 @@ impl Samples {
         self.last.push(value);
     }
 
+    /// Adds a value for each of the `wire_packets` of a super-packet.
+    #[inline]
+    pub(super) fn push_each(&mut self, value: u64, wire_packets: u64) {
+        // A plain packet is by far the most frequent.
+        self.push(value);
+        for _ in 1..wire_packets {
+            self.push(value);
+        }
+    }
+
     #[cold]
     fn begin_piece(&mut self) {
         let length = (2 * self.last.len()).clamp(SHORTEST, LONGEST);

@@ -8,7 +8,7 @@ use super::*;
 use crate::expect;
 use crate::testing::recording;
 use crate::{End, PingSample, Recording, Release, RunWriter};
-use sluice_scenario::metric::{Metric, Summary, Unit, reference};
+use sluice_scenario::metric::{Measured, Metric, PipeSummary, Summary, Unit, reference};
 use sluice_scenario::{Backend, Direction, Scenario};
 
 const MS: u64 = 1_000_000;
@@ -79,15 +79,248 @@ fn arrived(points: &[(u64, u64)]) -> Vec<Arrived> {
 }
 
 #[test]
-fn goodput_counts_between_the_samples_inside_the_window() {
+fn goodput_is_what_arrived_in_the_time_divided_by_the_time() {
     let samples = arrived(&[(0, 0), (400, 1000), (900, 6000), (1600, 9000), (2000, 9500)]);
-    // From the sample at 0.4 s to that at 1.6 s: 8000 B in 1.2 s.
-    let got = goodput(&samples, Time::from_ns(100 * MS), Time::from_ns(1999 * MS)).unwrap();
-    assert!((got - 8000.0 * 8.0 / 1.2).abs() < 1e-6, "{got}");
-    assert_eq!(
-        goodput(&samples, Time::from_ns(401 * MS), Time::from_ns(1000 * MS)),
-        None
+    let goodput = |from, to| {
+        let even = Span::from_ms(500);
+        goodput(
+            &samples,
+            even,
+            Time::from_ns(from * MS),
+            Time::from_ns(to * MS),
+        )
+    };
+    // Half of the 1000 B until 0.4 s have arrived at 0.2 s. All of the 3000 B that follow a gap of
+    // 0.7 s arrive at 1.6 s. Nothing arrives after the last sample.
+    assert_eq!(goodput(200, 1200), Some((6000.0 - 500.0) * 8.0));
+    assert_eq!(goodput(1000, 2000), Some((9500.0 - 6000.0) * 8.0));
+    assert_eq!(goodput(2000, 3000), Some(0.0));
+    assert_eq!(goodput(401, 401), None);
+}
+
+/// Returns the meters of the flows of a run of 60 s over 10 Mbit/s, whose samples in ms and bytes are
+/// `samples`.
+fn meters(flows: &str, samples: &[&[(u64, u64)]]) -> Vec<flow_meter::FlowMeter> {
+    let text = format!("duration = \"60s\"\n[link]\nrate = \"10Mbit/s\"\n{flows}");
+    let scenario = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+    let scenario = scenario.scenario;
+    let end = Time::from_ns(60_000 * MS);
+    let meter = |(instance, samples): (sluice_scenario::FlowInstance<'_>, &&[(u64, u64)])| {
+        let flow = Arc::new(instance.flow.clone());
+        let id = instance.id;
+        let mut meter = flow_meter::FlowMeter::new(instance, flow, 0..1, &scenario.measure, end);
+        for (ms, bytes) in *samples {
+            meter.sample(&crate::FlowSample {
+                received_bytes: Some(*bytes),
+                ..crate::FlowSample::empty(Time::from_ns(ms * MS), id)
+            });
+        }
+        meter
+    };
+    scenario.instances().zip(samples).map(meter).collect()
+}
+
+const WARM: Time = Time::from_ns(1000 * MS);
+
+#[test]
+fn the_pauses_of_a_flow_count_in_its_goodput() {
+    // 500 kB in the warm-up and until 51.5 s: one of them in the measured 59 s.
+    let transfers: &[(u64, u64)] = &[(500, 500_000), (51_000, 500_000), (51_500, 1_000_000)];
+    let flow = "[[flow]]\ntype = \"tcp\"\nbytes = \"500kB\"\npause = \"50s\"\n";
+    let all = meters(flow, &[transfers]);
+    let one = flow_meter::summarise("tcp", &[&all[0]], WARM);
+    assert_eq!(one.goodput_bps, Some(4_000_000.0 / 59.0));
+    let total = flow_meter::goodput_together(&[&all[0]], WARM);
+    assert_eq!(total, one.goodput_bps);
+    // Two pages, of which the first is the first byte that the flow receives.
+    let all = meters(
+        "[[flow]]\ntype = \"web\"\ninterval = \"20s\"\n",
+        &[&[(8000, 50_000), (9000, 100_000)]],
     );
+    let web = flow_meter::summarise("web", &[&all[0]], WARM);
+    assert_eq!(web.goodput_bps, Some(800_000.0 / 59.0));
+}
+
+#[test]
+fn the_payload_of_a_flow_in_its_own_warm_up_is_payload_of_all() {
+    // Each of three flows has the link for 20 s, and brings 1 MB/s.
+    let flow = "[[flow]]\ntype = \"tcp\"\ncount = 3\nstagger = \"20s\"\nstop = \"20s\"\n";
+    let at = |start: u64| (0..=400).map(move |n| (start + 50 * n, 50_000 * n));
+    let samples: Vec<Vec<(u64, u64)>> = [0, 20_000, 40_000].map(|s| at(s).collect()).into();
+    let samples: Vec<&[(u64, u64)]> = samples.iter().map(Vec::as_slice).collect();
+    let all = meters(flow, &samples);
+    let all: Vec<_> = all.iter().collect();
+    let close = |found: Option<f64>| (found.unwrap() - 8e6).abs() < 1e-3;
+    assert!(close(flow_meter::goodput_together(&all, WARM)));
+    let group = flow_meter::summarise("tcp", &all, WARM);
+    assert!(close(group.goodput_bps));
+    // A transfer has no warm-up.
+    let flow = "[[flow]]\ntype = \"tcp\"\nbytes = \"500kB\"\n";
+    let all = meters(flow, &[&[(1000, 100_000), (2000, 500_000)]]);
+    let total = flow_meter::goodput_together(&[&all[0]], WARM);
+    assert_eq!(total, Some(4_000_000.0 / 2.0));
+}
+
+/// Returns the figures of the direction up of a run of 2 s over `link`, from packets of `len` bytes in
+/// `segments` that leave at `at` ms after `waited` ms.
+fn figures_of_queue(link: &str, packets: &[(u64, u64, u32, u16)]) -> PipeSummary {
+    let text = format!(
+        "duration = \"2s\"\n[link]\n{link}\n[measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n"
+    );
+    let scenario = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+    let scenario = scenario.scenario;
+    let end = Time::from_ns(2000 * MS);
+    let mut meter = pipe_meter::PipeMeter::new(&scenario.link.up, Time::ZERO, end);
+    for (seq, (at, waited, len, segments)) in (0..).zip(packets.iter().copied()) {
+        meter.packet(&sluice_core::record::PacketRecord {
+            seq,
+            packet: None,
+            arrival: Time::from_ns((at - waited) * MS),
+            flow: 0,
+            len,
+            segments,
+            ecn: sluice_core::Ecn::NotEct,
+            class: 0,
+            fate: sluice_core::record::Fate::Sent,
+            at: Time::from_ns(at * MS),
+        });
+    }
+    let run = Measured {
+        scenario: &scenario,
+        pipe: Direction::Up.into(),
+        from: Time::ZERO,
+        to: end,
+    };
+    meter.finish(&scenario.link.up, &run)
+}
+
+#[test]
+fn a_super_packet_counts_as_its_wire_packets_in_the_sojourn_time() {
+    let mut packets = vec![(100, 2, 60_000, 40)];
+    packets.extend([(200, 0, 100, 1); 10]);
+    let sojourn = figures_of_queue("rate = \"10Mbit/s\"", &packets).sojourn;
+    let sojourn = sojourn.unwrap();
+    // 40 wire packets waited 2 ms, and ten did not wait.
+    assert_eq!((sojourn.count, sojourn.p50_ns), (50, 2 * MS));
+    assert_eq!(sojourn.mean_ns, 8 * MS / 5);
+}
+
+#[test]
+fn a_link_is_busy_with_its_framing_too() {
+    // 92 + 8 bytes take three cells of 53. In 2 s, 2 Mbit/s carry 500 000 bytes.
+    let link = "rate = \"2Mbit/s\"\ncells = \"atm\"\noverhead = 8";
+    let used = figures_of_queue(link, &[(100, 1, 92, 1); 1000]).utilisation;
+    assert_eq!(used, Some(159_000.0 / 500_000.0));
+    // Each segment is framed.
+    let used = figures_of_queue(link, &[(100, 1, 920, 10); 100]).utilisation;
+    assert_eq!(used, Some(159_000.0 / 500_000.0));
+}
+
+#[test]
+fn a_transfer_that_never_ends_is_slower_than_all_that_did() {
+    // Transfers from 2, 2.7 and 3.4 s, of 0.5 s each; the next one begins at 4.1 s and is open at 60 s.
+    let flow = "[[flow]]\ntype = \"tcp\"\nbytes = \"100kB\"\npause = \"200ms\"\n";
+    let mut all = meters(flow, &[&[]]);
+    for (seq, start) in (0..).zip([2000, 2700, 3400]) {
+        all[0].transfer(&crate::Transfer {
+            start: Time::from_ns(start * MS),
+            flow: 0,
+            seq,
+            took: Span::from_ms(500),
+            bytes: 100_000,
+        });
+    }
+    let fct = flow_meter::summarise("tcp", &[&all[0]], WARM).fct.unwrap();
+    assert_eq!(
+        (fct.count, fct.p50_ns, fct.max_ns),
+        (3, 500 * MS, 55_900 * MS)
+    );
+    // Exchanges at 2 and 3 s; with a second of thought, the next request is sent 10 ms after 4 s.
+    let mut all = meters("[[flow]]\ntype = \"rr\"\nthink = \"1s\"\n", &[&[]]);
+    for seq in 0..2 {
+        all[0].probe(&PingSample {
+            time: Time::from_ns((2000 + 1000 * seq) * MS),
+            flow: 0,
+            seq,
+            rtt: Some(Span::from_ms(10)),
+            up: None,
+            down: None,
+            is_lost: false,
+        });
+    }
+    let rtt = flow_meter::summarise("rr", &[&all[0]], WARM).rtt.unwrap();
+    assert_eq!(
+        (rtt.count, rtt.p50_ns, rtt.max_ns),
+        (2, 10 * MS, 55_990 * MS)
+    );
+    // It is not known how long the next one takes that has just begun.
+    all[0].end_at(Time::from_ns(4015 * MS));
+    let rtt = flow_meter::summarise("rr", &[&all[0]], WARM).rtt.unwrap();
+    assert_eq!(rtt.max_ns, 10 * MS);
+}
+
+#[test]
+fn each_call_has_its_own_score() {
+    let flow = "[[flow]]\ntype = \"voip\"\ncount = 2\n";
+    let mut all = meters(flow, &[&[], &[]]);
+    for (number, meter) in all.iter_mut().enumerate() {
+        for seq in 0..100 {
+            // Half of the packets of the first call are lost.
+            let is_lost = number == 0 && seq % 2 == 0;
+            meter.probe(&PingSample {
+                time: Time::from_ns((2000 + 20 * seq) * MS),
+                flow: 0,
+                seq,
+                rtt: None,
+                up: (!is_lost).then(|| Span::from_ms(10)),
+                down: None,
+                is_lost,
+            });
+        }
+    }
+    let call = flow_meter::summarise("voip", &all.iter().collect::<Vec<_>>(), WARM);
+    assert_eq!(call.loss, Some(0.25));
+    let mean = (mean_opinion_score(10.0, 0.5) + mean_opinion_score(10.0, 0.0)) / 2.0;
+    assert_eq!(call.mos, Some(mean));
+}
+
+#[test]
+fn the_score_of_a_ping_counts_the_requests_that_were_lost_and_not_the_answers() {
+    let mut all = meters("[[flow]]\ntype = \"ping\"\n", &[&[]]);
+    let ping = &mut all[0];
+    for seq in 0..100 {
+        // Of four that got no answer, the queue dropped one request.
+        let is_lost = seq % 25 == 0;
+        let at = Time::from_ns((2000 + 20 * seq) * MS);
+        let delay = |ms| (!is_lost).then(|| Span::from_ms(ms));
+        ping.probe(&PingSample {
+            time: at,
+            flow: 0,
+            seq,
+            rtt: delay(20),
+            up: delay(10),
+            down: delay(10),
+            is_lost,
+        });
+        if seq == 25 {
+            let record = sluice_core::record::PacketRecord {
+                seq,
+                packet: None,
+                arrival: at,
+                flow: 0,
+                len: 84,
+                segments: 1,
+                ecn: sluice_core::Ecn::NotEct,
+                class: 0,
+                fate: sluice_core::record::Fate::Dropped(sluice_core::DropReason::Overflow),
+                at,
+            };
+            ping.packet(0, &record, || Span::ZERO);
+        }
+    }
+    let ping = flow_meter::summarise("ping", &[&all[0]], WARM);
+    assert_eq!(ping.loss, Some(0.04));
+    assert_eq!(ping.mos, Some(mean_opinion_score(10.0, 0.01)));
 }
 
 #[test]
@@ -125,6 +358,20 @@ fn the_rate_error_is_taken_over_busy_periods() {
     assert!((accuracy.rate_error.unwrap() - expected).abs() < 1e-12);
     let late = accuracy.lateness.unwrap();
     assert_eq!((late.p50_ns, late.max_ns), (12_000, 500_000));
+}
+
+#[test]
+fn the_rate_error_includes_the_framing() {
+    let text = "duration = \"1s\"\n[link]\nrate = \"2Mbit/s\"\ncells = \"atm\"\noverhead = 8\ndelay = \"5ms\"\n\
+                [measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n";
+    let scenario = Scenario::parse("x", text, &[]).unwrap().remove(0).scenario;
+    let mut meter = AccuracyMeter::new(scenario.link);
+    // 1500 + 8 bytes are 32 cells of 53 bytes, which take 6.784 ms.
+    for due in [10_000, 16_784] {
+        meter.release(&release(due, 3));
+    }
+    let accuracy = meter.finish(BTreeMap::new());
+    assert_eq!(accuracy.busy_ns, 6_784_000);
 }
 
 #[test]
@@ -187,11 +434,11 @@ fn a_recording_comes_to_its_figures() {
     assert_eq!(flow("ping").loss, Some(1.0 / 9.0));
 
     let up = &summary.pipes[0];
-    // Left in the measured time: 20, 30 and 40 ms after their arrival.
+    // Left in the measured time: two wire packets each 20, 30 and 40 ms after their arrival.
     let sojourn = up.sojourn.unwrap();
     assert_eq!(
         (sojourn.count, sojourn.p50_ns, sojourn.max_ns),
-        (3, 30 * MS, 40 * MS)
+        (6, 30 * MS, 40 * MS)
     );
     // Three super-packets of 3000 B in 8 s at 1.2 Mbit/s.
     assert!((up.utilisation.unwrap() - 72_000.0 / 9_600_000.0).abs() < 1e-12);
@@ -231,14 +478,16 @@ fn probes_have_jitter_and_a_score() {
     // 1/16 = 0.0625, 0.12109, 0.23853, 0.28612, 0.33074, 0.37257, 0.41178; the mean is 0.26048.
     let jitter = ping.jitter_ns.unwrap() as f64 / 1e6;
     assert!((jitter - 0.26048).abs() < 1e-5, "{jitter}");
-    // Up: a mean of 209/8 - 10 = 16.125 ms and a mean distance of 8/7 ms; one of nine got no answer.
-    let expected = mean_opinion_score(16.125 + 2.0 * 8.0 / 7.0, 1.0 / 9.0);
+    // Up: a mean of 209/8 - 10 = 16.125 ms and a mean distance of 8/7 ms. One of nine got no
+    // answer, but no queue dropped a request.
+    let expected = mean_opinion_score(16.125 + 2.0 * 8.0 / 7.0, 0.0);
     assert!((ping.mos.unwrap() - expected).abs() < 1e-9);
 }
 
 #[test]
 fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
-    let text = "duration = \"10s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"voip\"\n";
+    let text = "duration = \"10s\"\n[link]\nrate = \"1Mbit/s\"\n[measure]\nwarmup = \"0s\"\n\
+                [[flow]]\ntype = \"voip\"\n";
     let scenario = Scenario::parse("x.toml", text, &[])
         .unwrap()
         .remove(0)
@@ -246,7 +495,7 @@ fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
     let instance = scenario.instances().next().unwrap();
     let flow = Arc::new(instance.flow.clone());
     let end = Time::from_ns(10_000 * MS);
-    let mut meter = flow_meter::FlowMeter::new(instance, flow, 0..1, Span::ZERO, end);
+    let mut meter = flow_meter::FlowMeter::new(instance, flow, 0..1, &scenario.measure, end);
     // Sent every 20 ms. The second one, after 50 ms, arrives last.
     for (seq, way) in (0..).zip([10, 50, 14]) {
         meter.probe(&PingSample {
@@ -259,7 +508,7 @@ fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
             is_lost: false,
         });
     }
-    let call = flow_meter::summarise("voip", &[&meter]);
+    let call = flow_meter::summarise("voip", &[&meter], Time::ZERO);
     // RFC 3550 section 6.4.1, in the order of arrival: transits of 10, 14 and 50 ms. J is
     // 4/16 = 0.25 ms, then 0.25 + (36 - 0.25)/16 = 2.484375 ms; their mean is 1.3671875 ms.
     assert_eq!(call.jitter_ns, Some(1_367_188));

@@ -12,7 +12,7 @@ use sluice_recording::{Cell, ReadError, Recording, Row, Rows};
 /// # Errors
 /// [`ExportError`]; no incomplete file is left behind.
 pub fn write(recording: &Recording, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    Ok(vec![
+    let mut files = vec![
         table(recording.packets()?, dir)?,
         table(recording.headers()?, dir)?,
         table(recording.flow_samples()?, dir)?,
@@ -20,7 +20,13 @@ pub fn write(recording: &Recording, dir: &Path) -> Result<Vec<PathBuf>, ExportEr
         table(recording.pings()?, dir)?,
         table(recording.transfers()?, dir)?,
         table(recording.releases()?, dir)?,
-    ])
+    ];
+    match recording.arrivals() {
+        // Older programs wrote no such table.
+        Err(ReadError::Open { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+        arrivals => files.push(table(arrivals?, dir)?),
+    }
+    Ok(files)
 }
 
 fn table<R: Row>(rows: Rows<R>, dir: &Path) -> Result<PathBuf, ExportError> {

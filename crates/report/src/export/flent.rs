@@ -24,10 +24,10 @@
 //! Calls and pages have their series in every test.
 //!
 //! Probes are `Ping (ms) ICMP`, and further ones `Ping (ms) UDP` with their class. Rates are in
-//! Mbit/s over the time since the previous sample, delays in ms. The first call is `VoIP`: the
-//! one-way delay, from which flent computes the score. Further calls are `VoIP NAME`. `x_values`
-//! are the instants of `[measure] step`; the raw values are all samples, with congestion window and
-//! smoothed RTT where the sender reported them.
+//! Mbit/s over the time since the previous sample, for each step the mean; delays are in ms. The
+//! first call is `VoIP`: the one-way delay, from which flent computes the score. Further calls are
+//! `VoIP NAME`. `x_values` are the instants of `[measure] step`; the raw values are all samples, with
+//! congestion window and smoothed RTT where the sender reported them.
 //!
 //! flent's box plots and distributions leave out the first and last five seconds, the settling time of
 //! its own runs (`DELAY`); `flent --data-cutoff 0,LENGTH` shows all.
@@ -88,6 +88,7 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
         let sample = sample?;
         if let Some(track) = tracks.get_mut(sample.flow as usize)
             && sample.time <= end
+            && !is_page(&instances, sample.flow)
         {
             track.sample(&sample);
         }
@@ -105,11 +106,14 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
         let Some(track) = tracks.get_mut(transfer.flow as usize) else {
             continue;
         };
-        let flow = instances[transfer.flow as usize].flow;
-        let is_page = flow.kind.flent() == FlentSeries::Http;
         let at = transfer.start + transfer.took;
-        if is_page && at <= end {
+        if is_page(&instances, transfer.flow) && at <= end {
             track.delay(at, transfer.took);
+        }
+    }
+    for (number, track) in (0..).zip(&mut tracks) {
+        if is_page(&instances, number) {
+            track.sort();
         }
     }
     let mut instants = Vec::new();
@@ -140,6 +144,12 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
         "raw_values": raw,
         "metadata": metadata(recording, test, &names),
     }))
+}
+
+/// Whether the flow loads pages. Its series is their latency; its samples are bytes.
+fn is_page(instances: &[FlowInstance<'_>], flow: u32) -> bool {
+    let instance = instances.get(flow as usize);
+    instance.is_some_and(|one| one.flow.kind.flent() == FlentSeries::Http)
 }
 
 fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Value {

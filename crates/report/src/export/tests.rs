@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::flent::{Test, TestError};
 use super::*;
+use sluice_recording::Recording;
 use sluice_recording::testing::recording;
 use sluice_scenario::Scenario;
 
@@ -81,11 +82,12 @@ fn a_data_file_of_flent_holds_rates_delays_and_samples() {
     // 10 s in steps of 250 ms.
     assert_eq!(file["x_values"].as_array().unwrap().len(), 41);
     assert_eq!(file["x_values"][4], 1.0);
-    // bulk-1 sends 100 kB/s; samples come once a second, and a rate holds between them.
+    // bulk-1 sends 100 kB/s; samples come once a second, and each rate is that of the whole second
+    // before it.
     let bulk = &file["results"]["TCP upload::1"];
     assert_eq!(
-        (&bulk[3], &bulk[4], &bulk[7]),
-        (&json!(null), &json!(0.8), &json!(0.8))
+        (&bulk[0], &bulk[3], &bulk[4], &bulk[7]),
+        (&json!(null), &json!(0.8), &json!(0.8), &json!(0.8))
     );
     // Probes take 20 ms and one per second; that of second 5 was lost.
     let ping = &file["results"]["Ping (ms) ICMP"];
@@ -187,9 +189,18 @@ fn a_capture_per_port_has_the_fate_of_each_packet() {
 #[test]
 fn tables_are_written_as_csv() {
     let temp = tempfile::tempdir().unwrap();
-    let recording = recording(&temp.path().join("run"));
-    let files = csv::write(&recording, temp.path()).unwrap();
-    assert_eq!(files.len(), 7);
+    let dir = temp.path().join("run");
+    let files = csv::write(&recording(&dir), temp.path()).unwrap();
+    assert_eq!(files.len(), 8);
+    let arrivals = fs::read_to_string(temp.path().join("arrivals.csv")).unwrap();
+    assert_eq!(
+        arrivals,
+        "time_ns,pipe,way,size_bytes,segments,ecn,dscp,hash,src,dst,tag\n"
+    );
+    // As an older program left it.
+    fs::remove_file(dir.join("arrivals.parquet")).unwrap();
+    let old = Recording::open(&dir).unwrap();
+    assert_eq!(csv::write(&old, temp.path()).unwrap().len(), 7);
     let text = fs::read_to_string(temp.path().join("packets.csv")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(

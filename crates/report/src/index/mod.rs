@@ -20,10 +20,9 @@ use ts_rs::TS;
 
 use self::model::Index;
 use crate::html::page;
-use crate::judgement::Candidate;
+use crate::judgement::{Candidate, Subject};
 use crate::pages::{PageError, relative, write_own};
 use sluice_recording::PAGE;
-use sluice_recording::figures::pipe_under_test;
 use sluice_recording::runs::{Found, Place, RunsError, runs_in};
 use sluice_recording::{BACKLOG_PACKETS, ReadError, Recording, Status, if_recorded};
 
@@ -118,11 +117,11 @@ impl Entry {
             .iter()
             .flat_map(|found| found.result.summaries())
             .collect();
-        let under_test = pipe_under_test(&summaries);
+        let subject = Subject::of(&summaries);
         let rows = place
             .results
             .iter()
-            .map(|found| Row::of(folder, found, under_test));
+            .map(|found| Row::of(folder, found, &subject));
         let page = folder.join(&place.name).join(PAGE);
         Ok(Entry {
             place: place.name.clone(),
@@ -135,7 +134,7 @@ impl Entry {
 }
 
 impl Row {
-    fn of(folder: &Path, found: &Found, under_test: &str) -> Result<Row, ReadError> {
+    fn of(folder: &Path, found: &Found, subject: &Subject<'_>) -> Result<Row, ReadError> {
         let (result, recording) = (&found.result, &found.recording);
         let summaries = result.summaries();
         let cut_short = result.runs.iter().find_map(|run| match &run.status {
@@ -147,7 +146,7 @@ impl Row {
         let page = recording.dir().join(PAGE);
         let name = result.variant.clone();
         let is_complete = partial.is_none();
-        let candidate = Candidate::of(name, recording.run(), &summaries, is_complete, under_test);
+        let candidate = Candidate::of(name, recording.run(), &summaries, is_complete, subject);
         Ok(Row {
             candidate,
             runs: result.runs.len(),
@@ -159,7 +158,7 @@ impl Row {
                 .filter(|outcome| outcome.passed)
                 .count(),
             unmet: result.failed().map(ToString::to_string).collect(),
-            curve: Curve::of(recording, under_test)?,
+            curve: Curve::of(recording, subject.pipe)?,
         })
     }
 }

@@ -48,6 +48,61 @@ fn seconds_of_delay_do_not_win_by_a_little_more_goodput() {
 }
 
 #[test]
+fn a_queue_that_loses_the_pings_is_not_best_by_the_delay_of_the_rest() {
+    // 16.2 % and 10 to 11 % of the pings lost: 80 of 100 pings came back within 47.2 ms.
+    let lossy = |name, goodput, p95, lost| {
+        let mut row = row(name, goodput, p95, None, 0.0);
+        row.candidate.figures.lost_probes = lost;
+        row
+    };
+    let rows = [
+        lossy("fifo", 9.5, 47.2, 0.162),
+        lossy("codel", 9.5, 228.0, 0.101),
+        lossy("pie", 9.5, 63.4, 0.107),
+    ];
+    let all = judge(&rows);
+    assert_eq!(good_for(&all[0]), []);
+    assert!(
+        all[0].why.starts_with(
+            "95 % of the pings that came back (84 %) within 47.2 ms, but more pings are lost than \
+             with pie"
+        ),
+        "{all:?}"
+    );
+    assert_eq!(good_for(&all[2]), [Purpose::Waiting]);
+    assert!(
+        all[2].why.starts_with(
+            "the lowest delay of the queues that lose fewer pings: 95 % of the pings that came \
+             back (89 %) within 63.4 ms"
+        ),
+        "{all:?}"
+    );
+
+    // Without a loss among the others, 2 % are allowed.
+    let few = |lost| {
+        [
+            lossy("fifo", 9.5, 47.2, lost),
+            row("pie", 9.5, 63.4, None, 0.0),
+        ]
+    };
+    let best = |lost| good_for(&judge(&few(lost))[0]).to_vec();
+    assert_eq!(best(0.019), [Purpose::Waiting]);
+    assert_eq!(best(0.021), []);
+}
+
+#[test]
+fn a_queue_from_which_no_ping_returns_is_not_best_by_its_delay() {
+    // All of the goodput, and no reply: 85 % with replies is the lower delay.
+    let mut starving = row("prio", 10.0, 0.0, None, 0.0);
+    starving.candidate.figures.p95 = None;
+    starving.candidate.figures.lost_probes = 1.0;
+    let all = judge(&[starving, row("fq_codel", 8.5, 30.0, None, 0.0)]);
+    assert_eq!(good_for(&all[0]), [Purpose::Transfers]);
+    assert!(all[0].why.starts_with("no ping came back; "), "{all:?}");
+    assert_eq!(good_for(&all[1]), [Purpose::Waiting]);
+}
+
+#[test]
 fn a_queue_is_not_best_for_games_if_another_has_a_lower_delay() {
     // 62 ms at 90 % of the goodput: not below a third of 173 ms.
     let rows = [

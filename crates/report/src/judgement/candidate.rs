@@ -1,13 +1,41 @@
 //! The variants that are compared, with their key figures.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 #[cfg(test)]
 use ts_rs::TS;
 
 use sluice_recording::RunFile;
-use sluice_recording::figures::median;
-use sluice_scenario::metric::{Percentiles, PipeSummary, Summary};
+use sluice_recording::figures::{Repeated, median, pipe_under_test};
+use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary, Unit};
 use sluice_scenario::{Backend, Pipe, Scenario};
+
+/// The queue and the flows whose figures are compared, which are the same for all candidates.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject<'a> {
+    /// The name of the queue under test.
+    pub pipe: &'a str,
+    /// The flows of probes: those of which any run has a reply. A run without a reply has lost all
+    /// of their probes.
+    probes: BTreeSet<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    /// Finds them in all runs that are compared.
+    pub fn of(runs: &[&'a Summary]) -> Subject<'a> {
+        let flows = runs.iter().flat_map(|run| &run.flows);
+        let probes = flows.filter(|flow| flow.rtt.is_some());
+        Subject {
+            pipe: pipe_under_test(runs),
+            probes: probes.map(|flow| flow.name.as_str()).collect(),
+        }
+    }
+
+    fn is_probe(&self, flow: &FlowSummary) -> bool {
+        self.probes.contains(flow.name.as_str())
+    }
+}
 
 /// A variant of a scenario on one backend.
 #[derive(Clone, Debug)]
@@ -25,17 +53,16 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// A variant by its first run and the summaries of all of its runs. `under_test` names the
-    /// queue under test, which is the same for all candidates.
+    /// A variant by its first run and the summaries of all of its runs.
     pub fn of(
         name: String,
         run: &RunFile,
         summaries: &[&Summary],
         is_complete: bool,
-        under_test: &str,
+        subject: &Subject<'_>,
     ) -> Candidate {
         let scenario = &run.scenario;
-        let pipe = scenario.pipes().find(|(id, _)| id.word() == under_test);
+        let pipe = scenario.pipes().find(|(id, _)| id.word() == subject.pipe);
         let pipe = pipe.map_or(&scenario.link.up, |(_, pipe)| pipe);
         Candidate {
             name,
@@ -43,7 +70,7 @@ impl Candidate {
             algorithm: pipe.queue.0.algorithm.name.to_owned(),
             setting: setting(scenario),
             is_complete,
-            figures: Figures::of(summaries, under_test),
+            figures: Figures::of(summaries, subject),
         }
     }
 
@@ -69,10 +96,13 @@ pub(crate) struct Figures {
     pub utilisation: Option<f64>,
     /// The packets on which the delays were measured.
     pub delay_of: DelayOf,
-    /// Median delay in nanoseconds.
+    /// Median delay in nanoseconds; `None` if no probe came back in half of the runs or more.
     pub p50: Option<f64>,
     /// 95th percentile of the delay.
     pub p95: Option<f64>,
+    /// Share of the probes that were lost. Their delays are unknown, so the percentiles are those of
+    /// the probes that came back. 0 if the delays are those of packets.
+    pub lost_probes: f64,
     /// Mean opinion score of the worst call; `None` without measured calls.
     pub mos: Option<f64>,
     /// Jain's index.
@@ -123,8 +153,8 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
 }
 
 /// Returns the score of the worst call. The score of a probe only estimates that of a call.
-fn worst_call(summary: &Summary) -> Option<f64> {
-    let calls = summary.flows.iter().filter(|flow| flow.rtt.is_none());
+fn worst_call(summary: &Summary, subject: &Subject<'_>) -> Option<f64> {
+    let calls = summary.flows.iter().filter(|flow| !subject.is_probe(flow));
     calls.filter_map(|flow| flow.mos).reduce(f64::min)
 }
 
@@ -136,35 +166,135 @@ fn loss(summary: &Summary) -> Option<f64> {
 }
 
 impl Figures {
-    fn of(runs: &[&Summary], under_test: &str) -> Figures {
+    fn of(runs: &[&Summary], subject: &Subject<'_>) -> Figures {
         let over = |value: &dyn Fn(&Summary) -> Option<f64>| {
             median(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
         };
-        let has_ping = runs.iter().any(|run| run.ping().is_some());
-        let queue = |s: &Summary| s.pipes.iter().find(|pipe| pipe.name == under_test).cloned();
-        let delay = |s: &Summary| match has_ping {
-            true => s.ping(),
+        let probe = |s: &Summary| s.flows.iter().find(|flow| subject.is_probe(flow)).cloned();
+        let has_probe = runs.iter().any(|run| probe(run).is_some());
+        let queue = |s: &Summary| {
+            s.pipes
+                .iter()
+                .find(|pipe| pipe.name == subject.pipe)
+                .cloned()
+        };
+        let delay = |s: &Summary| match has_probe {
+            true => probe(s).and_then(|flow| flow.rtt),
             false => queue(s).and_then(|pipe| pipe.sojourn),
         };
-        let percentile =
-            |pick: fn(&Percentiles) -> u64| over(&|s| delay(s).as_ref().map(|p| pick(p) as f64));
+        let percentile = |pick: fn(&Percentiles) -> u64| {
+            let known = runs.iter().filter_map(|run| delay(run));
+            let values: Vec<f64> = known.map(|delay| pick(&delay) as f64).collect();
+            // A run in which no probe came back is the worst of all.
+            let all = if has_probe { runs.len() } else { values.len() };
+            let middle = Repeated::of(Unit::Time, values, all)?.median_with(f64::INFINITY);
+            middle.is_finite().then_some(middle)
+        };
         let total = |of: &dyn Fn(&PipeSummary) -> u64| {
             over(&|s| Some(s.pipes.iter().map(of).sum::<u64>() as f64)).unwrap_or(0.0)
         };
         Figures {
             goodput: over(&|s| s.total_goodput_bps),
             utilisation: over(&|s| queue(s)?.utilisation),
-            delay_of: match has_ping {
+            delay_of: match has_probe {
                 true => DelayOf::Pings,
                 false => DelayOf::Packets,
             },
             p50: percentile(|p| p.p50_ns),
             p95: percentile(|p| p.p95_ns),
-            mos: over(&worst_call),
+            lost_probes: over(&|s| {
+                let flow = probe(s)?;
+                flow.rtt.map_or(Some(1.0), |_| flow.loss)
+            })
+            .unwrap_or(0.0),
+            mos: over(&|s| worst_call(s, subject)),
             jain: over(&|s| s.jain),
             drops: total(&|pipe| pipe.drops.values().sum()),
             marks: total(&|pipe| pipe.marks),
             loss: over(&loss),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_scenario::metric::Window;
+
+    const MS: u64 = 1_000_000;
+
+    fn within(p95_ms: u64) -> Percentiles {
+        Percentiles {
+            count: 10,
+            min_ns: 0,
+            p50_ns: 0,
+            p95_ns: p95_ms * MS,
+            p99_ns: 0,
+            max_ns: 0,
+            mean_ns: 0,
+            deviation_ns: 0,
+        }
+    }
+
+    /// A run whose packets waited up to 12 ms, and whose pings took `rtt_ms` with a loss of 1 %, or
+    /// were all lost.
+    fn run(rtt_ms: Option<u64>) -> Summary {
+        let pipe = PipeSummary {
+            name: "up".into(),
+            sojourn: Some(within(12)),
+            ..PipeSummary::default()
+        };
+        let ping = FlowSummary {
+            name: "ping".into(),
+            rtt: rtt_ms.map(within),
+            loss: Some(rtt_ms.map_or(1.0, |_| 0.01)),
+            // A probe that arrived has a delay even if its reply was lost.
+            mos: Some(1.5),
+            ..FlowSummary::default()
+        };
+        Summary {
+            variant: String::new(),
+            window: Window {
+                warmup_ns: 0,
+                end_ns: 0,
+            },
+            flows: vec![ping],
+            groups: Vec::new(),
+            pipes: vec![pipe],
+            total_goodput_bps: None,
+            directions: Vec::new(),
+            jain: None,
+            jain_min: None,
+            jain_mean: None,
+            accuracy: None,
+        }
+    }
+
+    #[test]
+    fn a_queue_without_a_reply_has_lost_all_probes_if_another_has_replies() {
+        let (starving, other) = (run(None), run(Some(30)));
+        let subject = Subject::of(&[&starving, &other]);
+        let figures = Figures::of(&[&starving], &subject);
+        assert_eq!(figures.delay_of, DelayOf::Pings);
+        assert_eq!((figures.p95, figures.lost_probes), (None, 1.0));
+        assert_eq!(figures.mos, None);
+        let figures = Figures::of(&[&other], &subject);
+        assert_eq!((figures.p95, figures.lost_probes), (Some(30e6), 0.01));
+
+        // Without a reply anywhere, the delay of the packets is compared.
+        let figures = Figures::of(&[&starving], &Subject::of(&[&starving]));
+        assert_eq!(figures.delay_of, DelayOf::Packets);
+        assert_eq!((figures.p95, figures.lost_probes), (Some(12e6), 0.0));
+    }
+
+    #[test]
+    fn a_run_without_a_reply_counts_as_the_worst_repetition() {
+        let runs = [run(Some(30)), run(None), run(Some(40))];
+        let runs: Vec<&Summary> = runs.iter().collect();
+        let subject = Subject::of(&runs);
+        // The middle one of 30 ms, 40 ms and never.
+        assert_eq!(Figures::of(&runs, &subject).p95, Some(40e6));
+        let figures = Figures::of(&runs[..2], &subject);
+        assert_eq!((figures.p50, figures.p95), (None, None));
     }
 }

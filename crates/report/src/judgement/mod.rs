@@ -4,10 +4,12 @@
 //! 95th percentile of delay is the best for interactive traffic. A queue with less goodput
 //! qualifies if its delay is lower by the factor in [`ENOUGH`]: on a changing link, only a standing
 //! queue yields the last few per cent of goodput. If the winner's delay is above 100 ms, and a queue
-//! with less goodput has a lower one, the winner is the best only as a compromise of both. Measured calls are judged by their mean
-//! opinion score (ITU-T G.107). Other merits are a goodput that the others do not reach, more equal
-//! shares, and fewer losses. What all queues have in common is not a merit. Only
-//! complete runs that differ only in their queues are compared.
+//! with less goodput has a lower one, the winner is the best only as a compromise of both. A queue
+//! that loses more than 2 % of the probes, and more than the others, has no measured delay for
+//! them: it does not win by that of the rest, and one that loses all has none. Measured calls are
+//! judged by their mean opinion score (ITU-T G.107). Other merits are a goodput that the others do
+//! not reach, more equal shares, and fewer losses. What all queues have in common is not a merit.
+//! Only complete runs that differ only in their queues are compared.
 
 mod candidate;
 
@@ -16,7 +18,7 @@ use crate::model::Judgement;
 pub use self::candidate::DelayOf;
 #[cfg(test)]
 pub(crate) use self::candidate::setting;
-pub(crate) use self::candidate::{Candidate, Figures};
+pub(crate) use self::candidate::{Candidate, Figures, Subject};
 
 /// The comparison of a queue with its rivals.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +95,10 @@ pub(crate) const ABOUT: f64 = 1.1;
 /// A reaction within 100 ms is felt as immediate (Miller, "Response time in man-computer conversational
 /// transactions", 1968): a lower delay at the expense of goodput is no better for games.
 const UNNOTICED_NS: f64 = 100e6;
+/// A share of lost probes that leaves a queue among the candidates for the lowest delay.
+const FEW_LOST: f64 = 0.02;
+/// A share of lost probes from which the text says of how many probes the delay is.
+const MENTIONED_LOSS: f64 = 0.005;
 /// Scores of calls within this difference are about the same: a score has steps of 1, and is known to
 /// a tenth.
 const SAME_SCORE: f64 = 0.1;
@@ -147,11 +153,13 @@ fn assess(one: &Candidate, rivals: &[&Candidate]) -> Assessment {
 /// those with enough goodput.
 pub(crate) struct Best {
     pub goodput: Option<f64>,
+    /// The share of lost probes with which a queue can win by its delay.
+    most_lost: f64,
     /// For each row of [`ENOUGH`], the longest delay that it allows; `None` for any.
     bounds: [Option<f64>; 3],
     /// Lowest 95th percentile of delay among the queues with enough goodput.
     pub p95: Option<f64>,
-    /// Lowest 95th percentile of delay among all queues.
+    /// Lowest 95th percentile of delay among all queues that lose few probes.
     lowest_p95: Option<f64>,
     /// Highest and lowest score of calls.
     most_mos: Option<f64>,
@@ -175,22 +183,27 @@ impl Best {
         let least = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::min);
         let all = || rivals.iter().map(|rival| &rival.figures);
         let goodput = most(&mut all().filter_map(|f| f.goodput));
+        let nearly = all().filter(|f| share(f, goodput) >= NEARLY);
+        let fewest_lost = least(&mut nearly.map(|f| f.lost_probes));
+        let most_lost = fewest_lost.map_or(1.0, |lost| FEW_LOST.max(ABOUT * lost));
+        let answered = || all().filter(|f| f.lost_probes <= most_lost);
         let mut bounds: [Option<f64>; 3] = [None; 3];
         for step in 1..ENOUGH.len() {
-            let so_far = all().filter(|f| is_enough(f, goodput, &bounds[..step]));
+            let so_far = answered().filter(|f| is_enough(f, goodput, &bounds[..step]));
             let shortest = least(&mut so_far.filter_map(|f| f.p95));
-            // Without a delay to compare with, no delay is short enough.
-            bounds[step] = Some(shortest.map_or(0.0, |p95| p95 / ENOUGH[step].1));
+            // If no probe came back through these queues, any delay is short enough.
+            bounds[step] = Some(shortest.map_or(f64::INFINITY, |p95| p95 / ENOUGH[step].1));
         }
         let is_enough = |f: &&Figures| is_enough(f, goodput, &bounds);
-        let p95 = least(&mut all().filter(is_enough).filter_map(|f| f.p95));
+        let p95 = least(&mut answered().filter(is_enough).filter_map(|f| f.p95));
         let is_low = |f: &&Figures| f.p95.zip(p95).is_some_and(|(own, p95)| own <= ABOUT * p95);
-        let winners = || all().filter(|f| is_enough(f) && is_low(f));
+        let winners = || answered().filter(|f| is_enough(f) && is_low(f));
         Best {
             goodput,
+            most_lost,
             bounds,
             p95,
-            lowest_p95: least(&mut all().filter_map(|f| f.p95)),
+            lowest_p95: least(&mut answered().filter_map(|f| f.p95)),
             most_mos: most(&mut all().filter_map(|f| f.mos)),
             least_mos: least(&mut all().filter_map(|f| f.mos)),
             winners: winners().count(),
@@ -207,7 +220,12 @@ impl Best {
     fn is_winner(&self, figures: &Figures) -> bool {
         let both = figures.p95.zip(self.p95);
         let is_low = both.is_some_and(|(own, lowest)| own <= ABOUT * lowest);
-        is_low && is_enough(figures, self.goodput, &self.bounds)
+        is_low && !self.loses_probes(figures) && is_enough(figures, self.goodput, &self.bounds)
+    }
+
+    /// Whether the queue loses too many probes to win by the delay of the others.
+    fn loses_probes(&self, figures: &Figures) -> bool {
+        figures.lost_probes > self.most_lost
     }
 
     /// Whether no queue has a lower delay.
@@ -286,25 +304,49 @@ pub(crate) fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
 
 fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String {
     let Some(p95) = figures.p95 else {
-        return String::new();
+        return match figures.lost_probes {
+            lost if lost >= 1.0 => "no ping came back".into(),
+            lost if lost > 0.0 => "pings came back in half of the runs only".into(),
+            _ => String::new(),
+        };
     };
-    let of = figures.delay_of.word();
+    let of = match figures.delay_of {
+        DelayOf::Pings if figures.lost_probes >= MENTIONED_LOSS => format!(
+            "the pings that came back ({})",
+            share_words(1.0 - figures.lost_probes)
+        ),
+        of => of.word().to_owned(),
+    };
     let shown = time(p95);
     let Some(lowest) = best.p95.filter(|_| rivals.len() > 1) else {
         return format!("95 % of {of} within {shown}");
     };
     if best.is_winner(figures) {
-        let is_lower = |row: &&Candidate| row.figures.p95.is_some_and(|other| other * ABOUT < p95);
-        let how = match (best.winners, rivals.iter().any(is_lower)) {
-            (1, false) => "the lowest delay of all",
-            (1, true) => "the lowest delay of the queues with enough goodput",
+        let lower = || {
+            let others = rivals.iter().map(|row| &row.figures);
+            others.filter(|other| other.p95.is_some_and(|own| own * ABOUT < p95))
+        };
+        let is_low_by_loss = lower().any(|other| best.loses_probes(other));
+        let is_low_by_goodput = lower().any(|other| !best.loses_probes(other));
+        let how = match (best.winners, is_low_by_goodput, is_low_by_loss) {
+            (1, false, false) => "the lowest delay of all",
+            (1, true, false) => "the lowest delay of the queues with enough goodput",
+            (1, false, true) => "the lowest delay of the queues that lose fewer pings",
+            (1, true, true) => {
+                "the lowest delay of the queues with enough goodput that lose fewer pings"
+            }
             _ if best.is_draw => "about the same delay as the others",
             _ => "one of the lowest delays",
         };
         return format!("{how}: 95 % of {of} within {shown}");
     }
-    let holder = rivals.iter().find(|row| row.figures.p95 == Some(lowest));
+    let is_holder = |row: &&&Candidate| row.figures.p95 == Some(lowest);
+    let mut winners = rivals.iter().filter(|row| best.is_winner(&row.figures));
+    let holder = winners.find(is_holder);
     let holder = holder.map_or("the best", |row| &row.name);
+    if best.loses_probes(figures) && p95 < lowest * 1.05 {
+        return format!("95 % of {of} within {shown}, but more pings are lost than with {holder}");
+    }
     match p95 / lowest {
         f if f < 1.0 => format!("95 % of {of} within {shown}, at the expense of goodput"),
         f if f < 1.05 => format!("95 % of {of} within {shown}, about the same as with {holder}"),
@@ -312,6 +354,14 @@ fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String 
             format!("95 % of {of} take up to {shown}, {f:.1} times as long as with {holder}")
         }
         f => format!("95 % of {of} take up to {shown}, {f:.0} times as long as with {holder}"),
+    }
+}
+
+/// A share in per cent, with the digit that tells it from the whole.
+fn share_words(share: f64) -> String {
+    match share {
+        share if share < 0.99 => format!("{:.0} %", share * 100.0),
+        share => format!("{:.1} %", share * 100.0),
     }
 }
 

@@ -47,6 +47,8 @@ pub struct PacketRow {
     pub sojourn_ns: u64,
     /// Length on the link.
     pub size_bytes: u32,
+    /// Wire packets in it.
+    pub segments: u16,
     /// Index into [`Packets::flows`].
     pub flow: u32,
     /// Number of the packet, the same in every queue, plus 1; 0 if it is not known.
@@ -80,6 +82,10 @@ pub struct Packets {
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
     pub size_bytes: Vec<u32>,
+    /// The wire packets in each, which the page does not show.
+    #[serde(skip)]
+    #[cfg_attr(test, ts(skip))]
+    pub segments: Vec<u16>,
     /// The flow of each packet, as an index into `flows`.
     #[serde(with = "packed")]
     #[cfg_attr(test, ts(type = "string"))]
@@ -115,6 +121,7 @@ impl Packets {
         self.at_ns.reserve(packets);
         self.sojourn_ns.reserve(packets);
         self.size_bytes.reserve(packets);
+        self.segments.reserve(packets);
         self.flow.reserve(packets);
         self.verdict.reserve(packets);
         self.reason.reserve(packets);
@@ -133,6 +140,7 @@ impl Packets {
             at_ns: of(&self.at_ns, at),
             sojourn_ns: of(&self.sojourn_ns, at),
             size_bytes: of(&self.size_bytes, at),
+            segments: of(&self.segments, at),
             flow: of(&self.flow, at),
             verdict: of(&self.verdict, at),
             reason: of(&self.reason, at),
@@ -145,6 +153,7 @@ impl Packets {
         self.at_ns.push(row.at_ns);
         self.sojourn_ns.push(row.sojourn_ns);
         self.size_bytes.push(row.size_bytes);
+        self.segments.push(row.segments);
         self.flow.push(row.flow);
         self.verdict.push(row.verdict);
         self.reason.push(row.reason);
@@ -157,6 +166,7 @@ impl Packets {
             at_ns: self.at_ns[at],
             sojourn_ns: self.sojourn_ns[at],
             size_bytes: self.size_bytes[at],
+            segments: self.segments[at],
             flow: self.flow[at],
             verdict: self.verdict[at],
             reason: self.reason[at],

@@ -1,5 +1,6 @@
 //! The quantiles of delays that boxes show: without the warm-up, and over all repetitions.
 
+use std::iter::repeat_n;
 use std::ops::RangeInclusive;
 
 use sluice_core::record::Fate;
@@ -126,7 +127,8 @@ fn queue_delays(recording: &Recording) -> Result<Delays, ReadError> {
             && is_sent
             && measured.contains(&passage.at)
         {
-            delays[place].push(passage.sojourn().as_ns());
+            let wire_packets = usize::from(passage.segments);
+            delays[place].extend(repeat_n(passage.sojourn().as_ns(), wire_packets));
         }
     })?;
     Ok(pipes.into_iter().map(|(_, of)| of).zip(delays).collect())
@@ -137,11 +139,12 @@ fn shown_delays(run: &Run, shown: &Recording) -> Delays {
     let measured = measured(shown);
     let delays = |queue: &Queue| {
         let packets = &queue.packets;
-        let rows = packets.at_ns.iter().zip(&packets.sojourn_ns);
-        let counted = rows.zip(&packets.verdict).filter(|((at, _), verdict)| {
-            **verdict != Verdict::Dropped && measured.contains(&Time::from_ns(**at))
+        let counted = packets.rows().filter(|row| {
+            row.verdict != Verdict::Dropped && measured.contains(&Time::from_ns(row.at_ns))
         });
-        let delays = counted.map(|((_, sojourn), _)| *sojourn).collect();
+        let delays = counted
+            .flat_map(|row| repeat_n(row.sojourn_ns, usize::from(row.segments)))
+            .collect();
         (Of::Queue(queue.name.clone()), delays)
     };
     run.queues.iter().map(delays).collect()

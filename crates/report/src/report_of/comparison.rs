@@ -51,10 +51,7 @@ impl<'a> Comparison<'a> {
 
     /// Returns Jain's index of the bulk TCP flows of a direction that were active in each window.
     pub fn fairness(&self, way: Direction) -> Option<Series> {
-        let is_bulk = |flow: &&Payload<'a>| {
-            let kind = &flow.instance.flow.kind;
-            kind.transfer().is_some() && !kind.is_sized()
-        };
+        let is_bulk = |flow: &&Payload<'a>| flow.instance.flow.kind.is_bulk();
         let greedy: Vec<Greedy<'_>> = self
             .of(way)
             .filter(is_bulk)
@@ -122,8 +119,9 @@ fn mean_sojourns(queue: &Queue, window: Span) -> Vec<Option<f64>> {
         if sums.len() <= place {
             sums.resize(place + 1, (0.0, 0));
         }
-        sums[place].0 += row.sojourn_ns as f64 / 1e6;
-        sums[place].1 += 1;
+        let segments = u32::from(row.segments);
+        sums[place].0 += row.sojourn_ns as f64 / 1e6 * f64::from(segments);
+        sums[place].1 += segments;
     }
     let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
     sums.into_iter().map(mean).collect()

@@ -395,6 +395,30 @@ fn staggered_flows_are_compared_while_they_are_active() {
     );
 }
 
+/// A bulk flow and one that pauses between its transfers are not compared.
+#[test]
+fn a_flow_that_pauses_has_no_share_of_the_bulk_flows() {
+    let temp = tempfile::tempdir().unwrap();
+    let text = "duration = \"12s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\n\
+                [[flow]]\ntype = \"tcp\"\n[[flow]]\ntype = \"tcp\"\nname = \"mice\"\nbytes = \"100kB\"\npause = \"8s\"\n";
+    let mut variants = scenario::Scenario::parse("x.toml", text, &[]).unwrap();
+    let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let mut writer = RunWriter::create(temp.path(), &variants.remove(0), &environment).unwrap();
+    for second in 0..=12 {
+        for (flow, bytes) in [(0, 100_000 * second), (1, 100_000)] {
+            let sample = FlowSample {
+                received_bytes: Some(bytes),
+                ..FlowSample::empty(Time::from_ns(second * 1_000_000_000), flow)
+            };
+            writer.flow_sample(&sample).unwrap();
+        }
+    }
+    let end = End::complete(Time::from_ns(12_000_000_000));
+    let report = report_of(&[&writer.finish(end).unwrap()]).unwrap();
+    assert_eq!(report.runs[0].directions[0].jain, None);
+    assert_eq!(report.runs[0].directions[0].jain_over_time, None);
+}
+
 /// The report of a scenario in which nothing was measured but the pings of flow 0, of `ping_ms` each.
 fn report_of_text(text: &str, ping_ms: u64) -> report::Report {
     let temp = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@ mod held;
 mod hooked;
 mod kernel_paths;
 mod ports;
+mod reload;
 mod ruled;
 mod running;
 mod start;
@@ -21,18 +22,23 @@ pub use config::{Checked, Config, ConfigError, at, check};
 pub use edit::{EditForm, Editor};
 pub use fail_open::FailOpenError;
 pub use hooked::Hooked;
+pub use reload::{ReloadError, Reloader};
 pub use ruled::Ruled;
 /// For the other threads of a program whose router is confined.
 pub use sluice_net::confine;
 /// The types of [`Hooked`].
 pub use sluice_net::port::nfqueue::{Hook, IfDead, Mark, Traffic};
+/// For logs with addresses of others.
+pub use sluice_net::port::pcap::append_privately;
 /// The types of [`Settings`], and the kinds of port that a [`PortSpec`] names.
 pub use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
+/// For the other commands, of which SIGHUP asks an end.
+pub use sluice_net::process::ignores_hang_up;
 pub use start::{MOST_PORTS, MOST_WORKERS, StartError, confinement};
 pub use status::{PortStatus, Status, StatusAsked, WorkerStatus};
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,11 +47,10 @@ use std::time::Duration;
 
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span, Stop};
-use sluice_ipfw::{Interface, LogEntry, Output};
+use sluice_ipfw::LogEntry;
 use sluice_loader::Ending;
 use sluice_net::cores::IdleLimit;
 use sluice_net::guardian::Guardian;
-use sluice_net::namespace::Namespace;
 
 use watch::Watcher;
 
@@ -150,26 +155,12 @@ pub const POOL: PoolSize = PoolSize {
     large: 1_024,
 };
 
-/// The reasons why a configuration cannot be reloaded; the old one stays in force.
-#[derive(Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// No configuration was given at the start.
-    #[error("there is no configuration to reload: the router was started without --config")]
-    None,
-    /// The configuration has an error.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The loop did not accept the configuration.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-}
-
 /// A router that runs until [`Router::stop`], or until this is dropped.
 pub struct Router {
     stop: Stop,
     ending: Ending,
     orders: Orders<Status>,
-    config: Option<PathBuf>,
+    reloader: Reloader,
     listener: Option<Listener>,
     /// The loops of the workers.
     threads: Vec<JoinHandle<Status>>,
@@ -177,8 +168,6 @@ pub struct Router {
     remarks: Vec<Remark>,
     port_remarks: Vec<String>,
     choices: Vec<PortChoice>,
-    names: Vec<String>,
-    namespace: Namespace,
     idle_limit: Option<IdleLimit>,
     log: Mutex<Option<Receiver<LogEntry>>>,
     watcher: Watcher,
@@ -258,12 +247,11 @@ impl Router {
 
     /// Returns the ports' interfaces, and whether each of them is up. One that is gone is not.
     pub fn interfaces_up(&self) -> Vec<(String, bool)> {
-        let links = self.namespace.links();
-        let Ok(mut links) = links else {
+        let Ok(mut links) = self.reloader.namespace.links() else {
             return Vec::new();
         };
         let mut is_up = |name: &str| links.interface(name).is_ok_and(|found| found.is_up);
-        let names = self.names.iter();
+        let names = self.reloader.names.iter();
         names.map(|name| (name.clone(), is_up(name))).collect()
     }
 
@@ -275,31 +263,17 @@ impl Router {
         StatusAsked::of(&self.orders)
     }
 
-    /// Reloads the configuration, as a whole or not at all, and reads the interfaces' addresses
-    /// again. Queued packets stay.
+    /// Reloads the configuration ([`Reloader::reload`]).
     ///
     /// # Errors
     /// [`ReloadError`]; the old configuration stays in force.
     pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
-        let path = self.config.as_ref().ok_or(ReloadError::None)?;
-        let reloaded = self.reload_from(path);
-        let refused = reloaded.as_ref().err().map(ToString::to_string);
-        let journal = self.orders.journal();
-        journal.note("reload", &format!("load {}", path.display()), refused);
-        reloaded
+        self.reloader.reload()
     }
 
-    fn reload_from(&self, path: &Path) -> Result<Vec<Remark>, ReloadError> {
-        let config = confine::privileged(|| Config::read(path))?;
-        let builder = self.orders.builder();
-        // `me` changes together with the rules.
-        builder.set_interfaces(interfaces(&self.names, &self.namespace));
-        let mut output = Output::default();
-        let built = builder.build(&config.text, &config.files, &mut output);
-        let prepared = config.refusal(built)?;
-        // The answer is the old configuration, which is freed here.
-        self.orders.order(Work::Replace(prepared), PATIENCE)?;
-        Ok(output.warnings.iter().map(Remark::from).collect())
+    /// Returns what reloads the configuration. It does not keep the router from ending.
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Returns a receiver of the entries of `log` rules; `None` from the second call on. Entries
@@ -375,18 +349,3 @@ impl Drop for Router {
 
 /// The loop answers between two batches: within milliseconds unless the machine is overloaded.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Returns the ports' interfaces with their current addresses. An interface whose addresses cannot
-/// be read is gone or has none.
-fn interfaces(names: &[String], namespace: &Namespace) -> Vec<Interface> {
-    let mut links = namespace.links().ok();
-    let mut addresses = |name: &str| {
-        let links = links.as_mut()?;
-        links.addresses(name).ok()
-    };
-    let interface = |name: &String| Interface {
-        addresses: addresses(name.as_str()).unwrap_or_default(),
-        name: name.clone(),
-    };
-    names.iter().map(interface).collect()
-}

@@ -3,12 +3,12 @@
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
-use sluice_net::port::pcap::Speed;
+use sluice_net::port::pcap::{PcapSpec, Speed, check_apart};
 use sluice_net::port::registry::{Playback, Sharing, Site};
 use sluice_net::port::{Pool, Port, PortSpec, Promiscuity};
 use sluice_wire::frame::Link;
 
-use super::{PortChoice, StartError};
+use super::{MOST_PORTS, PortChoice, StartError};
 
 /// The ports of a loop.
 pub(super) type PortList = Vec<Box<dyn Port + Send>>;
@@ -33,6 +33,31 @@ pub(super) enum PortTime {
     Played,
     /// The time of the files, as fast as possible.
     Files,
+}
+
+/// Checks what the ports say by themselves.
+pub(super) fn check(ports: &[PortSpec]) -> Result<(), StartError> {
+    if ports.is_empty() || !ports.len().is_multiple_of(2) {
+        return Err(StartError::Odd(ports.len()));
+    }
+    if ports.len() > MOST_PORTS {
+        return Err(StartError::Many(ports.len()));
+    }
+    for (place, port) in ports.iter().enumerate() {
+        if ports[..place]
+            .iter()
+            .any(|other| other.argument() == port.argument())
+        {
+            return Err(StartError::Twice(port.clone()));
+        }
+    }
+    let captures = ports
+        .iter()
+        .filter(|port| port.kind().is_some_and(|kind| kind.name == "pcap"));
+    let files: Vec<PcapSpec> = captures
+        .filter_map(|port| port.argument().parse().ok())
+        .collect();
+    Ok(check_apart(&files)?)
 }
 
 /// Opens all ports, or none.

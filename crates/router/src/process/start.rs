@@ -17,6 +17,7 @@ use sluice_net::cores::{self, CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::guardian::Guardian;
 use sluice_net::namespace::{LinkError, Namespace, NamespaceError};
 use sluice_net::port::nfqueue::NfqueueError;
+use sluice_net::port::pcap::PcapError;
 use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
 
 use super::config::{Config, ConfigError};
@@ -24,9 +25,10 @@ use super::fail_open::take_over_from_bridges;
 use super::held::{Held, HeldError};
 use super::kernel_paths::kernel_paths;
 use super::ports::{self, PortList, PortTime, Ports};
+use super::reload::{Reloader, interfaces};
 use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
-use super::{Router, Settings, interfaces};
+use super::{Router, Settings};
 use crate::control::{Bell, Builder, Limits, Listener, SampleSource, ServeError, inboxes};
 use crate::forward::{WakeUp, exchange};
 
@@ -108,6 +110,9 @@ pub enum StartError {
     /// A port.
     #[error(transparent)]
     Port(#[from] OpenError),
+    /// Captures that would overwrite each other.
+    #[error(transparent)]
+    Captures(#[from] PcapError),
     /// The memory.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -150,7 +155,7 @@ impl Router {
         guardian: Option<&mut Guardian>,
     ) -> Result<Router, StartError> {
         if settings.hooked.is_none() {
-            check_ports(&settings.ports)?;
+            ports::check(&settings.ports)?;
         }
         check_slack(settings.spin, settings.slack)?;
         check_workers(settings)?;
@@ -344,15 +349,18 @@ impl Router {
             stop,
             ending,
             orders: orders.clone(),
-            config: settings.config.clone(),
+            reloader: Reloader {
+                orders: orders.clone(),
+                config: settings.config.clone(),
+                names: names.into(),
+                namespace: Arc::new(namespace),
+            },
             listener: None,
             threads,
             is_through,
             remarks,
             port_remarks: [opened.remarks, standing, beside, crowded(settings, cores)].concat(),
             choices: opened.choices,
-            names,
-            namespace,
             idle_limit,
             log: Mutex::new(Some(log_entries)),
             watcher: Watcher::new(orders.clone()),
@@ -537,24 +545,6 @@ fn check_slack(spin: Spin, slack: Span) -> Result<(), StartError> {
     }
     if slack > Span::ZERO && spin == Spin::Always {
         return Err(StartError::AlwaysAwake);
-    }
-    Ok(())
-}
-
-fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
-    if ports.is_empty() || !ports.len().is_multiple_of(2) {
-        return Err(StartError::Odd(ports.len()));
-    }
-    if ports.len() > MOST_PORTS {
-        return Err(StartError::Many(ports.len()));
-    }
-    for (place, port) in ports.iter().enumerate() {
-        if ports[..place]
-            .iter()
-            .any(|other| other.argument() == port.argument())
-        {
-            return Err(StartError::Twice(port.clone()));
-        }
     }
     Ok(())
 }

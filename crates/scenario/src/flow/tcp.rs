@@ -15,7 +15,8 @@ keys! {
         /// congestion control of the sender, by its name in the kernel or the simulator
         cc: Word = Word::new("cubic");
         /// segments that the sender may send before the first acknowledgement; if it is not given,
-        /// the congestion control decides: 10 (RFC 6928), `ledbat` 2
+        /// the congestion control decides: 10 (RFC 6928), `ledbat` 2. More than 45 have no effect: a
+        /// SYN-ACK offers 65535 bytes at most (RFC 7323, 2.2)
         initial_window: Option<u64>, 1 => 1000;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;

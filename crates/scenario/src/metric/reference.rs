@@ -54,11 +54,19 @@ The figures of a run. `[[expect]]` of a scenario, the table at the end of a run,
 comparisons use these names. This page is generated from the declarations that the program uses.
 
 - Figures leave out the warm-up (`[measure] warmup`). For figures of the link, it begins at the
-  start of the run; for figures of a flow, at the start of the flow. A flow with `bytes` has no
-  warm-up.
+  start of the run; for figures of a flow, at the start of the flow. A transfer of
+  `bytes` without `pause` has no warm-up.
 - A flow with a `count` has figures for each of its flows (`bulk-1.goodput`) and for all of them
-  together (`bulk.goodput`). Rates and counts are added, percentiles are taken over all values, and
+  together (`bulk.goodput`). Counts are added, percentiles are taken over all values, and
   jitter and scores are averaged.
+- Goodput is payload divided by time, and pauses of a flow count as time. A transfer of `bytes`
+  without `pause` is measured until it is complete, any other flow until its `stop`. For several
+  flows and for `total.goodput`, the time begins when the first of them is measured, but not in the
+  warm-up of the run, and ends with the last of them. In this time all payload counts, also that of a
+  flow that has just begun.
+- A transfer or an exchange that is open at the end and has lasted longer than every one that ended
+  counts with its age in `fct.p50` to `fct.max` and in the percentiles of `rr`, so that a queue that
+  starves a flow exceeds a bound. Of pages it is not known when the open ones were requested.
 - A percentile is an observed value: the smallest value such that at least that part of all values
   is not larger (RFC 2330 section 11.3).
 - The packets of a link are IP packets; goodput counts payload only. A super-packet counts as its

@@ -123,7 +123,7 @@ pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     "convergence", Time, Fairness, "time from the flow's start until its goodput in a window was first within 20 % of the mean of all bulk TCP flows of its direction; for several flows, that of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
     "runtime", Time, Figures, "time from the start of a program to its end; for several, the mean", "the program's process", |f| count(f.runtime_ns);
     "jitter", Time, Ping, "mean interarrival jitter: of the packets of a call or of other UDP packets, or of the probes' round trips", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
-    "mos", Score, Ping, "mean opinion score of a G.711 call in its direction: its delay is the mean one-way delay plus twice the mean difference between consecutive delays", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
+    "mos", Score, Ping, "mean opinion score of a G.711 call in its direction: its delay is the mean one-way delay plus twice the mean difference between consecutive delays, and its loss is that of its direction", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
     "min", Time, Ping, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
     "p50", Time, Ping, "its median", RTT, |f| time(f.rtt, P50);
     key "p95", Time, Ping, "its 95th percentile", RTT, |f| time(f.rtt, P95);
@@ -155,7 +155,7 @@ pub fn pipe_metrics() -> impl Iterator<Item = &'static MetricDecl<PipeSummary>> 
 
 static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
     for PipeSummary;
-    "utilisation", Ratio, Goodput, "bytes that left the queue, divided by those that the rate allows", EVENTS, |p| p.utilisation;
+    "utilisation", Ratio, Goodput, "bytes that left the queue, with the framing of the link, divided by those that the rate allows", EVENTS, |p| p.utilisation;
     "sojourn.p50", Time, Packets, "median of the time in the queue", EVENTS, |p| time(p.sojourn, P50);
     key "sojourn.p95", Time, Packets, "its 95th percentile", EVENTS, |p| time(p.sojourn, P95);
     "sojourn.p99", Time, Packets, "its 99th percentile", EVENTS, |p| time(p.sojourn, P99);
@@ -170,7 +170,7 @@ static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
 /// Figures of the whole run.
 pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
     for Summary;
-    key "total.goodput", Rate, Summary, "payload of all flows, per second, without calls and probes", RFC7928 "2.5", |s| s.total_goodput_bps;
+    key "total.goodput", Rate, Summary, "payload of all flows, per second, without calls and probes, from the end of the warm-up until the last flow ends", RFC7928 "2.5", |s| s.total_goodput_bps;
     "total.retransmits", Count, Summary, "segments that all TCP flows sent again", TCP_INFO, |s| count(s.retransmits());
     key "jain", Ratio, Summary, "Jain's fairness index over the goodputs of the bulk TCP flows, in the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
     "jain.min", Ratio, Summary, "smallest index of all windows of goodput in which at least two of these flows were active", "RFC 5166 section 2.3.1", |s| s.jain_min;

@@ -19,6 +19,20 @@ fn a_growth_without_cubic_is_told_to_change_nothing() {
 }
 
 #[test]
+fn an_initial_window_beyond_the_window_of_a_syn_ack_is_told_to_have_no_effect() {
+    // 65535 / 1448 = 45.3
+    for (segments, is_told) in [(45, false), (46, true)] {
+        let text = format!("{PLAIN}initial_window = {segments}");
+        let warnings = variants(&text, &[])[0].scenario.flows[0].warnings();
+        let told: Vec<bool> = warnings
+            .iter()
+            .map(|text| text.starts_with("`initial_window` 46 acts like 45: "))
+            .collect();
+        assert_eq!(told, vec![true; usize::from(is_told)], "{warnings:?}");
+    }
+}
+
+#[test]
 fn abe_without_marks_is_told_to_change_nothing() {
     for (ecn, is_told) in [("false", true), ("true", false), ("\"accurate\"", false)] {
         let text = format!("{PLAIN}abe = true\necn = {ecn}");

@@ -17,7 +17,11 @@
 //!    pseudocode shifts the list only once);
 //! 4. proportional rate reduction halves the window, and timeouts are those of TCP (§2.4.2: if
 //!    implemented in TCP, RFC 6298). After a timeout the window grows from one segment by the same
-//!    rule.
+//!    rule;
+//! 5. the window is limited to the flight only while the application does not fill it. The pseudocode
+//!    limits it at each ACK, but a sender that waits for room for a super-packet has a flight below
+//!    its window at most ACKs (§2.4.2: the limit is for a flow that is application-limited; RFC 7661
+//!    §4.5.3: the window is used if it was full once in the last round trip).
 
 use super::{
     Ack, CongestionControl, Descriptor, Episode, Params, Signal, SlowStart, Window, scale,
@@ -154,8 +158,12 @@ impl CongestionControl for Ledbat {
         let step = self.owed / cwnd;
         self.owed -= step * cwnd;
         let moved = u64::try_from((cwnd + step).max(0)).unwrap_or(u64::MAX);
-        // max_allowed_cwnd = flightsize + ALLOWED_INCREASE * MSS, with the flight before this ACK
-        let most = ack.prior_in_flight + ALLOWED_INCREASE * self.mss;
+        // max_allowed_cwnd = flightsize + ALLOWED_INCREASE * MSS, with the flight before this ACK,
+        // "to limit the growth when flow is application limited"
+        let most = match ack.is_cwnd_limited {
+            true => u64::MAX,
+            false => ack.prior_in_flight + ALLOWED_INCREASE * self.mss,
+        };
         window.cwnd = moved.min(most).max(MIN_CWND * self.mss);
     }
 
@@ -247,17 +255,30 @@ mod tests {
     }
 
     #[test]
-    fn the_window_stays_within_one_segment_of_the_flight_and_above_two() {
+    fn an_idle_application_keeps_the_window_within_one_segment_of_the_flight_and_above_two() {
         let mut ledbat = new();
         let mut window = testing::window(40);
         // flightsize + ALLOWED_INCREASE * MSS = 11 segments, with an application that has sent ten
-        ledbat.on_ack(&ack(0, ms(10), 2, 10), &mut window);
+        let idle = Ack {
+            is_cwnd_limited: false,
+            ..ack(0, ms(10), 2, 10)
+        };
+        ledbat.on_ack(&idle, &mut window);
         assert_eq!(window.cwnd, 11 * MSS);
         // Ten times the target: 11 segments less 9 for each window acknowledged, but at least two
         ledbat.on_ack(&ack(1000, ms(1010), 11, 11), &mut window);
         assert_eq!(window.cwnd, 2 * MSS);
         ledbat.on_ack(&ack(1001, ms(1010), 2, 2), &mut window);
         assert_eq!(window.cwnd, 2 * MSS);
+    }
+
+    #[test]
+    fn a_full_window_is_not_cut_to_the_flight() {
+        let mut ledbat = new();
+        let mut window = testing::window(40);
+        // The sender waits for room for a super-packet of 13 segments. GAIN * 1 * 20 * MSS / 40
+        ledbat.on_ack(&ack(0, ms(10), 20, 27), &mut window);
+        assert_eq!(window.cwnd, 40 * MSS + MSS / 2);
     }
 
     #[test]

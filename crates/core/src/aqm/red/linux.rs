@@ -53,21 +53,30 @@ impl Linux {
         let weight = params.wq.as_fixed(32).max(1);
         // The smallest exponent whose weight is not above `wq`.
         let log = (1u64 << 32).div_ceil(weight).next_power_of_two().ilog2();
-        let (step, shifts) = damping(log, params.bandwidth.transmission(mean).as_ns() / 1000);
         let mut linux = Linux {
             log,
             min: params.min * mean,
             max: params.max * mean,
             per_byte: 1,
-            step,
-            shifts,
+            step: 0,
+            shifts: [0; STEPS],
             average: 0,
             idle_since: Some(Time::ZERO),
             count: -1,
             distance: 0,
         };
         linux.set_max_p(params.max_p.as_fixed(32));
+        linux.set_rate(params);
         linux
+    }
+
+    /// Makes the table for the idle time at `bandwidth`.
+    pub(super) fn set_rate(&mut self, params: &RedParams) {
+        let packet = params
+            .bandwidth
+            .transmission(params.mean_packet.as_u64())
+            .as_ns();
+        (self.step, self.shifts) = damping(self.log, packet / 1000);
     }
 
     /// Sets the probability just below the upper threshold, in units of 2^-32.

@@ -11,9 +11,10 @@ fn caught(lines: &str) -> u32 {
             now: Time::ZERO,
             rng: &mut rng,
             packets: 1,
+            one_pass: true,
             log: None,
         };
-        rules.walk(&tcp(1, 2, 80), RuleId::START, walk).0 != Outcome::Allow
+        rules.walk(&tcp(1, 2, 80), &Place::START, walk).0 != Outcome::Allow
     };
     (0..10_000).filter(|packet| is_caught(packet)).count() as u32
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sluice_core::record::Fate;
 
 use super::{metric, simulate};
+use sluice_recording::metrics::measure;
 
 /// The link is too slow for the flow in the first 3 s, and twenty times as fast as the flow from then
 /// on. Every packet of the measured time arrives.
@@ -118,5 +119,53 @@ fn the_score_of_datagrams_is_that_of_a_call_on_their_path() {
     assert!(
         call > 1e6 && (call / game - 1.0).abs() < 0.25,
         "{call} and {game}"
+    );
+}
+
+/// The link loses a fifth of all packets, and for half a second its delay is 6 s.
+#[test]
+fn one_slow_probe_does_not_hide_the_losses_after_it() {
+    let (_folder, recording) = simulate(
+        "duration = \"10s\"\n[link]\nrate = \"10Mbit/s\"\n[link.up]\nloss = 0.2\n\
+         delay = [[\"0s\", \"10ms\"], [\"1s\", \"6s\"], [\"1500ms\", \"10ms\"]]\n\
+         [measure]\nwarmup = \"0s\"\n\
+         [[flow]]\ntype = \"ping\"\n[[flow]]\ntype = \"voip\"\n",
+    );
+    let mut dropped = [0_u64; 2];
+    for row in recording.packets().unwrap() {
+        let record = row.unwrap().record;
+        if matches!(record.fate, Fate::Dropped(_)) {
+            dropped[record.flow as usize] += 1;
+        }
+    }
+    let mut lost = [0_u64; 2];
+    for probe in recording.pings().unwrap() {
+        let probe = probe.unwrap();
+        lost[probe.flow as usize] += u64::from(probe.is_lost);
+    }
+    assert_eq!(lost, dropped);
+    // A fifth of the 500 packets of the call; the standard deviation is 9.
+    assert!((55..=145).contains(&lost[1]), "{lost:?}");
+}
+
+/// A queue that holds 6 s of traffic is full only near the end of the run.
+#[test]
+fn what_a_full_queue_drops_at_the_end_is_lost() {
+    let (_folder, recording) = simulate(
+        "duration = \"8s\"\n[link]\nrate = \"2Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fifo limit 1000\"\n\
+         [measure]\nwarmup = \"0s\"\n\
+         [[flow]]\nname = \"flood\"\ntype = \"udp\"\nrate = \"3Mbit/s\"\n\
+         [[flow]]\ntype = \"ping\"\n[[flow]]\ntype = \"voip\"\n",
+    );
+    let summary = measure(&recording).unwrap();
+    let mut lost = [0_u64; 3];
+    for probe in recording.pings().unwrap() {
+        let probe = probe.unwrap();
+        lost[probe.flow as usize] += u64::from(probe.is_lost);
+    }
+    assert!(summary.flows[2].drops > 10);
+    assert_eq!(
+        [lost[1], lost[2]],
+        [summary.flows[1].drops, summary.flows[2].drops]
     );
 }

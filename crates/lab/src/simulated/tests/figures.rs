@@ -2,7 +2,7 @@
 
 use sluice_recording::{Header, Recording};
 
-use super::{metric, simulate, simulate_in};
+use super::{MS, metric, simulate, simulate_in};
 
 /// Returns how many segments with data the client sent again.
 fn sent_again(recording: &Recording) -> f64 {
@@ -46,4 +46,22 @@ fn a_trace_allows_what_its_opportunities_carry() {
     // Packets of 1500 bytes use every opportunity.
     let used = metric(&recording, "up.utilisation");
     assert!((0.999..=1.0).contains(&used), "{used}");
+}
+
+/// From 5 s on, packets of a higher class fill the link three times over. Nothing else passes.
+#[test]
+fn flows_that_starve_have_slow_transfers() {
+    let (_folder, recording) = simulate(
+        "duration = \"15s\"\n[link]\nrate = \"2Mbit/s\"\nrtt = \"20ms\"\nqueue = \"prio\"\n\
+         [[flow]]\ntype = \"udp\"\nrate = \"6Mbit/s\"\nstart = \"5s\"\nclass = 0\n\
+         [[flow]]\ntype = \"rr\"\nclass = 1\n\
+         [[flow]]\ntype = \"tcp\"\nbytes = \"20kB\"\npause = \"200ms\"\nclass = 1\n",
+    );
+    // Requests and transfers of the first 5 s take well below a second. The last ones have been open
+    // for almost 10 s at the end.
+    for (low, high) in [("rr.p50", "rr.max"), ("tcp.fct.p50", "tcp.fct.max")] {
+        let (low, high) = (metric(&recording, low), metric(&recording, high));
+        assert!(low < 1000.0 * MS, "{low}");
+        assert!((8000.0 * MS..10_000.0 * MS).contains(&high), "{high}");
+    }
 }

@@ -1,6 +1,9 @@
 //! Effects of the settings of the simulator's TCP.
 
-use super::{MS, metric, simulate};
+use super::{LiveOptions, MS, Target, metric, run, simulate};
+use sluice_core::Stop;
+use sluice_recording::Keep;
+use sluice_scenario::{Backend, Scenario};
 
 /// The first slow-start threshold of the only flow.
 fn first_threshold(text: &str) -> Option<u64> {
@@ -167,4 +170,63 @@ bytes = "14480B"
         let wait = metric(&recording, "short.sojourn.max") / MS;
         assert!((wait - ms).abs() < 0.1, "{pacing}: {wait} ms");
     }
+}
+
+/// What a run of `text` says beside its figures.
+fn remarks(text: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let variants = Scenario::parse("x", text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
+    let finished = run(
+        &variants[0],
+        Backend::Sim,
+        LiveOptions::default(),
+        Target {
+            dir: &folder.path().join("run"),
+            keep: Keep::Figures,
+            has_pages: false,
+        },
+        "2026-01-02T03:04:05Z".to_owned(),
+        &Stop::new(),
+        &mut |_| {},
+    );
+    finished.unwrap().remarks
+}
+
+#[test]
+fn a_connection_that_gives_up_is_named() {
+    // RFC 9293 leaves the number of SYNs open; Linux's last one times out after 131 s.
+    let outage = |until: &str| {
+        format!(
+            "duration = \"200s\"\n[link]\nrtt = \"20ms\"\n\
+             rate = [[\"0s\", \"10Mbit/s\"], [\"10s\", \"1bit/s\"], [\"{until}\", \"10Mbit/s\"]]\n\
+             [[flow]]\ntype = \"tcp\"\nname = \"late\"\nstart = \"12s\"\nbytes = \"10kB\"\n"
+        )
+    };
+    assert_eq!(
+        remarks(&outage("160s")),
+        ["flow `late`: a connection gave up after many timeouts"]
+    );
+    assert_eq!(remarks(&outage("20s")), [""; 0]);
+}
+
+#[test]
+fn rules_that_let_nothing_through_are_named() {
+    // Without `one_pass`, the packets pass the rules again on their way `in`.
+    let rules = |second: &str| {
+        format!(
+            "duration = \"3s\"\nrules = \"\"\"\npipe 1 config bw 10Mbit/s delay 20ms\n\
+             add 100 pipe 1 ip from any to any out\n{second}\"\"\"\n\
+             [[flow]]\ntype = \"tcp\"\n"
+        )
+    };
+    let shut = remarks(&rules(""));
+    assert_eq!(shut.len(), 1, "{shut:?}");
+    assert!(
+        shut[0].starts_with("no flow got anything through the rules, and "),
+        "{shut:?}"
+    );
+    assert_eq!(
+        remarks(&rules("add 200 allow ip from any to any in\n")),
+        [""; 0]
+    );
 }

@@ -1,7 +1,8 @@
 //! A packet as the kernel describes it: linux/netfilter/nfnetlink_queue.h.
 
-use super::message::{FAMILY_HEADER, Message, attributes, number};
+use super::message::{ANSWER, FAMILY_HEADER, Message, attributes, messages, number};
 use super::socket::QUEUE;
+use super::{NF_ACCEPT, VERDICT};
 
 /// A packet as the kernel describes it.
 pub(super) struct Packet<'a> {
@@ -57,6 +58,21 @@ impl<'a> Packet<'a> {
             leaves,
         })
     }
+}
+
+/// Returns whether a message answers that a packet, which was to be sent, is not there any more: its
+/// interface went down, and the kernel has dropped it.
+pub(super) fn is_gone(message: &Message<'_>) -> bool {
+    let answers = || {
+        // `struct nlmsgerr`: the error, and the message that it is about.
+        let (error, verdict) = message.body.split_first_chunk()?;
+        let error = i32::from_ne_bytes(*error);
+        let verdict = messages(verdict).next()?;
+        let mut attributes = attributes(verdict.body.get(FAMILY_HEADER..)?);
+        let (_, header) = attributes.find(|(kind, _)| *kind == VERDICT)?;
+        Some(error == -libc::ENOENT && number(header)? == NF_ACCEPT)
+    };
+    message.kind == ANSWER && answers() == Some(true)
 }
 
 /// The bytes that hold the ECN field, and for IPv4 the header checksum over it.

@@ -29,7 +29,7 @@ pub enum PcapError {
         source: io::Error,
     },
     /// Writing would overwrite the input.
-    #[error("{} is both the input and the output", .0.display())]
+    #[error("{} is an input and an output, or two outputs", .0.display())]
     Same(PathBuf),
     /// The input is damaged.
     #[error("{}: {}: {error}", .path.display(), place(*.packet))]

@@ -3,9 +3,10 @@
 use super::PcapError;
 use super::scan::{link_of, open, read_error};
 use sluice_wire::frame::Link;
-use std::fmt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::{fmt, fs, io};
 
 /// The arrival of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,73 @@ impl fmt::Display for PcapSpec {
             Speed::Recorded => Ok(()),
             Speed::Full => f.write_str(":full"),
         }
+    }
+}
+
+/// Checks that no file is written by one of these ports and read or written by the same or another one,
+/// under any name.
+///
+/// # Errors
+/// [`PcapError::Same`], or a file that cannot be looked at.
+pub fn check_apart(ports: &[PcapSpec]) -> Result<(), PcapError> {
+    let mut written = Vec::new();
+    for path in ports.iter().filter_map(|port| port.output.as_ref()) {
+        let file = Identity::of(path)?;
+        // Any number of ports may write to /dev/null.
+        if file.is_device() {
+            continue;
+        }
+        if written.contains(&file) {
+            return Err(PcapError::Same(path.clone()));
+        }
+        written.push(file);
+    }
+    for path in ports.iter().filter_map(|port| port.input.as_ref()) {
+        if written.contains(&Identity::of(path)?) {
+            return Err(PcapError::Same(path.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// What distinguishes a file from all others.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// Its file system and number, and whether it holds bytes.
+    Present(u64, u64, bool),
+    /// The path of one that does not exist yet.
+    Absent(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Result<Identity, PcapError> {
+        let failed = |source| PcapError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        match fs::metadata(path) {
+            Ok(found) => {
+                return Ok(Identity::Present(found.dev(), found.ino(), found.is_file()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = match fs::canonicalize(folder) {
+            // The file cannot be created either.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => folder.to_owned(),
+            found => found.map_err(failed)?,
+        };
+        Ok(Identity::Absent(
+            folder.join(path.file_name().unwrap_or_default()),
+        ))
+    }
+
+    fn is_device(&self) -> bool {
+        matches!(self, Identity::Present(.., false))
     }
 }
 

@@ -40,6 +40,8 @@ impl Attach for Sockets {
     fn declines(&self, facts: &Facts) -> Option<&'static str> {
         if facts.has_super_packets() {
             Some("segmentation or receive offloads are on, and it lets super-packets through")
+        } else if facts.offloads.tag_removal {
+            Some("the interface removes VLAN tags (`rx-vlan-offload`), which AF_XDP does not see")
         } else if facts.mtu > XdpPort::MOST_MTU {
             Some("the MTU is larger than AF_XDP frames can be")
         } else if facts.queues > 1 {
@@ -62,6 +64,9 @@ impl Attach for Sockets {
                 XdpPort::MOST_MTU
             ),
             "the interface's own addresses receive nothing: every frame goes to the router"
+                .to_owned(),
+            "frames whose VLAN tag the interface removes leave without it: switch `rx-vlan-offload` off \
+             (`ethtool -K`), and on veth `tx-vlan-offload` at the other end"
                 .to_owned(),
             "arrivals carry no kernel timestamp: they count from when the router sees them"
                 .to_owned(),

@@ -28,7 +28,7 @@ pub(super) struct Ring<T> {
     mask: u32,
     /// This side's position.
     own: u32,
-    /// The other side's position, as last read.
+    /// The other side's position, as far as it is known.
     other: u32,
     entry: PhantomData<T>,
 }
@@ -70,16 +70,48 @@ impl<T: Copy> Ring<T> {
         if room > 0 {
             return room;
         }
-        self.other = self.position(self.layout.consumer).load(Ordering::Acquire);
+        self.follow();
         size.saturating_sub(self.own.wrapping_sub(self.other))
     }
 
     /// Returns whether the kernel has consumed everything that was produced.
     pub(super) fn is_drained(&mut self) -> bool {
-        if self.own != self.other {
-            self.other = self.position(self.layout.consumer).load(Ordering::Acquire);
-        }
+        self.follow();
         self.own == self.other
+    }
+
+    /// Reads how far the kernel has consumed. Returns whether that is further than was known.
+    pub(super) fn follow(&mut self) -> bool {
+        if self.own == self.other {
+            return false;
+        }
+        let seen = self.position(self.layout.consumer).load(Ordering::Acquire);
+        let further = seen.wrapping_sub(self.other);
+        // After `last_consumed`, the kernel's position may be behind the known one for a while.
+        let is_further = further > 0 && further <= self.own.wrapping_sub(self.other);
+        if is_further {
+            self.other = seen;
+        }
+        is_further
+    }
+
+    /// Returns the entry that the kernel consumed last, after a call that consumed at least one
+    /// since [`Ring::follow`]. Returns `None` if all entries had been consumed before.
+    ///
+    /// The kernel publishes its position only with a frame that it has sent: after a call that only
+    /// dropped one, it is one entry further than the position says (`__xsk_generic_xmit` of
+    /// net/xdp/xsk.c).
+    pub(super) fn last_consumed(&mut self) -> Option<T> {
+        if !self.follow() {
+            if self.own == self.other {
+                return None;
+            }
+            self.other = self.other.wrapping_add(1);
+        }
+        let at = self.entry(self.other.wrapping_sub(1));
+        // SAFETY: `at` is inside the mapping and aligned. This side wrote the entry, and has not
+        // produced another one in its place. Every bit pattern is a valid `T`.
+        Some(unsafe { at.read_volatile() })
     }
 
     /// Writes the next entry, for which [`Ring::room`] must have been checked. It becomes visible
@@ -191,6 +223,28 @@ mod tests {
             assert_eq!(producer.room(), 0, "no place is free before it is released");
             consumer.release();
         }
+    }
+
+    /// The kernel drops the first of five entries, then sends one and drops one, then drops two.
+    #[test]
+    fn an_entry_that_was_dropped_is_found_even_if_the_position_is_not_published() {
+        let (mut producer, mut kernel) = pair(8);
+        (0..5).for_each(|number| producer.produce(number));
+        producer.publish();
+        assert!(!producer.follow());
+        assert_eq!(kernel.consume(), Some(0));
+        assert_eq!(producer.last_consumed(), Some(0));
+        assert_eq!((kernel.consume(), kernel.consume()), (Some(1), Some(2)));
+        kernel.release();
+        assert_eq!(producer.last_consumed(), Some(2));
+        for number in [3, 4] {
+            assert_eq!(kernel.consume(), Some(number));
+            assert_eq!(producer.last_consumed(), Some(number));
+        }
+        assert!(producer.is_drained());
+        assert_eq!(producer.last_consumed(), None);
+        kernel.release();
+        assert_eq!(producer.room(), 8);
     }
 
     #[test]

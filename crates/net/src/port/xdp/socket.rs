@@ -10,6 +10,7 @@ use super::program::{Hook, Program, Programs};
 use super::ring::{Layout, Ring};
 use super::{XdpMode, XdpOptions};
 use crate::port::pool::{SLOT_LEN, SlotMemory};
+use crate::port::{Counters, Loss};
 use crate::sys::{self, SharedMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -31,6 +32,8 @@ pub(super) struct Outward {
     pub socket: Arc<OwnedFd>,
     pub completion: Ring<u64>,
     pub transmit: Ring<libc::xdp_desc>,
+    /// Whether the kernel copies frames and gives each to the driver within the system call.
+    copies: bool,
     /// The receiving socket. While either socket is open, the kernel may use the slots of both.
     pub receiver: Arc<OwnedFd>,
 }
@@ -177,6 +180,7 @@ fn connect_as(
             socket: Arc::new(sender),
             completion,
             transmit,
+            copies: mode != XdpMode::ZeroCopy,
             receiver,
         },
         mode,
@@ -202,14 +206,19 @@ pub(super) fn wake_receive(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Makes the kernel send the frames in the transmit ring: `batches` of the kernel's batches, and
-/// the frames left over before.
+/// the frames left over before. A frame that the interface drops counts as refused.
 #[allow(unsafe_code)]
-pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> Wake {
-    for _ in 0..=batches {
+pub(super) fn wake_transmit(
+    outward: &mut Outward,
+    mut batches: usize,
+    counters: &mut Counters,
+) -> Wake {
+    outward.transmit.follow();
+    loop {
         // SAFETY: no buffer is passed; for AF_XDP the call is only a signal.
         let result = unsafe {
             libc::sendto(
-                socket.as_raw_fd(),
+                outward.socket.as_raw_fd(),
                 std::ptr::null(),
                 0,
                 libc::MSG_DONTWAIT,
@@ -222,14 +231,24 @@ pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> Wake {
         }
         match io::Error::last_os_error().raw_os_error() {
             // The kernel's batch is full, and more frames are waiting.
-            Some(libc::EAGAIN) => {}
+            Some(libc::EAGAIN) if batches > 0 => batches -= 1,
+            // The call ends at a frame that is dropped, for lack of a carrier or because the queue
+            // of the device or of a neighbour is full. The frames behind it would stay in the ring
+            // until the next call. Each repetition consumes at least one frame.
+            Some(libc::EBUSY) if outward.copies => {
+                let Some(frame) = outward.transmit.last_consumed() else {
+                    return Wake::Done;
+                };
+                counters.sent -= 1;
+                counters.sent_bytes -= u64::from(frame.len);
+                counters.lose(Loss::Refused, 1);
+            }
             Some(UNBOUND) => return Wake::Gone,
             Some(libc::ENETDOWN) => return Wake::Down,
             // Any other error is temporary; the next call tries again.
             _ => return Wake::Done,
         }
     }
-    Wake::Done
 }
 
 /// The fate of the frames in the transmit ring.

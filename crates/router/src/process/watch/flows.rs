@@ -96,8 +96,15 @@ pub struct FlowExport {
 }
 
 /// The flows that have no record yet.
+///
+/// Their times count from the start of the ledger: the system's clock may be set while a flow goes on.
+/// A record translates both of its times by the system's clock at that moment.
 pub(super) struct Ledger {
     timeouts: FlowTimeouts,
+    /// The end of the last interval since the start.
+    elapsed: Duration,
+    /// The same instant in milliseconds since the Unix epoch.
+    unix_ms: u64,
     flows: HashMap<(u32, ObjectName), Open>,
     /// Flows that found no room in the loop's table.
     others: Option<Open>,
@@ -110,8 +117,17 @@ pub(super) struct Ledger {
 struct Open {
     flow: Option<WatchFlow>,
     traffic: Traffic,
-    first_ms: u64,
-    last_ms: u64,
+    /// The start of the interval of the first packet.
+    first: Duration,
+    /// The end of the interval of the last one.
+    last: Duration,
+}
+
+/// Translates times of a ledger into milliseconds since the Unix epoch.
+#[derive(Clone, Copy)]
+struct Epoch {
+    elapsed: Duration,
+    unix_ms: u64,
 }
 
 /// Largest number of flows: 7 MB.
@@ -123,6 +139,8 @@ impl Ledger {
     pub fn new(timeouts: FlowTimeouts) -> Ledger {
         Ledger {
             timeouts,
+            elapsed: Duration::ZERO,
+            unix_ms: 0,
             flows: HashMap::new(),
             others: None,
             records: Vec::new(),
@@ -130,8 +148,11 @@ impl Ledger {
         }
     }
 
-    /// Adds the flows of an interval, and makes the records that are due at its end.
-    pub fn add(&mut self, table: &WatchTable, (from_ms, to_ms): (u64, u64)) {
+    /// Adds the flows of an interval that ends now, and makes the records that are due.
+    pub fn add(&mut self, table: &WatchTable, interval: Duration, unix_ms: u64) {
+        let from = self.elapsed;
+        let to = from + interval;
+        (self.elapsed, self.unix_ms) = (to, unix_ms);
         for flow in table.flows().filter(|flow| !flow.traffic.is_idle()) {
             let key = (flow.hash, flow.flow.object);
             if !self.flows.contains_key(&key) && self.flows.len() >= MOST_FLOWS {
@@ -141,29 +162,29 @@ impl Ledger {
                 flow: Some(flow.flow.clone()),
                 ..Open::default()
             });
-            open.absorb(&flow.traffic, (from_ms, to_ms));
+            open.absorb(&flow.traffic, (from, to));
         }
         if !table.other_flows.is_idle() {
             let open = self.others.get_or_insert_default();
-            open.absorb(&table.other_flows, (from_ms, to_ms));
+            open.absorb(&table.other_flows, (from, to));
         }
-        let (idle, active) = (ms(self.timeouts.idle), ms(self.timeouts.active));
+        let FlowTimeouts { idle, active } = self.timeouts;
+        let epoch = self.epoch();
         let records = &mut self.records;
         self.flows.retain(|_, open| {
-            if to_ms.saturating_sub(open.last_ms) >= idle {
+            if to - open.last >= idle {
                 // A flow that was recorded and has had no packet since leaves no second record.
-                records.extend(open.record(FlowEnd::IdleTimeout));
+                records.extend(open.record(FlowEnd::IdleTimeout, epoch));
                 return false;
             }
-            if to_ms.saturating_sub(open.first_ms) >= active && !open.traffic.is_idle() {
-                records.extend(open.record(FlowEnd::ActiveTimeout));
+            if to - open.first >= active && !open.traffic.is_idle() {
+                records.extend(open.record(FlowEnd::ActiveTimeout, epoch));
                 open.traffic = Traffic::default();
             }
             true
         });
-        let is_due = |open: &mut Open| to_ms.saturating_sub(open.first_ms) >= active;
-        let others = self.others.take_if(is_due);
-        records.extend(others.and_then(|open| open.record(FlowEnd::ActiveTimeout)));
+        let others = self.others.take_if(|open| to - open.first >= active);
+        records.extend(others.and_then(|open| open.record(FlowEnd::ActiveTimeout, epoch)));
         // Nobody takes them.
         let beyond = records.len().saturating_sub(MOST_RECORDS);
         records.truncate(MOST_RECORDS);
@@ -172,13 +193,21 @@ impl Ledger {
 
     /// Makes records of all flows.
     pub fn end(&mut self) {
+        let epoch = self.epoch();
         let open = self
             .flows
             .drain()
             .map(|(_, open)| open)
             .chain(self.others.take());
-        let records = open.filter_map(|open| open.record(FlowEnd::ForcedEnd));
+        let records = open.filter_map(|open| open.record(FlowEnd::ForcedEnd, epoch));
         self.records.extend(records);
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch {
+            elapsed: self.elapsed,
+            unix_ms: self.unix_ms,
+        }
     }
 
     /// Takes the records, oldest flow first, and the number of those that found no room.
@@ -202,34 +231,36 @@ impl Ledger {
 
     /// Makes room by a record of the flow that has been idle for longest.
     fn evict(&mut self) {
-        let oldest = self.flows.iter().min_by_key(|(_, open)| open.last_ms);
+        let oldest = self.flows.iter().min_by_key(|(_, open)| open.last);
         let Some(key) = oldest.map(|(key, _)| *key) else {
             return;
         };
+        let epoch = self.epoch();
         if let Some(open) = self.flows.remove(&key) {
-            self.records.extend(open.record(FlowEnd::LackOfResources));
+            self.records
+                .extend(open.record(FlowEnd::LackOfResources, epoch));
         }
     }
 }
 
 impl Open {
-    fn absorb(&mut self, traffic: &Traffic, (from_ms, to_ms): (u64, u64)) {
+    fn absorb(&mut self, traffic: &Traffic, (from, to): (Duration, Duration)) {
         if self.traffic.is_idle() {
-            self.first_ms = from_ms;
+            self.first = from;
         }
         self.traffic.absorb(traffic);
-        self.last_ms = to_ms;
+        self.last = to;
     }
 
-    fn record(&self, reason: FlowEnd) -> Option<FlowRecord> {
+    fn record(&self, reason: FlowEnd, epoch: Epoch) -> Option<FlowRecord> {
         let traffic = &self.traffic;
         let flow = self.flow.as_ref();
         let dropped = DropReason::ALL
             .iter()
             .map(|reason| (reason.name().to_owned(), traffic.dropped(*reason)));
         (!traffic.is_idle()).then(|| FlowRecord {
-            first_unix_ms: self.first_ms,
-            last_unix_ms: self.last_ms,
+            first_unix_ms: epoch.unix_ms(self.first),
+            last_unix_ms: epoch.unix_ms(self.last),
             reason,
             object: flow.map_or_else(|| "other".to_owned(), |flow| name(flow.object)),
             place: flow.map(|flow| flow.object),
@@ -250,8 +281,12 @@ impl Open {
     }
 }
 
-fn ms(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+impl Epoch {
+    fn unix_ms(self, at: Duration) -> u64 {
+        let ago = self.elapsed.saturating_sub(at).as_millis();
+        self.unix_ms
+            .saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -273,6 +308,8 @@ mod tests {
         rng: Rng,
         sink: DropCounter,
         second: u64,
+        /// How far the system's clock is behind.
+        behind_ms: u64,
         ledger: Ledger,
     }
 
@@ -283,6 +320,7 @@ mod tests {
                 rng: Rng::from_seed(1),
                 sink: DropCounter::default(),
                 second: 0,
+                behind_ms: 0,
                 ledger: Ledger::new(TIMEOUTS),
             };
             let lines = [
@@ -324,8 +362,8 @@ mod tests {
             self.second += 1;
             self.with(|firewall, cx| while firewall.poll(cx).is_some() {});
             let table = self.exchange().expect("it is watched");
-            let from_ms = (self.second - 1) * 1000;
-            self.ledger.add(&table, (from_ms, from_ms + 1000));
+            let unix_ms = self.second * 1000 - self.behind_ms;
+            self.ledger.add(&table, Duration::from_secs(1), unix_ms);
             self.ledger.take().0
         }
     }
@@ -373,6 +411,30 @@ mod tests {
             (last[0].packets, last[0].reason, lost),
             (2, FlowEnd::ForcedEnd, 0)
         );
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_up_no_record() {
+        let mut bench = Bench::new();
+        for _ in 0..8 {
+            bench.second([]);
+        }
+        assert!(bench.second([7, 8]).is_empty());
+        bench.behind_ms = 6000;
+        assert!(bench.second([8]).is_empty());
+        assert!(bench.second([8]).is_empty());
+        // The second of flow 7 ended three seconds ago, when the clock now shows 6.
+        let [record] = &bench.second([8])[..] else {
+            panic!("flow 7 has been idle for three seconds");
+        };
+        assert_eq!((record.src_port, record.reason), (7, FlowEnd::IdleTimeout));
+        assert_eq!((record.first_unix_ms, record.last_unix_ms), (2000, 3000));
+        let [record] = &bench.second([8])[..] else {
+            panic!("flow 8 has gone on for five seconds");
+        };
+        let active = FlowEnd::ActiveTimeout;
+        assert_eq!((record.packets, record.reason), (5, active));
+        assert_eq!((record.first_unix_ms, record.last_unix_ms), (2000, 7000));
     }
 
     #[test]

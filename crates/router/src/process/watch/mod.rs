@@ -204,10 +204,8 @@ impl Shared {
                     }
                     if let (Some(ledger), Some(table)) = (self.ledger().as_mut(), collector.table())
                     {
-                        let from_ms = sample
-                            .unix_ms
-                            .saturating_sub(sample.interval_ns / 1_000_000);
-                        ledger.add(table, (from_ms, sample.unix_ms));
+                        let interval = Duration::from_nanos(sample.interval_ns);
+                        ledger.add(table, interval, sample.unix_ms);
                     }
                     let mut state = self.lock();
                     state.latest = Some(Arc::new(sample));

@@ -17,7 +17,7 @@ pub(super) static FIGURE: Meter = Meter {
         unit: Unit::Ratio,
         chart: Chart::Packets,
         key: Key::No,
-        doc: "share of the bulk TCP flows that lost a packet in the same loss event; the mean over all events, each of which lasts one round trip of the empty path",
+        doc: "share of the bulk TCP flows that lost a packet in the same loss event; the mean over all events, each of which lasts one round trip of the empty path, the shortest of these flows; not with `rules`, whose delays have no such time",
         source: "RFC 7928 section 2.4",
         value: PipeSummary::metered,
     },
@@ -54,8 +54,16 @@ impl PipeMeter for Synchronisation {
             let flows = bulk.iter().filter(|flow| is_active(flow, at));
             flows.map(|flow| flow.id).collect()
         };
+        if run.scenario.rules.is_some() {
+            return None;
+        }
+        let empty = |flow: &FlowInstance<'_>| {
+            let links = run.scenario.links_rtt(flow.flow);
+            links.saturating_add(run.scenario.extra_rtt(flow.flow))
+        };
+        let shortest = bulk.iter().map(empty).min()?;
         // Two packets lost in the same millisecond are one event on a path without delay.
-        let round_trip = run.scenario.link.rtt().max(Span::from_ms(1));
+        let round_trip = shortest.max(Span::from_ms(1));
         synchronisation(&mut self.losses, round_trip, active)
     }
 }
@@ -119,5 +127,37 @@ mod tests {
         assert!((ratio - 7.0 / 12.0).abs() < 1e-12, "{ratio}");
         let one = |_| BTreeSet::from([0]);
         assert_eq!(synchronisation(&mut losses, Span::from_ms(20), one), None);
+    }
+
+    /// Two flows lose a packet each, 50 ms apart: one event for round trips of 100 ms, whichever
+    /// setting makes them so long.
+    #[test]
+    fn the_round_trip_is_that_of_the_flows() {
+        let ratio = |text: &str| {
+            let text = format!("duration = \"10s\"\n{text}");
+            let scenario = crate::Scenario::parse("x.toml", &text, &[])
+                .unwrap()
+                .remove(0);
+            let mut meter = Synchronisation::default();
+            let at = |ms: u64| Time::from_ns(ms * 1_000_000);
+            meter.losses = vec![(at(2000), 0), (at(2050), 1)];
+            meter.finish(&Measured {
+                scenario: &scenario.scenario,
+                pipe: crate::Direction::Up.into(),
+                from: at(1000),
+                to: at(10_000),
+            })
+        };
+        let flow = "[[flow]]\ntype = \"tcp\"\ncount = 2\n";
+        let link = "[link]\nrate = \"10Mbit/s\"\n";
+        assert_eq!(ratio(&format!("{link}rtt = \"100ms\"\n{flow}")), Some(1.0));
+        let of_flows = format!("{link}rtt = \"1ms\"\n{flow}rtt = \"100ms\"\n");
+        assert_eq!(ratio(&of_flows), Some(1.0));
+        let hops =
+            format!("{link}rtt = \"1ms\"\n[[hop]]\nrate = \"10Mbit/s\"\nrtt = \"99ms\"\n{flow}");
+        assert_eq!(ratio(&hops), Some(1.0));
+        assert_eq!(ratio(&format!("{link}rtt = \"1ms\"\n{flow}")), Some(0.5));
+        let rules = "rules = \"\"\"\npipe 1 config bw 10Mbit/s delay 50ms\nadd 1 pipe 1 ip from any to any out\n\"\"\"\n";
+        assert_eq!(ratio(&format!("{rules}{flow}")), None);
     }
 }

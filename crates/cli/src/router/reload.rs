@@ -1,0 +1,81 @@
+//! Reloads the configuration while the router runs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use sluice_router::control::Refused;
+use sluice_router::process::{ReloadError, Reloader};
+
+use super::screen::Screen;
+use super::{service, warnings};
+
+/// The thread that reloads.
+///
+/// Reading a long file must not delay a signal that ends the router. It is one thread for all reloads,
+/// since the C library keeps what a thread has freed for each thread that has ever allocated, up to
+/// eight for each core.
+pub(super) struct Reloads {
+    asking: Sender<()>,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
+}
+
+impl Reloads {
+    /// Starts the thread.
+    pub fn start(
+        reloader: Reloader,
+        config: Option<PathBuf>,
+        screen: Screen,
+    ) -> io::Result<Reloads> {
+        let (asking, asked) = channel();
+        let (running, ended) = channel();
+        let work = move || {
+            let _running: Sender<()> = running;
+            while let Ok(()) = asked.recv() {
+                // One reload serves all signals so far.
+                while let Ok(()) = asked.try_recv() {}
+                service::reloading(|| {
+                    screen.print(reload(&reloader, config.as_deref()));
+                });
+            }
+        };
+        thread::Builder::new().name("reload".into()).spawn(work)?;
+        Ok(Reloads { asking, ended })
+    }
+
+    /// Asks for a reload.
+    pub fn ask(&self) {
+        // The thread ends after this sender.
+        let _ = self.asking.send(());
+    }
+
+    /// Lets a reload under way end, but not one that has to wait for its file.
+    pub fn end(self, screen: &Screen) {
+        drop(self.asking);
+        if let Err(RecvTimeoutError::Timeout) = self.ended.recv_timeout(PATIENCE) {
+            let text = "sluice: warning: the router ends while its configuration is being read\n";
+            screen.print(text.to_owned());
+        }
+    }
+}
+
+/// Reloads, and returns what there is to say about it.
+fn reload(reloader: &Reloader, config: Option<&Path>) -> String {
+    match (reloader.reload(), config) {
+        (Ok(remarks), Some(path)) => format!(
+            "{}sluice: {} is active\n",
+            warnings(path, &remarks),
+            path.display()
+        ),
+        (Ok(_), None) => String::new(),
+        // Steps that were begun are not undone.
+        (Err(error @ ReloadError::Refused(Refused::Unfinished)), _) => format!("sluice: {error}\n"),
+        (Err(error), _) => format!("sluice: {error}; the old configuration remains active\n"),
+    }
+}
+
+/// The time for which the end waits for a reload.
+const PATIENCE: Duration = Duration::from_secs(1);
