@@ -117,6 +117,40 @@ fn a_scenario_finds_its_module_beside_it_and_gives_the_tables_of_codel() {
 }
 
 #[test]
+fn rules_of_a_scenario_find_their_module_beside_it() {
+    let folder = folder();
+    let lab = folder.path().join("lab");
+    let rules = "pipe 1 config bw 10Mbit/s delay 10ms wasm:codel.wasm target 7ms\n\
+                 add 100 pipe 1 ip from any to any out\nadd 200 allow ip from any to any\n";
+    fs::create_dir(lab.join("rules")).unwrap();
+    fs::write(lab.join("rules/r.conf"), rules).unwrap();
+    let inline = format!("\"\"\"\n{rules}\"\"\"");
+    for (value, out) in [
+        (inline.as_str(), "inline"),
+        ("{ file = \"rules/r.conf\" }", "file"),
+    ] {
+        let scenario = format!("duration = \"1s\"\nrules = {value}\n[[flow]]\ntype = \"ping\"\n");
+        fs::write(lab.join("s.toml"), scenario).unwrap();
+        let args = ["run", "lab/s.toml", "--backend", "sim", "-o", out];
+        let output = sluice(folder.path(), &args);
+        assert!(output.status.success(), "{output:?}");
+    }
+    // The recordings are read without the module.
+    fs::remove_file(lab.join("codel.wasm")).unwrap();
+    for out in ["inline", "file"] {
+        let output = sluice(folder.path(), &["report", out]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let output = sluice(folder.path(), &["run", "lab/s.toml", "--backend", "sim"]);
+    let error = text(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        error.contains("cannot load `wasm:codel.wasm`") && error.contains("lab/codel.wasm`"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_is_wrong_is_shown_at_its_place() {
     let folder = folder();
     let args = |queue| ["replay", "t.csv", "--rate", "1Mbit/s", "--queue", queue];

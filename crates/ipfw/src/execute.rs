@@ -119,7 +119,8 @@ impl Firewall {
     ) -> Result<(), CommandError> {
         let said = output.warnings.len();
         let mut on_line = || {
-            let parsed = grammar::parse(line, number, self.switches.is_compat)?;
+            let folder = run.files.folder();
+            let parsed = grammar::parse_in(folder, line, number, self.switches.is_compat)?;
             output.warnings.extend(parsed.warnings);
             for notice in parsed.notices {
                 put(output, format_args!("{notice}\n"));

@@ -15,6 +15,8 @@ mod rule;
 mod rule_text;
 mod table;
 
+use std::path::Path;
+
 pub use command::{Command, Invocation, SetCommand, Span as NumberSpan, Switch, Variable};
 pub use condition::{Clause, Term};
 pub use flags::{Dynamic, Flags, Times};
@@ -56,7 +58,8 @@ pub struct Line {
     pub notices: Vec<String>,
 }
 
-/// Parses line `number` of a text. `compat` selects dummynet's reading where the two differ.
+/// Parses line `number` of a text. `compat` selects dummynet's reading where the two differ. Paths of
+/// algorithms are relative to the folder of the process.
 ///
 /// # Errors
 ///
@@ -72,8 +75,23 @@ pub struct Line {
 /// assert_eq!(error.at.unwrap().column, 27);
 /// ```
 pub fn parse(text: &str, number: u32, compat: bool) -> Result<Line, CommandError> {
+    parse_in(Path::new(""), text, number, compat)
+}
+
+/// Does the same as [`parse`] with paths of algorithms that are relative to `folder`.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_in(
+    folder: &Path,
+    text: &str,
+    number: u32,
+    compat: bool,
+) -> Result<Line, CommandError> {
     let words = token::words(text, number);
     let mut p = Parser::new(&words, compat);
+    p.folder = folder;
     let invocation = if words.tokens.is_empty() {
         None
     } else {

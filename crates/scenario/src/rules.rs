@@ -1,10 +1,11 @@
 //! `rules`: the bottleneck as a dummynet configuration.
 
 use std::convert::Infallible;
+use std::path::{Path, PathBuf};
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::grammar::{self, Command};
-use sluice_ipfw::{Firewall, Interface, NoFiles, Output, Prepared, Settings, Warning};
+use sluice_ipfw::{Files, Firewall, Interface, NoFiles, Output, Prepared, Settings, Warning};
 
 use super::error::{Problem, Problems};
 use super::field::wrong_type;
@@ -13,12 +14,38 @@ use super::schema::Field;
 use super::tree::{Node, Table, Value};
 
 /// Commands that a router executes at its start, one per line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Rules {
     /// The commands.
     pub text: String,
     /// The file with the commands, if they are not in the scenario itself.
     pub path: Option<String>,
+    /// The folder that the paths of algorithms such as `wasm:my.wasm` are relative to: that of the
+    /// scenario, also if the commands are in a file elsewhere.
+    pub folder: PathBuf,
+}
+
+/// The folder is not compared: the same commands are the same rules, as a queue with the same words is
+/// the same queue, and a recording does not have its scenario's folder.
+impl PartialEq for Rules {
+    fn eq(&self, other: &Rules) -> bool {
+        (&self.text, &self.path) == (&other.text, &other.path)
+    }
+}
+
+impl Eq for Rules {}
+
+/// The folder of the algorithms; no other file can be read.
+struct Algorithms<'a>(&'a Path);
+
+impl Files for Algorithms<'_> {
+    fn read(&mut self, path: &str) -> Result<String, String> {
+        NoFiles.read(path)
+    }
+
+    fn folder(&self) -> &Path {
+        self.0
+    }
 }
 
 impl Rules {
@@ -38,7 +65,7 @@ impl Rules {
         let (mut rng, mut sink) = (Rng::from_seed(seed), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
         firewall
-            .batch(&self.text, false, &mut NoFiles, &mut cx)
+            .batch(&self.text, false, &mut Algorithms(&self.folder), &mut cx)
             .map_err(|error| error.to_string())?;
         Ok(firewall)
     }
@@ -57,7 +84,8 @@ impl Rules {
         let (settings, mut output) = (Settings::default(), Output::default());
         let interfaces = Rules::interfaces();
         // What is refused was refused when the scenario was read.
-        Prepared::check(&settings, interfaces, &self.text, &mut NoFiles, &mut output);
+        let mut files = Algorithms(&self.folder);
+        Prepared::check(&settings, interfaces, &self.text, &mut files, &mut output);
         let name = self.path.as_deref().unwrap_or("rules");
         let line = |warning: &Warning| match warning.at {
             Some(at) => format!("`{name}`, line {}: {}", at.line, warning.text),
@@ -73,9 +101,13 @@ impl Rules {
     #[must_use]
     pub fn without_queues(&self) -> Rules {
         let bare = |(line, number): (&str, u32)| {
-            let parsed = grammar::parse(line, number, false);
-            let Some(mut invocation) = parsed.ok().and_then(|parsed| parsed.invocation) else {
-                // Comments and empty lines change nothing; a wrong line was refused before.
+            // A wrong line was refused before, so what cannot be parsed names an algorithm that a
+            // recording does not contain.
+            let parsed = grammar::parse_in(&self.folder, line, number, false)
+                .or_else(|_| grammar::parse(before_file(line), number, false));
+            let parsed = parsed.ok().and_then(|parsed| parsed.invocation);
+            let Some(mut invocation) = parsed else {
+                // Comments and empty lines change nothing.
                 return String::new();
             };
             if let Command::Configure(config) = &mut invocation.command {
@@ -90,8 +122,27 @@ impl Rules {
         Rules {
             text: lines.join("\n"),
             path: None,
+            folder: self.folder.clone(),
         }
     }
+
+    /// Whether a word may name an algorithm in a file.
+    fn may_name_file(&self) -> bool {
+        let mut words = self.text.split_whitespace();
+        words.any(sluice_loader::names_file)
+    }
+}
+
+/// Returns the words of a command before the algorithm from a file, which ends the line. `type` has
+/// no meaning without it.
+fn before_file(line: &str) -> &str {
+    let mut words = line.split_whitespace();
+    let Some(word) = words.find(|word| sluice_loader::names_file(word)) else {
+        return line;
+    };
+    let end = line.find(word).unwrap_or(line.len());
+    let before = line[..end].trim_end();
+    before.strip_suffix(" type").unwrap_or(before)
 }
 
 impl Field for Rules {
@@ -99,16 +150,19 @@ impl Field for Rules {
     const KIND: &'static str = "lines of commands, or `{ file = \"PATH\" }`";
 
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let folder = problems.folder().to_owned();
         let rules = match &node.value {
             Value::Text(text) => Rules {
                 text: text.clone(),
                 path: None,
+                folder,
             },
             Value::Table(table) if table.0.len() == 1 && table.find("file").is_some() => {
                 let file = TextFile::read("file", table.node("file")?, problems)?;
                 Rules {
                     text: file.text,
                     path: Some(file.path),
+                    folder,
                 }
             }
             _ => {
@@ -116,6 +170,10 @@ impl Field for Rules {
                 return problems.refuse(wrong_type(key, node, expected));
             }
         };
+        // A recording names the algorithms that ran, but does not contain them.
+        if problems.is_recording() && rules.may_name_file() {
+            return Some(rules);
+        }
         if let Err(message) = rules.firewall(1) {
             let name = rules.path.as_deref().unwrap_or(key);
             return problems.refuse(Problem::new(
@@ -137,5 +195,28 @@ impl Field for Rules {
         let mut table = Table::default();
         table.push("file", file.write());
         Some(Value::Table(table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_without_queues_need_no_algorithm_from_a_file() {
+        let bare = |aqm: &str, scheduler: &str| {
+            let rules = Rules {
+                text: format!(
+                    "# a comment\npipe 1 config bw 1Mbit/s {aqm}\npipe 2 config bw 2Mbit/s\n\
+                     sched 2 config pipe 2 type {scheduler}\nadd 100 pipe 1 ip6 from fd00::1 to any"
+                ),
+                path: None,
+                folder: PathBuf::new(),
+            };
+            rules.without_queues().text
+        };
+        let own = bare("codel target 7ms", "fq_codel");
+        assert_eq!(own.lines().count(), 4);
+        assert_eq!(bare("wasm:gone.wasm target 7ms", "fq_wasm:gone.wasm"), own);
     }
 }

@@ -7,6 +7,7 @@ use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::{Backlog, Cx, DropCounter, Rate, Rng, Span, Time, Wake};
 use sluice_ipfw::{Files, Firewall, Interface};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// A link or a router, with its delay and its later changes.
 pub(crate) struct Stage {
@@ -35,15 +36,22 @@ pub(crate) enum Engine {
     Router(Box<Firewall>),
 }
 
-/// The files of a router's commands.
+/// The files of a router's commands, and the folder of its algorithms.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Texts(BTreeMap<String, String>);
+pub(crate) struct Texts {
+    files: BTreeMap<String, String>,
+    folder: PathBuf,
+}
 
 impl Files for Texts {
     fn read(&mut self, path: &str) -> Result<String, String> {
-        let known = || self.0.keys().cloned().collect::<Vec<_>>().join(", ");
-        let text = self.0.get(path).cloned();
+        let known = || self.files.keys().cloned().collect::<Vec<_>>().join(", ");
+        let text = self.files.get(path).cloned();
         text.ok_or_else(|| format!("the simulation has no such file; it has: {}", known()))
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
     }
 }
 
@@ -81,7 +89,10 @@ impl Stage {
             addresses: Vec::new(),
         };
         firewall.set_interfaces(settings.interfaces.iter().map(interface).collect());
-        let mut texts = Texts(settings.files.clone());
+        let mut texts = Texts {
+            files: settings.files.clone(),
+            folder: settings.folder.clone(),
+        };
         let (mut draws, mut sink) = (rng.clone(), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut draws, &mut sink);
         firewall

@@ -6,6 +6,7 @@ use sluice_core::link::{LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span, Time};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// One direction of a link.
 #[derive(Clone, Debug)]
@@ -72,6 +73,8 @@ pub struct Router {
     pub later: Vec<(Time, String)>,
     /// Contents of the files that the commands name.
     pub files: BTreeMap<String, String>,
+    /// The folder that the paths of algorithms in the commands are relative to.
+    pub folder: PathBuf,
 }
 
 impl Default for Router {
@@ -82,6 +85,7 @@ impl Default for Router {
             commands: String::new(),
             later: Vec::new(),
             files: BTreeMap::new(),
+            folder: PathBuf::new(),
         }
     }
 }

@@ -4,7 +4,6 @@
 //! belongs to it. The same applies to every other algorithm of the registry.
 
 use std::fmt;
-use std::path::Path;
 
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{self, Algorithm, Form, Setting, Spec, tc};
@@ -44,9 +43,9 @@ pub(super) fn write_values(f: &mut fmt::Formatter<'_>, values: &Values) -> fmt::
 }
 
 /// Returns the algorithm that a word such as `wasm:my.wasm` loads; its path is relative to the
-/// folder of the process.
-pub(super) fn loaded(word: At<&str>) -> Parse<Option<&'static Algorithm>> {
-    let found = sluice_loader::load(word.value, Path::new("")).transpose();
+/// folder of the parser.
+pub(super) fn loaded(p: &Parser<'_>, word: At<&str>) -> Parse<Option<&'static Algorithm>> {
+    let found = sluice_loader::load(word.value, p.folder).transpose();
     found.map_err(|why| CommandError::new(ErrorKind::Contradiction(why), word.at))
 }
 

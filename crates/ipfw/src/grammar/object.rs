@@ -335,7 +335,7 @@ fn effect(p: &mut Parser<'_>, c: &mut Config, word: At<&str>) -> Parse<bool> {
 
 /// Reads the name of an AQM or a discipline with its parameters, up to the end of the line.
 fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str>) -> Parse<()> {
-    let loaded = algorithm::loaded(word)?;
+    let loaded = algorithm::loaded(p, word)?;
     if let Some(algorithm) = loaded
         .filter(|a| a.form == Form::Aqm)
         .or_else(|| algorithm::aqm(name))
@@ -375,7 +375,7 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
 /// Reads the argument of `type`.
 fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
     let word = p.need("type needs a scheduler name")?;
-    let loaded = algorithm::loaded(word)?.filter(|a| a.form != Form::Aqm);
+    let loaded = algorithm::loaded(p, word)?.filter(|a| a.form != Form::Aqm);
     if loaded.is_none() && word.value.len() > 15 {
         let text = format!("type {} too long", word.value);
         let kind = ErrorKind::Kernel {

@@ -9,6 +9,7 @@
 //! A command changes the layout only after it has been checked completely.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use sluice_core::link::{LinkParams, Profile};
@@ -171,6 +172,12 @@ pub trait Files {
     ///
     /// The host's reason why it cannot be read.
     fn read(&mut self, path: &str) -> Result<String, String>;
+
+    /// Returns the folder that the paths of algorithms such as `wasm:my.wasm` are relative to; that of
+    /// the process by default.
+    fn folder(&self) -> &Path {
+        Path::new("")
+    }
 }
 
 /// Reads a file that a command names.

@@ -1,6 +1,7 @@
 //! The cursor over the words of a command.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use super::error::{CommandError, ErrorKind, Warning};
 use super::token::{At, Position, Token, Words};
@@ -12,6 +13,8 @@ pub(crate) struct Parser<'t> {
     end: Position,
     /// Whether dummynet's reading applies where the two differ.
     pub compat: bool,
+    /// The folder that the paths of algorithms are relative to.
+    pub folder: &'t Path,
     /// Parts that are accepted but do not do what they appear to say.
     pub warnings: Vec<Warning>,
     /// Lines that dummynet's own command prints while it parses.
@@ -27,6 +30,7 @@ impl<'t> Parser<'t> {
             next: 0,
             end: words.end,
             compat,
+            folder: Path::new(""),
             warnings: Vec::new(),
             notices: Vec::new(),
         }

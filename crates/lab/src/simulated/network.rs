@@ -80,6 +80,7 @@ fn router(rules: &Rules, seed: u64) -> Router {
     let mut router = Router {
         interfaces: Rules::INTERFACES.map(str::to_owned),
         commands: rules.text.clone(),
+        folder: rules.folder.clone(),
         ..Router::default()
     };
     router.settings.seed = seed;
