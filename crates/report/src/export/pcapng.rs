@@ -14,24 +14,26 @@
 //!
 //! A packet leaves when it has been transmitted and the delay of its link has passed. A packet that
 //! was still queued at the end of the run appears only at the place at which it arrived. A recording
-//! has no instant at which a packet reached the far end, so jitter, reordering, profiles and the
-//! opportunities of a trace are not in the captures, nor are the times of pipes of rules ([`left_out`]).
+//! has no instant at which a packet reached the far end; it follows from those at which packets left
+//! their queue (`departure.rs`). Jitter, reordering and profiles, which are drawn, are not in the
+//! captures, nor are the times of pipes of rules ([`left_out`]).
 //!
 //! The format is pcapng ([`AnnotatedWriter`]): one interface of link type 101 (raw IP), times in
 //! nanoseconds.
 
+mod departure;
 mod header;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use sluice_core::link::LinkParams;
-use sluice_core::record::{Fate, PacketRecord};
-use sluice_core::{Ecn, Packet, Span, Time};
+use sluice_core::record::Fate;
+use sluice_core::{Ecn, Span, Time};
 use sluice_wire::capture::{Annotated, AnnotatedWriter, link_type};
 
 use super::{ExportError, write_whole};
+use departure::departures;
 use header::{Content, Sent};
 use sluice_recording::headers::HeaderCoder;
 use sluice_recording::{PacketRow, ReadError, Recording};
@@ -54,13 +56,14 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     let places = places(scenario);
     let mut captures: Vec<Vec<Sight>> = places.iter().map(|_| Vec::new()).collect();
     let ends = scenario.rules.is_some().then(|| run.ends());
-    let mut pipes: BTreeMap<_, _> = scenario
+    let departures = departures(scenario, &run.rows);
+    let mut entries: BTreeMap<_, _> = scenario
         .pipes()
-        .map(|(id, p)| (id, ThroughPipe::of(p)))
+        .map(|(id, pipe)| (id, Entry::of(pipe)))
         .collect();
     for (at, row) in run.rows.iter().enumerate() {
-        let way = pipes.get_mut(&row.pipe);
-        let way = way.expect("a packet is on a link of the path");
+        let entry = entries.get_mut(&row.pipe);
+        let entry = entry.expect("a packet is on a link of the path");
         let hop = row.pipe.hop();
         let hops = match run.flow(row) {
             Some(flow) => scenario.hops_of(flow.flow),
@@ -79,7 +82,7 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
             None => (true, is_last),
         };
         // A duplicate was not received, because the link created it.
-        let enters = enters && way.is_original(number);
+        let enters = enters && entry.is_original(number);
         let sight = |time: Time, is_inbound| Sight {
             time_ns: run.started + time.as_ns(),
             row: at,
@@ -88,7 +91,7 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
         if enters || matches!(row.record.fate, Fate::Dropped(_)) {
             captures[near].push(sight(row.record.arrival, true));
         }
-        if leaves && let Some(time) = way.departure(&row.record) {
+        if leaves && let Some(time) = departures[at] {
             captures[far].push(sight(time, false));
         }
     }
@@ -123,7 +126,6 @@ pub fn left_out(scenario: &Scenario) -> Vec<String> {
             (params.jitter.jitter > Span::ZERO, "jitter"),
             (params.reorder.reorder.as_billionths() > 0, "reorder"),
             (pipe.profile.is_some(), "profile"),
-            (pipe.rate.is_trace(), "trace"),
         ];
         let present = effects.into_iter().filter(|(is_present, _)| *is_present);
         let names: Vec<&str> = present.map(|(_, name)| name).collect();
@@ -245,21 +247,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A pipe, and the path of packets through it.
-struct ThroughPipe<'a> {
-    pipe: &'a Pipe,
-    params: LinkParams,
-    /// The packets that have arrived, if the link makes duplicates of packets.
+/// The entry of a link, which may make duplicates of packets.
+struct Entry {
+    /// The packets that have arrived, if it does.
     arrived: Option<BTreeSet<u64>>,
 }
 
-impl<'a> ThroughPipe<'a> {
-    fn of(pipe: &'a Pipe) -> Self {
-        let params = pipe.params();
-        let copies = params.duplicate.duplicate.as_billionths() > 0;
-        ThroughPipe {
-            pipe,
-            params,
+impl Entry {
+    fn of(pipe: &Pipe) -> Self {
+        let copies = pipe.params().duplicate.duplicate.as_billionths() > 0;
+        Entry {
             arrived: copies.then(BTreeSet::new),
         }
     }
@@ -270,22 +267,6 @@ impl<'a> ThroughPipe<'a> {
             (Some(arrived), Some(number)) => arrived.insert(number),
             _ => true,
         }
-    }
-
-    /// Returns the instant at which a packet reached the far end of the pipe; `None` if it did not
-    /// leave its queue.
-    fn departure(&self, record: &PacketRecord) -> Option<Time> {
-        if !matches!(record.fate, Fate::Sent | Fate::Marked) {
-            return None;
-        }
-        let left = record.at.since(Time::ZERO);
-        let rate = self.pipe.rate.at(left);
-        let rate = rate.unwrap_or(self.pipe.rate.highest());
-        let mut packet = Packet::new(0, record.len);
-        packet.segments = record.segments;
-        let transmission = rate.transmission(self.params.framing.wire_len(&packet));
-        let at = record.at.saturating_add(transmission);
-        Some(at.saturating_add(self.pipe.delay.at(left)))
     }
 }
 

@@ -213,6 +213,58 @@ fn a_packet_is_found_by_its_number_at_every_place_of_a_path() {
     assert_eq!(packets(&files[0])[1].1[4..6], 4465_u16.to_be_bytes());
 }
 
+/// Returns the milliseconds at which 1000 B packets that arrived at `arrival` and left their queue at
+/// the given ones leave a link, whose one-way delay is 10 ms.
+fn leaving(link: &str, arrival: u64, left: &[u64]) -> Vec<u64> {
+    let row = |(number, at): (u64, &u64)| (up(), number, 0_u32, 1000_u32, arrival, *at, Fate::Sent);
+    let rows: Vec<_> = (0..).zip(left).map(row).collect();
+    let text = format!("duration = \"10s\"\n[link]\nrtt = \"20ms\"\n{link}{FLOWS}");
+    let recording = recorded(&text, &[], &rows);
+    let temp = tempfile::tempdir().unwrap();
+    let files = pcapng::write(&recording, temp.path(), "run").unwrap();
+    let (times, seen): (Vec<u64>, Vec<u64>) = numbers(&files[1]).into_iter().unzip();
+    assert!(seen.into_iter().eq(0..left.len() as u64));
+    times
+}
+
+#[test]
+fn packets_leave_a_link_one_after_the_other_also_through_a_device() {
+    // A device of 2000 B takes two packets at once. The third leaves the queue when the first has
+    // been sent. Each takes 1 ms.
+    let link = "rate = \"8Mbit/s\"\ndriver = \"2000B\"\n";
+    assert_eq!(leaving(link, 0, &[0, 0, 1]), [11, 12, 13]);
+    // The credit of an idle link pays for two packets; the third takes 1 ms.
+    let link = "rate = \"8Mbit/s\"\nburst = \"2000B\"\n";
+    assert_eq!(leaving(link, 500, &[500, 500, 500]), [510, 510, 511]);
+}
+
+#[test]
+fn a_change_of_the_rate_acts_on_the_packet_in_transmission() {
+    // At 4 Mbit/s, 500 B take 1 ms; at 2 Mbit/s, 2 ms.
+    let rate = "rate = [[\"0s\", \"4Mbit/s\"], [\"100ms\", \"2Mbit/s\"]]\n";
+    assert_eq!(leaving(rate, 99, &[99, 102]), [112, 116]);
+    // 500 B pass before the outage, and 500 B after it.
+    let rate =
+        "rate = [[\"0s\", \"4Mbit/s\"], [\"100ms\", \"outage\"], [\"200ms\", \"4Mbit/s\"]]\n";
+    assert_eq!(leaving(rate, 99, &[99]), [211]);
+}
+
+#[test]
+fn packets_leave_a_link_with_a_trace_at_its_opportunities() {
+    // 1500 B may pass at 5 ms, at 10 ms, and so on. The second packet has the last 500 B of the first
+    // opportunity and 500 B of the next one.
+    let link = "rate = { trace = { path = \"t\", text = \"5\\n\" } }\n";
+    assert_eq!(leaving(link, 0, &[5, 5]), [15, 20]);
+}
+
+#[test]
+fn a_rate_that_was_raised_during_the_run_delays_no_packet_behind_the_next_one() {
+    // The scenario has 1 Mbit/s, at which a packet takes 8 ms. Each left its queue 1 ms after the one
+    // before, which had then been sent. Only the last has no successor.
+    let link = "rate = \"1Mbit/s\"\n";
+    assert_eq!(leaving(link, 0, &[0, 1, 2])[..2], [11, 12]);
+}
+
 #[test]
 fn effects_that_captures_leave_out_are_named() {
     let of = |link: &str| {
