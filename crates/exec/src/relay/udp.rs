@@ -26,11 +26,28 @@ struct Flow {
     inner: Socket,
     /// The socket towards the outside.
     outer: Socket,
-    last: Instant,
     /// The frame of the first datagram, quoted in ICMP errors.
     first: Vec<u8>,
+    life: Life,
+}
+
+/// How long a flow has been idle.
+struct Life {
+    /// The latest datagram, in either direction.
+    last: Instant,
     /// The time at which the gate was instructed to hold the flow's datagrams again.
     closing: Option<Instant>,
+}
+
+/// What happens to a flow at a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing.
+    Stay,
+    /// The gate holds its datagrams again.
+    Close,
+    /// Its sockets close.
+    End,
 }
 
 impl Flows {
@@ -51,8 +68,7 @@ impl Flows {
         if let Some(number) = self.numbers.get(&ends)
             && let Some(flow) = self.entries.get_mut(number)
         {
-            flow.closing = None;
-            flow.last = Instant::now();
+            flow.life.on_datagram(Instant::now());
             return self.release(ends, &frame, outlets);
         }
         match open(ends, &frame, outlets) {
@@ -79,7 +95,6 @@ impl Flows {
         let Some(flow) = self.entries.get_mut(&number) else {
             return false;
         };
-        flow.last = Instant::now();
         let (from, to) = match side {
             0 => (&flow.inner, &flow.outer),
             _ => (&flow.outer, &flow.inner),
@@ -88,6 +103,7 @@ impl Flows {
         loop {
             match rustix::io::read(from, &mut datagram) {
                 Ok(length) => {
+                    flow.life.on_datagram(Instant::now());
                     if side == 1 && flow.ends.outside.port() == DNS {
                         // There is a receiver only if the run is recorded.
                         let _ = self.names.send(datagram[..length].to_vec());
@@ -120,19 +136,46 @@ impl Flows {
             } else {
                 IDLE
             };
-            match flow.closing {
-                Some(since) if now.duration_since(since) > GRACE => ended.push(*number),
-                None if now.duration_since(flow.last) > idle => {
-                    flow.closing = Some(now);
+            match flow.life.on_tick(now, idle) {
+                Step::Stay => {}
+                Step::Close => {
                     let _ = self.changes.send(FlowChange::Closed(flow.ends));
                 }
-                _ => {}
+                Step::End => ended.push(*number),
             }
         }
         for number in ended {
             if let Some(flow) = self.entries.remove(&number) {
                 self.numbers.remove(&flow.ends);
             }
+        }
+    }
+}
+
+impl Life {
+    fn new(now: Instant) -> Life {
+        Life {
+            last: now,
+            closing: None,
+        }
+    }
+
+    /// Keeps the flow for a datagram in either direction, also if it is about to close: the gate then
+    /// holds the program's next datagram and lets the relay release it.
+    fn on_datagram(&mut self, now: Instant) {
+        self.last = now;
+        self.closing = None;
+    }
+
+    /// Returns what happens to a flow that may be idle for `idle`.
+    fn on_tick(&mut self, now: Instant, idle: Duration) -> Step {
+        match self.closing {
+            Some(since) if now.duration_since(since) > GRACE => Step::End,
+            None if now.duration_since(self.last) > idle => {
+                self.closing = Some(now);
+                Step::Close
+            }
+            _ => Step::Stay,
         }
     }
 }
@@ -156,9 +199,8 @@ fn open(ends: Ends, frame: &[u8], outlets: &mut Outlets) -> Result<(u64, Flow), 
         ends,
         inner,
         outer,
-        last: Instant::now(),
         first: frame.to_owned(),
-        closing: None,
+        life: Life::new(Instant::now()),
     };
     Ok((number, flow))
 }
@@ -177,3 +219,24 @@ const IDLE: Duration = Duration::from_secs(120);
 const IDLE_DNS: Duration = Duration::from_secs(30);
 /// More time than a datagram takes from the gate to its socket.
 const GRACE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_keeps_a_flow_that_is_about_to_close() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut life = Life::new(start);
+        assert_eq!(life.on_tick(at(120), IDLE), Step::Stay);
+        assert_eq!(life.on_tick(at(121), IDLE), Step::Close);
+        // A datagram within the time of grace.
+        life.on_datagram(at(122));
+        assert_eq!(life.on_tick(at(124), IDLE), Step::Stay);
+        assert_eq!(life.on_tick(at(242), IDLE), Step::Stay);
+        assert_eq!(life.on_tick(at(243), IDLE), Step::Close);
+        assert_eq!(life.on_tick(at(245), IDLE), Step::Stay);
+        assert_eq!(life.on_tick(at(246), IDLE), Step::End);
+    }
+}
