@@ -1,14 +1,15 @@
 /** The page over all runs of a folder. */
-import { caption, decadesOf, spark } from "./charts/spark.ts";
+import { CONTENT, picturesOf, spark } from "./charts/spark.ts";
 import { type Child, h } from "./dom.ts";
 import { megabits, milliseconds, percent, whole } from "./maths/format.ts";
-import type { Index, IndexedScenario, IndexedVariant } from "./model.ts";
+import type { DelayOf, Index, IndexedScenario, IndexedVariant } from "./model.ts";
 import { alike, count, enumerated, sentence, table, withCode } from "./page/parts.ts";
 import { start } from "./start.ts";
 
 /** With more scenarios than this, a list of them comes first. */
 const MOST_UNLISTED = 3;
 const NOTHING = "—";
+const DELAYS: Record<DelayOf, string> = { pings: "Round trip", packets: "Delay in the queue" };
 
 start<Index>((index) => [
   header(index),
@@ -141,31 +142,38 @@ function figures(
   { duration_s, variants }: IndexedScenario,
   name: (variant: IndexedVariant) => Child,
 ): HTMLElement {
-  const first = variants[0];
-  const of = first?.trace.of ?? "ping";
-  const drawn = variants.filter((variant) => variant.trace.of === of);
-  const decades = decadesOf(drawn.map((variant) => variant.trace));
-  const title = decades === null ? "" : caption(of, decades, duration_s);
-  const delay = first?.delay_of === "packets" ? "Delay in the queue" : "Round trip";
-  const picture = (variant: IndexedVariant): Child =>
-    decades !== null && drawn.includes(variant)
-      ? spark(variant.trace, decades, `${title}: ${variant.name}`)
-      : "";
+  // Variants may be measured in different ways. Then each picture and delay names its own.
+  const traces = variants.map(({ trace }) => trace);
+  const kinds = picturesOf(traces, duration_s);
+  const picture = ({ name, trace }: IndexedVariant): Child => {
+    const kind = kinds.find(({ of }) => of === trace.of);
+    if (kind === undefined) return "";
+    const drawn = spark(trace, kind.decades, `${kind.title}: ${name}`);
+    return kinds.length === 1 ? drawn : h("div", {}, drawn, h("small", {}, CONTENT[trace.of]));
+  };
   const say = (value: number | null, show: (value: number) => string) =>
     value === null ? NOTHING : show(value);
+  const first = variants[0]?.delay_of ?? "pings";
+  const isAlike = variants.every(({ delay_of }) => delay_of === first);
+  const delay = isAlike ? DELAYS[first] : "Delay";
+  const delayed = (value: number | null, of: DelayOf): Child =>
+    value === null || isAlike
+      ? say(value, milliseconds)
+      : h("div", {}, milliseconds(value), h("small", {}, DELAYS[of]));
   const rows = variants.map((variant): Child[] => [
     heading(variant, name),
     picture(variant),
     say(variant.goodput_mbps, megabits),
     say(variant.utilisation, percent),
-    say(variant.delay_p50_ms, milliseconds),
-    say(variant.delay_p95_ms, milliseconds),
+    delayed(variant.delay_p50_ms, variant.delay_of),
+    delayed(variant.delay_p95_ms, variant.delay_of),
     whole(variant.drops),
     whole(variant.marks),
     say(variant.jain, (jain) => jain.toFixed(2)),
     expected(variant),
   ]);
-  const head = ["Queue", title, "Goodput", "Link used", `${delay}, median`, "95 % within", "Drops", "Marks"];
+  const titles = h("div", {}, ...kinds.map(({ title }) => h("div", {}, title)));
+  const head = ["Queue", titles, "Goodput", "Link used", `${delay}, median`, "95 % within", "Drops", "Marks"];
   return table([...head, "Jain's index", "Expectations"], rows);
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { caption, decadesOf } from "../src/charts/spark.ts";
+import { caption, decadesOf, picturesOf } from "../src/charts/spark.ts";
 import type { Judgement } from "../src/model.ts";
 import { alike } from "../src/page/parts.ts";
 
@@ -22,6 +22,18 @@ test("pictures share an axis of whole decades", () => {
   assert.deepEqual(decadesOf([trace([10])]), { low: 10, high: 100 }, "at least one decade");
   assert.deepEqual(decadesOf([trace([0, 5])]), { low: 0.1, high: 10 }, "zero has no logarithm");
   assert.equal(decadesOf([trace([null])]), null);
+});
+
+test("a queue that lost all pings has a picture of its own kind beside those of the others", () => {
+  const backlog = { of: "backlog" as const, low: [0, 5], high: [2, 50] };
+  const axes = picturesOf([backlog, trace([20]), trace([1100])], 10).map(({ of, decades }) => [of, decades]);
+  assert.deepEqual(axes, [
+    ["backlog", { low: 0.1, high: 100 }],
+    ["ping", { low: 10, high: 10_000 }],
+  ]);
+  const kinds = picturesOf([{ ...backlog, low: [null], high: [null] }, trace([20])], 10);
+  const drawn = kinds.map(({ of }) => of);
+  assert.deepEqual(drawn, ["ping"], "a trace without values has none");
 });
 
 test("the caption names the axis of the pictures", () => {

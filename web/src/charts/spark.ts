@@ -22,14 +22,36 @@ export function decadesOf(traces: Trace[]): Decades | null {
   return { low, high: Math.max(high, low * 10) };
 }
 
+/** What a picture shows. */
+export const CONTENT: Record<Trace["of"], string> = {
+  ping: "Round trip",
+  backlog: "Packets in the queue",
+};
+
 /** What the pictures of a scenario show. */
 export function caption(of: Trace["of"], { low, high }: Decades, seconds: number): string {
   const ms = (decade: number) => (decade < 1000 ? `${decade}\u00a0ms` : `${decade / 1000}\u00a0s`);
-  const [name, range] =
-    of === "ping"
-      ? ["Round trip", `${ms(low)} to ${ms(high)}`]
-      : ["Packets in the queue", `${low} to ${high}`];
-  return `${name} over ${Math.round(seconds)}\u00a0s, ${range}, logarithmic`;
+  const range = of === "ping" ? `${ms(low)} to ${ms(high)}` : `${low} to ${high}`;
+  return `${CONTENT[of]} over ${Math.round(seconds)}\u00a0s, ${range}, logarithmic`;
+}
+
+/** The pictures of a scenario that show the same: their axis and their caption. */
+export interface Pictures {
+  of: Trace["of"];
+  decades: Decades;
+  title: string;
+}
+
+/**
+ * The kinds of pictures among the traces, in the order of the first of each: a queue that loses all pings
+ * has a backlog beside the round trips of the others. Traces without values have no picture.
+ */
+export function picturesOf(traces: Trace[], seconds: number): Pictures[] {
+  const kinds = new Set(traces.map(({ of }) => of));
+  return [...kinds].flatMap((of) => {
+    const decades = decadesOf(traces.filter((trace) => trace.of === of));
+    return decades === null ? [] : [{ of, decades, title: caption(of, decades, seconds) }];
+  });
 }
 
 /** Draws a trace: from the smallest to the largest value of each column, joined by a line. */
