@@ -51,6 +51,9 @@ pub struct XdpPort {
     outward: Option<Outward>,
     part: Part,
     place: Place,
+    /// Whether the kernel had no room for frames, which are still in the transmit ring. They leave
+    /// within [`RETRY_WITHIN`], or in a port that only sends, with the next ones.
+    has_rest: bool,
     /// `Some` where trains pay off.
     trains: Option<Trains>,
     /// The descriptor to wait on, which exists at all times.
@@ -198,6 +201,7 @@ impl XdpPort {
             descriptor: Arc::clone(&inward.socket),
             inward: Some(inward),
             outward: Some(outward),
+            has_rest: false,
             part: Part::Whole,
             place,
             namespace: namespace.try_clone()?,
@@ -349,21 +353,28 @@ impl XdpPort {
             taken += 1;
         }
         outward.transmit.publish();
-        let wake = match outward.transmit.needs_wakeup() {
-            true => {
-                let batches = taken.div_ceil(KERNEL_BATCH);
-                wake_transmit(outward, batches, &mut self.counters)
-            }
-            false => Wake::Done,
-        };
-        if wake != Wake::Done {
-            // While an interface is down, the frames stay in the ring, and would leave when it is
-            // up again. A ring cannot be shortened, so it is given up.
-            self.lose_interface(pool);
-        }
+        self.send_ring(taken.div_ceil(KERNEL_BATCH), pool);
         self.collect_sent(pool);
         self.refill(pool);
         taken
+    }
+
+    /// Makes the kernel send the frames in the transmit ring; see [`wake_transmit`].
+    fn send_ring(&mut self, batches: usize, pool: &mut Pool) {
+        self.has_rest = false;
+        let Some(outward) = &mut self.outward else {
+            return;
+        };
+        if !outward.transmit.needs_wakeup() {
+            return;
+        }
+        match wake_transmit(outward, batches, &mut self.counters) {
+            Wake::Done => {}
+            Wake::Full => self.has_rest = true,
+            // While an interface is down, the frames stay in the ring, and would leave when it is
+            // up again. A ring cannot be shortened, so it is given up.
+            Wake::Down | Wake::Gone => self.lose_interface(pool),
+        }
     }
 
     /// Sends a batch with trains, if the batch has any. Returns whether it has.
@@ -428,6 +439,9 @@ impl Port for XdpPort {
         self.assert_pool(pool);
         self.follow_other_half(pool);
         self.collect_sent(pool);
+        if self.has_rest {
+            self.send_ring(0, pool);
+        }
         self.refill(pool);
         let Some(inward) = &mut self.inward else {
             self.look(pool);
@@ -483,10 +497,15 @@ impl Port for XdpPort {
         inward.is_some_and(|inward| inward.receive.has_entries())
     }
 
-    /// No event reports that the interface is gone: poll(2) stays silent.
+    /// No event reports that the interface is gone, or that the kernel has room again: poll(2) of the
+    /// receiving socket stays silent.
     fn looks_within(&self) -> Option<Span> {
         let is_asked = matches!(self.part, Part::Whole | Part::Receives(_));
-        is_asked.then(|| self.absence.looks_within())
+        let within = self.absence.looks_within();
+        is_asked.then(|| match self.has_rest {
+            true => within.min(RETRY_WITHIN),
+            false => within,
+        })
     }
 
     fn let_super_packets_in(&mut self, _whole: bool) {}
@@ -612,5 +631,7 @@ fn open_trains(
 
 /// The number of retries for a queue that is still busy when a port is opened.
 const PATIENCE: u32 = 20;
+/// The interval at which a port tries to send frames for which the kernel had no room.
+const RETRY_WITHIN: Span = Span::from_ms(1);
 /// Frames that one call sends in copy mode by default (TX_BATCH_SIZE of net/xdp/xsk.c).
 const KERNEL_BATCH: usize = 32;

@@ -36,8 +36,8 @@ use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::tun::TunOptions;
 use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{
-    Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Slot, Spin, TunPort, Waiter, Watch,
-    XdpPort,
+    Interest, Loss, NfqueuePort, PacketPort, Pool, PoolSize, Port, Slot, Spin, TunPort, Waiter,
+    Watch, XdpPort,
 };
 use sluice_wire::frame::Link;
 
@@ -241,6 +241,43 @@ fn an_xdp_port_survives_every_failing_call() {
         };
         XdpPort::open(namespace, "left", pool, options)
     });
+}
+
+/// The first call of `transmit` is the one that makes the kernel send.
+#[test]
+fn a_frame_for_which_the_kernel_has_no_room_leaves_without_another_one() {
+    let Some(part) = part!("xdp rest", 1) else {
+        return;
+    };
+    let namespace = wire::namespace();
+    let mut far = Far::new(&namespace);
+    let mut pool = Pool::new(SIZE).unwrap();
+    let options = XdpOptions {
+        ready: 64,
+        trains: false,
+        ..XdpOptions::default()
+    };
+    for (number, (name, error)) in (100..).zip(ERRORS) {
+        let single = frame(&[], number);
+        let mut port = XdpPort::open(&namespace, "left", &mut pool, options).unwrap();
+        let (taken, _) = armed(0, error, || {
+            send(&mut port, &mut pool, std::slice::from_ref(&single))
+        });
+        assert_eq!(taken, 1);
+        let mut got = Vec::new();
+        eventually(name, || {
+            port.receive(&mut pool, &mut got);
+            free(&mut pool, &mut got);
+            // An interface that is down is the only reason to lose it.
+            match error {
+                libc::ENETDOWN => port.counters().lost(Loss::Down) == 1,
+                _ => far.has(&single),
+            }
+        });
+        port.release(&mut pool);
+    }
+    assert_eq!(failed().get("sendto"), Some(&(ERRORS.len() as u32)));
+    part.report();
 }
 
 #[test]

@@ -205,8 +205,8 @@ pub(super) fn wake_receive(socket: BorrowedFd<'_>) -> bool {
     result >= 0 || io::Error::last_os_error().raw_os_error() != Some(UNBOUND)
 }
 
-/// Makes the kernel send the frames in the transmit ring: `batches` of the kernel's batches, and
-/// the frames left over before. A frame that the interface drops counts as refused.
+/// Makes the kernel send the frames in the transmit ring, of which `batches` of the kernel's batches
+/// are new. A frame that the interface drops counts as refused.
 #[allow(unsafe_code)]
 pub(super) fn wake_transmit(
     outward: &mut Outward,
@@ -230,7 +230,9 @@ pub(super) fn wake_transmit(
             return Wake::Done;
         }
         match io::Error::last_os_error().raw_os_error() {
-            // The kernel's batch is full, and more frames are waiting.
+            // The kernel's batch is full, and more frames are waiting. The call publishes its
+            // position with the frames that it has sent, so each repetition sends at least one.
+            Some(libc::EAGAIN) if outward.copies && outward.transmit.follow() => {}
             Some(libc::EAGAIN) if batches > 0 => batches -= 1,
             // The call ends at a frame that is dropped, for lack of a carrier or because the queue
             // of the device or of a neighbour is full. The frames behind it would stay in the ring
@@ -245,8 +247,9 @@ pub(super) fn wake_transmit(
             }
             Some(UNBOUND) => return Wake::Gone,
             Some(libc::ENETDOWN) => return Wake::Down,
-            // Any other error is temporary; the next call tries again.
-            _ => return Wake::Done,
+            // There is no room at present in the driver, in the completion ring or in memory.
+            _ if outward.transmit.is_drained() => return Wake::Done,
+            _ => return Wake::Full,
         }
     }
 }
@@ -256,6 +259,9 @@ pub(super) fn wake_transmit(
 pub(super) enum Wake {
     /// The kernel sends them.
     Done,
+    /// The kernel has no room for all of them at present: the others stay in the ring, and another
+    /// call must be made later.
+    Full,
     /// The interface is down: they stay in the ring.
     Down,
     /// The socket has no interface any more.
