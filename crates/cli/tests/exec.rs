@@ -351,6 +351,26 @@ fn datagrams() {
 }
 
 #[test]
+fn datagrams_reach_a_service_at_either_loopback_address() {
+    let world = World::new();
+    for (port, address) in [(4000, "127.0.0.1:4000"), (4001, "[::1]:4001")] {
+        let socket = world.machine.enter(|| UdpSocket::bind(address));
+        let socket = socket.unwrap().unwrap();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 100];
+            while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+                let _ = socket.send_to(&bytes[..length], from);
+            }
+        });
+        // 192.0.0.3 is the IPv4 address of host.sluice.
+        let script =
+            format!("exec 3<>/dev/udp/192.0.0.3/{port}; echo hello >&3; timeout 10 head -c 6 <&3");
+        let output = world.bash(&[], &script);
+        assert_eq!(stdout(&output), "hello\n", "{address}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn the_machine_s_loopback_is_a_host_of_its_own() {
     let world = World::new();
     let listener = world

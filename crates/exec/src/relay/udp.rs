@@ -1,14 +1,15 @@
 //! UDP flows. Each has a pair of sockets until it has been idle for some time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use socket2::{SockAddr, Socket, Type};
 
 use super::route::Refusal;
-use super::{Entries, Outlets, Token, bound};
+use super::{Dial, Entries, Outlets, Token, bound};
 use crate::gate::{Ends, FlowChange, Held};
 
 /// All flows.
@@ -24,11 +25,24 @@ struct Flow {
     ends: Ends,
     /// The socket towards the program, on the far side.
     inner: Socket,
-    /// The socket towards the outside.
+    /// The socket towards the outside, which is connected from `from`.
     outer: Socket,
+    from: Dial,
+    addresses: Addresses,
     /// The frame of the first datagram, quoted in ICMP errors.
     first: Vec<u8>,
     life: Life,
+}
+
+/// The addresses of a destination with several, such as the machine's loopback. A datagram meets no
+/// handshake: only a refusal shows that an address has no socket.
+struct Addresses {
+    /// The first one is in use.
+    all: VecDeque<SocketAddr>,
+    /// How many have refused the latest datagram.
+    refusals: usize,
+    /// The program's latest datagram, as long as there are several addresses.
+    latest: Vec<u8>,
 }
 
 /// How long a flow has been idle.
@@ -95,35 +109,11 @@ impl Flows {
         let Some(flow) = self.entries.get_mut(&number) else {
             return false;
         };
-        let (from, to) = match side {
-            0 => (&flow.inner, &flow.outer),
-            _ => (&flow.outer, &flow.inner),
-        };
-        let mut datagram = [0; LONGEST];
-        loop {
-            match rustix::io::read(from, &mut datagram) {
-                Ok(length) => {
-                    flow.life.on_datagram(Instant::now());
-                    if side == 1 && flow.ends.outside.port() == DNS {
-                        // There is a receiver only if the run is recorded.
-                        let _ = self.names.send(datagram[..length].to_vec());
-                    }
-                    let sent = to.send(&datagram[..length]);
-                    if side == 0 && sent.is_err_and(|error| is_refusal(&error)) {
-                        // The error belongs to an earlier datagram; this one was not sent.
-                        outlets.refuse(&flow.first, Refusal::Closed);
-                        let _ = to.send(&datagram[..length]);
-                    }
-                }
-                Err(rustix::io::Errno::CONNREFUSED) if side == 1 => {
-                    outlets.refuse(&flow.first, Refusal::Closed);
-                }
-                Err(rustix::io::Errno::AGAIN) => return true,
-                // A socket reports such an error once: the program's port is closed, or a host is
-                // temporarily unreachable.
-                Err(_) => {}
-            }
+        match side {
+            0 => flow.pass_out(number, outlets),
+            _ => flow.pass_in(number, outlets, &self.names),
         }
+        true
     }
 
     /// Closes flows without recent datagrams. Informs the gate first, so that no datagram reaches a
@@ -149,6 +139,108 @@ impl Flows {
                 self.numbers.remove(&flow.ends);
             }
         }
+    }
+}
+
+impl Flow {
+    /// Passes the program's datagrams on.
+    fn pass_out(&mut self, number: u64, outlets: &Outlets) {
+        let mut datagram = [0; LONGEST];
+        loop {
+            match rustix::io::read(&self.inner, &mut datagram) {
+                Ok(length) => {
+                    self.life.on_datagram(Instant::now());
+                    let datagram = &datagram[..length];
+                    let sent = self.outer.send(datagram);
+                    if sent.is_err_and(|error| is_refusal(&error)) {
+                        // The error belongs to an earlier datagram; this one was not sent.
+                        self.on_refusal(number, outlets);
+                        let _ = self.outer.send(datagram);
+                    }
+                    self.addresses.on_datagram(datagram);
+                }
+                Err(rustix::io::Errno::AGAIN) => return,
+                // A socket reports such an error once: the program's port is closed.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Passes the datagrams of the outside on.
+    fn pass_in(&mut self, number: u64, outlets: &Outlets, names: &Sender<Vec<u8>>) {
+        let mut datagram = [0; LONGEST];
+        loop {
+            match rustix::io::read(&self.outer, &mut datagram) {
+                Ok(length) => {
+                    self.life.on_datagram(Instant::now());
+                    self.addresses.on_answer();
+                    let datagram = &datagram[..length];
+                    if self.ends.outside.port() == DNS {
+                        // There is a receiver only if the run is recorded.
+                        let _ = names.send(datagram.to_vec());
+                    }
+                    let _ = self.inner.send(datagram);
+                }
+                Err(rustix::io::Errno::CONNREFUSED) => self.on_refusal(number, outlets),
+                Err(rustix::io::Errno::AGAIN) => return,
+                // A socket reports such an error once: a host is temporarily unreachable.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Sends the latest datagram, which was refused, to the next address. If all have refused it,
+    /// refuses it in the name of its destination.
+    fn on_refusal(&mut self, number: u64, outlets: &Outlets) {
+        while let Some(address) = self.addresses.after_refusal() {
+            let next = outlets.dial(Type::DGRAM, self.from, address);
+            let watched = next.and_then(|socket| {
+                outlets.watch(&socket, (number, 1))?;
+                Ok(socket)
+            });
+            if let Ok(socket) = watched {
+                let _ = socket.send(&self.addresses.latest);
+                self.outer = socket;
+                return;
+            }
+        }
+        outlets.refuse(&self.first, Refusal::Closed);
+    }
+}
+
+impl Addresses {
+    fn new(all: Vec<SocketAddr>) -> Addresses {
+        Addresses {
+            all: all.into(),
+            refusals: 0,
+            latest: Vec::new(),
+        }
+    }
+
+    /// The program has sent a datagram.
+    fn on_datagram(&mut self, datagram: &[u8]) {
+        if self.all.len() > 1 {
+            self.refusals = 0;
+            self.latest.clear();
+            self.latest.extend_from_slice(datagram);
+        }
+    }
+
+    /// The outside has sent a datagram: the address in use is the right one.
+    fn on_answer(&mut self) {
+        self.all.truncate(1);
+        self.latest = Vec::new();
+    }
+
+    /// Returns the next address after the one in use has refused the latest datagram; `None` if all
+    /// have.
+    fn after_refusal(&mut self) -> Option<SocketAddr> {
+        self.refusals += 1;
+        if self.refusals >= self.all.len() {
+            return None;
+        }
+        self.all.rotate_left(1);
+        self.all.front().copied()
     }
 }
 
@@ -182,9 +274,16 @@ impl Life {
 
 fn open(ends: Ends, frame: &[u8], outlets: &mut Outlets) -> Result<(u64, Flow), Refusal> {
     let (from, addresses) = outlets.routes.target(ends.outside).dial()?;
-    let address = addresses.first().copied().ok_or(Refusal::Closed)?;
+    let mut addresses = Addresses::new(addresses);
+    let mut address = addresses.all.front().copied().ok_or(Refusal::Closed)?;
     let refused = |error: io::Error| Refusal::of(&error);
-    let outer = outlets.dial(Type::DGRAM, from, address).map_err(refused)?;
+    let outer = loop {
+        // A machine may have only one version of IP.
+        match outlets.dial(Type::DGRAM, from, address) {
+            Ok(socket) => break socket,
+            Err(error) => address = addresses.after_refusal().ok_or_else(|| refused(error))?,
+        }
+    };
     let inner = outlets.far.run(move || {
         let socket = bound(Type::DGRAM, None, ends.outside)?;
         socket.connect(&SockAddr::from(ends.program))?;
@@ -199,6 +298,8 @@ fn open(ends: Ends, frame: &[u8], outlets: &mut Outlets) -> Result<(u64, Flow), 
         ends,
         inner,
         outer,
+        from,
+        addresses,
         first: frame.to_owned(),
         life: Life::new(Instant::now()),
     };
@@ -223,6 +324,40 @@ const GRACE: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn addresses() -> (Addresses, [SocketAddr; 2]) {
+        let both = ["127.0.0.1:9", "[::1]:9"].map(|address| address.parse().unwrap());
+        (Addresses::new(both.into()), both)
+    }
+
+    #[test]
+    fn a_datagram_that_an_address_refuses_goes_to_each_other_one_once() {
+        let (mut addresses, [v4, v6]) = addresses();
+        addresses.on_datagram(b"one");
+        assert_eq!(addresses.after_refusal(), Some(v6));
+        assert_eq!(addresses.latest, b"one");
+        assert_eq!(addresses.after_refusal(), None);
+        // The next datagram may find a socket at the first one again.
+        addresses.on_datagram(b"two");
+        assert_eq!(addresses.after_refusal(), Some(v4));
+        assert_eq!(addresses.latest, b"two");
+        assert_eq!(addresses.after_refusal(), None);
+        assert_eq!(addresses.after_refusal(), None);
+    }
+
+    #[test]
+    fn an_address_that_has_answered_is_the_only_one() {
+        let (mut addresses, [_, v6]) = addresses();
+        addresses.on_datagram(b"one");
+        assert_eq!(addresses.after_refusal(), Some(v6));
+        addresses.on_answer();
+        addresses.on_datagram(b"two");
+        assert_eq!(addresses.after_refusal(), None);
+        assert_eq!(
+            (addresses.all.front(), addresses.latest.len()),
+            (Some(&v6), 0)
+        );
+    }
 
     #[test]
     fn a_datagram_keeps_a_flow_that_is_about_to_close() {
