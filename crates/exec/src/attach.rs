@@ -93,8 +93,19 @@ pub enum AttachError {
         hint: String,
     },
     /// The other end of the pair was not found.
-    #[error("the other end of `{0}` is in no namespace that this user may change")]
+    #[error(
+        "the other end of `{0}` is in no namespace that this user may change; if another `sluice attach` \
+         has a link there, end it first"
+    )]
     Peer(String),
+    /// Another link is in the place.
+    #[error("`sluice attach`, process {process}, has a link at `{interface}`: end it first")]
+    Attached {
+        /// The namespace's interface.
+        interface: String,
+        /// The process of the other link.
+        process: u32,
+    },
     /// The machine's end has something that it would lose.
     #[error(
         "`{name}` would lose {} for good when it moves; remove it before, and set it again afterwards",
@@ -448,8 +459,6 @@ fn choose(target: &Namespace, name: Option<&str>) -> Result<Interface, AttachErr
 /// Returns the namespace with the other end of a pair, and the place of that end. Searches the
 /// calling thread's own namespace first, then all others that this process may change.
 fn machine_of(target: &Namespace, inner: &Interface) -> Result<(Namespace, Seat), AttachError> {
-    let missing = || AttachError::Peer(inner.name.clone());
-    let index = inner.peer.ok_or_else(missing)?;
     let mut seen = BTreeSet::new();
     let own = PathBuf::from("/proc/self/ns/net");
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -467,19 +476,60 @@ fn machine_of(target: &Namespace, inner: &Interface) -> Result<(Namespace, Seat)
         let Ok(mut links) = namespace.links() else {
             continue;
         };
-        let is_other = |other: &Interface| {
-            other.index == index
-                && other.peer == Some(inner.index)
-                && other.kind.as_deref() == Some("veth")
-        };
-        let Some(outer) = links.interfaces()?.into_iter().find(is_other) else {
+        let mut all = links.interfaces()?.into_iter();
+        let Some(outer) = all.find(|other| may_be_pair(inner, other)) else {
             continue;
         };
         if is_pair(target, inner, &outer)? {
             return Ok((namespace, links.seat(&outer.name)?));
         }
     }
-    Err(missing())
+    let interface = inner.name.clone();
+    Err(match process_attached_to(inner) {
+        Some(process) => AttachError::Attached { interface, process },
+        None => AttachError::Peer(interface),
+    })
+}
+
+/// Returns the process of another link that has the other end of a pair. No process is in a namespace
+/// between; that of the link has it open.
+fn process_attached_to(inner: &Interface) -> Option<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let number = |process: fs::DirEntry| process.file_name().to_str()?.parse().ok();
+    let mut processes: Vec<u32> = processes.filter_map(number).collect();
+    // The link is usually older than its watchdog, which also has the namespace open.
+    processes.sort_unstable();
+    let mut seen = BTreeSet::new();
+    let mut is_between = |path: &FilePath| {
+        let is_network = fs::read_link(path)
+            .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"net:["));
+        let Some(file) = fs::metadata(path).ok().filter(|_| is_network) else {
+            return false;
+        };
+        if !seen.insert((file.dev(), file.ino())) {
+            return false;
+        }
+        let links = Namespace::open(path).map(|namespace| namespace.links());
+        let Ok(Ok(mut links)) = links else {
+            return false;
+        };
+        links.interface(OUTSIDE).is_ok()
+            && links
+                .interfaces()
+                .is_ok_and(|all| all.iter().any(|other| may_be_pair(inner, other)))
+    };
+    processes.into_iter().find(|process| {
+        let opened = fs::read_dir(format!("/proc/{process}/fd"));
+        let mut opened = opened.into_iter().flatten().flatten();
+        opened.any(|descriptor| is_between(&descriptor.path()))
+    })
+}
+
+/// Returns whether the indexes of two interfaces are those of a pair.
+fn may_be_pair(inner: &Interface, other: &Interface) -> bool {
+    inner.peer == Some(other.index)
+        && other.peer == Some(inner.index)
+        && other.kind.as_deref() == Some("veth")
 }
 
 /// Returns whether two interfaces whose indexes match are indeed a pair. Indexes are unique only

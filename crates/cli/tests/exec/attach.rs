@@ -150,6 +150,21 @@ fn an_attached_link_delays_and_leaves_everything_as_it_was() {
     }
 }
 
+#[test]
+fn a_second_link_at_the_same_place_names_the_first() {
+    let site = Site::new("vm0");
+    let mut first = site.attach(&["--rtt", "10ms"]);
+    wait_until_attached(&mut first);
+    let second = site.attach(&["--rtt", "10ms"]).wait_with_output().unwrap();
+    let text = stderr(&second);
+    assert!(!second.status.success(), "{text}");
+    let expected = format!("process {}, has a link at `eth0`", first.id());
+    assert!(text.contains(&expected), "{text}");
+    site.connect();
+    kill_process(Pid::from_child(&first), Signal::INT).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+}
+
 /// As `netplan apply` or a restart of the network does while a link is attached.
 #[test]
 fn a_bridge_that_was_made_again_gets_the_old_end() {
