@@ -69,16 +69,20 @@ pub(super) fn connect(
         }
         let beside = memory.registered();
         let attempt = |beside| connect_as(index, place, memory, options, mode, beside, patience);
-        let result = match (attempt(beside.as_deref()), &beside) {
-            // The interface of the other socket is gone, and its registration with it.
-            (Err((_, error)), Some(_)) if error.raw_os_error() == Some(libc::EBADF) => {
-                attempt(None)
-            }
-            (result, _) => result,
+        let (result, is_apart) = match (attempt(beside.as_deref()), &beside) {
+            (Err(failed), Some(_)) => match failed.1.raw_os_error() {
+                // The interface of the other socket is gone, and its registration with it.
+                Some(libc::EBADF) => (attempt(None), false),
+                _ if needs_own_registration(mode, &failed) => (attempt(None), true),
+                _ => (Err(failed), false),
+            },
+            (result, _) => (result, false),
         };
         match result {
             Ok(connected) => {
-                memory.set_registered(&connected.inward.socket);
+                if !is_apart {
+                    memory.set_registered(&connected.inward.socket);
+                }
                 return Ok(connected);
             }
             // The last mode to be tried is the least demanding one, so its error is reported.
@@ -86,6 +90,14 @@ pub(super) fn connect(
         }
     }
     Err(refused.expect("at least one mode was tried"))
+}
+
+/// Returns whether a socket that could not share a registration may have one of its own: the kernel
+/// gives all sockets of a registration the mode of the first one (`xp_assign_dev_shared` of
+/// net/xdp/xsk_buff_pool.c), and refuses an interface without zero-copy beside one with it. The same
+/// memory can be registered twice, since each slot is lent to one socket at a time.
+fn needs_own_registration(mode: XdpMode, (step, error): &Failed) -> bool {
+    mode != XdpMode::ZeroCopy && *step == BIND && error.kind() != io::ErrorKind::ResourceBusy
 }
 
 /// `beside` is a socket with which the packet memory is already registered.
@@ -159,7 +171,7 @@ fn connect_as(
             let beside = receiver.as_raw_fd() as u32;
             bind(&sender, at_queue, libc::XDP_SHARED_UMEM, beside)
         })
-        .map_err(at("bind the socket to the interface's queue"))?;
+        .map_err(at(BIND))?;
     program
         .set_socket(place.queue, receiver.as_fd())
         .map_err(at("assign the queue to the socket"))?;
@@ -378,6 +390,8 @@ fn bind(socket: &OwnedFd, (index, queue): (u32, u32), flags: u16, umem: u32) -> 
     .map(drop)
 }
 
+/// The step at which the kernel refuses a mode.
+const BIND: &str = "bind the socket to the interface's queue";
 /// The error of a socket whose interface was removed. A new interface with the same name is another
 /// one.
 const UNBOUND: libc::c_int = libc::ENXIO;
@@ -398,3 +412,22 @@ const NO_OFFSETS: libc::xdp_mmap_offsets = {
         cr: NONE,
     }
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_without_zero_copy_beside_one_with_it_registers_the_memory_itself() {
+        let refused = |mode, step, error| {
+            needs_own_registration(mode, &(step, io::Error::from_raw_os_error(error)))
+        };
+        // `xp_assign_dev` of Linux's net/xdp/xsk_buff_pool.c: EOPNOTSUPP without NETDEV_XDP_ACT_ZC.
+        assert!(refused(XdpMode::Copy, BIND, libc::EOPNOTSUPP));
+        assert!(refused(XdpMode::Generic, BIND, libc::EOPNOTSUPP));
+        // Nothing would be different.
+        assert!(!refused(XdpMode::ZeroCopy, BIND, libc::EOPNOTSUPP));
+        assert!(!refused(XdpMode::Copy, BIND, libc::EBUSY));
+        assert!(!refused(XdpMode::Copy, "map a ring", libc::ENOMEM));
+    }
+}
