@@ -179,9 +179,9 @@ class Discipline:
     packets are dropped before the class sees them) and `on_error` (`stop` or `end`).
 
     The class keeps each packet that it receives until it returns it once from `dequeue` or drops it
-    with `cx.drop`. Forgetting a packet, returning it twice, dropping it after it has left, and
-    raising an exception are errors. After an error, packets leave in the order of their arrival,
-    and none is lost.
+    with `cx.drop`. Forgetting a packet, returning it twice, dropping it after it has left, dropping
+    or marking that of another queue, and raising an exception are errors. After an error, packets
+    leave in the order of their arrival, and none is lost.
     """
 
     def enqueue(self, packet: Packet, cx: QueueContext) -> None:
