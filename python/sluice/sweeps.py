@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 import tempfile
 import time
 import tomllib
@@ -13,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -62,11 +64,12 @@ def sweep(
     scheduler keeps all of them busy. A lost worker repeats the runs of its unfinished call.
 
     `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs of the
-    same scenario and seed by the same program that it already has are not repeated. Failed runs are
-    repeated, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed, or that
-    imports a local module that has changed. Workers on other machines receive these files. Live
-    runs are also repeated on another machine or kernel, and always if they have a program (`type =
-    "command"`).
+    same scenario and seed by the same program that it already has are not repeated. Results that
+    this sweep does not have, such as those of other settings, are moved to `out/former`; a later
+    sweep takes them back. Failed runs are repeated, and so are runs with a queue from a file
+    (`py:`, `wasm:`) that has changed, or that imports a local module that has changed. Workers on
+    other machines receive these files. Live runs are also repeated on another machine or kernel,
+    and always if they have a program (`type = "command"`).
 
     All combinations are checked before the first run. If a run fails, kills its process, or stops
     its AQM from a file because of an error, its row in `Sweep.runs` has the error. With `out`, what
@@ -90,13 +93,15 @@ def sweep(
     store = _Store(out, list(over))
     found = {task.key: rows for task in plan if (rows := store.find(task)) is not None}
     todo = [task for task in plan if task.key not in found]
+    store.begin(plan, found)
     results: dict[str, Result] = dict(found)
-    with bar(total=len(plan), initial=len(found), unit="run", disable=not progress) as shown:
+    reused = len(plan) - len(todo)
+    with bar(total=len(plan), initial=reused, unit="run", disable=not progress) as shown:
         for task, result in _carry_out(todo, executor, jobs, batch):
             result = store.keep(task, result)
             results[task.key] = result
             shown.update()
-    sweep = Sweep(plan, results, len(found))
+    sweep = Sweep(plan, results, reused)
     store.finish(sweep)
     return sweep
 
@@ -441,7 +446,11 @@ def _outcome(future: "Future[Any]") -> Any:  # noqa: ANN401
 
 
 class _Store:
-    """A folder of results: a file per run, partitioned by the combination of settings."""
+    """A folder of results: a file per run, partitioned by the combination of settings.
+
+    Its folder `figures` has the results of the last sweep only. Those of earlier sweeps that it did
+    not have are in the folder `former`, under the same names.
+    """
 
     def __init__(self, out: str | PathLike[str] | None, keys: list[str]) -> None:
         self._folder = None if out is None else Path(out)
@@ -449,8 +458,9 @@ class _Store:
             return
         if not self._folder.is_dir():
             raise SluiceError(f"`{self._folder}` is not a folder")
-        runs = self._folder / RUNS
-        if runs.is_file():
+        places = [self._folder / RUNS, self._folder / FORMER / RUNS]
+        runs = next((place for place in places if place.is_file()), None)
+        if runs is not None:
             names = pq.read_schema(runs).names
             known = names[: names.index("variant")]
             if known != keys:
@@ -465,16 +475,58 @@ class _Store:
             return None
         return self._folder / "figures" / f"point={task.group}" / f"{task.key}.parquet"
 
+    @staticmethod
+    def _former(path: Path) -> Path:
+        """Return the place of a file of `figures` in `former`."""
+        figures = path.parents[1]
+        return figures.parent / FORMER / path.relative_to(figures.parent)
+
     def find(self, task: Task) -> Result | None:
         """Return the result of an earlier run."""
         path = self._file(task)
-        if path is None or not path.is_file() or task.has_program:
+        if path is None:
+            return None
+        place = path if path.is_file() else self._former(path)
+        if not place.is_file() or task.has_program:
             return None
         try:
-            return Result(pq.ParquetFile(path).read(FIGURES_OF_RUN))
+            return Result(pq.ParquetFile(place).read(FIGURES_OF_RUN))
         except (pa.ArrowInvalid, OSError):
             # An unreadable file is replaced.
             return None
+
+    def begin(self, plan: Sequence[Task], found: Mapping[str, Result]) -> None:
+        """Put the results that were found into `figures`, and all others into `former`."""
+        if self._folder is None:
+            return
+        own = {
+            path: task
+            for task in plan
+            if task.key in found and (path := self._file(task)) is not None
+        }
+        others = [
+            path for path in (self._folder / "figures").glob("point=*/*.parquet") if path not in own
+        ]
+        for path in others:
+            _move(path, self._former(path))
+        for path, task in own.items():
+            figures = found[task.key].figures
+            if path.is_file():
+                continue
+            if (former := self._former(path)).is_file():
+                _move(former, path)
+            elif figures is not None:
+                # Another combination, which results in the same scenario, has the same figures.
+                _write(path, _with_settings(task, figures))
+        if others:
+            former = self._folder / FORMER
+            if (self._folder / RUNS).is_file():
+                _move(self._folder / RUNS, former / RUNS)
+            print(
+                f"sluice: results of earlier sweeps that this one does not have: {len(others)}, "
+                f"moved to `{former}`",
+                file=sys.stderr,
+            )
 
     def keep(self, task: Task, result: Result) -> Result:
         """Write the result of a run. That of a failed one names the folder of its recording."""
@@ -508,8 +560,16 @@ def _write(path: Path, table: pa.Table) -> None:
     part.rename(path)
 
 
+def _move(path: Path, target: Path) -> None:
+    """Move a file; a folder that becomes empty is removed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.replace(target)
+    with suppress(OSError):
+        path.parent.rmdir()
+
+
 def dataset(out: str | PathLike[str]) -> ds.Dataset:
-    """Open the figures in the folder of a sweep without reading them.
+    """Open the figures of the last sweep in a folder without reading them.
 
     Raises:
         SluiceError: the folder contains no sweep.
@@ -549,6 +609,8 @@ FIGURES_OF_RUN = [field.name for field in FIGURES]
 RESERVED = {"seed"}
 # The table of the last sweep's runs in its folder.
 RUNS = "runs.parquet"
+# The folder of results of earlier sweeps that the last one did not have.
+FORMER = "former"
 # Increment this when the format of the stored results changes.
 FORMAT = "1"
 # The number of runs submitted per local process at a time: the next run starts without waiting for

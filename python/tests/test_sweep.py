@@ -9,6 +9,7 @@ import duckdb
 import matplotlib as mpl
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
@@ -295,6 +296,37 @@ def test_duckdb_and_polars_read_the_folder(alone: sluice.Sweep, tmp_path: Path) 
     with pytest.raises(sluice.SluiceError, match=r"a sweep over link\.queue, link\.rate, but this"):
         sluice.sweep(SCENARIO, {"link.rtt": ["1ms"]}, out=tmp_path, executor=other, progress=False)
     assert other.submitted == []
+
+
+def test_the_dataset_has_the_results_of_the_last_sweep_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stored(rates: list[str], duration: str) -> tuple[int, list[str], str]:
+        """Sweep; return the reused runs, the rates in the dataset, and the message."""
+        scenario = {**SCENARIO, "duration": duration}
+        over = {"link.rate": rates}
+        done = sluice.sweep(scenario, over, out=tmp_path, executor=Counting(), progress=False)
+        figures = sluice.Table(sluice.dataset(tmp_path).to_table())
+        assert len(figures) == len(done.figures)
+        return done.found, sorted(set(figures["link.rate"])), capsys.readouterr().err
+
+    def moved(count: int) -> str:
+        words = f"that this one does not have: {count}, moved to `{tmp_path / 'former'}`"
+        return f"sluice: results of earlier sweeps {words}\n"
+
+    former = tmp_path / "former" / "figures"
+    assert stored(["1Mbit/s", "2Mbit/s"], "2s") == (0, ["1Mbit/s", "2Mbit/s"], "")
+    # One run is reused, and the other one is put away.
+    assert stored(["2Mbit/s", "5Mbit/s"], "2s") == (1, ["2Mbit/s", "5Mbit/s"], moved(1))
+    (kept,) = former.rglob("*.parquet")
+    assert set(sluice.Table(pq.ParquetFile(kept).read())["link.rate"]) == {"1Mbit/s"}
+    # It is found again there.
+    assert stored(["1Mbit/s", "2Mbit/s"], "2s") == (2, ["1Mbit/s", "2Mbit/s"], moved(1))
+    # The same settings of another scenario.
+    assert stored(["1Mbit/s", "2Mbit/s"], "3s") == (0, ["1Mbit/s", "2Mbit/s"], moved(2))
+    assert len(list(former.rglob("*.parquet"))) == 3
+    # Another combination with the same scenario as one that was run has its own rows.
+    assert stored(["1Mbit/s", "1000kbit/s"], "3s") == (2, ["1000kbit/s", "1Mbit/s"], moved(1))
 
 
 def test_a_failed_run_is_a_row_with_its_error_and_is_repeated(tmp_path: Path) -> None:
