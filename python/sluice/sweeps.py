@@ -11,11 +11,11 @@ import tempfile
 import time
 import tomllib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,8 @@ def sweep(
 
     All combinations are checked before the first run. If a run fails, kills its process, or stops
     its AQM from a file because of an error, its row in `Sweep.runs` has the error. With `out`, what
-    a failed run had measured is kept below `out/failed`, and the error names the folder.
+    a failed run had measured is kept below `out/failed`, and the error names the folder. After
+    Ctrl-C, no further run begins, and the results of those that have ended are in `out`.
 
     >>> base = {"duration": "2s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]}
     >>> done = sweep(base, {"link.queue": ["fifo", "codel"]}, jobs=1, progress=False)
@@ -96,11 +97,23 @@ def sweep(
     store.begin(plan, found)
     results: dict[str, Result] = dict(found)
     reused = len(plan) - len(todo)
-    with bar(total=len(plan), initial=reused, unit="run", disable=not progress) as shown:
-        for task, result in _carry_out(todo, executor, jobs, batch):
-            result = store.keep(task, result)
-            results[task.key] = result
-            shown.update()
+    calls = _Calls()
+    with (
+        bar(total=len(plan), initial=reused, unit="run", disable=not progress) as shown,
+        closing(_carry_out(todo, executor, jobs, batch, calls)) as outcomes,
+    ):
+        try:
+            for task, outcome in outcomes:
+                results[task.key] = store.keep(task, _result(outcome))
+                shown.update()
+        except BaseException as error:
+            # Processes of this machine are ended, also those whose calls wait.
+            if executor is not None:
+                calls.cancel()
+            if isinstance(error, KeyboardInterrupt):
+                for task, outcome in calls.ended():
+                    store.keep(task, _result(outcome))
+            raise
     sweep = Sweep(plan, results, reused)
     store.finish(sweep)
     return sweep
@@ -347,33 +360,64 @@ def _seed_of(text: str) -> int:
     return int(tomllib.loads(text)["seed"])
 
 
+@dataclass
+class _Calls:
+    """The calls of an executor whose outcomes are not stored."""
+
+    #: The tasks of each call that has not ended, as far as this is known.
+    futures: dict[Any, list[Task]] = field(default_factory=dict)
+    #: Tasks that have ended, and their outcomes.
+    ready: deque[tuple[Task, Outcome]] = field(default_factory=deque)
+
+    def cancel(self) -> None:
+        """Cancel the calls that have not begun."""
+        for future in self.futures:
+            future.cancel()
+
+    def ended(self) -> list[tuple[Task, Outcome]]:
+        """Return the tasks that have ended without an error, and their outcomes."""
+        found = list(self.ready)
+        for future, some in self.futures.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                outcome = future.result()
+                outcomes = outcome[0] if isinstance(outcome, tuple) else [outcome]
+                found += zip(some, outcomes, strict=False)
+        return [(task, outcome) for task, outcome in found if isinstance(outcome, bytes)]
+
+
 def _carry_out(
-    tasks: Sequence[Task], executor: Executor | None, jobs: int | None, batch: int | None
-) -> Iterator[tuple[Task, Result]]:
-    """Yield each task with its result, in the order in which the tasks end."""
+    tasks: Sequence[Task],
+    executor: Executor | None,
+    jobs: int | None,
+    batch: int | None,
+    calls: _Calls,
+) -> Generator[tuple[Task, Outcome], None, None]:
+    """Yield each task with its outcome, in the order in which the tasks end."""
     if executor is None:
         count = len(os.sched_getaffinity(0)) if jobs is None else jobs
-        outcomes = _in_processes(tasks, count, batch)
+        yield from _in_processes(tasks, count, batch, calls)
     else:
-        outcomes = _submit(executor, tasks, AHEAD, batch)
-    for task, outcome in outcomes:
-        if isinstance(outcome, bytes):
-            yield task, Result(ipc.open_stream(outcome).read_all())
-        elif isinstance(outcome, ForeignWorker):
-            raise outcome
-        elif isinstance(outcome, ModuleNotFoundError) and outcome.name == "sluice":
-            raise ForeignWorker("a worker has no package `sluice`: install the same wheel there")
-        else:
-            files = outcome.args[1] if isinstance(outcome, Incomplete) else None
-            yield task, Result(None, str(outcome) or type(outcome).__name__, files)
+        yield from _submit(executor, tasks, AHEAD, batch, calls)
+
+
+def _result(outcome: Outcome) -> Result:
+    """Return the result of a task, or raise the error that ends the sweep."""
+    if isinstance(outcome, bytes):
+        return Result(ipc.open_stream(outcome).read_all())
+    if isinstance(outcome, ForeignWorker):
+        raise outcome
+    if isinstance(outcome, ModuleNotFoundError) and outcome.name == "sluice":
+        raise ForeignWorker("a worker has no package `sluice`: install the same wheel there")
+    files = outcome.args[1] if isinstance(outcome, Incomplete) else None
+    return Result(None, str(outcome) or type(outcome).__name__, files)
 
 
 def _in_processes(
-    tasks: Sequence[Task], jobs: int, batch: int | None
+    tasks: Sequence[Task], jobs: int, batch: int | None, calls: _Calls
 ) -> Iterator[tuple[Task, Outcome]]:
     lost = []
     with Processes(max(1, min(jobs, len(tasks)))) as processes:
-        for task, outcome in _submit(processes, tasks, AHEAD_OF_PROCESS * jobs, batch):
+        for task, outcome in _submit(processes, tasks, AHEAD_OF_PROCESS * jobs, batch, calls):
             if isinstance(outcome, BrokenProcessPool):
                 lost.append(task)
             else:
@@ -382,37 +426,42 @@ def _in_processes(
     # process is identified.
     for task in lost:
         with Processes(1) as processes:
-            yield from _submit(processes, [task], 1, 1)
+            yield from _submit(processes, [task], 1, 1, calls)
 
 
 def _submit(
-    workers: Executor, tasks: Sequence[Task], ahead: int, batch: int | None
+    workers: Executor,
+    tasks: Sequence[Task],
+    ahead: int,
+    batch: int | None,
+    calls: _Calls | None = None,
 ) -> Iterator[tuple[Task, Outcome]]:
     """Submit tasks in at most `ahead` calls of `batch` tasks, and yield each with its outcome."""
     get_executor = getattr(workers, "get_executor", None)
-    calls: Fixed | Timed = Fixed(batch or 1, ahead)
+    sizes: Fixed | Timed = Fixed(batch or 1, ahead)
     if get_executor is not None:
         # Dask's `Client` returns futures of another type, and `pure=False` stops it from caching
         # results by their arguments, which it would never release. Each thread has a second call
         # waiting.
         nthreads = workers.nthreads  # type: ignore[attr-defined]
         if batch is None:
-            calls = Timed(lambda: sum(nthreads().values()))
+            sizes = Timed(lambda: sum(nthreads().values()))
         else:
-            calls = Fixed(batch, max(ahead, 2 * sum(nthreads().values())))
+            sizes = Fixed(batch, max(ahead, 2 * sum(nthreads().values())))
         workers = get_executor(pure=False)
-    waiting = deque(tasks[at] for at in calls.order(len(tasks)))
-    futures: dict[Any, list[Task]] = {}
+    waiting = deque(tasks[at] for at in sizes.order(len(tasks)))
+    calls = _Calls() if calls is None else calls
+    futures, ready = calls.futures, calls.ready
     unfinished = 0
     suspects: list[Task] = []
     while waiting or futures:
-        while waiting and (size := calls.next(len(waiting), len(futures), unfinished)) > 0:
+        while waiting and (size := sizes.next(len(waiting), len(futures), unfinished)) > 0:
             some = [waiting.popleft() for _ in range(size)]
             try:
-                if isinstance(calls, Fixed) and calls.size == 1:
+                if isinstance(sizes, Fixed) and sizes.size == 1:
                     future = workers.submit(carry_out, some[0])
                 else:
-                    future = workers.submit(carry_out_batch, some, calls.most_s)
+                    future = workers.submit(carry_out_batch, some, sizes.most_s)
                 futures[future] = some
                 unfinished += len(some)
             except BrokenProcessPool as error:
@@ -420,28 +469,41 @@ def _submit(
         if futures:
             done, _ = wait(futures, return_when=FIRST_COMPLETED)
             for future in done:
+                outcome = _outcome(future)
                 some = futures.pop(future)
                 unfinished -= len(some)
-                outcome = _outcome(future)
                 if isinstance(outcome, tuple):
                     outcomes, took_s = outcome
-                    calls.note(len(outcomes), took_s)
+                    sizes.note(len(outcomes), took_s)
                     waiting.extendleft(reversed(some[len(outcomes) :]))
-                    yield from zip(some, outcomes, strict=False)
+                    ready.extend(zip(some, outcomes, strict=False))
                 elif len(some) > 1 and not isinstance(outcome, BrokenProcessPool):
                     suspects.extend(some)
                 else:
-                    yield from ((task, outcome) for task in some)
+                    ready.extend((task, outcome) for task in some)
+            yield from _each(ready)
     # The runs of a call that failed as a whole, such as one that ends its worker. Each is repeated
     # alone, with no other run beside it, so that only the one that causes this fails.
     for task in suspects:
-        alone: Outcome = _outcome(workers.submit(carry_out, task))
-        yield task, alone
+        future = workers.submit(carry_out, task)
+        futures[future] = [task]
+        ready.append((task, _outcome(future)))
+        del futures[future]
+        yield from _each(ready)
+
+
+def _each(ready: deque[tuple[Task, Outcome]]) -> Iterator[tuple[Task, Outcome]]:
+    """Yield each outcome, and remove it when the next one is wanted: then it is stored."""
+    while ready:
+        yield ready[0]
+        ready.popleft()
 
 
 def _outcome(future: "Future[Any]") -> Any:  # noqa: ANN401
-    """Return the result of a call, or its error."""
+    """Return the result of a call, or its error. Ctrl-C in a worker is no error of its run."""
     error = future.exception()
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     return future.result() if error is None else error
 
 

@@ -329,6 +329,73 @@ def test_the_dataset_has_the_results_of_the_last_sweep_only(
     assert stored(["1Mbit/s", "1000kbit/s"], "3s") == (2, ["1000kbit/s", "1Mbit/s"], moved(1))
 
 
+class Ends:
+    """Ends its first calls at once, and never begins the others."""
+
+    def __init__(self, count: int) -> None:
+        self.futures: list[Future[Any]] = []
+        self._count = count
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+        future: Future[Any] = Future()
+        if len(self.futures) < self._count:
+            future.set_result(fn(*args))
+        self.futures.append(future)
+        return future
+
+
+@pytest.mark.parametrize(("batch", "ended", "kept"), [(1, 2, 2), (3, 1, 3)])
+def test_ctrl_c_cancels_the_calls_that_wait_and_keeps_what_has_ended(
+    batch: int, ended: int, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    executor = Ends(ended)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(executor=executor, batch=batch, out=tmp_path)
+    waiting = 12 // batch - ended
+    assert [f.cancelled() for f in executor.futures] == [False] * ended + [True] * waiting
+    assert sweep(executor=Counting(), out=tmp_path).found == kept
+
+
+def test_ctrl_c_while_a_result_is_stored_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = sweeps._Store.keep
+    stored: list[str] = []
+
+    def interrupted(
+        store: sweeps._Store, task: sweeps.Task, result: sweeps.Result
+    ) -> sweeps.Result:
+        stored.append(task.key)
+        if len(stored) == 5:
+            raise KeyboardInterrupt
+        return keep(store, task, result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps._Store, "keep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(executor=Ends(12), out=tmp_path)
+    assert sweep(executor=Counting(), out=tmp_path).found == 12
+
+
+def test_an_error_that_ends_the_sweep_cancels_the_calls_that_wait() -> None:
+    class Foreign(Ends):
+        def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+            future = super().submit(fn, *args)
+            if len(self.futures) == 1:
+                future.set_exception(sweeps.ForeignWorker("the worker has Sluice 0.0"))
+            return future
+
+    executor = Foreign(0)
+    with pytest.raises(sluice.SluiceError, match=r"the worker has Sluice 0\.0"):
+        sweep(executor=executor)
+    assert [future.cancelled() for future in executor.futures] == [False] + [True] * 11
+
+
 def test_a_failed_run_is_a_row_with_its_error_and_is_repeated(tmp_path: Path) -> None:
     def fail(task: sweeps.Task) -> None:
         if task.seed == 2 and ("link.queue", "codel") in task.point:
