@@ -312,8 +312,9 @@ def _plan(
         seeds = list(seeds)
     if seeds == [] or (isinstance(seeds, int) and seeds < 1):
         raise SluiceError(f"a sweep of {seeds} seeds has no runs; give at least 1")
-    for key in RESERVED & axes.keys():
-        raise SluiceError(f"`{key}` cannot be swept as a key; use `seeds`")
+    for key, advice in RESERVED.items():
+        if key in axes:
+            raise SluiceError(f"`{key}` cannot be swept as a key; {advice}")
     digest = program()
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
@@ -668,7 +669,12 @@ FIGURES: "list[pa.Field[Any]]" = [
     pa.field("value", pa.float64()),
 ]
 FIGURES_OF_RUN = [field.name for field in FIGURES]
-RESERVED = {"seed"}
+# Keys that cannot be swept, because the results have columns with these names.
+RESERVED = {
+    "seed": "use `seeds`",
+    "variant": "all variants of the scenario are run, and the column `variant` has their names; to "
+    "run one row of [[variant]], set `variant` in the scenario",
+}
 # The table of the last sweep's runs in its folder.
 RUNS = "runs.parquet"
 # The folder of results of earlier sweeps that the last one did not have.

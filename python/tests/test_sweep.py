@@ -595,6 +595,7 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
         ({"link.queue": []}, "an empty list"),
         ({"link.queue": "fifo"}, "not a list of values"),
         ({"seed": [1, 2]}, "use `seeds`"),
+        ({"variant": ["fifo"]}, "`variant` cannot be swept as a key; all variants"),
     ]
     for over, words in cases:
         with pytest.raises(sluice.SluiceError, match=words):
@@ -619,3 +620,17 @@ def test_the_variants_of_a_matrix_are_crossed_with_the_sweep() -> None:
     done = sluice.sweep(crossed, over, seeds=[7], executor=Counting(), progress=False)
     assert done.runs["variant"] == ["fifo", "codel"] * 2
     assert done.runs["seed"] == [7] * 4
+
+
+def test_a_row_of_a_scenario_is_chosen_by_an_override_and_named_in_the_results(
+    tmp_path: Path,
+) -> None:
+    rows = [{"name": name, "link.queue": name} for name in ("fifo", "codel")]
+    scenario = sluice.Scenario({**SCENARIO, "variant": rows})
+    over = {"link.rate": ["1Mbit/s"]}
+    both = sluice.sweep(scenario, over, executor=Counting(), progress=False)
+    assert both.runs["variant"] == ["fifo", "codel"]
+    one = scenario.set("variant", "codel")
+    done = sluice.sweep(one, over, executor=Counting(), out=tmp_path, progress=False)
+    assert done.runs["variant"] == ["codel"]
+    assert set(sluice.Table(sluice.dataset(tmp_path).to_table())["variant"]) == {"codel"}
