@@ -308,8 +308,11 @@ def _plan(
     keeps_failed: bool = False,
 ) -> Iterator[Task]:
     axes = {key: [word(value) for value in _values(key, values)] for key, values in over.items()}
+    for key, words in axes.items():
+        _check_distinct(f"`{key}` is swept over", words)
     if not isinstance(seeds, int):
         seeds = list(seeds)
+        _check_distinct("the sweep has the seed", seeds)
     if seeds == [] or (isinstance(seeds, int) and seeds < 1):
         raise SluiceError(f"a sweep of {seeds} seeds has no runs; give at least 1")
     for key, advice in RESERVED.items():
@@ -355,6 +358,15 @@ def _values(key: str, values: Iterable[Any]) -> list[Any]:
     if not listed:
         raise SluiceError(f"`{key}` is swept over an empty list; give at least one value")
     return listed
+
+
+def _check_distinct(what: str, values: Sequence[object]) -> None:
+    """Refuse a value that is there twice, whose runs would count twice."""
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise SluiceError(f"{what} `{value}` twice; give each value once")
+        seen.add(value)
 
 
 def _seed_of(text: str) -> int:

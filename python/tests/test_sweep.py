@@ -593,6 +593,7 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"link.queue": ["fifo", "codle"]}, "did you mean `codel`"),
         ({"link.queue": []}, "an empty list"),
+        ({"link.queue": ["fifo", "pie", "fifo"]}, "`link.queue` is swept over `fifo` twice"),
         ({"link.queue": "fifo"}, "not a list of values"),
         ({"seed": [1, 2]}, "use `seeds`"),
         ({"variant": ["fifo"]}, "`variant` cannot be swept as a key; all variants"),
@@ -608,6 +609,8 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
         sluice.sweep(SCENARIO, OVER, jobs=0, progress=False)
     with pytest.raises(sluice.SluiceError, match="give at least 1"):
         sluice.sweep(SCENARIO, OVER, seeds=[], executor=executor, progress=False)
+    with pytest.raises(sluice.SluiceError, match="the sweep has the seed `3` twice"):
+        sluice.sweep(SCENARIO, OVER, seeds=[3, 4, 3], executor=executor, progress=False)
     (tmp_path / "file").touch()
     with pytest.raises(sluice.SluiceError, match="is not a folder"):
         sluice.sweep(SCENARIO, OVER, out=tmp_path / "file", executor=executor, progress=False)
