@@ -293,11 +293,16 @@ def _modules_in(folder: str) -> dict[str, types.ModuleType]:
     """Return the modules and packages of a folder that are imported, with their submodules."""
     tops = set()
     for name, module in sys.modules.items():
-        file = getattr(module, "__dict__", {}).get("__file__") or ""
         if "." in name or name in ("__main__", "sluice") or name.startswith("sluice_aqm_"):
             continue
-        home, base = os.path.split(os.path.realpath(file)) if file else ("", "")
-        if folder == (os.path.dirname(home) if base == "__init__.py" else home):
+        known = getattr(module, "__dict__", {})
+        if file := known.get("__file__"):
+            home, base = os.path.split(os.path.realpath(file))
+            homes = {os.path.dirname(home) if base == "__init__.py" else home}
+        else:
+            # A package without `__init__.py` has folders only.
+            homes = {os.path.dirname(os.path.realpath(p)) for p in known.get("__path__") or ()}
+        if folder in homes:
             tops.add(name)
     return {name: m for name, m in sys.modules.items() if name.partition(".")[0] in tops}
 

@@ -10,9 +10,11 @@ import sys
 import sysconfig
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 from sluice._sluice import SluiceError
 
@@ -21,10 +23,14 @@ from sluice._sluice import SluiceError
 class Source:
     """The file of an algorithm that a scenario names, with the local modules that it imports."""
 
-    #: The path in the scenario, relative to the scenario's file.
+    #: The path in the scenario.
     path: str
     #: Names, relative to the folder of the copy, and contents; the file itself comes first.
     files: tuple[tuple[str, bytes], ...]
+    #: Whether a queue names it; then the path is relative to the scenario's file.
+    in_queue: bool = True
+    #: Whether rules name it; then the path is relative to the current folder, as in a router.
+    in_rules: bool = False
 
     @property
     def digest(self) -> str:
@@ -33,6 +39,14 @@ class Source:
         for name, content in self.files:
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
+
+    def is_here(self, scenario: str) -> bool:
+        """Return whether this machine has the same files where the scenario names them."""
+        folders = [Path(scenario).parent] * self.in_queue + [Path()] * self.in_rules
+        try:
+            return all(read(folder, self.path) == self.files for folder in folders)
+        except SluiceError:
+            return False
 
     def unpack(self) -> Path:
         """Write the files to a temporary folder of this process; return the path of the first."""
@@ -48,15 +62,32 @@ def find(scenario: str, text: str) -> tuple[Source, ...]:
     """
     if not WORD.search(text):
         return ()
-    paths = {found for words in _queues(tomllib.loads(text)) for found in WORD.findall(words)}
-    return tuple(read(scenario, path) for path in sorted(paths))
+    tree = tomllib.loads(text)
+    queues, rules = _named(_queues(tree)), _named(_rules(tree))
+    sources = []
+    for path in sorted(queues | rules):
+        in_queue, in_rules = path in queues, path in rules
+        files = read(Path(scenario).parent if in_queue else Path(), path)
+        if in_queue and in_rules and files != read(Path(), path):
+            raise SluiceError(
+                f"`{path}` is one file in a queue, where paths are relative to the scenario's "
+                "file, and another one in the rules, where they are relative to the current "
+                "folder: write a full path"
+            )
+        sources.append(Source(path, files, in_queue, in_rules))
+    return tuple(sources)
+
+
+def _named(texts: Iterable[str]) -> set[str]:
+    """Return the paths of the algorithms that texts name."""
+    return {path for text in texts for path in WORD.findall(text)}
 
 
 def _queues(tree: object) -> Iterator[str]:
-    """Yield the words of each queue, and the rules, in a resolved scenario."""
+    """Yield the words of each queue in a resolved scenario."""
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if key in ("queue", "rules") and isinstance(value, str):
+            if key == "queue" and isinstance(value, str):
                 yield value
             else:
                 yield from _queues(value)
@@ -65,14 +96,22 @@ def _queues(tree: object) -> Iterator[str]:
             yield from _queues(each)
 
 
-def read(scenario: str, path: str) -> Source:
-    """Read the file of an algorithm and the local modules that it imports.
+def _rules(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the rules, without comments, in a resolved scenario or in its file."""
+    rules = tree.get("rules", "")
+    text = rules if isinstance(rules, str) else rules["file"]["text"]
+    for line in text.splitlines():
+        yield line.partition("#")[0]
+
+
+def read(folder: Path, path: str) -> tuple[tuple[str, bytes], ...]:
+    """Read the file of an algorithm, relative to a folder, and the local modules that it imports.
 
     Raises:
         SluiceError: the file cannot be read.
 
     """
-    file = Path(scenario).parent / path
+    file = folder / path
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -80,18 +119,14 @@ def read(scenario: str, path: str) -> Source:
     found = {file.name: content}
     if file.suffix != ".wasm":
         found.update(imported(file, content))
-    return Source(path, tuple(found.items()))
+    return tuple(found.items())
 
 
 def localize(scenario: str, text: str, sources: tuple[Source, ...]) -> str:
     """Replace the paths of files that differ here, or do not exist, by those of copies."""
     for source in sources:
-        try:
-            is_here = read(scenario, source.path) == source
-        except SluiceError:
-            is_here = False
-        if not is_here:
-            word = re.compile(rf'\b((?:fq_)?(?:py|wasm):){re.escape(source.path)}(?![^:\s"\\])')
+        if not source.is_here(scenario):
+            word = re.compile(rf'({SCHEME}){re.escape(source.path)}(?![^:\s"\\])')
             text = word.sub(rf"\g<1>{source.unpack()}", text)
     return text
 
@@ -139,15 +174,27 @@ def _imports(content: bytes) -> tuple[str, ...]:
 
 def _local(name: str, file: Path) -> Iterator[tuple[str, Path]]:
     """Yield the files of a local module or package with their paths in a copy."""
-    for place in [file.parent, *_folders()]:
+    places = [file.parent, *_folders()]
+    for place in places:
         module, package = place / f"{name}.py", place / name
         if module.is_file():
             yield module.name, module
             return
         if (package / "__init__.py").is_file():
-            for path in sorted(package.rglob("*.py")):
-                yield str(path.relative_to(place)), path
+            yield from _modules(package, place)
             return
+    # Folders without `__init__.py` are a package only if nothing else has the name.
+    portions = [place for place in places if (place / name).is_dir()]
+    if portions:
+        elsewhere = PathFinder.find_spec(name)
+        if elsewhere is None or elsewhere.origin is None:
+            for place in portions:
+                yield from _modules(place / name, place)
+
+
+def _modules(package: Path, place: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(package.rglob("*.py")):
+        yield str(path.relative_to(place)), path
 
 
 def _folders() -> list[Path]:
@@ -171,5 +218,7 @@ def _unpacked(source: Source) -> "tempfile.TemporaryDirectory[str]":
 OWN = Path(__file__).parents[1]
 # Modules that are no part of an algorithm.
 FOREIGN = sys.stdlib_module_names | {"sluice"}
+# The start of such a word. In a text of TOML, the character before it can be an escape.
+SCHEME = r"(?:\b|(?<=\\[nrt]))(?:fq_)?(?:py|wasm):"
 # The file of an algorithm in the words of a queue: `fq_py:FILE:CLASS bound 20ms`.
-WORD = re.compile(r'\b(?:fq_)?(?:py|wasm):([^:\s"\\]+)')
+WORD = re.compile(rf'{SCHEME}([^:\s"\\]+)')

@@ -81,6 +81,85 @@ def test_a_source_has_the_local_modules_and_no_others(words: str, tmp_path: Path
     assert copy.read_bytes() == b"module"
 
 
+RULES = """
+duration = "2s"
+rules = { file = "r.conf" }
+[[flow]]
+type = "udp"
+rate = "2Mbit/s"
+"""
+# The path is relative to the current folder, as in a router.
+COMMANDS = """
+# once: py:gone.py
+pipe 1 config bw 1Mbit/s\tpy:mine.py:Mine # not py:gone.py
+add 1 pipe 1 ip from any to any out
+"""
+
+
+def test_an_algorithm_in_a_file_of_rules_is_a_source(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert words.startswith("py:")
+    elsewhere = tmp_path / "scenarios"
+    elsewhere.mkdir()
+    (elsewhere / "s.toml").write_text(RULES)
+    (elsewhere / "r.conf").write_text(COMMANDS)
+
+    def planned() -> sweeps.Task:
+        monkeypatch.chdir(tmp_path)
+        (task,) = sweeps._plan(sluice.Scenario(elsewhere / "s.toml"), {}, 1, "sim")
+        return task
+
+    first = planned()
+    (source,) = first.sources
+    assert (source.path, source.in_queue, source.in_rules) == ("mine.py", False, True)
+    assert [name for name, _ in source.files][:2] == ["mine.py", "bounds.py"]
+    assert planned().key == first.key
+    here = sweeps.carry_out(first)
+    # A worker in another folder has a copy.
+    monkeypatch.chdir(elsewhere)
+    assert sweeps.carry_out(first) == here
+    (tmp_path / "bounds.py").write_text("BOUND_NS = 30_000_000\n")
+    second = planned()
+    assert second.key != first.key
+    (elsewhere / "r.conf").write_text(COMMANDS.replace("1Mbit/s", "3Mbit/s"))
+    assert planned().key != second.key
+
+
+def test_a_path_that_means_two_files_is_refused(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert words.startswith("py:")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenarios").mkdir()
+    text = 'rules = "pipe 1 config py:mine.py"\n[link]\nqueue = "py:mine.py:Mine"\n'
+    other = tmp_path / "scenarios" / "mine.py"
+    other.write_text("import sluice\n")
+    with pytest.raises(sluice.SluiceError, match=r"`mine\.py` is one file in a queue"):
+        sources.find("scenarios/s.toml", text)
+    (source,) = sources.find("s.toml", text)
+    assert (source.in_queue, source.in_rules) == (True, True)
+
+
+def test_a_package_without_init_is_a_local_module(tmp_path: Path) -> None:
+    own, part = tmp_path / "own.py", tmp_path / "parts_of_own" / "part.py"
+    part.parent.mkdir()
+    own.write_text(
+        "import sluice\nfrom parts_of_own.part import VERDICT\n"
+        "class Own(sluice.Aqm):\n    def on_enqueue(self, packet, queue, cx): return VERDICT\n"
+    )
+
+    def held(verdict: str) -> int:
+        part.write_text(f"import sluice\nVERDICT = sluice.{verdict}\n")
+        queue = sluice.Queue(f"py:{own}")
+        queue.enqueue(0, 100)
+        return queue.backlog[0]
+
+    assert [held("PASS"), held("DROP")] == [1, 0]
+    assert list(sources.imported(own, own.read_bytes())) == ["parts_of_own/part.py"]
+    assert "parts_of_own" not in sys.modules
+
+
 def test_a_changed_module_repeats_the_runs_of_a_sweep(words: str, tmp_path: Path) -> None:
     def found() -> int:
         with ThreadPoolExecutor(1) as threads:
