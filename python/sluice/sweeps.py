@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import sys
-import tempfile
 import time
 import tomllib
 from collections import deque
@@ -30,7 +29,7 @@ from sluice._sluice import SluiceError
 from sluice.executors import AHEAD, Executor, Fixed, Processes, Timed
 from sluice.plot import SweepPlots
 from sluice.progress import bar
-from sluice.runs import Run, program
+from sluice.runs import Run, files_of, program
 from sluice.scenario import Scenario, word
 from sluice.sources import Source, find, localize
 from sluice.table import Table
@@ -250,7 +249,7 @@ def carry_out(task: Task) -> bytes:
     if error is None and run.cut_short is not None:
         error = f"the run ended early: {run.cut_short}"
     if error is not None:
-        raise Incomplete(error, _files_of(run) if task.keeps_failed else None)
+        raise Incomplete(error, files_of(run) if task.keeps_failed else None)
     figures = run.figures.arrow.select(FIGURES_OF_RUN)
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, figures.schema) as stream:
@@ -278,14 +277,6 @@ def carry_out_batch(
         if most_s is not None and took_s >= most_s:
             break
     return outcomes, took_s
-
-
-def _files_of(run: Run) -> dict[str, bytes]:
-    """Return the files of a recording, which need no disk that the workers share."""
-    with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
-        run.save(folder)
-        paths = [path for path in Path(folder).rglob("*") if path.is_file()]
-        return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 class Incomplete(SluiceError):

@@ -1,3 +1,4 @@
+import pickle
 import signal
 import subprocess
 import sys
@@ -95,6 +96,13 @@ def test_a_saved_recording_is_that_of_the_command(done: sluice.Run, tmp_path: Pa
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(sluice.SluiceError, match="is not empty and contains no run"):
         done.save(tmp_path / "other")
+
+
+def test_a_recording_passes_between_processes(done: sluice.Run) -> None:
+    again = pickle.loads(pickle.dumps(done))
+    assert (again.variant, again.seed, again.scenario) == (done.variant, done.seed, done.scenario)
+    assert again.figures == done.figures
+    assert again.packets == done.packets
 
 
 def test_a_file_and_a_dictionary_are_the_same_scenario(tmp_path: Path, done: sluice.Run) -> None:

@@ -1,5 +1,6 @@
 """Algorithms that import local modules: what a change of one reaches, and workers without them."""
 
+import pickle
 import shutil
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -219,6 +220,7 @@ def test_a_run_that_fails_keeps_what_it_measured(tmp_path: Path) -> None:
     failed = caught.value
     assert isinstance(failed, sluice.SluiceError)
     assert str(failed).endswith(f"is in `{failed.folder}`")
+    pickled = pickle.dumps(failed)
     try:
         kept = sluice.Run.open(failed.folder)
         assert "the idea was wrong" in str(kept.cut_short)
@@ -228,6 +230,11 @@ def test_a_run_that_fails_keeps_what_it_measured(tmp_path: Path) -> None:
         assert 1e9 <= max(sent) <= 1.2e9
     finally:
         shutil.rmtree(failed.folder)
+    # Another process, which may have no folder in common with this one, receives all of it.
+    again = pickle.loads(pickled)
+    assert (type(again), str(again)) == (sluice.RunFailed, str(failed))
+    assert (again.folder, again.run.cut_short) == (failed.folder, failed.run.cut_short)
+    assert again.run.packets == failed.run.packets
 
 
 def test_a_failed_run_of_a_sweep_names_the_folder_of_its_recording(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -327,6 +328,19 @@ def test_the_dataset_has_the_results_of_the_last_sweep_only(
     assert len(list(former.rglob("*.parquet"))) == 3
     # Another combination with the same scenario as one that was run has its own rows.
     assert stored(["1Mbit/s", "1000kbit/s"], "3s") == (2, ["1000kbit/s", "1Mbit/s"], moved(1))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        sluice.SluiceError("it is wrong"),
+        sweeps.Incomplete("it ended", {"run.json": b"{}"}),
+        sweeps.ForeignWorker("it is another"),
+    ],
+)
+def test_errors_pass_between_processes(error: sluice.SluiceError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.args, str(again)) == (type(error), error.args, str(error))
 
 
 class Ends:
