@@ -5,10 +5,11 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib as mpl
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import sluice
@@ -171,6 +172,66 @@ def test_the_drawings_show_what_was_recorded(done: sluice.Run) -> None:
         done.plot.cdf("colour")
     with pytest.raises(ValueError, match="there is no column `colour`"):
         done.plot.cdf("sojourn", hue="colour")
+
+
+class Recorded:
+    """A recording with two packets that left, of which one stands for three."""
+
+    variant, scenario = "codel", ""
+    flow_names: ClassVar[dict[int, str]] = {}
+    packets = sluice.Table(
+        pa.table(
+            {
+                "pipe": ["up", "up", "up", "down"],
+                "verdict": ["sent", "marked", "dropped", "queued"],
+                "segments": [3, 1, 5, 7],
+                "time_ns": [0, 1_000_000_000, 0, 0],
+                "sojourn_ns": [4_000_000, 2_000_000, 9_000_000, None],
+            }
+        )
+    )
+    pings = sluice.Table(
+        pa.table({"rtt_ns": pa.array([None], pa.int64()), "lost": pa.array([True])})
+    )
+
+
+def test_a_super_packet_counts_as_its_wire_packets_in_a_drawing() -> None:
+    recorded: Any = Recorded()
+    plot = sluice.Plots(recorded)
+    axes = plot.cdf("sojourn")
+    line = axes.lines[0]
+    # One packet of four waited 2 ms, the three of the other row 4 ms.
+    assert np.asarray(line.get_xdata()).tolist() == [2.0, 4.0]
+    assert np.asarray(line.get_ydata()).tolist() == [0.25, 1.0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("sojourn (ms)", "share of packets")
+    dots = plot.sojourn().lines[0]
+    assert np.asarray(dots.get_xdata()).tolist() == [0.0, 1.0]
+    assert np.asarray(dots.get_ydata()).tolist() == [4.0, 2.0]
+
+
+def test_what_cannot_be_drawn_is_named(done: sluice.Run) -> None:
+    recorded: Any = Recorded()
+    plot = sluice.Plots(recorded)
+    for pipe in ("down", "up2"):
+        words = rf"no packet left the queue of a pipe `{pipe}`; pipes with packets: up$"
+        with pytest.raises(ValueError, match=words):
+            plot.sojourn(pipe=pipe)
+    with pytest.raises(ValueError, match="no row has a value of `rtt`"):
+        plot.cdf("rtt")
+    with pytest.raises(ValueError, match="the column `verdict` has no numbers; one of: segments"):
+        plot.cdf("verdict")
+    with pytest.raises(ValueError, match="there is no column `queue`; one of: time_ns, flow"):
+        done.plot.cdf("rtt", hue="queue")
+
+
+def test_the_probes_of_a_recording_without_packets_are_drawn() -> None:
+    run = sluice.run(SCENARIO, record="flows")
+    axes = run.plot.cdf("rtt")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("rtt (ms)", "share of probes")
+    answered = sorted(rtt / 1e6 for rtt in run.pings["rtt_ns"] if rtt is not None)
+    assert np.asarray(axes.lines[0].get_xdata()).tolist() == answered
+    with pytest.raises(sluice.SluiceError, match="no table `packets`"):
+        run.plot.cdf("sojourn")
 
 
 def test_the_report_is_a_page_and_shows_itself(done: sluice.Run, tmp_path: Path) -> None:
