@@ -32,6 +32,7 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -238,11 +239,9 @@ def _load_alone(
     sys.modules[module.__name__] = module
     with _beside(path):
         exec(compile(source, path, "exec"), module.__dict__)
-    found = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, _BASES) and value not in _BASES
-    ]
+    # A class with a second name is one class.
+    values = {value: None for value in vars(module).values() if isinstance(value, type)}
+    found = [value for value in values if issubclass(value, _BASES) and value not in _BASES]
     names = ", ".join(sorted(cls.__name__ for cls in found)) or "none"
     chosen = [cls for cls in found if name in (None, cls.__name__)]
     if len(chosen) != 1:
@@ -332,7 +331,8 @@ def _parameter(
             f"{line}the default of `{word}`, {value!r}, has no unit: write a string such as "
             f"{_span_words(value)}"
         )
-    default = str(value)
+    # Ratios have no exponent, with which `str` writes small numbers.
+    default = f"{Decimal(str(value)):f}" if isinstance(value, float) else str(value)
     return word, kind, default.lower() if kind == "flag" else default, words, doc
 
 
