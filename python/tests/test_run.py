@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import pytest
 
 import sluice
 from sluice import progress
+from sluice.scenario import word
 
 mpl.use("Agg")
 
@@ -132,6 +134,23 @@ def test_errors_have_the_words_and_the_place_of_the_command_line(tmp_path: Path)
         sluice.run(SCENARIO, backend="hardware")
     with pytest.raises(sluice.SluiceError, match="cannot be written as TOML"):
         sluice.run({**SCENARIO, "title": object()})
+
+
+def test_the_last_override_counts() -> None:
+    def queues(scenario: sluice.Scenario) -> list[str]:
+        ((_, text),) = scenario.resolve()
+        link = tomllib.loads(text)["link"]
+        return [link.get(direction, link)["queue"].split()[0] for direction in ("up", "down")]
+
+    scenario = sluice.Scenario(SCENARIO, {"link.queue": "pie", "link.up.queue": "sfq"})
+    assert queues(scenario) == ["sfq", "pie"]
+    # As with `--set`, a key of the link applies to both directions.
+    assert queues(scenario.set("link.queue", "fifo")) == ["fifo", "fifo"]
+    assert queues(sluice.Scenario(scenario, {"link.queue": "fifo"})) == ["fifo", "fifo"]
+
+
+def test_values_of_numpy_are_those_of_toml() -> None:
+    assert [word(np.bool_(True)), word(np.float64(0.5)), word(np.int64(3))] == ["true", "0.5", "3"]
 
 
 def test_one_variant_of_a_matrix_is_chosen_by_its_name() -> None:
