@@ -138,7 +138,9 @@ class SweepPlots:
         if hue is None:
             hue = next((key for key in keys if key != x), None)
         rows = self._rows(name, x, hue)
-        places = list(dict.fromkeys(row[x] for row in rows))
+        # In the order of the sweep, also if the first runs failed.
+        drawn = {row[x] for row in rows}
+        places = [value for value in dict.fromkeys(self._sweep.runs[x]) if value in drawn]
         ax = _axes(ax)
         for curve in dict.fromkeys(_curve(row, hue) for row in rows):
             values: dict[int, list[float]] = {}

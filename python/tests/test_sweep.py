@@ -559,6 +559,18 @@ def test_a_sweep_draws_its_figures(alone: sluice.Sweep) -> None:
         alone.plot.figure("bulk.goodput", hue="queue")
 
 
+def test_a_failed_run_does_not_change_the_order_of_a_drawing() -> None:
+    def fail(task: sweeps.Task) -> None:
+        if dict(task.point) == {"link.queue": "fifo", "link.rate": "1Mbit/s"}:
+            raise RuntimeError("the disk is on fire")
+
+    done = sweep(executor=Counting(fail))
+    axes = done.plot.figure("bulk.goodput")
+    assert [text.get_text() for text in axes.get_xticklabels()] == OVER["link.rate"]
+    # FIFO has a value at the second rate only.
+    assert [len(np.asarray(line.get_xdata())) for line in axes.lines] == [1, 2]
+
+
 def test_a_worker_with_another_program_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = list(sweeps._plan(sluice.Scenario(SCENARIO), {}, 1, "sim"))
     monkeypatch.setattr(sweeps, "program", lambda: "0" * 64)
