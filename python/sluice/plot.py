@@ -78,7 +78,8 @@ class Plots:
             known = ", ".join(_numeric(table))
             raise ValueError(f"the column `{quantity}` has no numbers; one of: {known}")
         if column is not None and column not in table.columns:
-            known = ", ".join((["queue"] if "pipe" in table.columns else []) + table.columns)
+            queue = ["queue"] if "pipe" in table.columns else []
+            known = ", ".join([*queue, *table.columns])
             raise ValueError(f"there is no column `{hue}`; one of: {known}")
         curves: dict[Any, list[tuple[float, int]]] = {}
         scale = 1e6 if name.endswith("_ns") else 1.0
@@ -102,7 +103,8 @@ class Plots:
             ax.step(values, shares, where="post", label=str(names.get(curve, curve)))
         unit = " (ms)" if name.endswith("_ns") else ""
         counted = "packets" if "verdict" in table.columns else "probes"
-        ax.set(xlabel=f"{quantity}{unit}", ylabel=f"share of {counted}", ylim=(0, 1))
+        label = f"{quantity.removesuffix('_ns')}{unit}"
+        ax.set(xlabel=label, ylabel=f"share of {counted}", ylim=(0, 1))
         ax.legend()
         return ax
 

@@ -223,6 +223,8 @@ def test_a_super_packet_counts_as_its_wire_packets_in_a_drawing() -> None:
     assert np.asarray(line.get_xdata()).tolist() == [2.0, 4.0]
     assert np.asarray(line.get_ydata()).tolist() == [0.25, 1.0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("sojourn (ms)", "share of packets")
+    # The unit of the column is not that of the axis.
+    assert plot.cdf("time_ns").get_xlabel() == "time (ms)"
     dots = plot.sojourn().lines[0]
     assert np.asarray(dots.get_xdata()).tolist() == [0.0, 1.0]
     assert np.asarray(dots.get_ydata()).tolist() == [4.0, 2.0]
