@@ -5,6 +5,8 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +79,7 @@ def _sweep(options: argparse.Namespace) -> int:
     from sluice import Scenario, sweep
 
     scenario = Scenario(options.scenario, dict(_pair(word, "--set") for word in options.set))
-    over = {key: values_of(text) for key, text in (_pair(w, "--over") for w in options.over)}
+    over = _over(options.over)
     out = Path(options.output or Path("runs") / f"{Path(options.scenario).stem}-sweep")
     common = {"seeds": options.seeds, "out": out, "progress": not options.quiet}
     if options.dask is None:
@@ -109,8 +111,25 @@ def _say(done: "Sweep", out: Path) -> int:
     return 1 if failed else 0
 
 
+def _over(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of each key that `--over` gives."""
+    over: dict[str, list[str]] = {}
+    for word in words:
+        key, text = _pair(word, "--over")
+        if key in over:
+            raise SluiceError(
+                f"`--over {word}`: `{key}` is given twice; write all its values in one `--over`"
+            )
+        try:
+            over[key] = values_of(text)
+        except SluiceError as error:
+            raise SluiceError(f"`--over {word}`: {error}") from None
+    return over
+
+
 def _pair(word: str, option: str) -> tuple[str, str]:
     key, is_there, value = word.partition("=")
+    key = key.strip()
     if not is_there or not key:
         raise SluiceError(f"`{option} {word}`: write it as KEY=VALUE, such as link.rate=10Mbit/s")
     return key, value
@@ -119,7 +138,7 @@ def _pair(word: str, option: str) -> tuple[str, str]:
 def values_of(text: str) -> list[str]:
     """Parse the values of a key: `A,B,C`, `LOW..HIGH:log:N` or `LOW..HIGH:lin:N`.
 
-    The low end has the unit of the high end unless it has its own.
+    The low end has the unit of the high end unless it has its own. The ends are used as written.
 
     >>> values_of("fifo,codel target 10ms")
     ['fifo', 'codel target 10ms']
@@ -130,8 +149,11 @@ def values_of(text: str) -> list[str]:
         SluiceError: the string has another form.
 
     """
-    if ".." not in text:
-        return [value.strip() for value in text.split(",")]
+    if RANGE.search(text) is None:
+        listed = [value.strip() for value in text.split(",")]
+        if "" in listed:
+            raise SluiceError(f"`{text}` has an empty value: write a list such as fifo,codel")
+        return listed
     form = re.fullmatch(rf"{NUMBER}{UNIT}\.\.{NUMBER}{UNIT}:(log|lin):(\d+)", text)
     if form is None:
         raise SluiceError(
@@ -144,20 +166,38 @@ def values_of(text: str) -> list[str]:
     first, last, n = float(low), float(high), int(count)
     if n < 2:
         raise SluiceError(f"`{text}`: a range has at least 2 values, not {n}")
+    if first == last:
+        raise SluiceError(f"`{text}`: a range has two different ends; write `{low}{unit}` for one")
     if spacing == "log" and not (first > 0 and last > 0):
         raise SluiceError(f"`{text}`: the ends of a logarithmic range are above 0")
-    values = []
+    exact = []
     for step in range(n):
         part = step / (n - 1)
         if spacing == "log":
-            value = math.exp(math.log(first) * (1 - part) + math.log(last) * part)
+            exact.append(math.exp(math.log(first) * (1 - part) + math.log(last) * part))
         else:
-            value = first * (1 - part) + last * part
-        # Rounding to four digits changes a value by less than the accuracy of any link.
-        values.append(f"{float(f'{value:.4g}'):.12g}{unit}")
-    return values
+            exact.append(first * (1 - part) + last * part)
+    # Rounding to four digits changes a value by less than the accuracy of any link. Values that are
+    # close to each other need more, so that they stay in order and evenly spaced.
+    most = min(abs(b - a) for a, b in pairwise(exact)) / 10
+    for digits in range(4, 17):
+        between = [_rounded(value, digits) for value in exact[1:-1]]
+        pairs = zip(between, exact[1:-1], strict=True)
+        if all(abs(float(number) - value) <= most for number, value in pairs):
+            break
+    return [f"{number}{unit}" for number in (low, *between, high)]
 
 
+def _rounded(value: float, digits: int) -> str:
+    """Format a number without an exponent. Whole numbers are exact."""
+    whole = round(value)
+    if math.isclose(value, whole, rel_tol=1e-9):
+        return str(whole)
+    return f"{Decimal(f'{value:.{digits}g}'):f}"
+
+
+# Two points that are not those of a path such as `py:../my_aqm.py`.
+RANGE = re.compile(r"(?<!/)\.\.(?!/)")
 NUMBER = r"(\d+(?:\.\d+)?)"
 UNIT = r"([A-Za-z/%]*)"
 

@@ -32,6 +32,7 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -179,9 +180,9 @@ class Discipline:
     packets are dropped before the class sees them) and `on_error` (`stop` or `end`).
 
     The class keeps each packet that it receives until it returns it once from `dequeue` or drops it
-    with `cx.drop`. Forgetting a packet, returning it twice, dropping it after it has left, and
-    raising an exception are errors. After an error, packets leave in the order of their arrival,
-    and none is lost.
+    with `cx.drop`. Forgetting a packet, returning it twice, dropping it after it has left, dropping
+    or marking that of another queue, and raising an exception are errors. After an error, packets
+    leave in the order of their arrival, and none is lost.
     """
 
     def enqueue(self, packet: Packet, cx: QueueContext) -> None:
@@ -238,11 +239,9 @@ def _load_alone(
     sys.modules[module.__name__] = module
     with _beside(path):
         exec(compile(source, path, "exec"), module.__dict__)
-    found = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, _BASES) and value not in _BASES
-    ]
+    # A class with a second name is one class.
+    values = {value: None for value in vars(module).values() if isinstance(value, type)}
+    found = [value for value in values if issubclass(value, _BASES) and value not in _BASES]
     names = ", ".join(sorted(cls.__name__ for cls in found)) or "none"
     chosen = [cls for cls in found if name in (None, cls.__name__)]
     if len(chosen) != 1:
@@ -293,11 +292,16 @@ def _modules_in(folder: str) -> dict[str, types.ModuleType]:
     """Return the modules and packages of a folder that are imported, with their submodules."""
     tops = set()
     for name, module in sys.modules.items():
-        file = getattr(module, "__dict__", {}).get("__file__") or ""
         if "." in name or name in ("__main__", "sluice") or name.startswith("sluice_aqm_"):
             continue
-        home, base = os.path.split(os.path.realpath(file)) if file else ("", "")
-        if folder == (os.path.dirname(home) if base == "__init__.py" else home):
+        known = getattr(module, "__dict__", {})
+        if file := known.get("__file__"):
+            home, base = os.path.split(os.path.realpath(file))
+            homes = {os.path.dirname(home) if base == "__init__.py" else home}
+        else:
+            # A package without `__init__.py` has folders only.
+            homes = {os.path.dirname(os.path.realpath(p)) for p in known.get("__path__") or ()}
+        if folder in homes:
             tops.add(name)
     return {name: m for name, m in sys.modules.items() if name.partition(".")[0] in tops}
 
@@ -327,7 +331,8 @@ def _parameter(
             f"{line}the default of `{word}`, {value!r}, has no unit: write a string such as "
             f"{_span_words(value)}"
         )
-    default = str(value)
+    # Ratios have no exponent, with which `str` writes small numbers.
+    default = f"{Decimal(str(value)):f}" if isinstance(value, float) else str(value)
     return word, kind, default.lower() if kind == "flag" else default, words, doc
 
 

@@ -2,13 +2,17 @@
 
 import statistics
 import tomllib
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sluice.runs import Run
     from sluice.sweeps import Sweep
+    from sluice.table import Table
 
 
 class Plots:
@@ -19,8 +23,22 @@ class Plots:
         self._run = run
 
     def sojourn(self, ax: "Axes | None" = None, *, pipe: str = "up") -> "Axes":
-        """Plot the time that each packet spent in the queue of `pipe` over its arrival time."""
-        rows = [row for row in self._sent() if row["pipe"] == pipe]
+        """Plot the time that each packet spent in the queue of `pipe` over its arrival time.
+
+        Packets that the queue dropped, or still held at the end, have no point. A super-packet has
+        one.
+
+        Raises:
+            ValueError: no packet left the queue of this pipe.
+
+        """
+        sent = self._sent()
+        rows = [row for row in sent if row["pipe"] == pipe]
+        if not rows:
+            known = ", ".join(dict.fromkeys(row["pipe"] for row in sent)) or "none"
+            raise ValueError(
+                f"no packet left the queue of a pipe `{pipe}`; pipes with packets: {known}"
+            )
         ax = _axes(ax)
         ax.plot(
             [row["time_ns"] / 1e9 for row in rows],
@@ -39,41 +57,54 @@ class Plots:
         """Plot the share of packets at or below each value of a quantity.
 
         `quantity` is `sojourn`, `rtt`, or a numeric column of the tables `packets` or `pings`.
-        `hue` is a column, or `queue` for the words of the queue that handled the packet; each of
-        its values has its own curve.
+        Dropped packets do not count, nor do rows without a value. A super-packet counts as its wire
+        packets, as in the figures. Times are in milliseconds. `hue` is a column, or `queue` for the
+        words of the queue that handled the packet; each of its values has its own curve.
 
         Raises:
-            ValueError: there is no such quantity or column.
+            ValueError: there is no such quantity or column, or no row has a value.
 
         """
         name = {"sojourn": "sojourn_ns", "rtt": "rtt_ns"}.get(quantity, quantity)
         column = "pipe" if hue == "queue" else hue
         run = self._run
-        tables = [run.packets, run.pings]
+        # A recording without packets has the probes.
+        tables = [run.pings] if name in OF_PINGS else [run.packets, run.pings]
         table = next((table for table in tables if name in table.columns), None)
         if table is None:
-            known = ", ".join(dict.fromkeys(c for table in tables for c in table.columns))
+            known = ", ".join(dict.fromkeys(c for table in tables for c in _numeric(table)))
             raise ValueError(f"there is no quantity `{quantity}`; one of: sojourn, rtt, {known}")
+        if name not in _numeric(table):
+            known = ", ".join(_numeric(table))
+            raise ValueError(f"the column `{quantity}` has no numbers; one of: {known}")
         if column is not None and column not in table.columns:
-            known = ", ".join(table.columns)
-            raise ValueError(f"there is no column `{hue}`; one of: queue, {known}")
-        curves: dict[Any, list[float]] = {}
+            queue = ["queue"] if "pipe" in table.columns else []
+            known = ", ".join([*queue, *table.columns])
+            raise ValueError(f"there is no column `{hue}`; one of: {known}")
+        curves: dict[Any, list[tuple[float, int]]] = {}
         scale = 1e6 if name.endswith("_ns") else 1.0
         for row in table.rows():
             if row[name] is not None and row.get("verdict") != "dropped":
                 curve = run.variant if column is None else row[column]
-                curves.setdefault(curve, []).append(row[name] / scale)
+                point = (row[name] / scale, row.get("segments", 1))
+                curves.setdefault(curve, []).append(point)
+        if not curves:
+            raise ValueError(f"no row has a value of `{quantity}`, so there is nothing to draw")
         ax = _axes(ax)
         names: dict[Any, str] = run.flow_names if column == "flow" else {}
         if hue == "queue":
             names = _queues_of(run.scenario)
-        for curve, values in curves.items():
-            values.sort()
+        for curve, points in curves.items():
+            points.sort()
+            values = [value for value, _ in points]
+            counts = list(accumulate(count for _, count in points))
             # The share of packets whose value is at most this one.
-            shares = [(n + 1) / len(values) for n in range(len(values))]
+            shares = [count / counts[-1] for count in counts]
             ax.step(values, shares, where="post", label=str(names.get(curve, curve)))
         unit = " (ms)" if name.endswith("_ns") else ""
-        ax.set(xlabel=f"{quantity}{unit}", ylabel="share of packets", ylim=(0, 1))
+        counted = "packets" if "verdict" in table.columns else "probes"
+        label = f"{quantity.removesuffix('_ns')}{unit}"
+        ax.set(xlabel=label, ylabel=f"share of {counted}", ylim=(0, 1))
         ax.legend()
         return ax
 
@@ -109,7 +140,9 @@ class SweepPlots:
         if hue is None:
             hue = next((key for key in keys if key != x), None)
         rows = self._rows(name, x, hue)
-        places = list(dict.fromkeys(row[x] for row in rows))
+        # In the order of the sweep, also if the first runs failed.
+        drawn = {row[x] for row in rows}
+        places = [value for value in dict.fromkeys(self._sweep.runs[x]) if value in drawn]
         ax = _axes(ax)
         for curve in dict.fromkeys(_curve(row, hue) for row in rows):
             values: dict[int, list[float]] = {}
@@ -171,6 +204,13 @@ def _labelled(name: str, rows: list[dict[str, Any]]) -> str:
     return f"{name} ({unit})" if unit else name
 
 
+def _numeric(table: "Table") -> list[str]:
+    """Return the names of the columns with numbers."""
+    fields = [table.arrow.schema.field(at) for at in range(len(table.columns))]
+    is_integer, is_floating = pa.types.is_integer, pa.types.is_floating
+    return [field.name for field in fields if is_integer(field.type) or is_floating(field.type)]
+
+
 def _queues_of(scenario: str) -> dict[Any, str]:
     """Return the words of the queue of each pipe; with its pipe if several have the same words."""
     tree = tomllib.loads(scenario)
@@ -197,3 +237,7 @@ def _axes(ax: "Axes | None") -> "Axes":
             "this needs the package `matplotlib`: pip install matplotlib", name="matplotlib"
         ) from None
     return pyplot.figure().add_subplot()
+
+
+# Columns that only the table `pings` has. A recording without packets has this table, too.
+OF_PINGS = {"rtt_ns", "up_ns", "down_ns"}

@@ -58,7 +58,7 @@ class Recording:
         path = self.folder / name
         if not path.is_file():
             raise FileNotFoundError(f"{path} is missing: the run did not end")
-        loaded: dict[str, Any] = json.loads(path.read_text())
+        loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return loaded
 
     def _table(self, name: str) -> pa.Table:

@@ -2,7 +2,7 @@
 
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from html import escape
 from os import PathLike
@@ -74,26 +74,39 @@ class RunFailed(_sluice.SluiceError):
     """A run failed after it had measured something, or an error stopped an algorithm in it.
 
     `run` is the recording: its `cut_short` has the reason for an early end, its `stopped` names the
-    algorithms. `folder` is the temporary folder in which it was saved; nothing deletes it.
+    algorithms. `folder` is the temporary folder in which it was saved; nothing deletes it. Another
+    process may raise the exception: pickled, it has its recording.
     """
 
     def __init__(self, error: str, run: "Run", folder: Path) -> None:
         """Keep the recording and its folder."""
         kept = "the recording" if run.cut_short is None else "what was measured until then"
         super().__init__(f"{error}\n{kept} is in `{folder}`")
+        self._error = error
         self.run = run
         self.folder = folder
+
+    def __reduce__(self) -> "tuple[type[RunFailed], tuple[str, Run, Path]]":
+        """Pickle the arguments of the constructor, which are not those of the message."""
+        return type(self), (self._error, self.run, self.folder)
 
 
 class Run:
     """The recording of a run, in memory until it is saved.
 
-    Times are nanoseconds since the start of the run (`*_ns`), sizes are bytes (`*_bytes`).
+    Times are nanoseconds since the start of the run (`*_ns`), sizes are bytes (`*_bytes`). A
+    recording can be pickled, so that another process may return it.
     """
 
     def __init__(self, inner: _sluice.Run) -> None:
         """Wrap the recording; `run` and `Run.open` make one."""
         self._inner = inner
+        # The folder of a recording that another process returned.
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+
+    def __reduce__(self) -> "tuple[Callable[[dict[str, bytes]], Run], tuple[dict[str, bytes]]]":
+        """Pickle the files of the recording, which need no disk that both processes share."""
+        return _of_files, (files_of(self),)
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> "Run":
@@ -210,6 +223,26 @@ class Run:
         end = "" if self.cut_short is None else f", cut short: {self.cut_short}"
         end += ", its algorithm was stopped" if self.stopped else ""
         return f"<Run {self.variant!r}, seed {self.seed}{end}>"
+
+
+def files_of(run: Run) -> dict[str, bytes]:
+    """Return the files of a recording by their names in its folder."""
+    with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
+        run.save(folder)
+        paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def _of_files(files: dict[str, bytes]) -> Run:
+    """Return the recording with these files. Its tables are read when they are needed."""
+    copy = tempfile.TemporaryDirectory(prefix="sluice-")
+    for name, content in files.items():
+        path = Path(copy.name, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    run = Run.open(copy.name)
+    run._copy = copy
+    return run
 
 
 class Report:

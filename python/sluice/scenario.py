@@ -51,12 +51,12 @@ class Scenario:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise SluiceError(f"cannot read the scenario `{self.name}`: {reason}") from None
         for key, value in (overrides or {}).items():
-            self._sets[key] = word(value)
+            self._sets = _with(self._sets, key, value)
 
     def set(self, key: str, value: object) -> "Scenario":
-        """Return a copy with one more override."""
+        """Return a copy with one more override, which counts more than earlier ones."""
         changed = copy.copy(self)
-        changed._sets = {**self._sets, key: word(value)}
+        changed._sets = _with(self._sets, key, value)
         return changed
 
     @property
@@ -100,6 +100,11 @@ class Scenario:
         return f"Scenario({self.name!r}, {self._sets!r})"
 
 
+def _with(sets: dict[str, str], key: str, value: object) -> dict[str, str]:
+    # Of `link.queue` and `link.up.queue`, the later one counts.
+    return {**{name: text for name, text in sets.items() if name != key}, key: word(value)}
+
+
 def word(value: object) -> str:
     """Format a value as after `--set KEY=`: a string as it is, anything else as TOML.
 
@@ -119,8 +124,9 @@ def _inline(value: object) -> str:
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_inline, value)) + "]"
-    # NumPy's numbers print like Python's.
-    return str(value)
+    # NumPy's values print like Python's.
+    text = str(value)
+    return text.lower() if text in ("True", "False") else text
 
 
 def _to_toml(tree: Mapping[str, Any]) -> str:

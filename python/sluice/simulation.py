@@ -1,5 +1,6 @@
 """Simulations that advance step by step, for learned controllers and interactive experiments."""
 
+import operator
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
@@ -54,17 +55,26 @@ class Simulation:
         Times are text such as `"20ms"`, or nanoseconds. Without either, advance to the end.
 
         Raises:
-            SluiceError: an error has stopped an algorithm from a file.
+            SluiceError: the step would go back, or is no time; or an error has stopped an algorithm
+                from a file.
 
         """
         if until is not None and by is not None:
             raise _sluice.SluiceError("give `until` or `by`, not both")
+        now = self.time_ns
         if by is not None:
-            target = self.time_ns + _ns(by)
+            target = now + _ns(by)
+            if target < now:
+                raise _sluice.SluiceError(
+                    f"a step by {target - now} ns would go back; give a span of 0 or more, such as "
+                    f'{now - target} or "20ms"'
+                )
         else:
             target = self._inner.end_ns if until is None else _ns(until)
-        if target < self.time_ns:
-            raise _sluice.SluiceError(f"{until!r} is before {self.time_ns} ns, the current time")
+            if target < now:
+                raise _sluice.SluiceError(
+                    f"{until!r} is before {now} ns, the current time; give a later time"
+                )
         return self._inner.step(target)
 
     @property
@@ -155,4 +165,12 @@ class QueueView:
 
 
 def _ns(time: str | int) -> int:
-    return time if isinstance(time, int) else _sluice.parse_span(time)
+    if isinstance(time, str):
+        return _sluice.parse_span(time)
+    try:
+        # NumPy's integers are no `int`.
+        return operator.index(time)
+    except TypeError:
+        raise _sluice.SluiceError(
+            f'{time!r} is not a time; give text such as "20ms", or whole nanoseconds'
+        ) from None

@@ -3,6 +3,7 @@
 import ast
 import functools
 import hashlib
+import itertools
 import os
 import re
 import site
@@ -12,7 +13,9 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 from sluice._sluice import SluiceError
 
@@ -48,21 +51,31 @@ def find(scenario: str, text: str) -> tuple[Source, ...]:
     """
     if not WORD.search(text):
         return ()
-    paths = {found for words in _queues(tomllib.loads(text)) for found in WORD.findall(words)}
+    tree = tomllib.loads(text)
+    words = itertools.chain(_queues(tree), _rules(tree))
+    paths = {path for text in words for path in WORD.findall(text)}
     return tuple(read(scenario, path) for path in sorted(paths))
 
 
 def _queues(tree: object) -> Iterator[str]:
-    """Yield the words of each queue, and the rules, in a resolved scenario."""
+    """Yield the words of each queue in a resolved scenario."""
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if key in ("queue", "rules") and isinstance(value, str):
+            if key == "queue" and isinstance(value, str):
                 yield value
             else:
                 yield from _queues(value)
     elif isinstance(tree, list):
         for each in tree:
             yield from _queues(each)
+
+
+def _rules(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the rules, without comments, in a resolved scenario or in its file."""
+    rules = tree.get("rules", "")
+    text = rules if isinstance(rules, str) else rules["file"]["text"]
+    for line in text.splitlines():
+        yield line.partition("#")[0]
 
 
 def read(scenario: str, path: str) -> Source:
@@ -91,7 +104,7 @@ def localize(scenario: str, text: str, sources: tuple[Source, ...]) -> str:
         except SluiceError:
             is_here = False
         if not is_here:
-            word = re.compile(rf'\b((?:fq_)?(?:py|wasm):){re.escape(source.path)}(?![^:\s"\\])')
+            word = re.compile(rf'({SCHEME}){re.escape(source.path)}(?![^:\s"\\])')
             text = word.sub(rf"\g<1>{source.unpack()}", text)
     return text
 
@@ -139,15 +152,27 @@ def _imports(content: bytes) -> tuple[str, ...]:
 
 def _local(name: str, file: Path) -> Iterator[tuple[str, Path]]:
     """Yield the files of a local module or package with their paths in a copy."""
-    for place in [file.parent, *_folders()]:
+    places = [file.parent, *_folders()]
+    for place in places:
         module, package = place / f"{name}.py", place / name
         if module.is_file():
             yield module.name, module
             return
         if (package / "__init__.py").is_file():
-            for path in sorted(package.rglob("*.py")):
-                yield str(path.relative_to(place)), path
+            yield from _modules(package, place)
             return
+    # Folders without `__init__.py` are a package only if nothing else has the name.
+    portions = [place for place in places if (place / name).is_dir()]
+    if portions:
+        elsewhere = PathFinder.find_spec(name)
+        if elsewhere is None or elsewhere.origin is None:
+            for place in portions:
+                yield from _modules(place / name, place)
+
+
+def _modules(package: Path, place: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(package.rglob("*.py")):
+        yield str(path.relative_to(place)), path
 
 
 def _folders() -> list[Path]:
@@ -171,5 +196,7 @@ def _unpacked(source: Source) -> "tempfile.TemporaryDirectory[str]":
 OWN = Path(__file__).parents[1]
 # Modules that are no part of an algorithm.
 FOREIGN = sys.stdlib_module_names | {"sluice"}
+# The start of such a word. In a text of TOML, the character before it can be an escape.
+SCHEME = r"(?:\b|(?<=\\[nrt]))(?:fq_)?(?:py|wasm):"
 # The file of an algorithm in the words of a queue: `fq_py:FILE:CLASS bound 20ms`.
-WORD = re.compile(r'\b(?:fq_)?(?:py|wasm):([^:\s"\\]+)')
+WORD = re.compile(rf'{SCHEME}([^:\s"\\]+)')

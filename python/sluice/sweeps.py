@@ -6,14 +6,15 @@ import json
 import os
 import platform
 import shutil
-import tempfile
+import sys
 import time
 import tomllib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from sluice._sluice import SluiceError
 from sluice.executors import AHEAD, Executor, Fixed, Processes, Timed
 from sluice.plot import SweepPlots
 from sluice.progress import bar
-from sluice.runs import Run, program
+from sluice.runs import Run, files_of, program
 from sluice.scenario import Scenario, word
 from sluice.sources import Source, find, localize
 from sluice.table import Table
@@ -62,15 +63,17 @@ def sweep(
     scheduler keeps all of them busy. A lost worker repeats the runs of its unfinished call.
 
     `out` is a folder for the results: a Parquet dataset that DuckDB and Polars read. Runs of the
-    same scenario and seed by the same program that it already has are not repeated. Failed runs are
-    repeated, and so are runs with a queue from a file (`py:`, `wasm:`) that has changed, or that
-    imports a local module that has changed. Workers on other machines receive these files. Live
-    runs are also repeated on another machine or kernel, and always if they have a program (`type =
-    "command"`).
+    same scenario and seed by the same program that it already has are not repeated. Results that
+    this sweep does not have, such as those of other settings, are moved to `out/former`; a later
+    sweep takes them back. Failed runs are repeated, and so are runs with a queue from a file
+    (`py:`, `wasm:`) that has changed, or that imports a local module that has changed. Workers on
+    other machines receive these files. Live runs are also repeated on another machine or kernel,
+    and always if they have a program (`type = "command"`).
 
     All combinations are checked before the first run. If a run fails, kills its process, or stops
     its AQM from a file because of an error, its row in `Sweep.runs` has the error. With `out`, what
-    a failed run had measured is kept below `out/failed`, and the error names the folder.
+    a failed run had measured is kept below `out/failed`, and the error names the folder. After
+    Ctrl-C, no further run begins, and the results of those that have ended are in `out`.
 
     >>> base = {"duration": "2s", "link": {"rate": "10Mbit/s"}, "flow": [{"type": "tcp"}]}
     >>> done = sweep(base, {"link.queue": ["fifo", "codel"]}, jobs=1, progress=False)
@@ -90,13 +93,27 @@ def sweep(
     store = _Store(out, list(over))
     found = {task.key: rows for task in plan if (rows := store.find(task)) is not None}
     todo = [task for task in plan if task.key not in found]
+    store.begin(plan, found)
     results: dict[str, Result] = dict(found)
-    with bar(total=len(plan), initial=len(found), unit="run", disable=not progress) as shown:
-        for task, result in _carry_out(todo, executor, jobs, batch):
-            result = store.keep(task, result)
-            results[task.key] = result
-            shown.update()
-    sweep = Sweep(plan, results, len(found))
+    reused = len(plan) - len(todo)
+    calls = _Calls()
+    with (
+        bar(total=len(plan), initial=reused, unit="run", disable=not progress) as shown,
+        closing(_carry_out(todo, executor, jobs, batch, calls)) as outcomes,
+    ):
+        try:
+            for task, outcome in outcomes:
+                results[task.key] = store.keep(task, _result(outcome))
+                shown.update()
+        except BaseException as error:
+            # Processes of this machine are ended, also those whose calls wait.
+            if executor is not None:
+                calls.cancel()
+            if isinstance(error, KeyboardInterrupt):
+                for task, outcome in calls.ended():
+                    store.keep(task, _result(outcome))
+            raise
+    sweep = Sweep(plan, results, reused)
     store.finish(sweep)
     return sweep
 
@@ -232,7 +249,7 @@ def carry_out(task: Task) -> bytes:
     if error is None and run.cut_short is not None:
         error = f"the run ended early: {run.cut_short}"
     if error is not None:
-        raise Incomplete(error, _files_of(run) if task.keeps_failed else None)
+        raise Incomplete(error, files_of(run) if task.keeps_failed else None)
     figures = run.figures.arrow.select(FIGURES_OF_RUN)
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, figures.schema) as stream:
@@ -262,14 +279,6 @@ def carry_out_batch(
     return outcomes, took_s
 
 
-def _files_of(run: Run) -> dict[str, bytes]:
-    """Return the files of a recording, which need no disk that the workers share."""
-    with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
-        run.save(folder)
-        paths = [path for path in Path(folder).rglob("*") if path.is_file()]
-        return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
 class Incomplete(SluiceError):
     """A run failed. The arguments are the reason, and the files of its recording or `None`."""
 
@@ -290,12 +299,16 @@ def _plan(
     keeps_failed: bool = False,
 ) -> Iterator[Task]:
     axes = {key: [word(value) for value in _values(key, values)] for key, values in over.items()}
+    for key, words in axes.items():
+        _check_distinct(f"`{key}` is swept over", words)
     if not isinstance(seeds, int):
         seeds = list(seeds)
+        _check_distinct("the sweep has the seed", seeds)
     if seeds == [] or (isinstance(seeds, int) and seeds < 1):
         raise SluiceError(f"a sweep of {seeds} seeds has no runs; give at least 1")
-    for key in RESERVED & axes.keys():
-        raise SluiceError(f"`{key}` cannot be swept as a key; use `seeds`")
+    for key, advice in RESERVED.items():
+        if key in axes:
+            raise SluiceError(f"`{key}` cannot be swept as a key; {advice}")
     digest = program()
     for values in itertools.product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
@@ -338,37 +351,77 @@ def _values(key: str, values: Iterable[Any]) -> list[Any]:
     return listed
 
 
+def _check_distinct(what: str, values: Sequence[object]) -> None:
+    """Refuse a value that is there twice, whose runs would count twice."""
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise SluiceError(f"{what} `{value}` twice; give each value once")
+        seen.add(value)
+
+
 def _seed_of(text: str) -> int:
     return int(tomllib.loads(text)["seed"])
 
 
+@dataclass
+class _Calls:
+    """The calls of an executor whose outcomes are not stored."""
+
+    #: The tasks of each call that has not ended, as far as this is known.
+    futures: dict[Any, list[Task]] = field(default_factory=dict)
+    #: Tasks that have ended, and their outcomes.
+    ready: deque[tuple[Task, Outcome]] = field(default_factory=deque)
+
+    def cancel(self) -> None:
+        """Cancel the calls that have not begun."""
+        for future in self.futures:
+            future.cancel()
+
+    def ended(self) -> list[tuple[Task, Outcome]]:
+        """Return the tasks that have ended without an error, and their outcomes."""
+        found = list(self.ready)
+        for future, some in self.futures.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                outcome = future.result()
+                outcomes = outcome[0] if isinstance(outcome, tuple) else [outcome]
+                found += zip(some, outcomes, strict=False)
+        return [(task, outcome) for task, outcome in found if isinstance(outcome, bytes)]
+
+
 def _carry_out(
-    tasks: Sequence[Task], executor: Executor | None, jobs: int | None, batch: int | None
-) -> Iterator[tuple[Task, Result]]:
-    """Yield each task with its result, in the order in which the tasks end."""
+    tasks: Sequence[Task],
+    executor: Executor | None,
+    jobs: int | None,
+    batch: int | None,
+    calls: _Calls,
+) -> Generator[tuple[Task, Outcome], None, None]:
+    """Yield each task with its outcome, in the order in which the tasks end."""
     if executor is None:
         count = len(os.sched_getaffinity(0)) if jobs is None else jobs
-        outcomes = _in_processes(tasks, count, batch)
+        yield from _in_processes(tasks, count, batch, calls)
     else:
-        outcomes = _submit(executor, tasks, AHEAD, batch)
-    for task, outcome in outcomes:
-        if isinstance(outcome, bytes):
-            yield task, Result(ipc.open_stream(outcome).read_all())
-        elif isinstance(outcome, ForeignWorker):
-            raise outcome
-        elif isinstance(outcome, ModuleNotFoundError) and outcome.name == "sluice":
-            raise ForeignWorker("a worker has no package `sluice`: install the same wheel there")
-        else:
-            files = outcome.args[1] if isinstance(outcome, Incomplete) else None
-            yield task, Result(None, str(outcome) or type(outcome).__name__, files)
+        yield from _submit(executor, tasks, AHEAD, batch, calls)
+
+
+def _result(outcome: Outcome) -> Result:
+    """Return the result of a task, or raise the error that ends the sweep."""
+    if isinstance(outcome, bytes):
+        return Result(ipc.open_stream(outcome).read_all())
+    if isinstance(outcome, ForeignWorker):
+        raise outcome
+    if isinstance(outcome, ModuleNotFoundError) and outcome.name == "sluice":
+        raise ForeignWorker("a worker has no package `sluice`: install the same wheel there")
+    files = outcome.args[1] if isinstance(outcome, Incomplete) else None
+    return Result(None, str(outcome) or type(outcome).__name__, files)
 
 
 def _in_processes(
-    tasks: Sequence[Task], jobs: int, batch: int | None
+    tasks: Sequence[Task], jobs: int, batch: int | None, calls: _Calls
 ) -> Iterator[tuple[Task, Outcome]]:
     lost = []
     with Processes(max(1, min(jobs, len(tasks)))) as processes:
-        for task, outcome in _submit(processes, tasks, AHEAD_OF_PROCESS * jobs, batch):
+        for task, outcome in _submit(processes, tasks, AHEAD_OF_PROCESS * jobs, batch, calls):
             if isinstance(outcome, BrokenProcessPool):
                 lost.append(task)
             else:
@@ -377,37 +430,42 @@ def _in_processes(
     # process is identified.
     for task in lost:
         with Processes(1) as processes:
-            yield from _submit(processes, [task], 1, 1)
+            yield from _submit(processes, [task], 1, 1, calls)
 
 
 def _submit(
-    workers: Executor, tasks: Sequence[Task], ahead: int, batch: int | None
+    workers: Executor,
+    tasks: Sequence[Task],
+    ahead: int,
+    batch: int | None,
+    calls: _Calls | None = None,
 ) -> Iterator[tuple[Task, Outcome]]:
     """Submit tasks in at most `ahead` calls of `batch` tasks, and yield each with its outcome."""
     get_executor = getattr(workers, "get_executor", None)
-    calls: Fixed | Timed = Fixed(batch or 1, ahead)
+    sizes: Fixed | Timed = Fixed(batch or 1, ahead)
     if get_executor is not None:
         # Dask's `Client` returns futures of another type, and `pure=False` stops it from caching
         # results by their arguments, which it would never release. Each thread has a second call
         # waiting.
         nthreads = workers.nthreads  # type: ignore[attr-defined]
         if batch is None:
-            calls = Timed(lambda: sum(nthreads().values()))
+            sizes = Timed(lambda: sum(nthreads().values()))
         else:
-            calls = Fixed(batch, max(ahead, 2 * sum(nthreads().values())))
+            sizes = Fixed(batch, max(ahead, 2 * sum(nthreads().values())))
         workers = get_executor(pure=False)
-    waiting = deque(tasks[at] for at in calls.order(len(tasks)))
-    futures: dict[Any, list[Task]] = {}
+    waiting = deque(tasks[at] for at in sizes.order(len(tasks)))
+    calls = _Calls() if calls is None else calls
+    futures, ready = calls.futures, calls.ready
     unfinished = 0
     suspects: list[Task] = []
     while waiting or futures:
-        while waiting and (size := calls.next(len(waiting), len(futures), unfinished)) > 0:
+        while waiting and (size := sizes.next(len(waiting), len(futures), unfinished)) > 0:
             some = [waiting.popleft() for _ in range(size)]
             try:
-                if isinstance(calls, Fixed) and calls.size == 1:
+                if isinstance(sizes, Fixed) and sizes.size == 1:
                     future = workers.submit(carry_out, some[0])
                 else:
-                    future = workers.submit(carry_out_batch, some, calls.most_s)
+                    future = workers.submit(carry_out_batch, some, sizes.most_s)
                 futures[future] = some
                 unfinished += len(some)
             except BrokenProcessPool as error:
@@ -415,33 +473,50 @@ def _submit(
         if futures:
             done, _ = wait(futures, return_when=FIRST_COMPLETED)
             for future in done:
+                outcome = _outcome(future)
                 some = futures.pop(future)
                 unfinished -= len(some)
-                outcome = _outcome(future)
                 if isinstance(outcome, tuple):
                     outcomes, took_s = outcome
-                    calls.note(len(outcomes), took_s)
+                    sizes.note(len(outcomes), took_s)
                     waiting.extendleft(reversed(some[len(outcomes) :]))
-                    yield from zip(some, outcomes, strict=False)
+                    ready.extend(zip(some, outcomes, strict=False))
                 elif len(some) > 1 and not isinstance(outcome, BrokenProcessPool):
                     suspects.extend(some)
                 else:
-                    yield from ((task, outcome) for task in some)
+                    ready.extend((task, outcome) for task in some)
+            yield from _each(ready)
     # The runs of a call that failed as a whole, such as one that ends its worker. Each is repeated
     # alone, with no other run beside it, so that only the one that causes this fails.
     for task in suspects:
-        alone: Outcome = _outcome(workers.submit(carry_out, task))
-        yield task, alone
+        future = workers.submit(carry_out, task)
+        futures[future] = [task]
+        ready.append((task, _outcome(future)))
+        del futures[future]
+        yield from _each(ready)
+
+
+def _each(ready: deque[tuple[Task, Outcome]]) -> Iterator[tuple[Task, Outcome]]:
+    """Yield each outcome, and remove it when the next one is wanted: then it is stored."""
+    while ready:
+        yield ready[0]
+        ready.popleft()
 
 
 def _outcome(future: "Future[Any]") -> Any:  # noqa: ANN401
-    """Return the result of a call, or its error."""
+    """Return the result of a call, or its error. Ctrl-C in a worker is no error of its run."""
     error = future.exception()
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     return future.result() if error is None else error
 
 
 class _Store:
-    """A folder of results: a file per run, partitioned by the combination of settings."""
+    """A folder of results: a file per run, partitioned by the combination of settings.
+
+    Its folder `figures` has the results of the last sweep only. Those of earlier sweeps that it did
+    not have are in the folder `former`, under the same names.
+    """
 
     def __init__(self, out: str | PathLike[str] | None, keys: list[str]) -> None:
         self._folder = None if out is None else Path(out)
@@ -449,8 +524,9 @@ class _Store:
             return
         if not self._folder.is_dir():
             raise SluiceError(f"`{self._folder}` is not a folder")
-        runs = self._folder / RUNS
-        if runs.is_file():
+        places = [self._folder / RUNS, self._folder / FORMER / RUNS]
+        runs = next((place for place in places if place.is_file()), None)
+        if runs is not None:
             names = pq.read_schema(runs).names
             known = names[: names.index("variant")]
             if known != keys:
@@ -465,16 +541,58 @@ class _Store:
             return None
         return self._folder / "figures" / f"point={task.group}" / f"{task.key}.parquet"
 
+    @staticmethod
+    def _former(path: Path) -> Path:
+        """Return the place of a file of `figures` in `former`."""
+        figures = path.parents[1]
+        return figures.parent / FORMER / path.relative_to(figures.parent)
+
     def find(self, task: Task) -> Result | None:
         """Return the result of an earlier run."""
         path = self._file(task)
-        if path is None or not path.is_file() or task.has_program:
+        if path is None:
+            return None
+        place = path if path.is_file() else self._former(path)
+        if not place.is_file() or task.has_program:
             return None
         try:
-            return Result(pq.ParquetFile(path).read(FIGURES_OF_RUN))
+            return Result(pq.ParquetFile(place).read(FIGURES_OF_RUN))
         except (pa.ArrowInvalid, OSError):
             # An unreadable file is replaced.
             return None
+
+    def begin(self, plan: Sequence[Task], found: Mapping[str, Result]) -> None:
+        """Put the results that were found into `figures`, and all others into `former`."""
+        if self._folder is None:
+            return
+        own = {
+            path: task
+            for task in plan
+            if task.key in found and (path := self._file(task)) is not None
+        }
+        others = [
+            path for path in (self._folder / "figures").glob("point=*/*.parquet") if path not in own
+        ]
+        for path in others:
+            _move(path, self._former(path))
+        for path, task in own.items():
+            figures = found[task.key].figures
+            if path.is_file():
+                continue
+            if (former := self._former(path)).is_file():
+                _move(former, path)
+            elif figures is not None:
+                # Another combination, which results in the same scenario, has the same figures.
+                _write(path, _with_settings(task, figures))
+        if others:
+            former = self._folder / FORMER
+            if (self._folder / RUNS).is_file():
+                _move(self._folder / RUNS, former / RUNS)
+            print(
+                f"sluice: results of earlier sweeps that this one does not have: {len(others)}, "
+                f"moved to `{former}`",
+                file=sys.stderr,
+            )
 
     def keep(self, task: Task, result: Result) -> Result:
         """Write the result of a run. That of a failed one names the folder of its recording."""
@@ -508,8 +626,16 @@ def _write(path: Path, table: pa.Table) -> None:
     part.rename(path)
 
 
+def _move(path: Path, target: Path) -> None:
+    """Move a file; a folder that becomes empty is removed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.replace(target)
+    with suppress(OSError):
+        path.parent.rmdir()
+
+
 def dataset(out: str | PathLike[str]) -> ds.Dataset:
-    """Open the figures in the folder of a sweep without reading them.
+    """Open the figures of the last sweep in a folder without reading them.
 
     Raises:
         SluiceError: the folder contains no sweep.
@@ -546,9 +672,16 @@ FIGURES: "list[pa.Field[Any]]" = [
     pa.field("value", pa.float64()),
 ]
 FIGURES_OF_RUN = [field.name for field in FIGURES]
-RESERVED = {"seed"}
+# Keys that cannot be swept, because the results have columns with these names.
+RESERVED = {
+    "seed": "use `seeds`",
+    "variant": "all variants of the scenario are run, and the column `variant` has their names; to "
+    "run one row of [[variant]], set `variant` in the scenario",
+}
 # The table of the last sweep's runs in its folder.
 RUNS = "runs.parquet"
+# The folder of results of earlier sweeps that the last one did not have.
+FORMER = "former"
 # Increment this when the format of the stored results changes.
 FORMAT = "1"
 # The number of runs submitted per local process at a time: the next run starts without waiting for

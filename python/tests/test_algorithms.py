@@ -134,6 +134,36 @@ def test_a_discipline_that_breaks_the_contract_is_stopped_and_loses_nothing(
     assert message in capfd.readouterr().err
 
 
+SHARED = """
+class Mine(sluice.Discipline):
+    shared = []
+    def __init__(self): self.packets = []
+    def enqueue(self, packet, cx):
+        self.shared.append(packet)
+        self.packets.append(packet)
+        if self.shared[0] is not packet:
+            cx.{operation}(self.shared[0])
+    def dequeue(self, cx): return self.packets.pop(0)
+"""
+
+
+@pytest.mark.parametrize("operation", ["drop", "mark"])
+def test_a_discipline_cannot_drop_or_mark_a_packet_of_another_queue(
+    tmp_path: Path, operation: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = file(tmp_path, SHARED.format(operation=operation))
+    first, second = sluice.Queue(words), sluice.Queue(words)
+    before = stopped()
+    # Both packets have the number 0 in their queues.
+    first.enqueue(0, 100, ecn=2)
+    second.enqueue(0, 100, ecn=2)
+    assert stopped() == before + 1
+    assert f"`cx.{operation}` got a packet of another queue" in capfd.readouterr().err
+    assert second.take_drops() == []
+    assert [queue.dequeue(1) for queue in (first, second)] == [(0, 1, 2), (0, 1, 2)]
+    assert [queue.backlog for queue in (first, second)] == [(0, 0), (0, 0)]
+
+
 def test_a_discipline_may_hold_packets_back(tmp_path: Path) -> None:
     text = """
 class Late(sluice.Discipline):

@@ -127,6 +127,23 @@ def test_a_class_that_is_not_there_is_named(tmp_path: Path) -> None:
         sluice.Queue(words)
 
 
+def test_a_class_may_have_a_second_name(tmp_path: Path) -> None:
+    words = aqm(tmp_path, "return sluice.DROP")
+    with (tmp_path / "a.py").open("a") as file:
+        file.write("\nDefault = A\n")
+    queue = sluice.Queue(words)
+    queue.enqueue(0, 100)
+    assert queue.dequeue(1) is None
+
+
+def test_a_default_may_be_a_small_number(tmp_path: Path) -> None:
+    # Python writes it as 1e-05. A ratio is exact to 1e-9.
+    body = "return sluice.DROP if abs(self.gain - 1e-5) < 1e-9 else sluice.PASS"
+    queue = sluice.Queue(aqm(tmp_path, body, "gain: float = 0.00001"))
+    queue.enqueue(0, 100)
+    assert queue.dequeue(1) is None
+
+
 SCENARIO: dict[str, Any] = {
     "duration": "4s",
     "link": {"rate": "10Mbit/s", "delay": "20ms", "queue": "codel"},

@@ -33,6 +33,16 @@ def test_ranges_are_spaced_as_they_say() -> None:
     assert values_of("0..1:lin:3") == ["0", "0.5", "1"]
     assert values_of("100..1:log:3") == ["100", "10", "1"]
     assert values_of("fifo limit 10, codel") == ["fifo limit 10", "codel"]
+    # The points of a path are not those of a range.
+    assert values_of("codel,py:../a.py:Mine") == ["codel", "py:../a.py:Mine"]
+
+
+def test_the_values_of_a_range_have_its_ends_and_differ() -> None:
+    assert values_of("10001..10005:lin:5") == ["10001", "10002", "10003", "10004", "10005"]
+    # To four digits, 12345.5 is 12350, which is above the end.
+    assert values_of("12344..12347s:lin:3") == ["12344s", "12345.5s", "12347s"]
+    # A third of the way is 0.000016667; TOML has no number `1e-05s`.
+    assert values_of("0.00001..0.00003s:lin:4")[:2] == ["0.00001s", "0.00001667s"]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +53,12 @@ def test_ranges_are_spaced_as_they_say() -> None:
         ("1kbit/s..10Mbit/s:log:3", "both ends need one unit, not `kbit/s` and `Mbit/s`"),
         ("1..10:lin:1", "at least 2 values, not 1"),
         ("0..10:log:3", "above 0"),
+        ("5..5:lin:3", "two different ends; write `5` for one"),
+        ("..5:lin:3", "is not a range"),
+        ("1...5", "is not a range"),
+        ("1..10:lin:3,20", "is not a range"),
+        ("fifo,,codel", "`fifo,,codel` has an empty value"),
+        ("", "has an empty value"),
     ],
 )
 def test_a_wrong_range_is_named(text: str, words: str) -> None:
@@ -90,5 +106,11 @@ def test_mistakes_are_said_in_the_words_of_the_command_line(
     assert "did you mean `codel`" in capsys.readouterr().err
     assert main(["sweep", "--over=link.queue", scenario]) == 1
     assert "sluice: `--over link.queue`: write it as KEY=VALUE" in capsys.readouterr().err
+    assert main(["sweep", "--over=link.rate=1..10", scenario]) == 1
+    assert "sluice: `--over link.rate=1..10`: `1..10` is not a range" in capsys.readouterr().err
+    twice = ["--over=link.queue=fifo", "--over=link.queue=codel"]
+    assert main(["sweep", *twice, scenario]) == 1
+    words = "sluice: `--over link.queue=codel`: `link.queue` is given twice"
+    assert words in capsys.readouterr().err
     assert main(["sweep", "--over=link.queue=fifo", "missing.toml"]) == 1
     assert "sluice: cannot read the scenario `missing.toml`" in capsys.readouterr().err

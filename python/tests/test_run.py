@@ -1,17 +1,21 @@
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib as mpl
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import sluice
 from sluice import progress
+from sluice.scenario import word
 
 mpl.use("Agg")
 
@@ -97,6 +101,13 @@ def test_a_saved_recording_is_that_of_the_command(done: sluice.Run, tmp_path: Pa
         done.save(tmp_path / "other")
 
 
+def test_a_recording_passes_between_processes(done: sluice.Run) -> None:
+    again = pickle.loads(pickle.dumps(done))
+    assert (again.variant, again.seed, again.scenario) == (done.variant, done.seed, done.scenario)
+    assert again.figures == done.figures
+    assert again.packets == done.packets
+
+
 def test_a_file_and_a_dictionary_are_the_same_scenario(tmp_path: Path, done: sluice.Run) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(
@@ -123,6 +134,23 @@ def test_errors_have_the_words_and_the_place_of_the_command_line(tmp_path: Path)
         sluice.run(SCENARIO, backend="hardware")
     with pytest.raises(sluice.SluiceError, match="cannot be written as TOML"):
         sluice.run({**SCENARIO, "title": object()})
+
+
+def test_the_last_override_counts() -> None:
+    def queues(scenario: sluice.Scenario) -> list[str]:
+        ((_, text),) = scenario.resolve()
+        link = tomllib.loads(text)["link"]
+        return [link.get(direction, link)["queue"].split()[0] for direction in ("up", "down")]
+
+    scenario = sluice.Scenario(SCENARIO, {"link.queue": "pie", "link.up.queue": "sfq"})
+    assert queues(scenario) == ["sfq", "pie"]
+    # As with `--set`, a key of the link applies to both directions.
+    assert queues(scenario.set("link.queue", "fifo")) == ["fifo", "fifo"]
+    assert queues(sluice.Scenario(scenario, {"link.queue": "fifo"})) == ["fifo", "fifo"]
+
+
+def test_values_of_numpy_are_those_of_toml() -> None:
+    assert [word(np.bool_(True)), word(np.float64(0.5)), word(np.int64(3))] == ["true", "0.5", "3"]
 
 
 def test_one_variant_of_a_matrix_is_chosen_by_its_name() -> None:
@@ -163,6 +191,68 @@ def test_the_drawings_show_what_was_recorded(done: sluice.Run) -> None:
         done.plot.cdf("colour")
     with pytest.raises(ValueError, match="there is no column `colour`"):
         done.plot.cdf("sojourn", hue="colour")
+
+
+class Recorded:
+    """A recording with two packets that left, of which one stands for three."""
+
+    variant, scenario = "codel", ""
+    flow_names: ClassVar[dict[int, str]] = {}
+    packets = sluice.Table(
+        pa.table(
+            {
+                "pipe": ["up", "up", "up", "down"],
+                "verdict": ["sent", "marked", "dropped", "queued"],
+                "segments": [3, 1, 5, 7],
+                "time_ns": [0, 1_000_000_000, 0, 0],
+                "sojourn_ns": [4_000_000, 2_000_000, 9_000_000, None],
+            }
+        )
+    )
+    pings = sluice.Table(
+        pa.table({"rtt_ns": pa.array([None], pa.int64()), "lost": pa.array([True])})
+    )
+
+
+def test_a_super_packet_counts_as_its_wire_packets_in_a_drawing() -> None:
+    recorded: Any = Recorded()
+    plot = sluice.Plots(recorded)
+    axes = plot.cdf("sojourn")
+    line = axes.lines[0]
+    # One packet of four waited 2 ms, the three of the other row 4 ms.
+    assert np.asarray(line.get_xdata()).tolist() == [2.0, 4.0]
+    assert np.asarray(line.get_ydata()).tolist() == [0.25, 1.0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("sojourn (ms)", "share of packets")
+    # The unit of the column is not that of the axis.
+    assert plot.cdf("time_ns").get_xlabel() == "time (ms)"
+    dots = plot.sojourn().lines[0]
+    assert np.asarray(dots.get_xdata()).tolist() == [0.0, 1.0]
+    assert np.asarray(dots.get_ydata()).tolist() == [4.0, 2.0]
+
+
+def test_what_cannot_be_drawn_is_named(done: sluice.Run) -> None:
+    recorded: Any = Recorded()
+    plot = sluice.Plots(recorded)
+    for pipe in ("down", "up2"):
+        words = rf"no packet left the queue of a pipe `{pipe}`; pipes with packets: up$"
+        with pytest.raises(ValueError, match=words):
+            plot.sojourn(pipe=pipe)
+    with pytest.raises(ValueError, match="no row has a value of `rtt`"):
+        plot.cdf("rtt")
+    with pytest.raises(ValueError, match="the column `verdict` has no numbers; one of: segments"):
+        plot.cdf("verdict")
+    with pytest.raises(ValueError, match="there is no column `queue`; one of: time_ns, flow"):
+        done.plot.cdf("rtt", hue="queue")
+
+
+def test_the_probes_of_a_recording_without_packets_are_drawn() -> None:
+    run = sluice.run(SCENARIO, record="flows")
+    axes = run.plot.cdf("rtt")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("rtt (ms)", "share of probes")
+    answered = sorted(rtt / 1e6 for rtt in run.pings["rtt_ns"] if rtt is not None)
+    assert np.asarray(axes.lines[0].get_xdata()).tolist() == answered
+    with pytest.raises(sluice.SluiceError, match="no table `packets`"):
+        run.plot.cdf("sojourn")
 
 
 def test_the_report_is_a_page_and_shows_itself(done: sluice.Run, tmp_path: Path) -> None:

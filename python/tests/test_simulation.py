@@ -1,6 +1,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sluice
@@ -51,6 +52,12 @@ def test_a_new_queue_gets_the_packets_of_the_old_one() -> None:
     assert "probability" in simulation.queue.state
 
 
+def test_a_step_may_have_a_number_of_numpy() -> None:
+    simulation = sluice.Simulation(SCENARIO)
+    simulation.step(by=np.int64(5_000_000))  # type: ignore[arg-type]
+    assert simulation.time_ns == 5_000_000
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(sluice.SluiceError, match="there is no pipe `up2`; one of: up, down"):
         sluice.Simulation(SCENARIO, pipe="up2")
@@ -58,6 +65,14 @@ def test_mistakes_are_named() -> None:
     simulation.step(until="1s")
     with pytest.raises(sluice.SluiceError, match="before 1000000000 ns"):
         simulation.step(until="500ms")
+    with pytest.raises(sluice.SluiceError, match=r"-5 is before 1000000000 ns, .* a later time"):
+        simulation.step(until=-5)
+    words = 'a step by -5 ns would go back; give a span of 0 or more, such as 5 or "20ms"'
+    with pytest.raises(sluice.SluiceError, match=words):
+        simulation.step(by=-5)
+    with pytest.raises(sluice.SluiceError, match=r"0\.5 is not a time; give text such as"):
+        simulation.step(by=0.5)  # type: ignore[arg-type]
+    assert simulation.time_ns == 1_000_000_000
     with pytest.raises(sluice.SluiceError, match="`soon` is not a time"):
         simulation.step(until="soon")
     with pytest.raises(sluice.SluiceError, match="not both"):

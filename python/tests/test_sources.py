@@ -1,5 +1,6 @@
 """Algorithms that import local modules: what a change of one reaches, and workers without them."""
 
+import pickle
 import shutil
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -81,6 +82,72 @@ def test_a_source_has_the_local_modules_and_no_others(words: str, tmp_path: Path
     assert copy.read_bytes() == b"module"
 
 
+RULES = """
+duration = "2s"
+rules = { file = "rules/r.conf" }
+[[flow]]
+type = "udp"
+rate = "2Mbit/s"
+"""
+# The path is relative to the scenario, in whichever folder the commands are.
+COMMANDS = """
+# once: py:gone.py
+pipe 1 config bw 1Mbit/s\tpy:mine.py:Mine # not py:gone.py
+add 1 pipe 1 ip from any to any out
+"""
+
+
+def test_an_algorithm_in_a_file_of_rules_is_a_source(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert words.startswith("py:")
+    rules = tmp_path / "rules" / "r.conf"
+    rules.parent.mkdir()
+    rules.write_text(COMMANDS)
+    (tmp_path / "s.toml").write_text(RULES)
+    monkeypatch.chdir(rules.parent)
+
+    def planned() -> sweeps.Task:
+        (task,) = sweeps._plan(sluice.Scenario(tmp_path / "s.toml"), {}, 1, "sim")
+        return task
+
+    first = planned()
+    (source,) = first.sources
+    assert source.path == "mine.py"
+    assert [name for name, _ in source.files][:2] == ["mine.py", "bounds.py"]
+    assert planned().key == first.key
+    here = sweeps.carry_out(first)
+    (tmp_path / "bounds.py").write_text("BOUND_NS = 30_000_000\n")
+    second = planned()
+    assert second.key != first.key
+    # A worker that lacks the file, or has another one, uses a copy.
+    assert sweeps.carry_out(first) == here
+    (tmp_path / "mine.py").rename(tmp_path / "other.py")
+    assert sweeps.carry_out(first) == here
+    (tmp_path / "other.py").rename(tmp_path / "mine.py")
+    rules.write_text(COMMANDS.replace("1Mbit/s", "3Mbit/s"))
+    assert planned().key != second.key
+
+
+def test_a_package_without_init_is_a_local_module(tmp_path: Path) -> None:
+    own, part = tmp_path / "own.py", tmp_path / "parts_of_own" / "part.py"
+    part.parent.mkdir()
+    own.write_text(
+        "import sluice\nfrom parts_of_own.part import VERDICT\n"
+        "class Own(sluice.Aqm):\n    def on_enqueue(self, packet, queue, cx): return VERDICT\n"
+    )
+
+    def held(verdict: str) -> int:
+        part.write_text(f"import sluice\nVERDICT = sluice.{verdict}\n")
+        queue = sluice.Queue(f"py:{own}")
+        queue.enqueue(0, 100)
+        return queue.backlog[0]
+
+    assert [held("PASS"), held("DROP")] == [1, 0]
+    assert list(sources.imported(own, own.read_bytes())) == ["parts_of_own/part.py"]
+    assert "parts_of_own" not in sys.modules
+
+
 def test_a_changed_module_repeats_the_runs_of_a_sweep(words: str, tmp_path: Path) -> None:
     def found() -> int:
         with ThreadPoolExecutor(1) as threads:
@@ -140,6 +207,7 @@ def test_a_run_that_fails_keeps_what_it_measured(tmp_path: Path) -> None:
     failed = caught.value
     assert isinstance(failed, sluice.SluiceError)
     assert str(failed).endswith(f"is in `{failed.folder}`")
+    pickled = pickle.dumps(failed)
     try:
         kept = sluice.Run.open(failed.folder)
         assert "the idea was wrong" in str(kept.cut_short)
@@ -149,6 +217,11 @@ def test_a_run_that_fails_keeps_what_it_measured(tmp_path: Path) -> None:
         assert 1e9 <= max(sent) <= 1.2e9
     finally:
         shutil.rmtree(failed.folder)
+    # Another process, which may have no folder in common with this one, receives all of it.
+    again = pickle.loads(pickled)
+    assert (type(again), str(again)) == (sluice.RunFailed, str(failed))
+    assert (again.folder, again.run.cut_short) == (failed.folder, failed.run.cut_short)
+    assert again.run.packets == failed.run.packets
 
 
 def test_a_failed_run_of_a_sweep_names_the_folder_of_its_recording(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +10,7 @@ import duckdb
 import matplotlib as mpl
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
@@ -297,6 +299,117 @@ def test_duckdb_and_polars_read_the_folder(alone: sluice.Sweep, tmp_path: Path) 
     assert other.submitted == []
 
 
+def test_the_dataset_has_the_results_of_the_last_sweep_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stored(rates: list[str], duration: str) -> tuple[int, list[str], str]:
+        """Sweep; return the reused runs, the rates in the dataset, and the message."""
+        scenario = {**SCENARIO, "duration": duration}
+        over = {"link.rate": rates}
+        done = sluice.sweep(scenario, over, out=tmp_path, executor=Counting(), progress=False)
+        figures = sluice.Table(sluice.dataset(tmp_path).to_table())
+        assert len(figures) == len(done.figures)
+        return done.found, sorted(set(figures["link.rate"])), capsys.readouterr().err
+
+    def moved(count: int) -> str:
+        words = f"that this one does not have: {count}, moved to `{tmp_path / 'former'}`"
+        return f"sluice: results of earlier sweeps {words}\n"
+
+    former = tmp_path / "former" / "figures"
+    assert stored(["1Mbit/s", "2Mbit/s"], "2s") == (0, ["1Mbit/s", "2Mbit/s"], "")
+    # One run is reused, and the other one is put away.
+    assert stored(["2Mbit/s", "5Mbit/s"], "2s") == (1, ["2Mbit/s", "5Mbit/s"], moved(1))
+    (kept,) = former.rglob("*.parquet")
+    assert set(sluice.Table(pq.ParquetFile(kept).read())["link.rate"]) == {"1Mbit/s"}
+    # It is found again there.
+    assert stored(["1Mbit/s", "2Mbit/s"], "2s") == (2, ["1Mbit/s", "2Mbit/s"], moved(1))
+    # The same settings of another scenario.
+    assert stored(["1Mbit/s", "2Mbit/s"], "3s") == (0, ["1Mbit/s", "2Mbit/s"], moved(2))
+    assert len(list(former.rglob("*.parquet"))) == 3
+    # Another combination with the same scenario as one that was run has its own rows.
+    assert stored(["1Mbit/s", "1000kbit/s"], "3s") == (2, ["1000kbit/s", "1Mbit/s"], moved(1))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        sluice.SluiceError("it is wrong"),
+        sweeps.Incomplete("it ended", {"run.json": b"{}"}),
+        sweeps.ForeignWorker("it is another"),
+    ],
+)
+def test_errors_pass_between_processes(error: sluice.SluiceError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.args, str(again)) == (type(error), error.args, str(error))
+
+
+class Ends:
+    """Ends its first calls at once, and never begins the others."""
+
+    def __init__(self, count: int) -> None:
+        self.futures: list[Future[Any]] = []
+        self._count = count
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+        future: Future[Any] = Future()
+        if len(self.futures) < self._count:
+            future.set_result(fn(*args))
+        self.futures.append(future)
+        return future
+
+
+@pytest.mark.parametrize(("batch", "ended", "kept"), [(1, 2, 2), (3, 1, 3)])
+def test_ctrl_c_cancels_the_calls_that_wait_and_keeps_what_has_ended(
+    batch: int, ended: int, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    executor = Ends(ended)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(executor=executor, batch=batch, out=tmp_path)
+    waiting = 12 // batch - ended
+    assert [f.cancelled() for f in executor.futures] == [False] * ended + [True] * waiting
+    assert sweep(executor=Counting(), out=tmp_path).found == kept
+
+
+def test_ctrl_c_while_a_result_is_stored_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = sweeps._Store.keep
+    stored: list[str] = []
+
+    def interrupted(
+        store: sweeps._Store, task: sweeps.Task, result: sweeps.Result
+    ) -> sweeps.Result:
+        stored.append(task.key)
+        if len(stored) == 5:
+            raise KeyboardInterrupt
+        return keep(store, task, result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps._Store, "keep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(executor=Ends(12), out=tmp_path)
+    assert sweep(executor=Counting(), out=tmp_path).found == 12
+
+
+def test_an_error_that_ends_the_sweep_cancels_the_calls_that_wait() -> None:
+    class Foreign(Ends):
+        def submit(self, fn: Callable[..., Any], /, *args: Any) -> "Future[Any]":  # noqa: ANN401
+            future = super().submit(fn, *args)
+            if len(self.futures) == 1:
+                future.set_exception(sweeps.ForeignWorker("the worker has Sluice 0.0"))
+            return future
+
+    executor = Foreign(0)
+    with pytest.raises(sluice.SluiceError, match=r"the worker has Sluice 0\.0"):
+        sweep(executor=executor)
+    assert [future.cancelled() for future in executor.futures] == [False] + [True] * 11
+
+
 def test_a_failed_run_is_a_row_with_its_error_and_is_repeated(tmp_path: Path) -> None:
     def fail(task: sweeps.Task) -> None:
         if task.seed == 2 and ("link.queue", "codel") in task.point:
@@ -446,6 +559,18 @@ def test_a_sweep_draws_its_figures(alone: sluice.Sweep) -> None:
         alone.plot.figure("bulk.goodput", hue="queue")
 
 
+def test_a_failed_run_does_not_change_the_order_of_a_drawing() -> None:
+    def fail(task: sweeps.Task) -> None:
+        if dict(task.point) == {"link.queue": "fifo", "link.rate": "1Mbit/s"}:
+            raise RuntimeError("the disk is on fire")
+
+    done = sweep(executor=Counting(fail))
+    axes = done.plot.figure("bulk.goodput")
+    assert [text.get_text() for text in axes.get_xticklabels()] == OVER["link.rate"]
+    # FIFO has a value at the second rate only.
+    assert [len(np.asarray(line.get_xdata())) for line in axes.lines] == [1, 2]
+
+
 def test_a_worker_with_another_program_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = list(sweeps._plan(sluice.Scenario(SCENARIO), {}, 1, "sim"))
     monkeypatch.setattr(sweeps, "program", lambda: "0" * 64)
@@ -494,8 +619,10 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"link.queue": ["fifo", "codle"]}, "did you mean `codel`"),
         ({"link.queue": []}, "an empty list"),
+        ({"link.queue": ["fifo", "pie", "fifo"]}, "`link.queue` is swept over `fifo` twice"),
         ({"link.queue": "fifo"}, "not a list of values"),
         ({"seed": [1, 2]}, "use `seeds`"),
+        ({"variant": ["fifo"]}, "`variant` cannot be swept as a key; all variants"),
     ]
     for over, words in cases:
         with pytest.raises(sluice.SluiceError, match=words):
@@ -508,6 +635,8 @@ def test_everything_is_checked_before_the_first_run(tmp_path: Path) -> None:
         sluice.sweep(SCENARIO, OVER, jobs=0, progress=False)
     with pytest.raises(sluice.SluiceError, match="give at least 1"):
         sluice.sweep(SCENARIO, OVER, seeds=[], executor=executor, progress=False)
+    with pytest.raises(sluice.SluiceError, match="the sweep has the seed `3` twice"):
+        sluice.sweep(SCENARIO, OVER, seeds=[3, 4, 3], executor=executor, progress=False)
     (tmp_path / "file").touch()
     with pytest.raises(sluice.SluiceError, match="is not a folder"):
         sluice.sweep(SCENARIO, OVER, out=tmp_path / "file", executor=executor, progress=False)
@@ -520,3 +649,17 @@ def test_the_variants_of_a_matrix_are_crossed_with_the_sweep() -> None:
     done = sluice.sweep(crossed, over, seeds=[7], executor=Counting(), progress=False)
     assert done.runs["variant"] == ["fifo", "codel"] * 2
     assert done.runs["seed"] == [7] * 4
+
+
+def test_a_row_of_a_scenario_is_chosen_by_an_override_and_named_in_the_results(
+    tmp_path: Path,
+) -> None:
+    rows = [{"name": name, "link.queue": name} for name in ("fifo", "codel")]
+    scenario = sluice.Scenario({**SCENARIO, "variant": rows})
+    over = {"link.rate": ["1Mbit/s"]}
+    both = sluice.sweep(scenario, over, executor=Counting(), progress=False)
+    assert both.runs["variant"] == ["fifo", "codel"]
+    one = scenario.set("variant", "codel")
+    done = sluice.sweep(one, over, executor=Counting(), out=tmp_path, progress=False)
+    assert done.runs["variant"] == ["codel"]
+    assert set(sluice.Table(sluice.dataset(tmp_path).to_table())["variant"]) == {"codel"}

@@ -25,8 +25,13 @@ pub(super) struct DisciplineClass(pub Class);
 impl OutsideDiscipline for DisciplineClass {
     fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError> {
         let factory = self.0.factory(values)?;
+        let collected = Collected::default();
         let made = factory.begin(CONSEQUENCE, |py, of| {
-            let context = Bound::new(py, (QueueContext::default(), Context::new()))?;
+            let context = QueueContext {
+                queue: Arc::clone(&collected),
+                orders: Vec::new(),
+            };
+            let context = Bound::new(py, (context, Context::new()))?;
             Ok(Hooks {
                 enqueue: of.own(py, "enqueue")?.expect("the class defines it"),
                 dequeue: of.own(py, "dequeue")?.expect("the class defines it"),
@@ -45,7 +50,7 @@ impl OutsideDiscipline for DisciplineClass {
             arrivals: 0,
             backlog: Backlog::default(),
             wake: None,
-            collected: Collected::default(),
+            collected,
         }))
     }
 }
@@ -86,9 +91,23 @@ enum Order {
 
 /// The time, the randomness of the run, and operations on packets.
 #[pyclass(extends = Context)]
-#[derive(Default)]
 pub struct QueueContext {
+    /// The queue whose packets the operations are about.
+    queue: Collected,
     orders: Vec<Order>,
+}
+
+impl QueueContext {
+    /// Refuses a packet of another queue: its number is that of a different packet here.
+    fn check_own(&self, packet: &HeldPacket, operation: &str) -> PyResult<()> {
+        if Arc::ptr_eq(&packet.queue, &self.queue) {
+            return Ok(());
+        }
+        Err(error::of(format!(
+            "`cx.{operation}` got a packet of another queue: use the `cx` of the queue that holds \
+             the packet"
+        )))
+    }
 }
 
 #[pymethods]
@@ -96,6 +115,7 @@ impl QueueContext {
     /// Drop a packet that the discipline holds. `reason` is the word in recordings.
     #[pyo3(signature = (packet, reason = "congestion"))]
     fn drop(&mut self, packet: &HeldPacket, reason: &str) -> PyResult<()> {
+        self.check_own(packet, "drop")?;
         let known = REASONS.iter().find(|known| known.name() == reason);
         let Some(known) = known else {
             let all: Vec<&str> = REASONS.iter().map(|known| known.name()).collect();
@@ -111,6 +131,7 @@ impl QueueContext {
     /// Set the CE codepoint of an ECN-capable packet that the discipline holds or is about to
     /// return.
     fn mark(&mut self, packet: PyRef<'_, HeldPacket>) -> PyResult<()> {
+        self.check_own(&packet, "mark")?;
         if !packet.as_super().ecn_capable {
             return Err(error::of(
                 "a packet that is not ECN-capable cannot be marked: test `packet.ecn_capable`",
