@@ -157,6 +157,8 @@ pub struct FlowState {
     pub bucket: u32,
     /// Whether the mask distinguishes flowsets.
     pub has_extra: bool,
+    /// The flowset, if the mask distinguishes flowsets; otherwise 0.
+    pub flowset: u32,
     /// Protocol, masked; 0 for any.
     pub proto: u8,
     /// Source address, masked.
