@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use sluice_ipfw::grammar::{self, Command};
+use sluice_ipfw::grammar;
 
 /// A change of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,24 +93,15 @@ fn short(text: &str) -> String {
     short
 }
 
-/// Returns whether a text of commands changes the configuration, as far as its words say. A command
-/// that is refused counts, since it was meant to.
+/// Returns whether a text of commands changes the configuration or counters, as far as its words say.
+/// A command that is refused counts, since it was meant to.
 pub(crate) fn changes(text: &str) -> bool {
     text.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        let only_shows = words.any(|word| ["show", "list", "info", "lookup"].contains(&word));
         let Ok(line) = grammar::parse(line, 1, false) else {
             return true;
         };
         line.invocation
-            .is_some_and(|invocation| match invocation.command {
-                Command::ShowObjects(..) | Command::List { .. } => false,
-                Command::Sysctl { variables, .. } => {
-                    variables.iter().any(|variable| variable.value.is_some())
-                }
-                Command::Table(_) | Command::Set(_) => !only_shows,
-                _ => !invocation.flags.check_only,
-            })
+            .is_some_and(|it| !it.command.is_reading() && !it.flags.check_only)
     })
 }
 
@@ -125,6 +116,10 @@ mod tests {
             "ipfw -a list",
             "ipfw sysctl net.inet.ip.fw.one_pass",
             "ipfw table all list",
+            "ipfw table t lookup 10.0.0.1",
+            "ipfw table t detail",
+            "ipfw set show",
+            "ipfw -n table t add 10.0.0.1",
             "ipfw -n pipe 1 config bw 1M",
             "# a comment",
         ] {
@@ -135,6 +130,9 @@ mod tests {
             "ipfw add allow ip from any to any",
             "ipfw sysctl net.inet.ip.fw.one_pass=0",
             "ipfw table 1 add 10.0.0.1",
+            // The table's name.
+            "ipfw table list add 10.0.0.1",
+            "ipfw zero",
             "ipfw flush",
         ] {
             assert!(changes(text), "{text}");
