@@ -478,6 +478,7 @@ impl Rules {
         let mut looked_up = LookedUp::default();
         let mut calls_left = MOST_CALLS_IN_ALL;
         let mut is_refused = false;
+        self.states.wire_packets = walk.packets;
         while let Some(step) = steps.get(at) {
             let mut index = step.rule as usize;
             // `prob` comes before all else, also before the lookup of states.
@@ -558,7 +559,7 @@ impl Rules {
                 }
                 Action::Call(_) => {
                     if !is_refused {
-                        self.refused_calls += u64::from(walk.packets);
+                        self.refused_calls += 1;
                     }
                     is_refused = true;
                     index as u32 + 1

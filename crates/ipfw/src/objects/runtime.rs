@@ -264,9 +264,8 @@ impl Runtime {
             .expect("a flowset's scheduler exists");
         let config = Rc::clone(&scheduler.config);
         if is_new && !self.budget.pipe_has_share(self.passages.held(slot)) {
-            let packets = u64::from(packet.segments);
-            self.budget.refused.pipe_share += packets;
-            self.totals.dropped += packets;
+            self.budget.refused.pipe_share += 1;
+            self.totals.dropped += u64::from(packet.segments);
             cx.discard(packet, DropReason::Overflow);
             return hint;
         }
@@ -315,7 +314,7 @@ impl Runtime {
                 || !is_dynamic && flowset.mask.is_empty()
                 || self.has_opening_memory(queue, cx));
         if !has_memory {
-            self.budget.refused.dynamic_memory += u64::from(packet.segments);
+            self.budget.refused.dynamic_memory += 1;
             self.refuse(packet, is_new, cx);
             return NONE;
         }

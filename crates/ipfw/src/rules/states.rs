@@ -191,6 +191,8 @@ pub(crate) struct States {
     names: Vec<String>,
     /// The lifetimes by which the lists are ordered.
     times: Lifetimes,
+    /// The number of wire packets in the packets that are counted from now on.
+    pub wire_packets: u16,
     pub refusals: Refusals,
 }
 
@@ -220,6 +222,7 @@ impl States {
             sources: Map::with_hasher(hash),
             names: Vec::new(),
             times: Lifetimes::default(),
+            wire_packets: 1,
             refusals: Refusals::default(),
         }
     }
@@ -414,7 +417,7 @@ impl States {
     fn count(&mut self, place: u32, headers: &Headers, now: Time) {
         self.unlink(place);
         let state = &mut self.places[place as usize].state;
-        state.count(headers);
+        state.count(headers, self.wire_packets);
         state.expires = now.saturating_add(self.times.of(state.phase));
         self.append(place);
     }
@@ -570,8 +573,8 @@ impl State {
         StateKey::between(self.from, self.to, self.proto, self.name)
     }
 
-    fn count(&mut self, headers: &Headers) {
-        self.packets += 1;
+    fn count(&mut self, headers: &Headers, wire_packets: u16) {
+        self.packets += u64::from(wire_packets);
         self.bytes += u64::from(headers.ip_len);
         let end = usize::from(ends(headers).0 != self.from);
         self.has_sent[end] = true;

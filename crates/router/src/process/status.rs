@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{Answered, Orders, Pending, Refused, TeamStatus, Work};
 
-/// The state of a router.
+/// The state of a router. A super-packet that stays whole counts once, wherever packets are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Time since the router started.
