@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sluice_ipfw::grammar;
 
-/// A change of the configuration.
+/// A change of the configuration. If the system's clock is set back, earlier changes move into the past
+/// with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The instant, in milliseconds since the Unix epoch.
@@ -30,6 +31,29 @@ pub struct Journal(Mutex<State>);
 struct State {
     entries: VecDeque<Change>,
     noted: u64,
+    /// The last instant, and the time that the system's clock showed then.
+    last: Option<Now>,
+}
+
+/// An instant, and the time since the Unix epoch that the system's clock shows then.
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    at: Instant,
+    unix_ms: u64,
+}
+
+impl Now {
+    fn read() -> Now {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Now {
+            at: Instant::now(),
+            unix_ms: since.map_or(0, in_ms),
+        }
+    }
+}
+
+fn in_ms(time: Duration) -> u64 {
+    time.as_millis() as u64
 }
 
 /// Largest number of changes.
@@ -38,15 +62,21 @@ const MOST: usize = 64;
 const LONGEST: usize = 200;
 
 impl Journal {
+    /// A clock that is set back by less is taken for one that runs slowly.
+    pub const LEAST_STEP_MS: u64 = 500;
+
     /// Notes a change by somebody now, or its refusal. Returns the number of changes so far.
     pub fn note(&self, by: &str, text: &str, refused: Option<String>) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let mut state = self.lock();
+        self.note_at(Now::read(), by, text, refused)
+    }
+
+    fn note_at(&self, now: Now, by: &str, text: &str, refused: Option<String>) -> u64 {
+        let mut state = self.lock_at(now);
         if state.entries.len() == MOST {
             state.entries.pop_front();
         }
         state.entries.push_back(Change {
-            unix_ms: now.map_or(0, |since| since.as_millis() as u64),
+            unix_ms: now.unix_ms,
             by: by.to_owned(),
             text: short(text),
             refused: refused.as_deref().map(short),
@@ -57,13 +87,17 @@ impl Journal {
 
     /// Returns the changes, oldest first.
     pub fn entries(&self) -> Vec<Change> {
-        self.lock().entries.iter().cloned().collect()
+        self.entries_at(Now::read())
+    }
+
+    fn entries_at(&self, now: Now) -> Vec<Change> {
+        self.lock_at(now).entries.iter().cloned().collect()
     }
 
     /// Returns the changes behind the first `number`, as far as they are kept, and the number of all
     /// changes so far.
     pub fn since(&self, number: u64) -> (Vec<Change>, u64) {
-        let state = self.lock();
+        let state = self.lock_at(Now::read());
         let new = usize::try_from(state.noted.saturating_sub(number)).unwrap_or(usize::MAX);
         let skipped = state.entries.len().saturating_sub(new);
         (
@@ -72,9 +106,29 @@ impl Journal {
         )
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// Returns the state, with the changes where the system's clock has them now.
+    fn lock_at(&self, now: Now) -> MutexGuard<'_, State> {
         // Nothing under the lock can panic halfway.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.follow(now);
+        state
+    }
+}
+
+impl State {
+    /// Moves the changes into the past if the clock was set back. Otherwise, they would lie in the
+    /// future.
+    fn follow(&mut self, now: Now) {
+        if let Some(last) = self.last {
+            let expected_ms = last.unix_ms + in_ms(now.at.saturating_duration_since(last.at));
+            let back_ms = expected_ms.saturating_sub(now.unix_ms);
+            if back_ms > Journal::LEAST_STEP_MS {
+                for change in &mut self.entries {
+                    change.unix_ms = change.unix_ms.saturating_sub(back_ms);
+                }
+            }
+        }
+        self.last = Some(now);
     }
 }
 
@@ -137,6 +191,31 @@ mod tests {
         ] {
             assert!(changes(text), "{text}");
         }
+    }
+
+    #[test]
+    fn changes_stay_in_the_past_when_the_clock_is_set_back() {
+        let start = Instant::now();
+        let now = |second, unix_ms| Now {
+            at: start + Duration::from_secs(second),
+            unix_ms,
+        };
+        let journal = Journal::default();
+        let times = |now| -> Vec<u64> {
+            let entries = journal.entries_at(now);
+            entries.iter().map(|change| change.unix_ms).collect()
+        };
+        journal.note_at(now(0, 1_000_000), "uid 0", "flush", None);
+        assert_eq!(times(now(60, 1_060_000)), [1_000_000]);
+        // Set back by 300 s, a minute after the change: it was at 760 s - 60 s.
+        assert_eq!(times(now(60, 760_000)), [700_000]);
+        assert_eq!(times(now(61, 761_000)), [700_000]);
+        // A change after another step of 10 s.
+        journal.note_at(now(62, 752_000), "uid 0", "flush", None);
+        assert_eq!(times(now(63, 753_000)), [690_000, 752_000]);
+        // The clock runs slowly, and is set forward.
+        assert_eq!(times(now(64, 753_600)), [690_000, 752_000]);
+        assert_eq!(times(now(65, 900_000)), [690_000, 752_000]);
     }
 
     #[test]
