@@ -145,7 +145,7 @@ pub struct SchedulerLine {
     /// The mask, for the text of `show`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub mask_bits: crate::flow::Mask,
-    /// The counters of flows that were deleted.
+    /// The counters of flows that were deleted, and of packets for flows that could get no instance.
     pub forgotten: CounterState,
 }
 

@@ -56,8 +56,10 @@ fn in_ms(time: Duration) -> u64 {
     time.as_millis() as u64
 }
 
-/// Largest number of changes.
-const MOST: usize = 64;
+/// Largest number of changes. They are logged ten times a second, between which clients make fewer.
+const MOST: usize = 1024;
+/// Largest number of changes that samples show.
+const SHOWN: usize = 64;
 /// Largest number of characters of a change.
 const LONGEST: usize = 200;
 
@@ -85,13 +87,15 @@ impl Journal {
         state.noted
     }
 
-    /// Returns the changes, oldest first.
+    /// Returns the last changes, oldest first.
     pub fn entries(&self) -> Vec<Change> {
         self.entries_at(Now::read())
     }
 
     fn entries_at(&self, now: Now) -> Vec<Change> {
-        self.lock_at(now).entries.iter().cloned().collect()
+        let state = self.lock_at(now);
+        let skipped = state.entries.len().saturating_sub(SHOWN);
+        state.entries.iter().skip(skipped).cloned().collect()
     }
 
     /// Returns the changes behind the first `number`, as far as they are kept, and the number of all
@@ -230,7 +234,9 @@ mod tests {
         let by: Vec<&str> = new.iter().map(|change| change.by.as_str()).collect();
         assert_eq!((by, noted), (vec!["uid 0", "reload"], 101));
         assert!(journal.since(101).0.is_empty());
-        assert_eq!(journal.since(0).0.len(), 64);
+        // More than are shown in samples.
+        assert_eq!(journal.since(0).0.len(), 101);
+        assert_eq!(journal.since(0).0[0].text, "pipe 0 config");
         let entries = journal.entries();
         assert_eq!(entries.len(), 64);
         assert_eq!(entries[0].text, "pipe 37 config");
@@ -242,5 +248,10 @@ mod tests {
         );
         assert!(last.text.len() < 250);
         assert_eq!(last.refused.as_deref(), Some("no"));
+        for _ in 0..MOST {
+            journal.note("uid 0", "flush", None);
+        }
+        let (kept, noted) = journal.since(0);
+        assert_eq!((kept.len(), noted), (1024, 1125));
     }
 }

@@ -351,7 +351,13 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
 
 /// Returns a hash that both directions of a flow share.
 fn of_both_directions(hasher: &FlowHasher, view: &View) -> u32 {
-    let mut reverse = *view;
+    // The fields that name a state: a first fragment has ports, and echoes of all identifiers share one.
+    let mut flow = *view;
+    flow.fragment = None;
+    if matches!(flow.transport, Transport::Icmp { .. }) {
+        flow.transport = Transport::Opaque;
+    }
+    let mut reverse = flow;
     reverse.addresses = match view.addresses {
         Addresses::V4 {
             source,
@@ -375,7 +381,7 @@ fn of_both_directions(hasher: &FlowHasher, view: &View) -> u32 {
             destination: source,
         };
     }
-    hasher.flow(view).wrapping_add(hasher.flow(&reverse))
+    hasher.flow(&flow).wrapping_add(hasher.flow(&reverse))
 }
 
 /// Returns the origin of a frame that arrived at port `from`.
