@@ -95,6 +95,9 @@ pub struct Compared {
     /// Whether it belongs to one of several flows of a group, which has figures of its own.
     #[serde(skip)]
     pub is_of_member: bool,
+    /// Whether it belongs to a call.
+    #[serde(skip)]
+    is_of_call: bool,
     /// In how many runs of each side the figure was measured, and the number of runs; `None` if one
     /// side does not have what is measured.
     #[serde(skip)]
@@ -214,8 +217,10 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
     let mut figures: Vec<Compared> = sides.into_iter().map(compare).collect();
     let flows = [a, b].map(|found| &found.recording.run().scenario.flows);
     let members: BTreeSet<String> = flows.into_iter().flatten().flat_map(members).collect();
+    let calls: BTreeSet<String> = [a, b].into_iter().flat_map(calls).collect();
     for figure in &mut figures {
         figure.is_of_member = is_of(&figure.metric, &members);
+        figure.is_of_call = is_of(&figure.metric, &calls);
     }
     Pair {
         name: match names[0] == names[1] {
@@ -238,6 +243,16 @@ fn members(flow: &Flow) -> Vec<String> {
     let numbers = 1..=flow.count;
     let name = |number| format!("{}-{number}.", flow.name);
     numbers.filter(|_| flow.count > 1).map(name).collect()
+}
+
+/// Returns the beginnings of the names of figures of calls.
+fn calls(found: &Found) -> BTreeSet<String> {
+    let summaries = found.result.summaries();
+    let flows = summaries
+        .iter()
+        .flat_map(|run| run.groups.iter().chain(&run.flows));
+    let calls = flows.filter(|flow| flow.is_call());
+    calls.map(|flow| format!("{}.", flow.name)).collect()
 }
 
 /// Returns the beginnings of the names of figures that both sides can have measured: those of flows
@@ -326,6 +341,7 @@ fn compared(
     Compared {
         metric: metric.to_owned(),
         is_of_member: false,
+        is_of_call: false,
         parts,
         unit: unit.expect("one of both has the figure"),
         first,

@@ -88,16 +88,15 @@ fn key_figures(results: &[VariantResult]) -> Vec<String> {
     };
     let ping = names.iter().find(|name| flow_of(name, ".p50").is_some());
     let goodput = names.iter().find(|name| *name == "total.goodput");
-    // A ping has a score, too, but also round trips.
-    let is_call = |name: &&String| {
-        let flow = flow_of(name, ".mos");
-        flow.is_some_and(|flow| !names.contains(&format!("{flow}.p50")))
-    };
-    let call = names.iter().find(is_call);
-    [ping, goodput, call]
+    let summaries = results.iter().flat_map(VariantResult::summaries);
+    let calls = summaries
+        .flat_map(|run| &run.flows)
+        .filter(|flow| flow.is_call());
+    let mut scores = calls.map(|flow| format!("{}.mos", flow.name));
+    let call = scores.find(|name| names.contains(name));
+    [ping.cloned(), goodput.cloned(), call]
         .into_iter()
         .flatten()
-        .cloned()
         .collect()
 }
 

@@ -207,7 +207,8 @@ pub(super) fn lines(pair: &Pair) -> String {
 }
 
 /// The figures of the answer. Of each row, it is the first name that was measured, and of the last
-/// row all. A call has no probes; without calls, the score is that of the probes.
+/// row all. The scores are those of all calls; without calls, it is that of the first probes. Other UDP
+/// packets have a score, too, which says nothing about a call.
 fn says(figures: &[Compared]) -> Vec<Say<'_>> {
     let is_shared = |figure: &&Compared| figure.parts.is_some() && !figure.is_of_member;
     let all: Vec<&Compared> = figures.iter().filter(is_shared).collect();
@@ -219,11 +220,18 @@ fn says(figures: &[Compared]) -> Vec<Say<'_>> {
     let mut says: Vec<Say<'_>> = Vec::new();
     for row in &ROWS {
         let found = || all.iter().copied().filter(|figure| row.has(&figure.metric));
-        let is_score = row.names == [".mos"];
-        let calls: Vec<&Compared> = found().filter(|figure| !is_probe(figure)).collect();
-        let chosen: Vec<&Compared> = match (row.is_beside, is_score && !calls.is_empty()) {
+        let chosen: Vec<&Compared> = match (row.is_beside, row.names == [".mos"]) {
             (true, _) => found().collect(),
-            (false, true) => calls,
+            (false, true) => {
+                let calls: Vec<&Compared> = found().filter(|figure| figure.is_of_call).collect();
+                match calls.is_empty() {
+                    true => found()
+                        .find(|figure| is_probe(figure))
+                        .into_iter()
+                        .collect(),
+                    false => calls,
+                }
+            }
             (false, false) => {
                 let named = |name: &&str| {
                     all.iter()

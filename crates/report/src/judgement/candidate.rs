@@ -152,9 +152,10 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
     bare.to_toml()
 }
 
-/// Returns the score of the worst call. The score of a probe only estimates that of a call.
-fn worst_call(summary: &Summary, subject: &Subject<'_>) -> Option<f64> {
-    let calls = summary.flows.iter().filter(|flow| !subject.is_probe(flow));
+/// Returns the score of the worst call. The scores of probes and of other UDP packets only estimate that
+/// of a call on their path.
+fn worst_call(summary: &Summary) -> Option<f64> {
+    let calls = summary.flows.iter().filter(|flow| flow.is_call());
     calls.filter_map(|flow| flow.mos).reduce(f64::min)
 }
 
@@ -207,7 +208,7 @@ impl Figures {
                 flow.rtt.map_or(Some(1.0), |_| flow.loss)
             })
             .unwrap_or(0.0),
-            mos: over(&|s| worst_call(s, subject)),
+            mos: over(&worst_call),
             jain: over(&|s| s.jain),
             drops: total(&|pipe| pipe.drops.values().sum()),
             marks: total(&|pipe| pipe.marks),
@@ -246,6 +247,7 @@ mod tests {
         };
         let ping = FlowSummary {
             name: "ping".into(),
+            type_name: "ping".into(),
             rtt: rtt_ms.map(within),
             loss: Some(rtt_ms.map_or(1.0, |_| 0.01)),
             // A probe that arrived has a delay even if its reply was lost.
@@ -285,6 +287,24 @@ mod tests {
         let figures = Figures::of(&[&starving], &Subject::of(&[&starving]));
         assert_eq!(figures.delay_of, DelayOf::Packets);
         assert_eq!((figures.p95, figures.lost_probes), (Some(12e6), 0.0));
+    }
+
+    #[test]
+    fn the_score_of_calls_is_not_that_of_other_udp_packets() {
+        let scored = |type_name: &str, mos| FlowSummary {
+            name: type_name.into(),
+            type_name: type_name.into(),
+            mos: Some(mos),
+            ..FlowSummary::default()
+        };
+        let mut busy = run(Some(30));
+        busy.flows.extend([scored("udp", 1.0), scored("pcap", 1.2)]);
+        let figures = |one: &Summary| Figures::of(&[one], &Subject::of(&[one]));
+        assert_eq!(figures(&busy).mos, None);
+        busy.flows
+            .extend([scored("voip", 4.4), scored("voip", 4.3)]);
+        // The worse of the two calls.
+        assert_eq!(figures(&busy).mos, Some(4.3));
     }
 
     #[test]

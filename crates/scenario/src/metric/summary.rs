@@ -184,6 +184,13 @@ pub struct PipeSummary {
 }
 
 impl FlowSummary {
+    /// Returns whether the flow is a call, by its type: it has a score and the delays of one
+    /// direction, and no round trips. Other flows have a score, too: that of a call on their path.
+    pub fn is_call(&self) -> bool {
+        let has = |figure| crate::flow_types_with(figure).contains(&self.type_name.as_str());
+        has("mos") && has("up.p50") && !has("p50")
+    }
+
     /// Returns the direction.
     pub fn way(&self) -> Direction {
         Direction::from_word(&self.direction).unwrap_or(Direction::Up)
@@ -213,4 +220,23 @@ pub struct Accuracy {
     pub lateness: Option<Percentiles>,
     /// Packets lost anywhere but in the queue, by cause.
     pub lost: BTreeMap<String, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FlowKind;
+
+    #[test]
+    fn a_call_is_the_only_type_with_a_score_and_delays_of_one_direction() {
+        let is_call = |type_name: &&&str| {
+            let flow = FlowSummary {
+                type_name: (**type_name).to_owned(),
+                ..FlowSummary::default()
+            };
+            flow.is_call()
+        };
+        let calls: Vec<&&str> = FlowKind::TYPES.iter().filter(is_call).collect();
+        assert_eq!(calls, [&"voip"]);
+    }
 }
