@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { contour } from "../src/maths/ellipse.ts";
-import { describe } from "../src/maths/verdict.ts";
+import { describe, worstJain } from "../src/maths/verdict.ts";
 import type { Count, Repeat, Run } from "../src/model.ts";
 import { measuredIn } from "../src/page/words.ts";
 
@@ -98,6 +98,16 @@ test("small differences are not made into winners", () => {
     "Delay: all ping medians are within 1 ms of each other.",
     "Goodput up: all are within 1 % of 9.50 Mbit/s.",
   ]);
+});
+
+test("a run has one index of fairness, that of the worse direction", () => {
+  const of = (...jains: (number | null)[]) =>
+    worstJain({ directions: jains.map((jain) => ({ jain })) } as unknown as Run);
+  assert.equal(of(1, 0.4), 0.4);
+  assert.equal(of(0.4, 1), 0.4);
+  // One flow up has no index, and does not hide that of the flows down.
+  assert.equal(of(null, 0.4), 0.4);
+  assert.equal(of(null), null);
 });
 
 test("of many runs the first are named and the others counted", () => {

@@ -72,6 +72,12 @@ export function mainPing(run: Run): Ping | null {
   return run.pings.find((ping) => ping.two_way !== null) ?? null;
 }
 
+/** Jain's index in the worse direction, as in all tables of figures; `null` if neither has one. */
+export function worstJain(run: Run): number | null {
+  const known = run.directions.flatMap(({ jain }) => jain ?? []);
+  return known.length === 0 ? null : Math.min(...known);
+}
+
 function describeRun(run: Run, queue: string): string {
   const parts = [describePing(run) ?? describeWait(run, queue), describeGoodput(run), describeSignals(run)];
   const said = parts.filter((part) => part !== null).join(" ");
