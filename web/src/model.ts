@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 9;
+export const SCHEMA = 10;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -105,6 +105,11 @@ export type Run = {
   crowds: Array<Crowd>;
   /** The probes. */
   pings: Array<Ping>;
+  /**
+   * Name of the probes whose round trips are compared, the same in all runs of a scenario. `null` if
+   * no run has a reply.
+   */
+  main_ping: string | null;
   /** Segments that all TCP flows sent again; `null` without such flows. */
   retransmits: number | null;
   /** Packets that all queues dropped. */

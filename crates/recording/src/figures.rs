@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::metrics::Spread;
 use sluice_scenario::Direction;
 use sluice_scenario::metric::{
-    Chart, ChartLink, FLOW_METRICS, Key, MetricDecl, PipeSummary, RUN_METRICS, Summary, Unit,
-    pipe_metrics,
+    Chart, ChartLink, FLOW_METRICS, FlowSummary, Key, MetricDecl, PipeSummary, RUN_METRICS,
+    Summary, Unit, pipe_metrics,
 };
 
 /// A figure of a run.
@@ -149,6 +149,33 @@ fn busiest<'a>(runs: &[&'a Summary], is_its: impl Fn(&PipeSummary) -> bool) -> O
         .into_iter()
         .reduce(|a, b| if b.1 > a.1 { b } else { a });
     most.map(|(name, _)| name)
+}
+
+/// The flows of probes of several runs: those of which any run has a reply. A run without a reply has
+/// lost all of their probes.
+#[derive(Clone, Debug)]
+pub struct Probes<'a>(BTreeSet<&'a str>);
+
+impl<'a> Probes<'a> {
+    /// Finds them in all runs that are compared.
+    pub fn of(runs: &[&'a Summary]) -> Probes<'a> {
+        let flows = runs.iter().flat_map(|run| &run.flows);
+        let answered = flows.filter(|flow| flow.rtt.is_some());
+        Probes(answered.map(|flow| flow.name.as_str()).collect())
+    }
+
+    /// Returns whether `flow` is one of them.
+    pub fn has(&self, flow: &FlowSummary) -> bool {
+        self.0.contains(flow.name.as_str())
+    }
+
+    /// Returns the flow of a run whose round trips are called the ping: the first ping, and without
+    /// pings the first exchanges over a connection. It is the same flow in all runs of a scenario, also
+    /// in one without a reply.
+    pub fn main<'s>(&self, run: &'s Summary) -> Option<&'s FlowSummary> {
+        let own = || run.flows.iter().filter(|flow| self.has(flow));
+        own().find(|flow| flow.is_ping()).or_else(|| own().next())
+    }
 }
 
 /// A figure over runs that differ only in their seed.
@@ -316,6 +343,7 @@ pub fn repeated_beside(summaries: &[&Summary], others: &[&Summary]) -> Vec<(Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_scenario::metric::{Percentiles, Window};
 
     #[test]
     fn a_median_over_all_runs_counts_those_that_did_not_measure() {
@@ -332,6 +360,62 @@ mod tests {
         assert!(!half.has_same_part(&figure));
         let whole = of(&[1.0, 2.0], 2).expect("values");
         assert_eq!(whole.measured_in(), None);
+    }
+
+    #[test]
+    fn the_ping_is_the_same_flow_in_all_runs() {
+        let rtt = Percentiles {
+            count: 1,
+            min_ns: 1,
+            p50_ns: 1,
+            p95_ns: 1,
+            p99_ns: 1,
+            max_ns: 1,
+            mean_ns: 1,
+            deviation_ns: 0,
+        };
+        let flow = |type_name: &str, name: &str, is_answered: bool| FlowSummary {
+            name: name.into(),
+            type_name: type_name.into(),
+            rtt: is_answered.then_some(rtt),
+            ..FlowSummary::default()
+        };
+        let run = |flows: Vec<FlowSummary>| Summary {
+            variant: String::new(),
+            window: Window {
+                warmup_ns: 0,
+                end_ns: 0,
+            },
+            flows,
+            groups: Vec::new(),
+            pipes: Vec::new(),
+            total_goodput_bps: None,
+            directions: Vec::new(),
+            jain: None,
+            jain_min: None,
+            jain_mean: None,
+            accuracy: None,
+        };
+        let of = |far, near| {
+            run(vec![
+                flow("voip", "call", false),
+                flow("rr", "web", true),
+                flow("ping", "far", far),
+                flow("ping", "near", near),
+            ])
+        };
+        let name = |probes: &Probes<'_>, run: &Summary| Some(probes.main(run)?.name.clone());
+        let (both, near) = (of(true, true), of(false, true));
+        let probes = Probes::of(&[&both, &near]);
+        assert_eq!(name(&probes, &both).as_deref(), Some("far"));
+        // No reply of `far` came back: that of `near` is no substitute.
+        assert_eq!(name(&probes, &near).as_deref(), Some("far"));
+        assert_eq!(name(&Probes::of(&[&near]), &near).as_deref(), Some("near"));
+        let neither = of(false, false);
+        let alone = Probes::of(&[&neither]);
+        assert_eq!(name(&alone, &neither).as_deref(), Some("web"));
+        let none = run(vec![flow("ping", "far", false)]);
+        assert_eq!(name(&Probes::of(&[&none]), &none), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use packets::{PacketRow, Packets, Verdict};
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 9;
+pub const SCHEMA: u32 = 10;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -146,6 +146,9 @@ pub struct Run {
     pub crowds: Vec<Crowd>,
     /// The probes.
     pub pings: Vec<Ping>,
+    /// Name of the probes whose round trips are compared, the same in all runs of a scenario. `None` if
+    /// no run has a reply.
+    pub main_ping: Option<String>,
     /// Segments that all TCP flows sent again; `None` without such flows.
     pub retransmits: Option<f64>,
     /// Packets that all queues dropped.

@@ -197,6 +197,7 @@ function runOf(variant: Variant, seconds: number): Run {
         box_ms: boxOf(empiricalCdf(pings.two)),
       },
     ],
+    main_ping: "ping",
     retransmits: outcome.retransmits.at(-1)?.value ?? 0,
     drops: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 2).length,
     marks: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 1).length,

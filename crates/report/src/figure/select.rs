@@ -562,9 +562,10 @@ pub(super) fn pings_of_one(report: &Report, flows: FlowLines) -> Option<(usize, 
     is_each.then_some((places, pings))
 }
 
-/// The first ping that was answered.
+/// The ping whose round trips are compared; in this run, none may have been answered.
 pub(super) fn main_ping(run: &Run) -> Option<&Ping> {
-    run.pings.iter().find(|ping| ping.two_way.is_some())
+    let name = run.main_ping.as_ref()?;
+    run.pings.iter().find(|ping| ping.name == *name)
 }
 
 /// In each run, the queue that has the longest waits over all runs.

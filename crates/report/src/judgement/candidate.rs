@@ -1,14 +1,12 @@
 //! The variants that are compared, with their key figures.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 #[cfg(test)]
 use ts_rs::TS;
 
 use sluice_recording::RunFile;
-use sluice_recording::figures::{Repeated, median, pipe_under_test};
-use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary, Unit};
+use sluice_recording::figures::{Probes, Repeated, median, pipe_under_test};
+use sluice_scenario::metric::{Percentiles, PipeSummary, Summary, Unit};
 use sluice_scenario::{Backend, Pipe, Scenario};
 
 /// The queue and the flows whose figures are compared, which are the same for all candidates.
@@ -16,24 +14,17 @@ use sluice_scenario::{Backend, Pipe, Scenario};
 pub(crate) struct Subject<'a> {
     /// The name of the queue under test.
     pub pipe: &'a str,
-    /// The flows of probes: those of which any run has a reply. A run without a reply has lost all
-    /// of their probes.
-    probes: BTreeSet<&'a str>,
+    /// The flows of probes.
+    pub probes: Probes<'a>,
 }
 
 impl<'a> Subject<'a> {
     /// Finds them in all runs that are compared.
     pub fn of(runs: &[&'a Summary]) -> Subject<'a> {
-        let flows = runs.iter().flat_map(|run| &run.flows);
-        let probes = flows.filter(|flow| flow.rtt.is_some());
         Subject {
             pipe: pipe_under_test(runs),
-            probes: probes.map(|flow| flow.name.as_str()).collect(),
+            probes: Probes::of(runs),
         }
-    }
-
-    fn is_probe(&self, flow: &FlowSummary) -> bool {
-        self.probes.contains(flow.name.as_str())
     }
 }
 
@@ -171,7 +162,7 @@ impl Figures {
         let over = |value: &dyn Fn(&Summary) -> Option<f64>| {
             median(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
         };
-        let probe = |s: &Summary| s.flows.iter().find(|flow| subject.is_probe(flow)).cloned();
+        let probe = |s: &Summary| subject.probes.main(s).cloned();
         let has_probe = runs.iter().any(|run| probe(run).is_some());
         let queue = |s: &Summary| {
             s.pipes
@@ -220,7 +211,7 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_scenario::metric::Window;
+    use sluice_scenario::metric::{FlowSummary, Window};
 
     const MS: u64 = 1_000_000;
 

@@ -59,11 +59,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns the round trips of the first flow of probes.
-    pub fn ping(&self) -> Option<Percentiles> {
-        self.flows.iter().find_map(|flow| flow.rtt)
-    }
-
     /// Returns the number of segments that all TCP flows sent again; `None` without such flows.
     pub fn retransmits(&self) -> Option<u64> {
         let each = self.flows.iter().filter_map(|flow| flow.retransmits);
@@ -187,8 +182,17 @@ impl FlowSummary {
     /// Returns whether the flow is a call, by its type: it has a score and the delays of one
     /// direction, and no round trips. Other flows have a score, too: that of a call on their path.
     pub fn is_call(&self) -> bool {
-        let has = |figure| crate::flow_types_with(figure).contains(&self.type_name.as_str());
-        has("mos") && has("up.p50") && !has("p50")
+        self.has_figure("mos") && self.has_figure("up.p50") && !self.has_figure("p50")
+    }
+
+    /// Returns whether the flow is a ping, by its type: it has round trips and the delays of one
+    /// direction. Exchanges over a connection have round trips only.
+    pub fn is_ping(&self) -> bool {
+        self.has_figure("p50") && self.has_figure("up.p50")
+    }
+
+    fn has_figure(&self, name: &str) -> bool {
+        crate::flow_types_with(name).contains(&self.type_name.as_str())
     }
 
     /// Returns the direction.
@@ -228,15 +232,18 @@ mod tests {
     use crate::FlowKind;
 
     #[test]
-    fn a_call_is_the_only_type_with_a_score_and_delays_of_one_direction() {
-        let is_call = |type_name: &&&str| {
-            let flow = FlowSummary {
-                type_name: (**type_name).to_owned(),
-                ..FlowSummary::default()
+    fn calls_and_pings_are_known_by_the_figures_of_their_types() {
+        let types = |is_it: fn(&FlowSummary) -> bool| -> Vec<&str> {
+            let of_type = |type_name: &&str| {
+                is_it(&FlowSummary {
+                    type_name: (*type_name).to_owned(),
+                    ..FlowSummary::default()
+                })
             };
-            flow.is_call()
+            FlowKind::TYPES.iter().copied().filter(of_type).collect()
         };
-        let calls: Vec<&&str> = FlowKind::TYPES.iter().filter(is_call).collect();
-        assert_eq!(calls, [&"voip"]);
+        // Other UDP packets have a score, too, and exchanges (`rr`) have round trips.
+        assert_eq!(types(FlowSummary::is_call), ["voip"]);
+        assert_eq!(types(FlowSummary::is_ping), ["ping"]);
     }
 }
