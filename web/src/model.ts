@@ -103,6 +103,11 @@ export type Run = {
   flows: Array<Flow>;
   /** What stands for the flows of a direction that are too many to draw each. */
   crowds: Array<Crowd>;
+  /**
+   * The sum of the goodputs of each direction with several flows whose curves were thinned. The
+   * page adds the curves of other flows itself.
+   */
+  sums: Array<GoodputSum>;
   /** The probes. */
   pings: Array<Ping>;
   /**
@@ -357,6 +362,14 @@ export type FlowFigures = {
   rtt_p99_ms: number | null;
   /** Share of the packets sent that did not arrive. */
   loss: number | null;
+};
+
+/** The goodput of all flows of a direction together. */
+export type GoodputSum = {
+  /** The direction. */
+  direction: Direction;
+  /** Values over time. */
+  mbps: Series;
 };
 
 /** A quantile over the flows of a crowd, at each time. */

@@ -9,7 +9,8 @@ import { inside } from "../src/maths/range.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
-import type { Run } from "../src/model.ts";
+import type { Report, Run } from "../src/model.ts";
+import { FlowLines } from "../src/page/flow-lines.ts";
 import { callsOf, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
@@ -89,6 +90,25 @@ test("flows that start half a step apart share every slot of their sum", () => {
     return time >= 0.75 && time < 4.35;
   });
   assert.deepEqual(middle, Array(36).fill(10));
+});
+
+test("the sum of flows whose curves were thinned is that of all their values", () => {
+  const flow = (time_s: number[]) => ({
+    direction: "up",
+    goodput_mbps: { ...series(time_s, [5, 5]), thinned_from: 3 },
+  });
+  const run = {
+    name: "fifo",
+    look: 0,
+    goodput_step_s: 1,
+    flows: [flow([1, 2]), flow([2, 3])],
+    crowds: [],
+    sums: [{ direction: "up", mbps: series([1, 2, 3], [10, 10, 10]) }],
+  };
+  const of = (sums: typeof run.sums) =>
+    new FlowLines({ runs: [{ ...run, sums }] } as unknown as Report, 3).sums("up")[0]?.value;
+  assert.deepEqual(of(run.sums), [10, 10, 10]);
+  assert.deepEqual(of([]), [5, 10, 5]);
 });
 
 test("a rate holds until the next, and to the end", () => {

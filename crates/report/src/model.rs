@@ -144,6 +144,9 @@ pub struct Run {
     pub flows: Vec<Flow>,
     /// What stands for the flows of a direction that are too many to draw each.
     pub crowds: Vec<Crowd>,
+    /// The sum of the goodputs of each direction with several flows whose curves were thinned. The
+    /// page adds the curves of other flows itself.
+    pub sums: Vec<GoodputSum>,
     /// The probes.
     pub pings: Vec<Ping>,
     /// Name of the probes whose round trips are compared, the same in all runs of a scenario. `None` if
@@ -568,6 +571,17 @@ pub struct FlowFigures {
     pub rtt_p99_ms: Option<f64>,
     /// Share of the packets sent that did not arrive.
     pub loss: Option<f64>,
+}
+
+/// The goodput of all flows of a direction together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct GoodputSum {
+    /// The direction.
+    #[cfg_attr(test, ts(type = "Direction"))]
+    pub direction: Direction,
+    /// Values over time.
+    pub mbps: Series,
 }
 
 /// A quantile over the flows of a crowd, at each time.

@@ -215,6 +215,7 @@ fn run(
             .collect(),
         flows,
         crowds: Vec::new(),
+        sums: Vec::new(),
         pings,
         main_ping,
         retransmits: None,

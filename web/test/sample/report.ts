@@ -184,6 +184,7 @@ function runOf(variant: Variant, seconds: number): Run {
       },
     ],
     crowds: [],
+    sums: [],
     pings: [
       {
         name: "ping",

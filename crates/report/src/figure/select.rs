@@ -243,7 +243,7 @@ pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLi
             continue;
         }
         if sums_flows(report, flows) {
-            let sum = sum(
+            let sum = sum_series(
                 of_direction.iter().map(|flow| &flow.goodput_mbps),
                 run.goodput_step_s,
             );
@@ -494,7 +494,7 @@ fn link_lines(report: &Report, direction: Direction) -> Vec<Line> {
 /// The points of a flow are whole steps apart, but its first one can be anywhere. Only the first is
 /// rounded to the grid: two flows half a step apart would otherwise have two points in one slot, and
 /// none in the next, by the rounding errors of each division.
-fn sum<'a>(parts: impl Iterator<Item = &'a Series>, step_s: f64) -> Series {
+pub(crate) fn sum_series<'a>(parts: impl Iterator<Item = &'a Series>, step_s: f64) -> Series {
     let mut sums: BTreeMap<i64, f64> = BTreeMap::new();
     let slots = |span: f64| (span / step_s).round() as i64;
     for part in parts {
@@ -668,7 +668,7 @@ mod tests {
             Series::new(times, vec![2.5; 40])
         };
         let flows = [0.5, 0.55, 0.6, 0.65].map(flow);
-        let sum = sum(flows.iter(), 0.1);
+        let sum = sum_series(flows.iter(), 0.1);
         // Between the last start and the first end, all four have a value.
         let middle = sum.points().filter(|(time, _)| (0.75..4.35).contains(time));
         let values: Vec<f64> = middle.map(|(_, value)| value).collect();
