@@ -392,6 +392,8 @@ export type Ping = {
   up_ms: Series | null;
   /** Delay from right to left; `null` if the ends share no clock. */
   down_ms: Series | null;
+  /** End of its warm-up: distributions begin with the probes that were sent then. */
+  measured_from_s: number;
   /** Quantiles of `Ping.two_way_ms`. */
   two_way: Quantiles | null;
   /** Quantiles of `Ping.up_ms`. */
@@ -434,8 +436,8 @@ export type Queue = {
   /** Sojourn time of the packets that left through the link. */
   sojourn_ms: Quantiles | null;
   /**
-   * Distribution of the sojourn times. `null` if it is to be computed from `packets`, which must
-   * then be complete.
+   * Distribution of the sojourn times, without the warm-up. `null` if it is to be computed from all
+   * of `packets`, which must then be complete.
    */
   sojourn_cdf: Cdf | null;
   /**

@@ -35,6 +35,9 @@ pub struct Report {
     /// Start of the time that a picture shows; 0 except in pictures of a window.
     #[serde(skip)]
     pub start_s: f64,
+    /// Whether it shows a window of time only.
+    #[serde(skip)]
+    pub is_window: bool,
 }
 
 impl Report {
@@ -48,6 +51,7 @@ impl Report {
             runs: Vec::new(),
             sweeps: Vec::new(),
             start_s: 0.0,
+            is_window: false,
         }
     }
 }
@@ -608,6 +612,8 @@ pub struct Ping {
     pub up_ms: Option<Series>,
     /// Delay from right to left; `None` if the ends share no clock.
     pub down_ms: Option<Series>,
+    /// End of its warm-up: distributions begin with the probes that were sent then.
+    pub measured_from_s: f64,
     /// Quantiles of [`Ping::two_way_ms`].
     pub two_way: Option<Quantiles>,
     /// Quantiles of [`Ping::up_ms`].
@@ -650,8 +656,8 @@ pub struct Queue {
     pub drops: Vec<Count>,
     /// Sojourn time of the packets that left through the link.
     pub sojourn_ms: Option<Quantiles>,
-    /// Distribution of the sojourn times. `None` if it is to be computed from `packets`, which must
-    /// then be complete.
+    /// Distribution of the sojourn times, without the warm-up. `None` if it is to be computed from all
+    /// of `packets`, which must then be complete.
     pub sojourn_cdf: Option<Cdf>,
     /// The sojourn times that 5, 25, 50, 75 and 95 % of these packets do not exceed, without the
     /// warm-up: medians over the repetitions. `None` if they are to be computed from the distribution.

@@ -164,7 +164,14 @@ fn run(
     for (instance, figures) in instances.iter().zip(&summary.flows) {
         let id = instance.id as usize;
         match instance.flow.kind.measured() {
-            Measured::Delays => pings.push(ping(instance, &replies[id], figures)),
+            Measured::Delays => {
+                pings.push(ping(
+                    instance,
+                    &replies[id],
+                    scenario.measure.warmup,
+                    figures,
+                ));
+            }
             Measured::Connections | Measured::Datagrams => {
                 flows.push(flow(
                     instance,
@@ -346,7 +353,12 @@ fn flow(
     }
 }
 
-fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummary) -> Ping {
+fn ping(
+    instance: &FlowInstance<'_>,
+    probes: &[PingSample],
+    warmup: Span,
+    figures: &FlowSummary,
+) -> Ping {
     let series = |pick: fn(&PingSample) -> Option<Span>| {
         let value = |probe| pick(probe).map_or(f64::NAN, |delay| delay.as_ms_f64());
         Series::new(
@@ -362,6 +374,7 @@ fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummar
         two_way_ms: series(|probe| probe.rtt),
         up_ms: is_any(|probe| probe.up.is_some()).then(|| series(|probe| probe.up)),
         down_ms: is_any(|probe| probe.down.is_some()).then(|| series(|probe| probe.down)),
+        measured_from_s: seconds(Time::ZERO + instance.start.saturating_add(warmup)),
         two_way: ms(figures.rtt),
         up: ms(figures.up),
         down: ms(figures.down),

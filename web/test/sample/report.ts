@@ -192,6 +192,7 @@ function runOf(variant: Variant, seconds: number): Run {
         two_way_ms: series(pings.two),
         up_ms: series(pings.up),
         down_ms: series(pings.down),
+        measured_from_s: 0,
         two_way: quantilesOf(pings.two),
         up: quantilesOf(pings.up),
         down: quantilesOf(pings.down),

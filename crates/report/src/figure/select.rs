@@ -33,9 +33,12 @@ pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
 /// Round-trip time, one-way delay up and sojourn time, as far as they were measured.
 pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     let ping = |pick: fn(&Ping) -> Option<&Series>| {
-        each_ping(report, pick)
-            .map(|(variant, series)| (variant, Cdf::of(series.value.clone())))
-            .collect()
+        let runs = report.runs.iter();
+        let curve = |run: &Run| {
+            let ping = main_ping(run)?;
+            Some((run.look as usize, ping.distribution(pick(ping)?)))
+        };
+        runs.filter_map(curve).collect()
     };
     let sojourn = chosen_queues(report)
         .map(|(variant, queue)| {
@@ -149,7 +152,13 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     }
     sentences.extend(compare::explain(report, figure));
     sentences.extend(shown_repetition(report, figure.kind));
-    let facts = shared_facts(report);
+    let is_of_window = report.is_window && has_delays(figure.kind);
+    if is_of_window {
+        let ends = report.runs.iter().map(|run| run.duration_s);
+        let (from, to) = (report.start_s, ends.fold(0.0, f64::max));
+        sentences.push(format!("Delays: those from {from} to {to} s."));
+    }
+    let facts = shared_facts(report, is_of_window);
     if !facts.is_empty() {
         sentences.push(format!("In all runs: {facts}."));
     }
@@ -208,8 +217,17 @@ fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool
     of(false) > of(true) * 1.005
 }
 
-/// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms".
-fn shared_facts(report: &Report) -> String {
+/// Whether a kind of figure has statistics of delays. In a window of time, they are of all its delays.
+const fn has_delays(kind: FigureKind) -> bool {
+    matches!(
+        kind,
+        FigureKind::Distribution | FigureKind::Tail | FigureKind::Box
+    )
+}
+
+/// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms". In a picture of a window, the
+/// warm-up that figures leave out is none of them.
+fn shared_facts(report: &Report, is_of_window: bool) -> String {
     let Some((first, others)) = report.runs.split_first() else {
         return String::new();
     };
@@ -218,7 +236,8 @@ fn shared_facts(report: &Report) -> String {
     let is_repeated = report.runs.iter().any(|run| run.repetitions.len() > 1);
     let matters = |fact: &&Fact| {
         let label = fact.label.as_str();
-        (is_live || !MACHINE.contains(&label)) && !(is_repeated && label == "seed")
+        let is_other = (is_repeated && label == "seed") || (is_of_window && label == "figures");
+        (is_live || !MACHINE.contains(&label)) && !is_other
     };
     let shared: Vec<String> = first
         .facts
