@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use sluice_recording::figures::{
-    Probes, Repeated, is_key_figure, median, pipe_under_test, repeated,
+    FlowNames, Probes, Repeated, is_key_figure, median, pipe_under_test, repeated,
 };
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
@@ -355,12 +355,14 @@ fn partly_measured(row: &Row<'_>) -> Option<String> {
     let figures = repeated(&row.runs);
     let part = |(name, figure): &(String, Repeated)| Some((name.clone(), figure.measured_in()?));
     let mut parts: Vec<(String, String)> = figures.iter().filter_map(part).collect();
-    parts.sort_by_key(|(name, _)| !is_key_figure(name));
+    let flows = FlowNames::of(&row.runs);
+    parts.sort_by_key(|(name, _)| !is_key_figure(name, &flows));
     // The percentiles of a figure, such as `bulk.fct.p95`, follow from it.
     let mut seen: Vec<(String, String)> = Vec::new();
     parts.retain(|(name, part)| {
-        let family: Vec<&str> = name.split('.').take(2).collect();
-        let own = (family.join("."), part.clone());
+        let flow = flows.split(name).map_or("", |(flow, _)| flow);
+        let family: Vec<&str> = name[flow.len()..].split('.').take(2).collect();
+        let own = (flow.to_owned() + &family.join("."), part.clone());
         let is_new = !seen.contains(&own);
         seen.push(own);
         is_new

@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::metrics::Spread;
-use sluice_scenario::Direction;
 use sluice_scenario::metric::{
     Chart, ChartLink, FLOW_METRICS, FlowSummary, Key, MetricDecl, PipeSummary, RUN_METRICS,
     Summary, Unit, pipe_metrics,
 };
+use sluice_scenario::{Direction, PipeId};
 
 /// A figure of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,14 +101,44 @@ pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
     all.filter(|(_, key)| *key != Key::No).collect()
 }
 
-/// Returns whether `name` is that of a key figure, of whichever flow or link.
-pub fn is_key_figure(name: &str) -> bool {
+/// The names of flows. They may have dots of their own, so that the name of a figure does not tell by
+/// itself where that of its flow ends.
+#[derive(Clone, Debug, Default)]
+pub struct FlowNames(BTreeSet<String>);
+
+impl FlowNames {
+    /// Returns the names of all flows of `runs`, and those of several flows together.
+    pub fn of(runs: &[&Summary]) -> FlowNames {
+        let flows = runs
+            .iter()
+            .flat_map(|run| run.groups.iter().chain(&run.flows));
+        flows.map(|flow| flow.name.clone()).collect()
+    }
+
+    /// Splits the name of a figure into that of its flow and its own: `ping.eu` and `p95`. `None` for
+    /// a figure of the run or of a link. Of several flows, it is the one with the longest name.
+    pub fn split<'n>(&self, figure: &'n str) -> Option<(&'n str, &'n str)> {
+        let mut ends = figure.match_indices('.').map(|(at, _)| at).rev();
+        let end = ends.find(|end| self.0.contains(&figure[..*end]))?;
+        Some((&figure[..end], &figure[end + 1..]))
+    }
+}
+
+impl FromIterator<String> for FlowNames {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        FlowNames(names.into_iter().collect())
+    }
+}
+
+/// Returns whether `name` is that of a key figure, of whichever link or of one of `flows`.
+pub fn is_key_figure(name: &str, flows: &FlowNames) -> bool {
     let is_key = |key: Key| key != Key::No;
-    let of_flow = name.split_once('.').map_or("", |(_, rest)| rest);
+    let of_flow = flows.split(name).map_or("", |(_, own)| own);
     // `up.drops` is a figure of a link, and `bulk.drops` one of a flow.
     let of_pipe = |decl: &MetricDecl<_>| {
         let pipe = name.strip_suffix(decl.name);
-        pipe.is_some_and(|pipe| pipe.ends_with("up.") || pipe.ends_with("down."))
+        let pipe = pipe.and_then(|pipe| pipe.strip_suffix('.'));
+        pipe.and_then(PipeId::from_word).is_some()
     };
     RUN_METRICS
         .iter()
@@ -420,23 +450,31 @@ mod tests {
 
     #[test]
     fn key_figures_of_links_are_not_those_of_flows() {
+        let names = ["bulk", "ping", "ping.eu", "backup", "program"];
+        let flows: FlowNames = names.map(str::to_owned).into_iter().collect();
         for name in [
             "total.goodput",
             "jain",
             "ping.p95",
+            "ping.eu.p95",
             "up.drops",
+            "up2.drops",
             "down.sojourn.p95",
         ] {
-            assert!(is_key_figure(name), "{name}");
+            assert!(is_key_figure(name, &flows), "{name}");
         }
         for name in [
             "bulk.drops",
+            "backup.drops",
             "bulk.sojourn.p95",
             "ping.p50",
+            "ping.eu.p50",
             "up.drops.overflow",
             "ping.up.p95",
+            // A figure that a program reports.
+            "program.latency.p95",
         ] {
-            assert!(!is_key_figure(name), "{name}");
+            assert!(!is_key_figure(name, &flows), "{name}");
         }
     }
 }

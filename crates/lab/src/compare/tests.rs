@@ -233,7 +233,13 @@ fn figure(metric: &str, first: &[f64], second: &[f64]) -> Compared {
     let sides =
         [first, second].map(|values| Repeated::of(Unit::Time, values.to_vec(), values.len()));
     let [first, second] = sides;
-    compared(metric, first, second, None, 0.0)
+    compared(metric, &flows(), (first, second), None, 0.0)
+}
+
+/// The flows of the figures in these tests.
+fn flows() -> FlowNames {
+    let names = ["ping", "ping.eu", "call", "call-up", "flood", "short"];
+    names.map(str::to_owned).into_iter().collect()
 }
 
 fn of_call(figure: Compared) -> Compared {
@@ -322,6 +328,20 @@ fn the_score_of_other_udp_packets_has_no_part_in_the_answer() {
 }
 
 #[test]
+fn figures_of_a_flow_whose_name_has_dots_decide_too() {
+    let ms = |values: [f64; 3]| values.map(|ms| ms * 1e6);
+    let pings = |name: &str| figure(name, &ms([40.0, 41.0, 42.0]), &ms([20.0, 21.0, 22.0]));
+    let score = figure("ping.eu.mos", &[1.0, 1.0, 1.1], &[4.0, 4.0, 4.1]);
+    let text = answer(vec![pings("ping.eu.p95"), score]);
+    assert!(
+        text.contains("    b: ping.eu.p95 ") && text.contains("    b: ping.eu.mos "),
+        "{text}"
+    );
+    // The delay of `ping` in one direction has no part in it.
+    assert_eq!(answer(vec![pings("ping.up.p95")]), "");
+}
+
+#[test]
 fn calls_are_known_by_their_type() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut places = run(folder.path(), "a", &[], 1);
@@ -339,7 +359,7 @@ fn partly(metric: &str, first: (&[f64], usize), second: (&[f64], usize)) -> Comp
     let runs = [first.1, second.1];
     let [first, second] =
         [first, second].map(|(values, runs)| Repeated::of(Unit::Time, values.to_vec(), runs));
-    compared(metric, first, second, Some(runs), 0.0)
+    compared(metric, &flows(), (first, second), Some(runs), 0.0)
 }
 
 #[test]
