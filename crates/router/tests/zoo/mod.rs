@@ -11,6 +11,9 @@ pub enum Fate {
     Passes,
     /// It is forwarded, and counted as damaged in this way.
     Counted(&'static str),
+    /// It is forwarded without the bytes behind its IP packet, which has this length, except padding. It
+    /// may be counted as damaged in this way.
+    Trimmed(Option<&'static str>, usize),
     /// It is lost, and counted under this cause.
     Lost(&'static str),
 }
@@ -23,7 +26,7 @@ pub struct Beast {
     pub fate: Fate,
 }
 
-use Fate::{Counted, Lost, Passes};
+use Fate::{Counted, Lost, Passes, Trimmed};
 
 pub const V4: u16 = 0x0800;
 pub const V6: u16 = 0x86dd;
@@ -36,7 +39,7 @@ pub fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn tagged(tags: &[(u16, u16)], payload: &[u8]) -> Vec<u8> {
+pub fn tagged(tags: &[(u16, u16)], payload: &[u8]) -> Vec<u8> {
     let mut frame = ethernet(V4, payload);
     frame.truncate(12);
     for (protocol, tci) in tags {
@@ -150,9 +153,10 @@ pub fn all() -> Vec<Beast> {
     );
     add("total length 0", total(0), Counted("ip_length_short"));
     add("total length 19", total(19), Counted("ip_length_short"));
-    add("total length ends in UDP", total(24), Counted("truncated"));
+    let ends_in_udp = Trimmed(Some("truncated"), 24);
+    add("total length ends in UDP", total(24), ends_in_udp);
     let padded = [ipv4(17, &udp(4)), vec![0xee; 14]].concat();
-    add("padding", v4(padded), Passes);
+    add("padding", v4(padded), Trimmed(None, 32));
     add(
         "version 5",
         v4(with(good(), 0, &[0x55])),
@@ -303,7 +307,11 @@ pub fn all() -> Vec<Beast> {
         payload(1400),
         Counted("ip_length_beyond_frame"),
     );
-    add("payload length 0", payload(0), Counted("truncated"));
+    add(
+        "payload length 0",
+        payload(0),
+        Trimmed(Some("truncated"), 40),
+    );
     let chain = |first: u8, headers: &[&[u8]]| {
         let mut bytes = headers.concat();
         bytes.extend(udp(40));

@@ -214,6 +214,11 @@ proptest! {
         if let Some(byte) = bytes.get_mut(at) { *byte = value; }
         bytes.truncate(cut.max(1));
         let view = parse(&bytes);
+        let (mut trimmed, mut shorter) = (bytes.clone(), view);
+        if trim(&mut trimmed, &mut shorter, &VnetHeader::default()) {
+            trimmed.truncate(shorter.frame_len as usize);
+            prop_assert_eq!(parse(&trimmed), shorter);
+        }
         set_ce(&mut bytes, &view);
         for gso_type in [1, 4, 5] {
             let vnet = VnetHeader { gso_type, gso_size: 48, ..VnetHeader::default() };

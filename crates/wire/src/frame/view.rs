@@ -54,7 +54,8 @@ pub struct View {
     /// An IPv6 routing header has segments left: the destination is not the final one, which
     /// transport checksums cover (RFC 8200 section 8.1).
     pub is_routed: bool,
-    /// The IPv6 length is in a hop-by-hop header (RFC 2675).
+    /// The IPv6 header does not state the length, but a hop-by-hop header (RFC 2675), or none in a
+    /// super-packet that is longer than it could state.
     pub is_jumbo: bool,
     /// The first fault.
     pub fault: Option<Fault>,
@@ -399,13 +400,11 @@ impl View {
             destination: Ipv6Addr::from(*destination),
         };
         let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
-        // RFC 2675 section 3: a jumbo payload is announced by length 0 and a hop-by-hop header.
-        self.is_jumbo = payload == 0 && header[6] == HOP_BY_HOP;
-        let claimed = if self.is_jumbo {
-            self.frame_len.saturating_sub(at as u32)
-        } else {
-            payload + 40
-        };
+        let room = self.frame_len.saturating_sub(at as u32);
+        // RFC 2675 section 3: a jumbo payload is announced by length 0 and a hop-by-hop header, which
+        // a kernel may leave out of a super-packet that is too long for the field.
+        self.is_jumbo = payload == 0 && (header[6] == HOP_BY_HOP || room > LONGEST_IPV6);
+        let claimed = if self.is_jumbo { room } else { payload + 40 };
         self.set_ip_len(at, claimed, 40)?;
         self.walk_extensions(bytes, at + 40)
     }
@@ -579,6 +578,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N], Fault> {
 pub(super) const MAX_VLANS: u8 = 8;
 /// Networks use up to a handful.
 pub(super) const MAX_LABELS: u8 = 16;
+/// The longest packet whose header states its length: 40 bytes, and a payload of 16 bits.
+const LONGEST_IPV6: u32 = 40 + 65_535;
 /// RFC 8200 section 4.1 lists seven kinds, one of which may occur twice; this leaves some room.
 pub(super) const MAX_EXTENSIONS: u8 = 16;
 
@@ -589,7 +590,7 @@ const TAG_8021AD: u16 = 0x88a8;
 /// Used for outer tags before 802.1ad.
 const TAG_QINQ: u16 = 0x9100;
 
-const PPPOE: u16 = 0x8864;
+pub(super) const PPPOE: u16 = 0x8864;
 const MPLS: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 const PPP_IPV4: u16 = 0x0021;
