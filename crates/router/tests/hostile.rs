@@ -343,6 +343,20 @@ fn rules_see_packets_inside_pppoe_and_mpls() {
     assert_eq!(filtered(&frames, true).sent, frames);
 }
 
+/// 40:.. was lost as a damaged IP packet, 45:.. and 60:.. were tested by the rules of IP packets.
+#[test]
+fn rules_of_packets_do_not_see_ethernet_inside_mpls() {
+    let frames = zoo::LIKE_IP.map(zoo::pseudowire);
+    let plain = frames.iter().cloned();
+    let outcome = cross(
+        Link::Ethernet,
+        plain.map(|frame| (frame, VnetHeader::default())).collect(),
+        rules::between_left_and_right("add deny ip from any to any").strict(true),
+    );
+    assert_eq!(outcome.sent, frames);
+    assert_eq!(outcome.counts.bypassed, 4);
+}
+
 #[test]
 fn what_hides_a_port_from_the_rules_is_dropped_when_strict() {
     let segment = zoo::tcp(80);

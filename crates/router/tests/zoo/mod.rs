@@ -71,6 +71,21 @@ pub fn mpls(labels: usize, packet: &[u8]) -> Vec<u8> {
     ethernet(0x8847, &payload)
 }
 
+/// An Ethernet frame to this address in a pseudowire without a control word (RFC 4448).
+pub fn pseudowire(destination: [u8; 6]) -> Vec<u8> {
+    let inner = ethernet(V4, &ipv4(17, &udp(100)));
+    mpls(2, &with(inner, 0, &destination))
+}
+
+/// Ethernet addresses that begin like an IP packet: two like IPv4 with an IHL below 5, one like IPv4, one
+/// like IPv6.
+pub const LIKE_IP: [[u8; 6]; 4] = [
+    [0x40, 0xa6, 0xb7, 0, 0, 1],
+    [0x44, 0x38, 0x39, 0, 0, 1],
+    [0x45, 0x02, 0, 64, 0, 1],
+    [0x60, 0x20, 1, 2, 0, 32],
+];
+
 pub fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let length = (20 + payload.len()) as u16;
     let mut packet = vec![0x45, 2];
@@ -273,6 +288,10 @@ pub fn all() -> Vec<Beast> {
     add("IPv6 behind labels", mpls(16, &ipv6(17, &udp(9))), Passes);
     add("17 labels", mpls(17, &good()), Lost("label_depth"));
     add("a pseudowire", mpls(2, &[0, 0, 0, 1, 2, 2]), Passes);
+    for address in LIKE_IP {
+        let name = format!("a pseudowire to {address:02x?}");
+        add(&name, pseudowire(address), Passes);
+    }
     add("labels and nothing", mpls(2, &[]), Lost("truncated"));
 
     // Fragments of IPv4: offset in eights, 0x2000 for more.

@@ -11,6 +11,7 @@ mod checksum;
 mod ecn;
 mod gso;
 mod hash;
+mod labels;
 mod quic;
 mod strict;
 mod timestamps;

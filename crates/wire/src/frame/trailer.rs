@@ -31,7 +31,7 @@ pub fn trim(head: &mut [u8], view: &mut View, vnet: &VnetHeader) -> bool {
     let shortest = if view.network == 0 || vnet.gso().is_some() {
         0
     } else {
-        SHORTEST + TAG_LEN * u32::from(view.vlans)
+        shortest_frame(view.vlans)
     };
     let length = end.max(shortest);
     if !view.is_ip() || view.frame_len <= length {
@@ -40,6 +40,11 @@ pub fn trim(head: &mut [u8], view: &mut View, vnet: &VnetHeader) -> bool {
     shorten_pppoe(head, view);
     view.frame_len = length;
     true
+}
+
+/// Returns the length up to which an Ethernet frame may have padding.
+pub(super) fn shortest_frame(vlans: u8) -> u32 {
+    SHORTEST + TAG_LEN * u32::from(vlans)
 }
 
 /// RFC 2516 section 4: version and type, code, session, and the length of what follows, which is the

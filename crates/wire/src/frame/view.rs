@@ -4,6 +4,8 @@
 //! RFC 3168 (ECN field), RFC 9293 (TCP), IEEE 802.1Q and 802.1ad (tags), RFC 2516 (PPPoE),
 //! RFC 3032 (MPLS).
 
+use super::labels::packet_type;
+use super::trailer::shortest_frame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The header that a frame starts with.
@@ -311,8 +313,7 @@ impl View {
         Ok(())
     }
 
-    /// RFC 3032 section 2.1: labels of four bytes, of which the last has a bit set. No field states
-    /// what follows; an IP packet starts with its version, and a pseudowire with zero (RFC 4385).
+    /// RFC 3032 section 2.1: labels of four bytes, of which the last has a bit set.
     fn read_labels(&mut self, bytes: &[u8], mut at: usize) -> Result<(), Fault> {
         for _ in 0..MAX_LABELS {
             let label: &[u8; 4] = array(bytes, at)?;
@@ -320,10 +321,11 @@ impl View {
             if label[2] & 1 == 0 {
                 continue;
             }
-            match byte(bytes, at)? >> 4 {
-                4 => self.enter(at, IPV4),
-                6 => self.enter(at, IPV6),
-                _ => {}
+            byte(bytes, at)?;
+            let room = self.frame_len.saturating_sub(at as u32);
+            let is_padded = self.frame_len <= shortest_frame(self.vlans);
+            if let Some(ethertype) = packet_type(&bytes[at..], room, is_padded) {
+                self.enter(at, ethertype);
             }
             return Ok(());
         }
@@ -579,7 +581,7 @@ pub(super) const MAX_VLANS: u8 = 8;
 /// Networks use up to a handful.
 pub(super) const MAX_LABELS: u8 = 16;
 /// The longest packet whose header states its length: 40 bytes, and a payload of 16 bits.
-const LONGEST_IPV6: u32 = 40 + 65_535;
+pub(super) const LONGEST_IPV6: u32 = 40 + 65_535;
 /// RFC 8200 section 4.1 lists seven kinds, one of which may occur twice; this leaves some room.
 pub(super) const MAX_EXTENSIONS: u8 = 16;
 
