@@ -495,19 +495,27 @@ impl Rules {
                 Some(name) => self.states.find(headers, name, walk.now, &self.lifetimes),
                 None => None,
             };
-            let parent = found.and_then(|id| entries.binary_search_by_key(&id, Entry::id).ok());
+            let parent = found.and_then(|found| {
+                let parent = entries.binary_search_by_key(&found.rule, Entry::id);
+                Some((parent.ok()?, found))
+            });
             debug_assert_eq!(
                 found.is_some(),
                 parent.is_some(),
                 "states are removed with the rule that created them"
             );
-            if let Some(parent) = parent {
+            if let Some((parent, found)) = parent {
                 index = parent;
-                if entries[index].compiled.table_arg.is_some() {
+                arg = found.arg;
+                let compiled = &entries[index].compiled;
+                // A changed value of the table applies from the next packet of the first sender on.
+                if compiled.table_arg.is_some() && found.is_from_first {
                     let mut look = Look::new(&env);
-                    let compiled = &entries[index].compiled;
-                    compiled.holds_for_flow(&FlowFields::of(headers), &mut look);
-                    arg = look.value;
+                    let holds = compiled.holds_for_flow(&FlowFields::of(headers), &mut look);
+                    if holds && look.value != 0 {
+                        arg = look.value;
+                        self.states.remember(headers, found.rule, found.name, arg);
+                    }
                 }
             } else {
                 let entry = &entries[index];
@@ -529,6 +537,9 @@ impl Rules {
                             .add(headers, id, name, limit, walk.now, &self.lifetimes);
                     if added.is_err() {
                         return Outcome::Deny;
+                    }
+                    if entry.compiled.table_arg.is_some() {
+                        self.states.remember(headers, id, name, arg);
                     }
                 }
             }

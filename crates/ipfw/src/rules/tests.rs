@@ -3,6 +3,7 @@
 mod places;
 mod probability;
 mod random;
+mod table_values;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
