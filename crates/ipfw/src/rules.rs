@@ -65,6 +65,18 @@ struct LogLeft {
     of: u32,
 }
 
+impl LogLeft {
+    /// Returns what is left of this limit behind the entries that a rule has made under the limit
+    /// `before`. Without a limit, nobody has counted them.
+    fn behind(self, before: Option<LogLeft>) -> LogLeft {
+        let made = before.map_or(0, |log| log.of - log.left);
+        LogLeft {
+            left: self.of.saturating_sub(made),
+            of: self.of,
+        }
+    }
+}
+
 /// The result of a walk through the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -611,7 +623,7 @@ impl Entry {
     fn take_counters(&mut self, from: &Entry) {
         (self.packets, self.bytes) = (from.packets, from.bytes);
         self.last_match = from.last_match;
-        self.log_left = from.log_left;
+        self.log_left = self.log_left.map(|log| log.behind(from.log_left));
     }
 
     fn is_disabled(&self, disabled_sets: u32) -> bool {
