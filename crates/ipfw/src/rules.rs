@@ -29,7 +29,7 @@ use states::{Lifetimes, LookedUp, States};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RuleId {
     pub number: u32,
-    pub serial: u32,
+    pub serial: u64,
 }
 
 impl RuleId {
@@ -44,7 +44,7 @@ impl RuleId {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub number: u32,
-    pub serial: u32,
+    pub serial: u64,
     pub rule: Arc<Rule>,
     pub compiled: Arc<Compiled>,
     /// Probability in units of 2^-32; `1 << 32` is certain.
@@ -145,7 +145,7 @@ pub(crate) struct Walk<'a> {
 /// All rules in order. The last one is the built-in rule 65535.
 pub(crate) struct Rules {
     entries: Vec<Entry>,
-    serial: u32,
+    serial: u64,
     disabled_sets: u32,
     pub tables: Tables,
     pub states: States,
