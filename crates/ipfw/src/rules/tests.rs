@@ -134,7 +134,7 @@ fn every_condition_matches_and_does_not_match() {
         h.fragment = Fragment {
             offset: 1480,
             has_more: true,
-            dont: false,
+            ..Fragment::default()
         }
     });
     for (condition, yes, no) in [

@@ -110,6 +110,9 @@ pub struct Fragment {
     pub more: bool,
     /// Identification.
     pub id: u32,
+    /// The header with which the fragmented part of the packet begins, as every fragment states it: the
+    /// transport protocol, or an extension header of IPv6 in front of it.
+    pub protocol: u8,
 }
 
 /// The transport header.
@@ -381,6 +384,7 @@ impl View {
                 offset: (word & 0x1fff) * 8,
                 more: word & 0x2000 != 0,
                 id: u32::from(u16::from_be_bytes([header[4], header[5]])),
+                protocol: self.protocol,
             });
         }
         self.read_transport(bytes, at + header_len)
@@ -447,6 +451,7 @@ impl View {
                         offset: word & 0xfff8,
                         more: word & 1 != 0,
                         id: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+                        protocol: header[0],
                     };
                     self.protocol = header[0];
                     if self.fragment.replace(fragment).is_some() {
