@@ -164,8 +164,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         outboxes: &mut [Outbox],
     ) {
         let arrival = arrival.max(self.latest);
-        let head = pool.head(slot);
-        let view = frame::parse_head(head, pool.frame_len(slot), self.link);
+        let mut view = frame::parse_head(pool.head(slot), pool.frame_len(slot), self.link);
         if let Some(fault) = view.fault {
             self.counts.note_fault(fault);
         }
@@ -178,6 +177,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             self.bypass(slot, from, &view, arrival, pool, outboxes);
             return;
         }
+        trim(slot, &mut view, pool);
+        let head = pool.head(slot);
         let key = self.queueing.key(origin(from, slot, pool), &view, head);
         if self.queueing.observes() {
             self.queueing.observe(&key, &view, head, arrival);
@@ -346,6 +347,15 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         self.with(packet.arrival, pool, |queueing, cx| {
             queueing.admit(packet, key, cx);
         });
+    }
+}
+
+/// Cuts off the bytes behind the packet of a frame, which would take time of a link for nothing. The
+/// kernel has done so itself in packets of which it keeps the rest.
+fn trim(slot: Slot, view: &mut View, pool: &mut Pool) {
+    let vnet = pool.vnet(slot);
+    if !pool.is_cut(slot) && frame::trim(pool.head_mut(slot), view, &vnet) {
+        pool.truncate(slot, view.frame_len);
     }
 }
 
