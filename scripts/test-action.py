@@ -122,13 +122,28 @@ def refuse_nothing(folder: Path) -> None:
 
 
 def packed(package: Path, folder: Path) -> Path:
-    """Return a package. A command is packed into a tarball like that of `make dist`."""
+    """Return a package. A command is packed into a tarball like that of `make dist`.
+
+    Beside the command is a `python3`, as in the environment of a wheel. It fails: the steps of a job
+    must use the job's own.
+    """
     if package.suffix in (".xz", ".whl"):
         return package
     tarball = folder / "sluice.tar.xz"
+    python = folder / "python3"
+    python.write_text("#!/bin/sh\necho this is not the python3 of the job >&2\nexit 1\n")
+    python.chmod(0o755)
     with tarfile.open(tarball, "w:xz", preset=0) as archive:
         archive.add(package, "sluice/bin/sluice")
+        archive.add(python, "sluice/bin/python3")
     return tarball
+
+
+def check_path(runner: Runner) -> None:
+    """Check that the folders on the path have the command, and nothing that hides a program."""
+    for folder in runner.path.read_text().split():
+        if (found := sorted(os.listdir(folder))) != ["sluice"]:
+            sys.exit(f"test-action: on the path are {found}, not only the command")
 
 
 def main() -> None:
@@ -149,7 +164,9 @@ def main() -> None:
                     "matrix": dict(zip(matrix, values, strict=True)),
                     "vars": {"SLUICE_PACKAGE": str(package)},
                 }
-                carry_out(job["steps"], contexts, Runner(folder))
+                runner = Runner(folder)
+                carry_out(job["steps"], contexts, runner)
+                check_path(runner)
                 runs += 1
     print(f"test-action: {runs} jobs of {WORKFLOW.relative_to(ROOT)} succeed")
 
