@@ -7,6 +7,8 @@
 mod attach;
 #[path = "exec/ended.rs"]
 mod ended;
+#[path = "exec/flood.rs"]
+mod flood;
 #[path = "exec/left.rs"]
 mod left;
 #[path = "exec/order.rs"]
