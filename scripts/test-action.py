@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Execute the example workflow and the composite action on this machine.
 
-Without a package, the action must fail and install nothing.
+Without a package, the action must fail and install nothing; without namespaces, it must go on.
 
 `scripts/test-action.py PACKAGE`: a wheel or a tarball made by `make dist`, or the `sluice` command
 itself, of which a tarball is made. It supports only the parts of the format that both files use.
@@ -121,6 +121,21 @@ def refuse_nothing(folder: Path) -> None:
         sys.exit(f"test-action: without a package, the action says: {done.stdout!r}")
 
 
+def warn_without_namespaces(folder: Path) -> None:
+    """Call the action's second step with a `sluice` whose doctor finds something missing.
+
+    The job must go on: `sluice exec` also works where a container forbids namespaces.
+    """
+    stub = folder / "sluice"
+    stub.write_text("#!/bin/sh\nexit 1\n")
+    stub.chmod(0o755)
+    runner = Runner(folder)
+    runner.path.write_text(f"{folder}\n")
+    done = runner.done(read_action()["runs"]["steps"][1]["run"], {}, subprocess.PIPE)
+    if done.returncode != 0 or not done.stdout.startswith("::warning::without namespaces"):
+        sys.exit(f"test-action: without namespaces, the action ends: {done.stdout!r}")
+
+
 def packed(package: Path, folder: Path) -> Path:
     """Return a package. A command is packed into a tarball like that of `make dist`.
 
@@ -153,6 +168,9 @@ def main() -> None:
         refused = Path(name) / "refused"
         refused.mkdir()
         refuse_nothing(refused)
+        warned = Path(name) / "warned"
+        warned.mkdir()
+        warn_without_namespaces(warned)
         workflow = yaml.safe_load(WORKFLOW.read_text())
         runs = 0
         for job in workflow["jobs"].values():
