@@ -121,9 +121,6 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         eprintln!("sluice: warning: {obstacle}");
         return through_proxy(args);
     }
-    if let Some(restriction) = sluice_exec::restriction() {
-        eprintln!("sluice: warning: {restriction}");
-    }
     let settings = Settings {
         links: scenario.links().cloned().collect(),
         congestion_control: args.cc.clone(),
@@ -131,6 +128,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         forwards: args.forward.clone(),
         server: args.server.clone(),
         on_wait: |what| eprintln!("sluice: {what}"),
+        on_restriction: |what| eprintln!("sluice: warning: {what}"),
         program: args.program.clone(),
         max_late: args.max_late,
         capture: args.pcapng.clone(),

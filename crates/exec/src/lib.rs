@@ -78,6 +78,9 @@ pub struct Settings {
     pub server: Option<OsString>,
     /// Receives a sentence if the run has waited for the server for some time.
     pub on_wait: fn(&str),
+    /// Receives a sentence about what the program has to do without, if settings of namespaces cannot be
+    /// changed, as in most containers.
+    pub on_restriction: fn(&str),
     /// The program and its arguments.
     pub program: Vec<OsString>,
     /// The permitted lateness of packets.
@@ -239,22 +242,10 @@ impl ExecError {
     }
 }
 
-/// Returns the reason why the user cannot create namespaces on this machine, if there is one.
+/// Returns the reason why the user cannot create namespaces on this machine, or mount files in them, if
+/// there is one.
 pub fn obstacle() -> Option<PrivilegeError> {
-    match Privilege::probe() {
-        Privilege::Missing { obstacle } => Some(PrivilegeError::Refused { obstacle }),
-        _ => None,
-    }
-}
-
-/// Returns what the program has to do without where `/proc/sys` is read-only, as it is in most
-/// containers.
-pub fn restriction() -> Option<&'static str> {
-    network::settings_are_fixed().then_some(
-        "/proc/sys is read-only, as in most containers: the program can neither ping nor listen on \
-         ports below 1024, and TCP buffers keep the kernel's limits; in Docker, \
-         --security-opt systempaths=unconfined changes it",
-    )
+    Privilege::probe().check_mounts().err()
 }
 
 /// Runs the program until it ends. Call it on the main thread, before any other thread starts.
@@ -283,6 +274,9 @@ pub fn run_recorded<R: Recorder>(
     }
     let mut guard = Guard::start().map_err(kernel("start the guard process"))?;
     let network = Network::create(settings.congestion_control.as_deref())?;
+    if let Some(restriction) = &network.restriction {
+        (settings.on_restriction)(restriction);
+    }
     let mut watch = |namespace| {
         let watched = guard.watch(namespace);
         watched.map_err(kernel("watch a namespace"))
@@ -292,7 +286,8 @@ pub fn run_recorded<R: Recorder>(
         Some(_) => {
             let namespace = Namespace::create("server")?;
             namespace.links()?.set_up("lo", true)?;
-            network::open_low_ports(&namespace).map_err(NetworkError::from)?;
+            let opened = network.open_low_ports(&namespace);
+            opened.map_err(NetworkError::from)?;
             watch(&namespace)?;
             Some(namespace)
         }

@@ -247,7 +247,7 @@ impl Inside {
 /// The path at which the replacements are created, in the child's own mount namespace.
 const STAGES: &str = "/tmp";
 
-fn stage() -> Option<&'static CStr> {
+pub(crate) fn stage() -> Option<&'static CStr> {
     fs::metadata(STAGES).is_ok().then_some(c"/tmp")
 }
 

@@ -49,7 +49,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "namespace/privilege.rs",
-        "probe enter write_map obstacle effective_capabilities",
+        "try_in_child enter write_map obstacle effective_capabilities",
         "processes namespace_of_users",
     ),
     (

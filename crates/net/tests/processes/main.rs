@@ -107,6 +107,7 @@ const MUST_FAIL: &[(&str, &[c_long])] = &[
             libc::SYS_clone,
             libc::SYS_unshare,
             libc::SYS_write,
+            libc::SYS_mount,
         ],
     ),
     (
@@ -564,6 +565,7 @@ fn namespace_of_users(_: &Path) -> bool {
             false
         }
     };
+    let may_mount = is_allowed(&Privilege::Capable);
     exempt(become_ordinary);
     let may_enter = match Privilege::probe() {
         Privilege::Capable => panic!("a process without privileges is taken for one with them"),
@@ -573,11 +575,22 @@ fn namespace_of_users(_: &Path) -> bool {
             false
         }
     };
+    let may_mount = may_mount && is_allowed(&Privilege::UserNamespace);
     if said(enter_user_namespace()).is_none() {
         return false;
     }
     assert_eq!(exempt(Privilege::probe), Privilege::Capable);
-    is_known && may_enter
+    is_known && may_enter && may_mount
+}
+
+/// Tries mounts and settings with a privilege. The trials leave no mounts in this process's namespace.
+fn is_allowed(privilege: &Privilege) -> bool {
+    let mounts = || exempt(|| fs::read_to_string("/proc/self/mountinfo")).unwrap();
+    let before = mounts();
+    let mounted = said(privilege.check_mounts());
+    let changed = said(privilege.check_settings());
+    assert_eq!(mounts(), before);
+    mounted.is_some() && changed.is_some()
 }
 
 fn namespace_as_self(_: &Path) -> bool {
