@@ -11,6 +11,8 @@ mod ended;
 mod flood;
 #[path = "exec/left.rs"]
 mod left;
+#[path = "exec/names.rs"]
+mod names;
 #[path = "exec/order.rs"]
 mod order;
 #[path = "exec/recorded.rs"]

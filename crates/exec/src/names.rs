@@ -1,5 +1,6 @@
 //! The files from which the program resolves names: `/etc/resolv.conf`, `/etc/hosts` and
-//! `/etc/nsswitch.conf`.
+//! `/etc/nsswitch.conf`. The socket of a cache such as nscd, which glibc asks before it reads any of
+//! them, is hidden: the cache would answer without the link, and does not know `host.sluice`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +29,7 @@ fn resolvers(resolv_conf: &str) -> Vec<SocketAddr> {
     addresses.take(MOST_RESOLVERS).collect()
 }
 
-/// Returns the files that the program sees in place of the machine's.
+/// Returns the files and folders that the program sees in place of the machine's.
 pub fn replacements(resolvers: usize, has_host: bool, has_server: bool) -> Vec<Replacement> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let files = [
@@ -42,6 +43,7 @@ pub fn replacements(resolvers: usize, has_host: bool, has_server: bool) -> Vec<R
     files
         .into_iter()
         .filter_map(|(path, text)| Replacement::new(Path::new(path), text))
+        .chain(Replacement::empty(Path::new(CACHE)))
         .collect()
 }
 
@@ -87,6 +89,9 @@ fn nsswitch(text: &str) -> String {
 }
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The folder of the socket of nscd, and of NixOS's nsncd (glibc's nscd/nscd-client.h,
+/// `_PATH_NSCDSOCKET`).
+const CACHE: &str = "/var/run/nscd";
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ pub use guard::{Guard, Watchdog, kill_all_in};
 
 use crate::namespace::Namespace;
 use crate::sys;
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, LinkNameSpaceType};
@@ -24,7 +25,7 @@ use std::time::Duration;
 pub struct Surroundings<'a> {
     /// The network namespace.
     pub namespace: &'a Namespace,
-    /// Files whose contents are replaced, for this program and its children only.
+    /// Files and folders whose contents are replaced, for this program and its children only.
     pub files: &'a [Replacement],
     /// The signals that are blocked.
     pub blocked: &'a SignalMask,
@@ -35,11 +36,12 @@ pub struct Surroundings<'a> {
     pub is_apart: bool,
 }
 
-/// A file with other contents.
+/// A file with other contents, or a folder without any.
 #[derive(Debug)]
 pub struct Replacement {
     target: CString,
-    contents: Vec<u8>,
+    /// `None` for a folder.
+    contents: Option<Vec<u8>>,
 }
 
 impl Replacement {
@@ -50,7 +52,17 @@ impl Replacement {
         let target = CString::new(target.as_os_str().as_encoded_bytes()).ok()?;
         is_file.then(|| Replacement {
             target,
-            contents: contents.into(),
+            contents: Some(contents.into()),
+        })
+    }
+
+    /// Hides the contents of the folder `target`. Returns `None` if there is no such folder.
+    pub fn empty(target: &Path) -> Option<Replacement> {
+        let is_folder = fs::metadata(target).is_ok_and(|folder| folder.is_dir());
+        let target = CString::new(target.as_os_str().as_encoded_bytes()).ok()?;
+        is_folder.then_some(Replacement {
+            target,
+            contents: None,
         })
     }
 }
@@ -140,8 +152,8 @@ pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, Sp
 struct Inside {
     namespace: OwnedFd,
     stage: Option<&'static CStr>,
-    /// The file below [`STAGES`], the target, and the contents.
-    files: Vec<(CString, CString, Vec<u8>)>,
+    /// The file or folder below [`STAGES`], the target, and the contents of a file.
+    files: Vec<(CString, CString, Option<Vec<u8>>)>,
     blocked: SignalMask,
     open_files: Option<OpenFiles>,
     is_apart: bool,
@@ -227,21 +239,28 @@ impl Inside {
         rustix::mount::mount(c"tmpfs", stage, c"tmpfs", flags, c"mode=755")
             .map_err(at(Step::Stage))?;
         for (source, target, contents) in &self.files {
-            let flags = rustix::fs::OFlags::CREATE
-                | rustix::fs::OFlags::WRONLY
-                | rustix::fs::OFlags::CLOEXEC;
-            let mode = rustix::fs::Mode::from_raw_mode(0o644);
-            let file = rustix::fs::open(source.as_c_str(), flags, mode).map_err(at(Step::File))?;
-            let mut rest = contents.as_slice();
-            while !rest.is_empty() {
-                let written = rustix::io::write(&file, rest).map_err(at(Step::File))?;
-                rest = &rest[written..];
+            match contents {
+                Some(contents) => create_file(source, contents),
+                None => rustix::fs::mkdir(source.as_c_str(), Mode::from_raw_mode(0o755)),
             }
+            .map_err(at(Step::File))?;
             rustix::mount::mount_bind(source.as_c_str(), target.as_c_str())
                 .map_err(at(Step::File))?;
         }
         rustix::mount::unmount(stage, UnmountFlags::DETACH).map_err(at(Step::Stage))
     }
+}
+
+/// Creates a file. Async-signal-safe.
+fn create_file(path: &CStr, contents: &[u8]) -> rustix::io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
+    let mut rest = contents;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    Ok(())
 }
 
 /// The path at which the replacements are created, in the child's own mount namespace.

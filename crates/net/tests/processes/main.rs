@@ -392,9 +392,11 @@ fn spawned(folder: &Path) -> bool {
     let signals = exempt(Signals::catch).unwrap();
     // Not in /tmp, where the contents are prepared.
     let target = Path::new("/etc/hosts");
+    let hidden = Path::new("/sys");
     let (output, files) = exempt(|| {
         let output = fs::File::create(folder.join("output")).unwrap();
-        (output, [Replacement::new(target, "inside").unwrap()])
+        let file = Replacement::new(target, "inside").unwrap();
+        (output, [file, Replacement::empty(hidden).unwrap()])
     });
     let around = Surroundings {
         namespace: &namespace,
@@ -405,7 +407,8 @@ fn spawned(folder: &Path) -> bool {
     };
     let mut command = Command::new("/bin/cat");
     command
-        .args([Path::new("/proc/self/status"), target])
+        .args(["/proc/self/status", "/proc/self/mountinfo"])
+        .arg(target)
         .stdout(output);
     let Some(pid) = said(spawn(&mut command, &around)) else {
         return false;
@@ -425,6 +428,8 @@ fn spawned(folder: &Path) -> bool {
         // Whatever failed: a program that starts has no capability, and sees the other contents.
         assert!(text.contains("CapPrm:\t0000000000000000\n"), "{text}");
         assert!(text.ends_with("inside"), "{text}");
+        // proc_pid_mountinfo(5): the mount's root in its file system, and the mount point.
+        assert!(text.contains(" /1 /sys "), "{text}");
     });
     true
 }
