@@ -21,6 +21,7 @@ mod program;
 mod pulse;
 mod relay;
 mod router;
+mod ssh;
 mod verdict;
 
 use std::any::Any;
@@ -269,7 +270,9 @@ pub fn run_recorded<R: Recorder>(
     let kernel = |step| move |source| ExecError::Kernel { step, source };
     let open_files = OpenFiles::raise();
     let signals = Signals::catch().map_err(kernel("block signals"))?;
+    let mut copies = Vec::new();
     if Privilege::probe() != Privilege::Capable {
+        copies = ssh::copies();
         enter_user_namespace_as_self()?;
     }
     let mut guard = Guard::start().map_err(kernel("start the guard process"))?;
@@ -294,7 +297,8 @@ pub fn run_recorded<R: Recorder>(
         None => None,
     };
     let resolvers = names::machine_resolvers();
-    let files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
+    let mut files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
+    files.append(&mut copies);
 
     let pool = Pool::on_demand(router::pool_size(&settings.links))?;
     let clock = Clock::start();
