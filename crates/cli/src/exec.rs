@@ -170,6 +170,13 @@ fn try_run(args: &Args) -> Result<u8, Error> {
             outcome.refused
         );
     }
+    if !outcome.replaced.is_empty() {
+        eprintln!(
+            "sluice: warning: the machine replaced {} during the run: from then on, the program saw the \
+             machine's file, without host.sluice, or with resolvers that it may not reach",
+            outcome.replaced.join(" and ")
+        );
+    }
     let ended = outcome.ended.as_deref();
     Ok(judge(args, outcome.status, ended, &outcome.verdict))
 }

@@ -176,6 +176,9 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Connections that were reset because this process had no free descriptor.
     pub refused: u64,
+    /// Files for names, such as `/etc/resolv.conf`, that the machine has replaced meanwhile: from then
+    /// on, the program saw the machine's.
+    pub replaced: Vec<&'static str>,
 }
 
 /// The reason why the program did not run.
@@ -297,6 +300,7 @@ pub fn run_recorded<R: Recorder>(
         None => None,
     };
     let resolvers = names::machine_resolvers();
+    let originals = names::Originals::now();
     let mut files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
     files.append(&mut copies);
 
@@ -426,6 +430,7 @@ pub fn run_recorded<R: Recorder>(
         ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(reports, settings.max_late),
         refused,
+        replaced: originals.replaced(),
     })
 }
 

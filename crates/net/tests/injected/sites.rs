@@ -134,8 +134,8 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "process.rs",
-        "new empty spawn enter mount_files create_file stage drop_capabilities raise set set_for catch next \
-         next_within changed_child stop_like ignores_hang_up",
+        "new empty spawn enter mount_files create_file mount_on_link stage drop_capabilities raise set set_for \
+         catch next next_within changed_child stop_like ignores_hang_up",
         "processes spawn",
     ),
     (

@@ -393,10 +393,14 @@ fn spawned(folder: &Path) -> bool {
     // Not in /tmp, where the contents are prepared.
     let target = Path::new("/etc/hosts");
     let hidden = Path::new("/sys");
+    // A symbolic link in most distributions.
+    let linked = Path::new("/etc/os-release");
     let (output, files) = exempt(|| {
         let output = fs::File::create(folder.join("output")).unwrap();
         let file = Replacement::new(target, "inside").unwrap();
-        (output, [file, Replacement::empty(hidden).unwrap()])
+        let hidden = Replacement::empty(hidden).unwrap();
+        let linked = Replacement::new(linked, "through a link\n").unwrap();
+        (output, [file, hidden, linked])
     });
     let around = Surroundings {
         namespace: &namespace,
@@ -408,7 +412,7 @@ fn spawned(folder: &Path) -> bool {
     let mut command = Command::new("/bin/cat");
     command
         .args(["/proc/self/status", "/proc/self/mountinfo"])
-        .arg(target)
+        .args([linked, target])
         .stdout(output);
     let Some(pid) = said(spawn(&mut command, &around)) else {
         return false;
@@ -427,7 +431,7 @@ fn spawned(folder: &Path) -> bool {
         let text = fs::read_to_string(folder.join("output")).unwrap();
         // Whatever failed: a program that starts has no capability, and sees the other contents.
         assert!(text.contains("CapPrm:\t0000000000000000\n"), "{text}");
-        assert!(text.ends_with("inside"), "{text}");
+        assert!(text.ends_with("\nthrough a link\ninside"), "{text}");
         // proc_pid_mountinfo(5): the mount's root in its file system, and the mount point.
         assert!(text.contains(" /1 /sys "), "{text}");
     });
