@@ -51,7 +51,6 @@ fn is_v6(bytes: &[u8], room: u32, is_padded: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::{Fault, View, parse};
-    use super::*;
 
     /// RFC 791: 24 bytes with an option, protocol 253 (RFC 3692), and a payload of 40 bytes. The words of
     /// the header without the checksum add up to 0x9d4b, so that is 0x62b4.
