@@ -175,6 +175,7 @@ impl Relay {
                 true => Duration::ZERO,
                 false => tick.saturating_duration_since(Instant::now()),
             };
+            let wait = wait.min(self.connections.longest_wait());
             let wait = rustix::time::Timespec {
                 tv_sec: wait.as_secs() as i64,
                 tv_nsec: i64::from(wait.subsec_nanos()),

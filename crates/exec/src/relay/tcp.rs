@@ -25,6 +25,9 @@ pub struct Connections {
     carried: BTreeMap<Ends, u64>,
     /// Entries that could move more bytes at once.
     more: Vec<u64>,
+    /// Entries one of whose connections has failed, while bytes that arrived before still wait for the
+    /// other one, and since when.
+    failing: BTreeMap<u64, Instant>,
     /// Entries with connections that could not be accepted, because the process had no free
     /// descriptor.
     waiting: BTreeSet<u64>,
@@ -381,18 +384,24 @@ impl Connections {
             return;
         };
         match carry.pump() {
-            Ok(Progress::Waiting) => {}
-            Ok(Progress::More) => self.more.push(number),
-            Ok(Progress::Ended) => drop(self.remove_carry(number)),
-            Err(_) => {
-                if let Some(carry) = self.remove_carry(number) {
-                    carry.reset();
-                }
+            Progress::Waiting => {}
+            Progress::More => self.more.push(number),
+            Progress::Ended => drop(self.remove_carry(number)),
+            Progress::Failing => {
+                self.failing.entry(number).or_insert_with(Instant::now);
             }
+            Progress::Failed => self.reset_carry(number),
+        }
+    }
+
+    fn reset_carry(&mut self, number: u64) {
+        if let Some(carry) = self.remove_carry(number) {
+            carry.reset();
         }
     }
 
     fn remove_carry(&mut self, number: u64) -> Option<Carry> {
+        self.failing.remove(&number);
         match self.entries.remove(&number)? {
             Entry::Carry { ends, carry } => {
                 if let Some(ends) = ends {
@@ -409,10 +418,26 @@ impl Connections {
         !self.more.is_empty()
     }
 
-    /// Continues the entries whose turn ended before all their bytes were moved.
+    /// Returns how long [`Connections::go_on`] may wait at most.
+    pub fn longest_wait(&self) -> Duration {
+        match self.failing.is_empty() {
+            true => Duration::MAX,
+            false => LOOK,
+        }
+    }
+
+    /// Continues the entries whose turn ended before all their bytes were moved, and resets those that
+    /// have failed when nothing is ahead of the reset any more.
     pub fn go_on(&mut self) {
         for number in std::mem::take(&mut self.more) {
             self.pump(number);
+        }
+        let failing: Vec<(u64, Instant)> = self.failing.iter().map(|(n, at)| (*n, *at)).collect();
+        for (number, since) in failing {
+            match since.elapsed() < LAST_BYTES {
+                true => self.pump(number),
+                false => self.reset_carry(number),
+            }
         }
     }
 
@@ -524,6 +549,10 @@ fn accept_all(listener: &Socket, number: u64, waiting: &mut BTreeSet<u64>) -> Ve
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
+/// The time within which the bytes ahead of a reset must leave: the program may never read them.
+const LAST_BYTES: Duration = Duration::from_secs(10);
+/// The interval between checks whether they have left.
+const LOOK: Duration = Duration::from_millis(5);
 /// The time within which a program must complete its handshake: as long as Linux retries (tcp(7),
 /// `tcp_syn_retries` 6 is 127 s).
 const HANDSHAKE: Duration = Duration::from_secs(130);
