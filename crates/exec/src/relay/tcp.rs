@@ -110,6 +110,7 @@ impl Connections {
         outlets: &mut Outlets,
     ) {
         let mut rest = addresses.into_iter();
+        let mut has_none = false;
         while let Some(address) = rest.next() {
             let number = outlets.number();
             let socket = outlets.dial(Type::STREAM, from, address);
@@ -130,11 +131,12 @@ impl Connections {
                     return;
                 }
                 Err(error) => {
-                    self.refused += u64::from(has_no_descriptor(&error));
+                    has_none = has_no_descriptor(&error);
                     last = Refusal::of(&error);
                 }
             }
         }
+        self.refused += u64::from(has_none);
         if let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) {
             outlets.refuse(&frame, last);
         }
@@ -145,7 +147,8 @@ impl Connections {
         let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) else {
             return;
         };
-        if self.listen(ends.outside, outlets).is_err() {
+        if let Err(error) = self.listen(ends.outside, outlets) {
+            self.refused += u64::from(has_no_descriptor(&error));
             reset(outside);
             return outlets.refuse(&frame, Refusal::Closed);
         }
@@ -334,6 +337,7 @@ impl Connections {
         outlets: &mut Outlets,
     ) {
         let mut rest = addresses.into_iter();
+        let mut has_none = false;
         while let Some(address) = rest.next() {
             let number = outlets.number();
             let socket = outlets.dial(Type::STREAM, from, address);
@@ -341,17 +345,21 @@ impl Connections {
                 outlets.watch(&socket, (number, 0))?;
                 Ok(socket)
             });
-            if let Ok(socket) = watched {
-                let entry = Entry::Joining {
-                    accepted,
-                    socket,
-                    from,
-                    rest: rest.collect(),
-                };
-                self.entries.insert(number, entry);
-                return;
+            match watched {
+                Ok(socket) => {
+                    let entry = Entry::Joining {
+                        accepted,
+                        socket,
+                        from,
+                        rest: rest.collect(),
+                    };
+                    self.entries.insert(number, entry);
+                    return;
+                }
+                Err(error) => has_none = has_no_descriptor(&error),
             }
         }
+        self.refused += u64::from(has_none);
         reset(accepted);
     }
 
