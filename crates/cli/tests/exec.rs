@@ -11,6 +11,8 @@ mod ended;
 mod left;
 #[path = "exec/order.rs"]
 mod order;
+#[path = "exec/quiet.rs"]
+mod quiet;
 #[path = "exec/recorded.rs"]
 mod recorded;
 #[path = "exec/refused.rs"]

@@ -56,6 +56,7 @@ pub use network::{LARGEST_BUFFER, allowed_controls};
 pub use program::ProgramError;
 use pulse::Pulse;
 pub use relay::answer::{Unreachable, reset, unreachable};
+pub use relay::keep_alive;
 use relay::{Relay, RelayError, Routes};
 pub use router::{
     Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, WATCH_EVERY, pipe_of, port_from,
