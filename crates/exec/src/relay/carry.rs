@@ -209,14 +209,14 @@ const PIPE: usize = 256 << 10;
 const ROUNDS: usize = 16;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, poll};
     use std::io::{ErrorKind, Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     /// Returns both ends of a connection, which do not block.
-    fn connection() -> [Socket; 2] {
+    pub(in super::super) fn connection() -> [Socket; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();

@@ -25,6 +25,8 @@ pub struct Connections {
     carried: BTreeMap<Ends, u64>,
     /// Entries that could move more bytes at once.
     more: Vec<u64>,
+    /// Entries with bytes of the program that wait for the outside.
+    sending: BTreeSet<u64>,
     /// Entries one of whose connections has failed, while bytes that arrived before still wait for the
     /// other one, and since when.
     failing: BTreeMap<u64, Instant>,
@@ -391,7 +393,12 @@ impl Connections {
         let Some(Entry::Carry { carry, .. }) = self.entries.get_mut(&number) else {
             return;
         };
-        match carry.pump() {
+        let progress = carry.pump();
+        match carry.is_sending() {
+            true => self.sending.insert(number),
+            false => self.sending.remove(&number),
+        };
+        match progress {
             Progress::Waiting => {}
             Progress::More => self.more.push(number),
             Progress::Ended => drop(self.remove_carry(number)),
@@ -410,6 +417,7 @@ impl Connections {
 
     fn remove_carry(&mut self, number: u64) -> Option<Carry> {
         self.failing.remove(&number);
+        self.sending.remove(&number);
         match self.entries.remove(&number)? {
             Entry::Carry { ends, carry } => {
                 if let Some(ends) = ends {
@@ -451,8 +459,7 @@ impl Connections {
 
     /// Returns whether bytes of the program wait for the outside.
     pub fn is_sending(&self) -> bool {
-        let mut entries = self.entries.values();
-        entries.any(|entry| matches!(entry, Entry::Carry { carry, .. } if carry.is_sending()))
+        !self.sending.is_empty()
     }
 
     /// Returns how many connections were refused because the process had no free descriptor.
@@ -564,3 +571,38 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The time within which a program must complete its handshake: as long as Linux retries (tcp(7),
 /// `tcp_syn_retries` 6 is 127 s).
 const HANDSHAKE: Duration = Duration::from_secs(130);
+
+#[cfg(test)]
+mod tests {
+    use super::super::carry::tests::connection;
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    /// The relay asks this after each event, and there may be very many idle connections.
+    #[test]
+    fn bytes_that_wait_for_the_outside_are_known_until_they_have_left() {
+        let ([program, first], [second, server]) = (connection(), connection());
+        let carry = Carry::new(first, second).unwrap();
+        let mut connections = Connections::default();
+        let entry = Entry::Carry { ends: None, carry };
+        connections.entries.insert(1, entry);
+        let mut bytes = vec![0; 1 << 16];
+        for _ in 0..2 {
+            assert!(!connections.is_sending());
+            while !connections.is_sending() {
+                let _ = (&program).write(&bytes);
+                connections.pump(1);
+            }
+            while connections.is_sending() {
+                let _ = (&server).read(&mut bytes);
+                connections.pump(1);
+            }
+        }
+        while !connections.is_sending() {
+            let _ = (&program).write(&bytes);
+            connections.pump(1);
+        }
+        connections.reset_carry(1);
+        assert!(!connections.is_sending());
+    }
+}
