@@ -292,6 +292,7 @@ pub fn run_recorded<R: Recorder>(
     let server = match settings.server {
         Some(_) => {
             let namespace = Namespace::create("server")?;
+            network::enable_ipv6(&namespace);
             namespace.links()?.set_up("lo", true)?;
             network::open_low_ports(&namespace).map_err(NetworkError::from)?;
             watch(&namespace)?;
