@@ -3,29 +3,50 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::path::Path;
 
 use sluice_net::process::Replacement;
+use socket2::{Domain, Socket, Type};
 
 use crate::network::{MOST_RESOLVERS, Place};
 
 /// Returns the machine's resolvers.
 pub fn machine_resolvers() -> Vec<SocketAddr> {
-    resolvers(&fs::read_to_string(RESOLV_CONF).unwrap_or_default())
+    // Without the file, the program's has no place either.
+    let text = fs::read_to_string(RESOLV_CONF);
+    text.map_or_else(|_| Vec::new(), |text| resolvers(&text, interface_index))
 }
 
-/// Returns the resolvers in a file, as glibc reads it (resolv.conf(5)).
-fn resolvers(resolv_conf: &str) -> Vec<SocketAddr> {
-    let addresses = resolv_conf.lines().filter_map(|line| {
+/// Returns the resolvers in a file, as glibc reads it (resolv.conf(5)). `index_of` returns the index of an
+/// interface.
+fn resolvers(resolv_conf: &str, index_of: impl Fn(&str) -> Option<u32>) -> Vec<SocketAddr> {
+    let lines = resolv_conf.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let is_server = words.next() == Some("nameserver");
-        // An address with a scope, such as fe80::1%eth0, needs an interface, which these sockets do
-        // not have.
-        let address: IpAddr = words.next().filter(|_| is_server)?.parse().ok()?;
-        Some(SocketAddr::new(address, 53))
+        words.next().filter(|_| is_server)
     });
+    let words: Vec<&str> = lines.collect();
+    if words.is_empty() {
+        return vec![(Ipv4Addr::LOCALHOST, DNS).into()];
+    }
+    let addresses = words.iter().filter_map(|word| resolver(word, &index_of));
     addresses.take(MOST_RESOLVERS).collect()
+}
+
+/// Returns the resolver at an address, which may have a scope: an interface, by its name or its index.
+fn resolver(word: &str, index_of: impl Fn(&str) -> Option<u32>) -> Option<SocketAddr> {
+    let Some((address, scope)) = word.split_once('%') else {
+        return Some(SocketAddr::new(word.parse().ok()?, DNS));
+    };
+    let scope = index_of(scope).or_else(|| scope.parse().ok())?;
+    Some(SocketAddrV6::new(address.parse().ok()?, DNS, 0, scope).into())
+}
+
+/// Returns the index of an interface of the machine.
+fn interface_index(name: &str) -> Option<u32> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok()?;
+    rustix::net::netdevice::name_to_index(&socket, name).ok()
 }
 
 /// Returns the files that the program sees in place of the machine's.
@@ -87,16 +108,24 @@ fn nsswitch(text: &str) -> String {
 }
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The port of resolvers (RFC 1035 section 4.2).
+const DNS: u16 = 53;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The resolvers of a file on a machine with the interface `wlp2s0`, which has index 7.
+    fn shown(text: &str) -> Vec<String> {
+        let index_of = |name: &str| (name == "wlp2s0").then_some(7);
+        let found = resolvers(text, index_of);
+        found.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn servers_are_replaced_and_options_kept() {
         let text = "# stub\nnameserver 127.0.0.53\noptions edns0\nsearch example\nnameserver ::1\n";
-        let addresses: Vec<String> = resolvers(text).iter().map(ToString::to_string).collect();
-        assert_eq!(addresses, ["127.0.0.53:53", "[::1]:53"]);
+        assert_eq!(shown(text), ["127.0.0.53:53", "[::1]:53"]);
         assert_eq!(
             resolv_conf(text, 2),
             "# stub\noptions edns0\nsearch example\nnameserver 192.0.0.5\nnameserver 192.0.0.6\n"
@@ -107,7 +136,24 @@ mod tests {
     fn at_most_three_servers_are_used() {
         // glibc's MAXNS is 3.
         let text = "nameserver 192.0.2.1\n".repeat(5);
-        assert_eq!(resolvers(&text).len(), 3);
+        assert_eq!(shown(&text).len(), 3);
+    }
+
+    #[test]
+    fn a_scope_is_the_name_or_the_index_of_an_interface() {
+        let text = "nameserver fe80::1%wlp2s0\nnameserver fe80::2%3\nnameserver fe80::3%gone\n";
+        assert_eq!(shown(text), ["[fe80::1%7]:53", "[fe80::2%3]:53"]);
+        // The kernel's first interface.
+        assert_eq!(interface_index("lo"), Some(1));
+        assert_eq!(interface_index("no such one"), None);
+    }
+
+    #[test]
+    fn without_a_server_the_machine_itself_is_asked() {
+        // resolv.conf(5): "If no nameserver entries are present, the default is to use the name server on
+        // the local machine."
+        assert_eq!(shown("search example\n"), ["127.0.0.1:53"]);
+        assert_eq!(resolv_conf("", 1), "nameserver 192.0.0.5\n");
     }
 
     #[test]
