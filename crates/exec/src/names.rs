@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::path::Path;
 
 use sluice_net::process::Replacement;
@@ -80,8 +80,46 @@ fn resolv_conf(text: &str, resolvers: usize) -> String {
     own
 }
 
-/// Returns the machine's file with an entry for each place.
+/// Returns the machine's file with an entry for each place, and with the program's address for the name of
+/// the machine.
 fn hosts(text: &str, has_host: bool, has_server: bool) -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let text = with_own_name(text, name.trim());
+    with_places(&text, has_host, has_server)
+}
+
+/// Returns a file in which the machine's name leads to the program's address, unless it leads to a
+/// loopback address, as in Debian. The program does not have the machine's other addresses.
+fn with_own_name(text: &str, name: &str) -> String {
+    let own_addresses = Place::Program.addresses();
+    let (mut own, mut is_found) = (String::new(), false);
+    for line in text.lines() {
+        let entry = line.split('#').next().unwrap_or_default();
+        let mut words = entry.split_whitespace();
+        let address = words.next();
+        let has_name = words.any(|other| other.eq_ignore_ascii_case(name));
+        is_found |= has_name;
+        let parsed = address.and_then(|address| address.parse::<IpAddr>().ok());
+        let line = match (address, parsed) {
+            (Some(address), Some(parsed)) if has_name && !parsed.is_loopback() => {
+                let [v4, v6] = own_addresses;
+                let by = if parsed.is_ipv4() { v4 } else { v6 };
+                line.replacen(address, &by.to_string(), 1)
+            }
+            _ => line.to_owned(),
+        };
+        let _ = writeln!(own, "{line}");
+    }
+    // The kernel's name of a machine without one is `(none)`.
+    if !is_found && !["", "(none)", "localhost"].contains(&name) {
+        let [v4, _] = own_addresses;
+        let _ = writeln!(own, "{v4} {name}");
+    }
+    own
+}
+
+/// Returns a file with an entry for each place.
+fn with_places(text: &str, has_host: bool, has_server: bool) -> String {
     let mut own = text.trim_end().to_owned();
     own.push('\n');
     let places = [
@@ -97,12 +135,19 @@ fn hosts(text: &str, has_host: bool, has_server: bool) -> String {
 }
 
 /// Returns the machine's file with names from files and DNS only: other services, such as
-/// systemd-resolved, would answer without the link.
+/// systemd-resolved, would answer without the link. `myhostname` stays: it needs no network, and may be
+/// all that knows `localhost`.
 fn nsswitch(text: &str) -> String {
     let mut own = String::new();
     for line in text.lines() {
-        let is_hosts = line.trim_start().starts_with("hosts:");
-        let _ = writeln!(own, "{}", if is_hosts { "hosts: files dns" } else { line });
+        let line = match line.trim_start().strip_prefix("hosts:") {
+            Some(rest) if rest.split_whitespace().any(|word| word == "myhostname") => {
+                "hosts: files myhostname dns"
+            }
+            Some(_) => "hosts: files dns",
+            None => line,
+        };
+        let _ = writeln!(own, "{line}");
     }
     own
 }
@@ -158,7 +203,7 @@ mod tests {
 
     #[test]
     fn names_of_places_follow_those_of_the_machine() {
-        let text = hosts("127.0.0.1 localhost", true, false);
+        let text = with_places("127.0.0.1 localhost", true, false);
         assert_eq!(
             text,
             "127.0.0.1 localhost\n192.0.0.3 host.sluice\nfd73:6c75:6963:6500::3 host.sluice\n"
@@ -166,7 +211,34 @@ mod tests {
     }
 
     #[test]
+    fn the_machine_s_name_is_the_program_s() {
+        // Fedora and Arch name it nowhere, Debian at a loopback address, Docker at the container's.
+        for (text, expected) in [
+            (
+                "127.0.0.1 localhost\n",
+                "127.0.0.1 localhost\n192.0.0.2 box\n",
+            ),
+            ("127.0.1.1 Box.lan box\n", "127.0.1.1 Box.lan box\n"),
+            (
+                "172.17.0.2\tbox.lan BOX # box\n172.17.0.3 other\n2001:db8::7 box\n",
+                "192.0.0.2\tbox.lan BOX # box\n172.17.0.3 other\nfd73:6c75:6963:6500::2 box\n",
+            ),
+            (
+                "#172.17.0.2 box\nbox\n",
+                "#172.17.0.2 box\nbox\n192.0.0.2 box\n",
+            ),
+        ] {
+            assert_eq!(with_own_name(text, "box"), expected);
+        }
+        for unnamed in ["", "(none)", "localhost"] {
+            assert_eq!(with_own_name("", unnamed), "");
+        }
+    }
+
+    #[test]
     fn names_come_from_files_and_dns() {
+        let text = "hosts:\tmymachines resolve [!UNAVAIL=return] files myhostname dns\n";
+        assert_eq!(nsswitch(text), "hosts: files myhostname dns\n");
         let text = "passwd: files systemd\nhosts: files resolve [!UNAVAIL=return] dns\n";
         assert_eq!(nsswitch(text), "passwd: files systemd\nhosts: files dns\n");
     }
