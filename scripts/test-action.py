@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Execute the example workflow and the composite action on this machine.
 
-Without a package, the action must fail and install nothing.
+Without a package, the action must fail and install nothing; without namespaces, it must go on.
 
 `scripts/test-action.py PACKAGE`: a wheel or a tarball made by `make dist`, or the `sluice` command
 itself, of which a tarball is made. It supports only the parts of the format that both files use.
@@ -121,14 +121,44 @@ def refuse_nothing(folder: Path) -> None:
         sys.exit(f"test-action: without a package, the action says: {done.stdout!r}")
 
 
+def warn_without_namespaces(folder: Path) -> None:
+    """Call the action's second step with a `sluice` whose doctor finds something missing.
+
+    The job must go on: `sluice exec` also works where a container forbids namespaces.
+    """
+    stub = folder / "sluice"
+    stub.write_text("#!/bin/sh\nexit 1\n")
+    stub.chmod(0o755)
+    runner = Runner(folder)
+    runner.path.write_text(f"{folder}\n")
+    done = runner.done(read_action()["runs"]["steps"][1]["run"], {}, subprocess.PIPE)
+    if done.returncode != 0 or not done.stdout.startswith("::warning::without namespaces"):
+        sys.exit(f"test-action: without namespaces, the action ends: {done.stdout!r}")
+
+
 def packed(package: Path, folder: Path) -> Path:
-    """Return a package. A command is packed into a tarball like that of `make dist`."""
+    """Return a package. A command is packed into a tarball like that of `make dist`.
+
+    Beside the command is a `python3`, as in the environment of a wheel. It fails: the steps of a job
+    must use the job's own.
+    """
     if package.suffix in (".xz", ".whl"):
         return package
     tarball = folder / "sluice.tar.xz"
+    python = folder / "python3"
+    python.write_text("#!/bin/sh\necho this is not the python3 of the job >&2\nexit 1\n")
+    python.chmod(0o755)
     with tarfile.open(tarball, "w:xz", preset=0) as archive:
         archive.add(package, "sluice/bin/sluice")
+        archive.add(python, "sluice/bin/python3")
     return tarball
+
+
+def check_path(runner: Runner) -> None:
+    """Check that the folders on the path have the command, and nothing that hides a program."""
+    for folder in runner.path.read_text().split():
+        if (found := sorted(os.listdir(folder))) != ["sluice"]:
+            sys.exit(f"test-action: on the path are {found}, not only the command")
 
 
 def main() -> None:
@@ -138,6 +168,9 @@ def main() -> None:
         refused = Path(name) / "refused"
         refused.mkdir()
         refuse_nothing(refused)
+        warned = Path(name) / "warned"
+        warned.mkdir()
+        warn_without_namespaces(warned)
         workflow = yaml.safe_load(WORKFLOW.read_text())
         runs = 0
         for job in workflow["jobs"].values():
@@ -149,7 +182,9 @@ def main() -> None:
                     "matrix": dict(zip(matrix, values, strict=True)),
                     "vars": {"SLUICE_PACKAGE": str(package)},
                 }
-                carry_out(job["steps"], contexts, Runner(folder))
+                runner = Runner(folder)
+                carry_out(job["steps"], contexts, runner)
+                check_path(runner)
                 runs += 1
     print(f"test-action: {runs} jobs of {WORKFLOW.relative_to(ROOT)} succeed")
 

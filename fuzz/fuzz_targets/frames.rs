@@ -4,7 +4,7 @@
 
 use sluice_wire::frame::{
     Checksums, FlowHasher, Gather, Link, SuperPacket, View, VnetHeader, parse_head, pure_ack, quic,
-    set_ce, timestamps,
+    set_ce, timestamps, trim,
 };
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -31,6 +31,11 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         check(&view, head, frame_len);
         if let Ok(whole) = SuperPacket::new(&view, &vnet) {
             segments(&whole, head, &frame[head.len()..]);
+        }
+        let (mut trimmed, mut shorter) = (head.to_vec(), view);
+        if trim(&mut trimmed, &mut shorter, &vnet) {
+            let again = parse_head(&trimmed, shorter.frame_len as usize, link);
+            assert_eq!(again, shorter);
         }
         let mut marked = head.to_vec();
         let _ = set_ce(&mut marked, &view);

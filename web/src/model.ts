@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 9;
+export const SCHEMA = 10;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -103,8 +103,18 @@ export type Run = {
   flows: Array<Flow>;
   /** What stands for the flows of a direction that are too many to draw each. */
   crowds: Array<Crowd>;
+  /**
+   * The sum of the goodputs of each direction with several flows whose curves were thinned. The
+   * page adds the curves of other flows itself.
+   */
+  sums: Array<GoodputSum>;
   /** The probes. */
   pings: Array<Ping>;
+  /**
+   * Name of the probes whose round trips are compared, the same in all runs of a scenario. `null` if
+   * no run has a reply.
+   */
+  main_ping: string | null;
   /** Segments that all TCP flows sent again; `null` without such flows. */
   retransmits: number | null;
   /** Packets that all queues dropped. */
@@ -354,6 +364,14 @@ export type FlowFigures = {
   loss: number | null;
 };
 
+/** The goodput of all flows of a direction together. */
+export type GoodputSum = {
+  /** The direction. */
+  direction: Direction;
+  /** Values over time. */
+  mbps: Series;
+};
+
 /** A quantile over the flows of a crowd, at each time. */
 export type QuantileLine = {
   /** `largest`, `95 %`, `median`, `5 %` or `smallest`. */
@@ -374,6 +392,8 @@ export type Ping = {
   up_ms: Series | null;
   /** Delay from right to left; `null` if the ends share no clock. */
   down_ms: Series | null;
+  /** End of its warm-up: distributions begin with the probes that were sent then. */
+  measured_from_s: number;
   /** Quantiles of `Ping.two_way_ms`. */
   two_way: Quantiles | null;
   /** Quantiles of `Ping.up_ms`. */
@@ -416,8 +436,8 @@ export type Queue = {
   /** Sojourn time of the packets that left through the link. */
   sojourn_ms: Quantiles | null;
   /**
-   * Distribution of the sojourn times. `null` if it is to be computed from `packets`, which must
-   * then be complete.
+   * Distribution of the sojourn times, without the warm-up. `null` if it is to be computed from all
+   * of `packets`, which must then be complete.
    */
   sojourn_cdf: Cdf | null;
   /**

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ChartGroup } from "../src/charts/group.ts";
-import { empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
+import { delayCdf, empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
@@ -9,7 +9,8 @@ import { inside } from "../src/maths/range.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
-import type { Run } from "../src/model.ts";
+import type { Ping, Report, Run } from "../src/model.ts";
+import { FlowLines } from "../src/page/flow-lines.ts";
 import { callsOf, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
@@ -65,6 +66,12 @@ test("a distribution counts equal samples once and leaves out gaps", () => {
 
 const series = (time_s: number[], value: (number | null)[]) => ({ time_s, value, thinned_from: null });
 
+test("the distribution of a ping leaves the warm-up out", () => {
+  const ping = { measured_from_s: 1 } as Ping;
+  const cdf = delayCdf(ping, series([0, 0.5, 1, 1.5, 2], [900, 800, 20, null, 30]));
+  assert.deepEqual(cdf, { count: 2, value: [20, 30], fraction: [0.5, 1] });
+});
+
 test("flows are summed on the grid, also when one starts later or has a gap", () => {
   const sum = sumSeries([series([0.2, 0.4, 0.6], [1, 2, null]), series([0.4000001, 0.6], [10, 20])], 0.2);
   assert.deepEqual(sum.value, [1, 12, 20]);
@@ -89,6 +96,25 @@ test("flows that start half a step apart share every slot of their sum", () => {
     return time >= 0.75 && time < 4.35;
   });
   assert.deepEqual(middle, Array(36).fill(10));
+});
+
+test("the sum of flows whose curves were thinned is that of all their values", () => {
+  const flow = (time_s: number[]) => ({
+    direction: "up",
+    goodput_mbps: { ...series(time_s, [5, 5]), thinned_from: 3 },
+  });
+  const run = {
+    name: "fifo",
+    look: 0,
+    goodput_step_s: 1,
+    flows: [flow([1, 2]), flow([2, 3])],
+    crowds: [],
+    sums: [{ direction: "up", mbps: series([1, 2, 3], [10, 10, 10]) }],
+  };
+  const of = (sums: typeof run.sums) =>
+    new FlowLines({ runs: [{ ...run, sums }] } as unknown as Report, 3).sums("up")[0]?.value;
+  assert.deepEqual(of(run.sums), [10, 10, 10]);
+  assert.deepEqual(of([]), [5, 10, 5]);
 });
 
 test("a rate holds until the next, and to the end", () => {

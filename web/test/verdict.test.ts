@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { contour } from "../src/maths/ellipse.ts";
-import { describe } from "../src/maths/verdict.ts";
+import { describe, mainPing, worstJain } from "../src/maths/verdict.ts";
 import type { Count, Repeat, Run } from "../src/model.ts";
 import { measuredIn } from "../src/page/words.ts";
 
@@ -33,6 +33,7 @@ function run(name: string, sketch: Sketch): Run {
     repetitions: [1],
     directions: sketch.up === undefined ? [] : [{ direction: "up", goodput_mbps: sketch.up, jain: null }],
     pings: two_way === null ? [] : [{ name: "ping", loss: (sketch.lost ?? 0) / 100, two_way }],
+    main_ping: "ping",
     marks: (sketch.marks ?? []).reduce((sum, { packets }) => sum + packets, 0),
     queues: sketch.sent === undefined ? [] : [queueOf(sketch.sent, sketch.drops ?? [], sketch.marks ?? [])],
   } as unknown as Run;
@@ -98,6 +99,27 @@ test("small differences are not made into winners", () => {
     "Delay: all ping medians are within 1 ms of each other.",
     "Goodput up: all are within 1 % of 9.50 Mbit/s.",
   ]);
+});
+
+test("the ping is the same flow in all runs, also in one without a reply", () => {
+  const two_way = { count: 1, p50: 25, p95: 25, p99: 25, max: 25 };
+  const pings = [
+    { name: "far", two_way: null },
+    { name: "near", two_way },
+  ];
+  const starved = { ...run("fifo", {}), pings, main_ping: "far" } as unknown as Run;
+  assert.equal(mainPing(starved)?.name, "far");
+  assert.deepEqual(describe([starved, run("codel", { p50: 230 })]).overall, []);
+});
+
+test("a run has one index of fairness, that of the worse direction", () => {
+  const of = (...jains: (number | null)[]) =>
+    worstJain({ directions: jains.map((jain) => ({ jain })) } as unknown as Run);
+  assert.equal(of(1, 0.4), 0.4);
+  assert.equal(of(0.4, 1), 0.4);
+  // One flow up has no index, and does not hide that of the flows down.
+  assert.equal(of(null, 0.4), 0.4);
+  assert.equal(of(null), null);
 });
 
 test("of many runs the first are named and the others counted", () => {

@@ -28,17 +28,17 @@ pub fn run(_args: &Args) -> io::Result<ExitCode> {
         };
     }
     crate::print(&text)?;
-    let is_missing = |name| {
+    let is_missing = |name: &str| {
         let mut findings = findings.iter();
         findings.any(|finding| {
             finding.name == name && matches!(finding.state, State::Impossible { .. })
         })
     };
-    Ok(
-        if is_missing("namespaces") || is_missing("packet sockets") {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        },
-    )
+    let is_lacking = ["namespaces", "mounts", "packet sockets"]
+        .into_iter()
+        .any(is_missing);
+    Ok(match is_lacking {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
 }

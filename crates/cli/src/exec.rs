@@ -121,9 +121,6 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         eprintln!("sluice: warning: {obstacle}");
         return through_proxy(args);
     }
-    if let Some(restriction) = sluice_exec::restriction() {
-        eprintln!("sluice: warning: {restriction}");
-    }
     let settings = Settings {
         links: scenario.links().cloned().collect(),
         congestion_control: args.cc.clone(),
@@ -131,6 +128,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         forwards: args.forward.clone(),
         server: args.server.clone(),
         on_wait: |what| eprintln!("sluice: {what}"),
+        on_restriction: |what| eprintln!("sluice: warning: {what}"),
         program: args.program.clone(),
         max_late: args.max_late,
         capture: args.pcapng.clone(),
@@ -170,6 +168,13 @@ fn try_run(args: &Args) -> Result<u8, Error> {
             "sluice: warning: {} connections were reset, because this process may open no more files; \
              `ulimit -Hn` shows its limit, and each connection takes six",
             outcome.refused
+        );
+    }
+    if !outcome.replaced.is_empty() {
+        eprintln!(
+            "sluice: warning: the machine replaced {} during the run: from then on, the program saw the \
+             machine's file, without host.sluice, or with resolvers that it may not reach",
+            outcome.replaced.join(" and ")
         );
     }
     let ended = outcome.ended.as_deref();

@@ -293,19 +293,20 @@ pub fn run_program(
 /// Returns the variables by which programs find a proxy.
 fn variables(address: &str) -> Vec<(String, String)> {
     let http = format!("http://{address}");
-    let socks = format!("socks5h://{address}");
     let mut variables = Vec::new();
-    for (name, value) in [
-        ("http_proxy", &http),
-        ("https_proxy", &http),
-        ("ws_proxy", &http),
-        ("wss_proxy", &http),
-        ("ftp_proxy", &http),
-        ("all_proxy", &socks),
+    for name in [
+        "http_proxy",
+        "https_proxy",
+        "ws_proxy",
+        "wss_proxy",
+        "ftp_proxy",
+        // Not `socks5h://`: Python's httpx fails at the start of a program if it cannot use the address
+        // of any of these variables, and it has no SOCKS of its own.
+        "all_proxy",
     ] {
-        variables.push((name.to_owned(), value.clone()));
+        variables.push((name.to_owned(), http.clone()));
         // curl does not read HTTP_PROXY, since CGI sets it from a header; many others do.
-        variables.push((name.to_uppercase(), value.clone()));
+        variables.push((name.to_uppercase(), http.clone()));
     }
     for (name, value) in [
         ("no_proxy", DIRECT),

@@ -518,9 +518,7 @@ fn attend(
     let reloads = Reloads::start(router.reloader(), args.config.clone(), screen.clone());
     let reloads = reloads.map_err(Error::Reload)?;
     loop {
-        let (changes, noted) = router.changes_since(seen);
-        seen = noted;
-        let mut entries = log.drain() + &log.changes(&changes);
+        let mut entries = log.drain() + &new_changes(router, log, &mut seen);
         entries += &log.events(&limits.look(|| router.ask_status()));
         if args.events {
             let events = events.look(router);
@@ -543,7 +541,16 @@ fn attend(
         }
     }
     reloads.end(screen);
+    screen.print(new_changes(router, log, &mut seen));
     Ok(())
+}
+
+/// Returns the text of the changes of the configuration since the last call.
+fn new_changes(router: &Router, log: &Log, seen: &mut u64) -> String {
+    let (changes, noted) = router.changes_since(*seen);
+    let text = log.changes_since(*seen, &changes, noted);
+    *seen = noted;
+    text
 }
 
 /// The text of the status line.

@@ -7,8 +7,12 @@
 mod attach;
 #[path = "exec/ended.rs"]
 mod ended;
+#[path = "exec/flood.rs"]
+mod flood;
 #[path = "exec/left.rs"]
 mod left;
+#[path = "exec/names.rs"]
+mod names;
 #[path = "exec/order.rs"]
 mod order;
 #[path = "exec/quiet.rs"]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use crate::network::{allowed_controls, settings_are_fixed};
-use sluice_net::namespace::Privilege;
+use sluice_net::namespace::{Privilege, PrivilegeError};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// A feature, and whether the machine allows it.
@@ -40,13 +40,18 @@ pub fn examine() -> Vec<Finding> {
         needed_for,
         state,
     };
-    let namespaces = namespaces();
+    let privilege = Privilege::probe();
     vec![
-        finding("namespaces", "exec, live runs, bench", namespaces),
+        finding(
+            "namespaces",
+            "exec, live runs, bench",
+            namespaces(&privilege),
+        ),
+        finding("mounts", "exec", mounts(&privilege)),
         finding(
             "settings",
             "ping and ports below 1024 in exec, live runs",
-            settings(),
+            settings(&privilege),
         ),
         finding("packet sockets", "exec, live runs, packet: ports", packet()),
         finding("TUN devices", "tun: and tap: ports", tun()),
@@ -70,8 +75,8 @@ fn impossible(why: impl Into<String>, remedy: impl Into<String>) -> State {
     }
 }
 
-fn namespaces() -> State {
-    match Privilege::probe() {
+fn namespaces(privilege: &Privilege) -> State {
+    match privilege {
         Privilege::Capable => possible("this process has the capabilities"),
         Privilege::UserNamespace => possible("in a user namespace"),
         Privilege::Missing { obstacle } => {
@@ -89,7 +94,8 @@ fn namespaces() -> State {
                     "run it outside of `sluice exec`, or as an ordinary user".to_owned()
                 }
                 _ => "run as root; in Docker with --privileged, or with --security-opt \
-                      seccomp=unconfined --security-opt systempaths=unconfined"
+                      seccomp=unconfined --security-opt systempaths=unconfined --security-opt \
+                      apparmor=unconfined"
                     .to_owned(),
             };
             impossible(obstacle, remedy)
@@ -97,14 +103,32 @@ fn namespaces() -> State {
     }
 }
 
-fn settings() -> State {
+fn mounts(privilege: &Privilege) -> State {
+    match privilege.check_mounts() {
+        Ok(()) => possible("in a mount namespace"),
+        Err(PrivilegeError::Mounts { obstacle }) => impossible(
+            obstacle,
+            "in Docker on a machine with AppArmor: --security-opt apparmor=unconfined",
+        ),
+        Err(_) => impossible("they need namespaces", "allow namespaces (above)"),
+    }
+}
+
+fn settings(privilege: &Privilege) -> State {
     if settings_are_fixed() {
-        impossible(
+        return impossible(
             "/proc/sys is read-only",
             "in Docker: --security-opt systempaths=unconfined",
-        )
-    } else {
-        possible("/proc/sys can be written")
+        );
+    }
+    // Without namespaces there is nothing to try.
+    let is_missing = matches!(privilege, Privilege::Missing { .. });
+    match privilege.check_settings() {
+        Err(error) if !is_missing => impossible(
+            format!("/proc/sys cannot be written ({error}), as with a profile of AppArmor"),
+            "in Docker: --security-opt apparmor=unconfined",
+        ),
+        _ => possible("/proc/sys can be written"),
     }
 }
 
@@ -217,7 +241,7 @@ mod tests {
     #[test]
     fn every_obstacle_has_a_reason_and_a_remedy() {
         let findings = examine();
-        assert_eq!(findings.len(), 10);
+        assert_eq!(findings.len(), 11);
         for finding in findings {
             if let State::Impossible { why, remedy } = finding.state {
                 assert!(!why.is_empty() && !remedy.is_empty(), "{}", finding.name);

@@ -21,6 +21,7 @@ mod program;
 mod pulse;
 mod relay;
 mod router;
+mod ssh;
 mod verdict;
 
 use std::any::Any;
@@ -79,6 +80,9 @@ pub struct Settings {
     pub server: Option<OsString>,
     /// Receives a sentence if the run has waited for the server for some time.
     pub on_wait: fn(&str),
+    /// Receives a sentence about what the program has to do without, if settings of namespaces cannot be
+    /// changed, as in most containers.
+    pub on_restriction: fn(&str),
     /// The program and its arguments.
     pub program: Vec<OsString>,
     /// The permitted lateness of packets.
@@ -173,6 +177,9 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Connections that were reset because this process had no free descriptor.
     pub refused: u64,
+    /// Files for names, such as `/etc/resolv.conf`, that the machine has replaced meanwhile: from then
+    /// on, the program saw the machine's.
+    pub replaced: Vec<&'static str>,
 }
 
 /// The reason why the program did not run.
@@ -240,22 +247,10 @@ impl ExecError {
     }
 }
 
-/// Returns the reason why the user cannot create namespaces on this machine, if there is one.
+/// Returns the reason why the user cannot create namespaces on this machine, or mount files in them, if
+/// there is one.
 pub fn obstacle() -> Option<PrivilegeError> {
-    match Privilege::probe() {
-        Privilege::Missing { obstacle } => Some(PrivilegeError::Refused { obstacle }),
-        _ => None,
-    }
-}
-
-/// Returns what the program has to do without where `/proc/sys` is read-only, as it is in most
-/// containers.
-pub fn restriction() -> Option<&'static str> {
-    network::settings_are_fixed().then_some(
-        "/proc/sys is read-only, as in most containers: the program can neither ping nor listen on \
-         ports below 1024, and TCP buffers keep the kernel's limits; in Docker, \
-         --security-opt systempaths=unconfined changes it",
-    )
+    Privilege::probe().check_mounts().err()
 }
 
 /// Runs the program until it ends. Call it on the main thread, before any other thread starts.
@@ -279,11 +274,16 @@ pub fn run_recorded<R: Recorder>(
     let kernel = |step| move |source| ExecError::Kernel { step, source };
     let open_files = OpenFiles::raise();
     let signals = Signals::catch().map_err(kernel("block signals"))?;
+    let mut copies = Vec::new();
     if Privilege::probe() != Privilege::Capable {
+        copies = ssh::copies();
         enter_user_namespace_as_self()?;
     }
     let mut guard = Guard::start().map_err(kernel("start the guard process"))?;
     let network = Network::create(settings.congestion_control.as_deref())?;
+    if let Some(restriction) = &network.restriction {
+        (settings.on_restriction)(restriction);
+    }
     let mut watch = |namespace| {
         let watched = guard.watch(namespace);
         watched.map_err(kernel("watch a namespace"))
@@ -294,14 +294,17 @@ pub fn run_recorded<R: Recorder>(
             let namespace = Namespace::create("server")?;
             network::enable_ipv6(&namespace);
             namespace.links()?.set_up("lo", true)?;
-            network::open_low_ports(&namespace).map_err(NetworkError::from)?;
+            let opened = network.open_low_ports(&namespace);
+            opened.map_err(NetworkError::from)?;
             watch(&namespace)?;
             Some(namespace)
         }
         None => None,
     };
     let resolvers = names::machine_resolvers();
-    let files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
+    let originals = names::Originals::now();
+    let mut files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
+    files.append(&mut copies);
 
     let pool = Pool::on_demand(router::pool_size(&settings.links))?;
     let clock = Clock::start();
@@ -429,6 +432,7 @@ pub fn run_recorded<R: Recorder>(
         ended: ending.why().map(str::to_owned),
         verdict: Verdict::new(reports, settings.max_late),
         refused,
+        replaced: originals.replaced(),
     })
 }
 

@@ -1,9 +1,11 @@
 //! The files from which the program resolves names: `/etc/resolv.conf`, `/etc/hosts` and
-//! `/etc/nsswitch.conf`.
+//! `/etc/nsswitch.conf`. The socket of a cache such as nscd, which glibc asks before it reads any of
+//! them, is hidden: the cache would answer without the link, and does not know `host.sluice`.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use sluice_net::process::Replacement;
@@ -49,21 +51,54 @@ fn interface_index(name: &str) -> Option<u32> {
     rustix::net::netdevice::name_to_index(&socket, name).ok()
 }
 
-/// Returns the files that the program sees in place of the machine's.
+/// Returns the files and folders that the program sees in place of the machine's.
 pub fn replacements(resolvers: usize, has_host: bool, has_server: bool) -> Vec<Replacement> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let files = [
         (RESOLV_CONF, resolv_conf(&read(RESOLV_CONF), resolvers)),
-        (
-            "/etc/hosts",
-            hosts(&read("/etc/hosts"), has_host, has_server),
-        ),
-        ("/etc/nsswitch.conf", nsswitch(&read("/etc/nsswitch.conf"))),
+        (HOSTS, hosts(&read(HOSTS), has_host, has_server)),
+        (NSSWITCH, nsswitch(&read(NSSWITCH))),
     ];
     files
         .into_iter()
         .filter_map(|(path, text)| Replacement::new(Path::new(path), text))
+        .chain(Replacement::empty(Path::new(CACHE)))
         .collect()
+}
+
+/// The files of the machine that programs see changed, as they are at one time.
+///
+/// If the machine replaces such a file (rename(2)), the kernel removes the mounts on it in other mount
+/// namespaces (fs/namespace.c, `__detach_mounts`). A program then sees the machine's file. Where the
+/// path is a symbolic link, the mount is on the link, and the file that it leads to does not matter.
+pub struct Originals([Option<(u64, u64)>; 3]);
+
+impl Originals {
+    /// Returns those of this time.
+    pub fn now() -> Originals {
+        Originals(FILES.map(identity))
+    }
+
+    /// Returns the paths at which there are other files now.
+    pub fn replaced(&self) -> Vec<&'static str> {
+        replaced(self, &Originals::now())
+    }
+}
+
+/// Returns the paths with different files at two times. A path without a file had no mount.
+fn replaced(before: &Originals, after: &Originals) -> Vec<&'static str> {
+    let both = before.0.iter().zip(&after.0);
+    let files = FILES.into_iter().zip(both);
+    files
+        .filter(|(_, (before, after))| before.is_some() && before != after)
+        .map(|(path, _)| path)
+        .collect()
+}
+
+/// Returns the device and the number of a file or symbolic link.
+fn identity(path: &str) -> Option<(u64, u64)> {
+    let file = fs::symlink_metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// Returns the machine's file with other name servers.
@@ -155,6 +190,12 @@ fn nsswitch(text: &str) -> String {
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The port of resolvers (RFC 1035 section 4.2).
 const DNS: u16 = 53;
+const HOSTS: &str = "/etc/hosts";
+const NSSWITCH: &str = "/etc/nsswitch.conf";
+const FILES: [&str; 3] = [RESOLV_CONF, HOSTS, NSSWITCH];
+/// The folder of the socket of nscd, and of NixOS's nsncd (glibc's nscd/nscd-client.h,
+/// `_PATH_NSCDSOCKET`).
+const CACHE: &str = "/var/run/nscd";
 
 #[cfg(test)]
 mod tests {
@@ -233,6 +274,14 @@ mod tests {
         for unnamed in ["", "(none)", "localhost"] {
             assert_eq!(with_own_name("", unnamed), "");
         }
+    }
+
+    #[test]
+    fn files_that_are_replaced_or_removed_are_named() {
+        let before = Originals([Some((1, 10)), Some((1, 11)), None]);
+        assert!(replaced(&before, &before).is_empty());
+        let after = Originals([Some((1, 12)), None, Some((1, 13))]);
+        assert_eq!(replaced(&before, &after), [RESOLV_CONF, HOSTS]);
     }
 
     #[test]

@@ -106,6 +106,9 @@ pub struct Network {
     router: Namespace,
     /// The namespace in which the program's connections end.
     pub far: Namespace,
+    /// The reason why the settings of new namespaces cannot be changed, and what the program has to
+    /// do without.
+    pub restriction: Option<String>,
 }
 
 /// A host of the far side that stands for something else.
@@ -158,45 +161,46 @@ impl Network {
     /// # Errors
     /// The step that failed; nothing is left behind.
     pub fn create(congestion_control: Option<&str>) -> Result<Network, NetworkError> {
-        let is_fixed = settings_are_fixed();
-        // A route does not load the kernel's module.
-        if let Some(name) = congestion_control.filter(|_| is_fixed)
-            && !congestion_controls().iter().any(|offered| offered == name)
-        {
-            return Err(NetworkError::congestion_control(name));
-        }
+        let is_read_only = settings_are_fixed();
         // The kernel can create namespaces in parallel, which saves time.
         let host = |name: &'static str| {
             move || {
                 let host = Namespace::create(name)?;
-                if is_fixed {
-                    return Ok(host);
-                }
-                for (key, value) in SETTINGS {
-                    host.set_sysctl(key, value)?;
+                if is_read_only || !apply_settings(&host)? {
+                    return Ok((host, true));
                 }
                 if let Some(name) = congestion_control {
                     // As root, this loads the kernel's module.
                     let set = host.set_sysctl("net.ipv4.tcp_congestion_control", name);
                     set.map_err(|_| NetworkError::congestion_control(name))?;
                 }
-                Ok::<_, NetworkError>(host)
+                Ok::<_, NetworkError>((host, false))
             }
         };
-        let network = thread::scope(|scope| {
+        let (network, is_fixed) = thread::scope(|scope| {
             let hosts = [host("near"), host("far")].map(|host| scope.spawn(host));
             let router = Namespace::create("router");
             let [near, far] = hosts.map(|host| {
                 let made = host.join();
                 made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            Ok::<_, NetworkError>(Network {
-                near: near?,
+            let ((near, is_fixed), (far, _)) = (near?, far?);
+            let restriction = is_fixed.then(|| restriction(is_read_only));
+            let network = Network {
+                near,
                 router: router?,
-                far: far?,
-            })
+                far,
+                restriction,
+            };
+            Ok::<_, NetworkError>((network, is_fixed))
         })?;
-        open_low_ports(&network.near)?;
+        // A route does not load the kernel's module.
+        if let Some(name) = congestion_control.filter(|_| is_fixed)
+            && !congestion_controls().iter().any(|offered| offered == name)
+        {
+            return Err(NetworkError::congestion_control(name));
+        }
+        network.open_low_ports(&network.near)?;
         if !is_fixed {
             let group = rustix::process::getegid().as_raw();
             let groups = format!("{group} {group}");
@@ -218,6 +222,18 @@ impl Network {
             links.add_local_route(any(own), 0)?;
         }
         Ok(network)
+    }
+
+    /// Lets programs without capabilities listen on every port of a namespace, which has no services to
+    /// protect. Does nothing where settings cannot be changed.
+    ///
+    /// # Errors
+    /// When the setting cannot be written.
+    pub fn open_low_ports(&self, namespace: &Namespace) -> Result<(), SysctlError> {
+        if self.restriction.is_some() {
+            return Ok(());
+        }
+        namespace.set_sysctl("net.ipv4.ip_unprivileged_port_start", "0")
     }
 
     /// Opens the router's ports, towards the program and towards the far side.
@@ -329,16 +345,34 @@ impl Closing {
     }
 }
 
-/// Lets programs without capabilities listen on every port: the namespace has no services to
-/// protect. Does nothing where settings are fixed.
-///
-/// # Errors
-/// When the setting cannot be written.
-pub fn open_low_ports(namespace: &Namespace) -> Result<(), SysctlError> {
-    if settings_are_fixed() {
-        return Ok(());
+/// Applies [`SETTINGS`] to a namespace. Returns whether the process may change settings: where
+/// `/proc/sys` can be written, a security module may still forbid it.
+fn apply_settings(host: &Namespace) -> Result<bool, SysctlError> {
+    for (index, (key, value)) in SETTINGS.iter().enumerate() {
+        match host.set_sysctl(key, value) {
+            Err(error) if index == 0 && error.is_forbidden() => return Ok(false),
+            other => other?,
+        }
     }
-    namespace.set_sysctl("net.ipv4.ip_unprivileged_port_start", "0")
+    Ok(true)
+}
+
+/// Returns why settings cannot be changed, and what the program has to do without.
+fn restriction(is_read_only: bool) -> String {
+    let (why, option) = match is_read_only {
+        true => (
+            "/proc/sys is read-only, as in most containers",
+            "systempaths=unconfined",
+        ),
+        false => (
+            "settings under /proc/sys cannot be changed, as with Docker's AppArmor profile",
+            "apparmor=unconfined",
+        ),
+    };
+    format!(
+        "{why}: the program can neither ping nor listen on ports below 1024, and TCP buffers keep the \
+         kernel's limits; in Docker, --security-opt {option} changes it"
+    )
 }
 
 /// Returns whether the settings of a new namespace cannot be changed: containers mount `/proc/sys`
@@ -431,6 +465,18 @@ mod tests {
         let [_, address] = Place::Program.addresses();
         let mut links = host.links().unwrap();
         links.add_address("a", address, 128).unwrap();
+    }
+
+    #[test]
+    fn what_restricts_settings_is_named_with_the_option_that_changes_it() {
+        // Docker's options: https://docs.docker.com/reference/cli/docker/container/run/#security-opt
+        for (is_read_only, why, option) in [
+            (true, "/proc/sys is read-only", "systempaths=unconfined"),
+            (false, "AppArmor", "apparmor=unconfined"),
+        ] {
+            let text = restriction(is_read_only);
+            assert!(text.contains(why) && text.contains(option), "{text}");
+        }
     }
 
     #[test]

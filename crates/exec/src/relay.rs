@@ -6,7 +6,8 @@
 //! requests, and then releases the packet ([`gate`](crate::gate)). So the program sees the
 //! refusals, resets and delays of the hosts outside.
 //!
-//! Events are edge-triggered: each handler works until its sockets would block.
+//! Events are edge-triggered: each handler works until its sockets would block. A handler whose sockets
+//! always have more stops at a bound, and goes on after the others.
 
 pub(crate) mod answer;
 mod carry;
@@ -171,7 +172,7 @@ impl Relay {
         let mut events = Vec::with_capacity(256);
         let mut tick = Instant::now() + TICK;
         while !has_ended.load(Ordering::Acquire) {
-            let wait = match self.connections.has_more() {
+            let wait = match self.connections.has_more() || self.flows.has_more() {
                 true => Duration::ZERO,
                 false => tick.saturating_duration_since(Instant::now()),
             };
@@ -204,6 +205,7 @@ impl Relay {
                 }
             }
             self.connections.go_on();
+            self.flows.go_on(&self.outlets);
             self.is_sending
                 .store(self.connections.is_sending(), Ordering::Release);
             self.pulse.beat();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use sluice_router::control::Change;
+use sluice_router::control::{Change, Journal};
 use sluice_router::process::watch::{ObjectSample, Sample};
 
 /// The resolutions, in milliseconds, with the number of points: 5 minutes, 1 hour, 24 hours.
@@ -15,9 +15,6 @@ const MOST_SERIES: usize = 32;
 const MOST_REASONS: usize = 4;
 /// Largest number of variables of an algorithm that are kept. No algorithm has more.
 const MOST_VARIABLES: usize = 8;
-
-/// A clock that is set back by less is taken for one that runs slowly.
-const LEAST_STEP_MS: u64 = 500;
 
 /// The history.
 #[derive(Debug, Default)]
@@ -197,10 +194,11 @@ impl History {
     /// Adds a sample.
     pub fn add(&mut self, sample: &Sample) {
         let unix_ms = sample.unix_ms;
-        // If the clock was set back, the past moves with it: otherwise, it would lie in the future.
+        // If the clock was set back, the past moves with it, as the changes do in their journal:
+        // otherwise, it would lie in the future.
         let expected_ms = self.last_ms + sample.interval_ns / 1_000_000;
         let back_ms = expected_ms.saturating_sub(unix_ms);
-        if self.last_ms > 0 && back_ms > LEAST_STEP_MS {
+        if self.last_ms > 0 && back_ms > Journal::LEAST_STEP_MS {
             self.series.iter_mut().for_each(|s| s.move_back(back_ms));
         }
         self.last_ms = unix_ms;

@@ -386,9 +386,7 @@ fn serve(stream: &Stream, means: &Means) -> io::Result<()> {
         }
         (Method::Post, "/login") => {
             return match means.access.login(&request) {
-                Some(cookie) => Answer::text(204, "")
-                    .with("Set-Cookie", cookie)
-                    .send(stream),
+                Some(cookie) => Answer::empty().with("Set-Cookie", cookie).send(stream),
                 None => {
                     means.count(Why::HttpWrongToken);
                     Answer::text(403, "wrong token").send(stream)
@@ -483,7 +481,8 @@ fn events(stream: &Stream, router: &OfRouter, means: &Means) -> io::Result<()> {
 /// An answer.
 struct Answer {
     status: u16,
-    kind: &'static str,
+    /// The type of the body; `None` if there is none.
+    kind: Option<&'static str>,
     headers: Vec<(&'static str, String)>,
     body: String,
 }
@@ -492,7 +491,7 @@ impl Answer {
     fn of(kind: &'static str, body: String) -> Answer {
         Answer {
             status: 200,
-            kind,
+            kind: Some(kind),
             headers: Vec::new(),
             body,
         }
@@ -502,6 +501,16 @@ impl Answer {
         Answer {
             status,
             ..Answer::of("text/plain; charset=utf-8", format!("{text}\n"))
+        }
+    }
+
+    /// RFC 9110 section 15.3.5: it ends with its headers, and section 8.6: none of them is a length.
+    fn empty() -> Answer {
+        Answer {
+            status: 204,
+            kind: None,
+            headers: Vec::new(),
+            body: String::new(),
         }
     }
 
@@ -527,7 +536,7 @@ impl Answer {
     }
 
     fn send_within(self, stream: &Stream, patience: Duration) -> io::Result<()> {
-        let mut answer = self.head(Some(self.body.len()));
+        let mut answer = self.head(self.kind.map(|_| self.body.len()));
         answer.push_str(&self.body);
         stream.write_within(answer.as_bytes(), patience)
     }
@@ -549,10 +558,10 @@ impl Answer {
             422 => "Unprocessable Content",
             _ => "Service Unavailable",
         };
-        let mut head = format!(
-            "HTTP/1.1 {} {phrase}\r\nContent-Type: {}\r\n",
-            self.status, self.kind
-        );
+        let mut head = format!("HTTP/1.1 {} {phrase}\r\n", self.status);
+        if let Some(kind) = self.kind {
+            head.push_str(&format!("Content-Type: {kind}\r\n"));
+        }
         for (name, value) in FIXED {
             head.push_str(&format!("{name}: {value}\r\n"));
         }

@@ -552,7 +552,7 @@ impl Firewall {
         let is_refused = self.switches.is_compat && headers.is_link_local();
         let is_loop = trail.pipes >= MOST_PIPES;
         if is_loop && !is_refused {
-            self.runtime.refuse_loop(u64::from(packet.segments));
+            self.runtime.refuse_loop();
         }
         if is_refused || is_loop {
             cx.discard(packet, DropReason::NoRoute);

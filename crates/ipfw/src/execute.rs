@@ -182,7 +182,9 @@ impl Firewall {
         if self.leaves(command, flags)? {
             return Ok(());
         }
-        if !matches!(command, Command::ShowObjects(..) | Command::List { .. }) {
+        // The lines of a file count themselves, and counters are not part of the configuration.
+        let is_unchanged = matches!(command, Command::Batch(_) | Command::Zero { .. });
+        if !command.is_reading() && !is_unchanged {
             self.revision += 1;
         }
         match command {

@@ -82,7 +82,8 @@ impl FlowId {
             dst_port: if has_ports { headers.dst_port } else { 0 },
             flow_label: headers.flow_label,
             extra,
-            proto: headers.proto,
+            // One for all fragments of a packet.
+            proto: headers.fragment.begins_with.unwrap_or(headers.proto),
             is_v6: headers.src.is_ipv6(),
         }
     }
@@ -217,7 +218,7 @@ impl FlowId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::headers::{Direction, TCP};
+    use crate::headers::{Direction, TCP, UDP};
 
     #[test]
     fn an_ipv4_mask_lets_all_ipv6_traffic_share_one_flow() {
@@ -237,6 +238,20 @@ mod tests {
         assert_ne!(v6(1), other);
         assert_eq!(other.src[0], 0x0a00_0001);
         assert_eq!(other.dst[0], 0);
+    }
+
+    #[test]
+    fn fragments_of_a_packet_have_one_protocol() {
+        // UDP behind the destination options of IPv6 (60), which begin the fragmented part.
+        let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
+        let fragment = |proto, offset| {
+            let mut headers = Headers::new(Direction::In, proto, address, address);
+            headers.fragment.offset = offset;
+            headers.fragment.begins_with = Some(60);
+            FlowId::of(&headers, 0)
+        };
+        assert_eq!(fragment(UDP, 0), fragment(60, 1232));
+        assert_eq!(fragment(UDP, 0).proto, 60);
     }
 
     #[test]

@@ -98,6 +98,10 @@ pub struct Fragment {
     pub has_more: bool,
     /// The packet must not be fragmented.
     pub dont: bool,
+    /// The header with which the fragmented part begins, as every fragment states it; `None` if the
+    /// packet is no fragment. In IPv6 it may be an extension header, behind which only the first fragment
+    /// has its protocol. Rules do not see it; it distinguishes flows.
+    pub begins_with: Option<u8>,
 }
 
 impl Headers {
@@ -122,6 +126,7 @@ impl Headers {
                 offset: 0,
                 has_more: false,
                 dont: false,
+                begins_with: None,
             },
             tcp_flags: 0,
             icmp_type: None,

@@ -188,7 +188,7 @@ mod tests {
         fragment.headers.fragment = Fragment {
             offset: 1480,
             has_more: true,
-            dont: false,
+            ..Fragment::default()
         };
         assert_eq!(
             said(fragment),

@@ -9,6 +9,7 @@ pub(crate) mod layout;
 pub(crate) mod packets;
 mod places;
 mod reconcile;
+mod refused;
 pub(crate) mod runtime;
 pub(crate) mod share;
 pub(crate) mod stats;

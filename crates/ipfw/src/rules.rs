@@ -29,7 +29,7 @@ use states::{Lifetimes, LookedUp, States};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RuleId {
     pub number: u32,
-    pub serial: u32,
+    pub serial: u64,
 }
 
 impl RuleId {
@@ -44,7 +44,7 @@ impl RuleId {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub number: u32,
-    pub serial: u32,
+    pub serial: u64,
     pub rule: Arc<Rule>,
     pub compiled: Arc<Compiled>,
     /// Probability in units of 2^-32; `1 << 32` is certain.
@@ -63,6 +63,18 @@ pub(crate) struct Entry {
 struct LogLeft {
     left: u32,
     of: u32,
+}
+
+impl LogLeft {
+    /// Returns what is left of this limit behind the entries that a rule has made under the limit
+    /// `before`. Without a limit, nobody has counted them.
+    fn behind(self, before: Option<LogLeft>) -> LogLeft {
+        let made = before.map_or(0, |log| log.of - log.left);
+        LogLeft {
+            left: self.of.saturating_sub(made),
+            of: self.of,
+        }
+    }
 }
 
 /// The result of a walk through the rules.
@@ -133,7 +145,7 @@ pub(crate) struct Walk<'a> {
 /// All rules in order. The last one is the built-in rule 65535.
 pub(crate) struct Rules {
     entries: Vec<Entry>,
-    serial: u32,
+    serial: u64,
     disabled_sets: u32,
     pub tables: Tables,
     pub states: States,
@@ -478,6 +490,7 @@ impl Rules {
         let mut looked_up = LookedUp::default();
         let mut calls_left = MOST_CALLS_IN_ALL;
         let mut is_refused = false;
+        self.states.wire_packets = walk.packets;
         while let Some(step) = steps.get(at) {
             let mut index = step.rule as usize;
             // `prob` comes before all else, also before the lookup of states.
@@ -494,19 +507,27 @@ impl Rules {
                 Some(name) => self.states.find(headers, name, walk.now, &self.lifetimes),
                 None => None,
             };
-            let parent = found.and_then(|id| entries.binary_search_by_key(&id, Entry::id).ok());
+            let parent = found.and_then(|found| {
+                let parent = entries.binary_search_by_key(&found.rule, Entry::id);
+                Some((parent.ok()?, found))
+            });
             debug_assert_eq!(
                 found.is_some(),
                 parent.is_some(),
                 "states are removed with the rule that created them"
             );
-            if let Some(parent) = parent {
+            if let Some((parent, found)) = parent {
                 index = parent;
-                if entries[index].compiled.table_arg.is_some() {
+                arg = found.arg;
+                let compiled = &entries[index].compiled;
+                // A changed value of the table applies from the next packet of the first sender on.
+                if compiled.table_arg.is_some() && found.is_from_first {
                     let mut look = Look::new(&env);
-                    let compiled = &entries[index].compiled;
-                    compiled.holds_for_flow(&FlowFields::of(headers), &mut look);
-                    arg = look.value;
+                    let holds = compiled.holds_for_flow(&FlowFields::of(headers), &mut look);
+                    if holds && look.value != 0 {
+                        arg = look.value;
+                        self.states.remember(headers, found.rule, found.name, arg);
+                    }
                 }
             } else {
                 let entry = &entries[index];
@@ -528,6 +549,9 @@ impl Rules {
                             .add(headers, id, name, limit, walk.now, &self.lifetimes);
                     if added.is_err() {
                         return Outcome::Deny;
+                    }
+                    if entry.compiled.table_arg.is_some() {
+                        self.states.remember(headers, id, name, arg);
                     }
                 }
             }
@@ -558,7 +582,7 @@ impl Rules {
                 }
                 Action::Call(_) => {
                     if !is_refused {
-                        self.refused_calls += u64::from(walk.packets);
+                        self.refused_calls += 1;
                     }
                     is_refused = true;
                     index as u32 + 1
@@ -599,7 +623,7 @@ impl Entry {
     fn take_counters(&mut self, from: &Entry) {
         (self.packets, self.bytes) = (from.packets, from.bytes);
         self.last_match = from.last_match;
-        self.log_left = from.log_left;
+        self.log_left = self.log_left.map(|log| log.behind(from.log_left));
     }
 
     fn is_disabled(&self, disabled_sets: u32) -> bool {

@@ -140,6 +140,51 @@ fn a_copy_that_is_older_than_the_configuration_is_refused() {
 }
 
 #[test]
+fn a_command_that_only_reads_does_not_make_a_copy_stale() {
+    let mut bench = Bench::new();
+    bench.script(BASE);
+    traffic(&mut bench);
+    for text in [
+        "table t list",
+        "table t lookup 10.0.1.1",
+        "table t info",
+        "table all detail",
+        "set show",
+        "sysctl net.inet.ip.fw.one_pass",
+        "-a list",
+        "pipe show",
+        // Rules that remain keep the counters that they have at the exchange.
+        "resetlog",
+        "zero 100",
+    ] {
+        let (_, amended) = amend(
+            &mut bench,
+            "delete 400\nadd 400 count ip from any to any",
+            Mode::Atomic,
+        );
+        let Ok(Amendment::Change(amended)) = amended else {
+            panic!("{text}: {amended:?}");
+        };
+        bench.ok(text);
+        assert!(exchange(&mut bench, *amended).is_ok(), "{text}");
+    }
+    let counted = bench.ok("-a list 100");
+    let packets = counted.lines().map(|line| line.split_whitespace().nth(1));
+    // Both rules of this number.
+    assert_eq!(packets.collect::<Vec<_>>(), [Some("0"); 2], "{counted}");
+}
+
+#[test]
+fn one_change_of_commands_that_only_read_exchanges_nothing() {
+    let mut bench = Bench::new();
+    bench.script(BASE);
+    let text = "table t lookup 10.0.1.1\nlist 400";
+    let (output, amended) = amend(&mut bench, text, Mode::Atomic);
+    assert!(matches!(amended, Ok(Amendment::Nothing)), "{amended:?}");
+    assert_eq!(output, whole(&mut bench, text).0);
+}
+
+#[test]
 fn a_refused_line_on_a_copy_changes_nothing_and_is_named() {
     let mut bench = Bench::new();
     bench.script(BASE);

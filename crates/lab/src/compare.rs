@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::table::cut;
 use sluice_recording::expect::Outcome;
-use sluice_recording::figures::{Repeated, is_key_figure, repeated_beside, rounded};
+use sluice_recording::figures::{FlowNames, Repeated, is_key_figure, repeated_beside, rounded};
 use sluice_recording::results::VariantResult;
 use sluice_recording::runs::{Found, Place};
 use sluice_scenario::metric::Unit;
@@ -95,6 +95,15 @@ pub struct Compared {
     /// Whether it belongs to one of several flows of a group, which has figures of its own.
     #[serde(skip)]
     pub is_of_member: bool,
+    /// Whether it belongs to a call.
+    #[serde(skip)]
+    is_of_call: bool,
+    /// Whether it is one of the few that describe a run.
+    #[serde(skip)]
+    is_key: bool,
+    /// The flow whose figure it is; `None` for figures of the run or of a link.
+    #[serde(skip)]
+    flow: Option<String>,
     /// In how many runs of each side the figure was measured, and the number of runs; `None` if one
     /// side does not have what is measured.
     #[serde(skip)]
@@ -207,15 +216,19 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
         }
     }
     let (shared, runs) = (shared(a, b), [a, b].map(|found| found.result.runs.len()));
+    let summaries = [a.result.summaries(), b.result.summaries()].concat();
+    let names_of_flows = FlowNames::of(&summaries);
     let compare = |(metric, [first, second]): (String, [Option<Repeated>; 2])| {
         let runs = is_of(&metric, &shared).then_some(runs);
-        compared(&metric, first, second, runs, tolerance)
+        compared(&metric, &names_of_flows, (first, second), runs, tolerance)
     };
     let mut figures: Vec<Compared> = sides.into_iter().map(compare).collect();
     let flows = [a, b].map(|found| &found.recording.run().scenario.flows);
     let members: BTreeSet<String> = flows.into_iter().flatten().flat_map(members).collect();
+    let calls: BTreeSet<String> = [a, b].into_iter().flat_map(calls).collect();
     for figure in &mut figures {
         figure.is_of_member = is_of(&figure.metric, &members);
+        figure.is_of_call = is_of(&figure.metric, &calls);
     }
     Pair {
         name: match names[0] == names[1] {
@@ -238,6 +251,16 @@ fn members(flow: &Flow) -> Vec<String> {
     let numbers = 1..=flow.count;
     let name = |number| format!("{}-{number}.", flow.name);
     numbers.filter(|_| flow.count > 1).map(name).collect()
+}
+
+/// Returns the beginnings of the names of figures of calls.
+fn calls(found: &Found) -> BTreeSet<String> {
+    let summaries = found.result.summaries();
+    let flows = summaries
+        .iter()
+        .flat_map(|run| run.groups.iter().chain(&run.flows));
+    let calls = flows.filter(|flow| flow.is_call());
+    calls.map(|flow| format!("{}.", flow.name)).collect()
 }
 
 /// Returns the beginnings of the names of figures that both sides can have measured: those of flows
@@ -283,8 +306,8 @@ fn turned(a: &Found, b: &Found) -> Vec<Turned> {
 /// `runs`, it does not have what is measured.
 fn compared(
     metric: &str,
-    first: Option<Repeated>,
-    second: Option<Repeated>,
+    flows: &FlowNames,
+    (first, second): (Option<Repeated>, Option<Repeated>),
     runs: Option<[usize; 2]>,
     tolerance: f64,
 ) -> Compared {
@@ -326,6 +349,9 @@ fn compared(
     Compared {
         metric: metric.to_owned(),
         is_of_member: false,
+        is_of_call: false,
+        is_key: is_key_figure(metric, flows),
+        flow: flows.split(metric).map(|(flow, _)| flow.to_owned()),
         parts,
         unit: unit.expect("one of both has the figure"),
         first,
@@ -485,7 +511,7 @@ pub enum Shown {
 impl Shown {
     fn has(&self, figure: &Compared) -> bool {
         match self {
-            Shown::Key => figure.is_visible() && figure.is_key(),
+            Shown::Key => figure.is_visible() && figure.is_notable(),
             Shown::All => true,
             Shown::Named(names) => names.contains(&figure.metric),
         }
@@ -508,8 +534,15 @@ impl Compared {
         self.verdict.is_change() && is_shown
     }
 
-    fn is_key(&self) -> bool {
-        !self.is_of_member && (is_key_figure(&self.metric) || answer::is_deciding(&self.metric))
+    /// Returns whether it is shown if it has changed.
+    fn is_notable(&self) -> bool {
+        !self.is_of_member && (self.is_key || answer::is_deciding(self))
+    }
+
+    /// Returns the name without that of the flow, such as `p95`; empty if it is of no flow.
+    fn own_name(&self) -> &str {
+        let behind = |flow: &str| self.metric.strip_prefix(flow)?.strip_prefix('.');
+        self.flow.as_deref().and_then(behind).unwrap_or_default()
     }
 
     /// The median of a side, as it is displayed.

@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use sluice_recording::figures::{Repeated, is_key_figure, median, pipe_under_test, repeated};
+use sluice_recording::figures::{
+    FlowNames, Probes, Repeated, is_key_figure, median, pipe_under_test, repeated,
+};
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
 
@@ -41,10 +43,10 @@ pub fn text(results: &[VariantResult]) -> String {
         out.push('\n');
         out.push_str(&reported);
     }
-    let is_any_call = |row: &Row<'_>| row.runs[0].flows.iter().any(is_call);
-    if rows.iter().any(is_any_call) {
+    let calls = calls(&rows);
+    if !calls.is_empty() {
         out.push('\n');
-        out.push_str(&calls(&rows));
+        out.push_str(&calls);
     }
     if rows.iter().any(|row| row.runs[0].accuracy.is_some()) {
         out.push('\n');
@@ -242,14 +244,20 @@ fn write_table<T>(
     out
 }
 
+/// Returns the summaries of all runs.
+fn summaries<'a>(rows: &[Row<'a>]) -> Vec<&'a Summary> {
+    let runs = rows.iter().flat_map(|row| &row.runs);
+    runs.copied().collect()
+}
+
 fn variants(rows: &[Row<'_>]) -> String {
     // All lines show the same queue, which the heading names: queues of different directions are
     // not comparable.
-    let all: Vec<&Summary> = rows
-        .iter()
-        .flat_map(|row| row.runs.iter().copied())
-        .collect();
+    let all = summaries(rows);
     let name = pipe_under_test(&all);
+    // So do they show the same ping, also where none was answered.
+    let probes = Probes::of(&all);
+    let ping = |s: &Summary| probes.main(s)?.rtt;
     let queue = move |s: &Summary| s.pipes.iter().find(|pipe| pipe.name == name).cloned();
     let used = format!("{name} %");
     let wait = format!(" {name:<7}");
@@ -269,13 +277,13 @@ fn variants(rows: &[Row<'_>]) -> String {
         column(
             ["ping", "p50 ms"],
             8,
-            |s: &Summary| of(s.ping(), |p| p.p50_ns),
+            move |s: &Summary| of(ping(s), |p| p.p50_ns),
             ms,
         ),
         column(
             ["", "p99 ms"],
             8,
-            |s: &Summary| of(s.ping(), |p| p.p99_ns),
+            move |s: &Summary| of(ping(s), |p| p.p99_ns),
             ms,
         ),
         column(
@@ -347,12 +355,14 @@ fn partly_measured(row: &Row<'_>) -> Option<String> {
     let figures = repeated(&row.runs);
     let part = |(name, figure): &(String, Repeated)| Some((name.clone(), figure.measured_in()?));
     let mut parts: Vec<(String, String)> = figures.iter().filter_map(part).collect();
-    parts.sort_by_key(|(name, _)| !is_key_figure(name));
+    let flows = FlowNames::of(&row.runs);
+    parts.sort_by_key(|(name, _)| !is_key_figure(name, &flows));
     // The percentiles of a figure, such as `bulk.fct.p95`, follow from it.
     let mut seen: Vec<(String, String)> = Vec::new();
     parts.retain(|(name, part)| {
-        let family: Vec<&str> = name.split('.').take(2).collect();
-        let own = (family.join("."), part.clone());
+        let flow = flows.split(name).map_or("", |(flow, _)| flow);
+        let family: Vec<&str> = name[flow.len()..].split('.').take(2).collect();
+        let own = (flow.to_owned() + &family.join("."), part.clone());
         let is_new = !seen.contains(&own);
         seen.push(own);
         is_new
@@ -481,13 +491,12 @@ fn reported(rows: &[Row<'_>]) -> String {
     format!("{}reported by programs\n{out}", fit("variant", 30))
 }
 
-/// Returns whether a flow has a score and is not a probe. (The first table shows the round trips of
-/// probes.)
-fn is_call(flow: &FlowSummary) -> bool {
-    flow.mos.is_some() && flow.rtt.is_none()
-}
-
+/// The flows that have a score and are no probes; empty if there is none. (The first table shows the
+/// round trips of probes.)
 fn calls(rows: &[Row<'_>]) -> String {
+    let all = summaries(rows);
+    let probes = Probes::of(&all);
+    let is_call = |flow: &FlowSummary| flow.mos.is_some() && !probes.has(flow);
     // A packet of a call is measured in its direction only.
     let one_way = |flow: &FlowSummary| flow.up.or(flow.down);
     let columns: [Column<'_, FlowSummary>; 6] = [
@@ -536,6 +545,9 @@ fn calls(rows: &[Row<'_>]) -> String {
                 });
             }
         }
+    }
+    if lines.is_empty() {
+        return String::new();
     }
     let heads = flow_heads("call", WIDTH - numbers, 5, &lines);
     write_table(&heads, &lines, &columns)

@@ -7,7 +7,10 @@ pub use guard::{Guard, Watchdog, kill_all_in};
 
 use crate::namespace::Namespace;
 use crate::sys;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, LinkNameSpaceType};
 use std::ffi::{CStr, CString};
@@ -24,7 +27,7 @@ use std::time::Duration;
 pub struct Surroundings<'a> {
     /// The network namespace.
     pub namespace: &'a Namespace,
-    /// Files whose contents are replaced, for this program and its children only.
+    /// Files and folders whose contents are replaced, for this program and its children only.
     pub files: &'a [Replacement],
     /// The signals that are blocked.
     pub blocked: &'a SignalMask,
@@ -35,11 +38,14 @@ pub struct Surroundings<'a> {
     pub is_apart: bool,
 }
 
-/// A file with other contents.
-#[derive(Debug)]
+/// A file with other contents, or a folder without any.
+#[derive(Clone, Debug)]
 pub struct Replacement {
     target: CString,
-    contents: Vec<u8>,
+    /// Whether the target is a symbolic link to the file.
+    is_link: bool,
+    /// `None` for a folder.
+    contents: Option<Vec<u8>>,
 }
 
 impl Replacement {
@@ -47,10 +53,23 @@ impl Replacement {
     /// mounted on it.
     pub fn new(target: &Path, contents: impl Into<Vec<u8>>) -> Option<Replacement> {
         let is_file = fs::metadata(target).is_ok_and(|file| file.is_file());
+        let is_link = fs::symlink_metadata(target).is_ok_and(|file| file.is_symlink());
         let target = CString::new(target.as_os_str().as_encoded_bytes()).ok()?;
         is_file.then(|| Replacement {
             target,
-            contents: contents.into(),
+            is_link,
+            contents: Some(contents.into()),
+        })
+    }
+
+    /// Hides the contents of the folder `target`. Returns `None` if there is no such folder.
+    pub fn empty(target: &Path) -> Option<Replacement> {
+        let is_folder = fs::metadata(target).is_ok_and(|folder| folder.is_dir());
+        let target = CString::new(target.as_os_str().as_encoded_bytes()).ok()?;
+        is_folder.then_some(Replacement {
+            target,
+            is_link: false,
+            contents: None,
         })
     }
 }
@@ -93,7 +112,7 @@ pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, Sp
             .map(|(file, number)| {
                 let source = CString::new(format!("{STAGES}/{number}"));
                 let source = source.expect("a number has no zero byte");
-                (source, file.target.clone(), file.contents.clone())
+                (source, file.clone())
             })
             .collect(),
         blocked: around.blocked.clone(),
@@ -140,8 +159,8 @@ pub fn spawn(command: &mut Command, around: &Surroundings<'_>) -> Result<Pid, Sp
 struct Inside {
     namespace: OwnedFd,
     stage: Option<&'static CStr>,
-    /// The file below [`STAGES`], the target, and the contents.
-    files: Vec<(CString, CString, Vec<u8>)>,
+    /// Each with its path below [`STAGES`].
+    files: Vec<(CString, Replacement)>,
     blocked: SignalMask,
     open_files: Option<OpenFiles>,
     is_apart: bool,
@@ -226,28 +245,49 @@ impl Inside {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         rustix::mount::mount(c"tmpfs", stage, c"tmpfs", flags, c"mode=755")
             .map_err(at(Step::Stage))?;
-        for (source, target, contents) in &self.files {
-            let flags = rustix::fs::OFlags::CREATE
-                | rustix::fs::OFlags::WRONLY
-                | rustix::fs::OFlags::CLOEXEC;
-            let mode = rustix::fs::Mode::from_raw_mode(0o644);
-            let file = rustix::fs::open(source.as_c_str(), flags, mode).map_err(at(Step::File))?;
-            let mut rest = contents.as_slice();
-            while !rest.is_empty() {
-                let written = rustix::io::write(&file, rest).map_err(at(Step::File))?;
-                rest = &rest[written..];
+        for (source, file) in &self.files {
+            match &file.contents {
+                Some(contents) => create_file(source, contents),
+                None => rustix::fs::mkdir(source.as_c_str(), Mode::from_raw_mode(0o755)),
             }
-            rustix::mount::mount_bind(source.as_c_str(), target.as_c_str())
+            .map_err(at(Step::File))?;
+            rustix::mount::mount_bind(source.as_c_str(), file.target.as_c_str())
                 .map_err(at(Step::File))?;
+            if file.is_link {
+                // Before Linux 5.2, the mount on the link's destination must do.
+                let _ = mount_on_link(source, &file.target);
+            }
         }
         rustix::mount::unmount(stage, UnmountFlags::DETACH).map_err(at(Step::Stage))
     }
 }
 
+/// Creates a file. Async-signal-safe.
+fn create_file(path: &CStr, contents: &[u8]) -> rustix::io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
+    let mut rest = contents;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    Ok(())
+}
+
+/// Mounts a file on a symbolic link itself. The mount stays when another file takes the place of the
+/// link's destination, as when systemd-resolved writes a new `stub-resolv.conf`: the kernel removes
+/// mounts on a file that is renamed away in another mount namespace. Async-signal-safe.
+fn mount_on_link(source: &CStr, link: &CStr) -> rustix::io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = rustix::mount::open_tree(CWD, source, flags)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    rustix::mount::move_mount(&tree, c"", CWD, link, flags)
+}
+
 /// The path at which the replacements are created, in the child's own mount namespace.
 const STAGES: &str = "/tmp";
 
-fn stage() -> Option<&'static CStr> {
+pub(crate) fn stage() -> Option<&'static CStr> {
     fs::metadata(STAGES).is_ok().then_some(c"/tmp")
 }
 

@@ -55,16 +55,26 @@ pub(crate) enum Entered {
     All,
     /// Not even `unshare`, for this errno.
     Nothing(i32),
-    /// `unshare`, but a file refused its text for this errno.
-    NotFiles(i32),
+    /// `unshare`, but a step after it was refused for this errno.
+    NotAll(i32),
 }
 
 /// Runs `unshare(flags)` in a child process that ends at once, and writes these texts to these files
-/// there.
-pub(crate) fn enter_in_child(flags: libc::c_int, files: &[(&CStr, &str)]) -> io::Result<Entered> {
-    // SAFETY: between fork and _exit the child calls only unshare, open and write and reads errno, all
-    // async-signal-safe, so it does not matter what other threads were doing. Paths end with a zero
-    // byte; each text is valid for its length.
+/// there. With a `stage`, the child also gets a mount namespace, and mounts a file system in memory on
+/// this folder. Namespaces and mounts end with the child.
+///
+/// # Errors
+/// There is no child, or something killed it, such as a filter of system calls.
+pub(crate) fn enter_in_child(
+    flags: libc::c_int,
+    files: &[(&CStr, &str)],
+    stage: Option<&CStr>,
+) -> io::Result<Entered> {
+    let flags = flags | stage.map_or(0, |_| libc::CLONE_NEWNS);
+    // SAFETY: between fork and _exit the child makes system calls only (unshare, open, write, mount) and
+    // reads errno, all async-signal-safe, so it does not matter what other threads were doing. Paths
+    // and names end with a zero byte; each text is valid for its length; null stands for what a mount
+    // does not have.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -76,7 +86,18 @@ pub(crate) fn enter_in_child(flags: libc::c_int, files: &[(&CStr, &str)]) -> io:
             for (path, text) in files {
                 let file = libc::open(path.as_ptr(), libc::O_WRONLY);
                 if file < 0 || libc::write(file, text.as_ptr().cast(), text.len()) < 0 {
-                    libc::_exit(errno() | OF_FILES);
+                    libc::_exit(errno() | LATER);
+                }
+            }
+            if let Some(stage) = stage {
+                let (none, slave) = (c"none".as_ptr(), libc::MS_REC | libc::MS_SLAVE);
+                let (tmpfs, null) = (c"tmpfs".as_ptr(), std::ptr::null());
+                let root = c"/".as_ptr();
+                // Without the first call, the second would be seen outside.
+                if libc::mount(none, root, std::ptr::null(), slave, null) != 0
+                    || libc::mount(tmpfs, stage.as_ptr(), tmpfs, libc::MS_NODEV, null) != 0
+                {
+                    libc::_exit(errno() | LATER);
                 }
             }
             libc::_exit(0);
@@ -92,15 +113,20 @@ pub(crate) fn enter_in_child(flags: libc::c_int, files: &[(&CStr, &str)]) -> io:
             Err(error) => return Err(error),
         }
     }
+    if !libc::WIFEXITED(status) {
+        return Err(io::Error::other(
+            "the process that tried it was killed, as by a filter of system calls",
+        ));
+    }
     Ok(match libc::WEXITSTATUS(status) {
         0 => Entered::All,
-        status if status & OF_FILES != 0 => Entered::NotFiles(status & 0x7f),
+        status if status & LATER != 0 => Entered::NotAll(status & 0x7f),
         errno => Entered::Nothing(errno),
     })
 }
 
-/// Marks the errno of a file in the exit status of [`enter_in_child`].
-const OF_FILES: libc::c_int = 0x80;
+/// Marks the errno of a step after `unshare` in the exit status of [`enter_in_child`].
+const LATER: libc::c_int = 0x80;
 
 /// Reads a clock in nanoseconds.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {

@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::metrics::Spread;
-use sluice_scenario::Direction;
 use sluice_scenario::metric::{
-    Chart, ChartLink, FLOW_METRICS, Key, MetricDecl, PipeSummary, RUN_METRICS, Summary, Unit,
-    pipe_metrics,
+    Chart, ChartLink, FLOW_METRICS, FlowSummary, Key, MetricDecl, PipeSummary, RUN_METRICS,
+    Summary, Unit, pipe_metrics,
 };
+use sluice_scenario::{Direction, PipeId};
 
 /// A figure of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,14 +101,44 @@ pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
     all.filter(|(_, key)| *key != Key::No).collect()
 }
 
-/// Returns whether `name` is that of a key figure, of whichever flow or link.
-pub fn is_key_figure(name: &str) -> bool {
+/// The names of flows. They may have dots of their own, so that the name of a figure does not tell by
+/// itself where that of its flow ends.
+#[derive(Clone, Debug, Default)]
+pub struct FlowNames(BTreeSet<String>);
+
+impl FlowNames {
+    /// Returns the names of all flows of `runs`, and those of several flows together.
+    pub fn of(runs: &[&Summary]) -> FlowNames {
+        let flows = runs
+            .iter()
+            .flat_map(|run| run.groups.iter().chain(&run.flows));
+        flows.map(|flow| flow.name.clone()).collect()
+    }
+
+    /// Splits the name of a figure into that of its flow and its own: `ping.eu` and `p95`. `None` for
+    /// a figure of the run or of a link. Of several flows, it is the one with the longest name.
+    pub fn split<'n>(&self, figure: &'n str) -> Option<(&'n str, &'n str)> {
+        let mut ends = figure.match_indices('.').map(|(at, _)| at).rev();
+        let end = ends.find(|end| self.0.contains(&figure[..*end]))?;
+        Some((&figure[..end], &figure[end + 1..]))
+    }
+}
+
+impl FromIterator<String> for FlowNames {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        FlowNames(names.into_iter().collect())
+    }
+}
+
+/// Returns whether `name` is that of a key figure, of whichever link or of one of `flows`.
+pub fn is_key_figure(name: &str, flows: &FlowNames) -> bool {
     let is_key = |key: Key| key != Key::No;
-    let of_flow = name.split_once('.').map_or("", |(_, rest)| rest);
+    let of_flow = flows.split(name).map_or("", |(_, own)| own);
     // `up.drops` is a figure of a link, and `bulk.drops` one of a flow.
     let of_pipe = |decl: &MetricDecl<_>| {
         let pipe = name.strip_suffix(decl.name);
-        pipe.is_some_and(|pipe| pipe.ends_with("up.") || pipe.ends_with("down."))
+        let pipe = pipe.and_then(|pipe| pipe.strip_suffix('.'));
+        pipe.and_then(PipeId::from_word).is_some()
     };
     RUN_METRICS
         .iter()
@@ -149,6 +179,33 @@ fn busiest<'a>(runs: &[&'a Summary], is_its: impl Fn(&PipeSummary) -> bool) -> O
         .into_iter()
         .reduce(|a, b| if b.1 > a.1 { b } else { a });
     most.map(|(name, _)| name)
+}
+
+/// The flows of probes of several runs: those of which any run has a reply. A run without a reply has
+/// lost all of their probes.
+#[derive(Clone, Debug)]
+pub struct Probes<'a>(BTreeSet<&'a str>);
+
+impl<'a> Probes<'a> {
+    /// Finds them in all runs that are compared.
+    pub fn of(runs: &[&'a Summary]) -> Probes<'a> {
+        let flows = runs.iter().flat_map(|run| &run.flows);
+        let answered = flows.filter(|flow| flow.rtt.is_some());
+        Probes(answered.map(|flow| flow.name.as_str()).collect())
+    }
+
+    /// Returns whether `flow` is one of them.
+    pub fn has(&self, flow: &FlowSummary) -> bool {
+        self.0.contains(flow.name.as_str())
+    }
+
+    /// Returns the flow of a run whose round trips are called the ping: the first ping, and without
+    /// pings the first exchanges over a connection. It is the same flow in all runs of a scenario, also
+    /// in one without a reply.
+    pub fn main<'s>(&self, run: &'s Summary) -> Option<&'s FlowSummary> {
+        let own = || run.flows.iter().filter(|flow| self.has(flow));
+        own().find(|flow| flow.is_ping()).or_else(|| own().next())
+    }
 }
 
 /// A figure over runs that differ only in their seed.
@@ -316,6 +373,7 @@ pub fn repeated_beside(summaries: &[&Summary], others: &[&Summary]) -> Vec<(Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_scenario::metric::{Percentiles, Window};
 
     #[test]
     fn a_median_over_all_runs_counts_those_that_did_not_measure() {
@@ -335,24 +393,88 @@ mod tests {
     }
 
     #[test]
+    fn the_ping_is_the_same_flow_in_all_runs() {
+        let rtt = Percentiles {
+            count: 1,
+            min_ns: 1,
+            p50_ns: 1,
+            p95_ns: 1,
+            p99_ns: 1,
+            max_ns: 1,
+            mean_ns: 1,
+            deviation_ns: 0,
+        };
+        let flow = |type_name: &str, name: &str, is_answered: bool| FlowSummary {
+            name: name.into(),
+            type_name: type_name.into(),
+            rtt: is_answered.then_some(rtt),
+            ..FlowSummary::default()
+        };
+        let run = |flows: Vec<FlowSummary>| Summary {
+            variant: String::new(),
+            window: Window {
+                warmup_ns: 0,
+                end_ns: 0,
+            },
+            flows,
+            groups: Vec::new(),
+            pipes: Vec::new(),
+            total_goodput_bps: None,
+            directions: Vec::new(),
+            jain: None,
+            jain_min: None,
+            jain_mean: None,
+            accuracy: None,
+        };
+        let of = |far, near| {
+            run(vec![
+                flow("voip", "call", false),
+                flow("rr", "web", true),
+                flow("ping", "far", far),
+                flow("ping", "near", near),
+            ])
+        };
+        let name = |probes: &Probes<'_>, run: &Summary| Some(probes.main(run)?.name.clone());
+        let (both, near) = (of(true, true), of(false, true));
+        let probes = Probes::of(&[&both, &near]);
+        assert_eq!(name(&probes, &both).as_deref(), Some("far"));
+        // No reply of `far` came back: that of `near` is no substitute.
+        assert_eq!(name(&probes, &near).as_deref(), Some("far"));
+        assert_eq!(name(&Probes::of(&[&near]), &near).as_deref(), Some("near"));
+        let neither = of(false, false);
+        let alone = Probes::of(&[&neither]);
+        assert_eq!(name(&alone, &neither).as_deref(), Some("web"));
+        let none = run(vec![flow("ping", "far", false)]);
+        assert_eq!(name(&Probes::of(&[&none]), &none), None);
+    }
+
+    #[test]
     fn key_figures_of_links_are_not_those_of_flows() {
+        let names = ["bulk", "ping", "ping.eu", "backup", "program"];
+        let flows: FlowNames = names.map(str::to_owned).into_iter().collect();
         for name in [
             "total.goodput",
             "jain",
             "ping.p95",
+            "ping.eu.p95",
             "up.drops",
+            "up2.drops",
             "down.sojourn.p95",
         ] {
-            assert!(is_key_figure(name), "{name}");
+            assert!(is_key_figure(name, &flows), "{name}");
         }
         for name in [
             "bulk.drops",
+            "backup.drops",
             "bulk.sojourn.p95",
             "ping.p50",
+            "ping.eu.p50",
             "up.drops.overflow",
             "ping.up.p95",
+            // A figure that a program reports.
+            "program.latency.p95",
         ] {
-            assert!(!is_key_figure(name), "{name}");
+            assert!(!is_key_figure(name, &flows), "{name}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::iter::repeat_n;
 
-use super::model::{Cdf, Packets, Verdict};
+use super::model::{Cdf, Packets, Ping, Series, Verdict};
 
 impl Cdf {
     /// Returns the distribution of samples. Up to 1000 different values are one point each. If
@@ -64,6 +64,15 @@ impl Cdf {
         let sent = rows.filter(|(_, verdict)| **verdict != Verdict::Dropped);
         let each = sent.flat_map(|((wait, segments), _)| repeat_n(*wait, usize::from(*segments)));
         Cdf::of_delays(each.collect())
+    }
+}
+
+impl Ping {
+    /// Returns the distribution of one of its series of delays, without the warm-up.
+    pub fn distribution(&self, delays: &Series) -> Cdf {
+        let points = delays.points();
+        let measured = points.filter(|(at, _)| *at >= self.measured_from_s);
+        Cdf::of(measured.map(|(_, delay)| delay).collect())
     }
 }
 

@@ -4,7 +4,7 @@
 //! The laboratory fills a [`Report`] from its recordings. [`html`] embeds it in the page that `web/`
 //! builds; [`svg`] and [`png`] draw the same numbers as figures. Nothing here measures or computes a
 //! metric, with one exception: the distribution of the sojourn times must be taken before [`html`]
-//! thins the packets to what a page can hold.
+//! thins the packets to what a page can hold. Distributions leave out the warm-up, as all figures do.
 //!
 //! [`model`] holds the data of the page; the TypeScript types in `web/src/model.ts` are generated from
 //! it.

@@ -14,7 +14,7 @@ pub use packets::{PacketRow, Packets, Verdict};
 pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 9;
+pub const SCHEMA: u32 = 10;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -35,6 +35,9 @@ pub struct Report {
     /// Start of the time that a picture shows; 0 except in pictures of a window.
     #[serde(skip)]
     pub start_s: f64,
+    /// Whether it shows a window of time only.
+    #[serde(skip)]
+    pub is_window: bool,
 }
 
 impl Report {
@@ -48,6 +51,7 @@ impl Report {
             runs: Vec::new(),
             sweeps: Vec::new(),
             start_s: 0.0,
+            is_window: false,
         }
     }
 }
@@ -144,8 +148,14 @@ pub struct Run {
     pub flows: Vec<Flow>,
     /// What stands for the flows of a direction that are too many to draw each.
     pub crowds: Vec<Crowd>,
+    /// The sum of the goodputs of each direction with several flows whose curves were thinned. The
+    /// page adds the curves of other flows itself.
+    pub sums: Vec<GoodputSum>,
     /// The probes.
     pub pings: Vec<Ping>,
+    /// Name of the probes whose round trips are compared, the same in all runs of a scenario. `None` if
+    /// no run has a reply.
+    pub main_ping: Option<String>,
     /// Segments that all TCP flows sent again; `None` without such flows.
     pub retransmits: Option<f64>,
     /// Packets that all queues dropped.
@@ -567,6 +577,17 @@ pub struct FlowFigures {
     pub loss: Option<f64>,
 }
 
+/// The goodput of all flows of a direction together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct GoodputSum {
+    /// The direction.
+    #[cfg_attr(test, ts(type = "Direction"))]
+    pub direction: Direction,
+    /// Values over time.
+    pub mbps: Series,
+}
+
 /// A quantile over the flows of a crowd, at each time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
@@ -591,6 +612,8 @@ pub struct Ping {
     pub up_ms: Option<Series>,
     /// Delay from right to left; `None` if the ends share no clock.
     pub down_ms: Option<Series>,
+    /// End of its warm-up: distributions begin with the probes that were sent then.
+    pub measured_from_s: f64,
     /// Quantiles of [`Ping::two_way_ms`].
     pub two_way: Option<Quantiles>,
     /// Quantiles of [`Ping::up_ms`].
@@ -633,8 +656,8 @@ pub struct Queue {
     pub drops: Vec<Count>,
     /// Sojourn time of the packets that left through the link.
     pub sojourn_ms: Option<Quantiles>,
-    /// Distribution of the sojourn times. `None` if it is to be computed from `packets`, which must
-    /// then be complete.
+    /// Distribution of the sojourn times, without the warm-up. `None` if it is to be computed from all
+    /// of `packets`, which must then be complete.
     pub sojourn_cdf: Option<Cdf>,
     /// The sojourn times that 5, 25, 50, 75 and 95 % of these packets do not exceed, without the
     /// warm-up: medians over the repetitions. `None` if they are to be computed from the distribution.

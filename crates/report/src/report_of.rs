@@ -17,7 +17,7 @@ use crate::model::{
 };
 use sluice_recording::expect;
 use sluice_recording::figures::{
-    Repeated, busiest_of, figures_of, median, repeated, rounded, typical,
+    Probes, Repeated, busiest_of, figures_of, median, repeated, rounded, typical,
 };
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
@@ -80,11 +80,12 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         let summaries: Vec<&Summary> = summaries.iter().collect();
         let is_chosen = |one: &&&Recording| Some(one.run().seed) == choice.seed;
         let shown = group.iter().find(is_chosen).unwrap_or(&group[0]);
-        let mut run = run(shown, name.clone(), &typical(&summaries), busiest)?;
+        let typical = typical(&summaries);
+        let mut run = run(shown, name.clone(), &typical, busiest, &subject.probes)?;
         run.look = look;
         boxes::fill(&mut run, group, shown)?;
         if group.len() > 1 {
-            run.repeats = repeats::figures(&summaries, busiest);
+            run.repeats = repeats::figures(&summaries, busiest, &subject.probes);
             run.expectations = expectations(shown, &summaries);
             run.figures = repeated_figures(&shown.run().scenario, &summaries);
             run.repetitions = group.iter().map(|one| one.run().seed).collect();
@@ -127,13 +128,16 @@ pub fn repetitions<'a>(recordings: &[&'a Recording]) -> Vec<(String, Vec<&'a Rec
     names(&firsts).into_iter().zip(groups).collect()
 }
 
-/// Makes the run of a recording. `busiest` names the bottleneck of each direction, up and down.
+/// Makes the run of a recording. `busiest` names the bottleneck of each direction, up and down; the
+/// main ping is that of `probes`.
 fn run(
     recording: &Recording,
     name: String,
     summary: &Summary,
     busiest: [&str; 2],
+    probes: &Probes<'_>,
 ) -> Result<Run, ReadError> {
+    let main_ping = probes.main(summary).map(|flow| flow.name.clone());
     let file = recording.run();
     let end = Time::from_ns(file.end_ns);
     let scenario = &file.scenario;
@@ -148,10 +152,10 @@ fn run(
             of_flow.push(sample);
         }
     }
-    let mut probes: Vec<Vec<PingSample>> = vec![Vec::new(); instances.len()];
+    let mut replies: Vec<Vec<PingSample>> = vec![Vec::new(); instances.len()];
     for probe in if_recorded(recording.pings())? {
         let probe = probe?;
-        if let Some(of_flow) = probes.get_mut(probe.flow as usize) {
+        if let Some(of_flow) = replies.get_mut(probe.flow as usize) {
             of_flow.push(probe);
         }
     }
@@ -160,7 +164,14 @@ fn run(
     for (instance, figures) in instances.iter().zip(&summary.flows) {
         let id = instance.id as usize;
         match instance.flow.kind.measured() {
-            Measured::Delays => pings.push(ping(instance, &probes[id], figures)),
+            Measured::Delays => {
+                pings.push(ping(
+                    instance,
+                    &replies[id],
+                    scenario.measure.warmup,
+                    figures,
+                ));
+            }
             Measured::Connections | Measured::Datagrams => {
                 flows.push(flow(
                     instance,
@@ -184,7 +195,7 @@ fn run(
         },
         facts: facts::of(file),
         duration_s: file.end_ns as f64 / 1e9,
-        base_rtt_ms: facts::base_rtt(scenario, summary).map(|rtt| rtt.as_ms_f64()),
+        base_rtt_ms: facts::base_rtt(scenario, main_ping.as_deref()).map(|rtt| rtt.as_ms_f64()),
         partial: match &file.status {
             Status::Complete => None,
             Status::Partial { reason } => Some(reason.clone()),
@@ -211,7 +222,9 @@ fn run(
             .collect(),
         flows,
         crowds: Vec::new(),
+        sums: Vec::new(),
         pings,
+        main_ping,
         retransmits: None,
         drops: 0.0,
         marks: 0.0,
@@ -340,7 +353,12 @@ fn flow(
     }
 }
 
-fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummary) -> Ping {
+fn ping(
+    instance: &FlowInstance<'_>,
+    probes: &[PingSample],
+    warmup: Span,
+    figures: &FlowSummary,
+) -> Ping {
     let series = |pick: fn(&PingSample) -> Option<Span>| {
         let value = |probe| pick(probe).map_or(f64::NAN, |delay| delay.as_ms_f64());
         Series::new(
@@ -356,6 +374,7 @@ fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummar
         two_way_ms: series(|probe| probe.rtt),
         up_ms: is_any(|probe| probe.up.is_some()).then(|| series(|probe| probe.up)),
         down_ms: is_any(|probe| probe.down.is_some()).then(|| series(|probe| probe.down)),
+        measured_from_s: seconds(Time::ZERO + instance.start.saturating_add(warmup)),
         two_way: ms(figures.rtt),
         up: ms(figures.up),
         down: ms(figures.down),

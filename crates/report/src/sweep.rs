@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use sluice_recording::figures::repeated;
+use sluice_recording::figures::{Probes, repeated};
 use sluice_recording::results::VariantResult;
 use sluice_recording::{ReadError, Recording};
+use sluice_scenario::metric::Summary;
 
 use crate::Report;
 use crate::figure::Figure;
@@ -82,23 +83,17 @@ fn key_figures(results: &[VariantResult]) -> Vec<String> {
         .flat_map(|result| repeated(&result.summaries()))
         .map(|(name, _)| name)
         .collect();
-    let flow_of = |name: &str, figure: &str| {
-        let flow = name.strip_suffix(figure)?;
-        (!flow.contains('.')).then(|| flow.to_owned())
-    };
-    let ping = names.iter().find(|name| flow_of(name, ".p50").is_some());
-    let goodput = names.iter().find(|name| *name == "total.goodput");
-    // A ping has a score, too, but also round trips.
-    let is_call = |name: &&String| {
-        let flow = flow_of(name, ".mos");
-        flow.is_some_and(|flow| !names.contains(&format!("{flow}.p50")))
-    };
-    let call = names.iter().find(is_call);
-    [ping, goodput, call]
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect()
+    let summaries: Vec<&Summary> = results.iter().flat_map(VariantResult::summaries).collect();
+    let probes = Probes::of(&summaries);
+    let ping = summaries.iter().find_map(|run| probes.main(run));
+    let ping = ping.map(|flow| format!("{}.p50", flow.name));
+    let flows = summaries.iter().flat_map(|run| &run.flows);
+    let calls = flows.filter(|flow| flow.is_call());
+    let mut scores = calls.map(|flow| format!("{}.mos", flow.name));
+    let call = scores.find(|name| names.contains(name));
+    let goodput = Some("total.goodput".to_owned());
+    let all = [ping, goodput, call].into_iter().flatten();
+    all.filter(|name| names.contains(name)).collect()
 }
 
 /// The least number of values of the axis on x.

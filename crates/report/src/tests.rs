@@ -321,6 +321,7 @@ pub(crate) fn drawable() -> Report {
                 two_way: quantiles,
                 ..Ping::default()
             }],
+            main_ping: Some(String::new()),
             queues: vec![Queue {
                 name: "bottleneck".to_owned(),
                 direction: Direction::Up,

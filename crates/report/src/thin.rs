@@ -10,7 +10,8 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::crowd;
-use super::model::{Cdf, Packets, Queue, Report, Series, Verdict};
+use super::figure::sum_series;
+use super::model::{Cdf, Direction, GoodputSum, Packets, Queue, Report, Run, Series, Verdict};
 
 /// Packets of all queues together: a hundred per pixel of a wide screen. Packing them takes a fifth
 /// of the time of their simulation; such a page has 2 to 3 MB.
@@ -24,6 +25,7 @@ pub fn for_page(mut report: Report) -> Report {
     let most_packets = fair_limit(lengths.map(|queue| queue.packets.len()), MOST_PACKETS);
     for run in &mut report.runs {
         crowd::gather(run);
+        run.sums = sums(run);
         for flow in &mut run.flows {
             thin_series(&mut flow.goodput_mbps, MOST_VALUES);
             let optional = [
@@ -40,6 +42,24 @@ pub fn for_page(mut report: Report) -> Report {
     let queues = report.runs.iter_mut().flat_map(|run| &mut run.queues);
     in_parallel(queues.collect(), |queue| prepare_queue(queue, most_packets));
     report
+}
+
+/// The sums of flows that will be thinned. Afterwards it is too late: which values are kept differs by
+/// flow. A crowd has its own sum.
+fn sums(run: &Run) -> Vec<GoodputSum> {
+    let sum = |direction: Direction| {
+        let flows = run.flows.iter().filter(|flow| flow.direction == direction);
+        let parts: Vec<&Series> = flows.map(|flow| &flow.goodput_mbps).collect();
+        let is_thinned = parts.iter().any(|part| part.value.len() > MOST_VALUES);
+        let is_crowd = run.crowds.iter().any(|crowd| crowd.direction == direction);
+        (is_thinned && parts.len() > 1 && !is_crowd).then(|| {
+            let mut mbps = sum_series(parts.into_iter(), run.goodput_step_s);
+            thin_series(&mut mbps, MOST_VALUES);
+            GoodputSum { direction, mbps }
+        })
+    };
+    let both = [Direction::Up, Direction::Down].into_iter();
+    both.filter_map(sum).collect()
 }
 
 /// The limit per column that keeps the sum within `most`; shorter columns leave their room to others.
@@ -205,4 +225,52 @@ pub fn thin_series(series: &mut Series, most: usize) {
     series.time_s = kept.iter().map(|&at| series.time_s[at]).collect();
     series.value = kept.iter().map(|&at| series.value[at]).collect();
     series.thinned_from.get_or_insert(total as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Ends, Flow};
+
+    /// Two flows of `count` values, 0.25 s apart, which together have 10 Mbit/s at all times.
+    fn report(count: u32) -> Report {
+        let flow = |mbps: fn(u32) -> f64| {
+            let times = (0..count).map(|k| f64::from(k) * 0.25).collect();
+            Flow {
+                goodput_mbps: Series::new(times, (0..count).map(mbps).collect()),
+                ..Flow::default()
+            }
+        };
+        let mut report = Report::new("two flows", Ends::default());
+        report.runs.push(Run {
+            goodput_step_s: 0.25,
+            flows: vec![
+                flow(|k| f64::from(k % 5)),
+                flow(|k| 10.0 - f64::from(k % 5)),
+            ],
+            ..Run::default()
+        });
+        report
+    }
+
+    #[test]
+    fn the_sum_of_flows_is_taken_before_their_curves_are_thinned() {
+        // Two hours.
+        let long = for_page(report(28_800));
+        let run = &long.runs[0];
+        assert!(
+            run.flows
+                .iter()
+                .all(|flow| flow.goodput_mbps.thinned_from.is_some())
+        );
+        let [sum] = run.sums.as_slice() else {
+            panic!("one direction has flows: {}", run.sums.len());
+        };
+        assert_eq!(sum.direction, Direction::Up);
+        assert_eq!(sum.mbps.thinned_from, Some(28_800));
+        assert!(sum.mbps.value.len() <= MOST_VALUES);
+        assert!(sum.mbps.value.iter().all(|mbps| *mbps == 10.0));
+        // The page adds curves that are complete.
+        assert_eq!(for_page(report(2000)).runs[0].sums, []);
+    }
 }

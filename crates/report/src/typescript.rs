@@ -75,6 +75,7 @@ export const LOG_BEYOND = {LOG_BEYOND};
         model::Crowd,
         model::CrowdFlow,
         model::FlowFigures,
+        model::GoodputSum,
         model::QuantileLine,
         model::Ping,
         model::Queue,

@@ -263,8 +263,9 @@ fn garbage_is_refused_and_the_connection_goes_on() {
 fn half_a_request_is_waited_for_and_then_refused() {
     let served = Served::start();
     let stream = served.connect();
-    (&stream).write_all(b"{\"do\":").unwrap();
+    // The time runs from the first byte on.
     let started = Instant::now();
+    (&stream).write_all(b"{\"do\":").unwrap();
     // Closed without an answer, because there is no complete request.
     assert_eq!(line(&stream), "");
     assert!(started.elapsed() >= SHORT.patience);
@@ -300,6 +301,50 @@ fn silent_clients_make_room_for_those_who_speak() {
     let silent = served.turned_away.counts()["silent"];
     assert!((96..=116).contains(&silent), "{silent}");
     drop(flood);
+}
+
+fn status_of(stream: &UnixStream) -> String {
+    let mut stream = stream;
+    stream.write_all(b"{\"do\":\"status\"}\n").unwrap();
+    line(stream)
+}
+
+const STATUS: &str = "{\"stdout\":\"\",\"warnings\":[],\"status\":7}\n";
+
+#[test]
+fn a_client_may_be_silent_for_as_long_as_nobody_needs_its_place() {
+    let served = Served::start();
+    let stream = served.connect();
+    for _ in 0..3 {
+        thread::sleep(2 * SHORT.patience);
+        assert_eq!(status_of(&stream), STATUS);
+    }
+    assert!(served.turned_away.counts().is_empty());
+    // The end of the router ends the connection.
+    drop(served);
+    assert_eq!(line(&stream), "");
+}
+
+#[test]
+fn the_client_that_has_been_silent_for_longest_makes_room() {
+    let served = Served::start();
+    let clients: Vec<UnixStream> = (0..SHORT.clients)
+        .map(|_| {
+            let stream = served.connect();
+            assert_eq!(status_of(&stream), STATUS);
+            stream
+        })
+        .collect();
+    // Their threads note the end of a request after its answer.
+    thread::sleep(SHORT.patience);
+    // The first one speaks again, so the second one has been silent for longest.
+    assert_eq!(status_of(&clients[0]), STATUS);
+    assert!(served.ask("pipe show").error.is_none());
+    assert_eq!(line(&clients[1]), "");
+    for number in [0, 2, 3] {
+        assert_eq!(status_of(&clients[number]), STATUS);
+    }
+    assert_eq!(served.turned_away.counts(), [("silent".into(), 1)].into());
 }
 
 #[test]

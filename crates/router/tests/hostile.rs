@@ -3,6 +3,7 @@
 #[path = "../../../fuzz/mutate.rs"]
 mod mutate;
 mod rules;
+mod trailers;
 mod zoo;
 
 use std::cell::RefCell;
@@ -271,7 +272,7 @@ fn plain(beasts: &[Beast]) -> Frames {
 }
 
 /// The faults that must be counted, and the frames that must arrive.
-fn expected(beasts: &[Beast]) -> (BTreeMap<&'static str, u64>, Vec<Vec<u8>>, u64) {
+fn expected(link: Link, beasts: &[Beast]) -> (BTreeMap<&'static str, u64>, Vec<Vec<u8>>, u64) {
     let (mut damage, mut arrives, mut lost) = (BTreeMap::new(), Vec::new(), 0);
     for beast in beasts {
         match beast.fate {
@@ -279,6 +280,17 @@ fn expected(beasts: &[Beast]) -> (BTreeMap<&'static str, u64>, Vec<Vec<u8>>, u64
             Fate::Counted(fault) => {
                 *damage.entry(fault).or_default() += 1;
                 arrives.push(beast.frame.clone());
+            }
+            Fate::Trimmed(fault, packet) => {
+                if let Some(fault) = fault {
+                    *damage.entry(fault).or_default() += 1;
+                }
+                // The shortest Ethernet frame has 60 bytes.
+                let length = match link {
+                    Link::Ethernet => (14 + packet).max(60),
+                    Link::Ip => packet,
+                };
+                arrives.push(beast.frame[..length].to_vec());
             }
             Fate::Lost(fault) => {
                 *damage.entry(fault).or_default() += 1;
@@ -329,6 +341,20 @@ fn rules_see_packets_inside_pppoe_and_mpls() {
     let mut frames = frames(10);
     frames.push(zoo::pppoe(&[0xc0, 0x21], &[1, 1, 0, 4]));
     assert_eq!(filtered(&frames, true).sent, frames);
+}
+
+/// 40:.. was lost as a damaged IP packet, 45:.. and 60:.. were tested by the rules of IP packets.
+#[test]
+fn rules_of_packets_do_not_see_ethernet_inside_mpls() {
+    let frames = zoo::LIKE_IP.map(zoo::pseudowire);
+    let plain = frames.iter().cloned();
+    let outcome = cross(
+        Link::Ethernet,
+        plain.map(|frame| (frame, VnetHeader::default())).collect(),
+        rules::between_left_and_right("add deny ip from any to any").strict(true),
+    );
+    assert_eq!(outcome.sent, frames);
+    assert_eq!(outcome.counts.bypassed, 4);
 }
 
 #[test]
@@ -439,7 +465,7 @@ fn rules_decide_by_the_type_of_a_frame() {
 #[test]
 fn each_odd_frame_has_the_fate_and_the_counter_that_it_should_have() {
     for beast in zoo::all() {
-        let (damage, arrives, lost) = expected(std::slice::from_ref(&beast));
+        let (damage, arrives, lost) = expected(Link::Ethernet, std::slice::from_ref(&beast));
         let outcome = cross(
             Link::Ethernet,
             plain(std::slice::from_ref(&beast)),
@@ -455,7 +481,7 @@ fn each_odd_frame_has_the_fate_and_the_counter_that_it_should_have() {
 #[test]
 fn odd_frames_pass_rules_and_any_queue_and_leave_nothing_behind() {
     let beasts = zoo::all();
-    let (damage, mut arrives, lost) = expected(&beasts);
+    let (damage, mut arrives, lost) = expected(Link::Ethernet, &beasts);
     arrives.sort();
     let fast = PipeParams {
         rate: Rate::from_bps(10_000_000_000),
@@ -496,7 +522,7 @@ fn without_a_link_header_the_same_packets_pass() {
         // Only a link header determines whether version 4 or 6 is right.
         .filter(|beast| !beast.name.starts_with("version"))
         .collect();
-    let (damage, arrives, lost) = expected(&beasts);
+    let (damage, arrives, lost) = expected(Link::Ip, &beasts);
     let queueing = piped("fq_codel", &PipeParams::default());
     let outcome = cross(Link::Ip, plain(&beasts), queueing);
     assert_eq!(counted(&outcome.counts), damage);

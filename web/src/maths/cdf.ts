@@ -1,4 +1,4 @@
-import type { Cdf } from "../model.ts";
+import type { Cdf, Ping, Series } from "../model.ts";
 
 /** The distribution of samples, with one point per different value; gaps are left out. */
 export function empiricalCdf(samples: ArrayLike<number | null>): Cdf {
@@ -12,6 +12,11 @@ export function empiricalCdf(samples: ArrayLike<number | null>): Cdf {
     fraction.push((at + 1) / sorted.length);
   }
   return { count: sorted.length, value, fraction };
+}
+
+/** The distribution of one of the series of delays of a ping, without the warm-up. */
+export function delayCdf(ping: Ping, { time_s, value }: Series): Cdf {
+  return empiricalCdf(value.filter((_, at) => (time_s[at] as number) >= ping.measured_from_s));
 }
 
 /** The share of samples that do not exceed `value`. */

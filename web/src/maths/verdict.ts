@@ -67,9 +67,15 @@ export function packetsOf(counts: Count[]): number {
   return counts.reduce((total, count) => total + count.packets, 0);
 }
 
-/** The first ping that was answered. */
+/** The ping whose round trips are compared; in this run, none may have been answered. */
 export function mainPing(run: Run): Ping | null {
-  return run.pings.find((ping) => ping.two_way !== null) ?? null;
+  return run.pings.find((ping) => ping.name === run.main_ping) ?? null;
+}
+
+/** Jain's index in the worse direction, as in all tables of figures; `null` if neither has one. */
+export function worstJain(run: Run): number | null {
+  const known = run.directions.flatMap(({ jain }) => jain ?? []);
+  return known.length === 0 ? null : Math.min(...known);
 }
 
 function describeRun(run: Run, queue: string): string {

@@ -6,7 +6,7 @@ import { type Line, LineChart } from "../charts/lines.ts";
 import { type Cloud, PacketChart } from "../charts/packets.ts";
 import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
 import { choice, dropdown, h } from "../dom.ts";
-import { boxOf, empiricalCdf } from "../maths/cdf.ts";
+import { boxOf, delayCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { preferred } from "../maths/states.ts";
 import { busiestQueue, mainPing } from "../maths/verdict.ts";
@@ -237,7 +237,7 @@ export class Bench {
     }
     this.boxes.ping.setColumns(
       this.eachPing((ping) => ping.two_way_ms).flatMap(({ look, series, ping }) => {
-        const ms = ping.box_ms ?? boxOf(empiricalCdf(series.value));
+        const ms = ping.box_ms ?? boxOf(delayCdf(ping, series));
         return ms === null ? [] : [{ label: look.label, variant: look.variant, ms }];
       }),
     );
@@ -493,14 +493,14 @@ export class Bench {
       `${ways[this.pingWay]}, at the time each probe was sent; gaps are unanswered probes`,
     );
     for (const way of ["two_way_ms", "up_ms", "down_ms"] as PingWay[]) {
-      const curves: Curve[] = this.eachPing((ping) => ping[way]).map(({ look, series }) => ({
+      const curves: Curve[] = this.eachPing((ping) => ping[way]).map(({ look, series, ping }) => ({
         ...look,
-        cdf: empiricalCdf(series.value),
+        cdf: delayCdf(ping, series),
       }));
       this.cdfs[way].setCurves(curves);
       const counted = way !== "two_way_ms" && callsOf(this.report.runs).length > 0;
       const what = counted ? "probes and packets of calls that arrived" : "answered probes";
-      this.cdfs[way].frame.setCaption(`${ways[way]}; ${what}`);
+      this.cdfs[way].frame.setCaption(`${ways[way]}; ${what} in the measured time`);
     }
   }
 
@@ -560,7 +560,7 @@ export class Bench {
         queue.sojourn_cdf === null ? [] : [{ ...look, cdf: queue.sojourn_cdf }],
       ),
     );
-    this.cdfs.sojourn.frame.setCaption(`${title}; packets that were sent`);
+    this.cdfs.sojourn.frame.setCaption(`${title}; packets that were sent in the measured time`);
     this.boxes.sojourn.setColumns(
       chosen.flatMap(({ label, variant, queue }) => {
         const ms = queue.box_ms ?? (queue.sojourn_cdf === null ? null : boxOf(queue.sojourn_cdf));

@@ -56,7 +56,9 @@ export class FlowLines {
     return this.report.runs.map((run) => {
       const parts = run.flows.filter((flow) => flow.direction === direction).map((flow) => flow.goodput_mbps);
       const crowd = run.crowds.find((entry) => entry.direction === direction);
-      const sum = crowd?.sum_mbps ?? sumSeries(parts, run.goodput_step_s);
+      // Curves that were thinned have values at different times.
+      const whole = run.sums.find((entry) => entry.direction === direction);
+      const sum = crowd?.sum_mbps ?? whole?.mbps ?? sumSeries(parts, run.goodput_step_s);
       return { label: run.name, variant: run.look, flow: 0, time: sum.time_s, value: sum.value };
     });
   }

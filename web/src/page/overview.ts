@@ -4,7 +4,7 @@
  */
 import { h } from "../dom.ts";
 import { megabits, milliseconds, plain, whole } from "../maths/format.ts";
-import { mainPing } from "../maths/verdict.ts";
+import { mainPing, worstJain } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 import { type Column, listing } from "./listing.ts";
 import { callsOf, scoreOf } from "./words.ts";
@@ -32,7 +32,7 @@ const goodput = (run: Run, way: string) =>
 const COLUMNS: Column<Run>[] = [
   { head: "Goodput up", of: (run) => goodput(run, "up"), say: megabits },
   { head: "Goodput down", of: (run) => goodput(run, "down"), say: megabits },
-  { head: "Jain's index", of: (run) => run.directions[0]?.jain ?? null, say: (jain) => jain.toFixed(3) },
+  { head: "Jain's index", of: worstJain, say: (jain) => jain.toFixed(3) },
   { head: "Ping p50", of: (run) => mainPing(run)?.two_way?.p50 ?? null, say: milliseconds },
   { head: "Ping p95", of: (run) => mainPing(run)?.two_way?.p95 ?? null, say: milliseconds },
   { head: "MOS, worst call", of: worstScore, say: plain },

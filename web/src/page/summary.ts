@@ -144,7 +144,7 @@ function pingRows({ runs, ends }: Report): Row[] {
         sayQuantiles,
         "low",
         median,
-        name === names[0] ? "Ping, median" : "",
+        runs.some((run) => run.main_ping === name) ? "Ping, median" : "",
       ),
       rowOf(
         labelled(`${label} one-way`, `${route("up", ends)}, ${P}`),

@@ -184,6 +184,7 @@ function runOf(variant: Variant, seconds: number): Run {
       },
     ],
     crowds: [],
+    sums: [],
     pings: [
       {
         name: "ping",
@@ -191,12 +192,14 @@ function runOf(variant: Variant, seconds: number): Run {
         two_way_ms: series(pings.two),
         up_ms: series(pings.up),
         down_ms: series(pings.down),
+        measured_from_s: 0,
         two_way: quantilesOf(pings.two),
         up: quantilesOf(pings.up),
         down: quantilesOf(pings.down),
         box_ms: boxOf(empiricalCdf(pings.two)),
       },
     ],
+    main_ping: "ping",
     retransmits: outcome.retransmits.at(-1)?.value ?? 0,
     drops: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 2).length,
     marks: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 1).length,

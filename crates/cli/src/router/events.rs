@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_router::process::Router;
-use sluice_router::process::watch::{Sample, Watcher};
+use sluice_router::process::watch::{ObjectSample, Sample, Watcher};
 
 use crate::watch::reasons;
 
@@ -15,11 +15,14 @@ use crate::watch::reasons;
 pub(super) struct Events {
     looks: u64,
     after: u64,
-    /// The time in all samples so far.
-    elapsed: Duration,
+    /// The drops of each pipe and queue of the last sample since it exists, by reason.
+    before: BTreeMap<String, Drops>,
     dropping: BTreeMap<String, Dropping>,
     up: BTreeMap<String, bool>,
 }
+
+/// Drops by reason.
+type Drops = BTreeMap<String, u64>;
 
 /// A pipe or queue that drops packets.
 struct Dropping {
@@ -42,7 +45,7 @@ const QUIET: Duration = Duration::from_secs(10);
 const REPEAT: Duration = Duration::from_secs(60);
 /// Pipes and queues that have lines at the same time; the others have none.
 const MOST: usize = 16;
-/// Looks between two checks: one check per second.
+/// Looks between two questions about the interfaces: one per second.
 const LOOKS: u64 = 10;
 
 impl Events {
@@ -50,11 +53,11 @@ impl Events {
     /// request to the kernel.
     pub fn look(&mut self, router: &Router) -> Vec<Event> {
         self.looks += 1;
-        if !self.looks.is_multiple_of(LOOKS) {
-            return Vec::new();
-        }
+        // Only the newest sample is kept, so that rarer looks would miss some.
         let mut events = self.sampled_by(router.watcher());
-        events.extend(self.interfaces(router.interfaces_up()));
+        if self.looks.is_multiple_of(LOOKS) {
+            events.extend(self.interfaces(router.interfaces_up()));
+        }
         events
     }
 
@@ -70,17 +73,20 @@ impl Events {
     }
 
     fn sampled(&mut self, sample: &Sample) -> Vec<Event> {
-        // The clock of the system may be set.
-        self.elapsed += Duration::from_nanos(sample.interval_ns);
-        let now = self.elapsed;
+        // The clock of the system may be set, and samples may have been missed.
+        let now = Duration::from_nanos(sample.status.uptime_ns);
         let unix_ms = sample.unix_ms;
         let mut events = Vec::new();
+        let before = std::mem::take(&mut self.before);
         for object in &sample.objects {
-            let dropped = object.traffic.dropped_total();
+            let name = object.label();
+            let drops = new_drops(object, before.get(&name));
+            self.before
+                .insert(name.clone(), object.total_dropped.clone());
+            let dropped: u64 = drops.values().sum();
             if dropped == 0 {
                 continue;
             }
-            let name = object.label();
             let is_new = !self.dropping.contains_key(&name);
             if is_new && self.dropping.len() >= MOST {
                 continue;
@@ -94,12 +100,12 @@ impl Events {
             state.dropped += dropped;
             state.last = now;
             if is_new {
-                let why = reasons(&object.traffic.dropped);
+                let why = reasons(&drops);
                 let line = format!("{name} drops packets: {why}");
                 events.push(event(line, unix_ms, &name, "drops_begin", state.dropped));
-            } else if now - state.said >= REPEAT {
+            } else if now.saturating_sub(state.said) >= REPEAT {
                 state.said = now;
-                let seconds = (now - state.since).as_secs();
+                let seconds = now.saturating_sub(state.since).as_secs();
                 let line = format!(
                     "{name} has dropped {} packets in {seconds} s",
                     state.dropped
@@ -108,9 +114,9 @@ impl Events {
             }
         }
         self.dropping.retain(|name, state| {
-            let is_over = now - state.last >= QUIET;
+            let is_over = now.saturating_sub(state.last) >= QUIET;
             if is_over {
-                let seconds = (state.last - state.since).as_secs();
+                let seconds = state.last.saturating_sub(state.since).as_secs();
                 let dropped = state.dropped;
                 let line =
                     format!("{name} drops no more packets; it dropped {dropped} in {seconds} s");
@@ -137,6 +143,24 @@ impl Events {
     }
 }
 
+/// Returns the drops of a pipe or queue since it had dropped those of `before`, also those in samples that
+/// were missed. Of one that the sample before did not show, these are the drops of the interval.
+fn new_drops(object: &ObjectSample, before: Option<&Drops>) -> Drops {
+    let new = object.total_dropped.iter().map(|(reason, total)| {
+        let new = match before.map(|before| before.get(reason).copied().unwrap_or(0)) {
+            // Below that, it is another pipe with this name.
+            Some(before) => total.checked_sub(before).unwrap_or(*total),
+            // The total is read first: later drops count with the next sample.
+            None => {
+                let in_interval = object.traffic.dropped.get(reason);
+                in_interval.copied().unwrap_or(0).min(*total)
+            }
+        };
+        (reason.clone(), new)
+    });
+    new.filter(|(_, count)| *count > 0).collect()
+}
+
 fn event(line: String, unix_ms: u64, object: &str, name: &str, dropped: u64) -> Event {
     Event {
         line,
@@ -152,42 +176,57 @@ fn event(line: String, unix_ms: u64, object: &str, name: &str, dropped: u64) -> 
 
 #[cfg(test)]
 mod tests {
-    use sluice_router::process::watch::ObjectSample;
+    use sluice_router::process::Status;
 
     use super::*;
 
-    fn sample(second: u64, dropped: u64) -> Sample {
+    /// A sample of a pipe that has dropped `dropped` packets in the last second, and `total` so far.
+    fn sample(second: u64, dropped: u64, total: u64) -> Sample {
+        let drops = |count| match count {
+            0 => Drops::new(),
+            count => [("overflow".to_owned(), count)].into(),
+        };
         let mut object = ObjectSample {
             name: "pipe 1".to_owned(),
+            total_dropped: drops(total),
             ..ObjectSample::default()
         };
-        if dropped > 0 {
-            object.traffic.dropped = [("overflow".to_owned(), dropped)].into();
-        }
+        object.traffic.dropped = drops(dropped);
         Sample {
             unix_ms: second * 1000,
             interval_ns: 1_000_000_000,
+            status: Status {
+                uptime_ns: second * 1_000_000_000,
+                ..Status::default()
+            },
             objects: vec![object],
             ..Sample::default()
         }
     }
 
+    /// Returns the samples of a pipe that drops this many packets in each second.
+    fn samples(dropped: impl IntoIterator<Item = u64>) -> Vec<Sample> {
+        let mut total = 0;
+        let seconds = (0..).zip(dropped);
+        let one = seconds.map(|(second, dropped)| {
+            total += dropped;
+            sample(second, dropped, total)
+        });
+        one.collect()
+    }
+
+    fn lines<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Vec<String> {
+        let mut events = Events::default();
+        let said = samples.into_iter().flat_map(|one| events.sampled(one));
+        said.map(|event| event.line).collect()
+    }
+
     #[test]
     fn a_pipe_that_drops_has_a_line_at_the_beginning_each_minute_and_at_the_end() {
-        let mut events = Events::default();
-        let lines: Vec<String> = (0..200)
-            // Drops in the first 70 seconds, with a pause of 5 s that is no end.
-            .map(|second| {
-                (
-                    second,
-                    u64::from(second < 70 && !(20..25).contains(&second)) * 2,
-                )
-            })
-            .flat_map(|(second, dropped)| events.sampled(&sample(second, dropped)))
-            .map(|event| event.line)
-            .collect();
+        // Drops in the first 70 seconds, with a pause of 5 s that is no end.
+        let dropped = |second: u64| u64::from(second < 70 && !(20..25).contains(&second)) * 2;
         assert_eq!(
-            lines,
+            lines(&samples((0..200).map(dropped))),
             [
                 "pipe 1 drops packets: overflow 2",
                 // Seconds 0 to 60 without the pause: 56 of 2 packets.
@@ -198,13 +237,48 @@ mod tests {
     }
 
     #[test]
+    fn drops_in_samples_that_were_missed_count() {
+        // One packet in each of the seconds 0 to 60; one sample in ten is missed.
+        let all = samples((0..80).map(|second| u64::from(second <= 60)));
+        let seen = all.iter().zip(0..).filter(|(_, second)| second % 10 != 5);
+        assert_eq!(
+            lines(seen.map(|(sample, _)| sample)),
+            [
+                "pipe 1 drops packets: overflow 1",
+                "pipe 1 has dropped 61 packets in 60 s",
+                "pipe 1 drops no more packets; it dropped 61 in 60 s",
+            ]
+        );
+        // All drops are in the sample that is missed.
+        let all = samples([0, 5, 0]);
+        assert_eq!(
+            lines([&all[0], &all[2]]),
+            ["pipe 1 drops packets: overflow 5"]
+        );
+    }
+
+    #[test]
+    fn drops_from_before_and_of_another_pipe_with_the_name_do_not_count() {
+        // 100 packets before the first sample, one in it. Then the pipe is made again and drops two.
+        let mut events = Events::default();
+        let mut dropped = |one: &Sample| {
+            events.sampled(one);
+            events.dropping["pipe 1"].dropped
+        };
+        assert_eq!(dropped(&sample(0, 1, 101)), 1);
+        assert_eq!(dropped(&sample(1, 2, 2)), 3);
+    }
+
+    #[test]
     fn a_clock_that_is_set_back_holds_up_no_line() {
         let mut events = Events::default();
         let mut numbers = Vec::new();
-        for second in 0..20 {
-            // Drops in the first three seconds; then the clock is set back by an hour.
+        // Drops in the first three seconds; then the clock is set back by an hour.
+        let all = samples((0..20).map(|second| u64::from(second < 3)));
+        for (second, mut sample) in (0_u64..).zip(all) {
             let shown = if second < 3 { second + 3600 } else { second };
-            let found = events.sampled(&sample(shown, u64::from(second < 3)));
+            sample.unix_ms = shown * 1000;
+            let found = events.sampled(&sample);
             numbers.extend(found.into_iter().map(|event| (second, event.line)));
         }
         let end = "pipe 1 drops no more packets; it dropped 3 in 2 s".to_owned();
@@ -220,7 +294,7 @@ mod tests {
     #[test]
     fn many_pipes_that_drop_have_few_lines() {
         let mut events = Events::default();
-        let mut sample = sample(0, 1);
+        let mut sample = sample(0, 1, 1);
         let object = sample.objects[0].clone();
         sample.objects = (0..100)
             .map(|number| ObjectSample {

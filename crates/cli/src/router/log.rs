@@ -86,8 +86,28 @@ impl Log {
         text
     }
 
+    /// Returns the text of the changes of the configuration behind the first `seen`, of `noted`, one line
+    /// each. They have gone to syslog. A line says how many of them are not in `changes`, which are the
+    /// last ones.
+    pub fn changes_since(&self, seen: u64, changes: &[Change], noted: u64) -> String {
+        let missed = noted
+            .saturating_sub(seen)
+            .saturating_sub(changes.len() as u64);
+        let line = match missed {
+            0 => String::new(),
+            _ => self.notice(
+                &format!(
+                    "{missed} changes of the configuration are not logged: they were made faster than \
+                     they are read"
+                ),
+                &json!({"log": "change", "missed": missed}),
+            ),
+        };
+        line + &self.changes(changes)
+    }
+
     /// Returns the text of changes of the configuration, one line each. They have gone to syslog.
-    pub fn changes(&self, changes: &[Change]) -> String {
+    fn changes(&self, changes: &[Change]) -> String {
         let mut text = String::new();
         for change in changes {
             let Change {
@@ -327,6 +347,31 @@ mod tests {
             (&value["unix_ms"], &value["refused"]),
             (&5.into(), &"no".into())
         );
+    }
+
+    #[test]
+    fn changes_that_are_no_longer_kept_are_counted() {
+        let change = Change {
+            by: "uid 0".into(),
+            text: "pipe 1 config".into(),
+            ..Change::default()
+        };
+        let two = [change.clone(), change];
+        let log = Log::new(false, None).unwrap();
+        let line = "sluice: uid 0 changed: pipe 1 config\n";
+        assert_eq!(log.changes_since(9, &two[..1], 10), line);
+        // Of the changes 11 to 15, two are kept.
+        let missed = "sluice: 3 changes of the configuration are not logged: they were made faster \
+                      than they are read\n";
+        assert_eq!(
+            log.changes_since(10, &two, 15),
+            format!("{missed}{line}{line}")
+        );
+        let log = Log::new(true, None).unwrap();
+        let text = log.changes_since(10, &two, 15);
+        let value: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!(value["missed"], 3);
+        assert_eq!(log.changes_since(15, &[], 15), "");
     }
 
     #[test]

@@ -120,6 +120,55 @@ fn where_namespaces_are_refused_a_proxy_carries_the_program() {
     assert!(again.unwrap().success());
 }
 
+/// Lets mount(2) fail with EACCES, as Docker's profile for AppArmor does (`deny mount`): a filter of
+/// linux/seccomp.h and linux/bpf_common.h that loads the call's number, compares it, and returns
+/// SECCOMP_RET_ERRNO with 13, or SECCOMP_RET_ALLOW.
+const WITHOUT_MOUNTS: &str = "
+import ctypes, os, platform, struct, sys
+mount = {'x86_64': 165, 'aarch64': 40}[platform.machine()]
+lines = [(0x20, 0, 0, 0), (0x15, 0, 1, mount), (0x06, 0, 0, 0x5000d), (0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in lines))
+program = ctypes.create_string_buffer(struct.pack('HP', len(lines), ctypes.addressof(code)))
+prctl = ctypes.CDLL(None).prctl
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+assert prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+assert prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
+/// Namespaces are allowed there, but a program's files cannot be mounted.
+#[test]
+fn where_mounts_are_refused_a_proxy_carries_the_program_and_doctor_says_so() {
+    let world = World::new();
+    world.serve(80, greet);
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/${{http_proxy##*:}}; \
+         printf 'CONNECT {}:80 HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3",
+        super::SERVER[0]
+    );
+    let run = |words: &[&str]| {
+        let mut command = Command::new("python3");
+        command.args(["-c", WITHOUT_MOUNTS, env!("CARGO_BIN_EXE_sluice")]);
+        let child = world.start(command.args(words));
+        child.wait_with_output().unwrap()
+    };
+    let output = run(&["exec", "--", "timeout", "20", "bash", "-c", &script]);
+    let (answer, text) = (stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(answer.contains("hello\n"), "{answer} {text}");
+    assert!(text.contains("apparmor=unconfined"), "{text}");
+    assert!(text.contains("behind a proxy: UDP, ping"), "{text}");
+    let output = run(&["doctor"]);
+    let answer = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{answer}");
+    assert!(answer.contains("yes  namespaces: "), "{answer}");
+    assert!(
+        answer.contains("no   mounts: a security module"),
+        "{answer}"
+    );
+    assert!(answer.contains("apparmor=unconfined"), "{answer}");
+}
+
 /// A program of `sluice exec` starts `sluice exec` again. A user's has namespaces of its own; root's
 /// has no CAP_SETFCAP, without which Linux maps root into no user namespace.
 #[test]

@@ -1,6 +1,6 @@
 //! UDP flows. Each has a pair of sockets until it has been idle for some time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
@@ -16,6 +16,8 @@ use crate::gate::{Ends, FlowChange, Held};
 pub struct Flows {
     entries: Entries<Flow>,
     numbers: BTreeMap<Ends, u64>,
+    /// Sockets that may have further datagrams. No event reports those again.
+    more: BTreeSet<Token>,
     changes: Sender<FlowChange>,
     names: Sender<Vec<u8>>,
 }
@@ -64,6 +66,15 @@ enum Step {
     End,
 }
 
+/// How a flow's turn to read from a socket ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// The socket is empty.
+    Drained,
+    /// The turn is over, because a sender that is faster than the relay would never let it end.
+    Over,
+}
+
 impl Flows {
     /// Creates an empty set of flows. `changes` informs the gate of flows that open and close; `names`
     /// receives the answers of resolvers.
@@ -71,6 +82,7 @@ impl Flows {
         Flows {
             entries: Entries::new(),
             numbers: BTreeMap::new(),
+            more: BTreeSet::new(),
             changes,
             names,
         }
@@ -109,11 +121,26 @@ impl Flows {
         let Some(flow) = self.entries.get_mut(&number) else {
             return false;
         };
-        match side {
+        let turn = match side {
             0 => flow.pass_out(number, outlets),
             _ => flow.pass_in(number, outlets, &self.names),
+        };
+        if turn == Turn::Over {
+            self.more.insert((number, side));
         }
         true
+    }
+
+    /// Returns whether sockets may have further datagrams: then [`Flows::go_on`] passes them on.
+    pub fn has_more(&self) -> bool {
+        !self.more.is_empty()
+    }
+
+    /// Passes on the datagrams that were left because a turn was over.
+    pub fn go_on(&mut self, outlets: &Outlets) {
+        for token in std::mem::take(&mut self.more) {
+            self.on_event(token, outlets);
+        }
     }
 
     /// Closes flows without recent datagrams. Informs the gate first, so that no datagram reaches a
@@ -144,9 +171,9 @@ impl Flows {
 
 impl Flow {
     /// Passes the program's datagrams on.
-    fn pass_out(&mut self, number: u64, outlets: &Outlets) {
+    fn pass_out(&mut self, number: u64, outlets: &Outlets) -> Turn {
         let mut datagram = [0; LONGEST];
-        loop {
+        Turn::of(|| {
             match rustix::io::read(&self.inner, &mut datagram) {
                 Ok(length) => {
                     self.life.on_datagram(Instant::now());
@@ -159,17 +186,18 @@ impl Flow {
                     }
                     self.addresses.on_datagram(datagram);
                 }
-                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::AGAIN) => return false,
                 // A socket reports such an error once: the program's port is closed.
                 Err(_) => {}
             }
-        }
+            true
+        })
     }
 
     /// Passes the datagrams of the outside on.
-    fn pass_in(&mut self, number: u64, outlets: &Outlets, names: &Sender<Vec<u8>>) {
+    fn pass_in(&mut self, number: u64, outlets: &Outlets, names: &Sender<Vec<u8>>) -> Turn {
         let mut datagram = [0; LONGEST];
-        loop {
+        Turn::of(|| {
             match rustix::io::read(&self.outer, &mut datagram) {
                 Ok(length) => {
                     self.life.on_datagram(Instant::now());
@@ -182,11 +210,12 @@ impl Flow {
                     let _ = self.inner.send(datagram);
                 }
                 Err(rustix::io::Errno::CONNREFUSED) => self.on_refusal(number, outlets),
-                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::AGAIN) => return false,
                 // A socket reports such an error once: a host is temporarily unreachable.
                 Err(_) => {}
             }
-        }
+            true
+        })
     }
 
     /// Sends the latest datagram, which was refused, to the next address. If all have refused it,
@@ -205,6 +234,16 @@ impl Flow {
             }
         }
         outlets.refuse(&self.first, Refusal::Closed);
+    }
+}
+
+impl Turn {
+    /// Reads at most [`TURN`] times. `read` returns whether there was something to read.
+    fn of(mut read: impl FnMut() -> bool) -> Turn {
+        match (0..TURN).all(|_| read()) {
+            true => Turn::Over,
+            false => Turn::Drained,
+        }
     }
 }
 
@@ -310,6 +349,8 @@ fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
+/// The number of datagrams before other sockets have their turn.
+const TURN: usize = 64;
 /// The length of the longest datagram.
 const LONGEST: usize = 65_536;
 /// The port of DNS.
@@ -343,6 +384,22 @@ mod tests {
         assert_eq!(addresses.latest, b"two");
         assert_eq!(addresses.after_refusal(), None);
         assert_eq!(addresses.after_refusal(), None);
+    }
+
+    #[test]
+    fn a_turn_ends_when_the_socket_is_empty_or_at_its_bound() {
+        let mut reads = 0;
+        let endless = Turn::of(|| {
+            reads += 1;
+            true
+        });
+        assert_eq!((endless, reads), (Turn::Over, 64));
+        let mut left = 3;
+        let short = Turn::of(|| {
+            left -= 1;
+            left > 0
+        });
+        assert_eq!((short, left), (Turn::Drained, 0));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Amended {
 pub enum Amendment {
     /// The changed copy.
     Change(Box<Amended>),
-    /// The commands were only checked (`-n`).
+    /// The commands only show something, or were only checked (`-n`).
     Nothing,
     /// A command needs the running engine, because it shows or clears what packets have changed.
     /// Nothing was executed.
@@ -168,6 +168,7 @@ impl Draft {
     ) -> (Amendment, Result<(), CommandError>) {
         let revision = self.revision;
         let mut firewall = self.into_engine(settings, Beside::default());
+        let unchanged = firewall.revision;
         let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
         let mut run = Run {
@@ -187,7 +188,9 @@ impl Draft {
         if mode == Mode::Atomic && result.is_err() {
             output.take_back(0);
         }
-        if mode == Mode::Command && flags_of(text).is_some_and(|flags| flags.check_only) {
+        let is_trial =
+            mode == Mode::Command && flags_of(text).is_some_and(|flags| flags.check_only);
+        if is_trial || firewall.revision == unchanged {
             return (Amendment::Nothing, result);
         }
         let amended = Amended {

@@ -60,9 +60,11 @@ impl Firewall {
                 }
                 self.rules.tables.swap(a, b);
             }
-            (which, action) => return self.each_table(which, action, output),
+            (which, action) => self.each_table(which, action, output)?,
         }
-        self.rules.tables_changed();
+        if !command.action.is_reading() {
+            self.rules.tables_changed();
+        }
         Ok(())
     }
 
@@ -118,7 +120,6 @@ impl Firewall {
                 }
             }
         }
-        self.rules.tables_changed();
         Ok(())
     }
 
@@ -334,5 +335,61 @@ fn info(table: &Table, id: TableId, references: usize, output: &mut Output) {
     put(output, format_args!(" items: {}\n", table.len()));
     if table.limit > 0 {
         put(output, format_args!(" limit: {}\n", table.limit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::event::{Cx, DropCounter};
+    use sluice_core::{Rng, Time};
+
+    use super::*;
+    use crate::engine::Settings;
+    use crate::headers::{Direction, Headers};
+    use crate::objects::layout::NoFiles;
+    use crate::rules::{Place, Walk};
+
+    #[test]
+    fn a_table_that_is_only_read_leaves_the_cache_of_flows() {
+        let mut firewall = Firewall::new(&Settings::default());
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let mut run = |firewall: &mut Firewall, text: &str| {
+            firewall.command(text, &mut NoFiles, &mut cx).unwrap();
+        };
+        run(&mut firewall, "table t add 192.0.2.0/24 1");
+        run(&mut firewall, "add deny ip from table(t) to any");
+        let headers = Headers::new(
+            Direction::In,
+            17,
+            [192, 0, 2, 7].into(),
+            [10, 0, 0, 1].into(),
+        );
+        let walk = |firewall: &mut Firewall| {
+            let walk = Walk {
+                now: Time::ZERO,
+                rng: &mut Rng::from_seed(1),
+                packets: 1,
+                one_pass: true,
+                log: None,
+            };
+            firewall.rules.walk(&headers, &Place::START, walk).1
+        };
+        let place = walk(&mut firewall).place;
+        firewall.rules.leave_hint(place, 7);
+        for text in [
+            "table t lookup 192.0.2.7",
+            "table t list",
+            "table t info",
+            "table t detail",
+            "table all list",
+            "set show",
+            "sysctl net.inet.ip.fw.one_pass",
+        ] {
+            run(&mut firewall, text);
+            assert_eq!(walk(&mut firewall).hint, 7, "{text}");
+        }
+        run(&mut firewall, "table t add 192.0.2.7/32 2");
+        assert_ne!(walk(&mut firewall).hint, 7, "the table has changed");
     }
 }

@@ -140,6 +140,23 @@ pub enum Command {
     Batch(At<String>),
 }
 
+impl Command {
+    /// Whether the command only shows something: it changes neither the configuration nor a counter.
+    /// A file of commands does not count as one, whatever its lines are.
+    pub fn is_reading(&self) -> bool {
+        match self {
+            Command::ShowObjects(..) | Command::List { .. } | Command::Set(SetCommand::Show) => {
+                true
+            }
+            Command::Table(command) => command.action.is_reading(),
+            Command::Sysctl { variables, .. } => {
+                variables.iter().all(|variable| variable.value.is_none())
+            }
+            _ => false,
+        }
+    }
+}
+
 /// A command with its flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invocation {

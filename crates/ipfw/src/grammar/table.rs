@@ -82,6 +82,14 @@ pub enum TableAction {
     Swap(At<String>),
 }
 
+impl TableAction {
+    /// Whether the action only shows something.
+    pub const fn is_reading(&self) -> bool {
+        use TableAction::{Detail, Info, List, Lookup};
+        matches!(self, List | Info | Detail | Lookup(_))
+    }
+}
+
 /// `table NAME ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableCommand {

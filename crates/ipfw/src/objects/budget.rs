@@ -32,7 +32,7 @@ const QUEUE_BYTES: u64 = size_of::<Queue>() as u64
 const LOOKS: usize = 64;
 
 /// Packets that a limit of the whole engine refused although their own queue had room, by limit. A
-/// super-packet counts as its wire packets.
+/// super-packet counts once, as among the packets that the host drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// The pipe held its share of the packet memory.
@@ -273,9 +273,9 @@ impl Runtime {
         self.budget.refused
     }
 
-    /// Counts packets that have passed through as many pipes as they may.
-    pub(crate) fn refuse_loop(&mut self, packets: u64) {
-        self.budget.refused.pipe_loop += packets;
+    /// Counts a packet that has passed through as many pipes as it may.
+    pub(crate) fn refuse_loop(&mut self) {
+        self.budget.refused.pipe_loop += 1;
     }
 
     /// Tells for how many more packets the host has room.

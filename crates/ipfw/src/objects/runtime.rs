@@ -18,6 +18,7 @@ use super::instance::{Instance, LossState, NONE, Queue};
 use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
 use super::packets::{Passage, Passages, Tap, Totals};
 use super::places::Places;
+use super::refused::Goal;
 use super::share::{Handed, Worker};
 use super::stats::Counters;
 use super::watch::{NO_ROW, Rows, WatchTable};
@@ -37,7 +38,7 @@ pub(crate) struct Scheduler {
     pub single: u32,
     /// With a mask: the instances by flow.
     pub by_flow: Map<FlowId, u32>,
-    /// The counters of deleted instances.
+    /// The counters of deleted instances, and of packets for which none could be created.
     pub forgotten: Counters,
     /// The bytes that the link of an instance held when one was last counted.
     pub link_bytes: u64,
@@ -264,10 +265,8 @@ impl Runtime {
             .expect("a flowset's scheduler exists");
         let config = Rc::clone(&scheduler.config);
         if is_new && !self.budget.pipe_has_share(self.passages.held(slot)) {
-            let packets = u64::from(packet.segments);
-            self.budget.refused.pipe_share += packets;
-            self.totals.dropped += packets;
-            cx.discard(packet, DropReason::Overflow);
+            let goal = self.existing(slot, number, &flowset, flow);
+            self.refuse_share(packet, goal, cx);
             return hint;
         }
         let key = flow.masked(&config.mask);
@@ -284,10 +283,16 @@ impl Runtime {
             self.prefetch_record(hinted);
             self.prefetch_parts(hinted);
         }
+        let mut goal = Goal {
+            scheduler: slot,
+            instance: NONE,
+            queue: NONE,
+        };
         let Some(instance) = self.instance(slot, &config.mask, key, hinted, cx.now) else {
-            self.refuse(packet, is_new, cx);
+            self.refuse_at(packet, goal, is_new, cx);
             return NONE;
         };
+        goal.instance = instance;
         let mut queue = NONE;
         if config.is_multi_queue {
             let mask = flowset.mask.or(&config.mask);
@@ -300,7 +305,7 @@ impl Runtime {
             match self.queue(queue_key, &flowset, is_dynamic, hint, cx) {
                 Some(found) => queue = found,
                 None => {
-                    self.refuse(packet, is_new, cx);
+                    self.refuse_at(packet, goal, is_new, cx);
                     return NONE;
                 }
             }
@@ -315,8 +320,9 @@ impl Runtime {
                 || !is_dynamic && flowset.mask.is_empty()
                 || self.has_opening_memory(queue, cx));
         if !has_memory {
-            self.budget.refused.dynamic_memory += u64::from(packet.segments);
-            self.refuse(packet, is_new, cx);
+            self.budget.refused.dynamic_memory += 1;
+            goal.queue = queue;
+            self.refuse_at(packet, goal, is_new, cx);
             return NONE;
         }
         // The instance may have been put to sleep to release its memory.
@@ -362,18 +368,6 @@ impl Runtime {
         }
         self.schedule(instance, cx.now);
         if queue != NONE { queue } else { instance }
-    }
-
-    /// Returns a packet that has no place to the host.
-    fn refuse(&mut self, packet: Packet, is_new: bool, cx: &mut Cx<'_>) {
-        self.totals.dropped += u64::from(packet.segments);
-        self.passages.leave(packet.slot);
-        let reason = if is_new {
-            DropReason::NoRoute
-        } else {
-            DropReason::Reconfigured
-        };
-        cx.discard(packet, reason);
     }
 
     /// Calls `work` with an instance's link and a context in which all events are counted.

@@ -28,7 +28,7 @@ pub(crate) struct Saved {
 #[derive(Clone)]
 pub(crate) struct Ruleset {
     entries: Vec<Entry>,
-    serial: u32,
+    serial: u64,
     disabled_sets: u32,
     tables: Tables,
     lifetimes: Lifetimes,

@@ -57,12 +57,27 @@ pub(crate) struct State {
     pub expires: Time,
     pub packets: u64,
     pub bytes: u64,
+    /// The value of a table that the rule's action has for this flow.
+    arg: u32,
     /// TCP flags seen from the first sender and from the other.
     flags: [u8; 2],
     /// Whether each of both ends has sent.
     has_sent: [bool; 2],
     phase: Phase,
     group: Option<Group>,
+}
+
+/// The state that a packet has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The rule that created the state.
+    pub rule: RuleId,
+    /// The number of the state's name.
+    pub name: u16,
+    /// The value of a table, see [`States::remember`].
+    pub arg: u32,
+    /// Whether the packet comes from the end that sent the first one.
+    pub is_from_first: bool,
 }
 
 /// The phase of a flow, which determines its lifetime. Each phase has its own list.
@@ -191,6 +206,8 @@ pub(crate) struct States {
     names: Vec<String>,
     /// The lifetimes by which the lists are ordered.
     times: Lifetimes,
+    /// The number of wire packets in the packets that are counted from now on.
+    pub wire_packets: u16,
     pub refusals: Refusals,
 }
 
@@ -220,6 +237,7 @@ impl States {
             sources: Map::with_hasher(hash),
             names: Vec::new(),
             times: Lifetimes::default(),
+            wire_packets: 1,
             refusals: Refusals::default(),
         }
     }
@@ -260,15 +278,14 @@ impl States {
         self.index.len()
     }
 
-    /// Finds the state of a packet, counts the packet, and returns the rule that created the state.
-    /// [`ANY`] finds the state whose name rules have mentioned first; it costs a lookup per name.
+    /// Finds the state of a packet, and counts the packet. [`ANY`] finds the state whose name rules have mentioned first; it costs a lookup per name.
     pub fn find(
         &mut self,
         headers: &Headers,
         name: u16,
         now: Time,
         times: &Lifetimes,
-    ) -> Option<RuleId> {
+    ) -> Option<Found> {
         if self.index.is_empty() {
             return None;
         }
@@ -283,7 +300,13 @@ impl States {
             };
             if self.state(place).expires > now {
                 self.count(place, headers, now);
-                return Some(self.state(place).rule);
+                let state = self.state(place);
+                return Some(Found {
+                    rule: state.rule,
+                    name,
+                    arg: state.arg,
+                    is_from_first: ends(headers).0 == state.from,
+                });
             }
             self.remove(place);
         }
@@ -349,6 +372,7 @@ impl States {
             expires: now,
             packets: 0,
             bytes: 0,
+            arg: 0,
             flags: [0; 2],
             has_sent: [false; 2],
             phase: Phase::Other,
@@ -362,6 +386,17 @@ impl States {
             *self.groups.entry(group).or_default() += 1;
         }
         Ok(())
+    }
+
+    /// Stores the value of a table with the state that `rule` has for the flow of a packet. The packets of
+    /// the other direction cannot ask the table: their ends are exchanged.
+    pub fn remember(&mut self, headers: &Headers, rule: RuleId, name: u16, arg: u32) {
+        if let Some(place) = self.index.get(&StateKey::of(headers, name)) {
+            let state = &mut self.places[*place as usize].state;
+            if state.rule == rule {
+                state.arg = arg;
+            }
+        }
     }
 
     /// Removes the states that rules created which are gone. `gone` is sorted.
@@ -414,7 +449,7 @@ impl States {
     fn count(&mut self, place: u32, headers: &Headers, now: Time) {
         self.unlink(place);
         let state = &mut self.places[place as usize].state;
-        state.count(headers);
+        state.count(headers, self.wire_packets);
         state.expires = now.saturating_add(self.times.of(state.phase));
         self.append(place);
     }
@@ -570,8 +605,8 @@ impl State {
         StateKey::between(self.from, self.to, self.proto, self.name)
     }
 
-    fn count(&mut self, headers: &Headers) {
-        self.packets += 1;
+    fn count(&mut self, headers: &Headers, wire_packets: u16) {
+        self.packets += u64::from(wire_packets);
         self.bytes += u64::from(headers.ip_len);
         let end = usize::from(ends(headers).0 != self.from);
         self.has_sent[end] = true;

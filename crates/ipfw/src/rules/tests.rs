@@ -1,8 +1,10 @@
 //! Rules and packets: which rules match, in which order, and that the cache changes no result.
 
+mod log_limits;
 mod places;
 mod probability;
 mod random;
+mod table_values;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -132,7 +134,7 @@ fn every_condition_matches_and_does_not_match() {
         h.fragment = Fragment {
             offset: 1480,
             has_more: true,
-            dont: false,
+            ..Fragment::default()
         }
     });
     for (condition, yes, no) in [

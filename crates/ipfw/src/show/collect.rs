@@ -240,6 +240,7 @@ fn flow_state(key: FlowId, buckets: u32) -> FlowState {
             key.bucket_hash() & (real_buckets(buckets) - 1) & 0xff
         },
         has_extra: key.extra != 0,
+        flowset: key.extra,
         proto: key.proto,
         src: key.address(key.src),
         src_port: key.src_port,

@@ -145,7 +145,7 @@ pub struct SchedulerLine {
     /// The mask, for the text of `show`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub mask_bits: crate::flow::Mask,
-    /// The counters of flows that were deleted.
+    /// The counters of flows that were deleted, and of packets for flows that could get no instance.
     pub forgotten: CounterState,
 }
 
@@ -157,6 +157,8 @@ pub struct FlowState {
     pub bucket: u32,
     /// Whether the mask distinguishes flowsets.
     pub has_extra: bool,
+    /// The flowset, if the mask distinguishes flowsets; otherwise 0.
+    pub flowset: u32,
     /// Protocol, masked; 0 for any.
     pub proto: u8,
     /// Source address, masked.

@@ -64,21 +64,21 @@ const ROWS: [Row; 6] = [
 ];
 
 /// Returns whether the figure has a part in the answer.
-pub(super) fn is_deciding(metric: &str) -> bool {
-    ROWS.iter().any(|row| row.has(metric))
+pub(super) fn is_deciding(figure: &Compared) -> bool {
+    ROWS.iter().any(|row| row.has(figure))
 }
 
 impl Row {
-    fn has(&self, metric: &str) -> bool {
-        self.names.iter().any(|name| is_named(metric, name))
+    fn has(&self, figure: &Compared) -> bool {
+        self.names.iter().any(|name| is_named(figure, name))
     }
 }
 
-fn is_named(metric: &str, name: &str) -> bool {
+fn is_named(figure: &Compared, name: &str) -> bool {
     match name.strip_prefix('.') {
         // A figure of a flow: `ping.p95`, and not `ping.up.p95` or `up.sojourn.p95`.
-        Some(end) => metric.split_once('.').is_some_and(|(_, rest)| rest == end),
-        None => metric == name,
+        Some(end) => figure.own_name() == end,
+        None => figure.metric == name,
     }
 }
 
@@ -207,33 +207,36 @@ pub(super) fn lines(pair: &Pair) -> String {
 }
 
 /// The figures of the answer. Of each row, it is the first name that was measured, and of the last
-/// row all. A call has no probes; without calls, the score is that of the probes.
+/// row all. The scores are those of all calls; without calls, it is that of the first probes. Other UDP
+/// packets have a score, too, which says nothing about a call.
 fn says(figures: &[Compared]) -> Vec<Say<'_>> {
     let is_shared = |figure: &&Compared| figure.parts.is_some() && !figure.is_of_member;
     let all: Vec<&Compared> = figures.iter().filter(is_shared).collect();
     let is_probe = |figure: &Compared| {
-        let (flow, _) = figure.metric.split_once('.').unwrap_or_default();
-        let p95 = format!("{flow}.p95");
-        all.iter().any(|other| other.metric == p95)
+        let is_its = |other: &&Compared| other.own_name() == "p95" && other.flow == figure.flow;
+        all.iter().any(is_its)
     };
     let mut says: Vec<Say<'_>> = Vec::new();
     for row in &ROWS {
-        let found = || all.iter().copied().filter(|figure| row.has(&figure.metric));
-        let is_score = row.names == [".mos"];
-        let calls: Vec<&Compared> = found().filter(|figure| !is_probe(figure)).collect();
-        let chosen: Vec<&Compared> = match (row.is_beside, is_score && !calls.is_empty()) {
+        let found = || all.iter().copied().filter(|figure| row.has(figure));
+        let chosen: Vec<&Compared> = match (row.is_beside, row.names == [".mos"]) {
             (true, _) => found().collect(),
-            (false, true) => calls,
+            (false, true) => {
+                let calls: Vec<&Compared> = found().filter(|figure| figure.is_of_call).collect();
+                match calls.is_empty() {
+                    true => found()
+                        .find(|figure| is_probe(figure))
+                        .into_iter()
+                        .collect(),
+                    false => calls,
+                }
+            }
             (false, false) => {
-                let named = |name: &&str| {
-                    all.iter()
-                        .copied()
-                        .find(|figure| is_named(&figure.metric, name))
-                };
+                let named = |name: &&str| all.iter().copied().find(|figure| is_named(figure, name));
                 row.names.iter().find_map(named).into_iter().collect()
             }
         };
-        let has_probes = all.iter().any(|figure| ROWS[0].has(&figure.metric));
+        let has_probes = all.iter().any(|figure| ROWS[0].has(figure));
         says.extend(chosen.into_iter().map(|figure| Say {
             figure,
             row,

@@ -233,7 +233,20 @@ fn figure(metric: &str, first: &[f64], second: &[f64]) -> Compared {
     let sides =
         [first, second].map(|values| Repeated::of(Unit::Time, values.to_vec(), values.len()));
     let [first, second] = sides;
-    compared(metric, first, second, None, 0.0)
+    compared(metric, &flows(), (first, second), None, 0.0)
+}
+
+/// The flows of the figures in these tests.
+fn flows() -> FlowNames {
+    let names = ["ping", "ping.eu", "call", "call-up", "flood", "short"];
+    names.map(str::to_owned).into_iter().collect()
+}
+
+fn of_call(figure: Compared) -> Compared {
+    Compared {
+        is_of_call: true,
+        ..figure
+    }
 }
 
 fn answer(figures: Vec<Compared>) -> String {
@@ -272,7 +285,7 @@ fn the_answer_names_what_speaks_against_it_and_what_is_too_small() {
     let text = answer(vec![
         figure("ping.p95", &ms([40.0, 41.0, 42.0]), &ms([20.0, 21.0, 22.0])),
         figure("ping.mos", &[1.0, 1.0, 1.1], &[4.0, 4.0, 4.1]),
-        figure("call-up.mos", &[4.4, 4.4, 4.4], &[4.4, 4.4, 4.5]),
+        of_call(figure("call-up.mos", &[4.4, 4.4, 4.4], &[4.4, 4.4, 4.5])),
         figure("up.sojourn.p95", &ms([4.0, 4.0, 4.1]), &ms([6.0, 6.0, 6.1])),
     ]);
     assert!(
@@ -296,12 +309,57 @@ fn the_answer_names_what_speaks_against_it_and_what_is_too_small() {
     );
 }
 
+#[test]
+fn the_score_of_other_udp_packets_has_no_part_in_the_answer() {
+    let ms = |values: [f64; 3]| values.map(|ms| ms * 1e6);
+    let ping = || figure("ping.p95", &ms([40.0, 41.0, 42.0]), &ms([20.0, 21.0, 22.0]));
+    let flood = || figure("flood.mos", &[4.0, 4.0, 4.1], &[1.0, 1.0, 1.1]);
+    let text = answer(vec![ping(), flood()]);
+    assert!(
+        text.contains("  b is better (more than chance)\n") && !text.contains("flood.mos"),
+        "{text}"
+    );
+    let call = figure("call.mos", &[1.2, 1.2, 1.3], &[4.4, 4.4, 4.4]);
+    let text = answer(vec![flood(), of_call(call)]);
+    assert!(
+        text.contains("    b: call.mos ") && !text.contains("flood.mos"),
+        "{text}"
+    );
+}
+
+#[test]
+fn figures_of_a_flow_whose_name_has_dots_decide_too() {
+    let ms = |values: [f64; 3]| values.map(|ms| ms * 1e6);
+    let pings = |name: &str| figure(name, &ms([40.0, 41.0, 42.0]), &ms([20.0, 21.0, 22.0]));
+    let score = figure("ping.eu.mos", &[1.0, 1.0, 1.1], &[4.0, 4.0, 4.1]);
+    let text = answer(vec![pings("ping.eu.p95"), score]);
+    assert!(
+        text.contains("    b: ping.eu.p95 ") && text.contains("    b: ping.eu.mos "),
+        "{text}"
+    );
+    // The delay of `ping` in one direction has no part in it.
+    assert_eq!(answer(vec![pings("ping.up.p95")]), "");
+}
+
+#[test]
+fn calls_are_known_by_their_type() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut places = run(folder.path(), "a", &[], 1);
+    let found = &mut places[0].results[0];
+    // Its `udp` flow and its ping have a score, but are no calls.
+    assert_eq!(calls(found), BTreeSet::new());
+    let flows = &mut found.result.runs[0].summary.flows;
+    assert!(flows.iter().all(|flow| flow.mos.is_some()), "{flows:?}");
+    flows[0].type_name = "voip".into();
+    assert_eq!(calls(found), BTreeSet::from(["udp.".to_owned()]));
+}
+
 /// A figure that `values` of `runs` runs measured on each side.
 fn partly(metric: &str, first: (&[f64], usize), second: (&[f64], usize)) -> Compared {
     let runs = [first.1, second.1];
     let [first, second] =
         [first, second].map(|(values, runs)| Repeated::of(Unit::Time, values.to_vec(), runs));
-    compared(metric, first, second, Some(runs), 0.0)
+    compared(metric, &flows(), (first, second), Some(runs), 0.0)
 }
 
 #[test]

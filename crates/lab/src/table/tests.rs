@@ -167,6 +167,28 @@ fq_codel        9.61   99.9    21.0    63.0     11.0    33.0      0     12     -
 }
 
 #[test]
+fn a_comparison_never_mixes_pings() {
+    let flows = || vec![flow("far", None), flow("near", None)];
+    let mut starving = result("fifo", flows());
+    let summary = &mut starving.runs[0].summary;
+    // The replies of `far` are lost; what arrived gives it a score, which makes it no call.
+    summary.flows[0].rtt = None;
+    summary.flows[0].mos = Some(1.5);
+    summary.flows[1].rtt = delays(5);
+    let shown = text(&[starving, result("codel", flows())]);
+    let ping = |line: &str| -> Vec<String> {
+        // Behind the name, goodput and utilisation.
+        let words = line.split_whitespace().skip(3).take(2);
+        words.map(str::to_owned).collect()
+    };
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(ping(lines[2]), ["-", "-"], "{shown}");
+    // 21 ms, and three times as much.
+    assert_eq!(ping(lines[3]), ["21.0", "63.0"], "{shown}");
+    assert!(!shown.contains("MOS"), "{shown}");
+}
+
+#[test]
 fn a_comparison_never_mixes_directions() {
     let flows = || vec![flow("bulk", Some(9.612e6)), flow("ping", None)];
     let of = |name: &str, up: f64, down: f64, waits: [u64; 2]| {

@@ -1,5 +1,6 @@
 //! The privileges of this process, and how to get missing ones.
 
+use crate::process;
 use crate::sys::{self, Entered};
 use std::ffi::CStr;
 use std::fmt;
@@ -43,6 +44,15 @@ pub enum PrivilegeError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Namespaces are allowed, but not mounts in them.
+    #[error(
+        "cannot mount files such as /etc/resolv.conf for a program: {obstacle}; in Docker, \
+         --security-opt apparmor=unconfined allows it"
+    )]
+    Mounts {
+        /// The kernel's answer.
+        obstacle: String,
+    },
 }
 
 impl Privilege {
@@ -58,23 +68,74 @@ impl Privilege {
                 };
             }
         }
-        // This tries it in a child process, because security modules may refuse what the settings
-        // allow.
-        let (user, group) = sys::effective_ids();
-        let maps = [map_of(user), map_of(group)];
-        let files = [
-            (SETGROUPS, DENY),
-            (USERS, maps[0].as_str()),
-            (GROUPS, maps[1].as_str()),
-        ];
-        let tried = sys::enter_in_child(libc::CLONE_NEWUSER | libc::CLONE_NEWNET, &files);
-        let obstacle = match tried {
+        let obstacle = match Privilege::UserNamespace.try_in_child(libc::CLONE_NEWNET, None, None) {
             Ok(Entered::All) => return Privilege::UserNamespace,
             Ok(Entered::Nothing(errno)) => obstacle(&io::Error::from_raw_os_error(errno)),
-            Ok(Entered::NotFiles(errno)) => unmapped(user, &io::Error::from_raw_os_error(errno)),
+            Ok(Entered::NotAll(errno)) => unmapped(&io::Error::from_raw_os_error(errno)),
             Err(error) => obstacle(&error),
         };
         Privilege::Missing { obstacle }
+    }
+
+    /// Checks that [`process::spawn`] can mount the files of a program. It is tried in a child process,
+    /// whose mounts end with it.
+    ///
+    /// # Errors
+    /// [`PrivilegeError::Refused`] without the privilege; [`PrivilegeError::Mounts`] where namespaces
+    /// are allowed but mounts are not, as in Docker's profile for AppArmor.
+    pub fn check_mounts(&self) -> Result<(), PrivilegeError> {
+        if let Privilege::Missing { obstacle } = self {
+            let obstacle = obstacle.clone();
+            return Err(PrivilegeError::Refused { obstacle });
+        }
+        let tried = match process::stage() {
+            Some(stage) => self.try_in_child(0, None, Some(stage)),
+            None => Err(io::Error::other("there is no folder /tmp")),
+        };
+        done(tried).map_err(|error| PrivilegeError::Mounts {
+            obstacle: match error.kind() {
+                io::ErrorKind::PermissionDenied => format!(
+                    "a security module such as AppArmor, or a filter of system calls, forbids mounts \
+                     ({error})"
+                ),
+                _ => error.to_string(),
+            },
+        })
+    }
+
+    /// Checks that the settings of a new network namespace can be changed. It is tried in a child
+    /// process, whose namespace ends with it.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn check_settings(&self) -> io::Result<()> {
+        done(self.try_in_child(libc::CLONE_NEWNET, Some(SETTING), None))
+    }
+
+    /// Enters namespaces in a child process with this privilege, writes a text to a file there, and
+    /// mounts a file system. Only a trial shows what security modules refuse.
+    fn try_in_child(
+        &self,
+        namespaces: libc::c_int,
+        text: Option<(&CStr, &str)>,
+        stage: Option<&CStr>,
+    ) -> io::Result<Entered> {
+        let (user, group) = sys::effective_ids();
+        let maps = [map_of(user), map_of(group)];
+        let mut files = Vec::new();
+        let own = match self {
+            Privilege::Capable => 0,
+            Privilege::UserNamespace | Privilege::Missing { .. } => {
+                files.extend([
+                    (SETGROUPS, DENY),
+                    (USERS, maps[0].as_str()),
+                    (GROUPS, maps[1].as_str()),
+                ]);
+                libc::CLONE_NEWUSER
+            }
+        };
+        files.extend(text);
+        sys::enter_in_child(own | namespaces, &files, stage)
     }
 }
 
@@ -202,8 +263,19 @@ fn obstacle(error: &io::Error) -> String {
     format!("{setting} ({error})")
 }
 
+/// Returns the error of a trial that did not do everything.
+fn done(tried: io::Result<Entered>) -> io::Result<()> {
+    match tried? {
+        Entered::All => Ok(()),
+        Entered::Nothing(errno) | Entered::NotAll(errno) => {
+            Err(io::Error::from_raw_os_error(errno))
+        }
+    }
+}
+
 /// Returns why a user could not be mapped into its own user namespace.
-fn unmapped(user: u32, error: &io::Error) -> String {
+fn unmapped(error: &io::Error) -> String {
+    let (user, _) = sys::effective_ids();
     match (user, error.raw_os_error()) {
         // kernel/user_namespace.c, `verify_root_map`, since Linux 5.12.
         (0, Some(libc::EPERM)) => format!(
@@ -236,3 +308,6 @@ const USERS: &CStr = c"/proc/self/uid_map";
 const GROUPS: &CStr = c"/proc/self/gid_map";
 const SETGROUPS: &CStr = c"/proc/self/setgroups";
 const DENY: &str = "deny";
+
+/// A setting of a network namespace that nothing in the namespace of a trial uses.
+const SETTING: (&CStr, &str) = (c"/proc/sys/net/ipv4/tcp_no_metrics_save", "1");

@@ -32,6 +32,19 @@ pub enum SysctlError {
     },
 }
 
+impl SysctlError {
+    /// Returns whether the process may not write the setting, whatever the value.
+    pub fn is_forbidden(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        match self {
+            SysctlError::Kernel { source, .. } => {
+                matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
+            }
+            SysctlError::Namespace(_) | SysctlError::Name(_) => false,
+        }
+    }
+}
+
 impl Namespace {
     /// Sets e.g. `net.ipv4.tcp_ecn` to `1`, in this namespace only.
     ///
@@ -148,3 +161,23 @@ const FOLDERS: [&str; 4] = [
     "/proc/sys/net/ipv6/conf",
     "/proc/sys/net/ipv6/neigh",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_of_every_value_is_forbidden() {
+        // errno-base.h: EPERM 1, ENOENT 2, EACCES 13, EINVAL 22, EROFS 30.
+        for (errno, is_forbidden) in [(1, true), (2, false), (13, true), (22, false), (30, true)] {
+            let error = SysctlError::Kernel {
+                verb: "set",
+                name: "net.ipv4.tcp_no_metrics_save".to_owned(),
+                namespace: "near".to_owned(),
+                value: " to \"1\"".to_owned(),
+                source: io::Error::from_raw_os_error(errno),
+            };
+            assert_eq!(error.is_forbidden(), is_forbidden, "{error}");
+        }
+    }
+}

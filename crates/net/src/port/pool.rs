@@ -210,15 +210,7 @@ impl Pool {
         if watcher != NOBODY {
             self.tickets.abandon(slot, watcher);
         }
-        if frame.large != NONE {
-            let sharers = &mut self.sharers[frame.large as usize];
-            *sharers -= 1;
-            if *sharers == 0 {
-                self.free_large.push(frame.large);
-                self.accounts.release_large(frame.large);
-            }
-            frame.large = NONE;
-        }
+        self.detach_large(slot);
         self.accounts.release(account);
         self.free.push(slot.number());
     }
@@ -352,6 +344,21 @@ impl Pool {
         frame.start = START;
         frame.head_len = length as u16;
         frame.vnet = vnet;
+    }
+
+    /// Shortens the frame to its first `length` bytes. If these are in the slot, the large slot attached
+    /// to it is freed as in [`Pool::free`].
+    pub fn truncate(&mut self, slot: Slot, length: u32) {
+        let frame = &mut self.frames[slot.index()];
+        assert!(
+            !frame.is_lent && !frame.is_cut,
+            "a frame that others keep is not shortened"
+        );
+        frame.length = frame.length.min(length);
+        if frame.length <= u32::from(frame.head_len) {
+            frame.head_len = frame.length as u16;
+            self.detach_large(slot);
+        }
     }
 
     /// Copies a frame with its offload state and arrival time, if there is room.
@@ -569,6 +576,20 @@ impl Pool {
     pub(super) fn payload_mut(&mut self, slot: Slot, header_len: usize) -> &mut [u8] {
         let range = self.head_range(slot);
         &mut self.slots[range.start + header_len..range.end]
+    }
+
+    /// Frees the large slot of a frame, if it has one, unless other segments share it.
+    fn detach_large(&mut self, slot: Slot) {
+        let large = std::mem::replace(&mut self.frames[slot.index()].large, NONE);
+        if large == NONE {
+            return;
+        }
+        let sharers = &mut self.sharers[large as usize];
+        *sharers -= 1;
+        if *sharers == 0 {
+            self.free_large.push(large);
+            self.accounts.release_large(large);
+        }
     }
 
     /// Returns the offset of a slot whose bytes are about to be accessed. Every access calls this

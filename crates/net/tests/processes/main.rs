@@ -107,6 +107,7 @@ const MUST_FAIL: &[(&str, &[c_long])] = &[
             libc::SYS_clone,
             libc::SYS_unshare,
             libc::SYS_write,
+            libc::SYS_mount,
         ],
     ),
     (
@@ -391,9 +392,15 @@ fn spawned(folder: &Path) -> bool {
     let signals = exempt(Signals::catch).unwrap();
     // Not in /tmp, where the contents are prepared.
     let target = Path::new("/etc/hosts");
+    let hidden = Path::new("/sys");
+    // A symbolic link in most distributions.
+    let linked = Path::new("/etc/os-release");
     let (output, files) = exempt(|| {
         let output = fs::File::create(folder.join("output")).unwrap();
-        (output, [Replacement::new(target, "inside").unwrap()])
+        let file = Replacement::new(target, "inside").unwrap();
+        let hidden = Replacement::empty(hidden).unwrap();
+        let linked = Replacement::new(linked, "through a link\n").unwrap();
+        (output, [file, hidden, linked])
     });
     let around = Surroundings {
         namespace: &namespace,
@@ -404,7 +411,8 @@ fn spawned(folder: &Path) -> bool {
     };
     let mut command = Command::new("/bin/cat");
     command
-        .args([Path::new("/proc/self/status"), target])
+        .args(["/proc/self/status", "/proc/self/mountinfo"])
+        .args([linked, target])
         .stdout(output);
     let Some(pid) = said(spawn(&mut command, &around)) else {
         return false;
@@ -423,7 +431,9 @@ fn spawned(folder: &Path) -> bool {
         let text = fs::read_to_string(folder.join("output")).unwrap();
         // Whatever failed: a program that starts has no capability, and sees the other contents.
         assert!(text.contains("CapPrm:\t0000000000000000\n"), "{text}");
-        assert!(text.ends_with("inside"), "{text}");
+        assert!(text.ends_with("\nthrough a link\ninside"), "{text}");
+        // proc_pid_mountinfo(5): the mount's root in its file system, and the mount point.
+        assert!(text.contains(" /1 /sys "), "{text}");
     });
     true
 }
@@ -564,6 +574,7 @@ fn namespace_of_users(_: &Path) -> bool {
             false
         }
     };
+    let may_mount = is_allowed(&Privilege::Capable);
     exempt(become_ordinary);
     let may_enter = match Privilege::probe() {
         Privilege::Capable => panic!("a process without privileges is taken for one with them"),
@@ -573,11 +584,22 @@ fn namespace_of_users(_: &Path) -> bool {
             false
         }
     };
+    let may_mount = may_mount && is_allowed(&Privilege::UserNamespace);
     if said(enter_user_namespace()).is_none() {
         return false;
     }
     assert_eq!(exempt(Privilege::probe), Privilege::Capable);
-    is_known && may_enter
+    is_known && may_enter && may_mount
+}
+
+/// Tries mounts and settings with a privilege. The trials leave no mounts in this process's namespace.
+fn is_allowed(privilege: &Privilege) -> bool {
+    let mounts = || exempt(|| fs::read_to_string("/proc/self/mountinfo")).unwrap();
+    let before = mounts();
+    let mounted = said(privilege.check_mounts());
+    let changed = said(privilege.check_settings());
+    assert_eq!(mounts(), before);
+    mounted.is_some() && changed.is_some()
 }
 
 fn namespace_as_self(_: &Path) -> bool {

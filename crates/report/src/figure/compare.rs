@@ -335,7 +335,7 @@ pub fn box_panels(report: &Report, words: Words<'_>) -> Vec<Panel> {
         let (ping, look) = (main_ping(run)?, run.look as usize);
         let quantiles = ping
             .box_ms
-            .or_else(|| quantiles(&Cdf::of(ping.two_way_ms.value.clone())))?;
+            .or_else(|| quantiles(&ping.distribution(&ping.two_way_ms)))?;
         Some((look, quantiles))
     });
     let sojourns = chosen_queues(report).filter_map(|(look, queue)| {

@@ -4,6 +4,10 @@
 //! third axis has a chart for each of its values. All other axes must be narrowed down to one
 //! value, so that no point mixes different conditions.
 
+mod caption;
+#[cfg(test)]
+mod tests;
+
 use indexmap::IndexSet;
 use sluice_core::{Rate, Span, spelling};
 use sluice_recording::figures::repeated;
@@ -12,6 +16,7 @@ use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::Unit;
 use sluice_scenario::{Backend, Coordinate};
 
+use self::caption::{caption, value_in_words};
 use super::heat::heat_maps;
 use super::panel::{Fill, FillStyle, Line, Look, Panel};
 use super::repeats::{Center, Column, Interval, Marks, YAxis, possible};
@@ -229,12 +234,20 @@ pub struct Point {
     runs: usize,
 }
 
+/// A place of a sweep where no run measured the figure.
+struct Gap {
+    x: usize,
+    by: usize,
+    each: usize,
+}
+
 /// A sweep, read from results.
 pub struct Sweep {
     pub x: Vec<Coordinate>,
     pub by: Vec<Coordinate>,
     each: Vec<Coordinate>,
     pub points: Vec<Point>,
+    gaps: Vec<Gap>,
     unit: Unit,
     runs: usize,
 }
@@ -250,7 +263,8 @@ impl Sweep {
         let x = find(&asked.x);
         let by = asked.by.as_ref().map(find).unwrap_or_default();
         let each = asked.each.as_ref().map(find).unwrap_or_default();
-        let mut points = Vec::new();
+        let mut points: Vec<Point> = Vec::new();
+        let mut gaps = Vec::new();
         let mut unit = None;
         let mut names: IndexSet<String> = IndexSet::new();
         for result in results {
@@ -262,13 +276,17 @@ impl Sweep {
             };
             let figures = repeated(&result.summaries());
             let found = figures.iter().find(|(name, _)| *name == asked.y);
-            let (Some((_, figure)), Some(x), Some(by), Some(each)) = (
-                found,
+            let (Some(x), Some(by), Some(each)) = (
                 place(Some(&asked.x), &x),
                 place(asked.by.as_ref(), &by),
                 place(asked.each.as_ref(), &each),
             ) else {
                 names.extend(figures.into_iter().map(|(name, _)| name));
+                continue;
+            };
+            let Some((_, figure)) = found else {
+                names.extend(figures.into_iter().map(|(name, _)| name));
+                gaps.push(Gap { x, by, each });
                 continue;
             };
             if asked.needs_band && figure.spread.count < 2 {
@@ -292,12 +310,17 @@ impl Sweep {
                 known: names.into_iter().collect(),
             });
         };
+        gaps.retain(|gap| {
+            let is_there = |p: &Point| (p.x, p.by, p.each) == (gap.x, gap.by, gap.each);
+            !points.iter().any(is_there)
+        });
         let runs = results.iter().map(|result| result.runs.len()).max();
         Ok(Sweep {
             x,
             by,
             each,
             points,
+            gaps,
             unit,
             runs: runs.unwrap_or(0),
         })
@@ -308,26 +331,6 @@ impl Sweep {
         unit_of(name, self.unit)
     }
 
-    /// Says for a caption at which points fewer runs measured the figure; empty if at none.
-    fn parts(&self) -> String {
-        let partial = self
-            .points
-            .iter()
-            .filter(|point| point.spread.count < point.runs);
-        let counts: Vec<usize> = partial.map(|point| point.spread.count).collect();
-        let (Some(least), Some(most)) = (counts.iter().min(), counts.iter().max()) else {
-            return String::new();
-        };
-        let count = match least == most {
-            true => least.to_string(),
-            false => format!("{least} to {most}"),
-        };
-        match counts.len() {
-            1 => format!(" At one point only {count} of the runs measured it."),
-            n => format!(" At {n} points only {count} of the runs measured it."),
-        }
-    }
-
     /// The charts: the number of each, and its value of the third axis in words.
     pub fn charts<'a>(
         &'a self,
@@ -335,10 +338,7 @@ impl Sweep {
         names: Words<'a>,
     ) -> impl Iterator<Item = (usize, String)> + 'a {
         let axis = asked.each.as_deref().unwrap_or_default();
-        let name = move |value: &Coordinate| match numbers(&self.each) {
-            Some(_) => format!("{} {}", names.axis(axis), names.value(&value.value)),
-            None => names.value(&value.name),
-        };
+        let name = move |value: &Coordinate| value_in_words(axis, &self.each, value, names);
         let count = self.each.len().max(1);
         (0..count).map(move |at| (at, self.each.get(at).map_or(String::new(), &name)))
     }
@@ -416,49 +416,6 @@ fn legend(sweep: &Sweep, asked: &Axes, names: Words<'_>) -> Legend {
         heading: axis.map_or(String::new(), |axis| names.axis(axis)),
         names: sweep.by.iter().map(name).zip(0..).collect(),
         is_of_columns: false,
-    }
-}
-
-fn caption(
-    sweep: &Sweep,
-    asked: &Axes,
-    (form, marks, names): (Form, Marks, Words<'_>),
-    is_live: bool,
-) -> String {
-    usual_caption(sweep, asked, (form, marks, names), is_live) + &sweep.parts()
-}
-
-fn usual_caption(
-    sweep: &Sweep,
-    asked: &Axes,
-    (form, marks, names): (Form, Marks, Words<'_>),
-    is_live: bool,
-) -> String {
-    let backend = if is_live { "" } else { " (simulated)" };
-    let figure = names.figure(&asked.y);
-    let runs = match sweep.runs {
-        1 => "one run".to_owned(),
-        n => format!("{n} runs"),
-    };
-    if sweep.runs < 2 || form == Form::HeatMap {
-        let colours = match form {
-            Form::HeatMap => " Brighter cells have higher values.",
-            Form::Curve => "",
-        };
-        return match sweep.runs {
-            1 => format!("{figure} of one run per point{backend}.{colours}"),
-            _ => format!("{figure}: median of {runs} per point{backend}.{colours}"),
-        };
-    }
-    match marks_of(sweep, marks) {
-        Marks::Auto => {
-            let band = Interval::explained(sweep.runs);
-            format!("{figure}: median of {runs} per point{backend}. Band: {band}.")
-        }
-        marks => {
-            let explained = marks.explained(sweep.runs);
-            format!("{figure}, {runs} per point{backend}. {explained}")
-        }
     }
 }
 
@@ -569,35 +526,48 @@ fn curves(sweep: &Sweep, asked: &Axes, figure: &Figure) -> Vec<Panel> {
                 dodge.shift(by)
             };
             let at = |point: &Point| x.beside(place(point.x), shift);
+            let gaps = sweep.gaps.iter();
+            let gaps = gaps.filter(|gap| gap.by == by && gap.each == each);
+            let gaps: Vec<f64> = gaps.map(|gap| place(gap.x)).collect();
+            // Neither a line nor its band covers a place where nothing was measured.
+            let is_joined = |a: &&Point, b: &&Point| {
+                let between = place(a.x)..place(b.x);
+                !gaps.iter().any(|gap| between.contains(gap))
+            };
             if marks == Marks::Auto && points.iter().any(|point| point.spread.count > 1) {
                 let band = |point: &Point| {
                     let median = point.spread.median * factor;
                     let interval = Interval::of_median(&shown(point));
                     interval.map_or((median, median), |interval| (interval.low, interval.high))
                 };
-                let low = points.iter().map(|p| (at(p), band(p).0));
-                let high = points.iter().rev().map(|p| (at(p), band(p).1));
-                panel.fills.push(Fill {
-                    variant: by,
-                    corners: low.chain(high).collect(),
-                    style: match series {
-                        1 | 2 => FillStyle::Band,
-                        _ => FillStyle::PaleBand,
-                    },
-                });
+                for piece in points.chunk_by(is_joined) {
+                    let low = piece.iter().map(|p| (at(p), band(p).0));
+                    let high = piece.iter().rev().map(|p| (at(p), band(p).1));
+                    panel.fills.push(Fill {
+                        variant: by,
+                        corners: low.chain(high).collect(),
+                        style: match series {
+                            1 | 2 => FillStyle::Band,
+                            _ => FillStyle::PaleBand,
+                        },
+                    });
+                }
             }
             // Nothing lies between two words, so no line joins them.
             if numeric.is_some() {
-                let line = points.iter().map(|p| {
+                let center = |p: &&Point| {
                     let center = match marks.center() {
                         Center::Median => p.spread.median,
                         Center::Mean => p.spread.mean,
                     };
                     (at(p), center * factor)
-                });
+                };
+                let pieces = points.chunk_by(is_joined);
                 panel.lines.push(Line {
                     look: Look::Variant(by),
-                    pieces: vec![line.collect()],
+                    pieces: pieces
+                        .map(|piece| piece.iter().map(center).collect())
+                        .collect(),
                     has_dots: marks == Marks::Auto,
                 });
             }

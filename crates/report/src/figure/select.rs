@@ -33,9 +33,12 @@ pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
 /// Round-trip time, one-way delay up and sojourn time, as far as they were measured.
 pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     let ping = |pick: fn(&Ping) -> Option<&Series>| {
-        each_ping(report, pick)
-            .map(|(variant, series)| (variant, Cdf::of(series.value.clone())))
-            .collect()
+        let runs = report.runs.iter();
+        let curve = |run: &Run| {
+            let ping = main_ping(run)?;
+            Some((run.look as usize, ping.distribution(pick(ping)?)))
+        };
+        runs.filter_map(curve).collect()
     };
     let sojourn = chosen_queues(report)
         .map(|(variant, queue)| {
@@ -149,7 +152,13 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     }
     sentences.extend(compare::explain(report, figure));
     sentences.extend(shown_repetition(report, figure.kind));
-    let facts = shared_facts(report);
+    let is_of_window = report.is_window && has_delays(figure.kind);
+    if is_of_window {
+        let ends = report.runs.iter().map(|run| run.duration_s);
+        let (from, to) = (report.start_s, ends.fold(0.0, f64::max));
+        sentences.push(format!("Delays: those from {from} to {to} s."));
+    }
+    let facts = shared_facts(report, is_of_window);
     if !facts.is_empty() {
         sentences.push(format!("In all runs: {facts}."));
     }
@@ -208,8 +217,17 @@ fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool
     of(false) > of(true) * 1.005
 }
 
-/// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms".
-fn shared_facts(report: &Report) -> String {
+/// Whether a kind of figure has statistics of delays. In a window of time, they are of all its delays.
+const fn has_delays(kind: FigureKind) -> bool {
+    matches!(
+        kind,
+        FigureKind::Distribution | FigureKind::Tail | FigureKind::Box
+    )
+}
+
+/// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms". In a picture of a window, the
+/// warm-up that figures leave out is none of them.
+fn shared_facts(report: &Report, is_of_window: bool) -> String {
     let Some((first, others)) = report.runs.split_first() else {
         return String::new();
     };
@@ -218,7 +236,8 @@ fn shared_facts(report: &Report) -> String {
     let is_repeated = report.runs.iter().any(|run| run.repetitions.len() > 1);
     let matters = |fact: &&Fact| {
         let label = fact.label.as_str();
-        (is_live || !MACHINE.contains(&label)) && !(is_repeated && label == "seed")
+        let is_other = (is_repeated && label == "seed") || (is_of_window && label == "figures");
+        (is_live || !MACHINE.contains(&label)) && !is_other
     };
     let shared: Vec<String> = first
         .facts
@@ -243,7 +262,7 @@ pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLi
             continue;
         }
         if sums_flows(report, flows) {
-            let sum = sum(
+            let sum = sum_series(
                 of_direction.iter().map(|flow| &flow.goodput_mbps),
                 run.goodput_step_s,
             );
@@ -494,7 +513,7 @@ fn link_lines(report: &Report, direction: Direction) -> Vec<Line> {
 /// The points of a flow are whole steps apart, but its first one can be anywhere. Only the first is
 /// rounded to the grid: two flows half a step apart would otherwise have two points in one slot, and
 /// none in the next, by the rounding errors of each division.
-fn sum<'a>(parts: impl Iterator<Item = &'a Series>, step_s: f64) -> Series {
+pub(crate) fn sum_series<'a>(parts: impl Iterator<Item = &'a Series>, step_s: f64) -> Series {
     let mut sums: BTreeMap<i64, f64> = BTreeMap::new();
     let slots = |span: f64| (span / step_s).round() as i64;
     for part in parts {
@@ -562,9 +581,10 @@ pub(super) fn pings_of_one(report: &Report, flows: FlowLines) -> Option<(usize, 
     is_each.then_some((places, pings))
 }
 
-/// The first ping that was answered.
+/// The ping whose round trips are compared; in this run, none may have been answered.
 pub(super) fn main_ping(run: &Run) -> Option<&Ping> {
-    run.pings.iter().find(|ping| ping.two_way.is_some())
+    let name = run.main_ping.as_ref()?;
+    run.pings.iter().find(|ping| ping.name == *name)
 }
 
 /// In each run, the queue that has the longest waits over all runs.
@@ -667,7 +687,7 @@ mod tests {
             Series::new(times, vec![2.5; 40])
         };
         let flows = [0.5, 0.55, 0.6, 0.65].map(flow);
-        let sum = sum(flows.iter(), 0.1);
+        let sum = sum_series(flows.iter(), 0.1);
         // Between the last start and the first end, all four have a value.
         let middle = sum.points().filter(|(time, _)| (0.75..4.35).contains(time));
         let values: Vec<f64> = middle.map(|(_, value)| value).collect();

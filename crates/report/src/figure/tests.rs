@@ -47,6 +47,33 @@ fn a_caption_says_only_what_the_picture_shows() {
 }
 
 #[test]
+fn a_caption_names_the_window_of_the_delays_instead_of_the_warm_up() {
+    let mut report = drawable();
+    for run in &mut report.runs {
+        run.facts = vec![crate::model::Fact::new("figures", "without the first 6s")];
+    }
+    let caption = |report: &Report, kind| {
+        let figure = Figure::of(kind);
+        let panels = figure.kind.panels(report, &figure);
+        select::caption(report, &figure, &panels)
+    };
+    let whole = caption(&report, FigureKind::Distribution);
+    assert!(
+        whole.contains("figures without the first 6s") && !whole.contains("Delays:"),
+        "{whole}"
+    );
+    (report.is_window, report.start_s) = (true, 2.5);
+    let window = caption(&report, FigureKind::Distribution);
+    assert!(
+        window.contains("Delays: those from 2.5 to 10 s.") && !window.contains("figures"),
+        "{window}"
+    );
+    // Totals are those of the whole run.
+    let totals = caption(&report, FigureKind::Totals);
+    assert!(totals.contains("figures without the first 6s"), "{totals}");
+}
+
+#[test]
 fn goodput_above_the_rate_of_the_link_is_explained() {
     let mut report = drawable();
     let explained = |report: &Report| {

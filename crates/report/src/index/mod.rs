@@ -25,6 +25,7 @@ use crate::pages::{PageError, relative, write_own};
 use sluice_recording::PAGE;
 use sluice_recording::runs::{Found, Place, RunsError, runs_in};
 use sluice_recording::{BACKLOG_PACKETS, ReadError, Recording, Status, if_recorded};
+use sluice_scenario::metric::Summary;
 
 /// The reason why no index was written.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +104,7 @@ struct Curve {
 #[cfg_attr(test, derive(TS))]
 #[serde(rename_all = "lowercase")]
 pub enum TraceOf {
-    /// Round-trip times of the first flow of probes, in milliseconds.
+    /// Round-trip times of the probes whose delay is compared, in milliseconds.
     #[default]
     Ping,
     /// Packets in the queue under test.
@@ -158,19 +159,26 @@ impl Row {
                 .filter(|outcome| outcome.passed)
                 .count(),
             unmet: result.failed().map(ToString::to_string).collect(),
-            curve: Curve::of(recording, subject.pipe)?,
+            curve: Curve::of(recording, &summaries, subject)?,
         })
     }
 }
 
 impl Curve {
-    fn of(recording: &Recording, under_test: &str) -> Result<Curve, ReadError> {
+    /// Reads the round trips of the ping whose delay the table shows; without a reply, the backlog.
+    fn of(
+        recording: &Recording,
+        summaries: &[&Summary],
+        subject: &Subject<'_>,
+    ) -> Result<Curve, ReadError> {
         let seconds = |time: Time| time.as_ns() as f64 / 1e9;
+        let ping = summaries.iter().find_map(|run| subject.probes.main(run));
+        let mut flows = recording.run().flows.iter();
+        let ping = ping.and_then(|ping| Some(flows.find(|flow| flow.name == ping.name)?.id));
         let mut points = Vec::new();
-        let mut first = None;
         for probe in if_recorded(recording.pings())? {
             let probe = probe?;
-            if *first.get_or_insert(probe.flow) == probe.flow
+            if Some(probe.flow) == ping
                 && let Some(rtt) = probe.rtt
             {
                 points.push((seconds(probe.time), rtt.as_ms_f64()));
@@ -184,7 +192,7 @@ impl Curve {
         }
         for sample in if_recorded(recording.queue_samples())? {
             let sample = sample?;
-            if sample.variable == BACKLOG_PACKETS && sample.pipe.word() == under_test {
+            if sample.variable == BACKLOG_PACKETS && sample.pipe.word() == subject.pipe {
                 points.push((seconds(sample.time), sample.value));
             }
         }

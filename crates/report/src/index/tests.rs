@@ -1,6 +1,9 @@
 use super::overall::overall;
 use super::*;
 use crate::judgement::{self, Assessment, DelayOf, Figures, Purpose, setting};
+use sluice_core::Span;
+use sluice_recording::metrics::measure;
+use sluice_recording::{End, Environment, PingSample, RunWriter};
 use sluice_scenario::{Backend, Scenario};
 
 /// A variant by its goodput in Mbit/s, the 95th percentile of its pings in milliseconds, its Jain index,
@@ -476,4 +479,44 @@ fn few_losses_speak_for_the_queue_that_has_the_fewest() {
     // Losses of 3 %, 1 % and 0.2 %.
     assert_eq!(good_for(&all[1]), []);
     assert_eq!(good_for(&all[2]), [Purpose::Losses]);
+}
+
+#[test]
+fn the_picture_shows_the_ping_of_the_table() {
+    let temp = tempfile::tempdir().unwrap();
+    let text = "duration = \"3s\"\n[link]\nrate = \"1Mbit/s\"\n[measure]\nwarmup = \"0s\"\n\
+        [[flow]]\ntype = \"voip\"\nname = \"call\"\n\
+        [[flow]]\ntype = \"ping\"\nname = \"far\"\n\
+        [[flow]]\ntype = \"ping\"\nname = \"near\"\n";
+    let variant = Scenario::parse("x", text, &[]).unwrap().remove(0);
+    let run = |name: &str, far_ms: Option<u64>| {
+        let environment = Environment::here(Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let mut writer =
+            RunWriter::create(&temp.path().join(name), &variant, &environment).unwrap();
+        // A packet of a call has a delay in its direction only.
+        let delays = [(None, Some(5)), (far_ms, None), (Some(4), None)];
+        for (flow, (rtt_ms, up_ms)) in (0..).zip(delays) {
+            let probe = PingSample {
+                time: Time::from_ns(1_000_000_000),
+                flow,
+                seq: 0,
+                rtt: rtt_ms.map(Span::from_ms),
+                up: up_ms.map(Span::from_ms),
+                down: None,
+                is_lost: rtt_ms.is_none() && up_ms.is_none(),
+            };
+            writer.ping(&probe).unwrap();
+        }
+        let end = End::complete(Time::from_ns(3_000_000_000));
+        let recording = writer.finish(end).unwrap();
+        let summary = measure(&recording).unwrap();
+        (recording, summary)
+    };
+    let (good, starving) = (run("good", Some(30)), run("starving", None));
+    let subject = Subject::of(&[&good.1, &starving.1]);
+    let curve = Curve::of(&good.0, &[&good.1], &subject).unwrap();
+    assert_eq!((curve.of, curve.points), (TraceOf::Ping, vec![(1.0, 30.0)]));
+    // That of the other ping would be no picture of the delay in the table.
+    let curve = Curve::of(&starving.0, &[&starving.1], &subject).unwrap();
+    assert_eq!((curve.of, curve.points), (TraceOf::Backlog, Vec::new()));
 }

@@ -1,14 +1,12 @@
 //! The variants that are compared, with their key figures.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 #[cfg(test)]
 use ts_rs::TS;
 
 use sluice_recording::RunFile;
-use sluice_recording::figures::{Repeated, median, pipe_under_test};
-use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary, Unit};
+use sluice_recording::figures::{Probes, Repeated, median, pipe_under_test};
+use sluice_scenario::metric::{Percentiles, PipeSummary, Summary, Unit};
 use sluice_scenario::{Backend, Pipe, Scenario};
 
 /// The queue and the flows whose figures are compared, which are the same for all candidates.
@@ -16,24 +14,17 @@ use sluice_scenario::{Backend, Pipe, Scenario};
 pub(crate) struct Subject<'a> {
     /// The name of the queue under test.
     pub pipe: &'a str,
-    /// The flows of probes: those of which any run has a reply. A run without a reply has lost all
-    /// of their probes.
-    probes: BTreeSet<&'a str>,
+    /// The flows of probes.
+    pub probes: Probes<'a>,
 }
 
 impl<'a> Subject<'a> {
     /// Finds them in all runs that are compared.
     pub fn of(runs: &[&'a Summary]) -> Subject<'a> {
-        let flows = runs.iter().flat_map(|run| &run.flows);
-        let probes = flows.filter(|flow| flow.rtt.is_some());
         Subject {
             pipe: pipe_under_test(runs),
-            probes: probes.map(|flow| flow.name.as_str()).collect(),
+            probes: Probes::of(runs),
         }
-    }
-
-    fn is_probe(&self, flow: &FlowSummary) -> bool {
-        self.probes.contains(flow.name.as_str())
     }
 }
 
@@ -152,9 +143,10 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
     bare.to_toml()
 }
 
-/// Returns the score of the worst call. The score of a probe only estimates that of a call.
-fn worst_call(summary: &Summary, subject: &Subject<'_>) -> Option<f64> {
-    let calls = summary.flows.iter().filter(|flow| !subject.is_probe(flow));
+/// Returns the score of the worst call. The scores of probes and of other UDP packets only estimate that
+/// of a call on their path.
+fn worst_call(summary: &Summary) -> Option<f64> {
+    let calls = summary.flows.iter().filter(|flow| flow.is_call());
     calls.filter_map(|flow| flow.mos).reduce(f64::min)
 }
 
@@ -170,7 +162,7 @@ impl Figures {
         let over = |value: &dyn Fn(&Summary) -> Option<f64>| {
             median(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
         };
-        let probe = |s: &Summary| s.flows.iter().find(|flow| subject.is_probe(flow)).cloned();
+        let probe = |s: &Summary| subject.probes.main(s).cloned();
         let has_probe = runs.iter().any(|run| probe(run).is_some());
         let queue = |s: &Summary| {
             s.pipes
@@ -207,7 +199,7 @@ impl Figures {
                 flow.rtt.map_or(Some(1.0), |_| flow.loss)
             })
             .unwrap_or(0.0),
-            mos: over(&|s| worst_call(s, subject)),
+            mos: over(&worst_call),
             jain: over(&|s| s.jain),
             drops: total(&|pipe| pipe.drops.values().sum()),
             marks: total(&|pipe| pipe.marks),
@@ -219,7 +211,7 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_scenario::metric::Window;
+    use sluice_scenario::metric::{FlowSummary, Window};
 
     const MS: u64 = 1_000_000;
 
@@ -246,6 +238,7 @@ mod tests {
         };
         let ping = FlowSummary {
             name: "ping".into(),
+            type_name: "ping".into(),
             rtt: rtt_ms.map(within),
             loss: Some(rtt_ms.map_or(1.0, |_| 0.01)),
             // A probe that arrived has a delay even if its reply was lost.
@@ -285,6 +278,24 @@ mod tests {
         let figures = Figures::of(&[&starving], &Subject::of(&[&starving]));
         assert_eq!(figures.delay_of, DelayOf::Packets);
         assert_eq!((figures.p95, figures.lost_probes), (Some(12e6), 0.0));
+    }
+
+    #[test]
+    fn the_score_of_calls_is_not_that_of_other_udp_packets() {
+        let scored = |type_name: &str, mos| FlowSummary {
+            name: type_name.into(),
+            type_name: type_name.into(),
+            mos: Some(mos),
+            ..FlowSummary::default()
+        };
+        let mut busy = run(Some(30));
+        busy.flows.extend([scored("udp", 1.0), scored("pcap", 1.2)]);
+        let figures = |one: &Summary| Figures::of(&[one], &Subject::of(&[one]));
+        assert_eq!(figures(&busy).mos, None);
+        busy.flows
+            .extend([scored("voip", 4.4), scored("voip", 4.3)]);
+        // The worse of the two calls.
+        assert_eq!(figures(&busy).mos, Some(4.3));
     }
 
     #[test]

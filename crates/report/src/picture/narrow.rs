@@ -42,6 +42,7 @@ impl Picture {
             return Err(PictureError::Window { from_s, to_s });
         }
         report.start_s = from_s;
+        report.is_window = true;
         for run in &mut report.runs {
             cut_run(run, from_s, to_s);
         }
@@ -92,6 +93,7 @@ fn cut_run(run: &mut model::Run, from_s: f64, to_s: f64) {
     // These are of the whole run; the samples within the window are those of one repetition.
     for ping in &mut run.pings {
         ping.box_ms = None;
+        ping.measured_from_s = from_s;
     }
     for queue in &mut run.queues {
         queue.box_ms = None;

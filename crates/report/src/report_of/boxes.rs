@@ -1,4 +1,5 @@
-//! The quantiles of delays that boxes show: without the warm-up, and over all repetitions.
+//! The quantiles of delays that boxes show: without the warm-up, and over all repetitions. The
+//! distributions of the repetition that is shown are without the warm-up, too.
 
 use std::iter::repeat_n;
 use std::ops::RangeInclusive;
@@ -21,22 +22,29 @@ enum Of {
     Queue(String),
 }
 
-/// Gives the probes and queues of a run their boxes. Each quantile is the median of those of the
-/// repetitions. The packets of the repetition that is `shown` are in the run already, not thinned
-/// yet.
+/// Gives the probes and queues of a run their boxes, and the queues their distributions. Each quantile
+/// of a box is the median of those of the repetitions. The packets of the repetition that is `shown`
+/// are in the run already, not thinned yet.
 ///
 /// # Errors
 /// A table cannot be read.
 pub fn fill(run: &mut Run, group: &[&Recording], shown: &Recording) -> Result<(), ReadError> {
     let mut all: Vec<(Of, Vec<[f64; 5]>)> = Vec::new();
     for recording in group {
-        let packets = match std::ptr::eq(*recording, shown) {
+        let is_shown = std::ptr::eq(*recording, shown);
+        let packets = match is_shown {
             true => shown_delays(run, shown),
             false => queue_delays(recording)?,
         };
         for (of, delays) in probe_delays(recording)?.into_iter().chain(packets) {
             let cdf = Cdf::of_delays(delays);
             let quantiles = SHARES.map(|share| cdf.quantile(share));
+            if is_shown
+                && let Of::Queue(name) = &of
+                && let Some(queue) = run.queues.iter_mut().find(|queue| queue.name == *name)
+            {
+                queue.sojourn_cdf = Some(cdf);
+            }
             let [Some(a), Some(b), Some(c), Some(d), Some(e)] = quantiles else {
                 continue;
             };

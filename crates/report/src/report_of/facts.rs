@@ -5,21 +5,17 @@ use sluice_core::Span;
 use crate::model::Fact;
 use sluice_recording::figures::rounded;
 use sluice_recording::{Keep, RunFile};
-use sluice_scenario::metric::Summary;
-use sluice_scenario::{Link, Measured, Pipe, Scenario};
+use sluice_scenario::{Link, Pipe, Scenario};
 
-/// Returns the round trip of the empty path of the first ping that was answered; without one, that of
-/// all links. `None` if rules decide the path of a packet.
-pub fn base_rtt(scenario: &Scenario, summary: &Summary) -> Option<Span> {
+/// Returns the round trip of the empty path of the flow `ping`; without one, that of all links. `None`
+/// if rules decide the path of a packet.
+pub fn base_rtt(scenario: &Scenario, ping: Option<&str>) -> Option<Span> {
     if scenario.rules.is_some() {
         return None;
     }
-    let instances = scenario.instances().zip(&summary.flows);
-    let mut probes = instances.filter(|(instance, figures)| {
-        instance.flow.kind.measured() == Measured::Delays && figures.rtt.is_some()
-    });
-    Some(match probes.next() {
-        Some((probe, _)) => {
+    let mut instances = scenario.instances();
+    Some(match instances.find(|flow| ping == Some(&*flow.name)) {
+        Some(probe) => {
             let links = scenario.links_rtt(probe.flow);
             links.saturating_add(scenario.extra_rtt(probe.flow))
         }

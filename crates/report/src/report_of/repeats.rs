@@ -2,6 +2,7 @@
 
 use crate::figure::repeats::Interval;
 use crate::model::Repeat;
+use sluice_recording::figures::Probes;
 use sluice_recording::metrics::{Spread, measure};
 use sluice_recording::{ReadError, Recording};
 use sluice_scenario::Direction;
@@ -48,8 +49,9 @@ pub fn summaries(group: &[&Recording]) -> Result<Vec<Summary>, ReadError> {
     group.iter().map(of).collect()
 }
 
-/// The key figures over the repetitions. `busiest` names the bottleneck of each direction, up and down.
-pub fn figures(summaries: &[&Summary], busiest: [&str; 2]) -> Vec<Repeat> {
+/// The key figures over the repetitions. `busiest` names the bottleneck of each direction, up and down;
+/// the ping is that of `probes`.
+pub fn figures(summaries: &[&Summary], busiest: [&str; 2], probes: &Probes<'_>) -> Vec<Repeat> {
     let mut figures = Vec::new();
     let mut add = |figure: &str,
                    direction: Option<Direction>,
@@ -82,7 +84,7 @@ pub fn figures(summaries: &[&Summary], busiest: [&str; 2]) -> Vec<Repeat> {
             },
         );
     }
-    let ping = |summary: &Summary| summary.flows.iter().find_map(|flow| flow.rtt);
+    let ping = |summary: &Summary| probes.main(summary)?.rtt;
     add("Ping, median", None, "ms", &|s| {
         Some(ping(s)?.p50_ns as f64 / 1e6)
     });

@@ -47,6 +47,10 @@ fn a_recording_becomes_a_run_of_the_report() {
     assert_eq!((up.name.as_str(), up.sent), ("up", 6));
     // The packet that is still queued has met no fate.
     assert_eq!(up.packets.len(), 5);
+    // Those that left after the warm-up of 2 s, as in the table: at 2.01, 3.03 and 4.04 s.
+    let cdf = up.sojourn_cdf.as_ref().unwrap();
+    assert_eq!(cdf.value, [20.0, 30.0, 40.0]);
+    assert_eq!(cdf.count, up.sent);
     let row = up.packets.row(2);
     assert_eq!(row.verdict, Verdict::Marked);
     assert_eq!((row.at_ns, row.sojourn_ns), (3_030_000_000, 30_000_000));
@@ -196,6 +200,10 @@ fn boxes_are_those_of_all_repetitions_without_the_warm_up() {
     // those of the last one, and not those of the one that is shown.
     let ping = &report.runs[0].pings[0];
     assert_eq!(ping.box_ms, Some([20.0, 21.0, 22.0, 23.0, 24.0]));
+    // The curve is that of the whole first run, and its distribution that of the five samples.
+    assert_eq!(ping.two_way_ms.value[0], 900.0);
+    let cdf = ping.distribution(&ping.two_way_ms);
+    assert_eq!(cdf.value, [10.0, 11.0, 12.0, 13.0, 14.0]);
     // A queue without packets has no box.
     assert!(
         report.runs[0]
@@ -217,6 +225,41 @@ fn boxes_are_those_of_all_repetitions_without_the_warm_up() {
     assert!(!all.contains("with seed 1"), "{all}");
     let one = drawn(report::FigureKind::Distribution);
     assert!(one.contains("with seed 1 of 3"), "{one}");
+}
+
+#[test]
+fn a_distribution_leaves_out_the_packets_of_the_warm_up() {
+    use sluice_core::Ecn;
+    use sluice_core::record::PacketRecord;
+    let temp = tempfile::tempdir().unwrap();
+    let text = "duration = \"3s\"\n[link]\nrate = \"1Mbit/s\"\n\
+        [measure]\nwarmup = \"1s\"\n[[flow]]\ntype = \"ping\"\n";
+    let variant = scenario::Scenario::parse("x", text, &[]).unwrap().remove(0);
+    let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let mut writer = RunWriter::create(temp.path(), &variant, &environment).unwrap();
+    let ms = |ms: u64| Time::from_ns(ms * 1_000_000);
+    for (arrival, at) in [(400, 900), (1990, 2000), (2000, 2020)] {
+        let record = PacketRecord {
+            seq: 0,
+            packet: None,
+            arrival: ms(arrival),
+            flow: 0,
+            len: 1500,
+            segments: 1,
+            ecn: Ecn::Ect0,
+            class: 0,
+            fate: Fate::Sent,
+            at: ms(at),
+        };
+        writer.packet(Direction::Up, &record).unwrap();
+    }
+    let end = End::complete(ms(3000));
+    let report = report_of(&[&writer.finish(end).unwrap()]).unwrap();
+    let cdf = |report: &Report| report.runs[0].queues[0].sojourn_cdf.clone().unwrap();
+    assert_eq!(report.runs[0].queues[0].packets.len(), 3);
+    assert_eq!(cdf(&report).value, [10.0, 20.0]);
+    let page = crate::thin::for_page(report);
+    assert_eq!(cdf(&page).value, [10.0, 20.0]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
 };
@@ -172,6 +173,8 @@ pub struct Orders<T> {
     builder: Arc<Builder>,
     journal: Arc<Journal>,
     turned_away: Arc<TurnedAway>,
+    /// Requests to change or show the configuration, the refused ones included.
+    asked: Arc<AtomicU64>,
     /// The common part of several workers.
     pub(super) team: Option<Arc<Team<T>>>,
 }
@@ -189,6 +192,7 @@ impl<T> Clone for Orders<T> {
             builder: Arc::clone(&self.builder),
             journal: Arc::clone(&self.journal),
             turned_away: Arc::clone(&self.turned_away),
+            asked: Arc::clone(&self.asked),
             team: self.team.clone(),
         }
     }
@@ -309,6 +313,7 @@ impl<T> Orders<T> {
             builder: Arc::new(builder),
             journal: Arc::default(),
             turned_away: Arc::default(),
+            asked: Arc::default(),
             team: team.map(Arc::new),
         }
     }
@@ -326,6 +331,17 @@ impl<T> Orders<T> {
     /// Returns the counts of the clients that the control socket turned away.
     pub fn turned_away(&self) -> &Arc<TurnedAway> {
         &self.turned_away
+    }
+
+    /// Returns the number of commands so far, the refused ones included: also those that a copy of the
+    /// configuration refuses, of which no loop learns.
+    pub const fn asked(&self) -> &Arc<AtomicU64> {
+        &self.asked
+    }
+
+    /// Counts a command, or several that are given together.
+    pub(crate) fn count(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the record of the changes of the configuration.
@@ -380,6 +396,7 @@ impl<T> Orders<T> {
         (text, mode, files): (String, Mode, Texts),
         patience: Duration,
     ) -> Result<Answered<T>, Refused> {
+        self.count();
         let entry = changes(&text).then(|| text.trim().to_owned());
         let answered = self.execute((text, mode, files), patience);
         if let Some(entry) = entry {

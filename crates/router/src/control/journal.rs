@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use sluice_ipfw::grammar::{self, Command};
+use sluice_ipfw::grammar;
 
-/// A change of the configuration.
+/// A change of the configuration. If the system's clock is set back, earlier changes move into the past
+/// with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The instant, in milliseconds since the Unix epoch.
@@ -30,23 +31,54 @@ pub struct Journal(Mutex<State>);
 struct State {
     entries: VecDeque<Change>,
     noted: u64,
+    /// The last instant, and the time that the system's clock showed then.
+    last: Option<Now>,
 }
 
-/// Largest number of changes.
-const MOST: usize = 64;
+/// An instant, and the time since the Unix epoch that the system's clock shows then.
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    at: Instant,
+    unix_ms: u64,
+}
+
+impl Now {
+    fn read() -> Now {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Now {
+            at: Instant::now(),
+            unix_ms: since.map_or(0, in_ms),
+        }
+    }
+}
+
+fn in_ms(time: Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+/// Largest number of changes. They are logged ten times a second, between which clients make fewer.
+const MOST: usize = 1024;
+/// Largest number of changes that samples show.
+const SHOWN: usize = 64;
 /// Largest number of characters of a change.
 const LONGEST: usize = 200;
 
 impl Journal {
+    /// A clock that is set back by less is taken for one that runs slowly.
+    pub const LEAST_STEP_MS: u64 = 500;
+
     /// Notes a change by somebody now, or its refusal. Returns the number of changes so far.
     pub fn note(&self, by: &str, text: &str, refused: Option<String>) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let mut state = self.lock();
+        self.note_at(Now::read(), by, text, refused)
+    }
+
+    fn note_at(&self, now: Now, by: &str, text: &str, refused: Option<String>) -> u64 {
+        let mut state = self.lock_at(now);
         if state.entries.len() == MOST {
             state.entries.pop_front();
         }
         state.entries.push_back(Change {
-            unix_ms: now.map_or(0, |since| since.as_millis() as u64),
+            unix_ms: now.unix_ms,
             by: by.to_owned(),
             text: short(text),
             refused: refused.as_deref().map(short),
@@ -55,15 +87,21 @@ impl Journal {
         state.noted
     }
 
-    /// Returns the changes, oldest first.
+    /// Returns the last changes, oldest first.
     pub fn entries(&self) -> Vec<Change> {
-        self.lock().entries.iter().cloned().collect()
+        self.entries_at(Now::read())
+    }
+
+    fn entries_at(&self, now: Now) -> Vec<Change> {
+        let state = self.lock_at(now);
+        let skipped = state.entries.len().saturating_sub(SHOWN);
+        state.entries.iter().skip(skipped).cloned().collect()
     }
 
     /// Returns the changes behind the first `number`, as far as they are kept, and the number of all
     /// changes so far.
     pub fn since(&self, number: u64) -> (Vec<Change>, u64) {
-        let state = self.lock();
+        let state = self.lock_at(Now::read());
         let new = usize::try_from(state.noted.saturating_sub(number)).unwrap_or(usize::MAX);
         let skipped = state.entries.len().saturating_sub(new);
         (
@@ -72,9 +110,29 @@ impl Journal {
         )
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// Returns the state, with the changes where the system's clock has them now.
+    fn lock_at(&self, now: Now) -> MutexGuard<'_, State> {
         // Nothing under the lock can panic halfway.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.follow(now);
+        state
+    }
+}
+
+impl State {
+    /// Moves the changes into the past if the clock was set back. Otherwise, they would lie in the
+    /// future.
+    fn follow(&mut self, now: Now) {
+        if let Some(last) = self.last {
+            let expected_ms = last.unix_ms + in_ms(now.at.saturating_duration_since(last.at));
+            let back_ms = expected_ms.saturating_sub(now.unix_ms);
+            if back_ms > Journal::LEAST_STEP_MS {
+                for change in &mut self.entries {
+                    change.unix_ms = change.unix_ms.saturating_sub(back_ms);
+                }
+            }
+        }
+        self.last = Some(now);
     }
 }
 
@@ -93,24 +151,15 @@ fn short(text: &str) -> String {
     short
 }
 
-/// Returns whether a text of commands changes the configuration, as far as its words say. A command
-/// that is refused counts, since it was meant to.
+/// Returns whether a text of commands changes the configuration or counters, as far as its words say.
+/// A command that is refused counts, since it was meant to.
 pub(crate) fn changes(text: &str) -> bool {
     text.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        let only_shows = words.any(|word| ["show", "list", "info", "lookup"].contains(&word));
         let Ok(line) = grammar::parse(line, 1, false) else {
             return true;
         };
         line.invocation
-            .is_some_and(|invocation| match invocation.command {
-                Command::ShowObjects(..) | Command::List { .. } => false,
-                Command::Sysctl { variables, .. } => {
-                    variables.iter().any(|variable| variable.value.is_some())
-                }
-                Command::Table(_) | Command::Set(_) => !only_shows,
-                _ => !invocation.flags.check_only,
-            })
+            .is_some_and(|it| !it.command.is_reading() && !it.flags.check_only)
     })
 }
 
@@ -125,6 +174,10 @@ mod tests {
             "ipfw -a list",
             "ipfw sysctl net.inet.ip.fw.one_pass",
             "ipfw table all list",
+            "ipfw table t lookup 10.0.0.1",
+            "ipfw table t detail",
+            "ipfw set show",
+            "ipfw -n table t add 10.0.0.1",
             "ipfw -n pipe 1 config bw 1M",
             "# a comment",
         ] {
@@ -135,10 +188,38 @@ mod tests {
             "ipfw add allow ip from any to any",
             "ipfw sysctl net.inet.ip.fw.one_pass=0",
             "ipfw table 1 add 10.0.0.1",
+            // The table's name.
+            "ipfw table list add 10.0.0.1",
+            "ipfw zero",
             "ipfw flush",
         ] {
             assert!(changes(text), "{text}");
         }
+    }
+
+    #[test]
+    fn changes_stay_in_the_past_when_the_clock_is_set_back() {
+        let start = Instant::now();
+        let now = |second, unix_ms| Now {
+            at: start + Duration::from_secs(second),
+            unix_ms,
+        };
+        let journal = Journal::default();
+        let times = |now| -> Vec<u64> {
+            let entries = journal.entries_at(now);
+            entries.iter().map(|change| change.unix_ms).collect()
+        };
+        journal.note_at(now(0, 1_000_000), "uid 0", "flush", None);
+        assert_eq!(times(now(60, 1_060_000)), [1_000_000]);
+        // Set back by 300 s, a minute after the change: it was at 760 s - 60 s.
+        assert_eq!(times(now(60, 760_000)), [700_000]);
+        assert_eq!(times(now(61, 761_000)), [700_000]);
+        // A change after another step of 10 s.
+        journal.note_at(now(62, 752_000), "uid 0", "flush", None);
+        assert_eq!(times(now(63, 753_000)), [690_000, 752_000]);
+        // The clock runs slowly, and is set forward.
+        assert_eq!(times(now(64, 753_600)), [690_000, 752_000]);
+        assert_eq!(times(now(65, 900_000)), [690_000, 752_000]);
     }
 
     #[test]
@@ -153,7 +234,9 @@ mod tests {
         let by: Vec<&str> = new.iter().map(|change| change.by.as_str()).collect();
         assert_eq!((by, noted), (vec!["uid 0", "reload"], 101));
         assert!(journal.since(101).0.is_empty());
-        assert_eq!(journal.since(0).0.len(), 64);
+        // More than are shown in samples.
+        assert_eq!(journal.since(0).0.len(), 101);
+        assert_eq!(journal.since(0).0[0].text, "pipe 0 config");
         let entries = journal.entries();
         assert_eq!(entries.len(), 64);
         assert_eq!(entries[0].text, "pipe 37 config");
@@ -165,5 +248,10 @@ mod tests {
         );
         assert!(last.text.len() < 250);
         assert_eq!(last.refused.as_deref(), Some("no"));
+        for _ in 0..MOST {
+            journal.note("uid 0", "flush", None);
+        }
+        let (kept, noted) = journal.since(0);
+        assert_eq!((kept.len(), noted), (1024, 1125));
     }
 }

@@ -24,7 +24,8 @@ pub struct Limits {
     /// Largest number of connections at a time. A further connection ends the one that has been
     /// silent for longest.
     pub clients: usize,
-    /// A request must be complete, and a reply read, within this time.
+    /// A request must be complete within this time of its first byte, and a reply read within it.
+    /// Between two requests, a client may be silent for as long as nobody needs its place.
     pub patience: Duration,
     /// The loop must have answered within this time.
     pub work: Duration,
@@ -150,7 +151,34 @@ struct Client {
     is_served: Arc<AtomicBool>,
 }
 
+/// All connections. Those that are not served are in order, the one that has been silent for longest
+/// first.
 type Clients = Arc<Mutex<Vec<Client>>>;
+
+/// The place of a connection among all.
+struct Place {
+    number: u64,
+    is_served: Arc<AtomicBool>,
+    all: Clients,
+}
+
+impl Place {
+    /// Keeps the place while a request is being processed.
+    fn begin(&self) {
+        self.is_served.store(true, Ordering::Release);
+    }
+
+    /// The client is silent from now on.
+    fn end(&self) {
+        let mut all = lock(&self.all);
+        // Those in front of it have been silent for longer.
+        if let Some(at) = all.iter().position(|client| client.number == self.number) {
+            let client = all.remove(at);
+            all.push(client);
+        }
+        self.is_served.store(false, Ordering::Release);
+    }
+}
 
 /// Returns the newest sample with a number above the given one, as JSON.
 pub type SampleSource = Arc<dyn Fn(u64, Duration) -> Result<Box<RawValue>, Refused> + Send + Sync>;
@@ -218,21 +246,25 @@ fn admit<T: Serialize + Send + 'static>(
         means.turn_away(Why::TooMany);
         return refuse(&stream, &Refused::Busy.to_string(), 75);
     }
-    let is_served = Arc::new(AtomicBool::new(false));
+    let place = Place {
+        number,
+        is_served: Arc::default(),
+        all: Arc::clone(clients),
+    };
     lock(clients).push(Client {
         number,
         stream: stream.try_clone()?,
-        is_served: Arc::clone(&is_served),
+        is_served: Arc::clone(&place.is_served),
     });
-    let (means, all) = (means.clone(), Arc::clone(clients));
+    let means = means.clone();
     let served = thread::Builder::new().name("client".into()).spawn(move || {
         // An error is the client's: the client disconnected, or was too slow.
-        if let Err(error) = serve(&stream, &by, &means, &is_served)
+        if let Err(error) = serve(&stream, &by, &means, &place)
             && error.kind() == io::ErrorKind::TimedOut
         {
             means.turn_away(Why::Slow);
         }
-        lock(&all).retain(|client| client.number != number);
+        lock(&place.all).retain(|client| client.number != number);
     });
     if served.is_err() {
         lock(clients).retain(|client| client.number != number);
@@ -274,23 +306,20 @@ fn serve<T: Serialize>(
     stream: &UnixStream,
     by: &str,
     means: &Means<T>,
-    is_served: &AtomicBool,
+    place: &Place,
 ) -> io::Result<()> {
     let Means { orders, limits, .. } = means;
     let mut requests = BufReader::new(Timed::new(stream, limits.patience));
     let mut line = Vec::new();
     loop {
         line.clear();
+        if !has_request(&mut requests) {
+            return Ok(());
+        }
         requests.get_mut().start();
         let mut bounded = requests.by_ref().take(MOST_REQUEST as u64 + 1);
-        match bounded.read_until(b'\n', &mut line) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            // Between two requests, a client may be silent for as long as nobody needs its place.
-            Err(_) if line.is_empty() => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        is_served.store(true, Ordering::Release);
+        bounded.read_until(b'\n', &mut line)?;
+        place.begin();
         let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
         let is_whole = line.ends_with(b"\n");
         match read_request(&line) {
@@ -313,7 +342,20 @@ fn serve<T: Serialize>(
             // The rest of an overlong or partial request would be read as another request.
             return Ok(());
         }
-        is_served.store(false, Ordering::Release);
+        place.end();
+    }
+}
+
+/// Waits for the first byte of a request, without a limit: `make_room` ends the wait if another client
+/// needs the place. Returns whether there is one.
+fn has_request(requests: &mut BufReader<Timed<'_>>) -> bool {
+    requests.get_mut().stop();
+    loop {
+        match requests.fill_buf() {
+            Ok(bytes) => return !bytes.is_empty(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
     }
 }
 
@@ -386,11 +428,11 @@ fn write<S: Serialize, T: Serialize>(
 }
 
 /// A stream on which everything from [`Timed::start`] on must be done within a fixed time, however
-/// small the pieces are.
+/// small the pieces are. There is no limit before, and from [`Timed::stop`] on.
 struct Timed<'a> {
     stream: &'a UnixStream,
     patience: Duration,
-    deadline: Instant,
+    deadline: Option<Instant>,
 }
 
 impl<'a> Timed<'a> {
@@ -398,16 +440,23 @@ impl<'a> Timed<'a> {
         Timed {
             stream,
             patience,
-            deadline: Instant::now() + patience,
+            deadline: None,
         }
     }
 
     fn start(&mut self) {
-        self.deadline = Instant::now() + self.patience;
+        self.deadline = Some(Instant::now() + self.patience);
+    }
+
+    fn stop(&mut self) {
+        self.deadline = None;
     }
 
     fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let Some(deadline) = self.deadline else {
+            return Ok(None);
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use sluice_core::Span;
 use sluice_ipfw::watch::Watching;
-use sluice_ipfw::{Amendment, CommandError, Mode, Output, shows_only};
+use sluice_ipfw::{Amendment, CommandError, Draft, Mode, Output, shows_only};
 use sluice_net::Clock;
 
 use super::bell::Claim;
@@ -182,7 +182,8 @@ impl<T> Orders<T> {
             let result = report.show(&self.builder().settings, &text, now, &mut output);
             return Ok(Answered::Commands(output, result));
         }
-        if is_one && !changes(&text) {
+        // A trial is executed on a copy.
+        if is_one && !changes(&text) && !Draft::is_for(&text, mode) {
             return self.order(Work::Commands { text, mode, files }, left());
         }
         loop {

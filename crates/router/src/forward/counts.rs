@@ -62,7 +62,8 @@ impl LostFrame {
 /// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)`, `lost(Evasive)`,
 /// `lost(Denied)` and `lost(OverShare)`, unless that lost a segment. The `admitted` packets, which
 /// include segments, are `sent + dropped + held + lost(Blocked) + lost(HandOver)`, unless a link copied
-/// some. Between workers, this holds for their sums only.
+/// some. Between workers, this holds for their sums only. A super-packet that was admitted whole counts
+/// once in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Super-packets that were split.
@@ -88,7 +89,7 @@ impl LaneCounts {
         self.dropped[reason as usize]
     }
 
-    /// Packets that queues and links dropped for any reason.
+    /// Packets that queues and links dropped for any reason; a super-packet counts once.
     pub fn dropped_total(&self) -> u64 {
         self.dropped.iter().sum()
     }

@@ -164,8 +164,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         outboxes: &mut [Outbox],
     ) {
         let arrival = arrival.max(self.latest);
-        let head = pool.head(slot);
-        let view = frame::parse_head(head, pool.frame_len(slot), self.link);
+        let mut view = frame::parse_head(pool.head(slot), pool.frame_len(slot), self.link);
         if let Some(fault) = view.fault {
             self.counts.note_fault(fault);
         }
@@ -178,6 +177,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             self.bypass(slot, from, &view, arrival, pool, outboxes);
             return;
         }
+        trim(slot, &mut view, pool);
+        let head = pool.head(slot);
         let key = self.queueing.key(origin(from, slot, pool), &view, head);
         if self.queueing.observes() {
             self.queueing.observe(&key, &view, head, arrival);
@@ -349,9 +350,24 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
     }
 }
 
+/// Cuts off the bytes behind the packet of a frame, which would take time of a link for nothing. The
+/// kernel has done so itself in packets of which it keeps the rest.
+fn trim(slot: Slot, view: &mut View, pool: &mut Pool) {
+    let vnet = pool.vnet(slot);
+    if !pool.is_cut(slot) && frame::trim(pool.head_mut(slot), view, &vnet) {
+        pool.truncate(slot, view.frame_len);
+    }
+}
+
 /// Returns a hash that both directions of a flow share.
 fn of_both_directions(hasher: &FlowHasher, view: &View) -> u32 {
-    let mut reverse = *view;
+    // The fields that name a state: a first fragment has ports, and echoes of all identifiers share one.
+    let mut flow = *view;
+    flow.fragment = None;
+    if matches!(flow.transport, Transport::Icmp { .. }) {
+        flow.transport = Transport::Opaque;
+    }
+    let mut reverse = flow;
     reverse.addresses = match view.addresses {
         Addresses::V4 {
             source,
@@ -375,7 +391,7 @@ fn of_both_directions(hasher: &FlowHasher, view: &View) -> u32 {
             destination: source,
         };
     }
-    hasher.flow(view).wrapping_add(hasher.flow(&reverse))
+    hasher.flow(&flow).wrapping_add(hasher.flow(&reverse))
 }
 
 /// Returns the origin of a frame that arrived at port `from`.

@@ -108,6 +108,7 @@ impl Editor {
         if undo.is_empty() {
             return Reply::refusal("there is no change to take back".into(), UNAVAILABLE);
         }
+        self.orders.count();
         let start = Instant::now();
         loop {
             let left = PATIENCE.saturating_sub(start.elapsed());

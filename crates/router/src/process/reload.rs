@@ -45,6 +45,7 @@ impl Reloader {
     /// [`ReloadError`]; the old configuration stays in force.
     pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
         let path = self.config.as_ref().ok_or(ReloadError::None)?;
+        self.orders.count();
         let reloaded = self.reload_from(path);
         let refused = reloaded.as_ref().err().map(ToString::to_string);
         let journal = self.orders.journal();

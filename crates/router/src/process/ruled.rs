@@ -347,6 +347,7 @@ pub(super) fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
             offset: fragment.offset,
             has_more: fragment.more,
             dont: headers.fragment.dont,
+            begins_with: Some(fragment.protocol),
         };
     }
     headers
@@ -396,7 +397,27 @@ mod tests {
         let got = headers(InterfaceId(0), &view, &v6);
         assert_eq!((got.flow_label, got.ttl, got.dscp()), (0xabcde, 9, 46));
         assert_eq!((got.fragment.offset, got.fragment.has_more), (1480, true));
+        assert_eq!(got.fragment.begins_with, Some(17));
         assert_eq!((got.proto, got.ip_len, got.src_port), (17, 56, 0));
+    }
+
+    #[test]
+    fn fragments_with_options_in_front_of_the_transport_header_are_one_flow() {
+        // RFC 8200 section 4.5: a fragment header, then options of 8 bytes with UDP behind them.
+        let fragment = |word: u8, payload: &[u8]| {
+            let mut v6 = vec![0x60, 0, 0, 0, 0, 8 + payload.len() as u8, 44, 64];
+            v6.extend([0xfd; 32]);
+            v6.extend([60, 0, 0, word, 0, 0, 0, 7]);
+            v6.extend(payload);
+            let view = parse_head(&v6, v6.len(), Link::Ip);
+            headers(InterfaceId(0), &view, &v6)
+        };
+        let first = fragment(1, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 7, 0, 9, 0, 40, 0, 0]);
+        let later = fragment(16, &[0; 8]);
+        // Rules see the protocol where it is.
+        assert_eq!((first.proto, later.proto), (17, 60));
+        let begins = [first, later].map(|headers| headers.fragment.begins_with);
+        assert_eq!(begins, [Some(60); 2]);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) struct LoopSettings {
     pub(super) wants_real_time: bool,
     pub(super) log: SyncSender<LogEntry>,
     pub(super) turned_away: Arc<TurnedAway>,
+    /// The number of commands so far.
+    pub(super) commands: Arc<AtomicU64>,
     /// Which of several workers this is, and its end of their exchange.
     pub(super) worker: Option<(Worker, Exchange)>,
     /// The ports whose arrivals this loop receives; all of them if `None`.
@@ -55,7 +57,7 @@ pub(super) struct Loop {
     inbox: Inbox<Status>,
     clock: Clock,
     choices: Vec<PortChoice>,
-    commands: u64,
+    commands: Arc<AtomicU64>,
     is_real_time: bool,
     cpu_latency: Option<Span>,
     time: PortTime,
@@ -113,7 +115,7 @@ impl Loop {
             inbox,
             clock,
             choices: start.choices,
-            commands: 0,
+            commands: start.commands,
             is_real_time,
             cpu_latency: start.cpu_latency,
             time: start.time,
@@ -270,16 +272,12 @@ impl Loop {
                     exchanged
                 });
                 answer.send(match exchanged {
-                    Ok(replaced) => {
-                        self.commands += 1;
-                        Answered::Replaced(Box::new(replaced))
-                    }
+                    Ok(replaced) => Answered::Replaced(Box::new(replaced)),
                     Err(amended) => Answered::Stale(amended),
                 });
                 return None;
             }
             Work::Replace(prepared) => {
-                self.commands += 1;
                 let replaced = self.with(|ruled, cx| {
                     let replaced = ruled.firewall_mut().replace(*prepared, cx);
                     ruled.commands_applied();
@@ -289,7 +287,6 @@ impl Loop {
                 return None;
             }
         };
-        self.commands += 1;
         let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(&text, cx);
         if let Some(survey) = self.with(survey) {
             let survey = Box::new(survey);
@@ -323,7 +320,6 @@ impl Loop {
 
     /// Lets an order take effect at an instant, as at all other workers.
     fn schedule(&mut self, at: Time, work: Work, answer: Answer<Status>) {
-        self.commands += 1;
         let change = move |firewall: &mut Firewall, cx: &mut Cx<'_>| {
             answer.send(match work {
                 Work::Commands { text, mode, files } => {
@@ -495,7 +491,7 @@ impl Loop {
             damaged: counts.faulty().filter_map(named).collect(),
             late_p50_ns: lateness.bound(500).as_ns(),
             late_p99_ns: lateness.bound(990).as_ns(),
-            commands: self.commands,
+            commands: self.commands.load(Ordering::Relaxed),
             is_real_time: self.is_real_time,
             warmth_requests: self.forwarder.warmth_requests(),
             cpu_latency_ns: self.cpu_latency.map(Span::as_ns),

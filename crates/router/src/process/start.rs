@@ -264,6 +264,7 @@ impl Router {
                 wants_real_time,
                 log: log.clone(),
                 turned_away: Arc::clone(orders.turned_away()),
+                commands: Arc::clone(orders.asked()),
                 worker: (count > 1).then_some((worker, end)),
                 receives_from: match settings.by_bridge {
                     true => Some([2 * number, 2 * number + 1]),

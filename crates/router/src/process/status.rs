@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{Answered, Orders, Pending, Refused, TeamStatus, Work};
 
-/// The state of a router.
+/// The state of a router. A super-packet that stays whole counts once, wherever packets are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Time since the router started.
@@ -42,7 +42,7 @@ pub struct Status {
     pub late_p50_ns: u64,
     /// 99 of 100 packets left less than this after they were due.
     pub late_p99_ns: u64,
-    /// Commands executed since the start, including refused ones.
+    /// Requests with commands since the start, including refused ones, reloads and undone changes.
     pub commands: u64,
     /// Whether the loop has priority over ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,

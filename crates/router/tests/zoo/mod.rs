@@ -11,6 +11,9 @@ pub enum Fate {
     Passes,
     /// It is forwarded, and counted as damaged in this way.
     Counted(&'static str),
+    /// It is forwarded without the bytes behind its IP packet, which has this length, except padding. It
+    /// may be counted as damaged in this way.
+    Trimmed(Option<&'static str>, usize),
     /// It is lost, and counted under this cause.
     Lost(&'static str),
 }
@@ -23,7 +26,7 @@ pub struct Beast {
     pub fate: Fate,
 }
 
-use Fate::{Counted, Lost, Passes};
+use Fate::{Counted, Lost, Passes, Trimmed};
 
 pub const V4: u16 = 0x0800;
 pub const V6: u16 = 0x86dd;
@@ -36,7 +39,7 @@ pub fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn tagged(tags: &[(u16, u16)], payload: &[u8]) -> Vec<u8> {
+pub fn tagged(tags: &[(u16, u16)], payload: &[u8]) -> Vec<u8> {
     let mut frame = ethernet(V4, payload);
     frame.truncate(12);
     for (protocol, tci) in tags {
@@ -67,6 +70,21 @@ pub fn mpls(labels: usize, packet: &[u8]) -> Vec<u8> {
     payload.extend(packet);
     ethernet(0x8847, &payload)
 }
+
+/// An Ethernet frame to this address in a pseudowire without a control word (RFC 4448).
+pub fn pseudowire(destination: [u8; 6]) -> Vec<u8> {
+    let inner = ethernet(V4, &ipv4(17, &udp(100)));
+    mpls(2, &with(inner, 0, &destination))
+}
+
+/// Ethernet addresses that begin like an IP packet: two like IPv4 with an IHL below 5, one like IPv4, one
+/// like IPv6.
+pub const LIKE_IP: [[u8; 6]; 4] = [
+    [0x40, 0xa6, 0xb7, 0, 0, 1],
+    [0x44, 0x38, 0x39, 0, 0, 1],
+    [0x45, 0x02, 0, 64, 0, 1],
+    [0x60, 0x20, 1, 2, 0, 32],
+];
 
 pub fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let length = (20 + payload.len()) as u16;
@@ -150,9 +168,10 @@ pub fn all() -> Vec<Beast> {
     );
     add("total length 0", total(0), Counted("ip_length_short"));
     add("total length 19", total(19), Counted("ip_length_short"));
-    add("total length ends in UDP", total(24), Counted("truncated"));
+    let ends_in_udp = Trimmed(Some("truncated"), 24);
+    add("total length ends in UDP", total(24), ends_in_udp);
     let padded = [ipv4(17, &udp(4)), vec![0xee; 14]].concat();
-    add("padding", v4(padded), Passes);
+    add("padding", v4(padded), Trimmed(None, 32));
     add(
         "version 5",
         v4(with(good(), 0, &[0x55])),
@@ -269,6 +288,10 @@ pub fn all() -> Vec<Beast> {
     add("IPv6 behind labels", mpls(16, &ipv6(17, &udp(9))), Passes);
     add("17 labels", mpls(17, &good()), Lost("label_depth"));
     add("a pseudowire", mpls(2, &[0, 0, 0, 1, 2, 2]), Passes);
+    for address in LIKE_IP {
+        let name = format!("a pseudowire to {address:02x?}");
+        add(&name, pseudowire(address), Passes);
+    }
     add("labels and nothing", mpls(2, &[]), Lost("truncated"));
 
     // Fragments of IPv4: offset in eights, 0x2000 for more.
@@ -303,7 +326,11 @@ pub fn all() -> Vec<Beast> {
         payload(1400),
         Counted("ip_length_beyond_frame"),
     );
-    add("payload length 0", payload(0), Counted("truncated"));
+    add(
+        "payload length 0",
+        payload(0),
+        Trimmed(Some("truncated"), 40),
+    );
     let chain = |first: u8, headers: &[&[u8]]| {
         let mut bytes = headers.concat();
         bytes.extend(udp(40));

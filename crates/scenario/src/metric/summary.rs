@@ -59,11 +59,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns the round trips of the first flow of probes.
-    pub fn ping(&self) -> Option<Percentiles> {
-        self.flows.iter().find_map(|flow| flow.rtt)
-    }
-
     /// Returns the number of segments that all TCP flows sent again; `None` without such flows.
     pub fn retransmits(&self) -> Option<u64> {
         let each = self.flows.iter().filter_map(|flow| flow.retransmits);
@@ -184,6 +179,22 @@ pub struct PipeSummary {
 }
 
 impl FlowSummary {
+    /// Returns whether the flow is a call, by its type: it has a score and the delays of one
+    /// direction, and no round trips. Other flows have a score, too: that of a call on their path.
+    pub fn is_call(&self) -> bool {
+        self.has_figure("mos") && self.has_figure("up.p50") && !self.has_figure("p50")
+    }
+
+    /// Returns whether the flow is a ping, by its type: it has round trips and the delays of one
+    /// direction. Exchanges over a connection have round trips only.
+    pub fn is_ping(&self) -> bool {
+        self.has_figure("p50") && self.has_figure("up.p50")
+    }
+
+    fn has_figure(&self, name: &str) -> bool {
+        crate::flow_types_with(name).contains(&self.type_name.as_str())
+    }
+
     /// Returns the direction.
     pub fn way(&self) -> Direction {
         Direction::from_word(&self.direction).unwrap_or(Direction::Up)
@@ -213,4 +224,26 @@ pub struct Accuracy {
     pub lateness: Option<Percentiles>,
     /// Packets lost anywhere but in the queue, by cause.
     pub lost: BTreeMap<String, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FlowKind;
+
+    #[test]
+    fn calls_and_pings_are_known_by_the_figures_of_their_types() {
+        let types = |is_it: fn(&FlowSummary) -> bool| -> Vec<&str> {
+            let of_type = |type_name: &&str| {
+                is_it(&FlowSummary {
+                    type_name: (*type_name).to_owned(),
+                    ..FlowSummary::default()
+                })
+            };
+            FlowKind::TYPES.iter().copied().filter(of_type).collect()
+        };
+        // Other UDP packets have a score, too, and exchanges (`rr`) have round trips.
+        assert_eq!(types(FlowSummary::is_call), ["voip"]);
+        assert_eq!(types(FlowSummary::is_ping), ["ping"]);
+    }
 }

@@ -26,8 +26,8 @@ impl FlowHasher {
     /// Returns the hash of addresses, protocol and ports (for ICMP echo: the identifier).
     ///
     /// All fragments of a packet, the first one included, have the same hash, so that a flow queue
-    /// keeps them in order: the ports of fragments do not count. Frames other than IP are one flow
-    /// per ethertype.
+    /// keeps them in order: the ports of fragments do not count, and their protocol is the header with
+    /// which the fragmented part begins. Frames other than IP are one flow per ethertype.
     pub fn flow(&self, view: &View) -> u32 {
         let (first, second) = if view.fragment.is_some() {
             (0, 0)
@@ -37,6 +37,7 @@ impl FlowHasher {
                 _ => view.ports().unwrap_or((0, 0)),
             }
         };
+        let protocol = view.fragment.map_or(view.protocol, |part| part.protocol);
         match view.addresses {
             Addresses::V4 {
                 source,
@@ -47,7 +48,7 @@ impl FlowHasher {
                 key[4..8].copy_from_slice(&destination.octets());
                 key[8..10].copy_from_slice(&first.to_be_bytes());
                 key[10..12].copy_from_slice(&second.to_be_bytes());
-                key[12] = view.protocol;
+                key[12] = protocol;
                 fold(self.flow.hash(&key))
             }
             Addresses::V6 {
@@ -59,7 +60,7 @@ impl FlowHasher {
                 key[16..32].copy_from_slice(&destination.octets());
                 key[32..34].copy_from_slice(&first.to_be_bytes());
                 key[34..36].copy_from_slice(&second.to_be_bytes());
-                key[36] = view.protocol;
+                key[36] = protocol;
                 fold(self.flow.hash(&key))
             }
             Addresses::None => fold(self.flow.hash(&view.ethertype.to_be_bytes())),

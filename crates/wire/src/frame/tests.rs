@@ -214,6 +214,11 @@ proptest! {
         if let Some(byte) = bytes.get_mut(at) { *byte = value; }
         bytes.truncate(cut.max(1));
         let view = parse(&bytes);
+        let (mut trimmed, mut shorter) = (bytes.clone(), view);
+        if trim(&mut trimmed, &mut shorter, &VnetHeader::default()) {
+            trimmed.truncate(shorter.frame_len as usize);
+            prop_assert_eq!(parse(&trimmed), shorter);
+        }
         set_ce(&mut bytes, &view);
         for gso_type in [1, 4, 5] {
             let vnet = VnetHeader { gso_type, gso_size: 48, ..VnetHeader::default() };
@@ -414,6 +419,31 @@ fn fragments_keep_ports_in_the_first_and_hash_alike() {
     assert_eq!(later.fragment.unwrap().offset, 16);
     let hasher = FlowHasher::new(1);
     assert_eq!(hasher.flow(&first), hasher.flow(&later));
+}
+
+/// RFC 8200 section 4.5: only the first fragment has the headers in front of the transport header.
+#[test]
+fn fragments_of_packets_with_extension_headers_hash_alike() {
+    // Destination options of 8 bytes, and AH of 12 (RFC 4302), in front of UDP.
+    let options = [17_u8, 0, 1, 4, 0, 0, 0, 0];
+    let authentication = [17_u8, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2];
+    for (next, headers) in [(60, &options[..]), (51, &authentication[..])] {
+        let fragment = |word: u16, payload: &[u8]| {
+            let [high, low] = word.to_be_bytes();
+            let mut packet = vec![0x60, 0, 0, 0, 0, 8 + payload.len() as u8, 44, 64];
+            packet.extend([1; 32]);
+            packet.extend([next, 0, high, low, 0, 0, 0, 7]);
+            packet.extend(payload);
+            parse_head(&packet, packet.len(), Link::Ip)
+        };
+        let datagram = [0x12, 0x34, 0x56, 0x78, 0, 40, 0, 0];
+        let first = fragment(1, &[headers, &datagram].concat());
+        let later = fragment(24, &[0x5a; 16]);
+        assert_eq!(first.ports(), Some((0x1234, 0x5678)));
+        assert_eq!((first.protocol, later.protocol), (17, next));
+        let hasher = FlowHasher::new(1);
+        assert_eq!(hasher.flow(&first), hasher.flow(&later), "{next}");
+    }
 }
 
 #[test]

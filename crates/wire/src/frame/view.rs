@@ -4,6 +4,8 @@
 //! RFC 3168 (ECN field), RFC 9293 (TCP), IEEE 802.1Q and 802.1ad (tags), RFC 2516 (PPPoE),
 //! RFC 3032 (MPLS).
 
+use super::labels::packet_type;
+use super::trailer::shortest_frame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The header that a frame starts with.
@@ -54,7 +56,8 @@ pub struct View {
     /// An IPv6 routing header has segments left: the destination is not the final one, which
     /// transport checksums cover (RFC 8200 section 8.1).
     pub is_routed: bool,
-    /// The IPv6 length is in a hop-by-hop header (RFC 2675).
+    /// The IPv6 header does not state the length, but a hop-by-hop header (RFC 2675), or none in a
+    /// super-packet that is longer than it could state.
     pub is_jumbo: bool,
     /// The first fault.
     pub fault: Option<Fault>,
@@ -107,6 +110,9 @@ pub struct Fragment {
     pub more: bool,
     /// Identification.
     pub id: u32,
+    /// The header with which the fragmented part of the packet begins, as every fragment states it: the
+    /// transport protocol, or an extension header of IPv6 in front of it.
+    pub protocol: u8,
 }
 
 /// The transport header.
@@ -310,8 +316,7 @@ impl View {
         Ok(())
     }
 
-    /// RFC 3032 section 2.1: labels of four bytes, of which the last has a bit set. No field states
-    /// what follows; an IP packet starts with its version, and a pseudowire with zero (RFC 4385).
+    /// RFC 3032 section 2.1: labels of four bytes, of which the last has a bit set.
     fn read_labels(&mut self, bytes: &[u8], mut at: usize) -> Result<(), Fault> {
         for _ in 0..MAX_LABELS {
             let label: &[u8; 4] = array(bytes, at)?;
@@ -319,10 +324,11 @@ impl View {
             if label[2] & 1 == 0 {
                 continue;
             }
-            match byte(bytes, at)? >> 4 {
-                4 => self.enter(at, IPV4),
-                6 => self.enter(at, IPV6),
-                _ => {}
+            byte(bytes, at)?;
+            let room = self.frame_len.saturating_sub(at as u32);
+            let is_padded = self.frame_len <= shortest_frame(self.vlans);
+            if let Some(ethertype) = packet_type(&bytes[at..], room, is_padded) {
+                self.enter(at, ethertype);
             }
             return Ok(());
         }
@@ -378,6 +384,7 @@ impl View {
                 offset: (word & 0x1fff) * 8,
                 more: word & 0x2000 != 0,
                 id: u32::from(u16::from_be_bytes([header[4], header[5]])),
+                protocol: self.protocol,
             });
         }
         self.read_transport(bytes, at + header_len)
@@ -399,13 +406,11 @@ impl View {
             destination: Ipv6Addr::from(*destination),
         };
         let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
-        // RFC 2675 section 3: a jumbo payload is announced by length 0 and a hop-by-hop header.
-        self.is_jumbo = payload == 0 && header[6] == HOP_BY_HOP;
-        let claimed = if self.is_jumbo {
-            self.frame_len.saturating_sub(at as u32)
-        } else {
-            payload + 40
-        };
+        let room = self.frame_len.saturating_sub(at as u32);
+        // RFC 2675 section 3: a jumbo payload is announced by length 0 and a hop-by-hop header, which
+        // a kernel may leave out of a super-packet that is too long for the field.
+        self.is_jumbo = payload == 0 && (header[6] == HOP_BY_HOP || room > LONGEST_IPV6);
+        let claimed = if self.is_jumbo { room } else { payload + 40 };
         self.set_ip_len(at, claimed, 40)?;
         self.walk_extensions(bytes, at + 40)
     }
@@ -446,6 +451,7 @@ impl View {
                         offset: word & 0xfff8,
                         more: word & 1 != 0,
                         id: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+                        protocol: header[0],
                     };
                     self.protocol = header[0];
                     if self.fragment.replace(fragment).is_some() {
@@ -579,6 +585,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N], Fault> {
 pub(super) const MAX_VLANS: u8 = 8;
 /// Networks use up to a handful.
 pub(super) const MAX_LABELS: u8 = 16;
+/// The longest packet whose header states its length: 40 bytes, and a payload of 16 bits.
+pub(super) const LONGEST_IPV6: u32 = 40 + 65_535;
 /// RFC 8200 section 4.1 lists seven kinds, one of which may occur twice; this leaves some room.
 pub(super) const MAX_EXTENSIONS: u8 = 16;
 
@@ -589,7 +597,7 @@ const TAG_8021AD: u16 = 0x88a8;
 /// Used for outer tags before 802.1ad.
 const TAG_QINQ: u16 = 0x9100;
 
-const PPPOE: u16 = 0x8864;
+pub(super) const PPPOE: u16 = 0x8864;
 const MPLS: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 const PPP_IPV4: u16 = 0x0021;

@@ -4,7 +4,7 @@ use sluice_core::units::{Span, Time};
 use sluice_core::{Cx, DropCounter, Rng};
 
 use super::*;
-use crate::objects::watch::{FlowTraffic, Waits};
+use crate::objects::watch::{FlowTraffic, Traffic, Waits};
 use crate::{Direction, Disposition, Firewall, Headers, NoFiles, Settings};
 
 struct Engine {
@@ -16,8 +16,12 @@ struct Engine {
 
 impl Engine {
     fn new(lines: &[&str]) -> Engine {
+        Self::with_settings(&Settings::default(), lines)
+    }
+
+    fn with_settings(settings: &Settings, lines: &[&str]) -> Engine {
         let mut engine = Engine {
-            firewall: Firewall::new(&Settings::default()),
+            firewall: Firewall::new(settings),
             rng: Rng::from_seed(1),
             dropped: DropCounter::default(),
             slot: 0,
@@ -198,6 +202,119 @@ fn queues_of_a_scheduler_have_rows_beside_it() {
     assert_eq!(queue.parent, Some(ObjectName::Scheduler(1)));
     assert_eq!(queue.words, "weight 5 droptail");
     assert_eq!(queue.state.queued_packets, 1);
+}
+
+/// Returns arrivals and drops of a row.
+fn arrived_and_dropped(row: &Traffic, reason: DropReason) -> (u64, u64) {
+    assert_eq!(row.dropped(reason), row.dropped_total());
+    (row.arrived_packets, row.dropped_total())
+}
+
+#[test]
+fn packets_beyond_the_share_of_a_pipe_count_as_arrived_and_dropped_there() {
+    let mut engine = Engine::new(&["pipe 1 config bw 1Mbit/s", "add pipe 1 ip from any to any"]);
+    engine.watch(ms(0), Some(vec![]));
+    // Without room for more, a pipe may hold four packets.
+    engine.firewall.set_free_packets(0);
+    engine.send(ms(1), 1, 7);
+    let watched = engine.watch(ms(1), None);
+    let table = watched.table.unwrap();
+    let overflow = DropReason::Overflow;
+    assert_eq!(arrived_and_dropped(&table.rows()[0], overflow), (7, 3));
+    assert_eq!(table.rows()[0].arrived_bytes, 7 * 1250);
+    assert!(table.other.is_idle());
+    let [flow] = table.flows().collect::<Vec<_>>()[..] else {
+        panic!("one flow");
+    };
+    assert_eq!(arrived_and_dropped(&flow.traffic, overflow), (7, 3));
+    assert_eq!(flow.traffic.waiting, 4);
+    let counters = &watched.details[0].state.counters;
+    assert_eq!((counters.packets, counters.dropped), (7, 3));
+    assert_eq!(watched.tallies[0].dropped, 3);
+    // Each of them once in the totals.
+    assert_eq!(engine.dropped.total(), 3);
+    let runtime = &engine.firewall.runtime;
+    assert_eq!((runtime.totals.packets, runtime.totals.dropped), (7, 3));
+    assert_eq!(engine.firewall.refusals().pipe_share, 3);
+}
+
+#[test]
+fn packets_beyond_the_share_of_a_scheduler_count_at_the_queues_that_exist() {
+    let mut engine = Engine::new(&[
+        "pipe 1 config bw 1Mbit/s",
+        "sched 1 config type wf2q+",
+        "queue 1 config sched 1 mask src-port 0xffff",
+        "add queue 1 ip from any to any",
+    ]);
+    engine.watch(ms(0), Some(vec![]));
+    engine.firewall.set_free_packets(0);
+    // Four packets find room. The second flow has no queue.
+    engine.send(ms(1), 1, 6);
+    engine.send(ms(1), 2, 3);
+    let watched = engine.watch(ms(1), None);
+    let table = watched.table.unwrap();
+    assert_eq!(table.places(), [Place::Link(0), Place::Queue(0)]);
+    let rows = table.rows().iter();
+    let rows = rows.map(|row| arrived_and_dropped(row, DropReason::Overflow));
+    assert_eq!(rows.collect::<Vec<_>>(), [(9, 5), (6, 2)]);
+    assert!(table.other.is_idle());
+    let details = watched.details.iter();
+    let counters = details.map(|detail| &detail.state.counters);
+    let counted: Vec<_> = counters.map(|c| (c.packets, c.dropped)).collect();
+    assert_eq!(counted, [(9, 5), (6, 2)]);
+    assert_eq!(engine.firewall.runtime.totals.dropped, 5);
+}
+
+#[test]
+fn packets_of_flows_without_a_pipe_count_at_the_scheduler() {
+    let settings = Settings {
+        dynamic_bytes: 0,
+        ..Settings::default()
+    };
+    let lines = [
+        "pipe 1 config bw 1Mbit/s mask src-port 0xffff",
+        "add pipe 1 ip from any to any",
+    ];
+    let mut engine = Engine::with_settings(&settings, &lines);
+    engine.watch(ms(0), Some(vec![]));
+    engine.send(ms(1), 1, 3);
+    let table = engine.watch(ms(1), None).table.unwrap();
+    let why = DropReason::NoRoute;
+    assert_eq!(arrived_and_dropped(&table.other, why), (3, 3));
+    let [flow] = table.flows().collect::<Vec<_>>()[..] else {
+        panic!("one flow");
+    };
+    assert_eq!(arrived_and_dropped(&flow.traffic, why), (3, 3));
+    let runtime = &engine.firewall.runtime;
+    let forgotten = &runtime.scheduler(1 + STRIDE).unwrap().forgotten;
+    assert_eq!((forgotten.packets, forgotten.dropped()), (3, 3));
+    assert_eq!(runtime.totals.dropped, 3);
+    assert_eq!(engine.dropped.count(why), 3);
+}
+
+#[test]
+fn packets_that_were_inside_and_find_no_pipe_count_as_dropped_only() {
+    let settings = Settings {
+        dynamic_bytes: 0,
+        ..Settings::default()
+    };
+    let lines = ["pipe 1 config bw 1Mbit/s", "add pipe 1 ip from any to any"];
+    let mut engine = Engine::with_settings(&settings, &lines);
+    engine.send(ms(1), 1, 3);
+    engine.with(ms(1), |firewall, cx| {
+        let masked = "pipe 1 config bw 1Mbit/s mask src-port 0xffff";
+        firewall.command(masked, &mut NoFiles, cx).unwrap();
+    });
+    // One of the three may be on the link.
+    let why = DropReason::Reconfigured;
+    let dropped = engine.dropped.count(why);
+    assert!(dropped >= 2, "{dropped}");
+    let runtime = &engine.firewall.runtime;
+    let mut all = runtime.scheduler(1 + STRIDE).unwrap().forgotten;
+    for instance in runtime.instances_of(1 + STRIDE) {
+        all.absorb(&runtime.instance_at(instance).counters);
+    }
+    assert_eq!((all.packets, all.dropped_for(why)), (3, dropped));
 }
 
 #[test]

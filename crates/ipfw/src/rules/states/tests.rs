@@ -30,11 +30,35 @@ fn a_state_covers_both_directions_for_its_lifetime() {
     let there = headers(UDP, (1, 1000), (2, 53), 0);
     let back = headers(UDP, (2, 53), (1, 1000), 0);
     assert_eq!(states.add(&there, RULE, name, None, at(0), &times), Ok(()));
-    assert_eq!(states.find(&back, name, at(9), &times), Some(RULE));
+    let found = |is_from_first| {
+        Some(Found {
+            rule: RULE,
+            name,
+            arg: 0,
+            is_from_first,
+        })
+    };
+    assert_eq!(states.find(&back, name, at(9), &times), found(false));
     // The reply at 9 s restarted the 10 s.
-    assert_eq!(states.find(&there, name, at(18), &times), Some(RULE));
+    assert_eq!(states.find(&there, name, at(18), &times), found(true));
     assert_eq!(states.find(&there, name, at(28), &times), None);
     assert_eq!(states.len(), 0);
+}
+
+#[test]
+fn a_state_remembers_the_value_of_its_rule_only() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let (a, b) = (states.name("a"), states.name("b"));
+    let there = headers(UDP, (1, 1000), (2, 53), 0);
+    let back = headers(UDP, (2, 53), (1, 1000), 0);
+    states.add(&there, RULE, a, None, at(0), &times).unwrap();
+    states.remember(&there, RULE, a, 5);
+    let other = RuleId { serial: 2, ..RULE };
+    states.remember(&there, other, a, 6);
+    states.remember(&there, RULE, b, 7);
+    let arg = |packet| Some(states.find(packet, a, at(1), &times)?.arg);
+    assert_eq!([&there, &back].map(arg), [Some(5); 2]);
 }
 
 #[test]

@@ -61,3 +61,23 @@ fn a_packet_that_leaves_a_pipe_inside_a_subroutine_returns_from_it() {
     };
     assert_eq!(walk_from(&mut rules, &headers, 0, &other), Outcome::Deny);
 }
+
+/// Serial numbers grow by the number of rules with each reload: 20 000 rules reloaded once a minute need
+/// 32 bits after 2^32 / 20 000 minutes, which are 149 days.
+#[test]
+fn rules_that_replace_others_are_younger_after_any_number_of_reloads() {
+    let text = |last: &str| {
+        rules(&format!(
+            "add 10 allow udp from 10.0.0.1 to any keep-state\nadd 10 {last} ip from any to any"
+        ))
+    };
+    let mut rules = text("count");
+    rules.serial = u64::from(u32::MAX);
+    let [there, back] = a_question_and_its_answer();
+    assert_eq!(walk(&mut rules, &there), Outcome::Allow);
+    rules.replace(text("deny").into_ruleset());
+    // The first rule stays, with its state; the second one is new.
+    let serials: Vec<u64> = rules.entries().iter().map(|entry| entry.serial).collect();
+    assert_eq!(serials, [1, u64::from(u32::MAX) + 2, 0]);
+    assert_eq!(walk(&mut rules, &back), Outcome::Allow);
+}

@@ -66,26 +66,28 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time, after: &Place) ->
         let mut look = Look::new(&env);
         let mut at = index;
         let mut matches = !entry.is_disabled(rules.disabled_sets);
-        let mut is_known = false;
+        let mut known = None;
         let name = entry
             .state
             .filter(|name| matches && !looked_up.contains(name));
         looked_up.extend(name);
         if let Some(name) = name
-            && let Some(id) = rules.states.find(headers, name, now, &rules.lifetimes)
+            && let Some(found) = rules.states.find(headers, name, now, &rules.lifetimes)
         {
             at = rules
                 .entries
                 .iter()
-                .position(|e| e.id() == id)
+                .position(|e| e.id() == found.rule)
                 .expect("the rule exists");
-            is_known = true;
+            known = Some(found);
         }
         let entry = &rules.entries[at];
-        if is_known {
-            entry
-                .compiled
-                .holds_for_flow(&FlowFields::of(headers), &mut look);
+        if let Some(found) = known {
+            let flow = FlowFields::of(headers);
+            let holds = entry.compiled.holds_for_flow(&flow, &mut look);
+            if !holds || !found.is_from_first || look.value == 0 {
+                look.value = found.arg;
+            }
         } else {
             matches = matches
                 && !matches!(entry.rule.action, Action::CheckState(_))
@@ -99,7 +101,9 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time, after: &Place) ->
             continue;
         }
         let (id, rule) = (entry.id(), Arc::clone(&entry.rule));
-        if let (Some(state), Some(name), false) = (&rule.state, entry.state, is_known) {
+        let mut name_of_state = known.map(|found| found.name);
+        if let (Some(state), Some(name), None) = (&rule.state, entry.state, known) {
+            name_of_state = Some(name);
             let limit = state.limit.as_ref();
             if rules
                 .states
@@ -108,6 +112,9 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time, after: &Place) ->
             {
                 return Outcome::Deny;
             }
+        }
+        if let Some(name) = name_of_state {
+            rules.states.remember(headers, id, name, look.value);
         }
         rules.entries[at].packets += 1;
         let number_of = |target: Target| match target {

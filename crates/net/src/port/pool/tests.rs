@@ -48,13 +48,14 @@ fn freeing_twice_is_noticed() {
 #[test]
 fn a_slot_that_the_kernel_has_cannot_be_touched() {
     type Touch = fn(&mut Pool, Slot);
-    let touches: [Touch; 11] = [
+    let touches: [Touch; 12] = [
         |pool, slot| drop(pool.head(slot).to_vec()),
         |pool, slot| pool.head_mut(slot).fill(1),
         |pool, slot| pool.parts_mut(slot).0.fill(1),
         |pool, slot| pool.room_mut(slot).fill(1),
         |pool, slot| pool.flip(slot, 0, 1),
         |pool, slot| pool.free(slot),
+        |pool, slot| pool.truncate(slot, 1),
         |pool, slot| pool.insert_tag(slot, 0x8100, 1),
         |pool, slot| pool.payload_mut(slot, 4).fill(1),
         |pool, slot| assert_ne!(pool.copy(slot), Some(slot)),
@@ -92,6 +93,33 @@ fn a_long_frame_spans_both_parts_and_frees_them() {
     assert_eq!(pool.available_large(), 0);
     pool.free(slot);
     assert_eq!(pool.available_large(), 1);
+}
+
+#[test]
+fn a_shortened_frame_keeps_its_first_bytes_and_frees_what_it_does_not_need() {
+    let size = PoolSize { slots: 2, large: 2 };
+    let mut pool = Pool::new(size).expect("memory for four slots");
+    let frame: Vec<u8> = (0..5000).map(|at| (at % 251) as u8).collect();
+    let slot = pool.store(&frame).unwrap();
+    assert!(pool.charge(slot, 3));
+    // A length beyond the frame changes nothing, and one behind the slot's bytes keeps the large slot.
+    for (length, left, large) in [
+        (6000, 5000, 1),
+        (3000, 3000, 1),
+        (HEAD_LEN + 1, HEAD_LEN + 1, 1),
+        (HEAD_LEN, HEAD_LEN, 2),
+        (60, 60, 2),
+        (0, 0, 2),
+    ] {
+        pool.truncate(slot, length as u32);
+        let bytes = [pool.head(slot), pool.tail(slot)].concat();
+        assert_eq!(bytes, frame[..left]);
+        assert_eq!(pool.frame_len(slot), left);
+        assert_eq!(pool.available_large(), large);
+        assert_eq!(pool.placed(slot).is_some(), large == 2);
+    }
+    pool.free(slot);
+    assert_eq!((pool.available(), pool.available_large()), (2, 2));
 }
 
 #[test]

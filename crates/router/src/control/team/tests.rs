@@ -207,6 +207,26 @@ fn a_change_is_made_by_all_or_by_none() {
 }
 
 #[test]
+fn every_command_counts_once_also_a_refused_one_of_which_no_loop_learns() {
+    with_workers("", [0; 3], |orders| {
+        let commands = [
+            ("pipe 1 config bw 1Mbit/s", Mode::Command),
+            ("list", Mode::Command),
+            ("pipe 1 config bw nonsense", Mode::Command),
+            ("-n pipe 2 config bw 1Mbit/s", Mode::Command),
+            ("pipe 2 config bw 1Mbit/s\nadd 300 nonsense", Mode::Atomic),
+            ("show\nshow\nlist", Mode::Batch),
+            ("add 300 nonsense", Mode::Replace),
+        ];
+        for ((text, mode), count) in commands.into_iter().zip(1..) {
+            let command = (text.to_owned(), mode, Texts::new());
+            let _ = orders.commands("test", command, PATIENCE).unwrap();
+            assert_eq!(orders.asked().load(Ordering::Relaxed), count, "{text}");
+        }
+    });
+}
+
+#[test]
 fn workers_that_do_not_listen_hold_nobody_up() {
     let (inboxes, orders) = inboxes::<Executed>(Builder::default(), 2, Clock::start()).unwrap();
     for _ in 0..WAITING {

@@ -248,3 +248,52 @@ fn ports_that_spread_the_two_directions_of_a_flow_differently_do_not_break_state
         assert!(keeps_flows || handed[0] + handed[1] == u64::from(FLOWS));
     }
 }
+
+/// Sends frames to worker 0 and then answers to worker 1, of flows whose ports spread the directions
+/// differently. Returns the number of frames that have left.
+fn left_after(script: &str, frames: Vec<Vec<u8>>, answers: Vec<Vec<u8>>) -> usize {
+    let mut pair = pair_of(script, false);
+    for (worker, frames) in [frames, answers].into_iter().enumerate() {
+        pair.arrive(worker, frames);
+        (0..4).for_each(|turn| pair.turn(turn % 2));
+    }
+    pair.outgoing.iter().map(|sent| sent.borrow().len()).sum()
+}
+
+#[test]
+fn a_first_fragment_finds_the_state_of_its_flow() {
+    let script = "add check-state\nadd allow udp from 10.0.0.1 to any keep-state";
+    let of_flows = |is_reply| (0..64).map(move |port| of_flow(port, is_reply));
+    let more_follow = |mut frame: Vec<u8>| {
+        frame[20] = 0x20;
+        frame
+    };
+    let whole: Vec<_> = of_flows(false).collect();
+    let first: Vec<_> = of_flows(true).map(more_follow).collect();
+    assert_eq!(left_after(script, whole, first), 128);
+    // A state of a first fragment is that of the flow.
+    let whole: Vec<_> = of_flows(true).collect();
+    let first: Vec<_> = of_flows(false).map(more_follow).collect();
+    assert_eq!(left_after(script, first, whole), 128);
+}
+
+/// An ICMP message of this type from 10.0.0.1 to the host with this number, or back. The identifier of
+/// an echo is the host's number.
+fn icmp(kind: u8, host: u8, is_reply: bool) -> Vec<u8> {
+    let mut frame = udp(20);
+    (frame[23], frame[33]) = (1, host);
+    frame[34..42].copy_from_slice(&[kind, 0, 0, 0, 0, host, 0, 1]);
+    if is_reply {
+        (0..4).for_each(|at| frame.swap(26 + at, 30 + at));
+    }
+    frame
+}
+
+#[test]
+fn an_error_finds_the_state_of_an_echo_request() {
+    let script = "add check-state\nadd allow icmp from 10.0.0.1 to any keep-state";
+    // States have no identifiers: type 8 is an echo request, type 3 says that a host is unreachable.
+    let requests = (2..66).map(|host| icmp(8, host, false)).collect();
+    let errors = (2..66).map(|host| icmp(3, host, true)).collect();
+    assert_eq!(left_after(script, requests, errors), 128);
+}

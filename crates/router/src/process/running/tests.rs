@@ -121,6 +121,7 @@ fn whole_after(text: &str, change: Option<&str>) -> [Option<bool>; 2] {
                 wants_real_time: false,
                 log: sync_channel(1).0,
                 turned_away: Arc::clone(orders.turned_away()),
+                commands: Arc::clone(orders.asked()),
                 worker: Some((
                     Worker {
                         number,

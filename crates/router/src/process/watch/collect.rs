@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_core::event::StateValue;
 use sluice_core::{DropReason, Time};
+use sluice_ipfw::show::FlowState;
 use sluice_ipfw::watch::{
     Detail, FlowTraffic, ObjectName, Place, Tally, Traffic, Waits, WatchTable, Watching,
 };
@@ -316,10 +317,7 @@ fn object(detail: &Detail, row: &Traffic, now: Time, interval_ns: u64) -> Object
     let dropped = state.counters.dropped_for.iter();
     ObjectSample {
         name: name(detail.object),
-        flow: detail.is_masked.then(|| {
-            let ends = [(state.src, state.src_port), (state.dst, state.dst_port)];
-            flow_text(state.proto, ends[0], ends[1])
-        }),
+        flow: detail.is_masked.then(|| flow_text(detail.object, state)),
         parent: detail.parent.map(name),
         words: detail.words.clone(),
         link_bps: detail.link.rate_bps,
@@ -340,25 +338,45 @@ fn object(detail: &Detail, row: &Traffic, now: Time, interval_ns: u64) -> Object
 }
 
 /// Returns the flow of a mask, without the fields that the mask does not distinguish, which are zero.
-/// The receiving end stands after `>`.
-fn flow_text(proto: u8, src: (IpAddr, u16), dst: (IpAddr, u16)) -> String {
-    let distinguished = |(address, port): (IpAddr, u16)| match (address.is_unspecified(), port) {
+/// The receiving end stands after `>`. Different flows of an object have different texts.
+fn flow_text(object: ObjectName, flow: &FlowState) -> String {
+    let distinguished = |address: IpAddr, port: u16| match (address.is_unspecified(), port) {
         (true, 0) => String::new(),
         (true, port) => format!(":{port}"),
         (false, _) => end(address, port),
     };
-    let (src, dst) = (distinguished(src), distinguished(dst));
+    let (src, dst) = (
+        distinguished(flow.src, flow.src_port),
+        distinguished(flow.dst, flow.dst_port),
+    );
     let ends = match (src.is_empty(), dst.is_empty()) {
         (_, true) => src,
         (true, false) => format!("> {dst}"),
         (false, false) => format!("{src} > {dst}"),
     };
-    match (proto, ends.is_empty()) {
-        (0, true) => "others".to_owned(),
-        (0, false) => ends,
-        (proto, true) => format!("proto {proto}"),
-        (proto, false) => format!("proto {proto} {ends}"),
+    let mut words = Vec::new();
+    // The name of a pipe or queue is already that of its flowset.
+    if flow.flowset != 0 && matches!(object, ObjectName::Scheduler(_)) {
+        words.push(format!("queue {}", flow.flowset));
     }
+    // Masks keep the family, which an address shows.
+    let has_no_address = flow.src.is_unspecified() && flow.dst.is_unspecified();
+    if flow.src.is_ipv6() && has_no_address {
+        words.push("ip6".to_owned());
+    }
+    if flow.proto != 0 {
+        words.push(format!("proto {}", flow.proto));
+    }
+    if flow.flow_label != 0 {
+        words.push(format!("flow-id 0x{:05x}", flow.flow_label));
+    }
+    if !ends.is_empty() {
+        words.push(ends);
+    }
+    if words.is_empty() {
+        words.push("others".to_owned());
+    }
+    words.join(" ")
 }
 
 fn ports(status: &Status, before: &Status, interval_ns: u64) -> Vec<PortSample> {
@@ -392,6 +410,30 @@ fn late(now: &Lateness, before: &Lateness) -> LatenessSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_ipfw::show::CounterState;
+
+    fn flow(proto: u8, src: (&str, u16), dst: (&str, u16)) -> FlowState {
+        FlowState {
+            bucket: 0,
+            has_extra: false,
+            flowset: 0,
+            proto,
+            src: src.0.parse().unwrap(),
+            src_port: src.1,
+            dst: dst.0.parse().unwrap(),
+            dst_port: dst.1,
+            flow_label: 0,
+            is_active: false,
+            counters: CounterState::default(),
+            queued_packets: 0,
+            queued_bytes: 0,
+            in_flight_packets: 0,
+            in_flight_bytes: 0,
+            rate_bps: 0,
+            wait: None,
+            variables: Vec::new(),
+        }
+    }
 
     #[test]
     fn a_flow_of_a_mask_shows_what_the_mask_distinguishes() {
@@ -399,9 +441,12 @@ mod tests {
             (0, ("0.0.0.0", 0), ("10.0.0.2", 0), "> 10.0.0.2"),
             (0, ("10.0.0.1", 0), ("0.0.0.0", 0), "10.0.0.1"),
             (6, ("0.0.0.0", 0), ("0.0.0.0", 80), "proto 6 > :80"),
+            (6, ("::", 0), ("::", 80), "ip6 proto 6 > :80"),
             (0, ("::", 0), ("2001:db8::2", 53), "> [2001:db8::2]:53"),
-            (17, ("::", 0), ("::", 0), "proto 17"),
+            (17, ("0.0.0.0", 0), ("0.0.0.0", 0), "proto 17"),
+            (17, ("::", 0), ("::", 0), "ip6 proto 17"),
             (0, ("0.0.0.0", 0), ("0.0.0.0", 0), "others"),
+            (0, ("::", 0), ("::", 0), "ip6"),
             (
                 17,
                 ("10.0.0.1", 9),
@@ -409,8 +454,19 @@ mod tests {
                 "proto 17 10.0.0.1:9 > 10.0.0.2:53",
             ),
         ] {
-            let [src, dst] = [src, dst].map(|(address, port)| (address.parse().unwrap(), port));
-            assert_eq!(flow_text(proto, src, dst), text);
+            assert_eq!(flow_text(ObjectName::Pipe(1), &flow(proto, src, dst)), text);
         }
+        let labelled = FlowState {
+            flow_label: 0x123,
+            flowset: 3,
+            has_extra: true,
+            ..flow(0, ("::", 0), ("2001:db8::2", 0))
+        };
+        let of = |object| flow_text(object, &labelled);
+        assert_eq!(
+            of(ObjectName::Scheduler(1)),
+            "queue 3 flow-id 0x00123 > 2001:db8::2"
+        );
+        assert_eq!(of(ObjectName::Queue(3)), "flow-id 0x00123 > 2001:db8::2");
     }
 }

@@ -187,6 +187,7 @@ fn row(link: LinkRow<'_>) -> (Tally, Detail) {
     let state = FlowState {
         bucket: 0,
         has_extra: false,
+        flowset: 0,
         proto: 0,
         src: unspecified,
         src_port: 0,

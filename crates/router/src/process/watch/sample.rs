@@ -12,8 +12,9 @@ use crate::control::Change;
 use crate::process::Status;
 use crate::rtt::RttSource;
 
-/// The state of a router over one interval. Rates are in bits per second, times in nanoseconds; a
-/// super-packet counts as its segments.
+/// The state of a router over one interval. Rates are in bits per second, times in nanoseconds. A
+/// super-packet counts as its segments in objects and flows, and once in the status, in the ports and in
+/// the lateness.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The number of the sample, from 1.

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use sluice_core::{Cx, DropCounter, Packet, Rng, Span, Time};
 use sluice_ipfw::{Direction, Firewall, Headers, NoFiles, Settings};
 
@@ -275,6 +277,84 @@ fn flows_of_echo_have_their_identifier() {
         [
             "icmp 10.0.0.1 > 10.0.0.2 id 7",
             "icmp 10.0.0.1 > 10.0.0.2 id 8"
+        ]
+    );
+}
+
+/// Sends a packet of each combination of family, protocol, flow label, ports and addresses.
+fn send_all_kinds(bench: &mut Bench, at: Time) {
+    let ends = [["10.0.0.1", "10.0.0.2"], ["2001:db8::1", "2001:db8::2"]];
+    let kinds = (0..64_u32).map(|bits| [0, 1, 2, 3, 4, 5].map(|bit| (bits >> bit & 1) as usize));
+    for [family, proto, label, src_port, dst_port, is_back] in kinds {
+        let [a, b] = ends[family].map(|address| address.parse().unwrap());
+        let (src, dst) = if is_back == 1 { (b, a) } else { (a, b) };
+        let mut headers = Headers::new(Direction::In, [6, 17][proto], src, dst);
+        headers.src_port = [80, 443][src_port];
+        headers.dst_port = [80, 443][dst_port];
+        headers.flow_label = if family == 1 { [1, 2][label] } else { 0 };
+        let packet = Packet::new(bench.slot, 100);
+        bench.slot += 1;
+        bench.with(at, |firewall, cx| {
+            while firewall.poll(cx).is_some() {}
+            let _ = firewall.handle(packet, &headers, cx);
+        });
+    }
+}
+
+#[test]
+fn flows_of_a_mask_have_different_names() {
+    // The flows of each mask: those of IPv4 and of IPv6.
+    for (mask, flows) in [
+        ("src-ip 0xffffffff", 2 + 1),
+        ("src-ip6 128", 1 + 2),
+        ("dst-port 0xffff", 2 + 2),
+        ("src-port 0xffff", 2 + 2),
+        ("proto 0xff", 2 + 2),
+        ("flow-id 0xfffff", 1 + 2),
+        ("flow-id 0xfffff proto 0xff dst-port 0xffff", 4 + 8),
+        ("all", 16 + 32),
+    ] {
+        let lines = [
+            format!("pipe 1 config mask {mask}"),
+            "add pipe 1 ip from any to any".to_owned(),
+        ];
+        let mut bench = Bench::new(&lines);
+        send_all_kinds(&mut bench, ms(1));
+        bench.exchange(ms(2));
+        bench.exchange(ms(3));
+        let sample = bench.exchange(ms(4)).unwrap();
+        let labels: BTreeSet<String> = sample.objects.iter().map(ObjectSample::label).collect();
+        assert_eq!(
+            (sample.objects.len(), labels.len()),
+            (flows, flows),
+            "{mask}"
+        );
+    }
+}
+
+#[test]
+fn the_flowsets_of_a_scheduler_with_a_mask_have_different_names() {
+    let lines = [
+        "pipe 1 config",
+        "sched 1 config type qfq mask queue",
+        "queue 1 config sched 1",
+        "queue 2 config sched 1",
+        "add queue 1 ip4 from any to any",
+        "add queue 2 ip6 from any to any",
+    ];
+    let mut bench = Bench::new(&lines.map(str::to_owned));
+    send_all_kinds(&mut bench, ms(1));
+    bench.exchange(ms(2));
+    bench.exchange(ms(3));
+    let sample = bench.exchange(ms(4)).unwrap();
+    let labels: Vec<String> = sample.objects.iter().map(ObjectSample::label).collect();
+    assert_eq!(
+        labels,
+        [
+            "sched 1 queue 1",
+            "sched 1 queue 2 ip6",
+            "queue 1 others",
+            "queue 2 ip6",
         ]
     );
 }

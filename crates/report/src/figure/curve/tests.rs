@@ -1,0 +1,85 @@
+use super::*;
+use sluice_recording::Status;
+use sluice_recording::results::RunResult;
+use sluice_scenario::metric::{Summary, Window};
+
+/// The results of two runs at each rate, which measured these goodputs in Mbit/s.
+fn results(goodputs: &[(&str, Option<f64>)]) -> Vec<VariantResult> {
+    let run = |goodput: Option<f64>, seed: u64| RunResult {
+        seed,
+        folder: "test".into(),
+        status: Status::Complete,
+        reused: false,
+        stopped: Vec::new(),
+        summary: Summary {
+            variant: String::new(),
+            window: Window {
+                warmup_ns: 0,
+                end_ns: 0,
+            },
+            flows: Vec::new(),
+            groups: Vec::new(),
+            pipes: Vec::new(),
+            total_goodput_bps: goodput.map(|mbps| mbps * 1e6),
+            directions: Vec::new(),
+            jain: None,
+            jain_min: None,
+            jain_mean: None,
+            accuracy: None,
+        },
+    };
+    let result = |(rate, goodput): &(&str, Option<f64>)| VariantResult {
+        scenario: "test".into(),
+        variant: (*rate).to_owned(),
+        coordinates: vec![Coordinate {
+            key: "link.rate".into(),
+            value: (*rate).to_owned(),
+            name: (*rate).to_owned(),
+        }],
+        backend: Backend::Sim,
+        runs: vec![run(*goodput, 1), run(*goodput, 2)],
+        expect: Vec::new(),
+    };
+    goodputs.iter().map(result).collect()
+}
+
+#[test]
+fn a_curve_has_a_gap_where_nothing_was_measured() {
+    let axes = Axes {
+        x: "link.rate".into(),
+        y: "total.goodput".into(),
+        ..Axes::default()
+    };
+    let own = Words { own: &[] };
+    let drawn = |goodputs: &[(&str, Option<f64>)]| {
+        let sweep = Sweep::of(&results(goodputs), &axes).expect("a sweep");
+        let panel = curves(&sweep, &axes, &Figure::time()).remove(0);
+        let pieces = panel.lines[0].pieces.iter();
+        let mbps = |piece: &Vec<(f64, f64)>| piece.iter().map(|at| at.1.round()).collect();
+        let pieces: Vec<Vec<f64>> = pieces.map(mbps).collect();
+        let caption = caption(&sweep, &axes, (Form::Curve, Marks::Auto, own), false);
+        (pieces, panel.fills.len(), caption)
+    };
+    let mut goodputs = [
+        ("1Mbit/s", Some(1.0)),
+        ("2Mbit/s", Some(2.0)),
+        ("5Mbit/s", Some(5.0)),
+        ("10Mbit/s", Some(10.0)),
+    ];
+    let (pieces, bands, caption) = drawn(&goodputs);
+    assert_eq!((pieces, bands), (vec![vec![1.0, 2.0, 5.0, 10.0]], 1));
+    assert!(!caption.contains("run measured"), "{caption}");
+
+    goodputs[1].1 = None;
+    let (pieces, bands, caption) = drawn(&goodputs);
+    assert_eq!((pieces, bands), (vec![vec![1.0], vec![5.0, 10.0]], 2));
+    let end = " No run measured it at Link rate 2\u{a0}Mbit/s.";
+    assert!(caption.ends_with(end), "{caption}");
+
+    // At an end, nothing is cut in two.
+    goodputs[0].1 = None;
+    let (pieces, bands, caption) = drawn(&goodputs);
+    assert_eq!((pieces, bands), (vec![vec![5.0, 10.0]], 1));
+    let end = " at Link rate 1\u{a0}Mbit/s; Link rate 2\u{a0}Mbit/s.";
+    assert!(caption.ends_with(end), "{caption}");
+}
