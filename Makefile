@@ -188,6 +188,7 @@ lint: $(WEB) ## formatters, linters, the layer check, licences, sources, duplica
 	$(VENV)/mypy --no-error-summary
 	scripts/check-english.py
 	scripts/check-dependencies.py
+	scripts/check-setup.sh
 	@scripts/setup.sh systemd
 	scripts/check-unit.sh target/debug/sluice
 

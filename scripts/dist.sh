@@ -47,16 +47,17 @@ tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$stamp" \
 
 root=target/dist/deb
 rm -rf "$root"
-mkdir -p "$root/DEBIAN" "$root/etc/apparmor.d"
+mkdir -p "$root/DEBIAN"
 cp -r "$tree" "$root/usr"
-mv "$root/usr/share/doc/sluice/apparmor" "$root/etc/apparmor.d/sluice"
+# Not in /etc/apparmor.d: only AppArmor 4 and later can read it, so `postinst` copies it there.
+install -D -m 644 packaging/apparmor "$root/usr/share/sluice/apparmor"
+rm "$root/usr/share/doc/sluice/apparmor"
 install -D -m 644 packaging/sluice-router@.service "$root/usr/lib/systemd/system/sluice-router@.service"
 install -D -m 644 packaging/sysusers.conf "$root/usr/lib/sysusers.d/sluice.conf"
 rm "$root/usr/share/doc/sluice/sluice-router@.service" "$root/usr/share/doc/sluice/sysusers.conf"
-echo /etc/apparmor.d/sluice > "$root/DEBIAN/conffiles"
 sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$debian/" \
     -e "s/@KIB@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" packaging/control > "$root/DEBIAN/control"
-install -m 755 packaging/postinst "$root/DEBIAN/postinst"
+install -m 755 packaging/postinst packaging/prerm packaging/postrm "$root/DEBIAN"
 SOURCE_DATE_EPOCH=$stamp dpkg-deb --root-owner-group --build "$root" \
     "target/dist/sluice_${version}_$debian.deb" >/dev/null
 

@@ -41,6 +41,16 @@ system_packages() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
+# environment FOLDER: an environment of Python, for packages that are not the system's.
+environment() {
+    python3 -m venv "$1" 2>/dev/null || {
+        # Debian's Python has the module without what it needs, and leaves half an environment.
+        rm -rf "$1"
+        system_packages "Python's venv module" python3-venv
+        python3 -m venv "$1"
+    }
+}
+
 web() {
     need_node
     if [ ! -d web/node_modules ] || [ web/package-lock.json -nt web/node_modules/.installed ]; then
@@ -52,11 +62,7 @@ web() {
 python() {
     need_python
     if [ ! -x .venv/bin/python ]; then
-        python3 -m venv .venv 2>/dev/null || {
-            rm -rf .venv
-            system_packages "Python's venv module" python3-venv
-            python3 -m venv .venv
-        }
+        environment .venv
     fi
     if [ ! -f .venv/.installed ] || [ python/requirements-dev.lock -nt .venv/.installed ]; then
         .venv/bin/pip install -q --disable-pip-version-check -r python/requirements-dev.lock
@@ -91,7 +97,7 @@ tshark() {
 flent() {
     python
     if [ ! -f .venv-flent/.installed ]; then
-        python3 -m venv .venv-flent
+        environment .venv-flent
         .venv-flent/bin/pip install -q --disable-pip-version-check flent==2.3.0 matplotlib==3.11.2 numpy==2.4.6
         touch .venv-flent/.installed
     fi
@@ -101,7 +107,7 @@ flent() {
 dist() {
     need_python
     if [ ! -f .venv-dist/.installed ] || [ scripts/setup.sh -nt .venv-dist/.installed ]; then
-        python3 -m venv .venv-dist
+        environment .venv-dist
         .venv-dist/bin/pip install -q --disable-pip-version-check cargo-zigbuild==0.24.0 ziglang==0.17.1 \
             maturin==1.16.0 uv==0.13.9
         touch .venv-dist/.installed
@@ -114,7 +120,7 @@ dist() {
 ns3() {
     need_python
     if [ ! -f .venv-ns3/.installed ]; then
-        python3 -m venv .venv-ns3
+        environment .venv-ns3
         .venv-ns3/bin/pip install -q --disable-pip-version-check ns3==3.44.post0
         touch .venv-ns3/.installed
     fi
@@ -131,7 +137,7 @@ programs() {
 wasm() {
     need_python
     if [ ! -f .venv-zig/.installed ]; then
-        python3 -m venv .venv-zig
+        environment .venv-zig
         .venv-zig/bin/pip install -q --disable-pip-version-check ziglang==0.17.1
         touch .venv-zig/.installed
     fi
@@ -161,7 +167,7 @@ mininet() {
     { type -P mn && type -P brctl; } >/dev/null ||
         system_packages "Mininet (for its links)" mininet bridge-utils iputils-ping iproute2
     if [ ! -f .venv-mininet/.installed ]; then
-        python3 -m venv .venv-mininet
+        environment .venv-mininet
         .venv-mininet/bin/pip install -q --disable-pip-version-check mininet==2.3.0.dev6 setuptools==80.9.0
         touch .venv-mininet/.installed
     fi

@@ -21,7 +21,7 @@ trap 'rm -rf "$work"' EXIT
 bare() {
     mkdir -p "$1"/{bin,usr/bin,tmp,etc,proc,dev}
     for each in "$work"/*.deb; do dpkg-deb -x "$each" "$1"; done
-    for word in sh rm mkdir; do ln -sf busybox "$1/bin/$word"; done
+    for word in sh rm mkdir cp grep; do ln -sf busybox "$1/bin/$word"; done
 }
 
 # Runs the command in a root and simulates an experiment there.
@@ -42,11 +42,47 @@ try "$work/tar" "/$(basename "$tarball" .tar.xz)/bin/sluice"
 bare "$work/deb"
 dpkg-deb -x "$package" "$work/deb"
 try "$work/deb" /usr/bin/sluice
-for file in usr/share/man/man1/sluice-run.1.gz usr/share/bash-completion/completions/sluice etc/apparmor.d/sluice; do
+for file in usr/share/man/man1/sluice-run.1.gz usr/share/bash-completion/completions/sluice usr/share/sluice/apparmor; do
     [ -s "$work/deb/$file" ] || fail "the package lacks $file"
 done
 gzip -dc "$work/deb/usr/share/man/man1/sluice-run.1.gz" | grep -q 'sluice\\-run\|sluice-run' || fail "the manual page is empty"
 dpkg-deb --field "$package" Depends | grep -q 'libc6 (>= 2.28)' || fail "the package names another glibc"
+# Debian 10, whose glibc this is, calls the other library libgcc1.
+dpkg-deb --field "$package" Depends | grep -q 'libgcc-s1 | libgcc1' || fail "the package cannot be installed on Debian 10"
+
+# The package's scripts, with a substitute for AppArmor's parser that either reads the profile, as AppArmor 4
+# does, or refuses it, as AppArmor 3 does.
+dpkg-deb --control "$package" "$work/deb/control"
+mkdir -p "$work/deb/etc/apparmor.d" "$work/deb/sys/kernel/security/apparmor"
+profile=$work/deb/etc/apparmor.d/sluice
+parser_ends() {
+    printf '#!/bin/sh\necho "$*" >> /tmp/parser\nexit %s\n' "$1" > "$work/deb/usr/bin/apparmor_parser"
+    chmod 755 "$work/deb/usr/bin/apparmor_parser"
+}
+said() { grep -q -e "$1 .*/etc/apparmor.d/sluice\$" "$work/deb/tmp/parser"; }
+[ ! -e "$work/deb/control/conffiles" ] || fail "the package installs files in /etc, whatever the machine's AppArmor"
+parser_ends 1
+chroot "$work/deb" /control/postinst configure
+[ ! -e "$profile" ] || fail "a profile that AppArmor cannot read is installed"
+parser_ends 0
+chroot "$work/deb" /control/postinst configure
+cmp -s packaging/apparmor "$profile" || fail "the profile is not installed"
+said --replace || fail "the profile is not loaded"
+parser_ends 1
+chroot "$work/deb" /control/postinst configure
+[ ! -e "$profile" ] || fail "a profile that AppArmor cannot read any more stays"
+parser_ends 0
+chroot "$work/deb" /control/postinst configure
+chroot "$work/deb" /control/postrm upgrade
+[ -e "$profile" ] || fail "an upgrade removes the profile"
+chroot "$work/deb" /control/prerm remove
+chroot "$work/deb" /control/postrm remove
+[ ! -e "$profile" ] || fail "the profile stays after the package"
+said --remove || fail "the profile stays loaded after the package"
+echo 'profile sluice /usr/local/bin/sluice flags=(unconfined) { userns, }' > "$profile"
+chroot "$work/deb" /control/postinst configure
+chroot "$work/deb" /control/postrm purge
+grep -q /usr/local/bin "$profile" || fail "the user's own profile is replaced"
 
 # The symbols of glibc that the command needs must be in the version that the package names.
 newest=$(objdump -T "$work/deb/usr/bin/sluice" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)

@@ -15,6 +15,8 @@ mod left;
 mod names;
 #[path = "exec/order.rs"]
 mod order;
+#[path = "exec/quiet.rs"]
+mod quiet;
 #[path = "exec/recorded.rs"]
 mod recorded;
 #[path = "exec/refused.rs"]

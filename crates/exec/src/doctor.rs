@@ -226,7 +226,7 @@ fn resolvers() -> State {
     let names: Vec<String> = resolvers.iter().map(|r| r.ip().to_string()).collect();
     if names.is_empty() {
         impossible(
-            "/etc/resolv.conf names no server: only names in /etc/hosts can be used",
+            "/etc/resolv.conf is missing, or names no server that exists: only names in /etc/hosts can be used",
             "add a line such as `nameserver 192.0.2.53` to /etc/resolv.conf",
         )
     } else {

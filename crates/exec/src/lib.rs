@@ -57,6 +57,7 @@ pub use network::{LARGEST_BUFFER, allowed_controls};
 pub use program::ProgramError;
 use pulse::Pulse;
 pub use relay::answer::{Unreachable, reset, unreachable};
+pub use relay::keep_alive;
 use relay::{Relay, RelayError, Routes};
 pub use router::{
     Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, WATCH_EVERY, pipe_of, port_from,
@@ -291,6 +292,7 @@ pub fn run_recorded<R: Recorder>(
     let server = match settings.server {
         Some(_) => {
             let namespace = Namespace::create("server")?;
+            network::enable_ipv6(&namespace);
             namespace.links()?.set_up("lo", true)?;
             let opened = network.open_low_ports(&namespace);
             opened.map_err(NetworkError::from)?;

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice_core::Span;
 use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors};
 
 /// How the user describes a link.
@@ -102,17 +101,17 @@ impl LinkWords {
         }
         for (option, key, value) in &self.options {
             let written = format!("{option} {value}");
-            let keys = keys_of(&text, key, value).into_iter();
+            let keys = keys_of(key, value).into_iter();
             sets.extend(keys.map(|set| (set, written.clone())));
         }
         for (key, value) in &self.sets {
             let written = format!("--set {key}={value}");
-            let keys = keys_of(&text, key, value).into_iter();
+            let keys = keys_of(key, value).into_iter();
             sets.extend(keys.map(|set| (set, written.clone())));
         }
         let with_files = sets.len();
         for (key, value) in &self.asked {
-            let keys = keys_of(&text, key, value).into_iter();
+            let keys = keys_of(key, value).into_iter();
             sets.extend(keys.map(|set| (set, format!("--set {key}={value}"))));
         }
         let (sets, written): (Vec<String>, Vec<String>) = sets.into_iter().unzip();
@@ -135,37 +134,14 @@ impl LinkWords {
 }
 
 /// Returns the keys of a scenario that a key of the link stands for, each with its value.
-fn keys_of(text: &str, key: &str, value: &str) -> Vec<String> {
+fn keys_of(key: &str, value: &str) -> Vec<String> {
     match key.split('.').next() {
-        Some("rtt") => of_rtt(text, value),
-        Some("up" | "down") => vec![format!("link.{key}={value}")],
+        Some("rtt" | "up" | "down") => vec![format!("link.{key}={value}")],
         Some("link" | "hop" | "matrix" | "seed") => vec![format!("{key}={value}")],
         // Each direction separately, since a file or a named link may set them apart.
         _ => ["down", "up"]
             .map(|way| format!("link.{way}.{key}={value}"))
             .into(),
-    }
-}
-
-/// Returns the keys that set the round-trip time. If the file itself has such a key, this key is
-/// replaced, because a second one would contradict it. Otherwise the delay of each direction is set
-/// to half the time.
-fn of_rtt(text: &str, value: &str) -> Vec<String> {
-    let has_own = text.lines().any(|line| {
-        line.split('=')
-            .next()
-            .is_some_and(|key| key.trim() == "rtt")
-    });
-    match Span::parse(value) {
-        Ok(rtt) if !has_own => {
-            let (down, up) = (rtt.as_ns().div_ceil(2), rtt.as_ns() / 2);
-            let halves = [("down", down), ("up", up)];
-            halves
-                .map(|(way, ns)| format!("link.{way}.delay={ns}ns"))
-                .into()
-        }
-        // A wrong value is reported when the key is read.
-        _ => vec![format!("link.rtt={value}")],
     }
 }
 
@@ -181,7 +157,7 @@ const SCHEDULED: &str = "2h";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::Rate;
+    use sluice_core::{Rate, Span};
 
     fn link(sets: &[(&str, &str)]) -> Link {
         let sets = sets.iter().map(|(k, v)| ((*k).into(), (*v).into()));
@@ -220,8 +196,9 @@ mod tests {
     #[test]
     fn an_odd_round_trip_is_split_without_loss() {
         let link = link(&[("rtt", "60000001ns")]);
-        assert_eq!(link.down.delay.first(), Span::from_ns(30_000_001));
-        assert_eq!(link.up.delay.first(), Span::from_ns(30_000_000));
+        // As in a scenario, the way up has the odd nanosecond.
+        assert_eq!(link.down.delay.first(), Span::from_ns(30_000_000));
+        assert_eq!(link.up.delay.first(), Span::from_ns(30_000_001));
     }
 
     #[test]
@@ -240,6 +217,38 @@ mod tests {
         assert_eq!(slower.links().unwrap()[0].rtt(), Span::from_ms(50));
         assert_eq!(link.down.queue.to_string(), "codel");
         assert_eq!(link.up.queue.to_string(), "fifo");
+    }
+
+    #[test]
+    fn a_delay_replaces_a_round_trip_time_of_the_file_and_the_reverse() {
+        let ms = Span::from_ms;
+        let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+        // The delays down and up of a link of this text with these keys.
+        let delays = |text: &str, sets: &[(&str, &str)]| {
+            fs::write(file.path(), text).unwrap();
+            let sets = sets.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+            let words = LinkWords {
+                link: Some(file.path().display().to_string()),
+                sets: sets.collect(),
+                ..LinkWords::default()
+            };
+            let link = words.links().unwrap().remove(0);
+            [link.down.delay.first(), link.up.delay.first()]
+        };
+        let of_rtt = "[link]\nrate = \"5Mbit/s\"\nrtt = \"20ms\"\n";
+        let inline = "link = { rate = \"5Mbit/s\", rtt = \"20ms\" }\n";
+        for text in [of_rtt, inline] {
+            assert_eq!(delays(text, &[("delay", "5ms")]), [ms(5), ms(5)]);
+            // The other direction keeps half of 20 ms.
+            assert_eq!(delays(text, &[("up.delay", "5ms")]), [ms(10), ms(5)]);
+            assert_eq!(delays(text, &[("rtt", "50ms")]), [ms(25), ms(25)]);
+            let later = [("delay", "5ms"), ("rtt", "50ms"), ("down.delay", "1ms")];
+            assert_eq!(delays(text, &later), [ms(1), ms(25)]);
+        }
+        // A flow and a hop have a key `rtt` of their own.
+        let of_others = "[link]\nrate = \"5Mbit/s\"\nup.delay = \"10ms\"\n\
+                         [[hop]]\nrate = \"1Mbit/s\"\nrtt = \"80ms\"\n";
+        assert_eq!(delays(of_others, &[("rtt", "50ms")]), [ms(25), ms(25)]);
     }
 
     #[test]

@@ -4,30 +4,51 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use sluice_net::process::Replacement;
+use socket2::{Domain, Socket, Type};
 
 use crate::network::{MOST_RESOLVERS, Place};
 
 /// Returns the machine's resolvers.
 pub fn machine_resolvers() -> Vec<SocketAddr> {
-    resolvers(&fs::read_to_string(RESOLV_CONF).unwrap_or_default())
+    // Without the file, the program's has no place either.
+    let text = fs::read_to_string(RESOLV_CONF);
+    text.map_or_else(|_| Vec::new(), |text| resolvers(&text, interface_index))
 }
 
-/// Returns the resolvers in a file, as glibc reads it (resolv.conf(5)).
-fn resolvers(resolv_conf: &str) -> Vec<SocketAddr> {
-    let addresses = resolv_conf.lines().filter_map(|line| {
+/// Returns the resolvers in a file, as glibc reads it (resolv.conf(5)). `index_of` returns the index of an
+/// interface.
+fn resolvers(resolv_conf: &str, index_of: impl Fn(&str) -> Option<u32>) -> Vec<SocketAddr> {
+    let lines = resolv_conf.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let is_server = words.next() == Some("nameserver");
-        // An address with a scope, such as fe80::1%eth0, needs an interface, which these sockets do
-        // not have.
-        let address: IpAddr = words.next().filter(|_| is_server)?.parse().ok()?;
-        Some(SocketAddr::new(address, 53))
+        words.next().filter(|_| is_server)
     });
+    let words: Vec<&str> = lines.collect();
+    if words.is_empty() {
+        return vec![(Ipv4Addr::LOCALHOST, DNS).into()];
+    }
+    let addresses = words.iter().filter_map(|word| resolver(word, &index_of));
     addresses.take(MOST_RESOLVERS).collect()
+}
+
+/// Returns the resolver at an address, which may have a scope: an interface, by its name or its index.
+fn resolver(word: &str, index_of: impl Fn(&str) -> Option<u32>) -> Option<SocketAddr> {
+    let Some((address, scope)) = word.split_once('%') else {
+        return Some(SocketAddr::new(word.parse().ok()?, DNS));
+    };
+    let scope = index_of(scope).or_else(|| scope.parse().ok())?;
+    Some(SocketAddrV6::new(address.parse().ok()?, DNS, 0, scope).into())
+}
+
+/// Returns the index of an interface of the machine.
+fn interface_index(name: &str) -> Option<u32> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok()?;
+    rustix::net::netdevice::name_to_index(&socket, name).ok()
 }
 
 /// Returns the files and folders that the program sees in place of the machine's.
@@ -94,8 +115,46 @@ fn resolv_conf(text: &str, resolvers: usize) -> String {
     own
 }
 
-/// Returns the machine's file with an entry for each place.
+/// Returns the machine's file with an entry for each place, and with the program's address for the name of
+/// the machine.
 fn hosts(text: &str, has_host: bool, has_server: bool) -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let text = with_own_name(text, name.trim());
+    with_places(&text, has_host, has_server)
+}
+
+/// Returns a file in which the machine's name leads to the program's address, unless it leads to a
+/// loopback address, as in Debian. The program does not have the machine's other addresses.
+fn with_own_name(text: &str, name: &str) -> String {
+    let own_addresses = Place::Program.addresses();
+    let (mut own, mut is_found) = (String::new(), false);
+    for line in text.lines() {
+        let entry = line.split('#').next().unwrap_or_default();
+        let mut words = entry.split_whitespace();
+        let address = words.next();
+        let has_name = words.any(|other| other.eq_ignore_ascii_case(name));
+        is_found |= has_name;
+        let parsed = address.and_then(|address| address.parse::<IpAddr>().ok());
+        let line = match (address, parsed) {
+            (Some(address), Some(parsed)) if has_name && !parsed.is_loopback() => {
+                let [v4, v6] = own_addresses;
+                let by = if parsed.is_ipv4() { v4 } else { v6 };
+                line.replacen(address, &by.to_string(), 1)
+            }
+            _ => line.to_owned(),
+        };
+        let _ = writeln!(own, "{line}");
+    }
+    // The kernel's name of a machine without one is `(none)`.
+    if !is_found && !["", "(none)", "localhost"].contains(&name) {
+        let [v4, _] = own_addresses;
+        let _ = writeln!(own, "{v4} {name}");
+    }
+    own
+}
+
+/// Returns a file with an entry for each place.
+fn with_places(text: &str, has_host: bool, has_server: bool) -> String {
     let mut own = text.trim_end().to_owned();
     own.push('\n');
     let places = [
@@ -111,17 +170,26 @@ fn hosts(text: &str, has_host: bool, has_server: bool) -> String {
 }
 
 /// Returns the machine's file with names from files and DNS only: other services, such as
-/// systemd-resolved, would answer without the link.
+/// systemd-resolved, would answer without the link. `myhostname` stays: it needs no network, and may be
+/// all that knows `localhost`.
 fn nsswitch(text: &str) -> String {
     let mut own = String::new();
     for line in text.lines() {
-        let is_hosts = line.trim_start().starts_with("hosts:");
-        let _ = writeln!(own, "{}", if is_hosts { "hosts: files dns" } else { line });
+        let line = match line.trim_start().strip_prefix("hosts:") {
+            Some(rest) if rest.split_whitespace().any(|word| word == "myhostname") => {
+                "hosts: files myhostname dns"
+            }
+            Some(_) => "hosts: files dns",
+            None => line,
+        };
+        let _ = writeln!(own, "{line}");
     }
     own
 }
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The port of resolvers (RFC 1035 section 4.2).
+const DNS: u16 = 53;
 const HOSTS: &str = "/etc/hosts";
 const NSSWITCH: &str = "/etc/nsswitch.conf";
 const FILES: [&str; 3] = [RESOLV_CONF, HOSTS, NSSWITCH];
@@ -133,11 +201,17 @@ const CACHE: &str = "/var/run/nscd";
 mod tests {
     use super::*;
 
+    /// The resolvers of a file on a machine with the interface `wlp2s0`, which has index 7.
+    fn shown(text: &str) -> Vec<String> {
+        let index_of = |name: &str| (name == "wlp2s0").then_some(7);
+        let found = resolvers(text, index_of);
+        found.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn servers_are_replaced_and_options_kept() {
         let text = "# stub\nnameserver 127.0.0.53\noptions edns0\nsearch example\nnameserver ::1\n";
-        let addresses: Vec<String> = resolvers(text).iter().map(ToString::to_string).collect();
-        assert_eq!(addresses, ["127.0.0.53:53", "[::1]:53"]);
+        assert_eq!(shown(text), ["127.0.0.53:53", "[::1]:53"]);
         assert_eq!(
             resolv_conf(text, 2),
             "# stub\noptions edns0\nsearch example\nnameserver 192.0.0.5\nnameserver 192.0.0.6\n"
@@ -148,16 +222,58 @@ mod tests {
     fn at_most_three_servers_are_used() {
         // glibc's MAXNS is 3.
         let text = "nameserver 192.0.2.1\n".repeat(5);
-        assert_eq!(resolvers(&text).len(), 3);
+        assert_eq!(shown(&text).len(), 3);
+    }
+
+    #[test]
+    fn a_scope_is_the_name_or_the_index_of_an_interface() {
+        let text = "nameserver fe80::1%wlp2s0\nnameserver fe80::2%3\nnameserver fe80::3%gone\n";
+        assert_eq!(shown(text), ["[fe80::1%7]:53", "[fe80::2%3]:53"]);
+        // The kernel's first interface.
+        assert_eq!(interface_index("lo"), Some(1));
+        assert_eq!(interface_index("no such one"), None);
+    }
+
+    #[test]
+    fn without_a_server_the_machine_itself_is_asked() {
+        // resolv.conf(5): "If no nameserver entries are present, the default is to use the name server on
+        // the local machine."
+        assert_eq!(shown("search example\n"), ["127.0.0.1:53"]);
+        assert_eq!(resolv_conf("", 1), "nameserver 192.0.0.5\n");
     }
 
     #[test]
     fn names_of_places_follow_those_of_the_machine() {
-        let text = hosts("127.0.0.1 localhost", true, false);
+        let text = with_places("127.0.0.1 localhost", true, false);
         assert_eq!(
             text,
             "127.0.0.1 localhost\n192.0.0.3 host.sluice\nfd73:6c75:6963:6500::3 host.sluice\n"
         );
+    }
+
+    #[test]
+    fn the_machine_s_name_is_the_program_s() {
+        // Fedora and Arch name it nowhere, Debian at a loopback address, Docker at the container's.
+        for (text, expected) in [
+            (
+                "127.0.0.1 localhost\n",
+                "127.0.0.1 localhost\n192.0.0.2 box\n",
+            ),
+            ("127.0.1.1 Box.lan box\n", "127.0.1.1 Box.lan box\n"),
+            (
+                "172.17.0.2\tbox.lan BOX # box\n172.17.0.3 other\n2001:db8::7 box\n",
+                "192.0.0.2\tbox.lan BOX # box\n172.17.0.3 other\nfd73:6c75:6963:6500::2 box\n",
+            ),
+            (
+                "#172.17.0.2 box\nbox\n",
+                "#172.17.0.2 box\nbox\n192.0.0.2 box\n",
+            ),
+        ] {
+            assert_eq!(with_own_name(text, "box"), expected);
+        }
+        for unnamed in ["", "(none)", "localhost"] {
+            assert_eq!(with_own_name("", unnamed), "");
+        }
     }
 
     #[test]
@@ -170,6 +286,8 @@ mod tests {
 
     #[test]
     fn names_come_from_files_and_dns() {
+        let text = "hosts:\tmymachines resolve [!UNAVAIL=return] files myhostname dns\n";
+        assert_eq!(nsswitch(text), "hosts: files myhostname dns\n");
         let text = "passwd: files systemd\nhosts: files resolve [!UNAVAIL=return] dns\n";
         assert_eq!(nsswitch(text), "passwd: files systemd\nhosts: files dns\n");
     }

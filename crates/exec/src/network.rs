@@ -13,7 +13,6 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::thread;
 
 use rustix::fs::StatVfsMountFlags;
@@ -215,11 +214,11 @@ impl Network {
         network.connect(&network.near, Place::Program, Place::Far, by_route)?;
         network.connect(&network.far, Place::Far, Place::Program, by_route)?;
         let mut links = network.near.links()?;
-        for gateway in usable(Place::Far) {
+        for gateway in network.usable(Place::Far) {
             links.add_route(INTERFACE, any(gateway), 0, Some(gateway), by_route)?;
         }
         let mut links = network.far.links()?;
-        for own in usable(Place::Far) {
+        for own in network.usable(Place::Far) {
             links.add_local_route(any(own), 0)?;
         }
         Ok(network)
@@ -284,6 +283,7 @@ impl Network {
         congestion_control: Option<&str>,
     ) -> Result<(), NetworkError> {
         let name = host.name();
+        enable_ipv6(host);
         create_veth(
             VethEnd {
                 namespace: host,
@@ -301,13 +301,19 @@ impl Network {
         links.set_up("lo", true)?;
         links.silence_ipv6(INTERFACE)?;
         links.set_up(INTERFACE, true)?;
-        for (address, other_address) in usable(own).zip(usable(other)) {
+        for (address, other_address) in self.usable(own).zip(self.usable(other)) {
             let bits = if address.is_ipv4() { 32 } else { 128 };
             links.add_address(INTERFACE, address, bits)?;
             links.add_route(INTERFACE, other_address, bits, None, congestion_control)?;
             links.add_neighbour(INTERFACE, other_address, mac(other))?;
         }
         Ok(())
+    }
+
+    /// Returns the addresses of a place in the versions of IP that the namespaces have.
+    fn usable(&self, place: Place) -> impl Iterator<Item = IpAddr> {
+        let versions = if has_ipv6(&self.near) { 2 } else { 1 };
+        place.addresses().into_iter().take(versions)
     }
 }
 
@@ -376,15 +382,19 @@ pub fn settings_are_fixed() -> bool {
         .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// Returns the versions of IP that the kernel has.
-fn versions() -> impl Iterator<Item = &'static str> {
-    let has = |version: &&str| Path::new("/proc/sys/net").join(version).exists();
-    ["ipv4", "ipv6"].into_iter().filter(has)
+/// Turns IPv6 on in a namespace whose kernel has it off. A kernel that was booted with
+/// `ipv6.disable_ipv6=1` has it off in each new namespace, and `net.core.devconf_inherit_init_net` lets
+/// namespaces inherit this. Where settings cannot be changed, it stays off.
+pub fn enable_ipv6(host: &Namespace) {
+    if !has_ipv6(host) {
+        let _ = host.set_sysctl("net.ipv6.conf.all.disable_ipv6", "0");
+    }
 }
 
-/// Returns the addresses of a place in the versions of IP that the kernel has.
-pub fn usable(place: Place) -> impl Iterator<Item = IpAddr> {
-    place.addresses().into_iter().take(versions().count())
+/// Returns whether new interfaces of a namespace have IPv6.
+fn has_ipv6(host: &Namespace) -> bool {
+    let disabled = host.sysctl("net.ipv6.conf.default.disable_ipv6");
+    disabled.is_ok_and(|value| value == "0")
 }
 
 /// The Ethernet address of the program or of the far side; locally administered.
@@ -435,6 +445,26 @@ mod tests {
             let largest = value.rsplit(' ').next().unwrap();
             assert_eq!(largest.parse(), Ok(LARGEST_BUFFER), "{name}");
         }
+    }
+
+    #[test]
+    fn ipv6_is_turned_on_where_new_namespaces_have_it_off() {
+        let host = Namespace::create("host").unwrap();
+        let all = "net.ipv6.conf.all.disable_ipv6";
+        host.set_sysctl(all, "1").unwrap();
+        assert!(!has_ipv6(&host));
+        enable_ipv6(&host);
+        assert!(has_ipv6(&host));
+        // net/ipv6/addrconf.c, addrconf_add_dev: EACCES on an interface that has it off.
+        let [first, second] = [("a", 1), ("b", 2)].map(|(name, number)| VethEnd {
+            namespace: &host,
+            name,
+            mac: Mac([2, 0, 0, 0, 0, number]),
+        });
+        create_veth(first, second).unwrap();
+        let [_, address] = Place::Program.addresses();
+        let mut links = host.links().unwrap();
+        links.add_address("a", address, 128).unwrap();
     }
 
     #[test]

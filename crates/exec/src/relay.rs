@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::Injector;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::gate::{FlowChange, Held, Opening};
 use crate::pulse::Pulse;
@@ -176,6 +176,7 @@ impl Relay {
                 true => Duration::ZERO,
                 false => tick.saturating_duration_since(Instant::now()),
             };
+            let wait = wait.min(self.connections.longest_wait());
             let wait = rustix::time::Timespec {
                 tv_sec: wait.as_secs() as i64,
                 tv_nsec: i64::from(wait.subsec_nanos()),
@@ -277,7 +278,13 @@ impl Outlets {
     fn dial(&self, kind: Type, place: Dial, address: SocketAddr) -> io::Result<Socket> {
         let open = move || connecting(kind, address);
         match place {
-            Dial::Machine => open(),
+            Dial::Machine => {
+                let socket = open()?;
+                if kind == Type::STREAM {
+                    keep_alive(&socket);
+                }
+                Ok(socket)
+            }
             Dial::Near => self.near.run(open),
             Dial::Far => self.far.run(open),
             Dial::Server => match &self.server {
@@ -319,6 +326,17 @@ fn connecting(kind: Type, address: SocketAddr) -> io::Result<Socket> {
         }
         _ => Ok(socket),
     }
+}
+
+/// Makes the kernel probe the peer of a TCP socket when it is silent: a peer that has vanished is noticed
+/// within two minutes, and translators of addresses between them do not forget the connection.
+pub fn keep_alive(socket: &Socket) {
+    let probes = TcpKeepalive::new()
+        .with_time(Duration::from_secs(60))
+        .with_interval(Duration::from_secs(10))
+        .with_retries(6);
+    // Where the kernel refuses this, the connection stays until something is sent.
+    let _ = socket.set_tcp_keepalive(&probes);
 }
 
 /// Returns a socket that is bound to `address`, which no interface needs to have.

@@ -59,11 +59,7 @@ enum Progress {
     /// A name is being resolved.
     Resolving(Id),
     /// The handshake crosses the link.
-    Opening {
-        id: Id,
-        /// Addresses to try next.
-        rest: std::vec::IntoIter<Vec<SocketAddr>>,
-    },
+    Opening(Id),
     /// Bytes flow.
     Carrying(Id),
     /// The last answer is being sent.
@@ -130,7 +126,7 @@ impl Client {
     /// Returns the connection across the link, if there is one.
     pub fn id(&self) -> Option<Id> {
         match &self.progress {
-            Progress::Opening { id, .. } | Progress::Carrying(id) => Some(*id),
+            Progress::Opening(id) | Progress::Carrying(id) => Some(*id),
             _ => None,
         }
     }
@@ -174,15 +170,7 @@ impl Client {
             return;
         }
         match answer {
-            Ok(addresses) => {
-                let alternatives: Vec<Vec<SocketAddr>> =
-                    match addresses.iter().all(|a| crate::names::is_loopback(a.ip())) {
-                        // Both loopback addresses stand for the machine itself.
-                        true => vec![addresses],
-                        false => addresses.into_iter().map(|address| vec![address]).collect(),
-                    };
-                self.open(alternatives.into_iter(), Refusal::Host, hub);
-            }
+            Ok(addresses) => self.open(addresses, hub),
             Err(why) => {
                 let destination = self.destination.as_ref();
                 let answer = match (&self.protocol, destination) {
@@ -230,12 +218,15 @@ impl Client {
                     }
                 }
                 Progress::Resolving(_) => return Ok(self.wait()),
-                Progress::Opening { id, .. } => match hub.engine.stage(*id, Side::Near) {
-                    Stage::Opening => return Ok(self.wait()),
-                    Stage::Open => self.grant(hub),
-                    Stage::Refused(refusal) => self.go_on(refusal, hub),
-                    Stage::Reset => self.go_on(Refusal::Silence, hub),
-                },
+                Progress::Opening(id) => {
+                    let id = *id;
+                    match hub.engine.stage(id, Side::Near) {
+                        Stage::Opening => return Ok(self.wait()),
+                        Stage::Open => self.grant(id, hub),
+                        Stage::Refused(refusal) => self.give_up(id, refusal, hub),
+                        Stage::Reset => self.give_up(id, Refusal::Silence, hub),
+                    }
+                }
                 Progress::Carrying(id) => {
                     let id = *id;
                     if hub.engine.stage(id, Side::Near) == Stage::Reset {
@@ -356,9 +347,7 @@ impl Client {
         let way = hub.kind(&destination);
         self.destination = Some(destination);
         match way {
-            DestinationKind::Known(addresses) => {
-                self.open(addresses.into_iter(), Refusal::Host, hub)
-            }
+            DestinationKind::Known(addresses) => self.open(addresses, hub),
             DestinationKind::Prohibited => self.refuse(Refusal::Prohibited),
             DestinationKind::Name => {
                 if let Some(destination) = &self.destination {
@@ -369,40 +358,22 @@ impl Client {
         }
     }
 
-    /// Opens a connection to the next address.
-    fn open(
-        &mut self,
-        mut rest: std::vec::IntoIter<Vec<SocketAddr>>,
-        last: Refusal,
-        hub: &mut Hub,
-    ) {
-        match rest.next() {
-            Some(addresses) => {
-                let destination = self.destination.as_ref();
-                let name = destination.map(ToString::to_string).unwrap_or_default();
-                let id = hub.open(&name, addresses);
-                self.progress = Progress::Opening { id, rest };
-            }
-            None => self.refuse(last),
-        }
+    /// Opens a connection to the first of the addresses that answers.
+    fn open(&mut self, addresses: Vec<SocketAddr>, hub: &mut Hub) {
+        let destination = self.destination.as_ref();
+        let name = destination.map(ToString::to_string).unwrap_or_default();
+        self.progress = Progress::Opening(hub.open(&name, addresses));
     }
 
-    /// Tries the next address after a refusal.
-    fn go_on(&mut self, refusal: Refusal, hub: &mut Hub) {
-        let progress = std::mem::replace(&mut self.progress, Progress::Ending);
-        if let Progress::Opening { id, rest } = progress {
-            hub.targets.remove(&id);
-            hub.engine.leave(id, Side::Near);
-            self.open(rest, refusal, hub);
-        }
+    /// Ends a connection that was refused.
+    fn give_up(&mut self, id: Id, refusal: Refusal, hub: &mut Hub) {
+        hub.targets.remove(&id);
+        hub.engine.leave(id, Side::Near);
+        self.refuse(refusal);
     }
 
     /// Informs the program that its connection is established.
-    fn grant(&mut self, hub: &mut Hub) {
-        let progress = std::mem::replace(&mut self.progress, Progress::Ending);
-        let Progress::Opening { id, .. } = progress else {
-            return;
-        };
+    fn grant(&mut self, id: Id, hub: &mut Hub) {
         match &mut self.protocol {
             Protocol::Socks(_) => self.output.extend(socks::reply(Ok(()))),
             Protocol::Tunnel => self.output.extend(http::granted()),

@@ -22,6 +22,8 @@ pub struct Hub {
     questions: BTreeMap<Id, Question>,
     /// For each connection that is being established, the outside addresses to try, in order.
     pub targets: BTreeMap<Id, Vec<SocketAddr>>,
+    /// For the sockets of such a connection, the time at which it also tries the next address.
+    pub attempts: BTreeMap<u64, Time>,
     /// The number of the last socket.
     last: u64,
     pub scratch: Vec<u8>,
@@ -59,8 +61,8 @@ enum Asked {
 /// The kind of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DestinationKind {
-    /// Addresses, each with the alternatives that stand for the same place.
-    Known(Vec<Vec<SocketAddr>>),
+    /// Addresses that stand for the same place.
+    Known(Vec<SocketAddr>),
     /// A name that must be resolved.
     Name,
     /// A destination that is not permitted.
@@ -75,12 +77,12 @@ impl Rules {
                 let loopback: [IpAddr; 2] =
                     [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
                 let both = loopback.map(|ip| SocketAddr::new(ip, destination.port));
-                DestinationKind::Known(vec![both.into()])
+                DestinationKind::Known(both.into())
             }
             Host::Name(name) if name == HOST => DestinationKind::Prohibited,
             Host::Name(_) => DestinationKind::Name,
             Host::Address(ip) if self.allows(*ip) => {
-                DestinationKind::Known(vec![vec![SocketAddr::new(*ip, destination.port)]])
+                DestinationKind::Known(vec![SocketAddr::new(*ip, destination.port)])
             }
             Host::Address(_) => DestinationKind::Prohibited,
         }
@@ -111,6 +113,7 @@ impl Hub {
             lookups: Lookups::new(),
             questions: BTreeMap::new(),
             targets: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             last,
             scratch: vec![0; SCRATCH],
         }
@@ -127,8 +130,8 @@ impl Hub {
         self.rules.kind(destination)
     }
 
-    /// Opens a connection to an address, or to the next of its alternatives. `name` is the
-    /// destination as the program has given it.
+    /// Opens a connection to an address, or to another one of the same place. The link carries it as one
+    /// to the first. `name` is the destination as the program has given it.
     pub fn open(&mut self, name: &str, addresses: Vec<SocketAddr>) -> Id {
         let first = addresses.first().copied();
         let first = first.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
@@ -322,7 +325,7 @@ mod tests {
     #[test]
     fn the_loopback_is_reached_by_name_if_others_reach_the_proxy() {
         let both = ["127.0.0.1:80", "[::1]:80"].map(|a| a.parse().unwrap());
-        let host = DestinationKind::Known(vec![both.into()]);
+        let host = DestinationKind::Known(both.into());
         for (has_host, is_open, text, expected) in [
             (true, true, "host.sluice:80", host.clone()),
             (true, false, "host.sluice:80", host),
@@ -341,7 +344,7 @@ mod tests {
         ] {
             assert_eq!(kind(has_host, is_open, text), expected, "{text}");
         }
-        let known = |text: &str| DestinationKind::Known(vec![vec![text.parse().unwrap()]]);
+        let known = |text: &str| DestinationKind::Known(vec![text.parse().unwrap()]);
         assert_eq!(kind(true, false, "127.0.0.1:80"), known("127.0.0.1:80"));
         assert_eq!(kind(false, true, "192.0.2.1:80"), known("192.0.2.1:80"));
     }

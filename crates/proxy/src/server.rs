@@ -346,6 +346,7 @@ impl Server {
         let others = self.hub.next_question().into_iter();
         let others = others.chain(self.resting.values().copied());
         let others = others.chain(self.asking.front().map(|(at, _)| *at));
+        let others = others.chain(self.hub.attempts.values().copied());
         let due = due.into_iter().chain(others).min();
         let mut timeout = is_draining.then_some(Duration::from_millis(5));
         if !self.more.is_empty() {
@@ -404,6 +405,13 @@ impl Server {
         for (client, question, answer) in self.hub.ask_again(now) {
             self.resolved(client, question, answer);
         }
+        let attempts = self.hub.attempts.iter();
+        let due = attempts.filter(|(_, at)| **at <= now);
+        let due: Vec<u64> = due.map(|(number, _)| *number).collect();
+        for number in due {
+            self.hub.attempts.remove(&number);
+            self.pump(number);
+        }
         while let Some((at, number)) = self.asking.front().copied() {
             if at > now {
                 break;
@@ -460,7 +468,7 @@ impl Server {
     fn on_change(&mut self, id: Id) {
         if self.hub.engine.is_asking(id) && !self.fars.contains_key(&id) {
             let number = self.hub.number();
-            if let Some(outside) = Outside::dial(id, number, &mut self.hub) {
+            if let Some(outside) = Outside::dial(id, number, &mut self.hub, self.clock.now()) {
                 self.outsides.insert(number, outside);
                 self.fars.insert(id, number);
             }
@@ -509,7 +517,7 @@ impl Server {
             }
         } else if let Some(outside) = self.outsides.remove(&number) {
             let id = outside.id();
-            match outside.pump(number, &mut self.hub) {
+            match outside.pump(number, &mut self.hub, now) {
                 Some((outside, has_more)) => {
                     self.outsides.insert(number, outside);
                     self.more.extend(has_more.then_some(number));

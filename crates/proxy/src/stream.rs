@@ -6,7 +6,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use socket2::{Socket, TcpKeepalive};
+use sluice_exec::keep_alive;
+use socket2::Socket;
 
 use crate::engine::{Engine, Id, Side};
 
@@ -30,13 +31,7 @@ impl Stream {
     pub fn new(socket: Socket, epoll: &OwnedFd, number: u64) -> io::Result<Stream> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(epoll, socket.as_fd(), EventData::new_u64(number), flags)?;
-        // An end that has vanished without a word is noticed within two minutes. Where the kernel refuses
-        // this, the connection stays until something is sent.
-        let probes = TcpKeepalive::new()
-            .with_time(Duration::from_secs(60))
-            .with_interval(Duration::from_secs(10))
-            .with_retries(6);
-        let _ = socket.set_tcp_keepalive(&probes);
+        keep_alive(&socket);
         Ok(Stream {
             socket,
             can_read: false,

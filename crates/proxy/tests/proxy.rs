@@ -1,13 +1,14 @@
 //! A proxy with real sockets, on the machine's loopback: clients and servers are threads.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use sluice_exec::Verdict;
 use sluice_exec::link::LinkWords;
 use sluice_proxy::{Addresses, Handle, Listen, Proxy, ProxyError, Settings, congestion_control};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// A running proxy, which ends when this is dropped.
 struct Running {
@@ -443,6 +444,34 @@ fn names_of_the_machine_are_resolved() {
         let (head, _) = response(&mut stream);
         assert!(head.starts_with("HTTP/1.1 403 "), "{host}: {head}");
     }
+}
+
+#[test]
+fn an_address_that_does_not_answer_does_not_delay_the_next_one() {
+    let proxy = Running::new(&[("rtt", "4ms")]);
+    // `host.sluice` has two addresses. At the first one, Linux drops a SYN if the queue of connections
+    // that are not accepted is full (net/ipv4/tcp_input.c, tcp_conn_request).
+    let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    silent.bind(&SockAddr::from(any)).unwrap();
+    silent.listen(0).unwrap();
+    let address = silent.local_addr().unwrap().as_socket().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500)) {
+        queued.push(stream);
+    }
+    let answering = TcpListener::bind((Ipv6Addr::LOCALHOST, address.port())).unwrap();
+    thread::spawn(move || {
+        for stream in answering.incoming().flatten() {
+            thread::spawn(move || mirror(stream));
+        }
+    });
+    // tcp(7): Linux gives up on the first address after 127 s. A read fails after 30 s.
+    let mut stream = proxy.connect();
+    let port = address.port();
+    write!(stream, "GET http://host.sluice:{port}/ HTTP/1.1\r\n\r\n").unwrap();
+    let (head, _) = response(&mut stream);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
 }
 
 #[test]

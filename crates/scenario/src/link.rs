@@ -382,12 +382,7 @@ fn read_pipe(
                     .other(total.key_at.clone(), "`rtt` is set"),
             );
         }
-        // An odd nanosecond is added to one direction, so that both add up to the round trip.
-        let half = rtt.map(|rtt| match direction {
-            Direction::Up => Span::from_ns(rtt.as_ns().div_ceil(2)),
-            Direction::Down => Span::from_ns(rtt.as_ns() / 2),
-        });
-        if let Some(half) = half.write() {
+        if let Some(half) = half_of(rtt, direction).write() {
             merged.push("delay", half);
         }
     }
@@ -398,6 +393,15 @@ fn read_pipe(
     }
     fill_rate(&mut merged, problems)?;
     Pipe::read(&merged, &section, problems)
+}
+
+/// Returns the delay of one direction of a link with this round-trip time.
+pub(crate) fn half_of(rtt: &Delays, direction: Direction) -> Delays {
+    // An odd nanosecond is added to one direction, so that both add up to the round trip.
+    rtt.map(|rtt| match direction {
+        Direction::Up => Span::from_ns(rtt.as_ns().div_ceil(2)),
+        Direction::Down => Span::from_ns(rtt.as_ns() / 2),
+    })
 }
 
 /// Replaces `{rate}` in the text of a queue by the rate of its own link.

@@ -301,10 +301,19 @@ impl Axis {
 }
 
 /// Returns whether the key `set` replaces the key `path`: it is the same, or `path` is it for one
-/// direction of the link, as `link.up.queue` is for `link.queue`.
+/// direction of the link, as `link.up.queue` is for `link.queue`. `rtt` and `delay` of a link replace
+/// each other.
 pub(crate) fn replaces(set: &str, path: &str) -> bool {
-    let for_both = |direction| path.replacen(direction, ".", 1) == set;
-    set == path || for_both(".up.") || for_both(".down.")
+    let is_same = |path: &str| {
+        let for_both = |direction| path.replacen(direction, ".", 1) == set;
+        set == path || for_both(".up.") || for_both(".down.")
+    };
+    let is_of_link = path.starts_with("link.") || path.starts_with("hop.");
+    let exchanged = [(".rtt", ".delay"), (".delay", ".rtt")];
+    let exchanged =
+        exchanged.map(|(of, by)| path.strip_suffix(of).map(|link| link.to_owned() + by));
+    let mut exchanged = exchanged.into_iter().flatten();
+    is_same(path) || is_of_link && exchanged.any(|other| is_same(&other))
 }
 
 impl Point {

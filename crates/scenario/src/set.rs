@@ -2,8 +2,12 @@
 
 use super::each_way;
 use super::error::{Problem, Problems};
+use super::link::half_of;
+use super::schedule::Delays;
+use super::schema::Field;
 use super::source::Place;
 use super::tree::{Node, Table, Value, parse_option};
+use super::words::Direction;
 
 /// An override that the user gave as option number `number`.
 pub(crate) struct Override {
@@ -65,12 +69,14 @@ pub(crate) fn set_path(
             return;
         };
         set_for_both(table, rest, path_at);
+        replace_delay(table, rest, path_at, problems);
         return set_in(table, rest, path, path_at, node, problems);
     }
     if let ["link", rest @ ..] = segments.as_slice()
         && let Some(table) = root.table_mut("link")
     {
         set_for_both(table, rest, path_at);
+        replace_delay(table, rest, path_at, problems);
     }
     set_in(root, &segments, path, path_at, node, problems)
 }
@@ -128,6 +134,62 @@ fn set_for_both(link: &mut Table, key: &[&str], at: &Place) {
             own.remove(key);
         }
     }
+}
+
+/// Removes the keys of a link that a new `rtt` or `delay` of the user replaces: `rtt` is the delay of
+/// both directions in another form. Within a file, one contradicts the other.
+fn replace_delay(link: &mut Table, key: &[&str], at: &Place, problems: &mut Problems) {
+    if !matches!(at, Place::Option(..)) {
+        return;
+    }
+    match key {
+        ["rtt"] => {
+            link.remove("delay");
+            for way in ["up", "down"] {
+                if let Some(own) = link.table_mut(way) {
+                    own.remove("delay");
+                }
+            }
+        }
+        ["delay"] => {
+            link.remove("rtt");
+        }
+        ["up", "delay"] => keep_half(link, Direction::Down, problems),
+        ["down", "delay"] => keep_half(link, Direction::Up, problems),
+        _ => {}
+    }
+}
+
+/// Replaces `rtt` by the delay of the direction that keeps its half of it. An `rtt` that is wrong, or
+/// contradicts a `delay`, stays, and is reported when the tree is read.
+fn keep_half(link: &mut Table, way: Direction, problems: &mut Problems) {
+    let has_delay = |node: &Node| {
+        node.as_table()
+            .is_none_or(|own| own.find("delay").is_some())
+    };
+    if link.find("delay").is_some() || link.node(way.word()).is_some_and(has_delay) {
+        return;
+    }
+    let Some(rtt) = link.find("rtt") else { return };
+    let half = Delays::read("rtt", &rtt.node, &mut problems.beside());
+    let Some(half) = half.and_then(|rtt| half_of(&rtt, way).write()) else {
+        return;
+    };
+    let key_at = rtt.key_at.clone();
+    let node = Node {
+        value: half,
+        at: rtt.node.at.clone(),
+        text_at: None,
+    };
+    link.remove("rtt");
+    set_in(
+        link,
+        &[way.word(), "delay"],
+        "rtt",
+        &key_at,
+        &node,
+        problems,
+    );
 }
 
 /// Splits the path of a queue's parameter: `link.queue.target` is the parameter `target` of

@@ -105,6 +105,22 @@ fn what_the_configuration_of_ssh_includes_belongs_to_an_ordinary_user() {
     assert_eq!(stdout(&output), expected, "{}", stderr(&output));
 }
 
+/// As in Docker, where `/etc/hosts` has the container's address.
+#[test]
+fn the_machine_s_own_name_leads_to_the_program() {
+    let world = World::new();
+    let change = format!("{PRIVATE_ETC}; echo {} $(uname -n) >/etc/hosts", MACHINE[0]);
+    let output = world.run_after(&change, "getent ahostsv4 $(uname -n)");
+    // The program's address, of the prefix 192.0.0.0/29 that RFC 7335 reserves.
+    let text = stdout(&output);
+    assert_eq!(
+        text.split_whitespace().next(),
+        Some("192.0.0.2"),
+        "{text}{}",
+        stderr(&output)
+    );
+}
+
 /// Mounts a copy of /etc on /etc.
 const PRIVATE_ETC: &str = "umask 022; mount -t tmpfs -o mode=755 none /mnt; cp -a /etc /mnt/etc; \
                            mount --bind /mnt/etc /etc";

@@ -66,22 +66,25 @@ fn connections_beyond_the_descriptors_are_reset_and_counted() {
         let _ = stream.write_all(b"hello\n");
         let _ = stream.read(&mut [0]);
     });
-    // Six descriptors each; the programs that relay keep some for themselves.
+    // Six descriptors each; the programs that relay keep some for themselves. With the six limits, each
+    // step of a connection is once the first without a descriptor.
     let script = format!(
         "for i in $(seq 100); do exec {{fd}}<>/dev/tcp/{}/80 && read -t 10 line <&$fd && n=$((n + 1)); \
          done 2>/dev/null; echo $n",
         super::SERVER[0]
     );
     let sluice = env!("CARGO_BIN_EXE_sluice");
-    let limited = format!("ulimit -n 256; exec {sluice} exec -- bash -c '{script}'");
-    let mut command = Command::new("sh");
-    let child = world.start(command.args(["-c", &limited]));
-    let output = child.wait_with_output().unwrap();
-    let text = stderr(&output);
-    let answered: u32 = stdout(&output).trim().parse().unwrap();
-    assert!((20..60).contains(&answered), "{answered}: {text}");
-    let refused = format!("sluice: warning: {} connections were reset", 100 - answered);
-    assert!(text.contains(&refused), "{text}");
+    for limit in 256..262 {
+        let limited = format!("ulimit -n {limit}; exec {sluice} exec -- bash -c '{script}'");
+        let mut command = Command::new("sh");
+        let child = world.start(command.args(["-c", &limited]));
+        let output = child.wait_with_output().unwrap();
+        let text = stderr(&output);
+        let answered: u32 = stdout(&output).trim().parse().unwrap();
+        assert!((20..60).contains(&answered), "{limit}: {answered}: {text}");
+        let refused = format!("sluice: warning: {} connections were reset", 100 - answered);
+        assert!(text.contains(&refused), "{limit}: {text}");
+    }
 }
 
 /// A user namespace that allows no further ones, with a process without capabilities in it, as in a

@@ -1,7 +1,8 @@
 //! Moves bytes between two connected sockets in both directions, until both have ended.
 //!
 //! Bytes move through a kernel pipe per direction (splice(2)) and are never copied to this process.
-//! The end of one direction is passed on to its destination. A reset ends both directions.
+//! The end of one direction is passed on to its destination. A reset ends both directions, behind the
+//! bytes that have arrived ahead of it.
 
 use std::io;
 use std::net::Shutdown;
@@ -9,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use sluice_net::socket::TcpInfo;
 use socket2::Socket;
 
 /// Two sockets and the bytes between them.
@@ -25,10 +27,20 @@ struct Half {
     writer: OwnedFd,
     /// Bytes in the pipe.
     held: usize,
-    /// Whether the source has ended.
-    has_ended: bool,
+    source: Source,
     /// Whether the end was passed on to the destination.
     is_shut: bool,
+    /// Whether no byte will move any more, because one of the sockets has failed.
+    has_failed: bool,
+}
+
+/// What the source of a direction may still send.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Open,
+    Ended,
+    /// The connection has failed. All that arrived before is in the pipe.
+    Failed,
 }
 
 /// The result of [`Carry::pump`].
@@ -40,6 +52,11 @@ pub enum Progress {
     More,
     /// Both directions have ended.
     Ended,
+    /// A connection has failed, but bytes that arrived before still wait for the other one. Not every
+    /// change is reported by an event.
+    Failing,
+    /// A connection has failed; call [`Carry::reset`].
+    Failed,
 }
 
 impl Carry {
@@ -66,21 +83,30 @@ impl Carry {
     }
 
     /// Moves as many bytes as possible without blocking.
-    ///
-    /// # Errors
-    /// Either connection has failed; then call [`Carry::reset`].
-    pub fn pump(&mut self) -> io::Result<Progress> {
+    pub fn pump(&mut self) -> Progress {
         let [first, second] = &self.sockets;
         let [there, back] = &mut self.ways;
-        let mut is_moving = there.pump(first, second)?;
-        is_moving |= back.pump(second, first)?;
-        Ok(if is_moving {
+        let mut is_moving = there.pump(first, second, !back.has_failed);
+        is_moving |= back.pump(second, first, !there.has_failed);
+        if back.has_failed {
+            is_moving |= there.pump(first, second, false);
+        }
+        let has_failed = there.has_failed || back.has_failed;
+        let is_waiting = || {
+            let mut ways = self.ways.iter();
+            ways.any(|way| way.held > 0) || self.sockets.iter().any(has_unsent)
+        };
+        if is_moving {
             Progress::More
+        } else if has_failed && is_waiting() {
+            Progress::Failing
+        } else if has_failed {
+            Progress::Failed
         } else if self.ways.iter().all(|way| way.is_shut) {
             Progress::Ended
         } else {
             Progress::Waiting
-        })
+        }
     }
 
     /// Ends both connections with a reset.
@@ -102,6 +128,12 @@ pub fn reset(socket: Socket) {
     let _ = socket.set_linger(Some(Duration::ZERO));
 }
 
+/// Returns whether the kernel has bytes of a connection that it has not sent yet. A reset would discard
+/// them, although they would be ahead of it on a path without this relay.
+fn has_unsent(socket: &Socket) -> bool {
+    TcpInfo::read(socket).is_ok_and(|info| info.unsent_bytes() > 0)
+}
+
 impl Half {
     fn new() -> io::Result<Half> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -111,28 +143,33 @@ impl Half {
             reader,
             writer,
             held: 0,
-            has_ended: false,
+            source: Source::Open,
             is_shut: false,
+            has_failed: false,
         })
     }
 
     /// Moves bytes until both ends would block, or for some rounds. Returns whether more could be
-    /// moved.
-    fn pump(&mut self, from: &Socket, to: &Socket) -> io::Result<bool> {
+    /// moved. If the other direction has failed, a reset follows, and the end is not passed on
+    /// (`passes_end`): the kernel reports a reset once, and then shows it as an end.
+    fn pump(&mut self, from: &Socket, to: &Socket, passes_end: bool) -> bool {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         for _ in 0..ROUNDS {
+            if self.has_failed {
+                return false;
+            }
             let mut has_moved = false;
-            if !self.has_ended {
+            if self.source == Source::Open {
                 // The pipe may be full although it holds few bytes; the kernel then also reports
                 // that it would block.
                 match splice(from, None, &self.writer, None, PIPE, flags) {
-                    Ok(0) => self.has_ended = true,
+                    Ok(0) => self.source = Source::Ended,
                     Ok(count) => {
                         self.held += count;
                         has_moved = true;
                     }
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
+                    Err(_) => self.source = Source::Failed,
                 }
             }
             if self.held > 0 {
@@ -142,18 +179,27 @@ impl Half {
                         has_moved |= count > 0;
                     }
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
+                    Err(_) => {
+                        self.held = 0;
+                        self.source = Source::Failed;
+                    }
                 }
             }
-            if self.has_ended && self.held == 0 && !self.is_shut {
-                to.shutdown(Shutdown::Write)?;
-                self.is_shut = true;
+            if self.held == 0 {
+                match self.source {
+                    Source::Failed => self.has_failed = true,
+                    Source::Ended if passes_end && !self.is_shut => {
+                        self.is_shut = to.shutdown(Shutdown::Write).is_ok();
+                        self.has_failed = !self.is_shut;
+                    }
+                    Source::Open | Source::Ended => {}
+                }
             }
             if !has_moved {
-                return Ok(false);
+                return false;
             }
         }
-        Ok(true)
+        true
     }
 }
 
@@ -161,3 +207,52 @@ impl Half {
 const PIPE: usize = 256 << 10;
 /// The number of rounds before other connections have their turn.
 const ROUNDS: usize = 16;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::io::{ErrorKind, Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Returns both ends of a connection, which do not block.
+    pub(in super::super) fn connection() -> [Socket; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        [near, far].map(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            Socket::from(stream)
+        })
+    }
+
+    #[test]
+    fn an_answer_ahead_of_a_reset_arrives_ahead_of_it() {
+        let ([program, first], [second, server]) = (connection(), connection());
+        let mut carry = Carry::new(first, second).unwrap();
+        // The server does not read: the upload fills all buffers, and the pipe.
+        let upload = vec![0; 1 << 16];
+        loop {
+            let written = (&program).write(&upload);
+            let has_written = written.is_ok_and(|count| count > 0);
+            if carry.pump() == Progress::Waiting && !has_written && carry.is_sending() {
+                break;
+            }
+        }
+        (&server).write_all(b"413").unwrap();
+        // RFC 9293 section 3.6.1 (SHLD-3): closing with unread bytes sends a reset.
+        drop(server);
+        let mut failure = [PollFd::new(&carry.sockets[1], PollFlags::empty())];
+        poll(&mut failure, None).unwrap();
+
+        let is_open = |progress| matches!(progress, Progress::More | Progress::Failing);
+        while is_open(carry.pump()) {}
+        assert_eq!(carry.pump(), Progress::Failed);
+        carry.reset();
+        program.set_nonblocking(false).unwrap();
+        let mut answer = Vec::new();
+        let end = (&program).read_to_end(&mut answer).unwrap_err();
+        assert_eq!(answer, b"413");
+        assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    }
+}

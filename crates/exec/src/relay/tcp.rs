@@ -25,6 +25,11 @@ pub struct Connections {
     carried: BTreeMap<Ends, u64>,
     /// Entries that could move more bytes at once.
     more: Vec<u64>,
+    /// Entries with bytes of the program that wait for the outside.
+    sending: BTreeSet<u64>,
+    /// Entries one of whose connections has failed, while bytes that arrived before still wait for the
+    /// other one, and since when.
+    failing: BTreeMap<u64, Instant>,
     /// Entries with connections that could not be accepted, because the process had no free
     /// descriptor.
     waiting: BTreeSet<u64>,
@@ -107,6 +112,7 @@ impl Connections {
         outlets: &mut Outlets,
     ) {
         let mut rest = addresses.into_iter();
+        let mut has_none = false;
         while let Some(address) = rest.next() {
             let number = outlets.number();
             let socket = outlets.dial(Type::STREAM, from, address);
@@ -127,11 +133,12 @@ impl Connections {
                     return;
                 }
                 Err(error) => {
-                    self.refused += u64::from(has_no_descriptor(&error));
+                    has_none = has_no_descriptor(&error);
                     last = Refusal::of(&error);
                 }
             }
         }
+        self.refused += u64::from(has_none);
         if let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) {
             outlets.refuse(&frame, last);
         }
@@ -142,7 +149,8 @@ impl Connections {
         let Some(Opening::Dialing { frame }) = self.opening.remove(&ends) else {
             return;
         };
-        if self.listen(ends.outside, outlets).is_err() {
+        if let Err(error) = self.listen(ends.outside, outlets) {
+            self.refused += u64::from(has_no_descriptor(&error));
             reset(outside);
             return outlets.refuse(&frame, Refusal::Closed);
         }
@@ -331,6 +339,7 @@ impl Connections {
         outlets: &mut Outlets,
     ) {
         let mut rest = addresses.into_iter();
+        let mut has_none = false;
         while let Some(address) = rest.next() {
             let number = outlets.number();
             let socket = outlets.dial(Type::STREAM, from, address);
@@ -338,17 +347,21 @@ impl Connections {
                 outlets.watch(&socket, (number, 0))?;
                 Ok(socket)
             });
-            if let Ok(socket) = watched {
-                let entry = Entry::Joining {
-                    accepted,
-                    socket,
-                    from,
-                    rest: rest.collect(),
-                };
-                self.entries.insert(number, entry);
-                return;
+            match watched {
+                Ok(socket) => {
+                    let entry = Entry::Joining {
+                        accepted,
+                        socket,
+                        from,
+                        rest: rest.collect(),
+                    };
+                    self.entries.insert(number, entry);
+                    return;
+                }
+                Err(error) => has_none = has_no_descriptor(&error),
             }
         }
+        self.refused += u64::from(has_none);
         reset(accepted);
     }
 
@@ -380,19 +393,31 @@ impl Connections {
         let Some(Entry::Carry { carry, .. }) = self.entries.get_mut(&number) else {
             return;
         };
-        match carry.pump() {
-            Ok(Progress::Waiting) => {}
-            Ok(Progress::More) => self.more.push(number),
-            Ok(Progress::Ended) => drop(self.remove_carry(number)),
-            Err(_) => {
-                if let Some(carry) = self.remove_carry(number) {
-                    carry.reset();
-                }
+        let progress = carry.pump();
+        match carry.is_sending() {
+            true => self.sending.insert(number),
+            false => self.sending.remove(&number),
+        };
+        match progress {
+            Progress::Waiting => {}
+            Progress::More => self.more.push(number),
+            Progress::Ended => drop(self.remove_carry(number)),
+            Progress::Failing => {
+                self.failing.entry(number).or_insert_with(Instant::now);
             }
+            Progress::Failed => self.reset_carry(number),
+        }
+    }
+
+    fn reset_carry(&mut self, number: u64) {
+        if let Some(carry) = self.remove_carry(number) {
+            carry.reset();
         }
     }
 
     fn remove_carry(&mut self, number: u64) -> Option<Carry> {
+        self.failing.remove(&number);
+        self.sending.remove(&number);
         match self.entries.remove(&number)? {
             Entry::Carry { ends, carry } => {
                 if let Some(ends) = ends {
@@ -409,17 +434,32 @@ impl Connections {
         !self.more.is_empty()
     }
 
-    /// Continues the entries whose turn ended before all their bytes were moved.
+    /// Returns how long [`Connections::go_on`] may wait at most.
+    pub fn longest_wait(&self) -> Duration {
+        match self.failing.is_empty() {
+            true => Duration::MAX,
+            false => LOOK,
+        }
+    }
+
+    /// Continues the entries whose turn ended before all their bytes were moved, and resets those that
+    /// have failed when nothing is ahead of the reset any more.
     pub fn go_on(&mut self) {
         for number in std::mem::take(&mut self.more) {
             self.pump(number);
+        }
+        let failing: Vec<(u64, Instant)> = self.failing.iter().map(|(n, at)| (*n, *at)).collect();
+        for (number, since) in failing {
+            match since.elapsed() < LAST_BYTES {
+                true => self.pump(number),
+                false => self.reset_carry(number),
+            }
         }
     }
 
     /// Returns whether bytes of the program wait for the outside.
     pub fn is_sending(&self) -> bool {
-        let mut entries = self.entries.values();
-        entries.any(|entry| matches!(entry, Entry::Carry { carry, .. } if carry.is_sending()))
+        !self.sending.is_empty()
     }
 
     /// Returns how many connections were refused because the process had no free descriptor.
@@ -524,6 +564,45 @@ fn accept_all(listener: &Socket, number: u64, waiting: &mut BTreeSet<u64>) -> Ve
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
+/// The time within which the bytes ahead of a reset must leave: the program may never read them.
+const LAST_BYTES: Duration = Duration::from_secs(10);
+/// The interval between checks whether they have left.
+const LOOK: Duration = Duration::from_millis(5);
 /// The time within which a program must complete its handshake: as long as Linux retries (tcp(7),
 /// `tcp_syn_retries` 6 is 127 s).
 const HANDSHAKE: Duration = Duration::from_secs(130);
+
+#[cfg(test)]
+mod tests {
+    use super::super::carry::tests::connection;
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    /// The relay asks this after each event, and there may be very many idle connections.
+    #[test]
+    fn bytes_that_wait_for_the_outside_are_known_until_they_have_left() {
+        let ([program, first], [second, server]) = (connection(), connection());
+        let carry = Carry::new(first, second).unwrap();
+        let mut connections = Connections::default();
+        let entry = Entry::Carry { ends: None, carry };
+        connections.entries.insert(1, entry);
+        let mut bytes = vec![0; 1 << 16];
+        for _ in 0..2 {
+            assert!(!connections.is_sending());
+            while !connections.is_sending() {
+                let _ = (&program).write(&bytes);
+                connections.pump(1);
+            }
+            while connections.is_sending() {
+                let _ = (&server).read(&mut bytes);
+                connections.pump(1);
+            }
+        }
+        while !connections.is_sending() {
+            let _ = (&program).write(&bytes);
+            connections.pump(1);
+        }
+        connections.reset_carry(1);
+        assert!(!connections.is_sending());
+    }
+}

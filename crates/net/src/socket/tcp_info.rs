@@ -116,6 +116,14 @@ impl TcpInfo {
         Ok(info)
     }
 
+    /// Returns how many payload bytes wait to be sent. A closed connection sends none.
+    pub fn unsent_bytes(&self) -> u32 {
+        if self.state == CLOSE {
+            return 0;
+        }
+        self.notsent_bytes
+    }
+
     /// Reads the structure as the kernel wrote it. An older kernel's is shorter; the rest is zero.
     pub(crate) fn of_bytes(bytes: &[u8]) -> TcpInfo {
         let mut info = TcpInfo::default();
@@ -167,3 +175,5 @@ impl TcpInfo {
 
 /// linux/tcp.h.
 const TCPI_OPT_ECN: u8 = 8;
+/// include/net/tcp_states.h.
+const CLOSE: u8 = 7;

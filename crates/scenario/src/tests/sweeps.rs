@@ -104,6 +104,31 @@ fn a_key_of_the_link_is_set_for_both_directions() {
 }
 
 #[test]
+fn a_delay_that_the_user_sets_replaces_a_round_trip_time() {
+    let delays = |text: &str, sets: &[&str]| {
+        let link = variants(text, sets).remove(0).scenario.link;
+        [&link.up, &link.down].map(|pipe| pipe.delay.first().as_ns())
+    };
+    // An odd 3 ns: the way up has two of them.
+    let text = PLAIN.replace("20ms", "3ns");
+    assert_eq!(delays(&text, &["link.delay=9ns"]), [9, 9]);
+    assert_eq!(delays(&text, &["link.down.delay=9ns"]), [2, 9]);
+    assert_eq!(delays(&text, &["link.up.delay=9ns"]), [9, 1]);
+    let both = ["link.up.delay=9ns", "link.rtt=8ns"];
+    assert_eq!(delays(&text, &both), [4, 4]);
+    let text = PLAIN.replace("rtt = \"20ms\"", "delay = \"7ns\"\ndown.delay = \"5ns\"");
+    assert_eq!(delays(&text, &[]), [7, 5]);
+    assert_eq!(delays(&text, &["link.rtt=8ns"]), [4, 4]);
+    // A link of [[hop]], and an axis.
+    let hop = format!("{PLAIN}[[hop]]\nrate = \"1Mbit/s\"\nrtt = \"4ns\"\n");
+    let hops = variants(&hop, &["hop.2.delay=9ns"]).remove(0).scenario.hops;
+    assert_eq!(hops[0].rtt().as_ns(), 18);
+    let swept = format!("{PLAIN}[matrix]\n\"link.rtt\" = [\"10ns\", \"80ns\"]\n");
+    assert_eq!(variants(&swept, &["link.delay=9ns"]).len(), 1);
+    assert_eq!(delays(&swept, &["link.delay=9ns"]), [9, 9]);
+}
+
+#[test]
 fn a_word_of_a_queue_is_a_key() {
     let text = PLAIN.replace("[[flow]]", "queue = \"codel target 7ms ecn\"\n[[flow]]");
     let swept = format!(

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Checks that each part of scripts/setup.sh that makes an environment of Python names the package which a fresh
+# Debian or Ubuntu lacks for it. The programs are substitutes; nothing is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/bin" "$folder/scripts"
+cp scripts/setup.sh "$folder/scripts"
+substitute() { printf '#!/bin/sh\n%s\n' "$2" > "$folder/bin/$1" && chmod 755 "$folder/bin/$1"; }
+for name in cargo cc mn brctl apt-get; do substitute "$name" 'exit 0'; done
+substitute rustc 'echo "rustc 99.0.0"'
+substitute id 'echo 1000'
+# Python without ensurepip, which leaves half an environment.
+substitute python3 '[ "$2" != venv ] || { mkdir -p "$3/bin"; exit 1; }; echo 99.0.0'
+
+if sed '/^environment() {/,/^}/d' scripts/setup.sh | grep -e '-m venv' >&2; then
+    echo "check-setup.sh: each environment must be made by the function 'environment'" >&2
+    exit 1
+fi
+for part in python flent dist ns3 wasm mininet; do
+    said=$(PATH=$folder/bin:$PATH "$folder/scripts/setup.sh" "$part" 2>&1) && said="no error; $said"
+    case $said in
+        *"run 'sudo apt-get install python3-venv'"*) ;;
+        *) echo "check-setup.sh: setup.sh $part says: $said" >&2; exit 1 ;;
+    esac
+    left=$(find "$folder" -maxdepth 1 -name '.venv*')
+    [ -z "$left" ] || { echo "check-setup.sh: setup.sh $part leaves $left" >&2; exit 1; }
+done
