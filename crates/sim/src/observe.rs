@@ -57,7 +57,13 @@ pub trait Observer {
         let _ = (flow, sample);
     }
 
-    /// The state of a link, at the same interval. Routers have their own `show`.
+    /// The payload of a flow that has arrived: when it stops in the middle of a transfer, since its
+    /// connection may be released before the next [`Observer::on_tcp`].
+    fn on_received(&mut self, flow: FlowId, now: Time, bytes: u64) {
+        let _ = (flow, now, bytes);
+    }
+
+    /// The state of a link, at the interval of [`Observer::on_tcp`]. Routers have their own `show`.
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
         let _ = (link, sample);
     }

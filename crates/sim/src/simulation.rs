@@ -200,13 +200,7 @@ impl Simulation {
 
     /// Totals of a flow so far.
     pub fn totals(&self, flow: FlowId) -> FlowTotals {
-        let state = &self.network.flows[flow];
-        let mut totals = state.totals;
-        totals.packets_dropped += self.network.drops[flow];
-        for id in &state.open {
-            self.network.connections[*id as usize].add_to(&mut totals);
-        }
-        totals
+        self.network.totals(flow)
     }
 
     /// The backlog of a link's queue.

@@ -147,6 +147,13 @@ impl<O: Observer> Host<'_, O> {
         *completions - 1
     }
 
+    /// Reports the payload of the flow that has arrived.
+    pub fn report_received(&mut self) {
+        let flow = self.flow as usize;
+        let bytes = self.network.totals(flow).bytes_received;
+        self.observer.on_received(flow, self.network.now, bytes);
+    }
+
     /// Reports a transfer, a page or an exchange that is complete.
     pub fn report(&mut self, completion: &Completion) {
         self.observer.on_complete(self.flow as usize, completion);

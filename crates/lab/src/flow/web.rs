@@ -51,7 +51,7 @@ impl SimulatedRecord for Pages {
                 rows.transfer(done.sequence, done.start, took, done.bytes)?;
                 rows.received(done.end, self.received)
             }
-            Seen::Tcp(_) | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
+            Seen::Tcp(_) | Seen::Received { .. } | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
         }
     }
 }

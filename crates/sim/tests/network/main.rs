@@ -58,6 +58,7 @@ struct Notes {
     datagrams: Vec<Datagram>,
     completions: Vec<(FlowId, Completion)>,
     tcp: Vec<(FlowId, TcpSample)>,
+    received: Vec<(FlowId, Time, u64)>,
     backlogs: Vec<(LinkId, Time, u64)>,
     arrivals: u64,
     enqueued: u64,
@@ -103,6 +104,9 @@ impl Observer for Notes {
     fn on_tcp(&mut self, flow: FlowId, sample: &TcpSample) {
         self.tcp.push((flow, *sample));
         self.digest(&[sample.sender.window.cwnd, sample.received]);
+    }
+    fn on_received(&mut self, flow: FlowId, now: Time, bytes: u64) {
+        self.received.push((flow, now, bytes));
     }
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
         self.backlogs

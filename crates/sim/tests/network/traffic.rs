@@ -160,6 +160,28 @@ fn a_flow_that_stops_is_aborted_and_what_it_sent_arrives() {
     assert!(events <= 2, "{events}");
 }
 
+#[test]
+fn the_payload_of_a_transfer_is_reported_when_its_flow_stops() {
+    let links = dumbbell(mbit(10), Span::from_ms(20), &queue("fifo limit 1000"));
+    // No packet arrives at this instant: every transmission takes a multiple of 0.8 us.
+    let stop = Time::ZERO + Span::from_us(5_432_107);
+    let mut flows = vec![bulk("cubic"), bulk("cubic")];
+    flows[0].stop = Some(stop);
+    // This one is complete when it stops.
+    let Traffic::Tcp(tcp) = &mut flows[1].traffic else {
+        panic!("a bulk flow is a TCP transfer");
+    };
+    tcp.bytes = Some(14_480);
+    flows[1].stop = Some(stop);
+    let config = exact(links, flows, 10);
+    let (_, notes) = run(&config);
+    let mut simulation = Simulation::new(&config).unwrap();
+    simulation.run_until(stop, &mut ());
+    let arrived = simulation.totals(0).bytes_received;
+    assert!(arrived > 1_000_000, "{arrived}");
+    assert_eq!(notes.received, [(0, stop, arrived)]);
+}
+
 /// Counts the packets of data that hosts send after an instant.
 struct SentAfter(Time, u64);
 
