@@ -43,8 +43,13 @@ impl Sender {
         let prior_una = self.board.una();
         let prior_in_flight = self.board.in_flight();
         let is_quiet = ack == prior_una && segment.sack_count == 0;
+        let is_plain_duplicate = is_quiet && segment.len == 0 && !window_moved;
         if is_quiet && self.board.is_empty() {
-            // The segment carries data, and this side has nothing outstanding.
+            // The segment carries data, and this side has nothing outstanding. Or it answers a probe
+            // without reporting the duplicate.
+            if is_plain_duplicate {
+                self.end_tail_probe(now, ack, true);
+            }
             return;
         }
         let mut gathered = Gathered {
@@ -85,7 +90,6 @@ impl Sender {
         };
         let has_ece =
             matches!(self.ecn, EcnMode::Classic | EcnMode::Dctcp) && segment.flags.has(Flags::ECE);
-        let is_plain_duplicate = is_quiet && segment.len == 0 && !window_moved;
         self.end_tail_probe(now, ack, dsack || is_plain_duplicate);
         if dsack {
             self.rack.on_dsack(self.board.una(), self.board.nxt());
@@ -290,16 +294,18 @@ impl Sender {
 
     /// RFC 8985 §7.4: detects a loss that the probe has repaired, for which there is no other
     /// evidence. §7.4.2: after a reported duplicate or a plain duplicate ACK both copies have
-    /// arrived.
+    /// arrived. Such an ACK may follow the ACK of the original, so the loss is certain only with an
+    /// ACK beyond the probe.
     fn end_tail_probe(&mut self, now: Time, ack: u64, both_arrived: bool) {
         let Some(probe) = self.tail_probe else {
             return;
         };
-        if ack < probe.end {
+        let is_repair = probe.is_retransmission && !both_arrived;
+        if ack < probe.end || (is_repair && ack == probe.end) {
             return;
         }
         self.tail_probe = None;
-        if probe.is_retransmission && !both_arrived && self.phase == Phase::Open {
+        if is_repair && self.phase == Phase::Open {
             let episode = self.episode(now);
             self.cc
                 .on_congestion(Signal::Loss, &episode, &mut self.window);

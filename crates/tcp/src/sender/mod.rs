@@ -69,7 +69,7 @@ struct Undo {
     unaccounted: u32,
 }
 
-/// A tail loss probe in flight (RFC 8985 §7.4).
+/// A tail loss probe whose effect is not known yet (RFC 8985 §7.4).
 #[derive(Clone, Copy, Debug)]
 struct TailProbe {
     /// TLP.end_seq.
@@ -331,11 +331,12 @@ impl Sender {
     }
 
     /// Whether nothing is outstanding and there is nothing to send, so that ACKs and polls have no
-    /// effect.
+    /// effect. An ACK may still show that a probe was not needed.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty()
             && self.limit == self.board.nxt()
             && (!self.is_closing || self.fin_sent)
+            && self.tail_probe.is_none()
     }
 
     /// Bytes that the application has written and the peer has not acknowledged.
