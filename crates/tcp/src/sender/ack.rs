@@ -276,9 +276,8 @@ impl Sender {
     }
 
     /// RFC 9768 §3.2.2.2: derives the number of segments marked since the last ACK from three bits.
-    /// An ACK that a later one has overtaken is ignored. A wrap of the counter is not considered
-    /// (§3.2.2.5.2), since receivers of this crate acknowledge every second mark. Returns the
-    /// marked bytes, at most the bytes newly delivered.
+    /// An ACK that a later one has overtaken is ignored. Returns the marked bytes, at most the bytes
+    /// newly delivered.
     fn take_ce(&mut self, segment: &Segment, delivered: u64) -> u64 {
         if self.ecn != EcnMode::Accurate {
             if segment.flags.has(Flags::ECE) && self.ecn != EcnMode::Off {
@@ -286,10 +285,46 @@ impl Sender {
             }
             return 0;
         }
-        let new = u32::from(segment.flags.ace()).wrapping_sub(self.ce_seen) & 7;
+        let new = segment.flags.ace().wrapping_sub(self.ce_seen) & 7;
         self.ce_seen = self.ce_seen.wrapping_add(new);
-        self.counters.ce_segments += u64::from(new);
-        (u64::from(new) * self.mss).min(delivered)
+        let mut marks = u64::from(new);
+        if delivered > 7 * self.mss {
+            marks = self.likely_marks(marks, delivered);
+        }
+        self.counters.ce_segments += marks;
+        (marks * self.mss).min(delivered)
+    }
+
+    /// RFC 9768 §3.2.2.5.2: an ACK for more than seven segments, before which others were lost, may
+    /// report eight marks more than the `new` ones that its three bits show, or sixteen. Returns the
+    /// number that is nearest to the recent share of marks on the ACKs that leave no doubt. The
+    /// largest number, which Appendix A.2.1 takes, would be eight or more marks for each such ACK of
+    /// a path without marks.
+    #[cold]
+    fn likely_marks(&mut self, new: u64, delivered: u64) -> u64 {
+        let before = (self.rate.delivered.saturating_sub(delivered) >> 10) as u32;
+        let kib = before.wrapping_sub(self.uncounted_kib);
+        let known = (self.counters.ce_segments as u32).wrapping_sub(self.uncounted_marks);
+        let segments = delivered / self.mss;
+        let expected = delivered
+            .saturating_mul(u64::from(known))
+            .checked_div(u64::from(kib) << 10)
+            .unwrap_or(0)
+            .min(segments);
+        let mut marks = new + (expected.saturating_sub(new) + 4) / 8 * 8;
+        if marks > segments {
+            marks -= 8;
+        }
+        // This ACK does not count for the share, and a half of the older ones no longer does.
+        let (old_kib, old_marks) = match kib > RECENT_KIB {
+            true => (kib / 2, known / 2),
+            false => (0, 0),
+        };
+        let without_kib = (delivered >> 10) as u32 + old_kib;
+        let without_marks = marks as u32 + old_marks;
+        self.uncounted_kib = self.uncounted_kib.wrapping_add(without_kib);
+        self.uncounted_marks = self.uncounted_marks.wrapping_add(without_marks);
+        marks
     }
 
     /// RFC 8985 §7.4: detects a loss that the probe has repaired, for which there is no other
@@ -316,6 +351,9 @@ impl Sender {
         }
     }
 }
+
+/// The share of marks is that of 256 KiB at least, about 180 segments, if there were as many.
+const RECENT_KIB: u32 = 256;
 
 impl Gathered {
     /// Records a delivered segment. `is_before` is true if it was first sent before the current
