@@ -57,8 +57,9 @@ pub trait Observer {
         let _ = (flow, sample);
     }
 
-    /// The payload of a flow that has arrived: when it stops in the middle of a transfer, since its
-    /// connection may be released before the next [`Observer::on_tcp`].
+    /// The payload of a flow that has arrived: of pages, at the interval of [`Observer::on_tcp`] and
+    /// when one is complete; and of a flow that stops in the middle of a transfer or a page, whose
+    /// connections may be released before the next sample.
     fn on_received(&mut self, flow: FlowId, now: Time, bytes: u64) {
         let _ = (flow, now, bytes);
     }

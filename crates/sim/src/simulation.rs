@@ -332,6 +332,11 @@ impl Simulation {
                 observer.on_tcp(flow, &connection.sample(now, retransmits));
             }
         }
+        for (flow, source) in self.sources.iter().enumerate() {
+            if source.is_receiving() {
+                observer.on_received(flow, now, self.totals(flow).bytes_received);
+            }
+        }
         if let Some(interval) = self.sample_interval {
             self.network.schedule(now + interval, kind::SAMPLE, 0);
         }

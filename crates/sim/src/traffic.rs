@@ -67,6 +67,11 @@ pub(crate) trait Source {
         let _ = connection;
         false
     }
+
+    /// Whether [`Observer::on_received`] reports the payload of the flow at the same interval.
+    fn is_receiving(&self) -> bool {
+        false
+    }
 }
 
 /// The network as the source of one flow sees it.
@@ -248,6 +253,10 @@ macro_rules! traffic {
 
             fn is_reported(&self, connection: &Connection) -> bool {
                 match self { $(AnySource::$name(source) => source.is_reported(connection),)+ }
+            }
+
+            fn is_receiving(&self) -> bool {
+                match self { $(AnySource::$name(source) => source.is_receiving(),)+ }
             }
         }
     };

@@ -86,7 +86,7 @@ pub(crate) trait SimulatedRecord {
 pub(crate) enum Seen<'a> {
     /// The state of its connection.
     Tcp(&'a TcpSample),
-    /// The payload that had arrived when the flow stopped in the middle of a transfer.
+    /// The payload that has arrived: of pages, and when a flow stops in the middle of a transfer.
     Received {
         /// The instant.
         at: Time,

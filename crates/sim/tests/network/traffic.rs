@@ -213,6 +213,14 @@ fn pages_that_are_not_complete_are_given_up_when_their_flow_stops() {
     // At most 1 MB passes the link in 8 s.
     assert!((1..=10).contains(&totals.completions), "{totals:?}");
     assert!(notes.completions.iter().all(|(_, page)| page.end <= stop));
+    // What has arrived of the others is reported, for the last time when the flow stops.
+    let complete: u64 = notes.completions.iter().map(|(_, page)| page.bytes).sum();
+    let (_, at, arrived) = *notes.received.last().unwrap();
+    assert_eq!((at, arrived), (stop, totals.bytes_received));
+    assert!(arrived > complete, "{arrived} and {complete}");
+    let never_falls =
+        |pair: &[(FlowId, Time, u64)]| pair[0].1 <= pair[1].1 && pair[0].2 <= pair[1].2;
+    assert!(notes.received.windows(2).all(never_falls));
     assert_eq!(totals.failures, 0);
     let (in_flight, _) = simulation.in_flight();
     assert_eq!(in_flight, 0);

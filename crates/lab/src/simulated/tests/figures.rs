@@ -126,3 +126,19 @@ fn all_payload_of_datagrams_until_their_end_counts() {
     let last = rows.last().unwrap().time.since(Time::ZERO).as_secs_f64();
     assert!((5.0..5.01).contains(&last), "{last}");
 }
+
+/// The link is full, and no page is complete: one alone takes 40 s.
+#[test]
+fn the_payload_of_pages_that_are_not_complete_counts() {
+    let (_folder, recording) = simulate(
+        "duration = \"20s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fq_codel\"\n\
+         [measure]\nwarmup = \"5s\"\n\
+         [[flow]]\ntype = \"web\"\ndirection = \"up\"\ninterval = \"2s\"\nobjects = 1\nsize = \"50MB\"\n",
+    );
+    // 1448 of 1500 bytes are payload. Up to a hundred packets are in flight, 1 % of 15 s, and some of
+    // them wait for one that is lost.
+    let full = 1448.0 / 1500.0 * 10e6 * metric(&recording, "up.utilisation");
+    let goodput = metric(&recording, "web.goodput");
+    assert!(full > 5e6, "{full}");
+    assert!((goodput / full - 1.0).abs() < 0.03, "{goodput} and {full}");
+}
