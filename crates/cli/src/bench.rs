@@ -105,11 +105,18 @@ pub enum Error {
         /// The words that are accepted.
         expected: String,
     },
-    /// No measured section has the hosts that the settings are for.
+    /// The option has no effect on the sections that are measured.
     #[error(
-        "{0} applies to the path section, which --only leaves out; add path or a forwarding method to --only"
+        "{option} applies to the {sections}, which --only leaves out; add {add} or a forwarding method to --only"
     )]
-    NoHosts(&'static str),
+    LeftOut {
+        /// The option.
+        option: &'static str,
+        /// The sections on which it has an effect.
+        sections: &'static str,
+        /// What `--only` lacks.
+        add: &'static str,
+    },
     /// The chart's name has another ending.
     #[error("chart {}: expected a name that ends in .svg or .png", .0.display())]
     Ending(PathBuf),
@@ -192,15 +199,32 @@ fn plan(args: &Args) -> Result<BenchPlan, Error> {
         plan.metrics.push(name);
     }
     choose(&mut plan, &args.only)?;
-    let of_hosts = [
+    let of_path = [
+        ("--figures", !plan.metrics.is_empty()),
+        ("--real-time", plan.real_time),
         ("--host-sysctl", !plan.host_settings.is_empty()),
         ("--thread-per-flow", plan.thread_per_flow),
+        ("--chart", args.chart.is_some()),
     ];
-    let given = of_hosts.into_iter().find(|(_, is_given)| *is_given);
-    match given {
-        Some((option, _)) if !plan.sections.contains(&Section::Path) => Err(Error::NoHosts(option)),
-        _ => Ok(plan),
+    let given = of_path.into_iter().find(|(_, is_given)| *is_given);
+    if let Some((option, _)) = given
+        && !plan.sections.contains(&Section::Path)
+    {
+        return Err(Error::LeftOut {
+            option,
+            sections: "path section",
+            add: "path",
+        });
     }
+    let in_rounds = [Section::Path, Section::Time, Section::Shaped];
+    if args.rounds.is_some() && !plan.sections.iter().any(|s| in_rounds.contains(s)) {
+        return Err(Error::LeftOut {
+            option: "--rounds",
+            sections: "path, time and shaped sections",
+            add: "one of them",
+        });
+    }
+    Ok(plan)
 }
 
 /// Reduces a plan to what `only` names; an empty `only` changes nothing.

@@ -53,7 +53,7 @@ pub struct Args {
     pictures: Option<PathBuf>,
     /// What the figure shows
     #[arg(long, value_parser = subjects(), default_value = FigureKind::Time.word(), hide_possible_values = true,
-          long_help = subjects_help())]
+          requires = "picture", long_help = subjects_help())]
     figure: Subject,
     /// Of a curve or heat map: the axis of the matrix on x, such as link.rtt
     #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
@@ -112,7 +112,7 @@ pub struct Args {
     #[arg(long, requires = "picture", help_heading = LAYOUT)]
     bare: bool,
     /// Scale of the PNG: pixels per unit of the drawing
-    #[arg(long, default_value_t = 2.0, value_name = "FACTOR", help_heading = LAYOUT)]
+    #[arg(long, default_value_t = 2.0, value_name = "FACTOR", requires = "png", help_heading = LAYOUT)]
     scale: f32,
     /// Print the figures as JSON
     #[arg(long)]

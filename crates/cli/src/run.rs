@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long)]
     check: bool,
     /// Print the figures as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "check")]
     json: bool,
     /// Show no progress
     #[arg(short, long)]

@@ -631,4 +631,16 @@ fn own_pictures(place: &Place) {
         said.contains("`direction` has no meaning for `curve`"),
         "{said}"
     );
+    // Without a file to draw it in, a figure is not drawn; only a PNG has a scale.
+    for (rest, missing) in [
+        (&["--figure", "tail"][..], "--svg <FILE>"),
+        (&["--scale", "3", "--svg", "no.svg"][..], "--png <FILE>"),
+    ] {
+        let said = place.fails(&[&["report", "out"][..], rest].concat());
+        assert!(
+            said.contains("not provided") && said.contains(missing),
+            "{said}"
+        );
+        assert!(!place.path("no.svg").exists(), "{rest:?}");
+    }
 }

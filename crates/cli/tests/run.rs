@@ -159,10 +159,17 @@ fn a_setting_of_hosts_has_a_name_of_the_network_and_a_value() {
         assert!(told.contains(&format!("'{word}'")), "{told}");
         assert!(told.contains("such as net.ipv4.tcp_ecn=1"), "{told}");
     }
-    // Without hosts in the plan, the setting would have no effect.
+}
+
+#[test]
+fn an_option_of_a_section_that_is_not_measured_is_refused() {
+    let place = Place::new();
     for option in [
         &["--host-sysctl", "net.ipv4.tcp_ecn=1"][..],
         &["--thread-per-flow"],
+        &["--figures", "ping_us"],
+        &["--real-time"],
+        &["--chart", "chart.svg"],
     ] {
         let output = place.run(&[&["bench", "--only", "time"], option].concat());
         assert_eq!(output.status.code(), Some(1));
@@ -170,6 +177,13 @@ fn a_setting_of_hosts_has_a_name_of_the_network_and_a_value() {
         let expected = format!("{} applies to the path section", option[0]);
         assert!(told.contains(&expected), "{told}");
     }
+    let output = place.run(&["bench", "--only", "overload,cores", "--rounds", "2"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        text(&output.stderr),
+        "sluice: --rounds applies to the path, time and shaped sections, which --only leaves out; \
+         add one of them or a forwarding method to --only\n"
+    );
 }
 
 #[test]
@@ -263,6 +277,12 @@ fn checking_starts_nothing() {
     assert!(output.status.success());
     assert_eq!(text(&output.stdout), "2 runs of 1 scenario can be run\n");
     assert!(!place.path("runs").exists());
+    // Where nothing is run, there are no figures.
+    let output = place.run(&["run", "s.toml", "--check", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stdout), "");
+    let told = text(&output.stderr);
+    assert!(told.contains("cannot be used with"), "{told}");
 }
 
 #[test]

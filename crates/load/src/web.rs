@@ -4,7 +4,7 @@
 //! object. One thread serves all connections of an end, so that many open pages cost no threads.
 //! The server looks up the size of an object by the client's port, since both are in this process.
 
-use crate::tcp::{TcpSettings, connect, is_transient, local_address};
+use crate::tcp::{Goodput, TcpSettings, connect, is_transient, local_address};
 use crate::{Context, Identity, Running, STOP_CHECK, TrafficError, Transfer, start_pair};
 use sluice_core::traffic::{ObjectSize, exponential};
 use sluice_core::{Rng, Span, Stop, Time};
@@ -43,6 +43,8 @@ pub struct WebFlow {
     pub start: Time,
     /// The instant at which to end.
     pub stop: Option<Time>,
+    /// The interval at which to record the bytes that have arrived.
+    pub goodput_interval: Span,
 }
 
 /// The result of a client.
@@ -54,6 +56,17 @@ pub struct WebReport {
     pub asked: u64,
     /// Connections that broke.
     pub broken: u64,
+    /// The bytes that had reached the client, over time, of pages that are not complete as well.
+    pub goodput: Vec<Goodput>,
+}
+
+impl WebReport {
+    /// Records the bytes that have arrived by `time`, if they are more than before.
+    fn note(&mut self, time: Time, bytes: u64) {
+        if bytes > self.goodput.last().map_or(0, |last| last.bytes) {
+            self.goodput.push(Goodput { time, bytes });
+        }
+    }
 }
 
 /// Sizes of objects by the client's port.
@@ -75,6 +88,9 @@ impl WebFlow {
         self.tcp.check()?;
         if self.interval == Span::ZERO {
             return Err(TrafficError::Interval("page"));
+        }
+        if self.goodput_interval == Span::ZERO {
+            return Err(TrafficError::Interval("goodput"));
         }
         let far = Context::new(server, clock, stop);
         let (listener, address) = self.tcp.listening(server, self.server, &far)?;
@@ -113,9 +129,16 @@ impl WebFlow {
             .saturating_add(exponential(&mut rng, self.interval));
         let mut pages: BTreeMap<u64, Page> = BTreeMap::new();
         let mut fetches: Vec<Fetch> = Vec::new();
+        let mut received = 0;
+        let mut next = self.start;
         loop {
             let now = context.clock.now();
-            if context.stop.is_stopped() || now >= end {
+            let is_over = context.stop.is_stopped() || now >= end;
+            if is_over || now >= next {
+                report.note(now, received);
+                next = now + self.goodput_interval;
+            }
+            if is_over {
                 return Ok(report);
             }
             if now >= due {
@@ -156,7 +179,10 @@ impl WebFlow {
                 if !is_ready.next().unwrap_or(false) {
                     return true;
                 }
-                let ended = match fetch.go_on() {
+                let before = fetch.received;
+                let step = fetch.go_on();
+                received += fetch.received - before;
+                let ended = match step {
                     Step::More => return true,
                     Step::Whole => true,
                     Step::Broken => false,
@@ -173,6 +199,7 @@ impl WebFlow {
                             bytes: page.bytes,
                         });
                         pages.remove(&fetch.page);
+                        report.note(now, received);
                     }
                 }
                 false

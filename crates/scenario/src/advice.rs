@@ -29,19 +29,13 @@ impl Scenario {
     /// Returns the settings that do not fit, each with its pipes: `up and down: ...`. The last one is
     /// about the measurement.
     pub fn advice(&self) -> Vec<String> {
-        let longest = self.flows.iter().map(|flow| {
-            let own = self.links_rtt(flow).saturating_add(self.extra_rtt(flow));
-            (own, flow.name.as_str())
-        });
-        // The first of equal ones.
-        let longest = longest.reduce(|a, b| if b.0 > a.0 { b } else { a });
         let mut all = Vec::new();
         for (id, pipe) in self.pipes() {
             let rate = pipe.rate.highest();
             if rate == Rate::UNLIMITED {
                 continue;
             }
-            for text in of_pipe(pipe, rate, longest) {
+            for text in of_pipe(pipe, rate, self.longest_path(id.hop())) {
                 all.push((id, text));
             }
         }
@@ -57,6 +51,18 @@ impl Scenario {
             ));
         }
         all
+    }
+
+    /// Returns the longest round trip of an empty path through link `hop`, and the flow that has it: the
+    /// first of equal ones.
+    fn longest_path(&self, hop: usize) -> Option<(Span, &str)> {
+        let flows = self.flows.iter();
+        let through = flows.filter(|flow| self.hops_of(flow).contains(&hop));
+        let paths = through.map(|flow| {
+            let own = self.links_rtt(flow).saturating_add(self.extra_rtt(flow));
+            (own, flow.name.as_str())
+        });
+        paths.reduce(|a, b| if b.0 > a.0 { b } else { a })
     }
 
     /// Returns the warnings of the queues, each with its pipes, and those of the rules.
@@ -327,6 +333,23 @@ mod tests {
             ]
         );
         assert_eq!(advice("10Mbit/s", "600ms", "codel interval 600ms"), [""; 0]);
+    }
+
+    #[test]
+    fn the_round_trip_is_that_of_the_flows_through_the_link() {
+        let link = "rate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"codel\"\n";
+        let text = format!(
+            "duration = \"5s\"\n[link]\n{link}[[hop]]\n{link}\
+             [[flow]]\ntype = \"tcp\"\nname = \"near\"\nhops = 1\n\
+             [[flow]]\ntype = \"tcp\"\nname = \"far\"\nhops = 2\nrtt = \"600ms\"\n"
+        );
+        let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+        assert_eq!(
+            variant.scenario.advice(),
+            [
+                "up2 and down2: `codel` has `interval 100ms`, and the empty path of `far` takes 600ms: `interval 600ms` fits"
+            ]
+        );
     }
 
     #[test]

@@ -475,7 +475,6 @@ impl Scenario {
         if measure.warmup < keys.duration {
             checks::check_warmup(root, &flows, &measure, problems);
         }
-        checks::check_steps(root, &link, keys.duration, problems);
         let stem = || Path::new(file).file_stem().unwrap_or_default();
         let scenario = Scenario {
             title: keys
@@ -494,6 +493,7 @@ impl Scenario {
             flows,
             expect,
         };
+        checks::check_steps(root, &scenario, problems);
         checks::check_paths(root, &scenario, problems);
         Some(scenario)
     }

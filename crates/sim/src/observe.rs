@@ -57,7 +57,14 @@ pub trait Observer {
         let _ = (flow, sample);
     }
 
-    /// The state of a link, at the same interval. Routers have their own `show`.
+    /// The payload of a flow that has arrived: of pages, at the interval of [`Observer::on_tcp`] and
+    /// when one is complete; and of a flow that stops in the middle of a transfer or a page, whose
+    /// connections may be released before the next sample.
+    fn on_received(&mut self, flow: FlowId, now: Time, bytes: u64) {
+        let _ = (flow, now, bytes);
+    }
+
+    /// The state of a link, at the interval of [`Observer::on_tcp`]. Routers have their own `show`.
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
         let _ = (link, sample);
     }

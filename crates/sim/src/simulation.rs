@@ -200,13 +200,7 @@ impl Simulation {
 
     /// Totals of a flow so far.
     pub fn totals(&self, flow: FlowId) -> FlowTotals {
-        let state = &self.network.flows[flow];
-        let mut totals = state.totals;
-        totals.packets_dropped += self.network.drops[flow];
-        for id in &state.open {
-            self.network.connections[*id as usize].add_to(&mut totals);
-        }
-        totals
+        self.network.totals(flow)
     }
 
     /// The backlog of a link's queue.
@@ -336,6 +330,11 @@ impl Simulation {
             if connection.is_open && self.sources[flow].is_reported(connection) {
                 let retransmits = self.totals(flow).retransmits;
                 observer.on_tcp(flow, &connection.sample(now, retransmits));
+            }
+        }
+        for (flow, source) in self.sources.iter().enumerate() {
+            if source.is_receiving() {
+                observer.on_received(flow, now, self.totals(flow).bytes_received);
             }
         }
         if let Some(interval) = self.sample_interval {

@@ -194,11 +194,10 @@ impl Stage {
         };
         if !self.has_delay_inside {
             self.delay = delay;
-        } else if let (Some((params, files)), Engine::Link(link)) =
-            (&mut self.link, &mut self.engine)
-        {
-            params.pipe.delay = delay;
-            link.set_params(params, files.clone(), cx);
+        } else if let Engine::Link(link) = &mut self.engine {
+            let mut pipe = link.pipe_params().clone();
+            pipe.delay = delay;
+            link.set_pipe(&pipe, cx);
         }
     }
 

@@ -67,6 +67,11 @@ pub(crate) trait Source {
         let _ = connection;
         false
     }
+
+    /// Whether [`Observer::on_received`] reports the payload of the flow at the same interval.
+    fn is_receiving(&self) -> bool {
+        false
+    }
 }
 
 /// The network as the source of one flow sees it.
@@ -145,6 +150,13 @@ impl<O: Observer> Host<'_, O> {
         let completions = &mut self.network.flows[self.flow as usize].totals.completions;
         *completions += 1;
         *completions - 1
+    }
+
+    /// Reports the payload of the flow that has arrived.
+    pub fn report_received(&mut self) {
+        let flow = self.flow as usize;
+        let bytes = self.network.totals(flow).bytes_received;
+        self.observer.on_received(flow, self.network.now, bytes);
     }
 
     /// Reports a transfer, a page or an exchange that is complete.
@@ -241,6 +253,10 @@ macro_rules! traffic {
 
             fn is_reported(&self, connection: &Connection) -> bool {
                 match self { $(AnySource::$name(source) => source.is_reported(connection),)+ }
+            }
+
+            fn is_receiving(&self) -> bool {
+                match self { $(AnySource::$name(source) => source.is_receiving(),)+ }
             }
         }
     };

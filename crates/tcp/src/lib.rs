@@ -59,9 +59,9 @@
 //! Further deviations are not from Linux. SACK and timestamps are always used. Timestamps do not
 //! protect against old duplicates (PAWS, RFC 7323 §5), since a duplicate would have to outlive half
 //! of the sequence space. The third segment of an accurate ECN handshake carries the plain counter,
-//! not the handshake's encoding (RFC 9768 §3.2.2.1). Marks on pure ACKs are not counted (§3.2). The
-//! sender does not consider that eight marks may have been lost together with their ACKs
-//! (§3.2.2.5.2).
+//! not the handshake's encoding (RFC 9768 §3.2.2.1). Marks on pure ACKs are not counted (§3.2). If
+//! ACKs were lost with eight marks or more, the sender counts the number that is nearest to the
+//! recent share of marks, not the safest one (§3.2.2.5.2).
 #![no_std]
 #![deny(missing_docs)]
 

@@ -89,6 +89,56 @@ fn a_segment_now_and_then_is_not_sent_twice_because_its_ack_is_delayed() {
 }
 
 #[test]
+fn a_probe_that_was_not_needed_leaves_the_window_alone() {
+    // RFC 8985 §7.4.2. All five segments and the probe, which leaves after two round trips of 20 ms,
+    // are late by 100 ms. The ACK of the fifth segment comes before the D-SACK of the probe.
+    let mut sent = 0;
+    let mut net = Net::new(&reno(), &reno(), ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        match up && s.len > 0 && sent <= 6 {
+            true => Fate::Late(ms(100)),
+            false => Fate::Deliver,
+        }
+    });
+    net.client.open(Time::ZERO);
+    net.client.write(5_000);
+    net.run_until(Time::ZERO + ms(250));
+    assert_eq!(net.server.duplicate_bytes(), 1_000);
+    // The next flight is acknowledged beyond the probe.
+    net.client.write(5_000);
+    net.run_until(Time::ZERO + ms(400));
+    let counters = net.client.counters();
+    assert_eq!((counters.probes, counters.timeouts), (1, 0));
+    assert_eq!(net.server.received(), 10_000);
+    assert_eq!(net.client.snapshot().window.ssthresh, u64::MAX);
+}
+
+#[test]
+fn a_loss_that_a_probe_has_repaired_reduces_the_window_with_the_next_ack() {
+    // RFC 8985 §7.4.2: the fifth segment is lost, and its probe arrives alone. It leaves when the
+    // timeout would expire, 220 ms after the ACK of the fourth segment at 40 ms.
+    let mut sent = 0;
+    let mut net = Net::new(&reno(), &reno(), ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        match up && s.len > 0 && sent == 5 {
+            true => Fate::Drop,
+            false => Fate::Deliver,
+        }
+    });
+    net.client.open(Time::ZERO);
+    net.client.write(5_000);
+    net.run_until(Time::ZERO + ms(400));
+    assert_eq!(net.server.received(), 5_000);
+    let before = net.client.snapshot().window;
+    assert_eq!(before.ssthresh, u64::MAX);
+    net.client.write(5_000);
+    net.run_until(Time::ZERO + ms(500));
+    let counters = net.client.counters();
+    assert_eq!((counters.probes, counters.timeouts), (1, 0));
+    assert!(net.client.snapshot().window.ssthresh < before.cwnd);
+}
+
+#[test]
 fn two_duplicate_acks_let_two_new_segments_out_and_the_third_the_lost_one() {
     // RFC 3042 §2, RFC 6675 §5. ACKs arrive every 1.7 ms, each for one segment of the initial ten.
     let config = Config {

@@ -47,6 +47,8 @@ pub(crate) struct Arrivals {
     delays: u64,
     delay_sum: Span,
     jitter: Jitter,
+    /// The last arrival.
+    last: Time,
     next_sample: Time,
 }
 
@@ -63,6 +65,7 @@ impl Arrivals {
             delays: 0,
             delay_sum: Span::ZERO,
             jitter: Jitter::default(),
+            last: Time::ZERO,
             next_sample: Time::ZERO,
         }
     }
@@ -84,6 +87,7 @@ impl Arrivals {
         let Some(at) = at else {
             return Ok(());
         };
+        self.last = at;
         let delay = at.since(sent);
         self.delays += 1;
         self.delay_sum = self.delay_sum.saturating_add(delay);
@@ -96,6 +100,14 @@ impl Arrivals {
         let sent = self.numbers.highest().map_or(0, |highest| highest + 1);
         let refused = self.refused.partition_point(|number| *number < sent) as u64;
         self.write(at, sent.saturating_sub(self.overflowed + refused), rows)
+    }
+
+    /// Writes the last row of a flow that sent `sent` packets in a run that has ended at `end`. It is at
+    /// the end of the flow or of the run, even if nothing arrived for a while before, or at the last
+    /// arrival if that is later.
+    fn write_last(&self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        let stop = rows.stop().min(end);
+        self.write(self.last.max(stop), sent, rows)
     }
 
     fn write(&self, at: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
@@ -121,7 +133,7 @@ impl SimulatedRecord for Arrivals {
             Seen::Datagram(arrival) => {
                 self.arrive(arrival.sequence, arrival.sent, Some(arrival.received), rows)
             }
-            Seen::Tcp(_) | Seen::Echo(_) | Seen::Complete(_) => Ok(()),
+            Seen::Tcp(_) | Seen::Received { .. } | Seen::Echo(_) | Seen::Complete(_) => Ok(()),
         }
     }
 
@@ -134,7 +146,7 @@ impl SimulatedRecord for Arrivals {
         // What is still on its way has not been lost.
         let has_arrived = |number: &&u64| self.numbers.has(**number);
         let unsettled = sent.in_flight.iter().filter(|n| !has_arrived(n)).count() as u64;
-        self.write(end, sent.packets.saturating_sub(unsettled), rows)
+        self.write_last(end, sent.packets.saturating_sub(unsettled), rows)
     }
 }
 
@@ -154,9 +166,7 @@ pub(super) fn lost(report: &UdpReport) -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// Writes the counts of a live flow, whose receiver waited for packets that were still in flight. The
-/// last row is at the end of the flow or of the run, as in a simulation, even if nothing arrived for a
-/// while before.
+/// Writes the counts of a live flow, whose receiver waited for packets that were still in flight.
 pub(super) fn write(
     payloads: Payloads,
     report: &UdpReport,
@@ -169,9 +179,6 @@ pub(super) fn write(
         arrivals.overflowed = packet.overflowed;
         arrivals.arrive(packet.sequence, packet.sent, packet.received, rows)?;
     }
-    let last = report.samples.iter().rev().find_map(|s| s.received);
-    let stop = rows.stop().min(end);
-    let at = last.map_or(stop, |last| last.max(stop));
     let lost = report.overflowed + report.refused;
     // What the router neither passed on nor dropped is still on its way.
     let unsettled = rows.drops().map_or(0, |drops| {
@@ -182,7 +189,7 @@ pub(super) fn write(
         let rest = report.sent.saturating_sub(known + refused_later);
         waiting(rest, holes, drops)
     });
-    arrivals.write(at, report.sent.saturating_sub(lost + unsettled), rows)
+    arrivals.write_last(end, report.sent.saturating_sub(lost + unsettled), rows)
 }
 
 #[cfg(test)]

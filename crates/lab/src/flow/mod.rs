@@ -50,13 +50,15 @@ pub(crate) trait SimulatedFlow {
     fn record(&self, flow: &FlowInstance<'_>) -> Self::Record;
 }
 
-/// What a simulated flow has sent.
+/// What a simulated flow has sent, and how much of it has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPackets<'a> {
     /// The number of all packets.
     pub packets: u64,
     /// The TCP segments that it sent again.
     pub retransmits: u64,
+    /// The bytes of payload that have arrived.
+    pub received: u64,
     /// The numbers of the datagrams that are still on their way, or of which a copy is.
     pub in_flight: &'a BTreeSet<u64>,
 }
@@ -84,6 +86,13 @@ pub(crate) trait SimulatedRecord {
 pub(crate) enum Seen<'a> {
     /// The state of its connection.
     Tcp(&'a TcpSample),
+    /// The payload that has arrived: of pages, and when a flow stops in the middle of a transfer.
+    Received {
+        /// The instant.
+        at: Time,
+        /// The bytes of the whole flow.
+        bytes: u64,
+    },
     /// A datagram that has arrived.
     Datagram(&'a Datagram),
     /// The answer to a probe has arrived.

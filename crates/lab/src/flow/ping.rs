@@ -44,7 +44,7 @@ impl SimulatedRecord for Echoes {
     fn observe(&mut self, seen: Seen<'_>, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
         match seen {
             Seen::Echo(echo) => self.echoes.push(*echo),
-            Seen::Tcp(_) | Seen::Datagram(_) | Seen::Complete(_) => {}
+            Seen::Tcp(_) | Seen::Received { .. } | Seen::Datagram(_) | Seen::Complete(_) => {}
         }
         Ok(())
     }

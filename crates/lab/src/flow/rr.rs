@@ -40,7 +40,7 @@ impl SimulatedRecord for Exchanges {
             Seen::Complete(done) => {
                 rows.exchange(done.sequence, done.start, done.end.since(done.start))
             }
-            Seen::Tcp(_) | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
+            Seen::Tcp(_) | Seen::Received { .. } | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
         }
     }
 }

@@ -37,10 +37,17 @@ pub(crate) struct Transfers {
     before: u64,
     /// Bytes of the last completed transfer, whose connection may still be closing.
     closing: Option<u64>,
+    /// The instant at which the flow stopped in the middle of a transfer, and its payload by then,
+    /// unless a later sample has been written.
+    stopped: Option<(Time, u64)>,
 }
 
 impl Transfers {
     fn sample(&mut self, sample: &TcpSample, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        // A sample of the same instant has the payload, too.
+        if let Some((at, bytes)) = self.stopped.take().filter(|(at, _)| *at < sample.time) {
+            rows.received(at, bytes)?;
+        }
         // `before` already counts the bytes that a closing connection has received.
         if self.closing == Some(sample.received) {
             return Ok(());
@@ -67,6 +74,10 @@ impl SimulatedRecord for Transfers {
     fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         match seen {
             Seen::Tcp(sample) => self.sample(sample, rows),
+            Seen::Received { at, bytes } => {
+                self.stopped = Some((at, bytes));
+                Ok(())
+            }
             Seen::Complete(done) => {
                 self.closing = Some(done.bytes);
                 self.before += done.bytes;
@@ -78,7 +89,8 @@ impl SimulatedRecord for Transfers {
         }
     }
 
-    /// Writes the count of retransmissions at the end, which includes those after the last sample.
+    /// Writes the counts at the end, which include those after the last sample: the retransmissions,
+    /// and the payload of a transfer that is not complete.
     fn finish(
         &mut self,
         end: Time,
@@ -86,7 +98,16 @@ impl SimulatedRecord for Transfers {
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
         let stop = end.min(rows.stop());
-        rows.sample(stop, |row| row.retransmits = Some(sent.retransmits))
+        let received = match self.stopped {
+            Some((_, bytes)) => Some(bytes),
+            // The run was stopped before the flow.
+            None if end < rows.stop() && sent.received > self.before => Some(sent.received),
+            None => None,
+        };
+        rows.sample(stop, |row| {
+            row.retransmits = Some(sent.retransmits);
+            row.received_bytes = received;
+        })
     }
 }
 

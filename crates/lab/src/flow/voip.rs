@@ -35,7 +35,7 @@ impl SimulatedRecord for Call {
     fn observe(&mut self, seen: Seen<'_>, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
         match seen {
             Seen::Datagram(arrival) => self.arrived.push(*arrival),
-            Seen::Tcp(_) | Seen::Echo(_) | Seen::Complete(_) => {}
+            Seen::Tcp(_) | Seen::Received { .. } | Seen::Echo(_) | Seen::Complete(_) => {}
         }
         Ok(())
     }

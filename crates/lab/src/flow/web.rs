@@ -7,7 +7,10 @@ use sluice_recording::RecordError;
 use sluice_scenario::{Direction, FlowInstance, Web};
 use sluice_sim::Traffic;
 
-use super::{Ends, LiveFlow, NotSimulated, Rows, Seen, SimulatedFlow, SimulatedRecord, connection};
+use super::{
+    Ends, LiveFlow, NotSimulated, Rows, Seen, SentPackets, SimulatedFlow, SimulatedRecord,
+    connection,
+};
 
 impl SimulatedFlow for Web {
     type Record = Pages;
@@ -36,22 +39,45 @@ impl SimulatedFlow for Web {
     }
 }
 
-/// Complete pages.
+/// Complete pages, and the payload of all.
 #[derive(Default)]
 pub(crate) struct Pages {
+    /// The payload of the last row.
     received: u64,
+}
+
+impl Pages {
+    fn receive(&mut self, at: Time, bytes: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        if bytes <= self.received {
+            return Ok(());
+        }
+        self.received = bytes;
+        rows.received(at, bytes)
+    }
 }
 
 impl SimulatedRecord for Pages {
     fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         match seen {
             Seen::Complete(done) => {
-                self.received += done.bytes;
                 let took = done.end.since(done.start);
-                rows.transfer(done.sequence, done.start, took, done.bytes)?;
-                rows.received(done.end, self.received)
+                rows.transfer(done.sequence, done.start, took, done.bytes)
             }
+            Seen::Received { at, bytes } => self.receive(at, bytes, rows),
             Seen::Tcp(_) | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
+        }
+    }
+
+    /// Writes what has arrived since the last row, if the run was stopped before the flow.
+    fn finish(
+        &mut self,
+        end: Time,
+        sent: SentPackets<'_>,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        match end < rows.stop() {
+            true => self.receive(end, sent.received, rows),
+            false => Ok(()),
         }
     }
 }
@@ -75,6 +101,7 @@ impl LiveFlow for Web {
             tcp: connection::kernel_settings(&self.cc, self.ecn, self.dscp),
             start: ends.start,
             stop: Some(ends.stop),
+            goodput_interval: ends.interval,
         };
         web.start(ends.from.0, ends.to.0, ends.clock, ends.all)
     }
@@ -93,11 +120,42 @@ impl LiveFlow for Web {
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
         connection::write_transfers(&report.pages, rows)?;
-        let mut received = 0;
-        for page in &report.pages {
-            received += page.bytes;
-            rows.received(page.start + page.took, received)?;
-        }
-        Ok(())
+        let mut goodput = report.goodput.iter();
+        goodput.try_for_each(|arrived| rows.received(arrived.time, arrived.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::rows::recorded;
+    use sluice_core::Span;
+    use sluice_load::tcp::Goodput;
+    use sluice_recording::metrics::measure;
+    use sluice_scenario::FlowKind;
+
+    #[test]
+    fn a_page_that_is_not_complete_has_goodput() {
+        // 5 kB every 50 ms.
+        let arrived = |number: u64| Goodput {
+            time: Time::ZERO + Span::from_ms(50 * number),
+            bytes: 5000 * number,
+        };
+        let report = WebReport {
+            asked: 1,
+            goodput: (1..=40).map(arrived).collect(),
+            ..WebReport::default()
+        };
+        let end = Time::ZERO + Span::from_secs(2);
+        let (_folder, recording) = recorded("type = \"web\"\ninterval = \"1s\"", |rows| {
+            let FlowKind::Web(web) = &rows.flow().flow.kind else {
+                panic!("it is a flow of pages");
+            };
+            web.write(&report, end, rows)
+        });
+        // 200 kB in 2 s.
+        let summary = measure(&recording).unwrap();
+        assert_eq!(summary.flows[0].goodput_bps, Some(800_000.0));
+        assert_eq!(summary.flows[0].bytes, Some(200_000));
     }
 }

@@ -135,6 +135,7 @@ fn run_while(
         SentPackets {
             packets: totals.packets_sent,
             retransmits: totals.retransmits,
+            received: totals.bytes_received,
             in_flight: &in_flight[flow],
         }
     })?;

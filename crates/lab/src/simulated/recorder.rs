@@ -306,6 +306,11 @@ impl Observer for Recorder<'_> {
         self.see(flow, Seen::Tcp(&sample));
     }
 
+    fn on_received(&mut self, flow: FlowId, now: Time, bytes: u64) {
+        let at = self.at(now);
+        self.see(flow, Seen::Received { at, bytes });
+    }
+
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
         if !self.writer.keeps::<QueueSample>() {
             return;

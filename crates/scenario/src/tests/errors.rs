@@ -456,6 +456,12 @@ fn a_schedule_out_of_order_is_refused() {
         "{}",
         errors(&text, &[])
     );
+    let text = format!(
+        "{PLAIN}[[hop]]\nrate = \"1Mbit/s\"\n[hop.down]\ndelay = [[\"0s\", \"1ms\"], [\"10s\", \"2ms\"]]\n"
+    );
+    let said = errors(&text, &[]);
+    let expected = "error: the delay's step at 10s comes after the run\n  --> x.toml:13:9\n";
+    assert!(said.starts_with(expected), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod path;
 mod prefetch;
 
 use crate::calendar::{Calendar, CalendarEvent};
-use crate::ids::LinkId;
+use crate::ids::{FlowId, LinkId};
 use crate::observe::FlowTotals;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -127,6 +127,17 @@ impl Network {
     /// Schedules a call of the source of `flow` at `at`.
     pub fn schedule_source(&mut self, at: Time, flow: u32) {
         self.schedule(at, kind::SOURCE, flow);
+    }
+
+    /// Returns the totals of a flow so far.
+    pub fn totals(&self, flow: FlowId) -> FlowTotals {
+        let state = &self.flows[flow];
+        let mut totals = state.totals;
+        totals.packets_dropped += self.drops[flow];
+        for id in &state.open {
+            self.connections[*id as usize].add_to(&mut totals);
+        }
+        totals
     }
 
     /// Returns the next poll of a link: its instant, and the link.

@@ -166,6 +166,9 @@ impl Source for TcpSource {
     /// queues, and resets that answer ACKs.
     fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
         if let Some(id) = self.connection.filter(|id| host.is_open(*id)) {
+            if !self.is_complete {
+                host.report_received();
+            }
             host.connection(id).end(self.tcp.sender).abort();
             host.pump(id, self.tcp.sender);
         }

@@ -142,6 +142,9 @@ impl Source for WebSource {
     /// The client gives up the pages that are not complete, as the live one does. Then only packets in
     /// flight remain in the queues, and resets that answer them.
     fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
+        if self.is_receiving() {
+            host.report_received();
+        }
         self.pages.clear();
         for id in std::mem::take(&mut self.fetches).into_keys() {
             if host.is_open(id) {
@@ -173,6 +176,10 @@ impl Source for WebSource {
             host.pump(id, Side::Client);
         }
     }
+
+    fn is_receiving(&self) -> bool {
+        !self.fetches.is_empty()
+    }
 }
 
 impl WebSource {
@@ -197,6 +204,7 @@ impl WebSource {
             self.pages.remove(&page);
             host.count_completion();
             host.report(&completion);
+            host.report_received();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Whole simulations, compared with values computed by hand.
 
-use sluice_core::link::LinkParams;
+use sluice_core::link::{LinkParams, Opportunities, RateSource};
 use sluice_core::param::Ratio;
 use sluice_core::registry::Spec;
 use sluice_core::traffic::{HOST_JITTER, ObjectSize, Spacing};
@@ -58,6 +58,7 @@ struct Notes {
     datagrams: Vec<Datagram>,
     completions: Vec<(FlowId, Completion)>,
     tcp: Vec<(FlowId, TcpSample)>,
+    received: Vec<(FlowId, Time, u64)>,
     backlogs: Vec<(LinkId, Time, u64)>,
     arrivals: u64,
     enqueued: u64,
@@ -103,6 +104,9 @@ impl Observer for Notes {
     fn on_tcp(&mut self, flow: FlowId, sample: &TcpSample) {
         self.tcp.push((flow, *sample));
         self.digest(&[sample.sender.window.cwnd, sample.received]);
+    }
+    fn on_received(&mut self, flow: FlowId, now: Time, bytes: u64) {
+        self.received.push((flow, now, bytes));
     }
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
         self.backlogs
@@ -393,6 +397,26 @@ fn a_shorter_delay_lets_no_packet_overtake() {
         };
         assert_eq!(datagram.received, expected, "{}", datagram.sequence);
     }
+}
+
+#[test]
+fn a_change_of_the_delay_gives_no_opportunity_of_a_trace_twice() {
+    let mut links = dumbbell(Rate::UNLIMITED, Span::from_ms(2), &queue("fifo"));
+    let ms = |n| Time::ZERO + Span::from_ms(n);
+    // With jitter, the delay is that of the link itself. It changes while a packet waits for its
+    // second opportunity.
+    links[0].params = LinkParams::parse("delay 1ms jitter 100us").unwrap();
+    links[0].files.rate = Some(RateSource::Opportunities(
+        Opportunities::parse("10").unwrap(),
+    ));
+    links[0].delays = (1..99)
+        .map(|n| (ms(10 * n + 5), Span::from_ms(1 + n % 2)))
+        .collect();
+    // Ten packets of 1000 bytes for each opportunity.
+    let flow = Flow::new(Udp::constant(mbit(8), 972), dumbbell_route(Span::ZERO));
+    let (simulation, _) = run(&exact(links, vec![flow], 1));
+    // 99 opportunities, from 10 ms to 990 ms, carry 148 500 bytes; that of 1000 ms is too late.
+    assert_eq!(simulation.totals(0).packets_received, 148);
 }
 
 #[test]

@@ -160,6 +160,28 @@ fn a_flow_that_stops_is_aborted_and_what_it_sent_arrives() {
     assert!(events <= 2, "{events}");
 }
 
+#[test]
+fn the_payload_of_a_transfer_is_reported_when_its_flow_stops() {
+    let links = dumbbell(mbit(10), Span::from_ms(20), &queue("fifo limit 1000"));
+    // No packet arrives at this instant: every transmission takes a multiple of 0.8 us.
+    let stop = Time::ZERO + Span::from_us(5_432_107);
+    let mut flows = vec![bulk("cubic"), bulk("cubic")];
+    flows[0].stop = Some(stop);
+    // This one is complete when it stops.
+    let Traffic::Tcp(tcp) = &mut flows[1].traffic else {
+        panic!("a bulk flow is a TCP transfer");
+    };
+    tcp.bytes = Some(14_480);
+    flows[1].stop = Some(stop);
+    let config = exact(links, flows, 10);
+    let (_, notes) = run(&config);
+    let mut simulation = Simulation::new(&config).unwrap();
+    simulation.run_until(stop, &mut ());
+    let arrived = simulation.totals(0).bytes_received;
+    assert!(arrived > 1_000_000, "{arrived}");
+    assert_eq!(notes.received, [(0, stop, arrived)]);
+}
+
 /// Counts the packets of data that hosts send after an instant.
 struct SentAfter(Time, u64);
 
@@ -191,6 +213,14 @@ fn pages_that_are_not_complete_are_given_up_when_their_flow_stops() {
     // At most 1 MB passes the link in 8 s.
     assert!((1..=10).contains(&totals.completions), "{totals:?}");
     assert!(notes.completions.iter().all(|(_, page)| page.end <= stop));
+    // What has arrived of the others is reported, for the last time when the flow stops.
+    let complete: u64 = notes.completions.iter().map(|(_, page)| page.bytes).sum();
+    let (_, at, arrived) = *notes.received.last().unwrap();
+    assert_eq!((at, arrived), (stop, totals.bytes_received));
+    assert!(arrived > complete, "{arrived} and {complete}");
+    let never_falls =
+        |pair: &[(FlowId, Time, u64)]| pair[0].1 <= pair[1].1 && pair[0].2 <= pair[1].2;
+    assert!(notes.received.windows(2).all(never_falls));
     assert_eq!(totals.failures, 0);
     let (in_flight, _) = simulation.in_flight();
     assert_eq!(in_flight, 0);

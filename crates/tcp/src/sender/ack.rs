@@ -43,8 +43,13 @@ impl Sender {
         let prior_una = self.board.una();
         let prior_in_flight = self.board.in_flight();
         let is_quiet = ack == prior_una && segment.sack_count == 0;
+        let is_plain_duplicate = is_quiet && segment.len == 0 && !window_moved;
         if is_quiet && self.board.is_empty() {
-            // The segment carries data, and this side has nothing outstanding.
+            // The segment carries data, and this side has nothing outstanding. Or it answers a probe
+            // without reporting the duplicate.
+            if is_plain_duplicate {
+                self.end_tail_probe(now, ack, true);
+            }
             return;
         }
         let mut gathered = Gathered {
@@ -85,7 +90,6 @@ impl Sender {
         };
         let has_ece =
             matches!(self.ecn, EcnMode::Classic | EcnMode::Dctcp) && segment.flags.has(Flags::ECE);
-        let is_plain_duplicate = is_quiet && segment.len == 0 && !window_moved;
         self.end_tail_probe(now, ack, dsack || is_plain_duplicate);
         if dsack {
             self.rack.on_dsack(self.board.una(), self.board.nxt());
@@ -272,9 +276,8 @@ impl Sender {
     }
 
     /// RFC 9768 §3.2.2.2: derives the number of segments marked since the last ACK from three bits.
-    /// An ACK that a later one has overtaken is ignored. A wrap of the counter is not considered
-    /// (§3.2.2.5.2), since receivers of this crate acknowledge every second mark. Returns the
-    /// marked bytes, at most the bytes newly delivered.
+    /// An ACK that a later one has overtaken is ignored. Returns the marked bytes, at most the bytes
+    /// newly delivered.
     fn take_ce(&mut self, segment: &Segment, delivered: u64) -> u64 {
         if self.ecn != EcnMode::Accurate {
             if segment.flags.has(Flags::ECE) && self.ecn != EcnMode::Off {
@@ -282,24 +285,62 @@ impl Sender {
             }
             return 0;
         }
-        let new = u32::from(segment.flags.ace()).wrapping_sub(self.ce_seen) & 7;
+        let new = segment.flags.ace().wrapping_sub(self.ce_seen) & 7;
         self.ce_seen = self.ce_seen.wrapping_add(new);
-        self.counters.ce_segments += u64::from(new);
-        (u64::from(new) * self.mss).min(delivered)
+        let mut marks = u64::from(new);
+        if delivered > 7 * self.mss {
+            marks = self.likely_marks(marks, delivered);
+        }
+        self.counters.ce_segments += marks;
+        (marks * self.mss).min(delivered)
+    }
+
+    /// RFC 9768 §3.2.2.5.2: an ACK for more than seven segments, before which others were lost, may
+    /// report eight marks more than the `new` ones that its three bits show, or sixteen. Returns the
+    /// number that is nearest to the recent share of marks on the ACKs that leave no doubt. The
+    /// largest number, which Appendix A.2.1 takes, would be eight or more marks for each such ACK of
+    /// a path without marks.
+    #[cold]
+    fn likely_marks(&mut self, new: u64, delivered: u64) -> u64 {
+        let before = (self.rate.delivered.saturating_sub(delivered) >> 10) as u32;
+        let kib = before.wrapping_sub(self.uncounted_kib);
+        let known = (self.counters.ce_segments as u32).wrapping_sub(self.uncounted_marks);
+        let segments = delivered / self.mss;
+        let expected = delivered
+            .saturating_mul(u64::from(known))
+            .checked_div(u64::from(kib) << 10)
+            .unwrap_or(0)
+            .min(segments);
+        let mut marks = new + (expected.saturating_sub(new) + 4) / 8 * 8;
+        if marks > segments {
+            marks -= 8;
+        }
+        // This ACK does not count for the share, and a half of the older ones no longer does.
+        let (old_kib, old_marks) = match kib > RECENT_KIB {
+            true => (kib / 2, known / 2),
+            false => (0, 0),
+        };
+        let without_kib = (delivered >> 10) as u32 + old_kib;
+        let without_marks = marks as u32 + old_marks;
+        self.uncounted_kib = self.uncounted_kib.wrapping_add(without_kib);
+        self.uncounted_marks = self.uncounted_marks.wrapping_add(without_marks);
+        marks
     }
 
     /// RFC 8985 §7.4: detects a loss that the probe has repaired, for which there is no other
     /// evidence. §7.4.2: after a reported duplicate or a plain duplicate ACK both copies have
-    /// arrived.
+    /// arrived. Such an ACK may follow the ACK of the original, so the loss is certain only with an
+    /// ACK beyond the probe.
     fn end_tail_probe(&mut self, now: Time, ack: u64, both_arrived: bool) {
         let Some(probe) = self.tail_probe else {
             return;
         };
-        if ack < probe.end {
+        let is_repair = probe.is_retransmission && !both_arrived;
+        if ack < probe.end || (is_repair && ack == probe.end) {
             return;
         }
         self.tail_probe = None;
-        if probe.is_retransmission && !both_arrived && self.phase == Phase::Open {
+        if is_repair && self.phase == Phase::Open {
             let episode = self.episode(now);
             self.cc
                 .on_congestion(Signal::Loss, &episode, &mut self.window);
@@ -310,6 +351,9 @@ impl Sender {
         }
     }
 }
+
+/// The share of marks is that of 256 KiB at least, about 180 segments, if there were as many.
+const RECENT_KIB: u32 = 256;
 
 impl Gathered {
     /// Records a delivered segment. `is_before` is true if it was first sent before the current

@@ -69,7 +69,7 @@ struct Undo {
     unaccounted: u32,
 }
 
-/// A tail loss probe in flight (RFC 8985 §7.4).
+/// A tail loss probe whose effect is not known yet (RFC 8985 §7.4).
 #[derive(Clone, Copy, Debug)]
 struct TailProbe {
     /// TLP.end_seq.
@@ -132,10 +132,12 @@ pub(crate) struct Sender {
     /// F-RTO: whether new segments are sent before lost ones until the next ACK.
     prefers_new: bool,
     pub has_given_up: bool,
+    /// Low three bits: s.cep (RFC 9768 §3.2.1).
+    ce_seen: u8,
     /// Expiries of the retransmission timer since the last new ACK (Linux `icsk_retransmits`).
     expiries: u32,
-    /// Low three bits: s.cep (RFC 9768 §3.2.1).
-    ce_seen: u32,
+    /// Marks that do not count for their share; see [`Sender::likely_marks`].
+    uncounted_marks: u32,
     rate: RateEstimator,
     // ---- every ACK ----
     pub rtt: RttEstimator,
@@ -157,6 +159,8 @@ pub(crate) struct Sender {
     /// [`Time::MAX`] without one (Linux `retrans_stamp`).
     first_retransmit: Time,
     max_retries: u32,
+    /// KiB that do not count for the share of marks.
+    uncounted_kib: u32,
     params: Params,
     descriptor: &'static Descriptor,
 }
@@ -220,8 +224,9 @@ impl Sender {
             may_be_spurious: false,
             prefers_new: false,
             has_given_up: false,
+            ce_seen: CE_COUNT_START as u8,
             expiries: 0,
-            ce_seen: CE_COUNT_START,
+            uncounted_marks: 0,
             rate: RateEstimator::default(),
             rtt: RttEstimator::new(config.rto_floor, config.rto_initial, config.rto_max),
             rack: Rack::new(),
@@ -237,6 +242,7 @@ impl Sender {
             undo: None,
             first_retransmit: Time::MAX,
             max_retries: config.max_retries,
+            uncounted_kib: 0,
             params,
             descriptor,
         }
@@ -331,11 +337,12 @@ impl Sender {
     }
 
     /// Whether nothing is outstanding and there is nothing to send, so that ACKs and polls have no
-    /// effect.
+    /// effect. An ACK may still show that a probe was not needed.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty()
             && self.limit == self.board.nxt()
             && (!self.is_closing || self.fin_sent)
+            && self.tail_probe.is_none()
     }
 
     /// Bytes that the application has written and the peer has not acknowledged.

@@ -1,8 +1,12 @@
 //! Figures that are compared with the packets of their run, or with arithmetic.
 
-use sluice_recording::{Header, Recording};
+use sluice_core::{Span, Stop, Time};
+use sluice_recording::{Environment, Header, Recording, RunWriter};
+use sluice_scenario::{Backend, Scenario};
 
 use super::{MS, metric, simulate, simulate_in};
+use crate::live::LiveOptions;
+use crate::run::record;
 
 /// Returns how many segments with data the client sent again.
 fn sent_again(recording: &Recording) -> f64 {
@@ -64,4 +68,77 @@ fn flows_that_starve_have_slow_transfers() {
         assert!(low < 1000.0 * MS, "{low}");
         assert!((8000.0 * MS..10_000.0 * MS).contains(&high), "{high}");
     }
+}
+
+/// Samples are a second apart, and the flow or the run ends between two of them.
+const RARE: &str = "[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fifo limit 50\"\n\
+    [measure]\nwarmup = \"1s\"\ninterval = \"1s\"\nwindow = \"1s\"\n";
+
+/// Whether this is the goodput of a TCP flow that fills the link of 10 Mbit/s: 1448 of 1500 bytes are
+/// payload. After a loss, up to 67 packets in flight and in the queue wait for it, which are 1.8 % of
+/// 4.4 s, and 3.3 % of 2.4 s.
+fn is_full(goodput: f64, tolerance: f64) -> bool {
+    (goodput / (1448.0 / 1500.0 * 10e6) - 1.0).abs() < tolerance
+}
+
+#[test]
+fn all_payload_of_a_transfer_until_its_end_counts() {
+    let tcp = "[[flow]]\ntype = \"tcp\"\ncc = \"reno\"\n";
+    for (duration, stop) in [("10.9s", ""), ("8s", "stop = \"5.4s\"\n")] {
+        let (_folder, recording) =
+            simulate(&format!("duration = \"{duration}\"\n{RARE}{tcp}{stop}"));
+        let goodput = metric(&recording, "tcp.goodput");
+        assert!(is_full(goodput, 0.02), "{duration}: {goodput}");
+    }
+}
+
+#[test]
+fn all_payload_until_a_run_is_stopped_counts() {
+    let text = format!("duration = \"8s\"\n{RARE}[[flow]]\ntype = \"tcp\"\ncc = \"reno\"\n");
+    let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+    let environment = Environment::here(Backend::Sim, "2026-01-02T03:04:05Z".to_owned());
+    let writer = RunWriter::in_memory(&variant, &environment).unwrap();
+    let stop = Stop::new();
+    let mut progress = |at: Span| {
+        if at >= Span::from_ms(3400) {
+            stop.stop();
+        }
+    };
+    let live = LiveOptions::default();
+    let finished = record(&variant, Backend::Sim, live, writer, &stop, &mut progress).unwrap();
+    assert!(finished.is_interrupted());
+    assert!(finished.recording.run().end_ns < 4_000_000_000);
+    let goodput = metric(&finished.recording, "tcp.goodput");
+    assert!(is_full(goodput, 0.035), "{goodput}");
+}
+
+/// 125 packets per second, of which 972 of 1000 bytes are payload; 4 s of them are measured. One
+/// packet is 0.2 % of them.
+#[test]
+fn all_payload_of_datagrams_until_their_end_counts() {
+    let (_folder, recording) = simulate(&format!(
+        "duration = \"30s\"\n{RARE}[[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\nsize = 972\nstop = \"5s\"\n"
+    ));
+    let goodput = metric(&recording, "udp.goodput");
+    assert!((goodput / 972e3 - 1.0).abs() < 0.005, "{goodput}");
+    // The last row is at the last arrival, 4.992 s and 10.8 ms.
+    let rows = recording.flow_samples().unwrap().map(Result::unwrap);
+    let last = rows.last().unwrap().time.since(Time::ZERO).as_secs_f64();
+    assert!((5.0..5.01).contains(&last), "{last}");
+}
+
+/// The link is full, and no page is complete: one alone takes 40 s.
+#[test]
+fn the_payload_of_pages_that_are_not_complete_counts() {
+    let (_folder, recording) = simulate(
+        "duration = \"20s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fq_codel\"\n\
+         [measure]\nwarmup = \"5s\"\n\
+         [[flow]]\ntype = \"web\"\ndirection = \"up\"\ninterval = \"2s\"\nobjects = 1\nsize = \"50MB\"\n",
+    );
+    // 1448 of 1500 bytes are payload. Up to a hundred packets are in flight, 1 % of 15 s, and some of
+    // them wait for one that is lost.
+    let full = 1448.0 / 1500.0 * 10e6 * metric(&recording, "up.utilisation");
+    let goodput = metric(&recording, "web.goodput");
+    assert!(full > 5e6, "{full}");
+    assert!((goodput / full - 1.0).abs() < 0.03, "{goodput} and {full}");
 }

@@ -17,7 +17,7 @@ pub(super) static FIGURE: Meter = Meter {
         unit: Unit::Ratio,
         chart: Chart::Packets,
         key: Key::No,
-        doc: "share of the bulk TCP flows that lost a packet in the same loss event; the mean over all events, each of which lasts one round trip of the empty path, the shortest of these flows; not with `rules`, whose delays have no such time",
+        doc: "share of the bulk TCP flows through the link that lost a packet in the same loss event; the mean over all events, each of which lasts one round trip of the empty path, the shortest of these flows; not with `rules`, whose delays have no such time",
         source: "RFC 7928 section 2.4",
         value: PipeSummary::metered,
     },
@@ -39,10 +39,12 @@ impl PipeMeter for Synchronisation {
     }
 
     fn finish(&mut self, run: &Measured<'_>) -> Option<f64> {
-        // The bulk TCP flows of the direction, which send as much as they can.
+        // The bulk TCP flows through the link in its direction, which send as much as they can.
+        let hop = run.pipe.hop();
         let is_bulk = |instance: &FlowInstance<'_>| {
             let kind = &instance.flow.kind;
             run.pipe.direction() == instance.flow.direction
+                && run.scenario.hops_of(instance.flow).contains(&hop)
                 && matches!(kind, FlowKind::Tcp(tcp) if tcp.bytes.is_none())
         };
         let bulk: Vec<FlowInstance<'_>> = run.scenario.instances().filter(is_bulk).collect();
@@ -104,6 +106,7 @@ fn synchronisation(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PipeId;
 
     #[test]
     fn an_event_lasts_one_round_trip() {
@@ -159,5 +162,39 @@ mod tests {
         assert_eq!(ratio(&format!("{link}rtt = \"1ms\"\n{flow}")), Some(0.5));
         let rules = "rules = \"\"\"\npipe 1 config bw 10Mbit/s delay 50ms\nadd 1 pipe 1 ip from any to any out\n\"\"\"\n";
         assert_eq!(ratio(&format!("{rules}{flow}")), None);
+    }
+
+    /// Two links: flow 0 passes both, flow 1 the first and flow 2 the second.
+    #[test]
+    fn flows_of_other_links_do_not_count() {
+        let text = "duration = \"10s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"50ms\"\n\
+                    [[hop]]\nrate = \"10Mbit/s\"\nrtt = \"1ms\"\n\
+                    [[flow]]\ntype = \"tcp\"\nname = \"both\"\n\
+                    [[flow]]\ntype = \"tcp\"\nname = \"first\"\nhops = 1\n";
+        let ratio = |text: &str, hop, losses: &[Loss]| {
+            let scenario = crate::Scenario::parse("x.toml", text, &[])
+                .unwrap()
+                .remove(0);
+            let mut meter = Synchronisation {
+                losses: losses.into(),
+            };
+            meter.finish(&Measured {
+                scenario: &scenario.scenario,
+                pipe: PipeId::new(crate::Direction::Up, hop),
+                from: Time::ZERO,
+                to: Time::from_ns(10_000_000_000),
+            })
+        };
+        let at = |ms: u64| Time::from_ns(ms * 1_000_000);
+        let three = format!("{text}[[flow]]\ntype = \"tcp\"\nname = \"second\"\nhops = 2\n");
+        // Both flows of the first link lose a packet within its 50 ms: 2/2. The round trip of
+        // `second` is 1 ms, and it would be the third flow.
+        let both = [(at(2000), 0), (at(2030), 1)];
+        assert_eq!(ratio(&three, 0, &both), Some(1.0));
+        // Two events of the second link, 1 ms each: 1/2 and 1/2.
+        let second = [(at(2000), 0), (at(2030), 2)];
+        assert_eq!(ratio(&three, 1, &second), Some(0.5));
+        // One flow alone is never synchronised.
+        assert_eq!(ratio(text, 1, &[(at(2000), 0)]), None);
     }
 }
