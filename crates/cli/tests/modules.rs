@@ -129,7 +129,7 @@ fn rules_of_a_scenario_find_their_module_beside_it() {
         (inline.as_str(), "inline"),
         ("{ file = \"rules/r.conf\" }", "file"),
     ] {
-        let scenario = format!("duration = \"1s\"\nrules = {value}\n[[flow]]\ntype = \"ping\"\n");
+        let scenario = format!("duration = \"3s\"\nrules = {value}\n[[flow]]\ntype = \"ping\"\n");
         fs::write(lab.join("s.toml"), scenario).unwrap();
         let args = ["run", "lab/s.toml", "--backend", "sim", "-o", out];
         let output = sluice(folder.path(), &args);

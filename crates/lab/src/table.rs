@@ -491,12 +491,8 @@ fn reported(rows: &[Row<'_>]) -> String {
     format!("{}reported by programs\n{out}", fit("variant", 30))
 }
 
-/// The flows that have a score and are no probes; empty if there is none. (The first table shows the
-/// round trips of probes.)
+/// The calls; empty if there is none. (Other flows have a score too, which judges their path.)
 fn calls(rows: &[Row<'_>]) -> String {
-    let all = summaries(rows);
-    let probes = Probes::of(&all);
-    let is_call = |flow: &FlowSummary| flow.mos.is_some() && !probes.has(flow);
     // A packet of a call is measured in its direction only.
     let one_way = |flow: &FlowSummary| flow.up.or(flow.down);
     let columns: [Column<'_, FlowSummary>; 6] = [
@@ -537,7 +533,7 @@ fn calls(rows: &[Row<'_>]) -> String {
     for row in rows {
         let mut variant = row.name.as_str();
         for (i, flow) in row.runs[0].flows.iter().enumerate() {
-            if is_call(flow) {
+            if flow.is_call() {
                 lines.push(Line {
                     words: vec![std::mem::take(&mut variant), &flow.name, &flow.direction],
                     runs: row.runs.iter().filter_map(|run| run.flows.get(i)).collect(),

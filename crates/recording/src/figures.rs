@@ -194,16 +194,12 @@ impl<'a> Probes<'a> {
         Probes(answered.map(|flow| flow.name.as_str()).collect())
     }
 
-    /// Returns whether `flow` is one of them.
-    pub fn has(&self, flow: &FlowSummary) -> bool {
-        self.0.contains(flow.name.as_str())
-    }
-
     /// Returns the flow of a run whose round trips are called the ping: the first ping, and without
     /// pings the first exchanges over a connection. It is the same flow in all runs of a scenario, also
     /// in one without a reply.
     pub fn main<'s>(&self, run: &'s Summary) -> Option<&'s FlowSummary> {
-        let own = || run.flows.iter().filter(|flow| self.has(flow));
+        let is_probe = |flow: &&FlowSummary| self.0.contains(flow.name.as_str());
+        let own = || run.flows.iter().filter(is_probe);
         own().find(|flow| flow.is_ping()).or_else(|| own().next())
     }
 }
