@@ -5,7 +5,7 @@ mod guard;
 
 pub use guard::{Guard, Watchdog, kill_all_in};
 
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, STAGES, stage};
 use crate::sys;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
@@ -282,13 +282,6 @@ fn mount_on_link(source: &CStr, link: &CStr) -> rustix::io::Result<()> {
     let tree = rustix::mount::open_tree(CWD, source, flags)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     rustix::mount::move_mount(&tree, c"", CWD, link, flags)
-}
-
-/// The path at which the replacements are created, in the child's own mount namespace.
-const STAGES: &str = "/tmp";
-
-pub(crate) fn stage() -> Option<&'static CStr> {
-    fs::metadata(STAGES).is_ok().then_some(c"/tmp")
 }
 
 /// Gives up every capability permanently: even a program that root executes gets none.

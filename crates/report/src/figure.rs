@@ -28,7 +28,6 @@ use self::repeats::{Marks, YAxis};
 #[cfg(test)]
 pub(super) use self::select::LOG_BEYOND;
 pub use self::select::shown_repetition;
-pub(crate) use self::select::sum_series;
 use self::sheet::{Legend, Sheet};
 use self::words::Words;
 use super::model::Report;

@@ -5,6 +5,7 @@
 
 mod gaps;
 mod packets;
+mod sums;
 
 use serde::Serialize;
 #[cfg(test)]

@@ -10,7 +10,6 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::crowd;
-use super::figure::sum_series;
 use super::model::{Cdf, Direction, GoodputSum, Packets, Queue, Report, Run, Series, Verdict};
 
 /// Packets of all queues together: a hundred per pixel of a wide screen. Packing them takes a fifth
@@ -53,7 +52,7 @@ fn sums(run: &Run) -> Vec<GoodputSum> {
         let is_thinned = parts.iter().any(|part| part.value.len() > MOST_VALUES);
         let is_crowd = run.crowds.iter().any(|crowd| crowd.direction == direction);
         (is_thinned && parts.len() > 1 && !is_crowd).then(|| {
-            let mut mbps = sum_series(parts.into_iter(), run.goodput_step_s);
+            let mut mbps = Series::sum(parts.into_iter(), run.goodput_step_s);
             thin_series(&mut mbps, MOST_VALUES);
             GoodputSum { direction, mbps }
         })

@@ -14,11 +14,11 @@ mod veth;
 
 pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, is_of_link};
 pub use offload::{DeviceSettings, OffloadError, Offloads, Queues};
-pub(crate) use privilege::effective_capabilities;
 pub use privilege::{
     Privilege, PrivilegeError, acquire_privilege, enter_user_namespace,
     enter_user_namespace_as_self, enter_user_namespace_of,
 };
+pub(crate) use privilege::{STAGES, effective_capabilities, stage};
 pub use seat::Seat;
 pub use sysctl::{InterfaceSettings, SysctlError};
 pub use veth::{VethEnd, create_veth, create_veth_with_queues};

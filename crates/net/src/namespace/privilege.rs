@@ -1,6 +1,5 @@
 //! The privileges of this process, and how to get missing ones.
 
-use crate::process;
 use crate::sys::{self, Entered};
 use std::ffi::CStr;
 use std::fmt;
@@ -77,8 +76,8 @@ impl Privilege {
         Privilege::Missing { obstacle }
     }
 
-    /// Checks that [`process::spawn`] can mount the files of a program. It is tried in a child process,
-    /// whose mounts end with it.
+    /// Checks that the files of a program can be mounted (`process::spawn`). It is tried in a child
+    /// process, whose mounts end with it.
     ///
     /// # Errors
     /// [`PrivilegeError::Refused`] without the privilege; [`PrivilegeError::Mounts`] where namespaces
@@ -88,7 +87,7 @@ impl Privilege {
             let obstacle = obstacle.clone();
             return Err(PrivilegeError::Refused { obstacle });
         }
-        let tried = match process::stage() {
+        let tried = match stage() {
             Some(stage) => self.try_in_child(0, None, Some(stage)),
             None => Err(io::Error::other("there is no folder /tmp")),
         };
@@ -294,10 +293,18 @@ fn how() -> &'static str {
     }
 }
 
+/// Returns [`STAGES`], if it exists.
+pub(crate) fn stage() -> Option<&'static CStr> {
+    fs::metadata(STAGES).is_ok().then_some(c"/tmp")
+}
+
 /// Returns the capabilities that this thread may use, a bit for each number of linux/capability.h.
 pub(crate) fn effective_capabilities() -> io::Result<u64> {
     Ok(rustix::thread::capabilities(None)?.effective.bits())
 }
+
+/// The path at which the files of a program are created, in a mount namespace of their own.
+pub(crate) const STAGES: &str = "/tmp";
 
 /// linux/capability.h: CAP_NET_ADMIN 12 (interfaces), CAP_NET_RAW 13 (raw and packet
 /// sockets), CAP_SYS_ADMIN 21 (namespaces).

@@ -49,7 +49,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "namespace/privilege.rs",
-        "try_in_child enter write_map obstacle effective_capabilities",
+        "try_in_child enter write_map obstacle stage effective_capabilities",
         "processes namespace_of_users",
     ),
     (
@@ -134,7 +134,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "process.rs",
-        "new empty spawn enter mount_files create_file mount_on_link stage drop_capabilities raise set set_for \
+        "new empty spawn enter mount_files create_file mount_on_link drop_capabilities raise set set_for \
          catch next next_within changed_child stop_like ignores_hang_up",
         "processes spawn",
     ),
