@@ -139,8 +139,8 @@ def warn_without_namespaces(folder: Path) -> None:
 def packed(package: Path, folder: Path) -> Path:
     """Return a package. A command is packed into a tarball like that of `make dist`.
 
-    Beside the command is a `python3`, as in the environment of a wheel. It fails: the steps of a job
-    must use the job's own.
+    Beside the command is a `python3`, as in the environment of a wheel. It fails: the steps of a
+    job must use the job's own.
     """
     if package.suffix in (".xz", ".whl"):
         return package
