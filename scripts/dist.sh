@@ -58,6 +58,7 @@ rm "$root/usr/share/doc/sluice/sluice-router@.service" "$root/usr/share/doc/slui
 sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$debian/" \
     -e "s/@KIB@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" packaging/control > "$root/DEBIAN/control"
 install -m 755 packaging/postinst packaging/prerm packaging/postrm "$root/DEBIAN"
+install -m 644 packaging/triggers "$root/DEBIAN"
 SOURCE_DATE_EPOCH=$stamp dpkg-deb --root-owner-group --build "$root" \
     "target/dist/sluice_${version}_$debian.deb" >/dev/null
 

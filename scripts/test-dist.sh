@@ -72,7 +72,10 @@ parser_ends 1
 chroot "$work/deb" /control/postinst configure
 [ ! -e "$profile" ] || fail "a profile that AppArmor cannot read any more stays"
 parser_ends 0
-chroot "$work/deb" /control/postinst configure
+grep -q '^interest-noawait /etc/apparmor.d/abi$' "$work/deb/control/triggers" ||
+    fail "a new AppArmor does not get the profile"
+chroot "$work/deb" /control/postinst triggered /etc/apparmor.d/abi
+cmp -s packaging/apparmor "$profile" || fail "the profile is not installed with a new AppArmor"
 chroot "$work/deb" /control/postrm upgrade
 [ -e "$profile" ] || fail "an upgrade removes the profile"
 chroot "$work/deb" /control/prerm remove

@@ -584,12 +584,14 @@ class _Store:
             elif figures is not None:
                 # Another combination, which results in the same scenario, has the same figures.
                 _write(path, _with_settings(task, figures))
-        if others:
-            former = self._folder / FORMER
-            if (self._folder / RUNS).is_file():
-                _move(self._folder / RUNS, former / RUNS)
+        former = self._folder / FORMER
+        if others and (self._folder / RUNS).is_file():
+            _move(self._folder / RUNS, former / RUNS)
+        # Live runs of programs are repeated: their former results are replaced.
+        planned = {self._file(task) for task in plan}
+        if strange := sum(path not in planned for path in others):
             print(
-                f"sluice: results of earlier sweeps that this one does not have: {len(others)}, "
+                f"sluice: results of earlier sweeps that this one does not have: {strange}, "
                 f"moved to `{former}`",
                 file=sys.stderr,
             )

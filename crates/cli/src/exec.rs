@@ -172,8 +172,8 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     }
     if !outcome.replaced.is_empty() {
         eprintln!(
-            "sluice: warning: the machine replaced {} during the run: from then on, the program saw the \
-             machine's file, without host.sluice, or with resolvers that it may not reach",
+            "sluice: warning: the machine replaced {} during the run; after that, the program used the \
+             machine's file, so host.sluice may have been unknown, and names may not have been resolved",
             outcome.replaced.join(" and ")
         );
     }

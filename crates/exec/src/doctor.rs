@@ -106,10 +106,7 @@ fn namespaces(privilege: &Privilege) -> State {
 fn mounts(privilege: &Privilege) -> State {
     match privilege.check_mounts() {
         Ok(()) => possible("in a mount namespace"),
-        Err(PrivilegeError::Mounts { obstacle }) => impossible(
-            obstacle,
-            "in Docker on a machine with AppArmor: --security-opt apparmor=unconfined",
-        ),
+        Err(PrivilegeError::Mounts { obstacle, remedy }) => impossible(obstacle, remedy),
         Err(_) => impossible("they need namespaces", "allow namespaces (above)"),
     }
 }
@@ -226,7 +223,8 @@ fn resolvers() -> State {
     let names: Vec<String> = resolvers.iter().map(|r| r.ip().to_string()).collect();
     if names.is_empty() {
         impossible(
-            "/etc/resolv.conf is missing, or names no server that exists: only names in /etc/hosts can be used",
+            "/etc/resolv.conf is missing, or has no `nameserver` address that can be used: only names in \
+             /etc/hosts can be used",
             "add a line such as `nameserver 192.0.2.53` to /etc/resolv.conf",
         )
     } else {

@@ -20,7 +20,7 @@ use sluice_recording::expect::Outcome;
 use sluice_recording::figures::{FlowNames, Repeated, is_key_figure, repeated_beside, rounded};
 use sluice_recording::results::VariantResult;
 use sluice_recording::runs::{Found, Place};
-use sluice_scenario::metric::Unit;
+use sluice_scenario::metric::{FlowSummary, Unit};
 use sluice_scenario::{Backend, Flow};
 
 /// Two compared sets of runs.
@@ -98,6 +98,9 @@ pub struct Compared {
     /// Whether it belongs to a call.
     #[serde(skip)]
     is_of_call: bool,
+    /// Whether it belongs to a ping.
+    #[serde(skip)]
+    is_of_ping: bool,
     /// Whether it is one of the few that describe a run.
     #[serde(skip)]
     is_key: bool,
@@ -225,10 +228,18 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
     let mut figures: Vec<Compared> = sides.into_iter().map(compare).collect();
     let flows = [a, b].map(|found| &found.recording.run().scenario.flows);
     let members: BTreeSet<String> = flows.into_iter().flatten().flat_map(members).collect();
-    let calls: BTreeSet<String> = [a, b].into_iter().flat_map(calls).collect();
+    let of_kind = |is_kind: fn(&FlowSummary) -> bool| -> BTreeSet<String> {
+        let sides = [a, b].into_iter();
+        sides.flat_map(|found| flows_that(found, is_kind)).collect()
+    };
+    let (calls, pings) = (of_kind(FlowSummary::is_call), of_kind(FlowSummary::is_ping));
     for figure in &mut figures {
         figure.is_of_member = is_of(&figure.metric, &members);
-        figure.is_of_call = is_of(&figure.metric, &calls);
+        let of_flow = |names: &BTreeSet<String>| {
+            let flow = figure.flow.as_ref();
+            flow.is_some_and(|flow| names.contains(flow))
+        };
+        (figure.is_of_call, figure.is_of_ping) = (of_flow(&calls), of_flow(&pings));
     }
     Pair {
         name: match names[0] == names[1] {
@@ -253,14 +264,14 @@ fn members(flow: &Flow) -> Vec<String> {
     numbers.filter(|_| flow.count > 1).map(name).collect()
 }
 
-/// Returns the beginnings of the names of figures of calls.
-fn calls(found: &Found) -> BTreeSet<String> {
+/// Returns the names of the flows and groups of a kind.
+fn flows_that(found: &Found, is_kind: fn(&FlowSummary) -> bool) -> BTreeSet<String> {
     let summaries = found.result.summaries();
     let flows = summaries
         .iter()
         .flat_map(|run| run.groups.iter().chain(&run.flows));
-    let calls = flows.filter(|flow| flow.is_call());
-    calls.map(|flow| format!("{}.", flow.name)).collect()
+    let chosen = flows.filter(|flow| is_kind(flow));
+    chosen.map(|flow| flow.name.clone()).collect()
 }
 
 /// Returns the beginnings of the names of figures that both sides can have measured: those of flows
@@ -350,6 +361,7 @@ fn compared(
         metric: metric.to_owned(),
         is_of_member: false,
         is_of_call: false,
+        is_of_ping: false,
         is_key: is_key_figure(metric, flows),
         flow: flows.split(metric).map(|(flow, _)| flow.to_owned()),
         parts,

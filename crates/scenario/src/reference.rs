@@ -265,8 +265,8 @@ the addresses 10.0.23.2 and 10.0.23.3, and further ones (`[hosts]`) those that f
 passes the rules twice: when it comes `in` from one side and when it goes `out` to the other. In the
 simulator, a bulk transfer that no pipe slows down ends the run with an error.
 
-The path of an algorithm such as `wasm:my.wasm` is relative to the scenario's own file, as all paths
-of a scenario, also if the commands are in a file in another folder.
+The path of an algorithm such as `wasm:my.wasm` is relative to the scenario's file, like all paths of
+a scenario, even if the commands are in a file in another folder.
 
 ```toml
 rules = \"\"\"

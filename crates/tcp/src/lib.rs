@@ -61,7 +61,8 @@
 //! of the sequence space. The third segment of an accurate ECN handshake carries the plain counter,
 //! not the handshake's encoding (RFC 9768 §3.2.2.1). Marks on pure ACKs are not counted (§3.2). If
 //! ACKs were lost with eight marks or more, the sender counts the number that is nearest to the
-//! recent share of marks, not the safest one (§3.2.2.5.2).
+//! recent share of marks, not the safest one (§3.2.2.5.2). After 16 such ACKs in a row, it counts what
+//! the three bits show.
 #![no_std]
 #![deny(missing_docs)]
 

@@ -3,6 +3,9 @@
 use sluice_core::{Span, Time};
 use sluice_tcp::{Config, EcnMode, Endpoint, Flags, Segment, cc};
 
+/// Bytes of a segment.
+const MSS: u32 = 300;
+
 /// Sends everything that may be sent.
 fn flush(client: &mut Endpoint, now: Time) {
     while client.poll_transmit(now).is_some() {}
@@ -12,8 +15,8 @@ fn flush(client: &mut Endpoint, now: Time) {
 /// many marks to the counter.
 fn counted(acks: &[(u32, u32)]) -> u64 {
     let config = Config {
-        mss: 1000,
-        initial_window: 100,
+        mss: MSS,
+        initial_window: 400,
         ecn: EcnMode::Accurate,
         congestion_control: cc::find("reno").unwrap(),
         ..Config::default()
@@ -21,15 +24,15 @@ fn counted(acks: &[(u32, u32)]) -> u64 {
     let mut client = Endpoint::client(&config).unwrap();
     let mut now = Time::ZERO;
     client.open(now);
-    client.write(100_000);
+    client.write(1_000_000);
     let syn = client.poll_transmit(now).unwrap();
     now += Span::from_ms(10);
-    // The window holds 65 segments.
+    // The window holds 218 segments.
     let mut answer = Segment {
         seq: 1,
         ack: syn.seq.wrapping_add(1),
         window: 65_535,
-        mss: 1000,
+        mss: MSS as u16,
         ts: now,
         ts_echo: syn.ts,
         // RFC 9768 §3.1.2: CWR without ECE accepts accurate ECN.
@@ -44,7 +47,7 @@ fn counted(acks: &[(u32, u32)]) -> u64 {
     for (segments, marks) in acks {
         now += Span::from_ms(1);
         counter += marks;
-        answer.ack = answer.ack.wrapping_add(segments * 1000);
+        answer.ack = answer.ack.wrapping_add(segments * MSS);
         answer.flags = Flags::ACK.with_ace(counter);
         answer.ts = now;
         answer.ts_echo = Time::ZERO;
@@ -78,4 +81,20 @@ fn doubtful_marks_do_not_change_the_share() {
     // 8 of 16 segments are marked, and 8 of each 16 after them, of which the three bits show none.
     let acks = [&[(2, 1); 8][..], &[(16, 8), (16, 8)]].concat();
     assert_eq!(counted(&acks), 24);
+}
+
+/// Without an ACK that leaves no doubt, the share is out of date after 16 ACKs (`MOST_DOUBTFUL`).
+#[test]
+fn an_old_share_of_marks_does_not_make_up_marks_for_ever() {
+    // All of 20 segments are marked. Then none is: of 8 segments, 8 marks are expected, and 0 or 8 are
+    // possible. The marks of the last ACK show that all of them were valid.
+    let before = [(2, 2); 10];
+    let after = |acks: usize| {
+        let doubtful = vec![(8, 0); acks];
+        counted(&[&before[..], &doubtful, &[(8, 3)]].concat())
+    };
+    assert_eq!(after(0), 20 + 3);
+    assert_eq!(after(1), 20 + 8 + 3);
+    assert_eq!(after(15), 20 + 15 * 8 + 3);
+    assert_eq!(after(17), 20 + 16 * 8 + 3);
 }

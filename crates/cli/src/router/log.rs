@@ -97,8 +97,8 @@ impl Log {
             0 => String::new(),
             _ => self.notice(
                 &format!(
-                    "{missed} changes of the configuration are not logged: they were made faster than \
-                     they are read"
+                    "{missed} changes of the configuration are not logged, because they were made \
+                     faster than the log is written"
                 ),
                 &json!({"log": "change", "missed": missed}),
             ),
@@ -361,8 +361,8 @@ mod tests {
         let line = "sluice: uid 0 changed: pipe 1 config\n";
         assert_eq!(log.changes_since(9, &two[..1], 10), line);
         // Of the changes 11 to 15, two are kept.
-        let missed = "sluice: 3 changes of the configuration are not logged: they were made faster \
-                      than they are read\n";
+        let missed = "sluice: 3 changes of the configuration are not logged, because they were made \
+                      faster than the log is written\n";
         assert_eq!(
             log.changes_since(10, &two, 15),
             format!("{missed}{line}{line}")

@@ -91,14 +91,12 @@ impl Carry {
         if back.has_failed {
             is_moving |= there.pump(first, second, false);
         }
-        let has_failed = there.has_failed || back.has_failed;
-        let is_waiting = || {
-            let mut ways = self.ways.iter();
-            ways.any(|way| way.held > 0) || self.sockets.iter().any(has_unsent)
-        };
+        // Also while bytes ahead of a reset are still in the pipe.
+        let fails = |way: &Half| way.has_failed || way.source == Source::Failed;
+        let has_failed = fails(there) || fails(back);
         if is_moving {
             Progress::More
-        } else if has_failed && is_waiting() {
+        } else if has_failed && self.waiting() > 0 {
             Progress::Failing
         } else if has_failed {
             Progress::Failed
@@ -116,6 +114,12 @@ impl Carry {
         }
     }
 
+    /// Returns how many bytes still wait for their destination.
+    pub fn waiting(&self) -> u64 {
+        let held: usize = self.ways.iter().map(|way| way.held).sum();
+        held as u64 + self.sockets.iter().map(unsent).sum::<u64>()
+    }
+
     /// Returns whether bytes from the first socket still wait for the second.
     pub fn is_sending(&self) -> bool {
         self.ways[0].held > 0
@@ -128,10 +132,10 @@ pub fn reset(socket: Socket) {
     let _ = socket.set_linger(Some(Duration::ZERO));
 }
 
-/// Returns whether the kernel has bytes of a connection that it has not sent yet. A reset would discard
+/// Returns how many bytes of a connection the kernel has that it has not sent yet. A reset would discard
 /// them, although they would be ahead of it on a path without this relay.
-fn has_unsent(socket: &Socket) -> bool {
-    TcpInfo::read(socket).is_ok_and(|info| info.unsent_bytes() > 0)
+fn unsent(socket: &Socket) -> u64 {
+    TcpInfo::read(socket).map_or(0, |info| u64::from(info.unsent_bytes()))
 }
 
 impl Half {

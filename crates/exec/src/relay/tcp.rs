@@ -28,13 +28,22 @@ pub struct Connections {
     /// Entries with bytes of the program that wait for the outside.
     sending: BTreeSet<u64>,
     /// Entries one of whose connections has failed, while bytes that arrived before still wait for the
-    /// other one, and since when.
-    failing: BTreeMap<u64, Instant>,
+    /// other one.
+    failing: BTreeMap<u64, Failing>,
     /// Entries with connections that could not be accepted, because the process had no free
     /// descriptor.
     waiting: BTreeSet<u64>,
     /// Connections that were refused for the same reason.
     refused: u64,
+}
+
+/// A connection that has failed, with bytes ahead of the reset.
+#[derive(Clone, Copy)]
+struct Failing {
+    /// When such bytes have last moved.
+    since: Instant,
+    /// How many were left then.
+    waiting: u64,
 }
 
 /// The entries that wait for events.
@@ -403,7 +412,13 @@ impl Connections {
             Progress::More => self.more.push(number),
             Progress::Ended => drop(self.remove_carry(number)),
             Progress::Failing => {
-                self.failing.entry(number).or_insert_with(Instant::now);
+                let waiting = carry.waiting();
+                let since = Instant::now();
+                let failing = Failing { since, waiting };
+                let known = self.failing.entry(number).or_insert(failing);
+                if waiting < known.waiting {
+                    *known = failing;
+                }
             }
             Progress::Failed => self.reset_carry(number),
         }
@@ -448,7 +463,8 @@ impl Connections {
         for number in std::mem::take(&mut self.more) {
             self.pump(number);
         }
-        let failing: Vec<(u64, Instant)> = self.failing.iter().map(|(n, at)| (*n, *at)).collect();
+        let failing = self.failing.iter().map(|(n, failing)| (*n, failing.since));
+        let failing: Vec<(u64, Instant)> = failing.collect();
         for (number, since) in failing {
             match since.elapsed() < LAST_BYTES {
                 true => self.pump(number),
@@ -564,7 +580,8 @@ fn accept_all(listener: &Socket, number: u64, waiting: &mut BTreeSet<u64>) -> Ve
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// The time within which the bytes ahead of a reset must leave: the program may never read them.
+/// The time after which a connection is reset if the bytes ahead of the reset do not move: the program
+/// may never read them.
 const LAST_BYTES: Duration = Duration::from_secs(10);
 /// The interval between checks whether they have left.
 const LOOK: Duration = Duration::from_millis(5);

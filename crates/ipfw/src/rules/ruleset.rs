@@ -159,6 +159,8 @@ impl Rules {
             while remaining.next_if(|old| old.id() < entry.id()).is_some() {}
             if let Some(same) = remaining.next_if(|old| old.id() == entry.id()) {
                 entry.take_counters(same);
+                // An amended copy cannot change it, and `resetlog` may have done so meanwhile.
+                entry.log_left = same.log_left;
             }
         }
         let old = self.put(new);

@@ -278,7 +278,8 @@ impl States {
         self.index.len()
     }
 
-    /// Finds the state of a packet, and counts the packet. [`ANY`] finds the state whose name rules have mentioned first; it costs a lookup per name.
+    /// Finds the state of a packet, and counts the packet. [`ANY`] finds the state whose name rules have
+    /// mentioned first; it costs a lookup per name.
     pub fn find(
         &mut self,
         headers: &Headers,

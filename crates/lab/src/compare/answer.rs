@@ -224,16 +224,18 @@ fn says(figures: &[Compared]) -> Vec<Say<'_>> {
             (false, true) => {
                 let calls: Vec<&Compared> = found().filter(|figure| figure.is_of_call).collect();
                 match calls.is_empty() {
-                    true => found()
-                        .find(|figure| is_probe(figure))
-                        .into_iter()
-                        .collect(),
+                    true => first_ping(found().filter(|figure| is_probe(figure)).collect()),
                     false => calls,
                 }
             }
             (false, false) => {
-                let named = |name: &&str| all.iter().copied().find(|figure| is_named(figure, name));
-                row.names.iter().find_map(named).into_iter().collect()
+                // Exchanges over a connection have the same figures as a ping.
+                let named = |name: &&str| {
+                    let its = all.iter().copied();
+                    let found = first_ping(its.filter(|figure| is_named(figure, name)).collect());
+                    (!found.is_empty()).then_some(found)
+                };
+                row.names.iter().find_map(named).unwrap_or_default()
             }
         };
         let has_probes = all.iter().any(|figure| ROWS[0].has(figure));
@@ -244,6 +246,16 @@ fn says(figures: &[Compared]) -> Vec<Say<'_>> {
         }));
     }
     says
+}
+
+/// Returns the figure of the first ping, or without one the first figure.
+fn first_ping(figures: Vec<&Compared>) -> Vec<&Compared> {
+    let ping = figures.iter().position(|figure| figure.is_of_ping);
+    figures
+        .into_iter()
+        .skip(ping.unwrap_or(0))
+        .take(1)
+        .collect()
 }
 
 #[cfg(test)]

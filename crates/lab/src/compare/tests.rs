@@ -238,7 +238,7 @@ fn figure(metric: &str, first: &[f64], second: &[f64]) -> Compared {
 
 /// The flows of the figures in these tests.
 fn flows() -> FlowNames {
-    let names = ["ping", "ping.eu", "call", "call-up", "flood", "short"];
+    let names = ["ping", "ping.eu", "call", "call-up", "flood", "rr", "short"];
     names.map(str::to_owned).into_iter().collect()
 }
 
@@ -347,11 +347,26 @@ fn calls_are_known_by_their_type() {
     let mut places = run(folder.path(), "a", &[], 1);
     let found = &mut places[0].results[0];
     // Its `udp` flow and its ping have a score, but are no calls.
+    let calls = |found: &Found| flows_that(found, FlowSummary::is_call);
     assert_eq!(calls(found), BTreeSet::new());
     let flows = &mut found.result.runs[0].summary.flows;
     assert!(flows.iter().all(|flow| flow.mos.is_some()), "{flows:?}");
     flows[0].type_name = "voip".into();
-    assert_eq!(calls(found), BTreeSet::from(["udp.".to_owned()]));
+    assert_eq!(calls(found), BTreeSet::from(["udp".to_owned()]));
+}
+
+#[test]
+fn a_ping_decides_before_exchanges_that_are_declared_before_it() {
+    let ms = |values: [f64; 3]| values.map(|ms| ms * 1e6);
+    let exchanges = || figure("rr.p95", &ms([20.0, 21.0, 22.0]), &ms([40.0, 41.0, 42.0]));
+    let mut ping = figure("ping.p95", &ms([40.0, 41.0, 42.0]), &ms([20.0, 21.0, 22.0]));
+    ping.is_of_ping = true;
+    let text = answer(vec![exchanges(), ping]);
+    assert!(
+        text.contains("    b: ping.p95 ") && !text.contains("rr.p95"),
+        "{text}"
+    );
+    assert!(answer(vec![exchanges()]).contains("    a: rr.p95 "));
 }
 
 /// A figure that `values` of `runs` runs measured on each side.

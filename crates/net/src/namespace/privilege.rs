@@ -44,13 +44,12 @@ pub enum PrivilegeError {
         source: io::Error,
     },
     /// Namespaces are allowed, but not mounts in them.
-    #[error(
-        "cannot mount files such as /etc/resolv.conf for a program: {obstacle}; in Docker, \
-         --security-opt apparmor=unconfined allows it"
-    )]
+    #[error("cannot mount files such as /etc/resolv.conf for a program: {obstacle}; {remedy}")]
     Mounts {
         /// The kernel's answer.
         obstacle: String,
+        /// What may help.
+        remedy: &'static str,
     },
 }
 
@@ -87,17 +86,25 @@ impl Privilege {
             let obstacle = obstacle.clone();
             return Err(PrivilegeError::Refused { obstacle });
         }
-        let tried = match stage() {
-            Some(stage) => self.try_in_child(0, None, Some(stage)),
-            None => Err(io::Error::other("there is no folder /tmp")),
+        let Some(stage) = stage() else {
+            return Err(PrivilegeError::Mounts {
+                obstacle: "there is no folder /tmp".to_owned(),
+                remedy: "create it",
+            });
         };
-        done(tried).map_err(|error| PrivilegeError::Mounts {
-            obstacle: match error.kind() {
-                io::ErrorKind::PermissionDenied => format!(
+        let tried = self.try_in_child(0, None, Some(stage));
+        done(tried).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => PrivilegeError::Mounts {
+                obstacle: format!(
                     "a security module such as AppArmor, or a filter of system calls, forbids mounts \
                      ({error})"
                 ),
-                _ => error.to_string(),
+                remedy: "in Docker on a machine with AppArmor, --security-opt apparmor=unconfined \
+                         allows it",
+            },
+            _ => PrivilegeError::Mounts {
+                obstacle: error.to_string(),
+                remedy: "run it where a file system can be mounted on /tmp",
             },
         })
     }

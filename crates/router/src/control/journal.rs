@@ -123,6 +123,10 @@ impl State {
     /// Moves the changes into the past if the clock was set back. Otherwise, they would lie in the
     /// future.
     fn follow(&mut self, now: Now) {
+        // Another thread has read the clocks later, and had the lock first.
+        if self.last.is_some_and(|last| now.at < last.at) {
+            return;
+        }
         if let Some(last) = self.last {
             let expected_ms = last.unix_ms + in_ms(now.at.saturating_duration_since(last.at));
             let back_ms = expected_ms.saturating_sub(now.unix_ms);

@@ -290,6 +290,8 @@ impl Sender {
         let mut marks = u64::from(new);
         if delivered > 7 * self.mss {
             marks = self.likely_marks(marks, delivered);
+        } else if delivered > 0 {
+            self.doubtful = 0;
         }
         self.counters.ce_segments += marks;
         (marks * self.mss).min(delivered)
@@ -299,18 +301,23 @@ impl Sender {
     /// report eight marks more than the `new` ones that its three bits show, or sixteen. Returns the
     /// number that is nearest to the recent share of marks on the ACKs that leave no doubt. The
     /// largest number, which Appendix A.2.1 takes, would be eight or more marks for each such ACK of
-    /// a path without marks.
+    /// a path without marks. A share that no ACK has renewed for long is out of date, and the three bits
+    /// count as they are.
     #[cold]
     fn likely_marks(&mut self, new: u64, delivered: u64) -> u64 {
+        self.doubtful = self.doubtful.saturating_add(1);
         let before = (self.rate.delivered.saturating_sub(delivered) >> 10) as u32;
         let kib = before.wrapping_sub(self.uncounted_kib);
         let known = (self.counters.ce_segments as u32).wrapping_sub(self.uncounted_marks);
         let segments = delivered / self.mss;
-        let expected = delivered
-            .saturating_mul(u64::from(known))
-            .checked_div(u64::from(kib) << 10)
-            .unwrap_or(0)
-            .min(segments);
+        let expected = match self.doubtful > MOST_DOUBTFUL {
+            true => 0,
+            false => delivered
+                .saturating_mul(u64::from(known))
+                .checked_div(u64::from(kib) << 10)
+                .unwrap_or(0)
+                .min(segments),
+        };
         let mut marks = new + (expected.saturating_sub(new) + 4) / 8 * 8;
         if marks > segments {
             marks -= 8;
@@ -320,7 +327,8 @@ impl Sender {
             true => (kib / 2, known / 2),
             false => (0, 0),
         };
-        let without_kib = (delivered >> 10) as u32 + old_kib;
+        let here = ((self.rate.delivered >> 10) as u32).wrapping_sub(before);
+        let without_kib = here + old_kib;
         let without_marks = marks as u32 + old_marks;
         self.uncounted_kib = self.uncounted_kib.wrapping_add(without_kib);
         self.uncounted_marks = self.uncounted_marks.wrapping_add(without_marks);
@@ -354,6 +362,8 @@ impl Sender {
 
 /// The share of marks is that of 256 KiB at least, about 180 segments, if there were as many.
 const RECENT_KIB: u32 = 256;
+/// The number of doubtful ACKs in a row after which the share of marks is out of date.
+const MOST_DOUBTFUL: u8 = 16;
 
 impl Gathered {
     /// Records a delivered segment. `is_before` is true if it was first sent before the current

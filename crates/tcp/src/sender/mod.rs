@@ -134,6 +134,8 @@ pub(crate) struct Sender {
     pub has_given_up: bool,
     /// Low three bits: s.cep (RFC 9768 §3.2.1).
     ce_seen: u8,
+    /// ACKs in a row that may report eight marks more than they show.
+    doubtful: u8,
     /// Expiries of the retransmission timer since the last new ACK (Linux `icsk_retransmits`).
     expiries: u32,
     /// Marks that do not count for their share; see [`Sender::likely_marks`].
@@ -225,6 +227,7 @@ impl Sender {
             prefers_new: false,
             has_given_up: false,
             ce_seen: CE_COUNT_START as u8,
+            doubtful: 0,
             expiries: 0,
             uncounted_marks: 0,
             rate: RateEstimator::default(),
