@@ -259,4 +259,27 @@ pub(super) mod tests {
         assert_eq!(answer, b"413");
         assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     }
+    #[test]
+    fn a_reset_behind_bytes_that_are_stuck_is_noticed() {
+        let ([program, first], [second, mut server]) = (connection(), connection());
+        let mut carry = Carry::new(first, second).unwrap();
+        // The server does not read: from some point on, bytes stay in the pipe, which is not full.
+        while !carry.is_sending() {
+            (&program).write_all(&[0; 4096]).unwrap();
+            carry.pump();
+        }
+        reset(program);
+        let mut failure = [PollFd::new(&carry.sockets[0], PollFlags::empty())];
+        poll(&mut failure, None).unwrap();
+
+        while carry.pump() == Progress::More {}
+        assert_eq!(carry.pump(), Progress::Failing);
+        let stuck = carry.waiting();
+        assert!(stuck > 0);
+        let mut bytes = vec![0; 1 << 16];
+        while carry.pump() != Progress::Failed {
+            let _ = server.read(&mut bytes);
+        }
+        assert_eq!(carry.waiting(), 0);
+    }
 }
