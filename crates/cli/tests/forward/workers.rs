@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde_json::Value;
 
 use super::numbered::{
-    FIRST_PORT, FLOWS, assert_all_work, assert_in_order, assert_shared_fairly, send,
+    FIRST_PORT, FLOWS, SEED_WITHOUT_COLLISIONS, assert_all_work, assert_in_order,
+    assert_shared_fairly, send,
 };
 use super::*;
 
@@ -125,7 +126,8 @@ fn routed_flows_of_all_workers_share_a_pipe_fairly() {
                   sched 1 config pipe 1 type fq_codel flows 65535 limit 20000\n\
                   queue 1 config sched 1\n\
                   add queue 1 udp from any to any in\nadd allow ip from any to any\n";
-    let router = network.start_two(config, &["--headers-only"]);
+    let more = ["--headers-only", "--seed", SEED_WITHOUT_COLLISIONS];
+    let router = network.start_two(config, &more);
     let (socket, has_ended) = (receiver(&network), AtomicBool::new(false));
     let seen = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&socket, &has_ended));

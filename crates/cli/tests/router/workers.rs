@@ -8,7 +8,10 @@ use std::thread::JoinHandle;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{PacketPort, Pool, PoolSize, Port};
 
-use super::numbered::{FIRST_PORT, FLOWS, assert_all_work, assert_in_order, assert_shared_fairly};
+use super::numbered::{
+    FIRST_PORT, FLOWS, SEED_WITHOUT_COLLISIONS, assert_all_work, assert_in_order,
+    assert_shared_fairly,
+};
 use super::*;
 
 /// Bytes of the packets: Ethernet, IPv4, UDP and payload.
@@ -142,7 +145,14 @@ fn flows_of_all_workers_share_a_pipe_fairly() {
                   sched 1 config pipe 1 type fq_codel flows 65535 limit 20000\n\
                   queue 1 config sched 1\n\
                   add queue 1 udp from any to any in\nadd allow ip from any to any\n";
-    let router = Running::start(Some(config), &["--workers", "2", "--unconfined"]);
+    let more = [
+        "--workers",
+        "2",
+        "--unconfined",
+        "--seed",
+        SEED_WITHOUT_COLLISIONS,
+    ];
+    let router = Running::start(Some(config), &more);
     router.sender(&["em0", "far0", "em1", "far1"]);
     let receiver = Receiver::start(&router);
     send(&router, |round| {
