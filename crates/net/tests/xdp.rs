@@ -5,6 +5,7 @@ mod common;
 use common::Topology;
 use common::segments::{PLAIN, V6, flow};
 use common::wire::{self, frame, put, put_all, receive, receive_for, take_first};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use sluice_core::Span;
 use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::choose::{self, AttachOptions, choose};
@@ -508,4 +509,28 @@ fn the_choice_follows_the_offloads_and_says_why() {
     assert_eq!(chosen.kind.name, "xdp", "{chosen}");
     let missing = choose(&topology.router, "nosuch", None);
     assert!(missing.unwrap_err().to_string().contains("nosuch"));
+}
+
+/// net/xdp/xsk.c, `xsk_create`: the kernel checks CAP_NET_RAW.
+#[test]
+fn a_thread_without_cap_net_raw_opens_no_port() {
+    let needs = registry::kind("xdp").unwrap().needs;
+    assert!(needs.contains("CAP_NET_RAW"), "{needs}");
+    // Capabilities belong to a thread, and to those that it starts.
+    let refused = std::thread::spawn(|| {
+        let namespace = wire::namespace();
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::NET_RAW);
+        set_capabilities(None, sets).unwrap();
+        let options = XdpOptions {
+            mode: Some(XdpMode::Copy),
+            ..XdpOptions::default()
+        };
+        let opened = XdpPort::open(&namespace, "right", &mut pool(128), options);
+        opened.map(drop).unwrap_err().to_string()
+    });
+    let message = refused.join().unwrap();
+    let expected = "cannot open an AF_XDP socket (needs CAP_NET_RAW) for interface \"right\"";
+    assert!(message.starts_with(expected), "{message}");
+    assert!(message.contains("lacks CAP_NET_RAW:"), "{message}");
 }

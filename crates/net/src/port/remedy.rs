@@ -65,7 +65,7 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// linux/capability.h, restricted to what ports need: CAP_NET_ADMIN for devices, queues and
-/// programs, CAP_NET_RAW for packet sockets, CAP_BPF for AF_XDP's program.
+/// programs, CAP_NET_RAW for packet and AF_XDP sockets, CAP_BPF for AF_XDP's program.
 const CAPABILITIES: [(u32, &str); 3] =
     [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (39, "CAP_BPF")];
 

@@ -9,8 +9,8 @@
 //! Limitations: a frame is at most one slot long, so there are no super-packets and no jumbo
 //! frames; the interface's own addresses receive nothing, because every frame goes to the socket;
 //! frames come without offload headers. Checksums that a virtual neighbour left partial are
-//! recognised (`frame::open_checksum`) and completed. Opening a port needs CAP_NET_ADMIN and
-//! CAP_BPF outside user namespaces.
+//! recognised (`frame::open_checksum`) and completed. Opening a port needs CAP_NET_ADMIN,
+//! CAP_NET_RAW and CAP_BPF outside user namespaces.
 
 mod absence;
 mod exchange;

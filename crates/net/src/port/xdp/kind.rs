@@ -24,7 +24,7 @@ pub static KIND: Kind = Kind {
     doc: "AF_XDP on an existing interface",
     super_packets: None,
     arrivals: "no",
-    needs: "CAP_NET_ADMIN, CAP_BPF",
+    needs: "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF",
     in_user_namespace: false,
     parse: Some(|name| Ok(choose::attached(name, Some(&KIND)))),
     role: Role::Interface(&Sockets),

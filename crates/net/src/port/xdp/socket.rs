@@ -118,7 +118,7 @@ fn connect_as(
         .programs
         .on(index, hook)
         .map_err(at("attach the program (needs CAP_NET_ADMIN and CAP_BPF)"))?;
-    let receiver = xdp_socket().map_err(at("open an AF_XDP socket"))?;
+    let receiver = xdp_socket().map_err(at("open an AF_XDP socket (needs CAP_NET_RAW)"))?;
     let sender = xdp_socket().map_err(at("open a second AF_XDP socket"))?;
     if beside.is_none() {
         let (start, length) = memory.whole();
