@@ -30,10 +30,10 @@ rm -rf "$tree"
 install -D -m 755 "$built" "$tree/bin/sluice"
 "$built" manual "$tree/share/man/man1"
 gzip -n -9 "$tree"/share/man/man1/*.1
-mkdir -p "$tree/share/bash-completion/completions" "$tree/share/zsh/vendor-completions" \
+mkdir -p "$tree/share/bash-completion/completions" "$tree/share/zsh/site-functions" \
     "$tree/share/fish/vendor_completions.d"
 "$built" completion bash > "$tree/share/bash-completion/completions/sluice"
-"$built" completion zsh > "$tree/share/zsh/vendor-completions/_sluice"
+"$built" completion zsh > "$tree/share/zsh/site-functions/_sluice"
 "$built" completion fish > "$tree/share/fish/vendor_completions.d/sluice.fish"
 install -D -m 644 packaging/apparmor "$tree/share/doc/sluice/apparmor"
 install -m 644 packaging/sluice-router@.service packaging/sysusers.conf "$tree/share/doc/sluice/"
@@ -49,6 +49,8 @@ root=target/dist/deb
 rm -rf "$root"
 mkdir -p "$root/DEBIAN"
 cp -r "$tree" "$root/usr"
+# zsh of Debian searches /usr/local/share/zsh/site-functions, but no such folder in /usr/share.
+mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
 # Not in /etc/apparmor.d: only AppArmor 4 and later can read it, so `postinst` copies it there.
 install -D -m 644 packaging/apparmor "$root/usr/share/sluice/apparmor"
 rm "$root/usr/share/doc/sluice/apparmor"

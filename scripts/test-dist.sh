@@ -38,11 +38,14 @@ try() {
 bare "$work/tar"
 tar -C "$work/tar" -xJf "$tarball"
 try "$work/tar" "/$(basename "$tarball" .tar.xz)/bin/sluice"
+# Below /usr/local, zsh searches this folder.
+[ -s "$work/tar/$(basename "$tarball" .tar.xz)/share/zsh/site-functions/_sluice" ] || fail "zsh does not find the completion"
 
 bare "$work/deb"
 dpkg-deb -x "$package" "$work/deb"
 try "$work/deb" /usr/bin/sluice
-for file in usr/share/man/man1/sluice-run.1.gz usr/share/bash-completion/completions/sluice usr/share/sluice/apparmor; do
+for file in usr/share/man/man1/sluice-run.1.gz usr/share/bash-completion/completions/sluice \
+    usr/share/zsh/vendor-completions/_sluice usr/share/sluice/apparmor; do
     [ -s "$work/deb/$file" ] || fail "the package lacks $file"
 done
 gzip -dc "$work/deb/usr/share/man/man1/sluice-run.1.gz" | grep -q 'sluice\\-run\|sluice-run' || fail "the manual page is empty"
