@@ -27,8 +27,8 @@ pub struct Args {
     /// Its interface, an end of a veth pair [default: the only one]
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Print at the end how exact the emulation was; exit with 75 if more than one packet in a
-    /// thousand left later than this, or the machine lost packets
+    /// Print how late packets were; exit with 75 if more than 0.1 % exceed this, or the machine
+    /// lost any
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
 }

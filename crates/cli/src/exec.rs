@@ -37,7 +37,8 @@ pub struct Args {
     /// listens
     #[arg(long, value_name = "COMMAND")]
     server: Option<OsString>,
-    /// Print how late packets were; exit with 75 if more than 0.1 % were later than this
+    /// Print how late packets were; exit with 75 if more than 0.1 % exceed this, or the machine
+    /// lost any
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
     /// Use a proxy (http_proxy), not namespaces
@@ -271,5 +272,5 @@ Examples:
 
 Exit status: the program's own; 128 + N if signal N ended it; 127 if there is no
 such program; 126 if it cannot be executed; 125 if Sluice fails; 75 if packets
-were later than --max-late; 70 if a queue from a file (py:, wasm:) failed and
-has `on_error end`.";
+were later than --max-late, or lost by the machine; 70 if a queue from a file
+(py:, wasm:) failed and has `on_error end`.";

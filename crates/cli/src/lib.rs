@@ -59,7 +59,7 @@ struct Sluice {
 enum Command {
     /// Run a program behind an emulated link, without root
     Exec(exec::Args),
-    /// Put a link in front of a network namespace or a container that runs already
+    /// Put a link in front of an existing network namespace or a running container
     Attach(attach::Args),
     /// Put a link behind a proxy, where namespaces are forbidden
     Proxy(proxy::Args),
@@ -67,10 +67,10 @@ enum Command {
     Run(run::Args),
     /// Run a scenario over a grid of settings and seeds, on this machine or a Dask cluster
     ///
-    /// This needs the Python package: `pip install .` in Sluice's source tree. SLUICE_PYTHON names
-    /// the interpreter that has it [default: python3].
+    /// This needs the Python package (docs/how-to/install.md). SLUICE_PYTHON names the interpreter
+    /// that has it [default: python3].
     Sweep(sweep::Args),
-    /// Write a new file that works, for you to change
+    /// Write a working scenario or AQM to start from
     New(new::Args),
     /// Check that an algorithm keeps the contract, measure its cost, and draw its queue
     Check(check::Args),
@@ -82,7 +82,7 @@ enum Command {
     Compare(compare::Args),
     /// Write a page over all runs of a folder that shows which queue suits which conditions
     Index(index::Args),
-    /// List the algorithms with their parameters, units, ranges and defaults
+    /// List algorithms and named links with their parameters, units, ranges and defaults
     List(list::Args),
     /// Replay a recorded arrival trace, or the arrivals of a live run, through a queue
     Replay(replay::Args),
@@ -92,7 +92,7 @@ enum Command {
     Shape(shape::Args),
     /// Show what a running router does, live: pipes, queues and flows
     Top(top::Args),
-    /// Print a dashboard for Grafana over the metrics of routers
+    /// Print a Grafana dashboard for the metrics of routers
     ///
     /// Import it with Dashboards > New > Import. It asks for the Prometheus data source that collects
     /// /metrics of `sluice router --http`.
@@ -101,7 +101,7 @@ enum Command {
     Ipfw(ipfw::Args),
     /// Report what this machine allows, and how to allow the rest
     Doctor(doctor::Args),
-    /// Measure Sluice's packet path and the kernel's, in namespaces made for that
+    /// Measure Sluice's packet path and the kernel's, in temporary namespaces
     Bench(bench::Args),
     /// Print a shell's completion script
     Completion(completion::Args),

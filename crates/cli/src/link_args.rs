@@ -32,7 +32,7 @@ pub struct LinkArgs {
     /// Random loss in each direction, e.g. 0.5% (0.5 is half)
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, help_heading = LINK)]
     loss: Option<String>,
-    /// Queue of both directions, in words of `sluice list`
+    /// Queue of both directions, written as in `sluice list`
     #[arg(long, value_name = "QUEUE", help_heading = LINK,
           add = ArgValueCandidates::new(completion::queues))]
     queue: Option<String>,

@@ -53,8 +53,8 @@ pub struct Args {
     /// Make the machine's own loopback unreachable
     #[arg(long)]
     no_host: bool,
-    /// Print how exact the emulation was; exit with 75 (the result is not valid) if more than one
-    /// packet in a thousand left later than this
+    /// Print how late packets were; exit with 75 if more than 0.1 % exceed this, or the machine
+    /// lost any
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     max_late: Option<Span>,
     /// Record what passes the link in this folder, with report.html

@@ -26,7 +26,7 @@ pub struct Args {
     /// with those of the run
     #[arg(value_name = "TRACE|RUN")]
     trace: PathBuf,
-    /// The queue of a trace, in the words of `sluice list`: "codel target 5ms"
+    /// The queue of a trace, written as in `sluice list`: "codel target 5ms"
     #[arg(long, value_name = "WORDS", value_parser = replay::parse_queue,
           add = ArgValueCandidates::new(completion::queues))]
     queue: Option<Spec>,

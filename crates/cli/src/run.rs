@@ -83,8 +83,8 @@ pub struct Args {
     /// idle. Requires root [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
-    /// Serve a page with the progress of the runs, live charts of the live run that goes on, and the
-    /// reports of runs that are done, at IP:PORT or unix:PATH
+    /// Serve a page with the progress of the runs, live charts of the current live run, and the
+    /// reports of finished runs, at IP:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     http: Option<Address>,
     /// File with the token that --http requires

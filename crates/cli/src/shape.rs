@@ -33,12 +33,12 @@ pub struct Args {
     /// Rate of what arrives by the interface: some 10 % below that of the line
     #[arg(long, value_name = "RATE", value_parser = Rate::parse)]
     down: Option<Rate>,
-    /// Queue of both directions, in words of `sluice list`
+    /// Queue of both directions, written as in `sluice list`
     #[arg(long, value_name = "QUEUE", default_value = "cake",
           add = clap_complete::engine::ArgValueCandidates::new(completion::queues))]
     queue: String,
     /// What the line adds to each packet: a number of bytes, or a word of tc-cake(8) such as
-    /// `pppoe-llcsnap` (the usual `adsl`), `pppoe-ptm` (the usual `vdsl`), `docsis`, `ethernet`
+    /// `pppoe-llcsnap` (or `adsl`), `pppoe-ptm` (or `vdsl`), `docsis`, `ethernet`
     #[arg(long, value_name = "WORD|BYTES", value_parser = overhead, default_value = "raw",
           add = clap_complete::engine::ArgValueCandidates::new(overheads))]
     overhead: Overhead,
@@ -55,9 +55,9 @@ pub struct Args {
     /// them, and each direction belongs to one of them
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(1..=MOST_WORKERS))]
     workers: usize,
-    /// Shape nothing here. Instead, show the effect in namespaces made for that: a ping while four
-    /// TCP transfers in each direction fill a line, with the line's own large FIFO, and then shaped.
-    /// The line is 5 % faster than `--up`, and 10 % faster than `--down`
+    /// Shape nothing here. Instead, show the effect in temporary namespaces: a ping while four TCP
+    /// transfers in each direction fill a line, with the line's own large FIFO, and then shaped. The
+    /// line is 5 % faster than `--up`, and 10 % faster than `--down`
     #[arg(long, requires_all = ["up", "down"], conflicts_with = "interface")]
     test: bool,
     /// Length of each measurement of `--test`

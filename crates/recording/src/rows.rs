@@ -45,7 +45,7 @@ table! {
         delays: Option<u64> = "delays",
         /// sum of their one-way delays
         delay_sum: Option<Span> = "delay_sum_ns",
-        /// sum of the differences between the delays of each two consecutive ones
+        /// sum of the differences between the delays of consecutive ones
         variation_sum: Option<Span> = "variation_sum_ns",
         /// sum of the interarrival jitter after each (RFC 3550 section 6.4.1)
         jitter_sum: Option<Span> = "jitter_sum_ns",

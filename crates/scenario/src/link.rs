@@ -35,7 +35,7 @@ keys! {
         /// propagation delay of this direction: one delay; pairs of a time and the delay from then
         /// on; or `{ every = "15s", delays = ["20ms", "30ms"] }` for delays that take turns
         delay: Delays = Delays::constant(Span::ZERO);
-        /// the queue in front of the link, in the words of `sluice list`; `{rate}` in it stands for the
+        /// the queue in front of the link, written as in `sluice list`; `{rate}` in it stands for the
         /// link's own `rate`
         queue: Queue = default_queue();
         /// file with a delay profile in dummynet's format; a rate in it replaces `rate`

@@ -10,7 +10,7 @@ use crate::page::{self, Page, Prepared};
 pub struct RouterPage {
     #[command(flatten)]
     page: Page,
-    /// Let the page change pipes, queues and AQMs, and take changes back; requires a token
+    /// Let the page change pipes, queues and AQMs, and undo changes; requires a token
     #[arg(long, requires = "http")]
     http_control: bool,
 }

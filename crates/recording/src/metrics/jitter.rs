@@ -37,7 +37,7 @@ impl Jitter {
         self.sum
     }
 
-    /// Returns the sum of the differences of each two consecutive transit times, in nanoseconds.
+    /// Returns the sum of the differences of consecutive transit times, in nanoseconds.
     pub const fn variation_sum_ns(&self) -> f64 {
         self.distances
     }

@@ -1,5 +1,5 @@
 //! Captures of the packets received and sent, for Wireshark: one per port of the router, and one
-//! between each two consecutive links.
+//! between consecutive links.
 //!
 //! A recording keeps no payload. A simulated packet has its real headers (IPv4, and TCP, UDP or
 //! ICMP), as far as [`sluice_recording::Header`] contains them. A packet of a live TCP flow has

@@ -61,12 +61,12 @@ comparisons use these names. This page is generated from the declarations that t
   jitter and scores are averaged.
 - Goodput is payload divided by time, and pauses of a flow count as time. A transfer of `bytes`
   without `pause` is measured until it is complete, any other flow until its `stop`. For several
-  flows and for `total.goodput`, the time begins when the first of them is measured, but not in the
-  warm-up of the run, and ends with the last of them. In this time all payload counts, also that of a
-  flow that has just begun.
+  flows and for `total.goodput`, the time begins when the first of them is measured, but not before the
+  warm-up of the run is over, and ends with the last of them. All payload that arrives in this time counts,
+  including that of a flow that is still in its own warm-up.
 - A transfer or an exchange that is open at the end and has lasted longer than every one that ended
   counts with its age in `fct.p50` to `fct.max` and in the percentiles of `rr`, so that a queue that
-  starves a flow exceeds a bound. Of pages it is not known when the open ones were requested.
+  starves a flow exceeds a bound. Pages are an exception: it is not known when open ones were requested.
 - A percentile is an observed value: the smallest value such that at least that part of all values
   is not larger (RFC 2330 section 11.3).
 - The packets of a link are IP packets; goodput counts payload only. A super-packet counts as its
