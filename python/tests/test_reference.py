@@ -27,8 +27,8 @@ PAGE = ROOT / "docs" / "python.md"
 WIDTH = 88
 HEAD = """# Python
 
-`pip install .` in the source tree builds the package `sluice` (Python 3.11 or newer). This page is
-generated from its signatures and docstrings; do not edit it. To update it, run
+[Install](how-to/install.md#the-python-package) the package `sluice` (Python 3.11 or newer). This
+page is generated from its signatures and docstrings; do not edit it. To update it, run
 `UPDATE_EXPECT=1 pytest python/tests/test_reference.py`.
 
 ```python
