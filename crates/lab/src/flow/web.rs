@@ -42,7 +42,8 @@ impl SimulatedFlow for Web {
 /// Complete pages, and the payload of all.
 #[derive(Default)]
 pub(crate) struct Pages {
-    /// The payload of the last row.
+    /// The instant and the payload of the last row.
+    last: Time,
     received: u64,
 }
 
@@ -51,8 +52,19 @@ impl Pages {
         if bytes <= self.received {
             return Ok(());
         }
+        self.last = at;
         self.received = bytes;
         rows.received(at, bytes)
+    }
+}
+
+/// Writes the last row of a flow in a run that has ended at `end`, unless the row at `last` is not
+/// earlier: `bytes` of payload had arrived by the end of the flow or of the run, even if that is none.
+fn write_last(end: Time, last: Time, bytes: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    let stop = rows.stop().min(end);
+    match last.max(rows.start()) < stop {
+        true => rows.received(stop, bytes),
+        false => Ok(()),
     }
 }
 
@@ -68,17 +80,18 @@ impl SimulatedRecord for Pages {
         }
     }
 
-    /// Writes what has arrived since the last row, if the run was stopped before the flow.
+    /// Writes what has arrived since the last row, if the run was stopped before the flow, and the last
+    /// row.
     fn finish(
         &mut self,
         end: Time,
         sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
-        match end < rows.stop() {
-            true => self.receive(end, sent.received, rows),
-            false => Ok(()),
+        if end < rows.stop() {
+            self.receive(end, sent.received, rows)?;
         }
+        write_last(end, self.last, self.received, rows)
     }
 }
 
@@ -113,15 +126,14 @@ impl LiveFlow for Web {
         })
     }
 
-    fn write(
-        &self,
-        report: &WebReport,
-        _end: Time,
-        rows: &mut Rows<'_>,
-    ) -> Result<(), RecordError> {
+    fn write(&self, report: &WebReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         connection::write_transfers(&report.pages, rows)?;
-        let mut goodput = report.goodput.iter();
-        goodput.try_for_each(|arrived| rows.received(arrived.time, arrived.bytes))
+        for arrived in &report.goodput {
+            rows.received(arrived.time, arrived.bytes)?;
+        }
+        let last = report.goodput.last();
+        let (last, bytes) = last.map_or((Time::ZERO, 0), |last| (last.time, last.bytes));
+        write_last(end, last, bytes, rows)
     }
 }
 
@@ -133,6 +145,29 @@ mod tests {
     use sluice_load::tcp::Goodput;
     use sluice_recording::metrics::measure;
     use sluice_scenario::FlowKind;
+
+    /// Returns the recording of a flow that stopped with the run after 2 s.
+    fn of_report(report: &WebReport) -> (tempfile::TempDir, sluice_recording::Recording) {
+        let end = Time::ZERO + Span::from_secs(2);
+        recorded("type = \"web\"\ninterval = \"1s\"", |rows| {
+            let FlowKind::Web(web) = &rows.flow().flow.kind else {
+                panic!("it is a flow of pages");
+            };
+            web.write(report, end, rows)
+        })
+    }
+
+    #[test]
+    fn pages_of_which_nothing_arrives_have_a_goodput_of_zero() {
+        let report = WebReport {
+            asked: 2,
+            ..WebReport::default()
+        };
+        let (_folder, recording) = of_report(&report);
+        let summary = measure(&recording).unwrap();
+        assert_eq!(summary.flows[0].goodput_bps, Some(0.0));
+        assert_eq!(summary.flows[0].bytes, Some(0));
+    }
 
     #[test]
     fn a_page_that_is_not_complete_has_goodput() {
@@ -146,13 +181,7 @@ mod tests {
             goodput: (1..=40).map(arrived).collect(),
             ..WebReport::default()
         };
-        let end = Time::ZERO + Span::from_secs(2);
-        let (_folder, recording) = recorded("type = \"web\"\ninterval = \"1s\"", |rows| {
-            let FlowKind::Web(web) = &rows.flow().flow.kind else {
-                panic!("it is a flow of pages");
-            };
-            web.write(&report, end, rows)
-        });
+        let (_folder, recording) = of_report(&report);
         // 200 kB in 2 s.
         let summary = measure(&recording).unwrap();
         assert_eq!(summary.flows[0].goodput_bps, Some(800_000.0));

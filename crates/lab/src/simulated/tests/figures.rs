@@ -142,3 +142,14 @@ fn the_payload_of_pages_that_are_not_complete_counts() {
     assert!(full > 5e6, "{full}");
     assert!((goodput / full - 1.0).abs() < 0.03, "{goodput} and {full}");
 }
+
+/// Packets of a higher class fill the link three times over, so that no page's connection is answered.
+#[test]
+fn pages_that_starve_have_a_goodput_of_zero() {
+    let (_folder, recording) = simulate(
+        "duration = \"5s\"\n[link]\nrate = \"2Mbit/s\"\nrtt = \"20ms\"\nqueue = \"prio\"\n\
+         [[flow]]\ntype = \"udp\"\nrate = \"6Mbit/s\"\nclass = 0\n\
+         [[flow]]\ntype = \"web\"\ninterval = \"1s\"\nstart = \"500ms\"\nclass = 1\n",
+    );
+    assert_eq!(metric(&recording, "web.goodput"), 0.0);
+}
