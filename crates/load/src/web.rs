@@ -61,11 +61,19 @@ pub struct WebReport {
 }
 
 impl WebReport {
-    /// Records the bytes that have arrived by `time`, if they are more than before.
-    fn note(&mut self, time: Time, bytes: u64) {
-        if bytes > self.goodput.last().map_or(0, |last| last.bytes) {
+    /// Records the bytes that have arrived by `time`, if they are more than before. After a pause, the
+    /// last instant without more, `quiet`, is recorded as well.
+    fn note(&mut self, time: Time, bytes: u64, quiet: &mut Option<Time>) {
+        let before = self.goodput.last().map_or(0, |last| last.bytes);
+        if bytes <= before {
+            *quiet = Some(time);
+            return;
+        }
+        if let Some(time) = quiet.take() {
+            let bytes = before;
             self.goodput.push(Goodput { time, bytes });
         }
+        self.goodput.push(Goodput { time, bytes });
     }
 }
 
@@ -130,12 +138,13 @@ impl WebFlow {
         let mut pages: BTreeMap<u64, Page> = BTreeMap::new();
         let mut fetches: Vec<Fetch> = Vec::new();
         let mut received = 0;
+        let mut quiet = None;
         let mut next = self.start;
         loop {
             let now = context.clock.now();
             let is_over = context.stop.is_stopped() || now >= end;
             if is_over || now >= next {
-                report.note(now, received);
+                report.note(now, received, &mut quiet);
                 next = now + self.goodput_interval;
             }
             if is_over {
@@ -199,7 +208,7 @@ impl WebFlow {
                             bytes: page.bytes,
                         });
                         pages.remove(&fetch.page);
-                        report.note(now, received);
+                        report.note(now, received, &mut quiet);
                     }
                 }
                 false

@@ -4,6 +4,7 @@ use sluice_core::Time;
 use sluice_load::web::{WebFlow, WebReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
+use sluice_recording::metrics::longest_gap;
 use sluice_scenario::{Direction, FlowInstance, Web};
 use sluice_sim::Traffic;
 
@@ -45,12 +46,20 @@ pub(crate) struct Pages {
     /// The instant and the payload of the last row.
     last: Time,
     received: u64,
+    /// The last instant at which no more had arrived.
+    quiet: Time,
 }
 
 impl Pages {
     fn receive(&mut self, at: Time, bytes: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         if bytes <= self.received {
+            self.quiet = at;
             return Ok(());
+        }
+        // What arrives after a pause arrives after the last report of the pause.
+        let has_paused = self.last.max(rows.start()) + longest_gap(rows.interval()) < at;
+        if has_paused && self.last < self.quiet {
+            rows.received(self.quiet, self.received)?;
         }
         self.last = at;
         self.received = bytes;
@@ -155,6 +164,30 @@ mod tests {
             };
             web.write(report, end, rows)
         })
+    }
+
+    #[test]
+    fn a_pause_between_pages_ends_with_a_row() {
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+        let (_folder, recording) = recorded("type = \"web\"\ninterval = \"1s\"", |rows| {
+            let mut pages = Pages::default();
+            for (ms, bytes) in [
+                (80, 1000),
+                (100, 1000),
+                (500, 1000),
+                (550, 5000),
+                (600, 5000),
+                (650, 9000),
+            ] {
+                pages.receive(at(ms), bytes, rows)?;
+            }
+            Ok(())
+        });
+        let rows = recording.flow_samples().unwrap().map(Result::unwrap);
+        let rows: Vec<_> = rows.map(|row| (row.time, row.received_bytes)).collect();
+        // The interval is 50 ms, so the 100 ms before 650 ms are no pause.
+        let expected = [(80, 1000), (500, 1000), (550, 5000), (650, 9000)];
+        assert_eq!(rows, expected.map(|(ms, bytes)| (at(ms), Some(bytes))));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Span, Time};
 
 use super::fairness::Greedy;
-use super::goodput::{Arrived, arrived_by, goodput};
+use super::goodput::{Arrived, arrived_by, goodput, longest_gap};
 use super::jitter::Jitter;
 use super::packet_counts::{Counted, PacketCounts};
 use super::percentile::percentiles_of;
@@ -99,7 +99,7 @@ impl FlowMeter {
             to: end.min(Time::ZERO + instance.stop),
             // The counter is zero at the start of the flow, whenever the first sample was taken.
             arrived: vec![(Time::ZERO + instance.start, 0)],
-            even: Span::from_ns(measure.interval.as_ns().saturating_mul(2)),
+            even: longest_gap(measure.interval),
             retransmits_before: 0,
             retransmits: None,
             srtt: Vec::new(),

@@ -327,9 +327,11 @@ fn the_score_of_a_ping_counts_the_requests_that_were_lost_and_not_the_answers() 
 fn a_goodput_curve_averages_over_its_window() {
     // 1000 B/s for 2 s, then nothing for 2 s; a window of 2 s that steps by 1 s.
     let samples = arrived(&[(0, 0), (2000, 2000), (4000, 2000)]);
-    let points = goodput_series(&samples, Span::from_secs(2), Span::from_secs(1));
+    let [window, step] = [2, 1].map(Span::from_secs);
+    let series = |samples: &[Arrived]| goodput_series(samples, window, window, step);
+    let points = series(&samples);
     assert_eq!(points, [(2.0, 8000.0), (3.0, 4000.0), (4.0, 0.0)]);
-    assert!(goodput_series(&[], Span::from_secs(2), Span::from_secs(1)).is_empty());
+    assert!(series(&[]).is_empty());
 }
 
 fn release(due_us: u64, late_us: u64) -> Release {
