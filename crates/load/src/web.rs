@@ -52,6 +52,9 @@ pub struct WebFlow {
 pub struct WebReport {
     /// The pages that were complete, in the order of their ends.
     pub pages: Vec<Transfer>,
+    /// The pages that were not complete at the end, in the order of their requests, with their ages and
+    /// the bytes of their complete objects.
+    pub open: Vec<Transfer>,
     /// Pages that were requested.
     pub asked: u64,
     /// Connections that broke.
@@ -148,6 +151,7 @@ impl WebFlow {
                 next = now + self.goodput_interval;
             }
             if is_over {
+                report.open = pages.into_values().map(|page| page.at(now)).collect();
                 return Ok(report);
             }
             if now >= due {
@@ -202,11 +206,7 @@ impl WebFlow {
                     page.left -= 1;
                     page.bytes += fetch.received;
                     if page.left == 0 {
-                        report.pages.push(Transfer {
-                            start: page.start,
-                            took: now.since(page.start),
-                            bytes: page.bytes,
-                        });
+                        report.pages.push(page.at(now));
                         pages.remove(&fetch.page);
                         report.note(now, received, &mut quiet);
                     }
@@ -270,6 +270,17 @@ struct Page {
     /// Objects that have not arrived.
     left: u32,
     bytes: u64,
+}
+
+impl Page {
+    /// Returns how long the page has taken by `now`, and the bytes of its complete objects.
+    fn at(&self, now: Time) -> Transfer {
+        Transfer {
+            start: self.start,
+            took: now.since(self.start),
+            bytes: self.bytes,
+        }
+    }
 }
 
 /// An object on its way to the client.

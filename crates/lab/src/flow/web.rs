@@ -89,14 +89,18 @@ impl SimulatedRecord for Pages {
         }
     }
 
-    /// Writes what has arrived since the last row, if the run was stopped before the flow, and the last
-    /// row.
+    /// Writes the open pages, what has arrived since the last row, if the run was stopped before the
+    /// flow, and the last row.
     fn finish(
         &mut self,
         end: Time,
         sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
+        let stop = rows.stop().min(end);
+        for page in sent.open_pages {
+            rows.open_page(page.sequence, page.start, stop, page.bytes)?;
+        }
         if end < rows.stop() {
             self.receive(end, sent.received, rows)?;
         }
@@ -137,6 +141,15 @@ impl LiveFlow for Web {
 
     fn write(&self, report: &WebReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         connection::write_transfers(&report.pages, rows)?;
+        let stop = rows.stop().min(end);
+        for (seq, page) in (report.pages.len() as u64..).zip(&report.open) {
+            rows.open_page(
+                seq,
+                page.start,
+                stop.min(page.start + page.took),
+                page.bytes,
+            )?;
+        }
         for arrived in &report.goodput {
             rows.received(arrived.time, arrived.bytes)?;
         }
@@ -151,6 +164,7 @@ mod tests {
     use super::*;
     use crate::flow::rows::recorded;
     use sluice_core::Span;
+    use sluice_load::Transfer;
     use sluice_load::tcp::Goodput;
     use sluice_recording::metrics::measure;
     use sluice_scenario::FlowKind;
@@ -164,6 +178,29 @@ mod tests {
             };
             web.write(report, end, rows)
         })
+    }
+
+    #[test]
+    fn pages_that_are_open_at_the_end_have_their_age() {
+        let page = |start, took| Transfer {
+            start: Time::ZERO + Span::from_ms(start),
+            took: Span::from_ms(took),
+            bytes: 4000,
+        };
+        // The client ends a little after the run, which a request may follow.
+        let report = WebReport {
+            pages: vec![page(100, 300)],
+            asked: 3,
+            open: vec![page(500, 1505), page(2002, 3)],
+            ..WebReport::default()
+        };
+        let (_folder, recording) = of_report(&report);
+        let rows = recording.transfers().unwrap().map(Result::unwrap);
+        let rows: Vec<_> = rows.map(|row| (row.seq, row.took, row.is_open())).collect();
+        let ms = Span::from_ms;
+        assert_eq!(rows, [(0, ms(300), false), (1, ms(1500), true)]);
+        let fct = measure(&recording).unwrap().flows[0].fct.unwrap();
+        assert_eq!((fct.count, fct.max_ns), (1, 1_500_000_000));
     }
 
     #[test]
