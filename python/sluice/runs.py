@@ -188,7 +188,7 @@ class Run:
 
     @cached_property
     def transfers(self) -> Table:
-        """One row per complete transfer, page or exchange."""
+        """One row per complete transfer or page, and per page that was open at the end."""
         return self._table("transfers")
 
     @property

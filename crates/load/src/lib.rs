@@ -289,14 +289,14 @@ fn check_field(field: &'static str, value: u8, most: u8) -> Result<(), TrafficEr
     Ok(())
 }
 
-/// A transfer, a page or an exchange that is complete.
+/// A transfer, a page or an exchange that is complete, or a page that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The instant of the request.
     pub start: Time,
-    /// Until its last byte had arrived.
+    /// Until its last byte had arrived; of an open page, until the end.
     pub took: Span,
-    /// Payload bytes.
+    /// Payload bytes; of an open page, those of its complete objects.
     pub bytes: u64,
 }
 

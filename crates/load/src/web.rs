@@ -52,6 +52,9 @@ pub struct WebFlow {
 pub struct WebReport {
     /// The pages that were complete, in the order of their ends.
     pub pages: Vec<Transfer>,
+    /// The pages that were not complete at the end, in the order of their requests, with their ages and
+    /// the bytes of their complete objects.
+    pub open: Vec<Transfer>,
     /// Pages that were requested.
     pub asked: u64,
     /// Connections that broke.
@@ -61,11 +64,19 @@ pub struct WebReport {
 }
 
 impl WebReport {
-    /// Records the bytes that have arrived by `time`, if they are more than before.
-    fn note(&mut self, time: Time, bytes: u64) {
-        if bytes > self.goodput.last().map_or(0, |last| last.bytes) {
+    /// Records the bytes that have arrived by `time`, if they are more than before. After a pause, the
+    /// last instant without more, `quiet`, is recorded as well.
+    fn note(&mut self, time: Time, bytes: u64, quiet: &mut Option<Time>) {
+        let before = self.goodput.last().map_or(0, |last| last.bytes);
+        if bytes <= before {
+            *quiet = Some(time);
+            return;
+        }
+        if let Some(time) = quiet.take() {
+            let bytes = before;
             self.goodput.push(Goodput { time, bytes });
         }
+        self.goodput.push(Goodput { time, bytes });
     }
 }
 
@@ -130,15 +141,17 @@ impl WebFlow {
         let mut pages: BTreeMap<u64, Page> = BTreeMap::new();
         let mut fetches: Vec<Fetch> = Vec::new();
         let mut received = 0;
+        let mut quiet = None;
         let mut next = self.start;
         loop {
             let now = context.clock.now();
             let is_over = context.stop.is_stopped() || now >= end;
             if is_over || now >= next {
-                report.note(now, received);
+                report.note(now, received, &mut quiet);
                 next = now + self.goodput_interval;
             }
             if is_over {
+                report.open = pages.into_values().map(|page| page.at(now)).collect();
                 return Ok(report);
             }
             if now >= due {
@@ -193,13 +206,9 @@ impl WebFlow {
                     page.left -= 1;
                     page.bytes += fetch.received;
                     if page.left == 0 {
-                        report.pages.push(Transfer {
-                            start: page.start,
-                            took: now.since(page.start),
-                            bytes: page.bytes,
-                        });
+                        report.pages.push(page.at(now));
                         pages.remove(&fetch.page);
-                        report.note(now, received);
+                        report.note(now, received, &mut quiet);
                     }
                 }
                 false
@@ -261,6 +270,17 @@ struct Page {
     /// Objects that have not arrived.
     left: u32,
     bytes: u64,
+}
+
+impl Page {
+    /// Returns how long the page has taken by `now`, and the bytes of its complete objects.
+    fn at(&self, now: Time) -> Transfer {
+        Transfer {
+            start: self.start,
+            took: now.since(self.start),
+            bytes: self.bytes,
+        }
+    }
 }
 
 /// An object on its way to the client.

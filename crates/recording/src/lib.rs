@@ -8,7 +8,7 @@
 //! | `flows.parquet` | one per flow and interval: [`FlowSample`] |
 //! | `queues.parquet` | one per variable of a queue and interval or change: [`QueueSample`] |
 //! | `pings.parquet` | one per probe: [`PingSample`] |
-//! | `transfers.parquet` | one per complete transfer: [`Transfer`] |
+//! | `transfers.parquet` | one per complete transfer, and per page that was open at the end: [`Transfer`] |
 //! | `releases.parquet` | one per packet that a live router sent: [`Release`] |
 //! | `arrivals.parquet` | one per packet that a live router queued: [`Arrival`] |
 //! | `summary.json` | the figures of the run: [`sluice_scenario::metric::Summary`] |

@@ -221,7 +221,7 @@ impl Recording {
         self.rows()
     }
 
-    /// Reads every completed transfer, page and exchange.
+    /// Reads every complete transfer and page, and the pages that were open at the end.
     ///
     /// # Errors
     /// The table cannot be read.

@@ -32,7 +32,10 @@ pub fn reference() -> String {
         &mut page,
         "one row per probe, per packet of a call, or per request",
     );
-    table::<Transfer>(&mut page, "one row per complete transfer or page");
+    table::<Transfer>(
+        &mut page,
+        "one row per complete transfer or page, and per page that was open at the end",
+    );
     table::<Release>(
         &mut page,
         "one row per packet that a live router sent, with its lateness",

@@ -157,7 +157,7 @@ table! {
 }
 
 table! {
-    /// A completed transfer, page or exchange.
+    /// A complete transfer, page or exchange, or a page that was open at the end.
     pub struct Transfer = "transfers" {
         /// instant of the request
         start: Time = "start_ns",
@@ -165,10 +165,19 @@ table! {
         flow: u32 = "flow",
         /// number of the transfer or page within its flow, from 0
         seq: u64 = "seq",
-        /// time until the last byte had arrived
+        /// time until the last byte had arrived; of an open page, until the end of its flow
         took: Span = "took_ns",
-        /// payload bytes
+        /// payload bytes; of an open page, those of its complete objects
         bytes: u64 = "bytes",
+        /// whether it is a page that was open at the end of its flow or of the run; empty in recordings of older programs, which have none of these
+        open: Option<bool> = "open",
+    }
+}
+
+impl Transfer {
+    /// Returns whether it was open at the end.
+    pub fn is_open(&self) -> bool {
+        self.open == Some(true)
     }
 }
 

@@ -520,6 +520,50 @@ table! {
     }
 }
 
+table! {
+    /// Transfers of older programs, without the pages that were open.
+    pub struct OlderTransfer = "transfers" {
+        /// start
+        start: Time = "start_ns",
+        /// flow
+        flow: u32 = "flow",
+        /// number
+        seq: u64 = "seq",
+        /// time
+        took: Span = "took_ns",
+        /// bytes
+        bytes: u64 = "bytes",
+    }
+}
+
+#[test]
+fn all_transfers_of_a_recording_of_an_older_program_are_complete() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap()
+        .without_checksums();
+    let older = OlderTransfer {
+        start: Time::from_ns(7),
+        flow: 1,
+        seq: 2,
+        took: Span::from_ms(3),
+        bytes: 4,
+    };
+    write_table(temp.path(), [older]);
+    let found: Vec<Transfer> = recording.transfers().unwrap().map(Result::unwrap).collect();
+    let expected = Transfer {
+        start: Time::from_ns(7),
+        flow: 1,
+        seq: 2,
+        took: Span::from_ms(3),
+        bytes: 4,
+        open: None,
+    };
+    assert_eq!(found, [expected]);
+    assert!(!found[0].is_open());
+}
+
 #[test]
 fn a_recording_of_an_older_program_has_packets_without_numbers_and_no_headers() {
     let temp = tempfile::tempdir().unwrap();

@@ -249,7 +249,7 @@ impl RunWriter {
         self.tables().push(sample.clone())
     }
 
-    /// Records a completed transfer, page or exchange.
+    /// Records a complete transfer or page, or a page that was open at the end.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].

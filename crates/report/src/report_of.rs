@@ -19,7 +19,7 @@ use sluice_recording::expect;
 use sluice_recording::figures::{
     Probes, Repeated, busiest_of, figures_of, median, repeated, rounded, typical,
 };
-use sluice_recording::metrics::{Arrived, goodput_series, measure};
+use sluice_recording::metrics::{Arrived, goodput_series, longest_gap, measure};
 use sluice_recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Passage, PingSample, QueueSample, ReadError,
     Recording, RunFile, Status, if_recorded,
@@ -325,7 +325,8 @@ fn flow(
             .filter(|sample| sample.time > start)
             .filter_map(|sample| Some((sample.time, sample.received_bytes?))),
     );
-    let goodput = goodput_series(&arrived, measure.window, measure.step);
+    let even = longest_gap(measure.interval);
+    let goodput = goodput_series(&arrived, even, measure.window, measure.step);
     let (time_s, mbps) = goodput.into_iter().map(|(t, bps)| (t, bps / 1e6)).unzip();
     let series = |pick: &dyn Fn(&FlowSample) -> Option<f64>| {
         let points = samples

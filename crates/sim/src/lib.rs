@@ -44,7 +44,8 @@ pub use error::ConfigError;
 pub use estimate::Estimate;
 pub use ids::{FlowId, LinkId, Side};
 pub use observe::{
-    Completion, Content, Datagram, Echo, FlowTotals, LinkSample, Observer, Sent, TcpSample,
+    Completion, Content, Datagram, Echo, FlowTotals, LinkSample, Observer, OpenPage, Sent,
+    TcpSample,
 };
 pub use simulation::Simulation;
 pub use topology::{Link, Route, Router, dumbbell, dumbbell_route, parking_lot, parking_lot_route};

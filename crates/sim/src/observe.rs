@@ -186,6 +186,17 @@ pub struct Completion {
     pub bytes: u64,
 }
 
+/// A page that is not complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenPage {
+    /// Number of the page within its flow, from 0.
+    pub sequence: u64,
+    /// The instant of the request.
+    pub start: Time,
+    /// Payload bytes of its objects that have arrived as a whole.
+    pub bytes: u64,
+}
+
 /// Totals of a flow, up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTotals {

@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 use crate::haste::Haste;
 use crate::ids::{FlowId, LinkId};
 use crate::network::{Network, kind};
-use crate::observe::{FlowTotals, LinkSample, Observer};
+use crate::observe::{FlowTotals, LinkSample, Observer, OpenPage};
 use crate::packets::{NOT_TCP, Tag};
 use crate::stage::Engine;
 use crate::traffic::{AnySource, Host, Source};
@@ -201,6 +201,11 @@ impl Simulation {
     /// Totals of a flow so far.
     pub fn totals(&self, flow: FlowId) -> FlowTotals {
         self.network.totals(flow)
+    }
+
+    /// Returns the pages of a flow that are not complete, or were not when it stopped.
+    pub fn open_pages(&self, flow: FlowId) -> Vec<OpenPage> {
+        self.sources[flow].open_pages()
     }
 
     /// The backlog of a link's queue.

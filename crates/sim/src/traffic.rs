@@ -9,7 +9,7 @@ use crate::demand::{Demand, Outlook};
 use crate::error::ConfigError;
 use crate::ids::{FlowId, Side};
 use crate::network::{Connection, ConnectionId, Network};
-use crate::observe::{Completion, Observer};
+use crate::observe::{Completion, Observer, OpenPage};
 use crate::packets::{DatagramBody, Tag};
 use sluice_core::{Ecn, Rng, Time};
 
@@ -71,6 +71,11 @@ pub(crate) trait Source {
     /// Whether [`Observer::on_received`] reports the payload of the flow at the same interval.
     fn is_receiving(&self) -> bool {
         false
+    }
+
+    /// Returns the pages that are not complete, or were not when the flow stopped.
+    fn open_pages(&self) -> Vec<OpenPage> {
+        Vec::new()
     }
 }
 
@@ -257,6 +262,10 @@ macro_rules! traffic {
 
             fn is_receiving(&self) -> bool {
                 match self { $(AnySource::$name(source) => source.is_receiving(),)+ }
+            }
+
+            fn open_pages(&self) -> Vec<OpenPage> {
+                match self { $(AnySource::$name(source) => source.open_pages(),)+ }
             }
         }
     };

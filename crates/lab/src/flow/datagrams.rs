@@ -49,6 +49,8 @@ pub(crate) struct Arrivals {
     jitter: Jitter,
     /// The last arrival.
     last: Time,
+    /// The instant of the last row.
+    written: Time,
     next_sample: Time,
 }
 
@@ -66,8 +68,18 @@ impl Arrivals {
             delay_sum: Span::ZERO,
             jitter: Jitter::default(),
             last: Time::ZERO,
+            written: Time::ZERO,
             next_sample: Time::ZERO,
         }
+    }
+
+    /// Writes a row at the last arrival if nothing arrived for more than an interval before `at`: what
+    /// came at the end of a burst, after its last row, did not arrive with the next burst.
+    fn end_burst(&mut self, at: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        if self.written < self.last && self.last + rows.interval() < at {
+            return self.write(self.last, self.sent(), rows);
+        }
+        Ok(())
     }
 
     /// Counts datagram `sequence`, which was sent at `sent` and arrived at `at`, if that time is known.
@@ -96,21 +108,28 @@ impl Arrivals {
             return Ok(());
         }
         self.next_sample = at + rows.interval();
-        // All datagrams up to the latest one had been sent by then.
+        self.write(at, self.sent(), rows)
+    }
+
+    /// Returns how many packets had been sent by the last arrival: all up to the latest one, without
+    /// those that the hosts lost.
+    fn sent(&self) -> u64 {
         let sent = self.numbers.highest().map_or(0, |highest| highest + 1);
         let refused = self.refused.partition_point(|number| *number < sent) as u64;
-        self.write(at, sent.saturating_sub(self.overflowed + refused), rows)
+        sent.saturating_sub(self.overflowed + refused)
     }
 
     /// Writes the last row of a flow that sent `sent` packets in a run that has ended at `end`. It is at
     /// the end of the flow or of the run, even if nothing arrived for a while before, or at the last
     /// arrival if that is later.
-    fn write_last(&self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    fn write_last(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         let stop = rows.stop().min(end);
+        self.end_burst(stop, rows)?;
         self.write(self.last.max(stop), sent, rows)
     }
 
-    fn write(&self, at: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    fn write(&mut self, at: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        self.written = at;
         rows.sample(at, |sample| {
             sample.sent_packets = Some(sent);
             sample.received_packets = Some(self.received);
@@ -131,6 +150,7 @@ impl SimulatedRecord for Arrivals {
     fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         match seen {
             Seen::Datagram(arrival) => {
+                self.end_burst(arrival.received, rows)?;
                 self.arrive(arrival.sequence, arrival.sent, Some(arrival.received), rows)
             }
             Seen::Tcp(_) | Seen::Received { .. } | Seen::Echo(_) | Seen::Complete(_) => Ok(()),
@@ -176,6 +196,9 @@ pub(super) fn write(
     let mut arrivals = Arrivals::new(payloads);
     arrivals.refused.clone_from(&report.refused_numbers);
     for packet in &report.samples {
+        if let Some(at) = packet.received {
+            arrivals.end_burst(at, rows)?;
+        }
         arrivals.overflowed = packet.overflowed;
         arrivals.arrive(packet.sequence, packet.sent, packet.received, rows)?;
     }
@@ -240,6 +263,43 @@ mod tests {
             (8, 7),
         ];
         assert_eq!(counts, expected.map(Some));
+    }
+
+    /// Two bursts, of four and of two packets, of which number 3 found the receiver's socket full.
+    #[test]
+    fn the_end_of_a_burst_has_a_row() {
+        let mut report = UdpReport::default();
+        (report.sent, report.overflowed) = (6, 1);
+        for (sequence, ms) in [(0, 0), (1, 10), (2, 20), (4, 1000), (5, 1010)] {
+            let sent = Time::ZERO + Span::from_ms(ms);
+            report.samples.push(UdpSample {
+                sequence,
+                sent,
+                received: Some(sent + Span::from_ms(20)),
+                ecn: None,
+                overflowed: u64::from(sequence > 3),
+            });
+        }
+        let end = Time::ZERO + Span::from_secs(2);
+        let (_folder, recording) = recorded("type = \"udp\"\nrate = \"1Mbit/s\"", |rows| {
+            write(Payloads::Each(1000), &report, end, rows)
+        });
+        let rows = recording.flow_samples().unwrap().map(Result::unwrap);
+        let counts: Vec<_> = rows
+            .map(|row| {
+                let counts = row.sent_packets.zip(row.received_packets);
+                (row.time.as_ns() / 1_000_000, counts)
+            })
+            .collect();
+        // The interval is 50 ms: the first row of a burst is that of its first arrival.
+        let expected = [
+            (20, (1, 1)),
+            (40, (3, 3)),
+            (1020, (4, 4)),
+            (1030, (5, 5)),
+            (2000, (5, 5)),
+        ];
+        assert_eq!(counts, expected.map(|(ms, counts)| (ms, Some(counts))));
     }
 
     /// Of 20 packets the first 10 arrived, except number 4. The router dropped that one and two of

@@ -22,7 +22,7 @@ use sluice_net::Clock;
 use sluice_net::namespace::Namespace;
 use sluice_recording::{RecordError, RunWriter};
 use sluice_scenario::{Direction, FlowInstance, FlowKind};
-use sluice_sim::{Completion, Datagram, Echo, TcpSample, Traffic};
+use sluice_sim::{Completion, Datagram, Echo, OpenPage, TcpSample, Traffic};
 
 pub use connection::{NotSimulated, UnknownCongestionControl};
 pub(crate) use rows::Rows;
@@ -61,6 +61,8 @@ pub(crate) struct SentPackets<'a> {
     pub received: u64,
     /// The numbers of the datagrams that are still on their way, or of which a copy is.
     pub in_flight: &'a BTreeSet<u64>,
+    /// The pages that are not complete, or were not when the flow stopped.
+    pub open_pages: &'a [OpenPage],
 }
 
 /// Converts the simulator's reports about one flow into rows.

@@ -117,13 +117,34 @@ impl<'a> Rows<'a> {
         took: Span,
         bytes: u64,
     ) -> Result<(), RecordError> {
-        let flow = self.flow.id;
         self.writer.transfer(&Transfer {
             start,
-            flow,
+            flow: self.flow.id,
             seq,
             took,
             bytes,
+            open: Some(false),
+        })
+    }
+
+    /// Writes a page that was requested at `start` and is open at `end`.
+    pub(super) fn open_page(
+        &mut self,
+        seq: u64,
+        start: Time,
+        end: Time,
+        bytes: u64,
+    ) -> Result<(), RecordError> {
+        if end <= start {
+            return Ok(());
+        }
+        self.writer.transfer(&Transfer {
+            start,
+            flow: self.flow.id,
+            seq,
+            took: end.since(start),
+            bytes,
+            open: Some(true),
         })
     }
 

@@ -132,15 +132,15 @@ impl LiveFlow for Tcp {
         report.broken.as_deref().map(connection::broken)
     }
 
-    fn write(
-        &self,
-        report: &TcpReport,
-        _end: Time,
-        rows: &mut Rows<'_>,
-    ) -> Result<(), RecordError> {
+    fn write(&self, report: &TcpReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         connection::write_transfers(&report.transfers, rows)?;
         for arrived in &report.goodput {
             rows.received(arrived.time, arrived.bytes)?;
+        }
+        // The receiver samples connections. Nothing arrives at a flow that never has one.
+        let stop = rows.stop().min(end);
+        if report.goodput.is_empty() && rows.start() < stop {
+            rows.received(stop, 0)?;
         }
         for state in &report.info {
             rows.sample(state.time, |row| {
@@ -156,5 +156,37 @@ impl LiveFlow for Tcp {
             })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::rows::recorded;
+    use sluice_core::Span;
+    use sluice_recording::metrics::measure;
+    use sluice_scenario::FlowKind;
+
+    /// Returns the recording of a flow that never connected, in a run that ended at `end`.
+    fn unconnected(end: Time) -> (tempfile::TempDir, sluice_recording::Recording) {
+        recorded("type = \"tcp\"\nstart = \"1s\"", |rows| {
+            let FlowKind::Tcp(tcp) = &rows.flow().flow.kind else {
+                panic!("it is a TCP flow");
+            };
+            tcp.write(&TcpReport::default(), end, rows)
+        })
+    }
+
+    #[test]
+    fn a_flow_that_never_connects_has_a_goodput_of_zero() {
+        let (_folder, recording) = unconnected(Time::ZERO + Span::from_secs(2));
+        let summary = measure(&recording).unwrap();
+        assert_eq!(summary.flows[0].goodput_bps, Some(0.0));
+        assert_eq!(summary.flows[0].bytes, Some(0));
+        // One that has not started when the run is stopped has none.
+        let (_folder, recording) = unconnected(Time::ZERO + Span::from_ms(500));
+        assert_eq!(recording.flow_samples().unwrap().count(), 0);
+        let summary = measure(&recording).unwrap();
+        assert_eq!(summary.flows[0].goodput_bps, None);
     }
 }

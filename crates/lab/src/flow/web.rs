@@ -4,6 +4,7 @@ use sluice_core::Time;
 use sluice_load::web::{WebFlow, WebReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
+use sluice_recording::metrics::longest_gap;
 use sluice_scenario::{Direction, FlowInstance, Web};
 use sluice_sim::Traffic;
 
@@ -42,17 +43,37 @@ impl SimulatedFlow for Web {
 /// Complete pages, and the payload of all.
 #[derive(Default)]
 pub(crate) struct Pages {
-    /// The payload of the last row.
+    /// The instant and the payload of the last row.
+    last: Time,
     received: u64,
+    /// The last instant at which no more had arrived.
+    quiet: Time,
 }
 
 impl Pages {
     fn receive(&mut self, at: Time, bytes: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         if bytes <= self.received {
+            self.quiet = at;
             return Ok(());
         }
+        // What arrives after a pause arrives after the last report of the pause.
+        let has_paused = self.last.max(rows.start()) + longest_gap(rows.interval()) < at;
+        if has_paused && self.last < self.quiet {
+            rows.received(self.quiet, self.received)?;
+        }
+        self.last = at;
         self.received = bytes;
         rows.received(at, bytes)
+    }
+}
+
+/// Writes the last row of a flow in a run that has ended at `end`, unless the row at `last` is not
+/// earlier: `bytes` of payload had arrived by the end of the flow or of the run, even if that is none.
+fn write_last(end: Time, last: Time, bytes: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+    let stop = rows.stop().min(end);
+    match last.max(rows.start()) < stop {
+        true => rows.received(stop, bytes),
+        false => Ok(()),
     }
 }
 
@@ -68,17 +89,22 @@ impl SimulatedRecord for Pages {
         }
     }
 
-    /// Writes what has arrived since the last row, if the run was stopped before the flow.
+    /// Writes the open pages, what has arrived since the last row, if the run was stopped before the
+    /// flow, and the last row.
     fn finish(
         &mut self,
         end: Time,
         sent: SentPackets<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
-        match end < rows.stop() {
-            true => self.receive(end, sent.received, rows),
-            false => Ok(()),
+        let stop = rows.stop().min(end);
+        for page in sent.open_pages {
+            rows.open_page(page.sequence, page.start, stop, page.bytes)?;
         }
+        if end < rows.stop() {
+            self.receive(end, sent.received, rows)?;
+        }
+        write_last(end, self.last, self.received, rows)
     }
 }
 
@@ -113,15 +139,23 @@ impl LiveFlow for Web {
         })
     }
 
-    fn write(
-        &self,
-        report: &WebReport,
-        _end: Time,
-        rows: &mut Rows<'_>,
-    ) -> Result<(), RecordError> {
+    fn write(&self, report: &WebReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
         connection::write_transfers(&report.pages, rows)?;
-        let mut goodput = report.goodput.iter();
-        goodput.try_for_each(|arrived| rows.received(arrived.time, arrived.bytes))
+        let stop = rows.stop().min(end);
+        for (seq, page) in (report.pages.len() as u64..).zip(&report.open) {
+            rows.open_page(
+                seq,
+                page.start,
+                stop.min(page.start + page.took),
+                page.bytes,
+            )?;
+        }
+        for arrived in &report.goodput {
+            rows.received(arrived.time, arrived.bytes)?;
+        }
+        let last = report.goodput.last();
+        let (last, bytes) = last.map_or((Time::ZERO, 0), |last| (last.time, last.bytes));
+        write_last(end, last, bytes, rows)
     }
 }
 
@@ -130,9 +164,80 @@ mod tests {
     use super::*;
     use crate::flow::rows::recorded;
     use sluice_core::Span;
+    use sluice_load::Transfer;
     use sluice_load::tcp::Goodput;
     use sluice_recording::metrics::measure;
     use sluice_scenario::FlowKind;
+
+    /// Returns the recording of a flow that stopped with the run after 2 s.
+    fn of_report(report: &WebReport) -> (tempfile::TempDir, sluice_recording::Recording) {
+        let end = Time::ZERO + Span::from_secs(2);
+        recorded("type = \"web\"\ninterval = \"1s\"", |rows| {
+            let FlowKind::Web(web) = &rows.flow().flow.kind else {
+                panic!("it is a flow of pages");
+            };
+            web.write(report, end, rows)
+        })
+    }
+
+    #[test]
+    fn pages_that_are_open_at_the_end_have_their_age() {
+        let page = |start, took| Transfer {
+            start: Time::ZERO + Span::from_ms(start),
+            took: Span::from_ms(took),
+            bytes: 4000,
+        };
+        // The client ends a little after the run, which a request may follow.
+        let report = WebReport {
+            pages: vec![page(100, 300)],
+            asked: 3,
+            open: vec![page(500, 1505), page(2002, 3)],
+            ..WebReport::default()
+        };
+        let (_folder, recording) = of_report(&report);
+        let rows = recording.transfers().unwrap().map(Result::unwrap);
+        let rows: Vec<_> = rows.map(|row| (row.seq, row.took, row.is_open())).collect();
+        let ms = Span::from_ms;
+        assert_eq!(rows, [(0, ms(300), false), (1, ms(1500), true)]);
+        let fct = measure(&recording).unwrap().flows[0].fct.unwrap();
+        assert_eq!((fct.count, fct.max_ns), (1, 1_500_000_000));
+    }
+
+    #[test]
+    fn a_pause_between_pages_ends_with_a_row() {
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+        let (_folder, recording) = recorded("type = \"web\"\ninterval = \"1s\"", |rows| {
+            let mut pages = Pages::default();
+            for (ms, bytes) in [
+                (80, 1000),
+                (100, 1000),
+                (500, 1000),
+                (550, 5000),
+                (600, 5000),
+                (650, 9000),
+            ] {
+                pages.receive(at(ms), bytes, rows)?;
+            }
+            Ok(())
+        });
+        let rows = recording.flow_samples().unwrap().map(Result::unwrap);
+        let rows: Vec<_> = rows.map(|row| (row.time, row.received_bytes)).collect();
+        // The interval is 50 ms, so the 100 ms before 650 ms are no pause.
+        let expected = [(80, 1000), (500, 1000), (550, 5000), (650, 9000)];
+        assert_eq!(rows, expected.map(|(ms, bytes)| (at(ms), Some(bytes))));
+    }
+
+    #[test]
+    fn pages_of_which_nothing_arrives_have_a_goodput_of_zero() {
+        let report = WebReport {
+            asked: 2,
+            ..WebReport::default()
+        };
+        let (_folder, recording) = of_report(&report);
+        let summary = measure(&recording).unwrap();
+        assert_eq!(summary.flows[0].goodput_bps, Some(0.0));
+        assert_eq!(summary.flows[0].bytes, Some(0));
+    }
 
     #[test]
     fn a_page_that_is_not_complete_has_goodput() {
@@ -146,13 +251,7 @@ mod tests {
             goodput: (1..=40).map(arrived).collect(),
             ..WebReport::default()
         };
-        let end = Time::ZERO + Span::from_secs(2);
-        let (_folder, recording) = recorded("type = \"web\"\ninterval = \"1s\"", |rows| {
-            let FlowKind::Web(web) = &rows.flow().flow.kind else {
-                panic!("it is a flow of pages");
-            };
-            web.write(&report, end, rows)
-        });
+        let (_folder, recording) = of_report(&report);
         // 200 kB in 2 s.
         let summary = measure(&recording).unwrap();
         assert_eq!(summary.flows[0].goodput_bps, Some(800_000.0));

@@ -34,6 +34,9 @@ pub(super) struct Counts {
     received_bytes: u64,
     /// Bytes of IP packets that were sent.
     bytes: u64,
+    /// The last arrival, and the packets that had been sent by then.
+    latest: Time,
+    sent_by_latest: u64,
     samples: Vec<FlowSample>,
 }
 
@@ -59,12 +62,26 @@ impl Counts {
         if pipe.hop() != last || !has_passed {
             return;
         }
+        if self.latest + interval < packet.at {
+            let end = self.end_of_burst();
+            self.samples.extend(end);
+        }
         self.received += 1;
         self.received_bytes += u64::from(packet.len).saturating_sub(headers);
+        (self.latest, self.sent_by_latest) = (packet.at, self.sent);
         let is_due = |sample: &FlowSample| packet.at >= sample.time + interval;
         if self.samples.last().is_none_or(is_due) {
             self.samples.push(self.sample(packet.at));
         }
+    }
+
+    /// Returns a sample of the last arrival; `None` if there is one.
+    fn end_of_burst(&self) -> Option<FlowSample> {
+        let written = self.samples.last()?.time;
+        (written < self.latest).then(|| FlowSample {
+            sent_packets: Some(self.sent_by_latest),
+            ..self.sample(self.latest)
+        })
     }
 
     fn sample(&self, at: Time) -> FlowSample {
@@ -174,6 +191,27 @@ mod tests {
             counts.keys(Protocol::Echo, 28, Span::from_ms(24)),
             "interval = \"12000000ns\"\nsize = 100\n"
         );
+    }
+
+    #[test]
+    fn the_end_of_a_burst_has_a_sample() {
+        let mut counts = Counts::default();
+        let pipe = PipeId::new(Direction::Down, 0);
+        for (ms, fate) in [
+            (1, Fate::Sent),
+            (2, Fate::Sent),
+            (3, Fate::Dropped(DropReason::Overflow)),
+            (100, Fate::Sent),
+        ] {
+            counts.count(pipe, 1, &packet(ms, fate), 28, Span::from_ms(10));
+        }
+        let rows = counts.rows(Time::ZERO + Span::from_ms(105));
+        let seen = rows
+            .iter()
+            .map(|row| (row.time.as_ns(), row.sent_packets, row.received_packets));
+        let expected = [(1, 1, 1), (2, 2, 2), (100, 4, 3), (105, 4, 3)];
+        let expected = expected.map(|(ms, sent, got)| (ms * 1_000_000, Some(sent), Some(got)));
+        assert_eq!(seen.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod tests;
 use sluice_core::event::StateValue;
 use sluice_core::{Span, Stop, Time};
 use sluice_loader::Ending;
-use sluice_sim::{ConfigError, Estimate, Simulation};
+use sluice_sim::{ConfigError, Estimate, FlowId, OpenPage, Simulation};
 
 use crate::flow::{NotSimulated, SentPackets};
 use recorder::Recorder;
@@ -130,6 +130,9 @@ fn run_while(
     }
     let now = since_lead(simulation.now(), lead).min(end);
     let in_flight = simulation.datagrams_in_flight();
+    let open_pages: Vec<_> = (0..in_flight.len())
+        .map(|flow| open_pages(&simulation, flow, lead))
+        .collect();
     recorder.finish(now, |flow| {
         let totals = simulation.totals(flow);
         SentPackets {
@@ -137,6 +140,7 @@ fn run_while(
             retransmits: totals.retransmits,
             received: totals.bytes_received,
             in_flight: &in_flight[flow],
+            open_pages: &open_pages[flow],
         }
     })?;
     check_haste(scenario, &simulation)?;
@@ -144,6 +148,16 @@ fn run_while(
         at: now,
         remarks: failures(scenario, &simulation),
     })
+}
+
+/// Returns the open pages of a flow, with instants of the run.
+fn open_pages(simulation: &Simulation, flow: FlowId, lead: Span) -> Vec<OpenPage> {
+    let pages = simulation.open_pages(flow).into_iter();
+    let pages = pages.map(|page| OpenPage {
+        start: since_lead(page.start, lead),
+        ..page
+    });
+    pages.collect()
 }
 
 /// Names the flows with connections that gave up. Only `web` opens another one.

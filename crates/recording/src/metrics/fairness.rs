@@ -53,7 +53,9 @@ pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<
             if !is_active || flow.samples.is_empty() {
                 return None;
             }
-            let bytes = bytes_at(flow.samples, high, to) - bytes_at(flow.samples, low, from);
+            // A flow that sends as much as it can does not pause.
+            let by = |place: &mut usize, at| bytes_at(flow.samples, place, Span::MAX, at);
+            let bytes = by(high, to) - by(low, from);
             Some(bytes.max(0.0) * 8.0 / window.as_secs_f64())
         };
         let bps = flows

@@ -8,7 +8,7 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Span, Time};
 
 use super::fairness::Greedy;
-use super::goodput::{Arrived, arrived_by, goodput};
+use super::goodput::{Arrived, arrived_by, goodput, longest_gap};
 use super::jitter::Jitter;
 use super::packet_counts::{Counted, PacketCounts};
 use super::percentile::percentiles_of;
@@ -41,6 +41,8 @@ pub(super) struct FlowMeter {
     srtt: Vec<u64>,
     /// The durations of its transfers, pages or exchanges.
     transfers: Vec<u64>,
+    /// The ages of its pages that were open at the end.
+    open_pages: Vec<u64>,
     /// The end of the last transfer or exchange.
     latest: Option<Time>,
     /// The packets of a flow of datagrams.
@@ -99,11 +101,12 @@ impl FlowMeter {
             to: end.min(Time::ZERO + instance.stop),
             // The counter is zero at the start of the flow, whenever the first sample was taken.
             arrived: vec![(Time::ZERO + instance.start, 0)],
-            even: Span::from_ns(measure.interval.as_ns().saturating_mul(2)),
+            even: longest_gap(measure.interval),
             retransmits_before: 0,
             retransmits: None,
             srtt: Vec::new(),
             transfers: Vec::new(),
+            open_pages: Vec::new(),
             latest: None,
             packets: PacketCounts::default(),
             rtt: Vec::new(),
@@ -143,11 +146,18 @@ impl FlowMeter {
         self.srtt.extend(sample.srtt.map(Span::as_ns));
     }
 
-    // Counts a transfer that was requested after the warm-up and is complete.
+    /// Counts a transfer that was requested after the warm-up and is complete, or a page that is open.
     pub(super) fn transfer(&mut self, transfer: &Transfer) {
-        self.latest = self.latest.max(Some(transfer.start + transfer.took));
+        let is_open = transfer.is_open();
+        if !is_open {
+            self.latest = self.latest.max(Some(transfer.start + transfer.took));
+        }
         if (self.from..=self.to).contains(&transfer.start) {
-            self.transfers.push(transfer.took.as_ns());
+            let times = match is_open {
+                true => &mut self.open_pages,
+                false => &mut self.transfers,
+            };
+            times.push(transfer.took.as_ns());
         }
     }
 
@@ -324,8 +334,8 @@ impl FlowMeter {
         Some(self.completed()?.since(self.start()))
     }
 
-    /// Returns how long the transfer or exchange that is open at the end has lasted by then. It is known
-    /// of a flow that begins the next one a given time after the last, which pages do not.
+    /// Returns how long the transfer or exchange that is open at the end has lasted by then. A flow
+    /// begins the next one a given time after the last; pages are recorded instead.
     fn open_for(&self) -> Option<Span> {
         let begun = match &self.flow.kind {
             FlowKind::Rr(rr) => self.latest.map_or(self.start, |end| end + rr.think),
@@ -438,7 +448,10 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter], warm: Time) -> FlowSu
         .collect();
     let open: Vec<u64> = meters
         .iter()
-        .filter_map(|meter| Some(meter.open_for()?.as_ns()))
+        .flat_map(|meter| {
+            let last = meter.open_for().map(Span::as_ns);
+            meter.open_pages.iter().copied().chain(last)
+        })
         .collect();
     let (sent, missing) = meters
         .iter()

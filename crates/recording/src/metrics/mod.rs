@@ -21,7 +21,7 @@ mod voip;
 pub use accuracy::AccuracyMeter;
 pub use confidence::Spread;
 pub use fairness::{Greedy, Shares, convergence, shares};
-pub use goodput::{Arrived, RatePoint, goodput, goodput_series};
+pub use goodput::{Arrived, RatePoint, goodput, goodput_series, longest_gap};
 pub use jitter::Jitter;
 pub(crate) use meters::Meters;
 pub use meters::measure;

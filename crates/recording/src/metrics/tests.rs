@@ -216,19 +216,25 @@ fn a_link_is_busy_with_its_framing_too() {
     assert_eq!(used, Some(159_000.0 / 500_000.0));
 }
 
+/// A transfer or page from `start` that has taken `took` ms, and is complete or open.
+fn transfer(start: u64, took: u64, is_open: bool) -> crate::Transfer {
+    crate::Transfer {
+        start: Time::from_ns(start * MS),
+        flow: 0,
+        seq: 0,
+        took: Span::from_ms(took),
+        bytes: 100_000,
+        open: Some(is_open),
+    }
+}
+
 #[test]
 fn a_transfer_that_never_ends_is_slower_than_all_that_did() {
     // Transfers from 2, 2.7 and 3.4 s, of 0.5 s each; the next one begins at 4.1 s and is open at 60 s.
     let flow = "[[flow]]\ntype = \"tcp\"\nbytes = \"100kB\"\npause = \"200ms\"\n";
     let mut all = meters(flow, &[&[]]);
-    for (seq, start) in (0..).zip([2000, 2700, 3400]) {
-        all[0].transfer(&crate::Transfer {
-            start: Time::from_ns(start * MS),
-            flow: 0,
-            seq,
-            took: Span::from_ms(500),
-            bytes: 100_000,
-        });
+    for start in [2000, 2700, 3400] {
+        all[0].transfer(&transfer(start, 500, false));
     }
     let fct = flow_meter::summarise("tcp", &[&all[0]], WARM).fct.unwrap();
     assert_eq!(
@@ -257,6 +263,25 @@ fn a_transfer_that_never_ends_is_slower_than_all_that_did() {
     all[0].end_at(Time::from_ns(4015 * MS));
     let rtt = flow_meter::summarise("rr", &[&all[0]], WARM).rtt.unwrap();
     assert_eq!(rtt.max_ns, 10 * MS);
+}
+
+#[test]
+fn pages_that_are_never_complete_are_slower_than_all_that_were() {
+    // A page of the warm-up and two others are open at 60 s.
+    let mut all = meters("[[flow]]\ntype = \"web\"\ninterval = \"1s\"\n", &[&[]]);
+    for (start, took, is_open) in [
+        (500, 59_500, true),
+        (2000, 500, false),
+        (3000, 500, false),
+        (20_000, 40_000, true),
+        (59_600, 400, true),
+    ] {
+        all[0].transfer(&transfer(start, took, is_open));
+    }
+    let fct = flow_meter::summarise("web", &[&all[0]], WARM).fct.unwrap();
+    // One of the two is older than 0.5 s: of three times, the second is the median.
+    let found = (fct.count, fct.p50_ns, fct.max_ns);
+    assert_eq!(found, (2, 500 * MS, 40_000 * MS));
 }
 
 #[test]
@@ -327,9 +352,11 @@ fn the_score_of_a_ping_counts_the_requests_that_were_lost_and_not_the_answers() 
 fn a_goodput_curve_averages_over_its_window() {
     // 1000 B/s for 2 s, then nothing for 2 s; a window of 2 s that steps by 1 s.
     let samples = arrived(&[(0, 0), (2000, 2000), (4000, 2000)]);
-    let points = goodput_series(&samples, Span::from_secs(2), Span::from_secs(1));
-    assert_eq!(points, [(2.0, 8000.0), (3.0, 4000.0), (4.0, 0.0)]);
-    assert!(goodput_series(&[], Span::from_secs(2), Span::from_secs(1)).is_empty());
+    let [window, step] = [2, 1].map(Span::from_secs);
+    let series = |samples: &[Arrived]| goodput_series(samples, window, window, step);
+    let expected = [(2.0, 8000.0), (3.0, 4000.0), (4.0, 0.0)];
+    assert_eq!(series(&samples), expected);
+    assert!(series(&[]).is_empty());
 }
 
 fn release(due_us: u64, late_us: u64) -> Release {

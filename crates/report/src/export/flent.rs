@@ -107,7 +107,7 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
             continue;
         };
         let at = transfer.start + transfer.took;
-        if is_page(&instances, transfer.flow) && at <= end {
+        if is_page(&instances, transfer.flow) && !transfer.is_open() && at <= end {
             track.delay(at, transfer.took);
         }
     }

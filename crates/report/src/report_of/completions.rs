@@ -34,7 +34,7 @@ pub fn of(
         let is_counted = flow
             .is_none_or(|flow| flow.kind.is_sized() || flow.kind.measured() == Measured::Delays);
         let warm = instance.map(|i| Time::ZERO + i.start.saturating_add(warmup));
-        if !is_counted && warm.is_some_and(|warm| transfer.start >= warm) {
+        if !is_counted && !transfer.is_open() && warm.is_some_and(|warm| transfer.start >= warm) {
             all.push((seconds(transfer.start), transfer.took.as_ms_f64()));
         }
     }

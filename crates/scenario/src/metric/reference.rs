@@ -64,9 +64,9 @@ comparisons use these names. This page is generated from the declarations that t
   flows and for `total.goodput`, the time begins when the first of them is measured, but not before the
   warm-up of the run is over, and ends with the last of them. All payload that arrives in this time counts,
   including that of a flow that is still in its own warm-up.
-- A transfer or an exchange that is open at the end and has lasted longer than every one that ended
-  counts with its age in `fct.p50` to `fct.max` and in the percentiles of `rr`, so that a queue that
-  starves a flow exceeds a bound. Pages are an exception: it is not known when open ones were requested.
+- A transfer, a page or an exchange that is open at the end and has lasted longer than every one that
+  ended counts with its age in `fct.p50` to `fct.max` and in the percentiles of `rr`, so that a queue
+  that starves a flow exceeds a bound. `transfers` counts complete ones only.
 - A percentile is an observed value: the smallest value such that at least that part of all values
   is not larger (RFC 2330 section 11.3).
 - The packets of a link are IP packets; goodput counts payload only. A super-packet counts as its

@@ -5,7 +5,7 @@ use crate::demand::{Demand, Outlook};
 use crate::error::ConfigError;
 use crate::ids::{FlowId, Side};
 use crate::network::ConnectionId;
-use crate::observe::{Completion, Observer};
+use crate::observe::{Completion, Observer, OpenPage};
 use sluice_core::traffic::{ObjectSize, exponential};
 use sluice_core::{Span, Time};
 use sluice_ipfw::headers;
@@ -88,7 +88,7 @@ impl Kind for Web {
 pub(crate) struct WebSource {
     web: Box<Web>,
     next_page: u64,
-    /// Pages being fetched.
+    /// Pages that are not complete.
     pages: BTreeMap<u64, Page>,
     /// The purpose of each connection.
     fetches: BTreeMap<ConnectionId, Fetch>,
@@ -145,7 +145,6 @@ impl Source for WebSource {
         if self.is_receiving() {
             host.report_received();
         }
-        self.pages.clear();
         for id in std::mem::take(&mut self.fetches).into_keys() {
             if host.is_open(id) {
                 host.connection(id).end(Side::Client).abort();
@@ -179,6 +178,15 @@ impl Source for WebSource {
 
     fn is_receiving(&self) -> bool {
         !self.fetches.is_empty()
+    }
+
+    fn open_pages(&self) -> Vec<OpenPage> {
+        let open = self.pages.iter().map(|(sequence, page)| OpenPage {
+            sequence: *sequence,
+            start: page.start,
+            bytes: page.bytes,
+        });
+        open.collect()
     }
 }
 

@@ -213,6 +213,13 @@ fn pages_that_are_not_complete_are_given_up_when_their_flow_stops() {
     // At most 1 MB passes the link in 8 s.
     assert!((1..=10).contains(&totals.completions), "{totals:?}");
     assert!(notes.completions.iter().all(|(_, page)| page.end <= stop));
+    // Each page is complete or open.
+    let open = simulation.open_pages(0);
+    assert!(!open.is_empty() && open.iter().all(|page| page.start < stop));
+    let complete = notes.completions.iter().map(|(_, page)| page.sequence);
+    let mut numbers: Vec<u64> = complete.chain(open.iter().map(|p| p.sequence)).collect();
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(0..numbers.len() as u64));
     // What has arrived of the others is reported, for the last time when the flow stops.
     let complete: u64 = notes.completions.iter().map(|(_, page)| page.bytes).sum();
     let (_, at, arrived) = *notes.received.last().unwrap();

@@ -25,6 +25,18 @@ fn losses_of_the_warm_up_are_no_losses_of_a_flow() {
     assert!((score - best).abs() < 0.01, "{score}, not {best}");
 }
 
+/// Each second begins with a burst of 30 ms: packets of 1000 bytes leave at 0, 8, 16 and 24 ms.
+#[test]
+fn a_burst_in_the_warm_up_is_not_measured() {
+    let (_folder, recording) = simulate(
+        "duration = \"10s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\n[measure]\nwarmup = \"1s\"\n\
+         [[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\nsize = 972\n\
+         spacing = \"on_off\"\non = \"30ms\"\noff = \"970ms\"\n",
+    );
+    // Nine bursts of four packets in 9 s.
+    assert_eq!(metric(&recording, "udp.goodput"), 4.0 * 972.0 * 8.0);
+}
+
 /// A packet has arrived if one of its copies has.
 #[test]
 fn a_copy_does_not_replace_a_lost_packet() {

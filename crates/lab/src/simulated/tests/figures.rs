@@ -142,3 +142,36 @@ fn the_payload_of_pages_that_are_not_complete_counts() {
     assert!(full > 5e6, "{full}");
     assert!((goodput / full - 1.0).abs() < 0.03, "{goodput} and {full}");
 }
+
+/// From 5 s on, packets of a higher class fill the link three times over.
+#[test]
+fn pages_that_starve_are_slow() {
+    let (_folder, recording) = simulate(
+        "duration = \"15s\"\n[link]\nrate = \"2Mbit/s\"\nrtt = \"20ms\"\nqueue = \"prio\"\n\
+         [[flow]]\ntype = \"udp\"\nrate = \"6Mbit/s\"\nstart = \"5s\"\nclass = 0\n\
+         [[flow]]\ntype = \"web\"\ninterval = \"500ms\"\nobjects = 1\nsize = \"5kB\"\nclass = 1\n",
+    );
+    // Before, a page takes well below half a second. The first one that stays open is one of the nine or
+    // so that are requested from 4.5 to 9 s.
+    let slowest = metric(&recording, "web.fct.max");
+    assert!((6000.0 * MS..10_500.0 * MS).contains(&slowest), "{slowest}");
+    let transfers = recording.transfers().unwrap().map(Result::unwrap);
+    let (open, complete): (Vec<_>, Vec<_>) = transfers.partition(|page| page.is_open());
+    let end = Time::ZERO + Span::from_secs(15);
+    assert!(open.iter().all(|page| page.start + page.took == end));
+    // Those of the warm-up are not counted.
+    let warm = Time::ZERO + Span::from_secs(1);
+    let counted = complete.iter().filter(|page| page.start >= warm).count();
+    assert_eq!(metric(&recording, "web.transfers"), counted as f64);
+}
+
+/// Packets of a higher class fill the link three times over, so that no page's connection is answered.
+#[test]
+fn pages_that_starve_have_a_goodput_of_zero() {
+    let (_folder, recording) = simulate(
+        "duration = \"5s\"\n[link]\nrate = \"2Mbit/s\"\nrtt = \"20ms\"\nqueue = \"prio\"\n\
+         [[flow]]\ntype = \"udp\"\nrate = \"6Mbit/s\"\nclass = 0\n\
+         [[flow]]\ntype = \"web\"\ninterval = \"1s\"\nstart = \"500ms\"\nclass = 1\n",
+    );
+    assert_eq!(metric(&recording, "web.goodput"), 0.0);
+}
