@@ -168,6 +168,8 @@ fn simulate(words: &str, spec: &Spec, seed: u64) -> Result<(Recording, Summary),
     let is_strict = strict(spec).values != spec.values && !is_set(ON_ERROR);
     let end = if is_strict { " on_error end" } else { "" };
     let queue = toml_string(&format!("{words}{end}"));
+    // A scenario's seed has 63 bits, as TOML's integers have.
+    let seed = seed % (1 << 63);
     let sets = [format!("link.queue={queue}"), format!("seed={seed}")];
     let mut variants = Scenario::parse("standard traffic", STANDARD, &sets)?;
     let variant: Variant = variants.remove(0);
@@ -256,5 +258,14 @@ mod tests {
         assert!(codel > Span::ZERO && fifo > Span::ZERO);
         let (recording, _) = checked.traffic.unwrap();
         assert!(!recording.parquet("packets").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_standard_traffic_takes_every_seed() {
+        let spec = Spec::parse("fifo").unwrap();
+        for (seed, of_scenario) in [(7, 7), (u64::MAX, i64::MAX as u64)] {
+            let (recording, _) = simulate("fifo", &spec, seed).unwrap();
+            assert_eq!(recording.run().seed, of_scenario);
+        }
     }
 }
