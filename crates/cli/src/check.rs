@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let words = with_scheme(&args.queue);
     let spec = sluice_loader::parse_queue(&words, Path::new("")).map_err(Error::Queue)?;
     crate::python::has_begun();
-    let checked = check(&words, &spec, args.seed)?;
+    let checked = check(&spec, args.seed)?;
     let mut text = format!("{words}\n  {}\n\n", spec.algorithm.doc);
     for found in &checked.findings {
         let _ = match &found.breach {
