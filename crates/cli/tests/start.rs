@@ -57,6 +57,33 @@ fn a_new_scenario_runs_and_meets_its_expectation() {
 }
 
 #[test]
+fn a_new_aqm_hides_no_module_that_its_test_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, lang, owner) in [
+        ("sluice", "py", "Sluice's own module"),
+        ("sluice", "rust", "Sluice's own module"),
+        ("queue", "py", "a module of Python"),
+    ] {
+        let words = ["new", "aqm", name, "--lang", lang];
+        let (is_well, _, complaint) = output(&mut sluice(folder, &words));
+        assert!(!is_well);
+        assert_eq!(
+            complaint,
+            format!(
+                "sluice: an AQM cannot have the name `{name}`, that of {owner}, which its file would \
+                 hide; choose another name, such as `my_{name}`\n"
+            )
+        );
+        assert!(!folder.join(name).exists());
+    }
+    // A module in C is not imported.
+    let (is_well, _, complaint) =
+        output(&mut sluice(folder, &["new", "aqm", "queue", "--lang", "c"]));
+    assert!(is_well, "{complaint}");
+}
+
+#[test]
 fn the_picture_of_a_check_follows_only_a_link_that_the_user_named() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
