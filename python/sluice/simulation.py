@@ -1,6 +1,8 @@
 """Simulations that advance step by step, for learned controllers and interactive experiments."""
 
+import json
 import operator
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
@@ -14,7 +16,8 @@ class Simulation:
 
     It records only counters; `run` makes a full recording. Only the thread that created it can use
     it. `queue` and `set_rate` apply to `pipe`: `up` and `down` are the directions of the link,
-    `up2` is the second link.
+    `up2` is the second link. A scenario with `rules` has a router in place of these pipes:
+    `command` changes it, and `show` returns its state.
 
     >>> link = {"rate": "10Mbit/s", "rtt": "20ms", "queue": "codel"}
     >>> simulation = Simulation({"duration": "5s", "link": link, "flow": [{"type": "tcp"}]})
@@ -47,7 +50,9 @@ class Simulation:
         _, text = chosen.one(variant)
         self._inner = _sluice.Simulation(chosen.name, text)
         self._pipe = pipe
-        self._inner.backlog(pipe)
+        if not self._inner.has_rules:
+            # A wrong name raises its error here.
+            self._inner.backlog(pipe)
 
     def step(self, *, until: "str | int | None" = None, by: "str | int | None" = None) -> bool:
         """Advance to the time `until`, or by the span `by`. Return whether the end is reached.
@@ -99,6 +104,49 @@ class Simulation:
     def set_queue(self, queue: str) -> None:
         """Replace the queue of the pipe, such as by `"codel target 3ms"`. Its packets stay."""
         self._inner.set_queue(self._pipe, queue)
+
+    def command(self, commands: str) -> str:
+        """Execute commands of dummynet's language now, one per line, and return their output.
+
+        This is for scenarios with `rules`. If a command is refused, those before it stay in force.
+        The warnings of `sluice ipfw` become Python warnings.
+
+        >>> allow = "add 100 allow ip from any to any"
+        >>> ping = {"duration": "3s", "rules": allow, "flow": [{"type": "ping"}]}
+        >>> simulation = Simulation(ping)
+        >>> simulation.step(until="2s")
+        False
+        >>> simulation.command("pipe 1 config bw 4Mbit/s")
+        ''
+        >>> simulation.show("pipe")["pipes"][0]["link"]["rate_bps"]
+        4000000
+
+        Raises:
+            SluiceError: a command is refused, with its line and column; or the scenario has no
+                `rules`.
+
+        """
+        output, remarks, _ = self._inner.command(commands)
+        for remark in remarks:
+            warnings.warn(remark, stacklevel=2)
+        return output
+
+    def show(self, words: str = "pipe") -> dict[str, Any]:
+        """Return what `sluice ipfw --json WORDS show` prints of the router of `rules`.
+
+        `words` is `pipe`, `queue` or `sched`, or empty for the rules. Times in it are those of the
+        router, which exists for the scenario's `lead` before 0 s.
+
+        Raises:
+            SluiceError: the router refuses the command, or the scenario has no `rules`.
+
+        """
+        text = f"ipfw --json {words} show"
+        _, _, state = self._inner.command(text)
+        if state is None:
+            raise _sluice.SluiceError(f"`{text}` has no state")
+        shown: dict[str, Any] = json.loads(state)
+        return shown
 
     @property
     def queue(self) -> "QueueView":

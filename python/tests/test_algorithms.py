@@ -466,3 +466,24 @@ def test_the_check_finds_what_breaks_the_contract(
     else:
         assert done.returncode == 1
         assert finding in done.stdout, done.stdout + done.stderr
+
+
+LATE = """
+class Late(sluice.Aqm):
+    calls = 0
+
+    def on_dequeue(self, packet, queue, cx):
+        self.calls += 1
+        return sluice.PASS if self.calls < 1000 else 1 / 0
+"""
+
+
+@pytest.mark.parametrize("words", ["on_error stop", "on_error pass"])
+def test_the_check_finds_an_error_that_only_traffic_provokes(tmp_path: Path, words: str) -> None:
+    # The other properties are checked with at most 250 packets, the standard traffic has thousands.
+    file(tmp_path, LATE)
+    check = [sys.executable, "-m", "sluice", "check", f"a.py {words}"]
+    done = subprocess.run(check, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED  no errors: " in done.stdout
+    assert "ZeroDivisionError" in done.stdout

@@ -4,6 +4,7 @@ The commands are those of the package: `sluice` from pip.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,30 @@ def test_a_start_of_your_own_passes_its_test_and_the_conformance_suite(tmp_path:
         "exists; choose another name"
         in command(tmp_path, "new", "aqm", "my_aqm", "--lang", "py").stderr
     )
+
+
+def test_a_start_of_your_own_works_in_a_folder_with_a_space(tmp_path: Path) -> None:
+    home = tmp_path / "My Research"
+    home.mkdir()
+    made = command(home, "new", "aqm", "my_aqm", "--lang", "py")
+    assert made.returncode == 0, made.stderr
+    test = home / "my_aqm" / "test_my_aqm.py"
+    for words in (["test_my_aqm.py"], [str(test)], ["-m", "pytest", "-q", str(test)]):
+        tested = subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path if "-m" in words else home / "my_aqm",
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+        )
+        assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_no_start_of_your_own_has_the_name_of_a_module_of_python() -> None:
+    root = Path(__file__).parents[2]
+    refused = set((root / "crates/cli/src/new/aqm/modules.txt").read_text().split())
+    possible = {name for name in sys.stdlib_module_names if re.fullmatch("[a-z][a-z0-9_]*", name)}
+    assert possible <= refused
 
 
 def test_a_router_checks_a_queue_in_python_with_its_parameters(folder: Path) -> None:

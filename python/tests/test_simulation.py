@@ -83,6 +83,57 @@ def test_mistakes_are_named() -> None:
         simulation.set_queue("codel tarqet 5ms")
 
 
+COMMANDS = """
+pipe 1 config bw 1Mbit/s
+add 100 pipe 1 ip from any to any out
+add 200 allow ip from any to any
+"""
+RULES: dict[str, Any] = {
+    "duration": "10s",
+    "rules": COMMANDS,
+    "flow": [{"type": "udp", "name": "flood", "rate": "8Mbit/s"}],
+}
+
+
+def test_commands_change_the_router_of_rules() -> None:
+    simulation = sluice.Simulation(RULES)
+    counts = []
+    for until in ("2s", "4s", "6s"):
+        simulation.step(until=until)
+        counts.append(simulation.received_bytes["flood"])
+        if until == "4s":
+            assert simulation.command("pipe 1 config bw 4Mbit/s") == ""
+    slow, fast = counts[1] - counts[0], counts[2] - counts[1]
+    # 1 Mbit/s for 2 s are 250 000 bytes with headers, and 4 Mbit/s four times as many. A packet may
+    # be on either side of an instant, and the one on the link at the change may take 9 ms longer.
+    assert slow > 200_000
+    assert abs(fast - 4 * slow) <= 10 * 1500
+    assert simulation.show("pipe")["pipes"][0]["link"]["rate_bps"] == 4_000_000
+    assert simulation.command("pipe show").startswith("00001:   4.000 Mbit/s")
+    with pytest.raises(sluice.SluiceError, match="Line 1: column 15: unrecognised option ``bv''"):
+        simulation.command("pipe 1 config bv 2Mbit/s")
+    with pytest.warns(UserWarning, match="the delay is 5 ms"):
+        simulation.command("pipe 9 config delay 5x")
+    with pytest.raises(sluice.SluiceError, match="no files can be read here"):
+        simulation.command("/etc/rules")
+    assert simulation.step()
+
+
+def test_rules_and_pipes_are_told_apart() -> None:
+    simulation = sluice.Simulation(RULES)
+    uses = [
+        lambda: simulation.rate_bps,
+        lambda: simulation.set_rate("5Mbit/s"),
+        lambda: simulation.set_queue("codel"),
+        lambda: simulation.queue.packets,
+    ]
+    for use in uses:
+        with pytest.raises(sluice.SluiceError, match="in place of the pipe `up`: use `command`"):
+            use()
+    with pytest.raises(sluice.SluiceError, match="the scenario has no `rules`, whose router"):
+        sluice.Simulation(SCENARIO).command("pipe show")
+
+
 def test_a_simulation_belongs_to_its_thread() -> None:
     simulation = sluice.Simulation(SCENARIO)
     uses = [

@@ -10,6 +10,7 @@ use sluice_core::registry::SpecError;
 use sluice_lab::check::{CheckError, Checked, check};
 use sluice_recording::Recording;
 use sluice_recording::figures::figures_of;
+use sluice_report::pages::{PageError, write_file, write_own};
 use sluice_report::report_of::report_of;
 use sluice_report::{Figure, FigureKind};
 
@@ -24,9 +25,10 @@ pub struct Args {
     /// Seed of the operations and of the standard traffic
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Picture of the queue under the standard traffic: PNG, or SVG with that ending
-    #[arg(long, value_name = "FILE", default_value = "check.png")]
-    picture: PathBuf,
+    /// Picture of the queue under the standard traffic: PNG, or SVG with that ending [default:
+    /// check.png]
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 }
 
 /// Why there is no verdict.
@@ -42,13 +44,8 @@ pub enum Error {
     #[error("cannot draw the picture: {0}")]
     Draw(String),
     /// The picture cannot be written.
-    #[error("cannot write `{}`: {error}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] PageError),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -69,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let words = with_scheme(&args.queue);
     let spec = sluice_loader::parse_queue(&words, Path::new("")).map_err(Error::Queue)?;
     crate::python::has_begun();
-    let checked = check(&words, &spec, args.seed)?;
+    let checked = check(&spec, args.seed)?;
     let mut text = format!("{words}\n  {}\n\n", spec.algorithm.doc);
     for found in &checked.findings {
         let _ = match &found.breach {
@@ -85,8 +82,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     describe(&checked, &mut text);
     crate::print(&text)?;
     if let Some((recording, _)) = &checked.traffic {
-        draw(recording, &args.picture)?;
-        crate::print(&format!("  picture {}\n", args.picture.display()))?;
+        // A symbolic link is followed only if the user named it.
+        let (picture, write): (&Path, Write) = match &args.picture {
+            Some(named) => (named.as_path(), write_file),
+            None => (Path::new(PICTURE), write_own),
+        };
+        write(picture, &draw(recording, picture)?)?;
+        crate::print(&format!("  picture {}\n", picture.display()))?;
     }
     Ok(match checked.has_failed() {
         false => ExitCode::SUCCESS,
@@ -94,9 +96,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     })
 }
 
-/// Draws the delay of every packet of the standard traffic, and the variables of the queue. Nothing
-/// can be drawn where no packet left the queue.
-fn draw(recording: &Recording, picture: &Path) -> Result<(), Error> {
+/// Draws the delay of every packet of the standard traffic, and the variables of the queue, in the
+/// format of the file `picture`. Nothing can be drawn where no packet left the queue.
+fn draw(recording: &Recording, picture: &Path) -> Result<Vec<u8>, Error> {
     let report = report_of(&[recording]).map_err(|error| Error::Draw(error.to_string()))?;
     let figure = Figure::of(FigureKind::State);
     let is_svg = picture.extension().is_some_and(|ending| ending == "svg");
@@ -104,12 +106,13 @@ fn draw(recording: &Recording, picture: &Path) -> Result<(), Error> {
         true => sluice_report::svg(&report, &figure).map(String::into_bytes),
         false => sluice_report::png(&report, &figure, 2.0),
     };
-    let bytes = drawn.map_err(|error| Error::Draw(error.to_string()))?;
-    std::fs::write(picture, bytes).map_err(|error| Error::Write {
-        path: picture.to_owned(),
-        error,
-    })
+    drawn.map_err(|error| Error::Draw(error.to_string()))
 }
+
+type Write = fn(&Path, &[u8]) -> Result<(), PageError>;
+
+/// The picture without `--picture`, in the current folder.
+const PICTURE: &str = "check.png";
 
 fn describe(checked: &Checked, text: &mut String) {
     if let Some([own, fifo]) = checked.cost {

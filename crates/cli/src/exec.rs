@@ -153,9 +153,10 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     let outcome = match &args.report {
         Some(dir) => {
             scenario.title = in_words(&args.program);
-            warn_of_earlier(dir);
             let name = args.link.name().unwrap_or("exec");
-            let recorded = program::run(&settings, &scenario, name, dir, crate::now(), show)?;
+            let now = crate::now();
+            let recorded =
+                program::run(&settings, &scenario, name, dir, warn_of_earlier, now, show)?;
             report(&recorded, dir)?;
             recorded.outcome
         }

@@ -201,7 +201,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 dir.join(name)
             };
             make_folder(&dir)?;
-            files.extend(csv::write(recording, &dir).map_err(fail)?);
+            let tables = csv::write(recording, &dir).map_err(fail)?;
+            files.extend(tables.files);
+            if !tables.left_out.is_empty() {
+                eprintln!(
+                    "sluice: warning: the tables of {name} leave out: {}, which were not recorded; \
+                     `--record packets --fresh` records all",
+                    tables.left_out.join(", ")
+                );
+            }
         }
     }
     if format.is_some() || args.tidy.is_some() {

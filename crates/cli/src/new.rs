@@ -54,6 +54,17 @@ pub enum Error {
         /// The file.
         file: PathBuf,
     },
+    /// A file of the AQM would hide a module that its test needs.
+    #[error(
+        "an AQM cannot have the name `{name}`, that of {owner}, which its file would hide; choose another \
+         name, such as `my_{name}`"
+    )]
+    Taken {
+        /// The name.
+        name: String,
+        /// What has the name.
+        owner: &'static str,
+    },
     /// The file cannot be written.
     #[error("cannot write `{}`: {error}", file.display())]
     Write {
@@ -79,6 +90,9 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
             format!("wrote {file}; run it with: sluice run {file}\n")
         }
         What::Aqm { name, lang } => {
+            if let Some(owner) = lang.owner_of(&name) {
+                return Err(Error::Taken { name, owner });
+            }
             let folder = PathBuf::from(&name);
             fs::create_dir(&folder).map_err(|error| of_write(&folder, error))?;
             for (file, text) in lang.files() {
@@ -119,6 +133,16 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 impl Language {
+    /// Returns what has the name `name` already, and is imported under it beside an AQM.
+    fn owner_of(self, name: &str) -> Option<&'static str> {
+        let mut modules = PYTHON_MODULES.split_whitespace();
+        match self {
+            _ if name == "sluice" => Some("Sluice's own module"),
+            Language::Py if modules.any(|module| module == name) => Some("a module of Python"),
+            Language::Py | Language::C | Language::Rust | Language::Zig => None,
+        }
+    }
+
     /// Returns the files of an AQM, by their names.
     fn files(self) -> Vec<(&'static str, &'static str)> {
         let mut files = vec![("scenario.toml", include_str!("new/aqm/scenario.toml"))];
@@ -166,6 +190,9 @@ fn fill(text: &str, name: &str, lang: Language) -> String {
 }
 
 const SCENARIO: &str = include_str!("new/scenario.toml");
+
+/// The names of `sys.stdlib_module_names` in Python 3.11 to 3.15 that an AQM could have.
+const PYTHON_MODULES: &str = include_str!("new/aqm/modules.txt");
 
 const EXAMPLES: &str = "\
 Examples:

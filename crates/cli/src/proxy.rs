@@ -128,6 +128,9 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     };
     let ending = settings.ending.clone();
     let mut proxy = Proxy::open(settings)?;
+    let handle = proxy.handle();
+    crate::signals::on_end(move || handle.end())
+        .map_err(|error| Error::Kernel("catch signals", error))?;
     let recorder = match &args.report {
         Some(dir) => {
             let report = Report::new(&args.link, dir, "sluice proxy".to_owned())?;
@@ -135,9 +138,6 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         }
         None => None,
     };
-    let handle = proxy.handle();
-    crate::signals::on_end(move || handle.end())
-        .map_err(|error| Error::Kernel("catch signals", error))?;
     if !args.quiet {
         announce(&proxy.addresses());
     }
@@ -217,7 +217,6 @@ impl<'a> Report<'a> {
     pub fn new(link: &'a LinkArgs, dir: &'a Path, title: String) -> Result<Report<'a>, LinkError> {
         let mut scenario = link.words().scenario()?;
         scenario.title = title;
-        warn_of_earlier(dir);
         let name = link.name().unwrap_or("proxy");
         Ok(Report {
             scenario,
@@ -227,6 +226,7 @@ impl<'a> Report<'a> {
     }
 
     fn begin(&self, proxy: &mut Proxy) -> Result<ProxyRecorder, ProxyRecordError> {
+        warn_of_earlier(self.dir);
         ProxyRecorder::begin(proxy, &self.scenario, self.name, self.dir, crate::now())
     }
 }
@@ -262,7 +262,7 @@ pub fn run_program(
 ) -> Result<(u8, Verdict, Option<Recording>), Error> {
     let mut running = None;
     let ending = settings.ending.clone();
-    let status = sluice_exec::run_beside(program, &ending, || {
+    let ended = sluice_exec::run_beside(program, &ending, || {
         let mut proxy = Proxy::open(settings)?;
         let recorder = report.map(|report| report.begin(&mut proxy)).transpose()?;
         let addresses = proxy.addresses().proxy;
@@ -274,8 +274,19 @@ pub fn run_program(
         running = Some((handle, thread, recorder));
         let address = addresses.first().expect("the proxy listens");
         Ok::<_, Error>(variables(&address.to_string()))
-    })?;
-    let (handle, thread, recorder) = running.expect("the proxy runs before the program");
+    });
+    let (status, (handle, thread, recorder)) = match (ended, running) {
+        (Ok(status), running) => (status, running.expect("the proxy runs before the program")),
+        (Err(error), None) => return Err(error),
+        (Err(error), Some((handle, thread, recorder))) => {
+            handle.end();
+            let _ = thread.join();
+            if let Some(recorder) = recorder {
+                recorder.cut_short(error.to_string());
+            }
+            return Err(error);
+        }
+    };
     handle.drain();
     let verdict = thread
         .join()

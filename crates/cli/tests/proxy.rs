@@ -223,6 +223,33 @@ fn an_earlier_recording_is_replaced_with_a_warning() {
 }
 
 #[test]
+fn a_program_that_does_not_start_leaves_the_earlier_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let report = format!("--report={}", dir.display());
+    let run = |program: &str| sluice(&["exec", "--proxy", &report, "--", program]);
+    assert!(run("true").status.success());
+    let earlier = std::fs::read(dir.join("run.json")).unwrap();
+    for (program, status) in [("no-such-program", 127), ("/etc/passwd", 126)] {
+        let output = run(program);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{text}");
+        assert!(!text.contains("earlier recording"), "{text}");
+        assert_eq!(std::fs::read(dir.join("run.json")).unwrap(), earlier);
+    }
+    // It is found, and only the kernel notices that its interpreter is not there.
+    let program = folder.path().join("program");
+    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = program.display().to_string();
+    let output = run(&program);
+    assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+    let reason = format!("cannot run {program}: No such file or directory (os error 2)");
+    let recording = Recording::open(&dir).unwrap();
+    assert_eq!(recording.run().status, Status::Partial { reason });
+}
+
+#[test]
 fn a_recording_that_cannot_begin_starts_no_program() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine"), "").unwrap();

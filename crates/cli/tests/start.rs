@@ -1,7 +1,8 @@
-//! `sluice new` and `sluice sweep`: files to start from, and the call of the Python package.
+//! `sluice new`, `sluice check` and `sluice sweep`: files to start from, the picture of a check, and the
+//! call of the Python package.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -53,6 +54,55 @@ fn a_new_scenario_runs_and_meets_its_expectation() {
         fs::read_to_string(folder.join("mine.toml")).unwrap(),
         written
     );
+}
+
+#[test]
+fn a_new_aqm_hides_no_module_that_its_test_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, lang, owner) in [
+        ("sluice", "py", "Sluice's own module"),
+        ("sluice", "rust", "Sluice's own module"),
+        ("queue", "py", "a module of Python"),
+    ] {
+        let words = ["new", "aqm", name, "--lang", lang];
+        let (is_well, _, complaint) = output(&mut sluice(folder, &words));
+        assert!(!is_well);
+        assert_eq!(
+            complaint,
+            format!(
+                "sluice: an AQM cannot have the name `{name}`, that of {owner}, which its file would \
+                 hide; choose another name, such as `my_{name}`\n"
+            )
+        );
+        assert!(!folder.join(name).exists());
+    }
+    // A module in C is not imported.
+    let (is_well, _, complaint) =
+        output(&mut sluice(folder, &["new", "aqm", "queue", "--lang", "c"]));
+    assert!(is_well, "{complaint}");
+}
+
+#[test]
+fn the_picture_of_a_check_follows_only_a_link_that_the_user_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (own, target) = (folder.join("check.png"), folder.join("target"));
+    fs::write(&target, "of others").unwrap();
+    symlink(&target, &own).unwrap();
+    let (is_well, said, complaint) = output(&mut sluice(folder, &["check", "codel"]));
+    assert!(is_well, "{complaint}");
+    assert!(said.ends_with("  picture check.png\n"), "{said}");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "of others");
+    assert!(fs::symlink_metadata(&own).unwrap().is_file());
+
+    let named = folder.join("named.svg");
+    symlink(&target, &named).unwrap();
+    let words = ["check", "codel", "--picture", "named.svg"];
+    let (is_well, _, complaint) = output(&mut sluice(folder, &words));
+    assert!(is_well, "{complaint}");
+    assert!(fs::symlink_metadata(&named).unwrap().is_symlink());
+    assert!(fs::read_to_string(&target).unwrap().starts_with("<svg"));
 }
 
 #[test]

@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use sluice_loader::Ending;
 use sluice_net::process::{Signals, SpawnError};
 
-use crate::program::attend;
+use crate::program::{attend, check};
 use crate::{ENDED, ExecError, ProgramError};
 
 /// Runs a program with additional environment variables until it ends, and passes signals on to it.
 /// Returns its exit status as [`run`](crate::run()) does. `variables` is called on the main thread
-/// before the program starts; threads that `variables` starts receive no signals. If `ending` has a
+/// when the program was found, and before it starts; threads that `variables` starts receive no signals. If `ending` has a
 /// reason to end the program, the program is terminated, and the status is [`ENDED`].
 ///
 /// # Errors
@@ -25,6 +25,7 @@ pub fn run_beside<E: From<ExecError>>(
     ending: &Ending,
     variables: impl FnOnce() -> Result<Vec<(String, String)>, E>,
 ) -> Result<u8, E> {
+    check(program).map_err(ExecError::from)?;
     let signals = Signals::catch().map_err(|source| ExecError::Kernel {
         step: "block signals",
         source,

@@ -96,7 +96,8 @@ pub trait Recorder {
     /// The type that carries the packets.
     type Carrier: Carrier + Send + 'static;
 
-    /// Begins the recording. The network exists by then, but the program has not started.
+    /// Begins the recording. The network exists by then, the program was found, and the server
+    /// listens, but the program has not started.
     ///
     /// # Errors
     /// The recording cannot begin; then the program is not started.
@@ -271,6 +272,7 @@ pub fn run_recorded<R: Recorder>(
     recorder: R,
     show: Option<Show<'_>>,
 ) -> Result<Outcome, ExecError> {
+    program::check(&settings.program)?;
     let kernel = |step| move |source| ExecError::Kernel { step, source };
     let open_files = OpenFiles::raise();
     let signals = Signals::catch().map_err(kernel("block signals"))?;
@@ -305,6 +307,25 @@ pub fn run_recorded<R: Recorder>(
     let originals = names::Originals::now();
     let mut files = names::replacements(resolvers.len(), settings.has_host, server.is_some());
     files.append(&mut copies);
+    let surroundings = |namespace, is_apart| Surroundings {
+        namespace,
+        files: &files,
+        blocked: signals.before(),
+        open_files: Some(open_files.clone()),
+        is_apart,
+    };
+    let descendants = Descendants::adopt().map_err(kernel("adopt orphans"))?;
+    // What may fail comes before the recording, which replaces an earlier one.
+    let serving = match (&server, &settings.server) {
+        (Some(namespace), Some(command)) => Some(program::serve(
+            command,
+            namespace,
+            &surroundings(namespace, true),
+            &signals,
+            settings.on_wait,
+        )?),
+        _ => None,
+    };
 
     let pool = Pool::on_demand(router::pool_size(&settings.links))?;
     let clock = Clock::start();
@@ -323,15 +344,6 @@ pub fn run_recorded<R: Recorder>(
     let closing = closing.map_err(kernel("keep a packet socket"))?;
     let (to_recorder, names) = channel();
     let ending = Ending::new();
-    let carrier = recorder
-        .begin(Ground {
-            near: &network.near,
-            far: &network.far,
-            clock: &clock,
-            names,
-            ending: &ending,
-        })
-        .map_err(ExecError::Recorder)?;
     let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new);
     let event = || event().map_err(|error| kernel("create an eventfd")(error.into()));
     let (relaying, routing) = (Pulse::new(event()?), Pulse::new(event()?));
@@ -361,7 +373,6 @@ pub fn run_recorded<R: Recorder>(
     };
     let sending = [relay.is_sending(), shared.is_sending.clone()];
     let has_ended = shared.has_ended.clone();
-    let relay = start("relay", move || relay.run(&has_ended))?;
     let near_port: Box<dyn Port + Send> = match &capture {
         Some(capture) => Box::new(capture.tap(near_port, &clock)),
         None => Box::new(near_port),
@@ -377,43 +388,36 @@ pub fn run_recorded<R: Recorder>(
         }
         None => (None, None),
     };
+    let carrier = recorder
+        .begin(Ground {
+            near: &network.near,
+            far: &network.far,
+            clock: &clock,
+            names,
+            ending: &ending,
+        })
+        .map_err(ExecError::Recorder)?;
+    let relay = start("relay", move || relay.run(&has_ended))?;
     let router = start("router", move || {
         let ports: Vec<Box<dyn Port>> = vec![near_port, Box::new(gate)];
         of_router.within(|| router::run(carrier, ports, pool, &clock, max_late, &routers, watch))
     })?;
     let shown = show.zip(watcher).map(|(show, watcher)| show(watcher));
 
-    let surroundings = |namespace, is_apart| Surroundings {
-        namespace,
-        files: &files,
-        blocked: signals.before(),
-        open_files: Some(open_files.clone()),
-        is_apart,
-    };
-    let descendants = Descendants::adopt().map_err(kernel("adopt orphans"))?;
-    let serving = match (&server, &settings.server) {
-        (Some(namespace), Some(command)) => Some(program::serve(
-            command,
-            namespace,
-            &surroundings(namespace, true),
-            &signals,
-            settings.on_wait,
-        )?),
-        _ => None,
-    };
+    // Errors are returned only when the router has ended, and with it the recording.
     let spawned = program::spawn(&settings.program, &surroundings(&network.near, false));
     let ended = spawned.and_then(|child| program::attend(child, &signals, &ending));
-    if matches!(ended, Ok(Some(_))) {
-        let loops = [&routing, &relaying];
-        let lingered = program::linger(&network.near, &sending, &loops, &signals);
-        lingered.map_err(ProgramError::Wait)?;
-    }
-    let kill_all =
-        |namespace| process::kill_all_in(namespace).map_err(kernel("end what the program left"));
-    kill_all(&network.near)?;
-    if let (Some(namespace), Some(serving)) = (&server, serving) {
-        program::dismiss(serving, namespace);
-        kill_all(namespace)?;
+    let lingered = match ended {
+        Ok(Some(_)) => {
+            let loops = [&routing, &relaying];
+            program::linger(&network.near, &sending, &loops, &signals)
+        }
+        _ => Ok(()),
+    };
+    let mut killed = process::kill_all_in(&network.near);
+    drop(serving);
+    if let Some(namespace) = &server {
+        killed = killed.and(process::kill_all_in(namespace));
     }
     // Those that have entered other namespaces.
     descendants.kill();
@@ -426,6 +430,8 @@ pub fn run_recorded<R: Recorder>(
     closing.close();
     let captured = capture.map_or(Ok(()), Capture::finish);
     let status = ended?.unwrap_or(ENDED);
+    lingered.map_err(ProgramError::Wait)?;
+    killed.map_err(kernel("end what the program left"))?;
     captured.map_err(|error| ExecError::Captured { status, error })?;
     Ok(Outcome {
         status,

@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::pulse::Pulse;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_loader::Ending;
 use sluice_net::namespace::{Namespace, NamespaceError};
@@ -68,6 +70,36 @@ impl ProgramError {
     }
 }
 
+/// Checks whether there is a program that may be executed, before anything is done for it. It is
+/// searched for as by execvp(3).
+pub fn check(words: &[OsString]) -> Result<(), ProgramError> {
+    let program = words.first().expect("there is a program to run");
+    let is_path = program.as_bytes().contains(&b'/');
+    let files: Vec<PathBuf> = match std::env::var_os("PATH") {
+        _ if is_path => vec![program.into()],
+        Some(folders) => std::env::split_paths(&folders)
+            .map(|folder| folder.join(program))
+            .collect(),
+        // The C library has folders of its own for this case.
+        None => return Ok(()),
+    };
+    let mut reason = io::Error::from(Errno::NOENT);
+    for file in files {
+        match file.metadata() {
+            Ok(found) if found.is_file() && found.mode() & EXECUTABLE != 0 => return Ok(()),
+            Ok(_) => reason = Errno::ACCESS.into(),
+            Err(error) if is_path || error.kind() == io::ErrorKind::PermissionDenied => {
+                reason = error;
+            }
+            Err(_) => {}
+        }
+    }
+    Err(ProgramError::Spawn {
+        program: program.clone(),
+        source: SpawnError::Program(reason),
+    })
+}
+
 /// Starts a program as a child of the calling thread.
 pub fn spawn(words: &[OsString], around: &Surroundings<'_>) -> Result<Pid, ProgramError> {
     let (program, arguments) = words.split_first().expect("there is a program to run");
@@ -80,17 +112,30 @@ pub fn spawn(words: &[OsString], around: &Surroundings<'_>) -> Result<Pid, Progr
     })
 }
 
+/// A server that was started. It is asked to end when this is dropped.
+pub struct Serving<'a> {
+    server: Pid,
+    namespace: &'a Namespace,
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        dismiss(self.server, self.namespace);
+    }
+}
+
 /// Starts the server and waits until it listens. After [`UNNOTICED`], `on_wait` receives what it waits
 /// for. A signal that would end this process ends the wait.
-pub fn serve(
+pub fn serve<'a>(
     command: &OsStr,
-    namespace: &Namespace,
+    namespace: &'a Namespace,
     around: &Surroundings<'_>,
     signals: &Signals,
     on_wait: fn(&str),
-) -> Result<Pid, ProgramError> {
+) -> Result<Serving<'a>, ProgramError> {
     let words = [OsStr::new("/bin/sh"), OsStr::new("-c"), command].map(OsStr::to_owned);
     let server = spawn(&words, around)?;
+    let serving = Serving { server, namespace };
     let start = Instant::now();
     let mut is_told = false;
     while !namespace.enter(listens)? {
@@ -112,14 +157,13 @@ pub fn serve(
         // Looking enters the namespace, so a server that takes its time is looked at less often.
         let pause = (start.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         if let Some(signal) = ending_within(signals, pause)? {
-            dismiss(server, namespace);
             return Err(ProgramError::Interrupted {
                 signal,
                 server: command.to_owned(),
             });
         }
     }
-    Ok(server)
+    Ok(serving)
 }
 
 /// Waits for a signal that ends a process by default, and that is not meant for a certain program, at
@@ -138,7 +182,7 @@ fn signal_name(signal: Signal) -> &'static str {
 /// Asks the server to end, and waits at most [`FAREWELL`] until it has ended: a database then closes
 /// its files, and need not repair them at its next start. The server is the shell that [`serve`] has
 /// started, and the programs that the shell has started.
-pub fn dismiss(server: Pid, namespace: &Namespace) {
+fn dismiss(server: Pid, namespace: &Namespace) {
     let id = server.as_raw_nonzero();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
     let children = children.unwrap_or_default();
@@ -252,6 +296,8 @@ fn has_state(table: &Path, states: &[&str]) -> bool {
     })
 }
 
+/// The bits of a mode that let anyone execute a file.
+const EXECUTABLE: u32 = 0o111;
 /// The sockets of the calling thread's namespace.
 const TABLES: &str = "/proc/thread-self/net";
 /// States of TCP in include/net/tcp_states.h; UDP has 07 for a socket that is not connected.

@@ -292,7 +292,7 @@ fn json(status: &Status) -> String {
     serde_json::to_string(status).expect("a status has a form in JSON")
 }
 
-fn sentence(remark: &Remark) -> String {
+pub(crate) fn sentence(remark: &Remark) -> String {
     match remark.place.line {
         0 => remark.text.clone(),
         _ => format!("{}{}", prefix(&remark.place), remark.text),

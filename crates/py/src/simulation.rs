@@ -7,11 +7,13 @@ use pyo3::types::PyDict;
 
 use sluice_core::event::StateValue;
 use sluice_core::{Rate, Span, Time};
+use sluice_ipfw::Output;
 use sluice_lab::simulated::Stepped;
 use sluice_loader::Ending;
 
 use crate::error;
 use crate::of_thread::OfThread;
+use crate::router::sentence;
 use crate::run::{only, why_stopped};
 
 /// A simulation that advances step by step. Only the thread that created it can use it.
@@ -55,16 +57,34 @@ impl Simulation {
             py.check_signals()?;
             let next = (stepped.now() + STRETCH).min(until);
             let is_over = ending.within(|| stepped.step(next)).map_err(error::of)?;
-            if let Some(why) = ending.why() {
-                return Err(error::of(why));
-            }
-            if let Some(why) = ending.stopped().first() {
-                return Err(error::of(why_stopped(why)));
-            }
+            check_algorithms(ending)?;
             if is_over || next == until {
                 return Ok(is_over);
             }
         }
+    }
+
+    /// Whether the scenario has rules in place of pipes.
+    #[getter]
+    fn has_rules(&self) -> PyResult<bool> {
+        Ok(self.0.get()?.stepped.has_rules())
+    }
+
+    /// Execute commands of dummynet's language; return their output, their warnings, and the state as
+    /// JSON if a command asked for it.
+    fn command(&mut self, commands: &str) -> PyResult<Answer> {
+        let Inner { stepped, ending } = self.0.get_mut()?;
+        let executed = ending.within(|| stepped.command(commands));
+        let Output {
+            stdout,
+            warnings,
+            snapshot,
+        } = executed.map_err(error::of)?;
+        check_algorithms(ending)?;
+        let warnings = warnings.iter().map(|warning| sentence(&warning.into()));
+        let state = snapshot
+            .map(|state| serde_json::to_string(&state).expect("a state has a form in JSON"));
+        Ok((stdout, warnings.collect(), state))
     }
 
     /// The current rate of `pipe` in bits per second.
@@ -138,6 +158,20 @@ impl Simulation {
     fn received(&self) -> PyResult<Vec<(String, u64)>> {
         let stepped = &self.0.get()?.stepped;
         Ok(stepped.received())
+    }
+}
+
+/// The answer to commands: output, warnings, and the state as JSON.
+type Answer = (String, Vec<String>, Option<String>);
+
+/// Returns the error of an algorithm that has ended the simulation, or was stopped.
+fn check_algorithms(ending: &Ending) -> PyResult<()> {
+    if let Some(why) = ending.why() {
+        return Err(error::of(why));
+    }
+    match ending.stopped().first() {
+        Some(why) => Err(error::of(why_stopped(why))),
+        None => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::packets::{NOT_TCP, Tag};
 use crate::stage::Engine;
 use crate::traffic::{AnySource, Host, Source};
 use sluice_core::{Backlog, Cx, Discipline, DropCounter, Rate, Span, Time};
-use sluice_ipfw::Firewall;
+use sluice_ipfw::{CommandError, Firewall, Output};
 use std::collections::BTreeSet;
 
 /// A network in virtual time.
@@ -96,6 +96,18 @@ impl Simulation {
             engine.replace_queue(queue, cx);
             true
         })
+    }
+
+    /// Executes commands of a router now, one per line, until one is refused; the lines before it stay in
+    /// force. Returns `None` for a link.
+    pub fn command(
+        &mut self,
+        router: LinkId,
+        commands: &str,
+        observer: &mut impl Observer,
+    ) -> Option<Result<Output, CommandError>> {
+        self.network
+            .with_stage(router, observer, |stage, cx| stage.execute(commands, cx))
     }
 
     /// The queue of a link, for the variables of its algorithm; a router has none.

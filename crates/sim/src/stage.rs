@@ -5,7 +5,7 @@ use crate::ids::LinkId;
 use crate::topology::{Link, Router};
 use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::{Backlog, Cx, DropCounter, Rate, Rng, Span, Time, Wake};
-use sluice_ipfw::{Files, Firewall, Interface};
+use sluice_ipfw::{CommandError, Files, Firewall, Interface, NoFiles, Output};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,9 @@ pub(crate) struct Texts {
 
 impl Files for Texts {
     fn read(&mut self, path: &str) -> Result<String, String> {
+        if self.files.is_empty() {
+            return NoFiles.read(path);
+        }
         let known = || self.files.keys().cloned().collect::<Vec<_>>().join(", ");
         let text = self.files.get(path).cloned();
         text.ok_or_else(|| format!("the simulation has no such file; it has: {}", known()))
@@ -202,15 +205,24 @@ impl Stage {
     }
 
     /// The next later command of a router is executed.
-    pub fn execute_next(
-        &mut self,
-        cx: &mut Cx<'_>,
-    ) -> Option<Result<sluice_ipfw::Output, sluice_ipfw::CommandError>> {
+    pub fn execute_next(&mut self, cx: &mut Cx<'_>) -> Option<Result<Output, CommandError>> {
         let (_, command) = self.commands.pop()?;
         let Engine::Router(firewall) = &mut self.engine else {
             return None;
         };
         Some(firewall.command(&command, &mut self.texts, cx))
+    }
+
+    /// Executes commands of a router, one per line, until one is refused. A link has none.
+    pub fn execute(
+        &mut self,
+        commands: &str,
+        cx: &mut Cx<'_>,
+    ) -> Option<Result<Output, CommandError>> {
+        let Engine::Router(firewall) = &mut self.engine else {
+            return None;
+        };
+        Some(firewall.batch(commands, false, &mut self.texts, cx))
     }
 
     pub fn is_router(&self) -> bool {

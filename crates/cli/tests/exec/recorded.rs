@@ -1,6 +1,8 @@
 //! The recordings of `--report` and `--pcapng`.
 
+use std::fs::Permissions;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
 
 use sluice_recording::{Recording, Status};
 use sluice_scenario::Direction;
@@ -200,6 +202,49 @@ fn a_program_without_connections_has_a_report_too() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn a_program_that_does_not_start_leaves_the_earlier_recording() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let report = format!("--report={}", dir.display());
+    let output = world.run(&["--link=starlink", &report], &["true"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let content = || std::fs::read(dir.join("run.json")).unwrap();
+    let earlier = content();
+    for (options, program, status) in [
+        (&[&*report][..], "no-such-program", 127),
+        (&[&*report], "./no-such-program", 127),
+        (&[&*report], "/etc/passwd", 126),
+        (&[&*report, "--server", "exit 1"], "true", 125),
+    ] {
+        let output = world.run(options, &[program]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{text}");
+        assert!(!text.contains("earlier recording"), "{text}");
+        assert_eq!(content(), earlier, "{text}");
+    }
+}
+
+#[test]
+fn the_recording_of_a_program_that_cannot_be_executed_says_why() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let report = format!("--report={}", dir.display());
+    // It is found, and only the kernel notices that its interpreter is not there.
+    let program = folder.path().join("program");
+    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let program = program.display().to_string();
+    let output = world.run(&[&report], &[&program]);
+    assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+    let reason = format!("cannot run {program}: No such file or directory (os error 2)");
+    assert!(stderr(&output).ends_with(&format!("sluice: {reason}\n")));
+    let recording = Recording::open(&dir).unwrap();
+    assert_eq!(recording.run().status, Status::Partial { reason });
 }
 
 #[test]

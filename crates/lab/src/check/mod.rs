@@ -58,11 +58,12 @@ pub enum CheckError {
     Read(#[from] ReadError),
 }
 
-/// Checks a queue, given both as text (`words`) and parsed (`spec`). `seed` selects the operations.
+/// Checks a queue. `seed` selects the operations. An error of an algorithm from a file is a finding,
+/// whatever its `on_error` is.
 ///
 /// # Errors
 /// [`CheckError`]. A violated property is a finding and not an error.
-pub fn check(words: &str, spec: &Spec, seed: u64) -> Result<Checked, CheckError> {
+pub fn check(spec: &Spec, seed: u64) -> Result<Checked, CheckError> {
     let strict = strict(spec);
     let mut findings = Vec::new();
     // An error in the algorithm's code makes all other findings worthless.
@@ -90,7 +91,7 @@ pub fn check(words: &str, spec: &Spec, seed: u64) -> Result<Checked, CheckError>
     let mut traffic = None;
     let mut cost = None;
     if error.is_none() {
-        match [simulate(words, spec, seed), simulate(words, spec, seed)] {
+        match [simulate(&strict, seed), simulate(&strict, seed)] {
             [Ok(first), Ok(second)] => {
                 let digests = [digest(&first.0)?, digest(&second.0)?];
                 findings.push(Finding {
@@ -162,12 +163,10 @@ fn finding_of(property: Property) -> Finding {
     }
 }
 
-fn simulate(words: &str, spec: &Spec, seed: u64) -> Result<(Recording, Summary), CheckError> {
-    // The same words, with `on_error end` for an algorithm from a file.
-    let is_set = |name| spec.values.find(name).is_some();
-    let is_strict = strict(spec).values != spec.values && !is_set(ON_ERROR);
-    let end = if is_strict { " on_error end" } else { "" };
-    let queue = toml_string(&format!("{words}{end}"));
+fn simulate(spec: &Spec, seed: u64) -> Result<(Recording, Summary), CheckError> {
+    let queue = toml_string(&spec.to_string());
+    // A scenario's seed has 63 bits, as TOML's integers have.
+    let seed = seed % (1 << 63);
     let sets = [format!("link.queue={queue}"), format!("seed={seed}")];
     let mut variants = Scenario::parse("standard traffic", STANDARD, &sets)?;
     let variant: Variant = variants.remove(0);
@@ -249,12 +248,21 @@ mod tests {
     #[test]
     fn a_built_in_queue_conforms_and_the_standard_traffic_makes_it_signal() {
         let spec = Spec::parse("codel ecn").unwrap();
-        let checked = check("codel ecn", &spec, 1).unwrap();
+        let checked = check(&spec, 1).unwrap();
         assert!(!checked.has_failed(), "{:?}", checked.findings);
         assert_eq!(checked.findings.len(), Property::ALL.len() + 2);
         let [codel, fifo] = checked.cost.unwrap();
         assert!(codel > Span::ZERO && fifo > Span::ZERO);
         let (recording, _) = checked.traffic.unwrap();
         assert!(!recording.parquet("packets").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_standard_traffic_takes_every_seed() {
+        let spec = Spec::parse("fifo").unwrap();
+        for (seed, of_scenario) in [(7, 7), (u64::MAX, i64::MAX as u64)] {
+            let (recording, _) = simulate(&spec, seed).unwrap();
+            assert_eq!(recording.run().seed, of_scenario);
+        }
     }
 }

@@ -79,16 +79,18 @@ pub struct Recorded {
 }
 
 /// Runs the program of `settings` and records it in the folder `dir`. `scenario` has the links of
-/// `settings`, and a title; its traffic is ignored. Call it on the main thread, before any other
-/// thread starts.
+/// `settings`, and a title; its traffic is ignored. `on_begin` is called with the folder before an
+/// earlier recording in it is replaced, which happens when nothing but the program's start is left.
+/// Call it on the main thread, before any other thread starts.
 ///
 /// # Errors
-/// [`ProgramError`].
+/// [`ProgramError`]. A recording that has begun then ends partial, with the reason.
 pub fn run(
     settings: &Settings,
     scenario: &Scenario,
     name: &str,
     dir: &Path,
+    on_begin: fn(&Path),
     started_at: String,
     show: Option<Show<'_>>,
 ) -> Result<Recorded, ProgramError> {
@@ -99,26 +101,39 @@ pub fn run(
         variant,
         environment,
         dir,
+        on_begin,
         congestion_control: settings.congestion_control.clone(),
         work: Arc::clone(&work),
     };
-    let outcome = sluice_exec::run_recorded(settings, recorder, show)?;
-    let handle: Option<Work> = work.lock().expect("no thread panics with it").take();
-    let handle = handle.expect("the recorder has begun, since the program has ended");
-    let written = handle
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let (recording, warning) = written.map_err(|error| ProgramError::Record {
+    let ran = sluice_exec::run_recorded(settings, recorder, show);
+    let work: Option<Work> = work.lock().expect("no thread panics with it").take();
+    // The router has ended, also after an error, and with it the thread.
+    let written = work.map(|work| {
+        let written = work.join();
+        written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let outcome = match ran {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            if let Some(Ok(written)) = written {
+                written.finish_after(&error);
+            }
+            return Err(error.into());
+        }
+    };
+    let fail = |error| ProgramError::Record {
         status: outcome.status,
         error,
-    })?;
+    };
+    let written = written.expect("the recorder has begun, since the program has ended");
+    let Written {
+        writer,
+        end,
+        warning,
+    } = written.map_err(fail)?;
+    let recording = writer.finish(end).map_err(fail)?;
     let summary = measure(&recording)?;
-    recording
-        .store_summary(&summary)
-        .map_err(|error| ProgramError::Record {
-            status: outcome.status,
-            error,
-        })?;
+    recording.store_summary(&summary).map_err(fail)?;
     Ok(Recorded {
         outcome,
         recording,
@@ -146,13 +161,44 @@ fn without_traffic(scenario: &Scenario, name: &str) -> Variant {
 }
 
 /// The thread that writes.
-type Work = JoinHandle<Result<(Recording, Option<String>), RecordError>>;
+type Work = JoinHandle<Result<Written, RecordError>>;
+
+/// A recording whose rows are written, and which has not been ended.
+struct Written {
+    writer: RunWriter,
+    end: End,
+    /// The reason, if the recording has no data of connections.
+    warning: Option<String>,
+}
+
+impl Written {
+    /// Ends the recording of a program after an error, which the caller reports.
+    fn finish_after(self, error: &ExecError) {
+        match error {
+            // Only the capture is not complete.
+            ExecError::Captured { .. } => {
+                let _ = self.writer.finish(self.end);
+            }
+            error => self.cut_short(error.to_string()),
+        }
+    }
+
+    /// Ends the recording of a run that failed. The caller reports the reason.
+    fn cut_short(self, reason: String) {
+        let end = End {
+            cut_short: Some(reason),
+            ..self.end
+        };
+        let _ = self.writer.finish(end);
+    }
+}
 
 /// A recording that has not begun.
 struct Plan<'a> {
     variant: Variant,
     environment: Environment,
     dir: &'a Path,
+    on_begin: fn(&Path),
     congestion_control: Option<String>,
     work: Arc<Mutex<Option<Work>>>,
 }
@@ -171,7 +217,6 @@ impl Recorder for Plan<'_> {
             split_below: SPLIT_BELOW,
             spin: Spin::Adaptive,
         };
-        let writer = RunWriter::create(self.dir, &self.variant, &self.environment)?;
         let open = |namespace: &Namespace| TcpDiag::open(namespace);
         let (ends, warning) = match open(ground.near).and_then(|n| Ok([n, open(ground.far)?])) {
             Ok(ends) => (Some(ends), None),
@@ -186,6 +231,8 @@ impl Recorder for Plan<'_> {
             Some(name) => name,
             None => default()??.trim().to_owned(),
         };
+        (self.on_begin)(self.dir);
+        let writer = RunWriter::create(self.dir, &self.variant, &self.environment)?;
         let (sender, observations) = observations();
         let (to_losses, losses) = channel();
         let observed = Observed {
@@ -298,7 +345,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn run(mut self) -> Result<(Recording, Option<String>), RecordError> {
+    fn run(mut self) -> Result<Written, RecordError> {
         let interval = Duration::from_nanos(self.scenario.measure.interval.as_ns());
         let mut sample_at = Instant::now();
         loop {
@@ -358,7 +405,7 @@ impl Writing {
         write_observation(&mut self.writer, &observation)
     }
 
-    fn finish(mut self) -> Result<(Recording, Option<String>), RecordError> {
+    fn finish(mut self) -> Result<Written, RecordError> {
         let end = self.clock.now();
         let flows = self.connections.into_flows(&self.names);
         let described = describe(&self.scenario, &flows, &self.congestion_control, end);
@@ -371,7 +418,11 @@ impl Writing {
         if rows > 0 {
             end.lost.insert(NOT_RECORDED.to_owned(), rows);
         }
-        Ok((self.writer.finish(end)?, self.warning))
+        Ok(Written {
+            writer: self.writer,
+            end,
+            warning: self.warning,
+        })
     }
 }
 

@@ -19,14 +19,14 @@ use sluice_scenario::{Backend, Direction, Scenario};
 use super::connections::Connections;
 use super::datagrams::Protocol;
 use super::names::Names;
-use super::{describe, ended, without_traffic, write_flows};
+use super::{Written, describe, ended, without_traffic, write_flows};
 use crate::live::Observation;
 use crate::run::write_observation;
 use crate::segments::tcp_header;
 
 /// The recording of a proxy in progress. A separate thread writes it until the proxy has ended.
 pub struct ProxyRecorder {
-    thread: JoinHandle<Result<Recording, RecordError>>,
+    thread: JoinHandle<Result<Written, RecordError>>,
 }
 
 /// The reason why a proxy has no recording.
@@ -80,11 +80,24 @@ impl ProxyRecorder {
     /// # Errors
     /// [`ProxyRecordError`].
     pub fn finish(self) -> Result<(Recording, Summary), ProxyRecordError> {
-        let written = self.thread.join();
-        let recording = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let Written { writer, end, .. } = self.written()?;
+        let recording = writer.finish(end)?;
         let summary = measure(&recording)?;
         recording.store_summary(&summary)?;
         Ok((recording, summary))
+    }
+
+    /// Ends the recording when the proxy has ended because of an error, which the caller reports. The
+    /// recording is partial, with this reason.
+    pub fn cut_short(self, reason: String) {
+        if let Ok(written) = self.written() {
+            written.cut_short(reason);
+        }
+    }
+
+    fn written(self) -> Result<Written, RecordError> {
+        let written = self.thread.join();
+        written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
@@ -98,7 +111,7 @@ struct Writing {
 }
 
 impl Writing {
-    fn run(mut self, seen: &Receiver<Seen>) -> Result<Recording, RecordError> {
+    fn run(mut self, seen: &Receiver<Seen>) -> Result<Written, RecordError> {
         let mut end = Time::ZERO;
         for seen in seen {
             if let Seen::End(at) = seen {
@@ -109,7 +122,11 @@ impl Writing {
         let flows = self.connections.into_flows(&Names::default());
         let described = describe(&self.scenario, &flows, self.congestion_control, end);
         write_flows(&mut self.writer, &described, &flows)?;
-        self.writer.finish(ended(end, &self.ending))
+        Ok(Written {
+            writer: self.writer,
+            end: ended(end, &self.ending),
+            warning: None,
+        })
     }
 
     fn take(&mut self, seen: Seen) -> Result<(), RecordError> {

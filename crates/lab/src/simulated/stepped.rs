@@ -4,6 +4,7 @@ use sluice_core::event::StateValue;
 use sluice_core::param::ParamError;
 use sluice_core::registry::Spec;
 use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Span, Time};
+use sluice_ipfw::{CommandError, Output};
 use sluice_sim::{FlowId, LinkId, Observer, Simulation};
 
 use super::network::{config, link_of};
@@ -13,7 +14,7 @@ use sluice_scenario::{PipeId, Scenario};
 /// The reason why a simulation cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// The path has no such pipe, or has a router with rules instead of pipes.
+    /// The path has no such pipe.
     #[error("there is no pipe `{pipe}`; one of: {known}")]
     NoPipe {
         /// The pipe.
@@ -21,6 +22,20 @@ pub enum StepError {
         /// The pipes of the path.
         known: String,
     },
+    /// The path has a router with rules in place of the pipe.
+    #[error("the scenario has `rules` in place of the pipe `{pipe}`: use `command`")]
+    Rules {
+        /// The pipe.
+        pipe: String,
+    },
+    /// The path has no router with rules.
+    #[error(
+        "the scenario has no `rules`, whose router executes commands: use `set_rate` or `set_queue`"
+    )]
+    NoRules,
+    /// A command is refused.
+    #[error(transparent)]
+    Command(#[from] CommandError),
     /// The rate of the pipe follows a schedule or a trace.
     #[error("the rate of `{pipe}` follows a schedule or a trace; give `link.rate` one value")]
     Scheduled {
@@ -62,7 +77,10 @@ impl Stepped {
     pub fn new(scenario: Scenario) -> Result<Stepped, SimError> {
         check(&scenario, false)?;
         let simulation = Simulation::new(&config(&scenario)?)?;
-        let links = scenario.pipes().count();
+        let links = match &scenario.rules {
+            Some(_) => 0,
+            None => scenario.pipes().count(),
+        };
         let mut stepped = Stepped {
             scenario,
             simulation,
@@ -93,18 +111,34 @@ impl Stepped {
         Time::ZERO + self.scenario.duration
     }
 
+    /// Returns whether the scenario has rules in place of pipes.
+    pub fn has_rules(&self) -> bool {
+        self.scenario.rules.is_some()
+    }
+
+    /// Executes commands of dummynet's language now, one per line, until one is refused; the lines
+    /// before it stay in force.
+    ///
+    /// # Errors
+    /// The command that is refused, with its place; or the scenario has no rules.
+    pub fn command(&mut self, commands: &str) -> Result<Output, StepError> {
+        let executed = self
+            .simulation
+            .command(ROUTER, commands, &mut self.counters);
+        Ok(executed.ok_or(StepError::NoRules)??)
+    }
+
     /// Finds a pipe by its name: `up`, `down`, `up2`.
     ///
     /// # Errors
-    /// The path has no such pipe.
+    /// The path has no such pipe, or has rules in place of pipes.
     pub fn pipe(&self, name: &str) -> Result<PipeId, StepError> {
-        let has_links = self.scenario.rules.is_none();
-        let known = || {
-            self.scenario
-                .pipes()
-                .map(|(id, _)| id)
-                .filter(|_| has_links)
-        };
+        if self.has_rules() {
+            return Err(StepError::Rules {
+                pipe: name.to_owned(),
+            });
+        }
+        let known = || self.scenario.pipes().map(|(id, _)| id);
         known().find(|id| id.word() == name).ok_or_else(|| {
             let all: Vec<&str> = known().map(PipeId::word).collect();
             StepError::NoPipe {
@@ -174,6 +208,9 @@ impl Stepped {
             .collect()
     }
 }
+
+/// The router of a scenario with rules, which has no links.
+const ROUTER: LinkId = 0;
 
 /// The counters of each link.
 struct Counters(Vec<Passed>);
@@ -284,6 +321,57 @@ mod tests {
     fn a_pipe_that_is_not_there_is_named() {
         let error = stepped().pipe("up2").unwrap_err().to_string();
         assert_eq!(error, "there is no pipe `up2`; one of: up, down");
+    }
+
+    /// A router whose pipe is saturated.
+    const RULES: &str = r#"
+        duration = "10s"
+        rules = """
+        pipe 1 config bw 1Mbit/s
+        add 100 pipe 1 ip from any to any out
+        add 200 allow ip from any to any
+        """
+        [[flow]]
+        type = "udp"
+        rate = "8Mbit/s"
+    "#;
+
+    #[test]
+    fn commands_change_the_router_of_rules() {
+        let variants = Scenario::parse("test", RULES, &[]).unwrap();
+        let mut simulation = Stepped::new(variants[0].scenario.clone()).unwrap();
+        let mut received_until = |until, command: &str| {
+            simulation.step(until).unwrap();
+            simulation.command(command).unwrap();
+            simulation.received()[0].1
+        };
+        let counts = [
+            received_until(at(2), ""),
+            received_until(at(4), "pipe 1 config bw 4Mbit/s"),
+            received_until(at(6), ""),
+        ];
+        let (slow, fast) = (counts[1] - counts[0], counts[2] - counts[1]);
+        // 1 Mbit/s for 2 s are 250 000 bytes with headers, and 4 Mbit/s four times as many. A packet may
+        // be on either side of an instant, and the one on the link at the change may take 9 ms longer,
+        // as long as three others.
+        assert!(slow > 200_000, "{slow}");
+        assert!(fast.abs_diff(4 * slow) <= 10 * 1500, "{slow} {fast}");
+
+        let error = simulation.command("pipe 1 config bv 2Mbit/s").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Line 1: column 15: unrecognised option ``bv'' (did you mean ``bw''?)"
+        );
+        let error = simulation.pipe("up").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the scenario has `rules` in place of the pipe `up`: use `command`"
+        );
+        let error = stepped().command("pipe show").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the scenario has no `rules`, whose router executes commands: use `set_rate` or `set_queue`"
+        );
     }
 
     #[test]

@@ -7,26 +7,50 @@ use std::path::{Path, PathBuf};
 use super::{ExportError, write_whole};
 use sluice_recording::{Cell, ReadError, Recording, Row, Rows};
 
-/// Writes all tables of `recording` into the folder `dir`, which must exist, and returns the files.
+/// The tables of a run that were written.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// The tables that were not recorded.
+    pub left_out: Vec<&'static str>,
+}
+
+/// Writes all tables of `recording` into the folder `dir`, which must exist. Tables that were not
+/// recorded are left out.
 ///
 /// # Errors
-/// [`ExportError`]; no incomplete file is left behind.
-pub fn write(recording: &Recording, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    let mut files = vec![
-        table(recording.packets()?, dir)?,
-        table(recording.headers()?, dir)?,
-        table(recording.flow_samples()?, dir)?,
-        table(recording.queue_samples()?, dir)?,
-        table(recording.pings()?, dir)?,
-        table(recording.transfers()?, dir)?,
-        table(recording.releases()?, dir)?,
-    ];
+/// [`ExportError`], also if the run has figures only; no incomplete file is left behind.
+pub fn write(recording: &Recording, dir: &Path) -> Result<Tables, ExportError> {
+    let flow_samples = recording.flow_samples()?;
+    let mut tables = Tables::default();
+    tables.add(recording.packets(), dir)?;
+    tables.add(recording.headers(), dir)?;
+    tables.add(Ok(flow_samples), dir)?;
+    tables.add(recording.queue_samples(), dir)?;
+    tables.add(recording.pings(), dir)?;
+    tables.add(recording.transfers(), dir)?;
+    tables.add(recording.releases(), dir)?;
     match recording.arrivals() {
         // Older programs wrote no such table.
         Err(ReadError::Open { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
-        arrivals => files.push(table(arrivals?, dir)?),
+        arrivals => tables.add(arrivals, dir)?,
     }
-    Ok(files)
+    Ok(tables)
+}
+
+impl Tables {
+    fn add<R: Row>(
+        &mut self,
+        rows: Result<Rows<R>, ReadError>,
+        dir: &Path,
+    ) -> Result<(), ExportError> {
+        match rows {
+            Err(ReadError::NotRecorded { .. }) => self.left_out.push(R::TABLE),
+            rows => self.files.push(table(rows?, dir)?),
+        }
+        Ok(())
+    }
 }
 
 fn table<R: Row>(rows: Rows<R>, dir: &Path) -> Result<PathBuf, ExportError> {

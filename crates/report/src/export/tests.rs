@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::flent::{Test, TestError};
 use super::*;
-use sluice_recording::Recording;
-use sluice_recording::testing::recording;
-use sluice_scenario::Scenario;
+use sluice_core::Time;
+use sluice_recording::testing::{recording, variant};
+use sluice_recording::{End, Environment, Keep, Recording, RunWriter};
+use sluice_scenario::{Backend, Scenario};
 
 mod captures;
 
@@ -190,8 +191,8 @@ fn a_capture_per_port_has_the_fate_of_each_packet() {
 fn tables_are_written_as_csv() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("run");
-    let files = csv::write(&recording(&dir), temp.path()).unwrap();
-    assert_eq!(files.len(), 8);
+    let tables = csv::write(&recording(&dir), temp.path()).unwrap();
+    assert_eq!((tables.files.len(), tables.left_out.len()), (8, 0));
     let arrivals = fs::read_to_string(temp.path().join("arrivals.csv")).unwrap();
     assert_eq!(
         arrivals,
@@ -200,7 +201,7 @@ fn tables_are_written_as_csv() {
     // As an older program left it.
     fs::remove_file(dir.join("arrivals.parquet")).unwrap();
     let old = Recording::open(&dir).unwrap();
-    assert_eq!(csv::write(&old, temp.path()).unwrap().len(), 7);
+    assert_eq!(csv::write(&old, temp.path()).unwrap().files.len(), 7);
     let text = fs::read_to_string(temp.path().join("packets.csv")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
@@ -213,4 +214,29 @@ fn tables_are_written_as_csv() {
     assert_eq!(lines.len(), 7);
     let pings = fs::read_to_string(temp.path().join("pings.csv")).unwrap();
     assert_eq!(pings.lines().nth(6), Some("5000000000,3,5,,,,true"));
+}
+
+#[test]
+fn a_run_without_packets_has_its_other_tables_as_csv() {
+    let temp = tempfile::tempdir().unwrap();
+    let recorded = |keep: Keep| {
+        let dir = temp.path().join(keep.word());
+        let environment = Environment::here(Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let writer = RunWriter::create_keeping(keep, &dir, &variant(), &environment).unwrap();
+        writer
+            .finish(End::complete(Time::from_ns(10_000_000_000)))
+            .unwrap()
+    };
+    let tables = csv::write(&recorded(Keep::Flows), temp.path()).unwrap();
+    let written = ["flows.csv", "queues.csv", "pings.csv", "transfers.csv"];
+    assert_eq!(tables.files, written.map(|file| temp.path().join(file)));
+    assert_eq!(
+        tables.left_out,
+        ["packets", "headers", "releases", "arrivals"]
+    );
+    let error = csv::write(&recorded(Keep::Figures), temp.path()).unwrap_err();
+    assert!(
+        error.to_string().contains("has no table `flows`"),
+        "{error}"
+    );
 }

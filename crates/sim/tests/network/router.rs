@@ -99,6 +99,23 @@ fn a_router_executes_later_commands_at_their_time() {
         simulation.run_until(second(s), &mut ());
         sent.push(simulation.sent_bytes(0) / 1000);
     }
+    // The same command at the end of a step. The place of a command that is refused is named.
+    let mut stepped = Simulation::new(&Config {
+        routers: vec![Router {
+            later: Vec::new(),
+            ..config.routers[0].clone()
+        }],
+        ..config
+    })
+    .unwrap();
+    stepped.run_until(second(2), &mut ());
+    let error = stepped.command(0, "pipe 1 config bw 4Mbit/s\npipe 1 config bv 1", &mut ());
+    let expected = "Line 2: column 15: unrecognised option ``bv'' (did you mean ``bw''?)";
+    assert_eq!(error.unwrap().unwrap_err().to_string(), expected);
+    stepped.run(&mut ());
+    // The packet that is on the link at the change may take 6 ms longer, as long as three others.
+    let [ours, theirs] = [&stepped, &simulation].map(|simulation| simulation.sent_bytes(0));
+    assert!(ours.abs_diff(theirs) <= 4_000, "{ours} {theirs}");
     // 125 packets of 8000 bits per second, then 500
     let gains: Vec<u64> = sent.windows(2).map(|w| w[1] - w[0]).collect();
     for (gain, expected) in gains.into_iter().zip([125, 125, 500, 500]) {
