@@ -92,8 +92,8 @@ fn before(end: Time, span: Span) -> Time {
     Time::from_ns(end.as_ns().saturating_sub(span.as_ns()))
 }
 
-/// Returns for how long the loop stood still before `end`, by the packets that were due then and left
-/// later.
+/// Returns for how long the loop had not sent anything at `end`, although packets were due that it
+/// sent later.
 fn overdue(releases: &[Release], end: Time) -> Span {
     let waited = |one: &&Release| one.due <= end && end < one.due + one.late;
     let first = releases.iter().filter(waited).map(|one| one.due).min();
