@@ -1,8 +1,10 @@
 //! Changes the inputs of a corpus at random, for tests on stable Rust: it does not measure coverage,
 //! which the targets in this folder do, but it needs no other compiler and no other build.
 //!
-//! A test includes this file and calls [`check`]. It takes a fraction of a second, or
-//! `SLUICE_FUZZ_SECONDS` for each corpus (`make fuzz`). The same seed gives the same inputs.
+//! A test includes this file and calls [`check`]. It takes a fraction of a second, or at most
+//! `SLUICE_FUZZ_SECONDS` for each corpus. The same seed gives the same inputs: the default one always
+//! those that [`INPUTS`] counts, on fast machines too (`make test-rust`). A seed in
+//! `SLUICE_FUZZ_SEED` gives new ones until the time is over (`make fuzz`).
 
 #![allow(dead_code)] // Each test uses its part.
 
@@ -50,7 +52,14 @@ pub fn check(name: &str, corpus: &[Vec<u8>], mut check: impl FnMut(&[u8])) {
         Some(seconds) => Duration::from_secs(seconds),
         None => Duration::from_millis(300),
     };
-    let mut random = Random(number("SLUICE_FUZZ_SEED").unwrap_or(1).max(1));
+    let seed = number("SLUICE_FUZZ_SEED");
+    let most = if seed.is_some() {
+        u64::MAX
+    } else {
+        let found = INPUTS.iter().find(|(corpus, _)| *corpus == name);
+        found.expect("every corpus has a number of inputs").1
+    };
+    let mut random = Random(seed.unwrap_or(1).max(1));
     let (end, mut count) = (Instant::now() + patience, 0_u64);
     let mut run = |input: &[u8]| {
         let kept = Kept { name, input };
@@ -59,7 +68,8 @@ pub fn check(name: &str, corpus: &[Vec<u8>], mut check: impl FnMut(&[u8])) {
         count += 1;
     };
     corpus.iter().for_each(|input| run(input));
-    while Instant::now() < end {
+    let mut changed = 0;
+    while changed < most && Instant::now() < end {
         // The clock is read once for some inputs.
         for _ in 0..16 {
             let mut input = corpus[random.below(corpus.len())].clone();
@@ -68,6 +78,7 @@ pub fn check(name: &str, corpus: &[Vec<u8>], mut check: impl FnMut(&[u8])) {
             }
             run(&input);
         }
+        changed += 16;
     }
     eprintln!("{name}: {count} inputs");
 }
@@ -175,6 +186,16 @@ impl Random {
     }
 }
 
+/// The corpora, and how many changed inputs a test passes: what takes some seconds without
+/// optimisation.
+const INPUTS: [(&str, u64); 6] = [
+    ("frames", 200_000),
+    ("netlink", 200_000),
+    ("nfqueue", 2_000_000),
+    ("parquet", 8_000),
+    ("run", 8_000),
+    ("scenario", 10_000),
+];
 /// Numbers at which lengths and counts change their meaning.
 const NUMBERS: [u64; 12] = [
     0,

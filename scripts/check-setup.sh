@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that each part of scripts/setup.sh that makes an environment of Python names the package which a fresh
-# Debian or Ubuntu lacks for it. The programs are substitutes; nothing is installed.
+# Debian or Ubuntu lacks for it, and that downloads are repeated. The programs are substitutes; nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,3 +28,26 @@ for part in python flent dist ns3 wasm mininet; do
     left=$(find "$folder" -maxdepth 1 -name '.venv*')
     [ -z "$left" ] || { echo "check-setup.sh: setup.sh $part leaves $left" >&2; exit 1; }
 done
+
+# A download that fails is repeated after a pause; apt-get gets new lists before.
+substitute sleep 'exit 0'
+substitute id 'echo 0'
+substitute apt-get 'echo "$1" >> apt-get; [ "$(wc -l < apt-get)" != 2 ]'
+substitute pip 'echo "$1" >> pip; [ "$(wc -l < pip)" = 3 ]'
+substitute python3 '[ "$2" != venv ] || { mkdir -p "$3/bin"; [ -e apt-get ] || exit 1; cp bin/pip "$3/bin"; }; echo 99.0.0'
+said=$(PATH=$folder/bin:$PATH "$folder/scripts/setup.sh" ns3 2>&1) || {
+    echo "check-setup.sh: downloads that fail once and twice end setup.sh: $said" >&2
+    exit 1
+}
+asked=$(tr '\n' ' ' < "$folder/apt-get")
+if [ "$asked" != "update install update install " ] || [ ! -e "$folder/.venv-ns3/.installed" ]; then
+    echo "check-setup.sh: after a failed install, apt-get is called as: $asked; setup.sh says: $said" >&2
+    exit 1
+fi
+# One that fails every time is an error.
+substitute pip 'exit 1'
+rm -r "$folder/.venv-ns3"
+if PATH=$folder/bin:$PATH "$folder/scripts/setup.sh" ns3 >/dev/null 2>&1 || [ -e "$folder/.venv-ns3/.installed" ]; then
+    echo "check-setup.sh: setup.sh succeeds without a download" >&2
+    exit 1
+fi

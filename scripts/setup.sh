@@ -28,6 +28,24 @@ need_python() {
     at_least Python "$(python3 -c 'import platform; print(platform.python_version())')" 3.11.0 "apt-get install python3"
 }
 
+# again COMMAND...: a download; repeated after pauses, because a server or a name may be unreachable for a while.
+again() {
+    local pause
+    for pause in 10 40 90; do
+        "$@" && return
+        echo "setup: '$1' failed; the next attempt is in $pause s" >&2
+        sleep "$pause"
+    done
+    "$@"
+}
+
+# apt_install PACKAGE...: with new lists, because a mirror removes the packages that old lists name.
+apt_install() {
+    apt-get update -qq -o Acquire::Retries=3 >/dev/null &&
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=3 \
+            --no-install-recommends "$@" >/dev/null
+}
+
 # system_packages WHAT PACKAGE...: installs the packages as root, else prints the command.
 system_packages() {
     local what=$1
@@ -37,8 +55,7 @@ system_packages() {
     fi
     command -v apt-get >/dev/null || die "$what is missing and there is no apt-get: install $*"
     echo "setup: installing $*" >&2
-    apt-get update -qq >/dev/null
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    again apt_install "$@"
 }
 
 # environment FOLDER: an environment of Python, for packages that are not the system's.
@@ -54,7 +71,7 @@ environment() {
 web() {
     need_node
     if [ ! -d web/node_modules ] || [ web/package-lock.json -nt web/node_modules/.installed ]; then
-        (cd web && npm ci --no-audit --no-fund --loglevel=error)
+        (cd web && again npm ci --no-audit --no-fund --loglevel=error)
         touch web/node_modules/.installed
     fi
 }
@@ -65,7 +82,7 @@ python() {
         environment .venv
     fi
     if [ ! -f .venv/.installed ] || [ python/requirements-dev.lock -nt .venv/.installed ]; then
-        .venv/bin/pip install -q --disable-pip-version-check -r python/requirements-dev.lock
+        again .venv/bin/pip install -q --disable-pip-version-check -r python/requirements-dev.lock
         touch .venv/.installed
     fi
 }
@@ -76,7 +93,7 @@ docs() {
     local version=0.5.4
     if [ "$(target/tools/bin/mdbook --version 2>/dev/null)" != "mdbook v$version" ]; then
         echo "setup: building mdBook $version" >&2
-        cargo install --quiet --locked --debug --root target/tools --version "$version" \
+        again cargo install --quiet --locked --debug --root target/tools --version "$version" \
             --no-default-features --features search mdbook
     fi
     programs
@@ -98,7 +115,7 @@ flent() {
     python
     if [ ! -f .venv-flent/.installed ]; then
         environment .venv-flent
-        .venv-flent/bin/pip install -q --disable-pip-version-check flent==2.3.0 matplotlib==3.11.2 numpy==2.4.6
+        again .venv-flent/bin/pip install -q --disable-pip-version-check flent==2.3.0 matplotlib==3.11.2 numpy==2.4.6
         touch .venv-flent/.installed
     fi
 }
@@ -108,7 +125,7 @@ dist() {
     need_python
     if [ ! -f .venv-dist/.installed ] || [ scripts/setup.sh -nt .venv-dist/.installed ]; then
         environment .venv-dist
-        .venv-dist/bin/pip install -q --disable-pip-version-check cargo-zigbuild==0.24.0 ziglang==0.17.1 \
+        again .venv-dist/bin/pip install -q --disable-pip-version-check cargo-zigbuild==0.24.0 ziglang==0.17.1 \
             maturin==1.16.0 uv==0.13.9
         touch .venv-dist/.installed
     fi
@@ -121,7 +138,7 @@ ns3() {
     need_python
     if [ ! -f .venv-ns3/.installed ]; then
         environment .venv-ns3
-        .venv-ns3/bin/pip install -q --disable-pip-version-check ns3==3.44.post0
+        again .venv-ns3/bin/pip install -q --disable-pip-version-check ns3==3.44.post0
         touch .venv-ns3/.installed
     fi
 }
@@ -138,7 +155,7 @@ wasm() {
     need_python
     if [ ! -f .venv-zig/.installed ]; then
         environment .venv-zig
-        .venv-zig/bin/pip install -q --disable-pip-version-check ziglang==0.17.1
+        again .venv-zig/bin/pip install -q --disable-pip-version-check ziglang==0.17.1
         touch .venv-zig/.installed
     fi
     type -P clang >/dev/null && type -P wasm-ld >/dev/null ||
@@ -168,7 +185,7 @@ mininet() {
         system_packages "Mininet (for its links)" mininet bridge-utils iputils-ping iproute2
     if [ ! -f .venv-mininet/.installed ]; then
         environment .venv-mininet
-        .venv-mininet/bin/pip install -q --disable-pip-version-check mininet==2.3.0.dev6 setuptools==80.9.0
+        again .venv-mininet/bin/pip install -q --disable-pip-version-check mininet==2.3.0.dev6 setuptools==80.9.0
         touch .venv-mininet/.installed
     fi
 }

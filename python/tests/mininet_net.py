@@ -77,7 +77,9 @@ def main() -> None:
     seen["changed"] = [pipe["link"]["rate_bps"] for pipe in middle.router.show("pipe")["pipes"]]
     # TCP through the slower direction: nothing can be faster than the link.
     net["h3"].cmd("iperf -s &")
-    time.sleep(0.5)
+    deadline = time.monotonic() + 20
+    while ":5001" not in net["h3"].cmd("ss -ltn") and time.monotonic() < deadline:
+        time.sleep(0.05)
     said = net["h1"].cmd(f"iperf -c {net['h3'].IP()} -t 2 -y C")
     seen["bits"] = int(said.strip().splitlines()[-1].split(",")[7])
     if sys.argv[1:] == ["wait"]:

@@ -26,6 +26,9 @@ const check = (holds, sentence) => {
   if (!holds) failures.push(sentence);
 };
 
+// A slow disk or a busy machine makes nothing wrong.
+const PATIENCE = 180_000;
+
 // Plausible figures to look at; not a measurement. A pipe of 50 Mbit/s gets `fq_codel` 100 s ago. Nothing
 // leaves it for half a minute before: its sojourn time has a gap.
 const NOW = Date.UTC(2026, 0, 2, 12, 0, 0);
@@ -275,6 +278,7 @@ async function showRuns() {
   ]) {
     const where = `runs, ${width} px`;
     const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme });
+    context.setDefaultTimeout(PATIENCE);
     const page = await context.newPage();
     page.on("pageerror", (error) => failures.push(`${where}: exception: ${error.message}`));
     runs = runsState(1);
@@ -315,7 +319,11 @@ async function showRuns() {
 }
 
 await mkdir(out, { recursive: true });
-const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
+const browser = await chromium.launch({
+  executablePath: browserPath,
+  timeout: PATIENCE,
+  args: ["--no-sandbox"],
+});
 try {
   for (const [width, scheme] of [
     [1280, "light"],
@@ -326,6 +334,7 @@ try {
       colorScheme: scheme,
       timezoneId: "UTC",
     });
+    context.setDefaultTimeout(PATIENCE);
     const page = await context.newPage();
     const where = `${width} px`;
     page.on("console", (message) => {
@@ -336,7 +345,7 @@ try {
     });
     page.on("pageerror", (error) => failures.push(`${where}: exception: ${error.message}`));
     await page.goto(`${address}#token=0123456789abcdef`);
-    await page.waitForSelector('#page[data-state="drawn"]', { timeout: 30_000 });
+    await page.waitForSelector('#page[data-state="drawn"]');
     check(!page.url().includes("token"), `${where}: the token stays in the address`);
     const charts = await page.$$eval("figure.chart:not(.empty)", (all) =>
       all.map((one) => one.dataset.chart),

@@ -24,6 +24,8 @@ const browserPath = [
   "/usr/bin/google-chrome",
 ].find((path) => path !== undefined && existsSync(path));
 
+// A slow disk or a busy machine makes nothing wrong.
+const PATIENCE = 180_000;
 const failures = [];
 let visited = "";
 const fail = (sentence) => failures.push(`${visited}: ${sentence}`);
@@ -74,7 +76,7 @@ async function open(context, page, file) {
   });
   const begun = performance.now();
   await page.goto(pathToFileURL(file).href);
-  await page.waitForSelector('#page[data-state="drawn"]', { timeout: 30_000 });
+  await page.waitForSelector('#page[data-state="drawn"]');
   await settled(page);
   return performance.now() - begun;
 }
@@ -181,6 +183,7 @@ async function checkPaper(page) {
 /** A page that is printed as soon as it is loaded is complete. */
 async function checkLoaded(browser, file) {
   const page = await browser.newPage();
+  page.setDefaultTimeout(PATIENCE);
   await page.goto(pathToFileURL(file).href, { waitUntil: "load" });
   const state = await page.evaluate(() => document.getElementById("page").dataset.state);
   check(state === "drawn", `the page is ${state ?? "not drawn"} when it is loaded`);
@@ -352,6 +355,7 @@ async function visit(browser, file) {
   await checkLoaded(browser, file);
   for (const { name: view, width, height, ...options } of views) {
     const context = await browser.newContext({ viewport: { width, height }, offline: true, ...options });
+    context.setDefaultTimeout(PATIENCE);
     const page = await context.newPage();
     const took = await open(context, page, file);
     await checkWidth(page);
@@ -386,6 +390,7 @@ async function main() {
   await mkdir(out, { recursive: true });
   const browser = await chromium.launch({
     executablePath: browserPath,
+    timeout: PATIENCE,
     args: [
       "--no-sandbox",
       "--disable-gpu",

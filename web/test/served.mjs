@@ -28,6 +28,8 @@ const check = (holds, sentence) => {
   if (!holds) failures.push(sentence);
 };
 
+// A slow disk or a busy machine makes nothing wrong.
+const PATIENCE = 180_000;
 const TOKEN = "0123456789abcdef";
 // Longer than the test needs; it ends the run.
 const SCENARIO = `
@@ -76,10 +78,12 @@ await new Promise((done) => other.listen(0, "127.0.0.1", done));
 await mkdir(out, { recursive: true });
 const browser = await chromium.launch({
   executablePath: browserPath,
+  timeout: PATIENCE,
   args: ["--no-sandbox", "--host-resolver-rules=MAP evil.example 127.0.0.1"],
 });
 try {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   page.on("pageerror", (error) => failures.push(`exception: ${error.message}`));
   await page.goto(`${address}#token=${TOKEN}`);
@@ -114,6 +118,7 @@ try {
   const answer = await rebound.goto(`http://evil.example:${port}/state`);
   check(answer.status() === 403, `a foreign name gets ${answer.status()}`);
   const stranger = await (await browser.newContext()).newPage();
+  stranger.setDefaultTimeout(PATIENCE);
   await stranger.goto(address);
   await stranger.waitForSelector('#page[data-state="failed"]');
   const said = await stranger.textContent("#page");

@@ -31,6 +31,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -617,20 +618,19 @@ fn what_the_program_leaves_ends_with_it() {
 
 #[test]
 fn the_last_bytes_arrive_although_the_program_has_ended() {
+    static RECEIVED: OnceLock<usize> = OnceLock::new();
     let world = World::new();
     world.serve(80, |mut stream| {
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes);
-        let _ = std::fs::write(received(), bytes.len().to_string());
+        let _ = RECEIVED.set(bytes.len());
     });
-    let _ = std::fs::remove_file(received());
     // 100 kB at 1 Mbit/s take 0.8 s, and bash ends as soon as the kernel has them.
     let script = format!("head -c 100000 /dev/zero >/dev/tcp/{}/80", SERVER[0]);
     let output = world.bash(&["--rate", "1Mbit/s"], &script);
     assert!(output.status.success(), "{}", stderr(&output));
-    wait_for("the server has everything", || received().exists());
-    assert_eq!(std::fs::read_to_string(received()).unwrap(), "100000");
-    std::fs::remove_file(received()).unwrap();
+    wait_for("the server has everything", || RECEIVED.get().is_some());
+    assert_eq!(RECEIVED.get(), Some(&100_000));
 }
 
 #[test]
@@ -652,10 +652,6 @@ fn datagram_server(world: &World) -> UdpSocket {
     let patience = Some(Duration::from_secs(20));
     socket.set_read_timeout(patience).unwrap();
     socket
-}
-
-fn received() -> PathBuf {
-    std::env::temp_dir().join(format!("sluice-exec-{}", std::process::id()))
 }
 
 #[test]

@@ -55,7 +55,26 @@ fn wait_for(path: &Path) {
     }
 }
 
-/// A run that lasts long enough for the test to end it.
+/// The network namespaces of the threads in `dir`, each once.
+fn spaces(dir: &Path) -> Vec<PathBuf> {
+    let mut spaces: Vec<PathBuf> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|task| fs::read_link(task.path().join("ns/net")).ok())
+        .collect();
+    spaces.sort();
+    spaces.dedup();
+    spaces
+}
+
+/// The threads of a process.
+fn threads(child: &Child) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/task", child.id()))
+}
+
+/// A run that lasts long enough for the test to end it. It has its namespaces: its own, h2, router and
+/// h3.
 fn start_long_run(out: &Path) -> Child {
     let child = sluice()
         .args(["run", "--backend", "live", "--quiet"])
@@ -68,6 +87,11 @@ fn start_long_run(out: &Path) -> Child {
         .spawn()
         .expect("the binary starts");
     wait_for(&out.join("fifo/run.json"));
+    let start = Instant::now();
+    while spaces(&threads(&child)).len() < 4 {
+        assert!(start.elapsed() < Duration::from_secs(20), "no namespaces");
+        sleep(Duration::from_millis(20));
+    }
     sleep(Duration::from_secs(3));
     child
 }
@@ -92,7 +116,12 @@ fn first_light_meets_its_expectations() {
     let before = interfaces();
     // The report is kept, because `make test-report` opens it in a browser.
     let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../artifacts/first-light");
-    let figures = run_until_undisturbed(&first_light(), &out);
+    let temp = tempfile::tempdir().expect("a folder");
+    let file = temp.path().join("first-light.toml");
+    let text = fs::read_to_string(first_light()).expect("the scenario");
+    let none_lost = expect("accuracy.lost", "", "backend = \"live\"\nmax = 0");
+    fs::write(&file, format!("{text}\n{none_lost}")).expect("writable");
+    let figures = run_until_undisturbed(&file, &out);
     assert_eq!(figures.as_array().map(Vec::len), Some(3), "{figures}");
     for variant in ["fifo", "codel", "fq_codel"] {
         let dir = out.join(variant);
@@ -269,18 +298,7 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
     let before = interfaces();
     let out = tempfile::tempdir().expect("a folder");
     let mut child = start_long_run(out.path());
-    let threads = format!("/proc/{}/task", child.id());
-    let spaces = |dir: &str| -> Vec<PathBuf> {
-        fs::read_dir(dir)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|task| fs::read_link(task.path().join("ns/net")).ok())
-            .collect()
-    };
-    let mut used = spaces(&threads);
-    used.sort();
-    used.dedup();
+    let used = spaces(&threads(&child));
     assert!(used.len() >= 4, "own, h2, router and h3: {used:?}");
     child.kill().expect("the child runs");
     child.wait().expect("the child ends");
@@ -289,7 +307,7 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
     let left: Vec<PathBuf> = fs::read_dir("/proc")
         .expect("procfs is there")
         .flatten()
-        .flat_map(|process| spaces(&process.path().join("task").to_string_lossy()))
+        .flat_map(|process| spaces(&process.path().join("task")))
         .filter(|space| *space != own && used.contains(space))
         .collect();
     assert_eq!(left, Vec::<PathBuf>::new(), "namespaces without owner");
@@ -405,11 +423,19 @@ fn run_text(text: &str) -> (Value, String) {
     (json(&summary), printed)
 }
 
+/// Runs the text of a scenario, as [`run_until_undisturbed`] does.
+fn run_text_until_undisturbed(text: &str) {
+    let temp = tempfile::tempdir().expect("a folder");
+    let file = temp.path().join("s.toml");
+    fs::write(&file, text).expect("writable");
+    run_until_undisturbed(&file, &temp.path().join("out"));
+}
+
 /// Every kind of traffic over two links with effects. The bounds are wide, since the machine may be
 /// busy. They show that each kind works and has the path that the scenario describes.
 #[test]
 fn every_kind_of_traffic_crosses_a_path_of_two_links() {
-    run_text(
+    run_text_until_undisturbed(
         r#"
 duration = "5s"
 [link]
@@ -499,7 +525,7 @@ min = 100
 
 #[test]
 fn a_live_router_has_the_rules_of_the_scenario() {
-    run_text(
+    run_text_until_undisturbed(
         r#"
 duration = "5s"
 rules = """
@@ -556,8 +582,6 @@ fn expect(metric: &str, variant: &str, bounds: &str) -> String {
 /// 25. One flight more would add 100 ms.
 #[test]
 fn live_flows_begin_with_their_initial_window() {
-    let temp = tempfile::tempdir().expect("a folder");
-    let file = temp.path().join("s.toml");
     let flow = |name: &str, window: u32| {
         format!(
             "[[flow]]\ntype = \"tcp\"\nname = \"{name}\"\ncc = \"reno\"\ninitial_window = {window}\n\
@@ -571,8 +595,7 @@ fn live_flows_begin_with_their_initial_window() {
         expect("three.fct", "", "min = \"550ms\"\nmax = \"640ms\""),
         expect("thirty.fct", "", "min = \"250ms\"\nmax = \"340ms\""),
     ];
-    fs::write(&file, text.concat()).expect("writable");
-    run_until_undisturbed(&file, &temp.path().join("out"));
+    run_text_until_undisturbed(&text.concat());
 }
 
 /// Settings that only the simulator has are refused by name.

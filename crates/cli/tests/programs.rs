@@ -142,7 +142,10 @@ fn packets_of_a_program_are_its_own() {
     let flows = format!("{link}{}{}", ping("few", 5), ping("many", 20));
     let path = scenario(folder.path(), &flows);
     let out = folder.path().join("out");
-    let output = sluice(&out).arg(path).output().expect("runs");
+    // 20 pings take 2 s, and more if the machine is busy.
+    let command = &mut sluice(&out);
+    let output = command.args(["--set", "duration=10s"]).arg(path).output();
+    let output = output.expect("runs");
     assert!(output.status.success(), "{}", stderr(&output));
     let text = fs::read_to_string(run_of(&out).join("summary.json")).expect("a summary");
     let summary: Value = serde_json::from_str(&text).expect("JSON");

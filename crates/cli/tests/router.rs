@@ -537,7 +537,15 @@ fn interfaces_are_promiscuous_as_long_as_the_router_lives() {
 #[test]
 fn a_busy_polling_router_reports_its_warmth_requests() {
     let running = Running::start(None, &["--accept", "--spin", "always"]);
-    std::thread::sleep(Duration::from_millis(20));
+    let start = Instant::now();
+    loop {
+        let shown = running.run(&mut Command::new(SLUICE), "router status --json");
+        let sample: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        if sample["status"]["warmth_requests"].as_u64() > Some(0) {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{sample}");
+    }
     let status = running.end();
     assert!(
         status["warmth_requests"].as_u64() > Some(0),

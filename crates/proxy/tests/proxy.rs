@@ -167,9 +167,14 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
 }
 
+/// Returns an address at which nothing listens. Its socket stays, so that no other test gets the port.
 fn unused() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap()
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    socket.bind(&SockAddr::from(any)).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// Reads an answer of HTTP with a length.
@@ -267,10 +272,13 @@ fn a_reset_is_passed_on() {
 #[test]
 fn a_transfer_is_never_faster_than_the_link() {
     let proxy = Running::new(&[("rate", "8Mbit/s"), ("rtt", "10ms")]);
+    // It begins when the time is taken.
     let (mut stream, _) = proxy.socks(serve(|mut stream| {
+        let _ = stream.read(&mut [0]);
         let _ = stream.write_all(&vec![0; 1_000_000]);
     }));
     let start = Instant::now();
+    stream.write_all(b"x").unwrap();
     let mut received = Vec::new();
     stream.read_to_end(&mut received).unwrap();
     assert_eq!(received.len(), 1_000_000);

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
+use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth, is_of_link};
 
 use super::{accept, greet, stderr, wait_for};
 
@@ -58,6 +58,16 @@ impl Site {
         links.add_address("eth0", address(CONTAINER), 24).unwrap();
         let listener = site.machine.enter(|| TcpListener::bind((MACHINE, 80)));
         accept(listener.unwrap().unwrap(), greet);
+        // The kernel gives the interface its link-local address some time after it has a carrier.
+        let setting = |name: &str| site.machine.sysctl(&format!("net.ipv6.conf.vm0.{name}"));
+        let is = |name: &str, value: &str| setting(name).is_ok_and(|set| set == value);
+        if is("disable_ipv6", "0") && is("addr_gen_mode", "0") {
+            let mut links = site.machine.links().unwrap();
+            wait_for("vm0 has its link-local address", || {
+                let addresses = links.addresses("vm0").unwrap();
+                addresses.iter().any(is_of_link)
+            });
+        }
         site
     }
 
@@ -201,16 +211,20 @@ fn on_machine(site: &Site, words: &str) -> String {
 #[test]
 fn settings_and_neighbours_of_the_old_end_are_kept() {
     let site = Site::new("vm0");
+    // A new namespace has some defaults of the test's own, so each setting has a second value.
     let settings = [
-        ("net.ipv4.conf.vm0.proxy_arp", "1"),
-        ("net.ipv4.conf.vm0.rp_filter", "2"),
-        ("net.ipv6.conf.vm0.accept_ra", "0"),
-        ("net.ipv4.neigh.vm0.gc_stale_time", "77"),
-    ];
-    for (name, value) in settings {
-        assert_ne!(site.machine.sysctl(name).unwrap(), value, "{name}");
+        ("net.ipv4.conf.vm0.proxy_arp", ["1", "0"]),
+        ("net.ipv4.conf.vm0.rp_filter", ["2", "1"]),
+        ("net.ipv6.conf.vm0.accept_ra", ["0", "1"]),
+        ("net.ipv4.neigh.vm0.gc_stale_time", ["77", "78"]),
+    ]
+    .map(|(name, values)| {
+        let default = site.machine.sysctl(name).unwrap();
+        let other = values.into_iter().find(|value| *value != default);
+        let value = other.expect("two values differ");
         site.machine.set_sysctl(name, value).unwrap();
-    }
+        (name, value)
+    });
     on_machine(
         &site,
         "ip neigh add 10.77.0.9 lladdr 02:00:00:00:00:09 dev vm0 nud permanent",

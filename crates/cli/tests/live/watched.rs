@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sluice_core::record::Fate;
 use sluice_core::{Span, Time};
-use sluice_recording::{PacketRow, Recording};
+use sluice_recording::{PacketRow, Recording, Release};
 
 use super::sluice;
 
@@ -92,8 +92,19 @@ fn before(end: Time, span: Span) -> Time {
     Time::from_ns(end.as_ns().saturating_sub(span.as_ns()))
 }
 
+/// Returns for how long the loop had not sent anything at `end`, although packets were due that it
+/// sent later.
+fn overdue(releases: &[Release], end: Time) -> Span {
+    let waited = |one: &&Release| one.due <= end && end < one.due + one.late;
+    let first = releases.iter().filter(waited).map(|one| one.due).min();
+    first.map_or(Span::ZERO, |due| end.since(due))
+}
+
 /// How late the loop may be.
 const LATE: Span = Span::from_ms(2);
+/// The link sends a packet of 1514 bytes at 10 Mbit/s in this time: the one before the first that
+/// waited may have left as long before it.
+const PACKET: Span = Span::from_us(1212);
 
 /// The figures of a queue in an interval.
 #[derive(Debug, Default)]
@@ -212,6 +223,8 @@ fn the_page_shows_the_live_run_that_goes_on_as_it_is_recorded() {
             .into_iter()
             .filter(|row| row.pipe.to_string() == "up")
             .collect();
+        let releases = recording.releases().expect("its releases");
+        let releases: Vec<Release> = releases.map(|row| row.expect("a row")).collect();
         // The loop's clock is that of the recording.
         let inside: Vec<&Value> = samples
             .iter()
@@ -227,8 +240,12 @@ fn the_page_shows_the_live_run_that_goes_on_as_it_is_recorded() {
             let from = before(to, Span::from_ns(ns(&sample["interval_ns"])));
             let shown = Figures::shown(sample);
             let recorded = Figures::recorded(&up, from, to);
-            // The loop may handle packets of either end of the interval late.
-            let near = |end: Time| Figures::recorded(&up, before(end, LATE), end + LATE).all();
+            // The loop may handle packets of either end of the interval late: later than `LATE` only if
+            // it was late by its own account.
+            let near = |end: Time| {
+                let late = LATE.max(overdue(&releases, end) + PACKET);
+                Figures::recorded(&up, before(end, late), end + LATE).all()
+            };
             let ends = near(from).into_iter().zip(near(to)).map(|(a, b)| a + b);
             let all = shown.all().into_iter().zip(recorded.all()).zip(ends);
             for ((page, run), ends) in all {

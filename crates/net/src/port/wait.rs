@@ -405,6 +405,8 @@ const STEP_NS: u64 = 800;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
 
     /// Fields of a thread's `stat` file (proc(5)).
@@ -470,8 +472,11 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// Runs `work` on a thread with priority over all ordinary threads.
+    /// Runs `work` on a thread with priority over all ordinary threads: one at a time, because two
+    /// that busy-poll would leave no core to others.
     fn with_real_time(work: impl FnOnce() + Send + 'static) {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = std::thread::spawn(|| {
             if crate::real_time(1).is_err() {
                 assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
