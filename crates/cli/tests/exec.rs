@@ -5,6 +5,8 @@
 
 #[path = "exec/attach.rs"]
 mod attach;
+#[path = "exec/bulk.rs"]
+mod bulk;
 #[path = "exec/ended.rs"]
 mod ended;
 #[path = "exec/flood.rs"]
@@ -150,39 +152,6 @@ fn both_versions_reach_the_outside() {
         let output = world.bash(&["--rtt", "10ms"], &format!("cat </dev/tcp/{address}/80"));
         assert_eq!(stdout(&output), "hello\n", "{}", stderr(&output));
     }
-}
-
-#[test]
-fn a_bulk_transfer_has_the_rate_of_the_link() {
-    let world = World::new();
-    world.serve(80, send_much);
-    // A packet of 1500 bytes carries 1448 of them: 2 MB at 4 Mbit/s take 4.1436 s.
-    let expected = 2e6 * 8.0 * 1500.0 / 1448.0 / 4e6;
-    // Departures follow the link's clock, so a busy machine delays only the first and the last
-    // byte. One undisturbed transfer of three shows the rate. None may be faster.
-    let took: Vec<f64> = (0..3)
-        .map(|_| {
-            let output = world.run(&["--rate", "4Mbit/s"], &own("bulk"));
-            let text = stdout(&output);
-            let line = text.lines().find_map(|line| line.strip_prefix("took "));
-            let line = line.unwrap_or_else(|| panic!("{text}{}", stderr(&output)));
-            line.parse().unwrap()
-        })
-        .collect();
-    let errors = took.iter().map(|took| took / expected - 1.0);
-    let least = errors.fold(f64::INFINITY, f64::min);
-    assert!((-0.01..0.01).contains(&least), "{took:?}, not {expected}");
-}
-
-#[test]
-#[ignore = "a client that other tests run"]
-fn bulk() {
-    let mut stream = TcpStream::connect((SERVER[0], 80)).unwrap();
-    // Slow start has ended when these bytes have arrived.
-    stream.read_exact(&mut vec![0; 400_000]).unwrap();
-    let start = Instant::now();
-    stream.read_exact(&mut vec![0; 2_000_000]).unwrap();
-    println!("took {}", start.elapsed().as_secs_f64());
 }
 
 #[test]

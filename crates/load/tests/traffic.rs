@@ -112,26 +112,25 @@ fn unanswered_pings_are_lost_and_not_waited_for_forever() {
 fn udp_keeps_its_rate_and_counts_every_packet() {
     with_forwarder(|topology| {
         let clock = Clock::start();
-        for (from, to, header, stamp_departures) in [
+        let running = [
             (H2, H3, 28, false),
             (H2, H3, 28, true),
             (H2_V6, H3_V6, 48, true),
-        ] {
-            let start = clock.now() + Span::from_ms(100);
+        ]
+        .map(|(from, to, header, stamp_departures)| {
             let flow = UdpFlow {
                 stamp_departures,
                 ecn: 2,
                 dscp: 10,
                 // 10 Mbit/s in packets of 1250 bytes: one every millisecond.
-                stop: Some(start + Span::from_ms(200)),
-                linger: Span::from_ms(100),
-                ..UdpFlow::new(from, to, Rate::from_bps(10_000_000), 1250 - header, start)
+                stop: Some(START + Span::from_ms(200)),
+                ..UdpFlow::new(from, to, Rate::from_bps(10_000_000), 1250 - header, START)
             };
-            let report = flow
-                .start(&topology.h2, &topology.h3, &clock, &Stop::new())
+            flow.start(&topology.h2, &topology.h3, &clock, &Stop::new())
                 .unwrap()
-                .join()
-                .unwrap();
+        });
+        for (running, stamp_departures) in running.into_iter().zip([false, true, true]) {
+            let report = running.join().unwrap();
             assert_eq!(
                 (report.sent, report.received, report.refused),
                 (200, 200, 0)
@@ -144,7 +143,7 @@ fn udp_keeps_its_rate_and_counts_every_packet() {
             );
             for (index, sample) in report.samples.iter().enumerate() {
                 assert_eq!(sample.sequence, index as u64);
-                assert!(sample.sent >= start + Span::from_ms(1) * index as u64);
+                assert!(sample.sent >= START + Span::from_ms(1) * index as u64);
                 assert!(
                     sample
                         .received
@@ -161,10 +160,10 @@ fn tcp_stops_on_time_and_reports_the_kernels_view() {
     with_forwarder(|topology| {
         let clock = Clock::start();
         let stop = Stop::new();
-        let end = START + Span::from_ms(300);
+        let end = START + Span::from_ms(1500);
         let flow = TcpFlow {
             stop: Some(end),
-            info_interval: Span::from_ms(20),
+            info_interval: Span::from_ms(100),
             ..TcpFlow::new(H2, H3, START)
         };
         let report = flow
@@ -175,7 +174,7 @@ fn tcp_stops_on_time_and_reports_the_kernels_view() {
         assert_eq!((report.broken, report.finished), (None, None));
         assert!(report.connected.unwrap() >= START);
         assert!(!report.has_ecn);
-        // 300 ms at 20 ms: 15 samples and the last one; late ones are skipped and not repeated.
+        // 1.5 s at 100 ms: 15 samples and the last one; late ones are skipped and not repeated.
         assert!(
             (8..=17).contains(&report.info.len()),
             "{}",
@@ -214,6 +213,17 @@ fn ecn_is_negotiated_per_flow() {
     });
 }
 
+/// Returns a counter of a namespace's IPv4 stack (proc_net_snmp(5)): a line with the names of a protocol's
+/// counters precedes the line with their values.
+fn counted(namespace: &Namespace, protocol: &str, name: &str) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
+    let text = namespace.enter(read).unwrap().unwrap();
+    let own = text.lines().filter(|line| line.starts_with(protocol));
+    let lines: Vec<Vec<&str>> = own.map(|line| line.split(' ').collect()).collect();
+    let place = lines[0].iter().position(|own| *own == name).unwrap();
+    lines[1][place].parse().unwrap()
+}
+
 #[test]
 fn a_stop_ends_everything_that_shares_it() {
     with_forwarder(|topology| {
@@ -234,6 +244,17 @@ fn a_stop_ends_everything_that_shares_it() {
             .start(h2, h3, &clock, &stop)
             .unwrap();
         clock.sleep_until(START + Span::from_ms(50), Span::ZERO);
+        for (host, protocol, what, packets) in [
+            (h3, "Tcp:", "InSegs", 100),
+            (h3, "Udp:", "InDatagrams", 5),
+            (h2, "Icmp:", "InEchoReps", 2),
+        ] {
+            while counted(host, protocol, what) < packets {
+                let waited = clock.now();
+                assert!(waited < Time::from_ns(20_000_000_000), "{what} are missing");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
         assert!(!tcp.is_finished());
         stop.stop();
         assert!(tcp.join().unwrap().goodput.last().unwrap().bytes > 0);
@@ -315,7 +336,7 @@ fn bulk_transfers_all_arrive_and_end_together() {
         let clock = Clock::start();
         for (from, to) in [(H2, H3), (H2_V6, H3_V6)] {
             let start = clock.now() + Span::from_ms(20);
-            let stop = start + Span::from_ms(200);
+            let stop = start + Span::from_ms(1000);
             let bulk = Bulk::new(from, to, 5, start, stop);
             let running = bulk.start(&topology.h2, &topology.h3, &clock, &Stop::new());
             let report = running.unwrap().join().unwrap();

@@ -23,6 +23,8 @@ use sluice_router::process::{Router, Settings};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
 const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 3));
+/// Also the client's, but of no rule for 10.0.1.0/24.
+const UNSHAPED: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 3, 2));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
 
 /// The hosts, and a router between them.
@@ -67,11 +69,13 @@ impl Network {
         let mut links = client.links().unwrap();
         links.add_address("eth0", CLIENT, 16).unwrap();
         links.add_address("eth0", NEIGHBOUR, 16).unwrap();
+        links.add_address("eth0", UNSHAPED, 16).unwrap();
         links.add_neighbour("eth0", SERVER, mac(3)).unwrap();
         let mut links = server.links().unwrap();
         links.add_address("eth0", SERVER, 16).unwrap();
         links.add_neighbour("eth0", CLIENT, mac(2)).unwrap();
         links.add_neighbour("eth0", NEIGHBOUR, mac(2)).unwrap();
+        links.add_neighbour("eth0", UNSHAPED, mac(2)).unwrap();
 
         let folder = tempfile::tempdir().unwrap();
         let mut settings = Settings::new("left".parse().unwrap(), "right".parse().unwrap());
@@ -115,14 +119,22 @@ impl Network {
         self.clock.now() + Span::from_ms(300)
     }
 
-    fn ping(&self, start: Time, count: u64) -> sluice_load::Running<PingReport> {
-        let ping = Ping {
-            count: Some(count),
-            linger: Span::from_ms(500),
-            ..Ping::new(CLIENT, SERVER, Span::from_ms(20), start)
+    /// Starts a ping every 20 ms. Another one takes the same way, but no pipe.
+    fn ping(&self, start: Time, count: u64) -> Pings {
+        let series = |source, interval, count| {
+            let ping = Ping {
+                count: Some(count),
+                linger: Span::from_ms(500),
+                ..Ping::new(source, SERVER, interval, start)
+            };
+            ping.start(&self.client, &self.server, &self.clock, &Stop::new())
+                .unwrap()
         };
-        ping.start(&self.client, &self.server, &self.clock, &Stop::new())
-            .unwrap()
+        Pings {
+            shaped: series(CLIENT, Span::from_ms(20), count),
+            // It goes on for 100 ms, until the last reply of the other has arrived.
+            unshaped: series(UNSHAPED, Span::from_ms(1), 20 * count + 100),
+        }
     }
 
     fn udp(
@@ -207,25 +219,67 @@ fn path_of(namespace: &Namespace) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd()))
 }
 
-/// Minimum, mean and maximum round trip in ms, and the fraction lost, as reported by `ping -q`.
-fn summary(report: &PingReport) -> (f64, f64, f64, f64) {
-    let times: Vec<f64> = report
-        .samples
-        .iter()
-        .filter_map(|sample| sample.round_trip)
-        .map(Span::as_ms_f64)
-        .collect();
-    assert!(!times.is_empty(), "no reply at all");
-    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = times.iter().copied().fold(0.0, f64::max);
-    let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let lost = report.lost() as f64 / report.samples.len() as f64;
-    eprintln!(
-        "{} replies, {lost:.3} lost, min/avg/max {least:.3}/{mean:.3}/{most:.3} ms",
-        times.len()
-    );
-    (least, mean, most, lost)
+/// A series of echo requests through the pipes, and one past them.
+struct Pings {
+    shaped: sluice_load::Running<PingReport>,
+    unshaped: sluice_load::Running<PingReport>,
 }
+
+/// Minimum, mean and maximum round trip in ms, and the fraction lost, as reported by `ping -q`.
+#[derive(Debug)]
+struct Trips {
+    least: f64,
+    mean: f64,
+    most: f64,
+    lost: f64,
+    /// The longest round trip past the pipes.
+    most_unshaped: f64,
+}
+
+impl Pings {
+    fn join(self) -> Trips {
+        let times = |report: &PingReport| -> Vec<f64> {
+            let trips = report.samples.iter().filter_map(|s| s.round_trip);
+            trips.map(Span::as_ms_f64).collect()
+        };
+        let longest = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+        let report = self.shaped.join().unwrap();
+        let unshaped = times(&self.unshaped.join().unwrap());
+        let times = times(&report);
+        assert!(!times.is_empty(), "no reply at all");
+        assert!(!unshaped.is_empty(), "no reply past the pipes");
+        let trips = Trips {
+            least: times.iter().copied().fold(f64::INFINITY, f64::min),
+            mean: times.iter().sum::<f64>() / times.len() as f64,
+            most: longest(&times),
+            lost: report.lost() as f64 / report.samples.len() as f64,
+            most_unshaped: longest(&unshaped),
+        };
+        eprintln!("{} replies, {trips:?}", times.len());
+        trips
+    }
+}
+
+/// Measures until the upper bounds are met, up to three times. Measures again only if packets past the
+/// pipes were late, too: then the machine was busy. A pipe that is too slow is never excused.
+fn until_undisturbed(mut measure: impl FnMut() -> (bool, Trips)) {
+    for attempt in 1.. {
+        let (is_met, trips) = measure();
+        if is_met {
+            return;
+        }
+        let was_disturbed = trips.most_unshaped > DISTURBED_MS;
+        assert!(
+            was_disturbed && attempt < 3,
+            "attempt {attempt}: too long: {trips:?}"
+        );
+        eprintln!("attempt {attempt} was disturbed");
+    }
+}
+
+/// Past the pipes, packets take some tenths of a millisecond. The least excess that breaks a bound is
+/// 3.7 ms, and a pause of that length delays one of these packets, which are 1 ms apart, by 2.7 ms.
+const DISTURBED_MS: f64 = 2.5;
 
 /// Payload bytes that arrived at `from` or later.
 fn goodput(report: &TcpReport, from: Time) -> u64 {
@@ -258,43 +312,46 @@ ipfw add 1002 queue 300 icmp from 10.0.1.0/24 to any out
 #[test]
 fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let network = Network::new(FIFO);
-    let start = network.soon();
-    let (least, mean, ..) = summary(&network.ping(start, 50).join().unwrap());
-    // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and the remaining time of both
-    // directions.
-    assert!((10.067..10.6).contains(&least), "{least}");
-    assert!(
-        mean < 12.0,
-        "{mean}: the article's 16.7 ms came from its clock"
-    );
+    until_undisturbed(|| {
+        let trips = network.ping(network.soon(), 50).join();
+        // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and the remaining time of both
+        // directions.
+        assert!((10.067..10.6).contains(&trips.least), "{trips:?}");
+        // The article's 16.7 ms came from its clock.
+        (trips.mean < 12.0, trips)
+    });
 
     // 50 slots of 1500 bytes take 60 ms; CUBIC fills them and, after a loss, drains some of them.
-    let start = network.soon();
-    let tcp = network.tcp(CLIENT, start, Span::from_secs(4));
-    let ping = network.ping(start + Span::from_secs(2), 90);
-    let (_, mean, most, _) = summary(&ping.join().unwrap());
-    assert!((30.0..71.0).contains(&mean), "{mean}");
-    assert!(most < 75.0, "{most}");
-    let bytes = goodput(&tcp.join().unwrap(), start + Span::from_secs(1));
-    // 3 s at 10 Mbit/s, of which 1448 of 1500 bytes are payload.
-    let share = bytes as f64 / (3.0 * 1.25e6 * 1448.0 / 1500.0);
-    assert!((0.93..1.05).contains(&share), "{share}");
+    until_undisturbed(|| {
+        let start = network.soon();
+        let tcp = network.tcp(CLIENT, start, Span::from_secs(4));
+        let trips = network.ping(start + Span::from_secs(2), 90).join();
+        assert!(trips.mean >= 30.0, "{trips:?}");
+        let bytes = goodput(&tcp.join().unwrap(), start + Span::from_secs(1));
+        // 3 s at 10 Mbit/s, of which 1448 of 1500 bytes are payload.
+        let share = bytes as f64 / (3.0 * 1.25e6 * 1448.0 / 1500.0);
+        assert!((0.93..1.05).contains(&share), "{share}");
+        (trips.mean < 71.0 && trips.most < 75.0, trips)
+    });
 
     // The load is a fifth too high: the queue is nearly always full, and an arriving packet finds a
     // place in 10 of 12 cases; the article lost 19 of 100. At equal intervals, flood and probes
     // would stay in phase, and all probes would have the fate of the first one.
-    let start = network.soon();
-    let udp = network.udp(CLIENT, start, Span::from_secs(3), 12, Spacing::Poisson);
-    let ping = network.ping(start + Span::from_secs(1), 80);
-    let (_, mean, most, lost) = summary(&ping.join().unwrap());
-    assert!((0.02..0.6).contains(&lost), "{lost}");
-    // Up to 50 packets of 1250 bytes are ahead of it: 50 ms, plus the delay. Now and then a few
-    // places are empty.
-    assert!((55.0..64.0).contains(&mean) && most < 66.0, "{mean} {most}");
-    let udp = udp.join().unwrap();
+    let mut lost = 0;
+    until_undisturbed(|| {
+        let start = network.soon();
+        let udp = network.udp(CLIENT, start, Span::from_secs(3), 12, Spacing::Poisson);
+        let trips = network.ping(start + Span::from_secs(1), 80).join();
+        assert!((0.02..0.6).contains(&trips.lost), "{trips:?}");
+        // Up to 50 packets of 1250 bytes are ahead of it: 50 ms, plus the delay. Now and then a few
+        // places are empty.
+        assert!(trips.mean >= 55.0, "{trips:?}");
+        let udp = udp.join().unwrap();
+        lost += udp.sent - udp.received;
+        (trips.mean < 64.0 && trips.most < 66.0, trips)
+    });
     let dropped = network.end();
     assert_eq!(dropped.keys().collect::<Vec<_>>(), ["overflow"]);
-    let lost = udp.sent - udp.received;
     assert!(
         dropped["overflow"] >= lost,
         "{dropped:?}, {lost} of the flood"
@@ -304,27 +361,29 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
 #[test]
 fn weights_share_the_link_between_tcp_and_udp_and_spare_the_ping() {
     let network = Network::new(WEIGHTED);
-    let start = network.soon();
-    let length = Span::from_secs(9);
-    let tcp = network.tcp(CLIENT, start, length);
-    let udp = network.udp(CLIENT, start, length, 10, Spacing::Constant);
-    let from = start + Span::from_secs(2);
-    let ping = network.ping(from, 300);
-    let (least, mean, _, lost) = summary(&ping.join().unwrap());
-    assert!(lost == 0.0, "{lost}");
-    // Its weight is worth 100 kbit/s: 84 bytes are due after at most 6.7 ms, behind a packet in
-    // transmission (1.2 ms); the article has 11 to 21 ms.
-    assert!(least > 10.0 && mean < 18.5, "{least} {mean}");
-    // Both are counted by the IP packets of the same 7 s: a payload of 1448 is one of 1500.
-    let tcp = goodput(&tcp.join().unwrap(), from) as f64 * 1500.0 / 1448.0;
-    let udp = arrived(&udp.join().unwrap(), from) as f64;
-    let share = 100.0 * tcp / (tcp + udp);
-    eprintln!(
-        "TCP has {share:.1} % of {:.2} Mbit/s",
-        (tcp + udp) * 8.0 / 7e6
-    );
-    // 69 of 69 + 30.
-    assert!((share - 69.7).abs() < 3.0, "{share}");
+    until_undisturbed(|| {
+        let start = network.soon();
+        let length = Span::from_secs(9);
+        let tcp = network.tcp(CLIENT, start, length);
+        let udp = network.udp(CLIENT, start, length, 10, Spacing::Constant);
+        let from = start + Span::from_secs(2);
+        let trips = network.ping(from, 300).join();
+        assert!(trips.lost == 0.0, "{trips:?}");
+        assert!(trips.least > 10.0, "{trips:?}");
+        // Both are counted by the IP packets of the same 7 s: a payload of 1448 is one of 1500.
+        let tcp = goodput(&tcp.join().unwrap(), from) as f64 * 1500.0 / 1448.0;
+        let udp = arrived(&udp.join().unwrap(), from) as f64;
+        let share = 100.0 * tcp / (tcp + udp);
+        eprintln!(
+            "TCP has {share:.1} % of {:.2} Mbit/s",
+            (tcp + udp) * 8.0 / 7e6
+        );
+        // 69 of 69 + 30.
+        assert!((share - 69.7).abs() < 3.0, "{share}");
+        // Its weight is worth 100 kbit/s: 84 bytes are due after at most 6.7 ms, behind a packet in
+        // transmission (1.2 ms); the article has 11 to 21 ms.
+        (trips.mean < 18.5, trips)
+    });
     network.end();
 }
 
@@ -364,10 +423,12 @@ fn one_pass_decides_whether_the_rules_behind_a_pipe_are_asked() {
         ("enable one_pass", 10.0),
     ] {
         network.batch(command);
-        let start = network.soon();
-        let (least, mean, ..) = summary(&network.ping(start, 20).join().unwrap());
-        assert!((delay..delay + 0.5).contains(&least), "{command}: {least}");
-        assert!(mean < delay + 2.0, "{command}: {mean}");
+        until_undisturbed(|| {
+            let trips = network.ping(network.soon(), 20).join();
+            let is_delay = (delay..delay + 0.5).contains(&trips.least);
+            assert!(is_delay, "{command}: {trips:?}");
+            (trips.mean < delay + 2.0, trips)
+        });
     }
     assert_eq!(network.end(), BTreeMap::new());
 }
@@ -383,7 +444,7 @@ fn a_pipe_that_is_changed_every_100_ms_for_10_s_loses_nothing() {
         "pipe 1 config bw 20Mbit/s queue 500KBytes codel target 500ms interval 1s",
         "pipe 1 config bw 9.5Mbit/s delay 2.5 queue 300 red 0.002/250/290/0.1",
         "pipe 1 config bw 30Mbit/s delay 20 queue 400 burst 10k pie target 500ms",
-        "pipe 1 config delay 3 queue 200",
+        "pipe 1 config delay 3 queue 450",
     ];
     network.batch(changes[0]);
     let start = network.soon();
@@ -430,6 +491,30 @@ fn longest_way(report: &UdpReport, (start, end): (Time, Time)) -> Option<Span> {
         .filter(|s| start <= s.sent && s.sent <= end);
     let ways = sent.filter_map(|s| Some(s.received?.since(s.sent)));
     ways.max()
+}
+
+/// Checks that every packet of a flow of 10 000 packets a second has arrived or is counted. Returns false
+/// if the flow was not what was asked for, so that some are counted as lost.
+fn is_whole(network: &Network, udp: &UdpReport) -> bool {
+    let losses = network.losses(udp);
+    let status = network.router.as_ref().unwrap().status().unwrap();
+    let queue = status.ports[0].lost.get("kernel_queue").copied();
+    // A sender that was held up catches up at once. The port's ring has 4736 places, 0.47 s at this rate:
+    // after a longer pause the load is a flood, of which a part may be lost, and is counted.
+    let is_flood = udp.latest > Span::from_ms(400);
+    let flooded = queue.filter(|_| is_flood).unwrap_or(0);
+    assert_eq!(
+        udp.received + udp.overflowed + flooded,
+        udp.sent,
+        "{losses}"
+    );
+    if flooded > 0 {
+        eprintln!(
+            "NOT SHOWN: the sender was late by {}; {flooded} packets of its flood were lost",
+            udp.latest
+        );
+    }
+    flooded == 0
 }
 
 #[test]
@@ -483,23 +568,7 @@ fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
         longest_gap(&udp)
     );
     assert!(udp.sent > 30_000, "{}", udp.sent);
-    let losses = network.losses(&udp);
-    let status = network.router.as_ref().unwrap().status().unwrap();
-    let queue = status.ports[0].lost.get("kernel_queue").copied();
-    // A sender that was held up catches up at once. The port's ring has 4736 places, 0.47 s at this rate:
-    // after a longer pause the load is a flood, of which a part may be lost, and is counted.
-    let is_flood = udp.latest > Span::from_ms(400);
-    let flooded = queue.filter(|_| is_flood).unwrap_or(0);
-    assert_eq!(
-        udp.received + udp.overflowed + flooded,
-        udp.sent,
-        "{losses}"
-    );
-    if flooded > 0 {
-        eprintln!(
-            "NOT SHOWN: the sender was late by {}; {flooded} packets of its flood were lost",
-            udp.latest
-        );
+    if !is_whole(&network, &udp) {
         return;
     }
     // A loop that reads the lines itself holds packets up in each reload, a machine that is busy for a
@@ -547,13 +616,9 @@ fn a_change_of_20_000_lines_as_one_loses_no_packet() {
     }
     let udp = udp.join().unwrap();
     eprintln!("{} packets, longest gap {}", udp.sent, longest_gap(&udp));
-    assert_eq!(
-        udp.received + udp.overflowed,
-        udp.sent,
-        "{}",
-        network.losses(&udp)
-    );
-    assert_eq!(network.end(), BTreeMap::new());
+    if is_whole(&network, &udp) {
+        assert_eq!(network.end(), BTreeMap::new());
+    }
 }
 
 #[test]

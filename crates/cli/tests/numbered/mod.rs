@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sluice_net::namespace::Namespace;
@@ -39,6 +40,25 @@ pub fn send(
         round
     };
     namespace.enter(sending).unwrap()
+}
+
+/// Returns whether `next` may go on to this round: waits until at most 500 packets are under way, for
+/// which every queue has room, however long the router pauses.
+pub fn has_room(arrived: &AtomicU64, round: u32) -> bool {
+    let sent = u64::from(round) * u64::from(FLOWS);
+    have_arrived(arrived, sent.saturating_sub(500))
+}
+
+/// Returns whether so many packets arrive, within 20 s.
+pub fn have_arrived(arrived: &AtomicU64, packets: u64) -> bool {
+    let start = Instant::now();
+    while arrived.load(Ordering::Acquire) < packets {
+        if start.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 /// Checks that the packets of each flow have arrived in the order of their numbers.

@@ -95,8 +95,9 @@ fn each_bridge_has_a_loop_that_nothing_leaves() {
 
 #[test]
 fn bridges_share_a_pipe_at_its_worker() {
+    // The queue has room for all 70 rounds of 64 packets, however long the loop pauses.
     let router = two_bridges(
-        "pipe 3 config bw 900Mbit/s queue 1000\n\
+        "pipe 3 config bw 900Mbit/s queue 5000\n\
          add 100 pipe 3 udp from any to any in\n\
          add 200 allow ip from any to any\n",
     );

@@ -147,8 +147,9 @@ fn a_collector_receives_records_that_account_for_every_packet() {
     assert!(templates.len() >= 3 * 3, "{templates:?}");
 }
 
-/// Sends ten flows with 10 Mbit/s together through a pipe of 8 Mbit/s. Returns the packets that were sent,
-/// and those that the kernel counts behind the router.
+/// Sends ten flows with 10 Mbit/s together through a pipe of 8 Mbit/s, and at the end more at once than
+/// fits into its queue. Returns the packets that were sent, and those that the kernel counts behind the
+/// router.
 fn overflow(running: &Running) -> (u64, u64) {
     let names = ["em0", "em1", "far0", "far1"];
     let mut links = running.namespace.links().unwrap();
@@ -160,9 +161,10 @@ fn overflow(running: &Running) -> (u64, u64) {
     let first = running.run(&mut Command::new(SLUICE), "top --once --json");
     assert!(first.status.success(), "{first:?}");
     let before = links.interface("far1").unwrap().traffic.received;
-    // 10 Mbit/s for a link of 8.
+    // 10 Mbit/s for a link of 8, then 200 datagrams for a queue of 20.
     send(running, here, there, 100, Duration::from_millis(10));
-    let sent = u64::from(FLOWS) * 100;
+    send(running, here, there, 20, Duration::ZERO);
+    let sent = u64::from(FLOWS) * 120;
     let shown = || running.ok("pipe show");
     let deadline = Instant::now() + Duration::from_secs(30);
     let waits = || {

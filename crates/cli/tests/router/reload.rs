@@ -12,9 +12,9 @@ fn a_changed_module_of_flow_queues_decides_about_the_packets_that_wait() {
     let module = router.path("m.wasm");
     let queue = format!("sched 1 config pipe 1 type fq_wasm:{}", module.display());
     write_module(&module, PASS);
-    // A packet of 128 bytes takes half a second.
+    // A packet of 128 bytes takes two seconds.
     for command in [
-        "pipe 1 config bw 2048bit/s",
+        "pipe 1 config bw 512bit/s",
         &queue,
         "queue 1 config sched 1",
         "add 100 queue 1 udp from any to any out",
@@ -60,7 +60,7 @@ fn a_changed_module_of_flow_queues_decides_about_the_packets_that_wait() {
         seen = counters();
     }
     let (_, _, departed, dropped, reasons) = seen;
-    // All ten would take five seconds, and the module is changed at once.
+    // All ten would take 20 seconds, and the module is changed at once.
     assert_eq!(
         (departed + dropped, dropped >= 5),
         (10, true),

@@ -105,7 +105,9 @@ pub fn count(value: &Value, key: &str) -> u64 {
 /// `top` and `status` show equals what the kernel counts behind the router.
 #[test]
 fn page_metrics_top_and_status_show_what_the_kernel_counts() {
-    let running = Running::start(Some(PIPE), &["--http", "127.0.0.1:0"]);
+    // 100 packets take 125 ms. They are enough for the link while the sender does not run.
+    let config = PIPE.replace("queue 20", "queue 100");
+    let running = Running::start(Some(&config), &["--http", "127.0.0.1:0"]);
     let names = ["em0", "em1", "far0", "far1"];
     let mut links = running.namespace.links().unwrap();
     for name in names {
@@ -124,10 +126,10 @@ fn page_metrics_top_and_status_show_what_the_kernel_counts() {
     let before = links.interface("far1").unwrap().traffic.received;
 
     // 10 datagrams of 10,000 bit in 10 ms are 10 Mbit/s, for a link of 8 and then of 16 Mbit/s. At
-    // the end, 200 datagrams at once do not fit into a queue of 20.
+    // the end, 200 datagrams at once do not fit into the queue.
     let pause = Duration::from_millis(10);
     send(&running, here, there, 400, pause);
-    running.ok("-q pipe 1 config bw 16Mbit/s queue 20");
+    running.ok("-q pipe 1 config bw 16Mbit/s queue 100");
     send(&running, here, there, 100, pause);
     send(&running, here, there, 20, Duration::ZERO);
     let sent = u64::from(FLOWS) * 520;
@@ -233,7 +235,7 @@ fn page_metrics_top_and_status_show_what_the_kernel_counts() {
         assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     }
     let changes = samples.last().unwrap()["changes"].as_array().unwrap();
-    let command = "ipfw -q pipe 1 config bw 16Mbit/s queue 20";
+    let command = "ipfw -q pipe 1 config bw 16Mbit/s queue 100";
     assert!(
         changes.iter().any(|change| change["text"] == command),
         "{changes:?}"
