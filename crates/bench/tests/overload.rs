@@ -28,10 +28,7 @@ fn an_overload_is_bounded_and_every_packet_explained() {
     // pages.
     assert!(accounts.grown_bytes < 4 << 20, "{accounts:?}");
     // The ping has a flow queue of its own. The kernel's receive queue before the loop is shared:
-    // while another process uses the core, packets are lost there and counted, and the same share of the
-    // pings.
+    // while another process uses the core, packets are lost there, perhaps also a ping.
     let (sent, answered) = accounts.pings;
-    let before = accounts.lost.get("port_kernel_queue").unwrap_or(&0);
-    let arrived = sent * accounts.received / (accounts.received + before);
-    assert!(sent >= 400 && answered * 10 >= arrived * 9, "{accounts:?}");
+    assert!(sent >= 400 && answered * 10 >= sent * 9, "{accounts:?}");
 }
