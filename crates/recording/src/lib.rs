@@ -44,6 +44,7 @@ mod passages;
 mod program;
 mod reader;
 mod reference;
+mod repetitions;
 pub mod results;
 mod rows;
 mod run_file;
@@ -69,6 +70,7 @@ pub use passages::Passage;
 pub use program::{ProgramEntry, ProgramRecord};
 pub use reader::{Recording, if_recorded};
 pub use reference::reference;
+pub use repetitions::repetitions;
 pub use rows::{
     Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Header, NO_FLOW, PacketRow, PingSample,
     QueueSample, Release, Transfer,
