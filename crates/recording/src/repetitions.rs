@@ -1,6 +1,7 @@
 //! Repetitions: runs that differ only in their seed.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,8 @@ use crate::{Recording, RunFile};
 use sluice_scenario::{Backend, Scenario};
 
 /// Groups the repetitions among `recordings`: runs of one variant on one backend, in one folder, that
-/// differ only in their seed. The groups are in the order of their first recordings.
+/// differ only in their seed. The program, its algorithms from files and, for live runs, the machine
+/// and its kernel are the same. The groups are in the order of their first recordings.
 ///
 /// Of simulations with the same seed, the one that began last is kept: they are one run, not
 /// repetitions. Live runs with the same seed are repetitions if their folders have the names that
@@ -69,25 +71,61 @@ pub(crate) struct Common {
     /// The folder above that of the run.
     above: PathBuf,
     variant: String,
-    backend: Backend,
-    /// The scenario with the seed 0.
-    scenario: Scenario,
+    version: Version,
 }
 
 impl Common {
     pub(crate) fn of(recording: &Recording) -> Common {
-        let (dir, run) = (recording.dir(), recording.run());
+        let dir = recording.dir();
         // The same folder may have been named in several ways.
         let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
         Common {
             above: dir.parent().unwrap_or(Path::new("")).to_owned(),
-            variant: run.variant.clone(),
-            backend: run.environment.backend,
+            variant: recording.run().variant.clone(),
+            version: Version::of(recording),
+        }
+    }
+}
+
+/// A setting, and what carried it out.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Version {
+    backend: Backend,
+    /// The name and the kernel of the machine of a live run; a simulation is the same on all.
+    machine: Option<[String; 2]>,
+    /// The identity of the program, and its name and version. Old runs have no identity.
+    program: (Option<String>, String),
+    /// The algorithms from files.
+    algorithms: BTreeMap<String, String>,
+    /// The scenario without its seed and its choice of a backend.
+    scenario: Scenario,
+}
+
+impl Version {
+    pub(crate) fn of(recording: &Recording) -> Version {
+        let run = recording.run();
+        let made = &run.environment;
+        let is_live = made.backend == Backend::Live;
+        Version {
+            backend: made.backend,
+            machine: is_live.then(|| [made.host.clone(), made.kernel.clone()]),
+            program: (made.program_id.clone(), made.program.clone()),
+            algorithms: run.algorithms.clone(),
             scenario: Scenario {
                 seed: 0,
+                backend: None,
                 ..run.scenario.clone()
             },
         }
+    }
+
+    /// Returns whether both are the same setting of the same program, perhaps on two backends.
+    pub(crate) fn belongs_to(&self, other: &Version) -> bool {
+        let is_of_machine = self.backend != other.backend || self.machine == other.machine;
+        is_of_machine
+            && self.program == other.program
+            && self.algorithms == other.algorithms
+            && self.scenario == other.scenario
     }
 }
 

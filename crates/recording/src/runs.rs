@@ -68,8 +68,8 @@ pub struct Found {
 }
 
 /// Finds all runs in `folder`, which may be the folder of a run itself, and groups those that
-/// differ only in their seed ([`repetitions()`]). Runs of an earlier version of their scenario are left
-/// out ([`take_outdated`]).
+/// differ only in their seed ([`repetitions()`]). Runs of an earlier version are left out
+/// ([`take_outdated`]).
 ///
 /// # Errors
 /// The folder contains no run, or a run cannot be read.
@@ -86,7 +86,7 @@ pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
 pub struct LeftOut {
     /// Runs that were not finished.
     pub unfinished: Vec<Unfinished>,
-    /// The folders of runs of an earlier version of their scenario.
+    /// The folders of runs of an earlier version of their scenario, their program or its algorithms.
     pub outdated: Vec<PathBuf>,
 }
 
@@ -97,9 +97,9 @@ pub struct LeftOut {
 /// # Errors
 /// As for [`runs_in`], or no run was finished.
 pub fn finished_runs(folder: &Path) -> Result<(Vec<Place>, LeftOut), RunsError> {
-    let (above, mut recordings) = with_repetitions(folder)?;
+    let (above, mut recordings, mut outdated) = with_repetitions(folder)?;
     let unfinished = take_unfinished(&mut recordings);
-    let outdated = take_outdated(&mut recordings);
+    outdated.extend(take_outdated(&mut recordings));
     if recordings.is_empty() {
         return Err(RunsError::Unfinished {
             path: folder.to_owned(),
@@ -113,13 +113,13 @@ pub fn finished_runs(folder: &Path) -> Result<(Vec<Place>, LeftOut), RunsError> 
     Ok((places(&above, recordings)?, left_out))
 }
 
-/// Returns the runs in `folder`, or the run there and its repetitions beside it, and the folder that
-/// contains them all.
-fn with_repetitions(folder: &Path) -> Result<(PathBuf, Vec<Recording>), RunsError> {
+/// Returns the folder that contains the runs in `folder`, or the run there and its repetitions beside it;
+/// these runs; and the folders of runs with the names of repetitions that are none.
+fn with_repetitions(folder: &Path) -> Result<(PathBuf, Vec<Recording>, Vec<PathBuf>), RunsError> {
     let all = || {
         let mut dirs = Vec::new();
         find(folder, &mut dirs)?;
-        Ok((folder.to_owned(), open(folder, &dirs)?))
+        Ok((folder.to_owned(), open(folder, &dirs)?, Vec::new()))
     };
     if !folder.join("run.json").is_file() {
         return all();
@@ -137,10 +137,17 @@ fn with_repetitions(folder: &Path) -> Result<(PathBuf, Vec<Recording>), RunsErro
         }
     }
     let mut recordings = open(above, &dirs)?;
-    // An older run of another scenario may remain there.
+    // A run of an earlier version may remain there.
     let own = Common::of(&recordings[0]);
-    recordings.retain(|recording| Common::of(recording) == own);
-    Ok((above.to_owned(), recordings))
+    let mut others = Vec::new();
+    recordings.retain(|recording| {
+        let is_repetition = Common::of(recording) == own;
+        if !is_repetition {
+            others.push(recording.dir().to_owned());
+        }
+        is_repetition
+    });
+    Ok((above.to_owned(), recordings, others))
 }
 
 /// Opens the runs in `dirs`, which were found in `folder`.
