@@ -61,7 +61,7 @@ pub use cell::{Cell, ColumnDecl, ColumnKind, Row};
 pub use cells::CellWriter;
 pub use checksum::Checksum;
 pub use error::{ReadError, RecordError};
-pub use identity::{identity_of, program};
+pub use identity::{identity_of, program, set_program};
 pub use keep::Keep;
 pub use lock::FolderLock;
 pub use outdated::{outdated_in_words, outdated_runs, take_outdated};
