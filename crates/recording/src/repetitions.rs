@@ -12,10 +12,10 @@ use sluice_scenario::{Backend, Scenario};
 /// differ only in their seed. The program, its algorithms from files and, for live runs, the machine
 /// and its kernel are the same. The groups are in the order of their first recordings.
 ///
-/// Of simulations with the same seed, the one that began last is kept: they are one run, not
-/// repetitions. Live runs with the same seed are repetitions if their folders have the names that
-/// `sluice run` gives to runs of one variant (`NAME`, `NAME.seed-2`). Others, such as a program behind
-/// a link before and after a change, are not.
+/// Runs with the same seed are in one group only if their folders have the names that `sluice run` gives
+/// to runs of one variant (`NAME`, `NAME.seed-2`): others may be of a program behind a link, or of a
+/// trace, before and after a change. Of simulations among them, the one that began last is kept: they
+/// are one run, not repetitions.
 pub fn repetitions<R: Borrow<Recording>>(recordings: impl IntoIterator<Item = R>) -> Vec<Vec<R>> {
     let mut groups: Vec<(Common, Vec<R>)> = Vec::new();
     for recording in recordings {
@@ -36,8 +36,7 @@ pub fn repetitions<R: Borrow<Recording>>(recordings: impl IntoIterator<Item = R>
 
 /// Returns whether two runs that have everything in common but their seeds can be in one group.
 fn are_alike(one: &Recording, other: &Recording) -> bool {
-    let is_live = one.run().environment.backend == Backend::Live;
-    !is_live || one.run().seed != other.run().seed || family(one) == family(other)
+    one.run().seed != other.run().seed || family(one) == family(other)
 }
 
 /// Adds a run to its group. Of simulations with the same seed, the one that began last stays.
@@ -208,12 +207,17 @@ mod tests {
     }
 
     #[test]
-    fn live_runs_with_one_seed_are_repetitions_if_their_names_say_so() {
+    fn runs_with_one_seed_are_alike_only_if_their_names_say_so() {
         let temp = tempfile::tempdir().unwrap();
         let names = ["fifo.live", "before", "fifo.seed-2", "after"];
-        let runs = names.map(|name| run(&temp.path().join(name), 2, Backend::Live, 0));
-        let all: Vec<&Recording> = runs.iter().collect();
-        let expected: [&[&str]; 3] = [&["fifo.live", "fifo.seed-2"], &["before"], &["after"]];
-        assert_eq!(grouped(temp.path(), &all), expected);
+        for (backend, of_fifo) in [
+            (Backend::Live, &["fifo.live", "fifo.seed-2"][..]),
+            (Backend::Sim, &["fifo.seed-2"][..]),
+        ] {
+            let runs = names.map(|name| run(&temp.path().join(name), 2, backend, 0));
+            let all: Vec<&Recording> = runs.iter().collect();
+            let expected = [of_fifo, &["before"], &["after"]];
+            assert_eq!(grouped(temp.path(), &all), expected);
+        }
     }
 }
