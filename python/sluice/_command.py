@@ -14,4 +14,4 @@ def main(words: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # `sluice sweep` starts this interpreter, which has the package.
     os.environ.setdefault("SLUICE_PYTHON", sys.executable)
-    return _sluice.command(sys.argv if words is None else words)
+    return _sluice.command(sys.argv if words is None else words, _sluice.__file__)

@@ -1,6 +1,7 @@
 """Rank functions, disciplines, errors in the packet path, and the worked examples."""
 
 import gzip
+import json
 import random
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import sluice
 from sluice.aqm import errors, stopped
+from sluice.runs import program
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "sdk" / "examples"
@@ -382,6 +384,9 @@ def test_the_command_runs_and_replays_queues_in_python(tmp_path: Path) -> None:
     )
     table = command("run", "s.toml", "-q", folder=tmp_path)
     assert "fq_py" in table
+    # The program is the library, not the interpreter.
+    run = json.loads((tmp_path / "runs" / "s" / "codel" / "run.json").read_text())
+    assert run["environment"]["program_id"] == program()
     failed = command(
         "run",
         "s.toml",

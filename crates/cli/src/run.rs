@@ -57,7 +57,8 @@ pub struct Args {
     /// Folder for the recordings and the report [default: runs/NAME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Run everything, including runs already recorded from the same scenario and program
+    /// Run everything, including runs already recorded from the same scenario and program, and replace
+    /// live runs of other settings
     #[arg(long)]
     fresh: bool,
     /// What to record: figures; flows, with the samples of flows and queues; or packets, with every
@@ -157,6 +158,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let is_live = suite.is_live();
     let limit = suite.prepare(args.cpu_latency)?;
     suite.check(args.yes);
+    // A check says only what can be run.
+    let replaced = match args.fresh || args.check {
+        true => Vec::new(),
+        false => suite.keep_live_runs(),
+    };
     if suite.is_empty() && suite.failures.len() == 1 {
         let failure = suite.failures.remove(0);
         return Err(Error::Scenario(failure.error));
@@ -177,6 +183,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let pictures = load_pictures(&suite, repeat)?;
     if args.check {
         return say_checked(&suite);
+    }
+    for words in &replaced {
+        eprintln!("sluice: {words}");
     }
     // Held until the end.
     let folders = suite.experiments.iter().map(|one| &one.output);

@@ -226,6 +226,45 @@ fn a_run_with_a_module_is_not_reused() {
 }
 
 #[test]
+fn runs_of_an_earlier_version_of_a_module_are_left_out() {
+    let folder = folder();
+    let scenario = "duration = \"2s\"\n[link]\nrate = \"10Mbit/s\"\nqueue = \"wasm:codel.wasm\"\n\
+                    [[flow]]\ntype = \"tcp\"\n";
+    fs::write(folder.path().join("lab/s.toml"), scenario).unwrap();
+    let run = |repeat: &str| {
+        let args = ["run", "lab/s.toml", "--repeat", repeat, "-o", "out", "-q"];
+        let output = sluice(folder.path(), &args);
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stderr)
+    };
+    let module = folder.path().join("lab/codel.wasm");
+    // The fingerprint is that of the file, as `sha256sum` prints it.
+    let check_fingerprint = || {
+        let run = fs::read(folder.path().join("out/wasm-codel.wasm/run.json")).unwrap();
+        let run: serde_json::Value = serde_json::from_slice(&run).unwrap();
+        let expected = sluice_recording::Checksum::of_file(&module).unwrap().sha256;
+        assert_eq!(run["algorithms"]["wasm:codel.wasm"], expected);
+    };
+    run("2");
+    check_fingerprint();
+    let said = run("1");
+    assert!(!said.contains("earlier version"), "the same module: {said}");
+    // A custom section named "a": the module is another one.
+    let mut bytes = fs::read(&module).unwrap();
+    bytes.extend([0, 2, 1, b'a']);
+    fs::write(&module, bytes).unwrap();
+    let said = run("1");
+    let expected =
+        "`out` has runs of an earlier version of the scenario, the program or its algorithms";
+    assert!(said.contains(expected), "{said}");
+    assert!(
+        said.contains("leave out: `wasm-codel.wasm.seed-2`;"),
+        "{said}"
+    );
+    check_fingerprint();
+}
+
+#[test]
 fn a_queue_in_python_is_carried_out_by_the_package() {
     let folder = folder();
     fs::write(folder.path().join("a.py"), "").unwrap();

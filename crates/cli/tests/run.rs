@@ -1,5 +1,8 @@
 //! `sluice run` in virtual time: what it prints, where, and its exit status.
 
+#[path = "run/replaced.rs"]
+mod replaced;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -376,7 +376,7 @@ fn compared(
 
 /// Returns the settings of a scenario, each with its path: `flow.bulk.cc = "cubic"`. Expectations
 /// are left out.
-fn settings(scenario_toml: &str) -> Vec<String> {
+pub(crate) fn settings(scenario_toml: &str) -> Vec<String> {
     let mut settings = Vec::new();
     let (mut place, mut hops) = (String::new(), 1);
     let mut lines = scenario_toml.lines();

@@ -126,6 +126,14 @@ pub fn load(word: &str, folder: &Path) -> Option<Result<&'static Algorithm, Stri
     Folder(folder).load(word)
 }
 
+/// Returns what was read when `algorithm` was loaded: the content of its file, followed by a hash of the
+/// other files that it needs. Returns `None` if it does not come from a file.
+pub fn content_of(algorithm: &Algorithm) -> Option<Vec<u8>> {
+    let versions = versions();
+    let version = versions.iter().find(|v| v.algorithm == algorithm)?;
+    Some([version.bytes.as_slice(), version.others.as_slice()].concat())
+}
+
 /// Returns whether the algorithm of a queue comes from a file: whether its first word has a scheme.
 pub fn names_file(queue: &str) -> bool {
     let first = queue.split_whitespace().next();
@@ -418,6 +426,10 @@ mod tests {
         let second = get("length:a").unwrap();
         assert_eq!(second.doc, "4");
         assert_ne!(first, second);
+        // The first version is still what it was.
+        assert_eq!(content_of(first).unwrap(), b"one");
+        assert_eq!(content_of(second).unwrap(), b"four");
+        assert_eq!(content_of(absent("length:gone").unwrap().algorithm), None);
         write("");
         let error = get("length:a").unwrap_err();
         assert_eq!(error, "cannot load `length:a`: it is empty");

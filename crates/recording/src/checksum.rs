@@ -19,6 +19,14 @@ pub struct Checksum {
 }
 
 impl Checksum {
+    /// Computes the checksum of `bytes`.
+    pub fn of_bytes(bytes: &[u8]) -> Checksum {
+        Checksum {
+            bytes: bytes.len() as u64,
+            sha256: hex(&Sha256::digest(bytes)),
+        }
+    }
+
     /// Computes the checksum of the file at `path`, read a piece at a time.
     ///
     /// # Errors
@@ -98,5 +106,6 @@ mod tests {
             sha256: sha256.to_owned(),
         };
         assert_eq!(sum.checksum(), expected);
+        assert_eq!(Checksum::of_bytes(b"abc"), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use elf::ElfStream;
@@ -11,11 +11,25 @@ use elf::note::Note;
 
 use super::checksum::{Checksum, hex};
 
+/// The library that is the program, if there is one.
+static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+
+/// Lets the library at `path` be the program, because the file of the process is only an interpreter. Call
+/// this before [`program()`]; the first call counts.
+pub fn set_program(path: PathBuf) {
+    let _ = LIBRARY.set(path);
+}
+
 /// Returns the identity of the running program's file, which changes with every change of its code;
 /// `None` if the system does not give access to the file.
 pub fn program() -> Option<&'static str> {
     static PROGRAM: OnceLock<Option<String>> = OnceLock::new();
-    let of_this = || identity_of(Path::new("/proc/self/exe")).ok();
+    let of_this = || {
+        let file = LIBRARY
+            .get()
+            .map_or(Path::new("/proc/self/exe"), PathBuf::as_path);
+        identity_of(file).ok()
+    };
     PROGRAM.get_or_init(of_this).as_deref()
 }
 

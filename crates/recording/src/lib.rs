@@ -44,6 +44,7 @@ mod passages;
 mod program;
 mod reader;
 mod reference;
+mod repetitions;
 pub mod results;
 mod rows;
 mod run_file;
@@ -60,7 +61,7 @@ pub use cell::{Cell, ColumnDecl, ColumnKind, Row};
 pub use cells::CellWriter;
 pub use checksum::Checksum;
 pub use error::{ReadError, RecordError};
-pub use identity::{identity_of, program};
+pub use identity::{identity_of, program, set_program};
 pub use keep::Keep;
 pub use lock::FolderLock;
 pub use outdated::{outdated_in_words, outdated_runs, take_outdated};
@@ -69,6 +70,7 @@ pub use passages::Passage;
 pub use program::{ProgramEntry, ProgramRecord};
 pub use reader::{Recording, if_recorded};
 pub use reference::reference;
+pub use repetitions::repetitions;
 pub use rows::{
     Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Header, NO_FLOW, PacketRow, PingSample,
     QueueSample, Release, Transfer,

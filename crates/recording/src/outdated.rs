@@ -1,19 +1,20 @@
-//! Runs that an earlier version of a scenario left in its folder.
+//! Runs that an earlier version of a scenario, of the program or of its algorithms left in a folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::repetitions::Version;
 use crate::{RUN_JSON, Recording};
-use sluice_scenario::Scenario;
 
-/// Takes from `recordings` the runs of an earlier version of their scenario, and returns their
-/// folders.
+/// Takes from `recordings` the runs of an earlier version of their scenario, their program or its
+/// algorithms, and returns their folders.
 ///
 /// `sluice run` lists its runs in the `summary.json` of the folder above them. A run that is not in
-/// this list belongs to it only if it has the same setting as a run of the list: it is a repetition,
-/// or a run on the other backend. Without a list, all runs belong together.
+/// this list belongs to it only if the same program, with the same files of algorithms, made it with
+/// the setting of a run of the list: it is a repetition, or a run on the other backend. A repetition of
+/// a live run is also from the same machine and kernel. Without a list, all runs belong together.
 pub fn take_outdated(recordings: &mut Vec<Recording>) -> Vec<PathBuf> {
     let mut above: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     for (place, recording) in recordings.iter().enumerate() {
@@ -28,17 +29,20 @@ pub fn take_outdated(recordings: &mut Vec<Recording>) -> Vec<PathBuf> {
             let name = recordings[**place].dir().file_name();
             name.is_some_and(|name| listed.contains(name))
         };
-        let current: Vec<Scenario> = places
+        let current: Vec<Version> = places
             .iter()
             .filter(&is_listed)
-            .map(|place| setting(&recordings[*place]))
+            .map(|place| Version::of(&recordings[*place]))
             .collect();
         if current.is_empty() {
             continue;
         }
-        let is_outdated =
-            |place: &&usize| !is_listed(place) && !current.contains(&setting(&recordings[**place]));
-        outdated.extend(places.iter().filter(is_outdated));
+        for place in places.iter().filter(|place| !is_listed(place)) {
+            let version = Version::of(&recordings[*place]);
+            if !current.iter().any(|listed| version.belongs_to(listed)) {
+                outdated.insert(*place);
+            }
+        }
     }
     let mut place = 0;
     let mut folders = Vec::new();
@@ -85,8 +89,9 @@ pub fn outdated_in_words(folders: &[PathBuf]) -> Option<String> {
         names.push(format!("{more} more"));
     }
     Some(format!(
-        "`{}` has runs of an earlier version of the scenario, which reports, exports and comparisons \
-         leave out: {}; remove their folders, or choose another folder (-o DIR)",
+        "`{}` has runs of an earlier version of the scenario, the program or its algorithms, or of \
+         another kernel, which reports, exports and comparisons leave out: {}; remove their folders, or \
+         choose another folder (-o DIR)",
         above.display(),
         names.join(", ")
     ))
@@ -103,14 +108,84 @@ fn listed(folder: &Path) -> BTreeSet<OsString> {
         .collect()
 }
 
-/// The scenario of a run, without what differs between repetitions and backends.
-fn setting(recording: &Recording) -> Scenario {
-    Scenario {
-        seed: 0,
-        backend: None,
-        ..recording.run().scenario.clone()
-    }
-}
-
 /// The most runs that a message names.
 const MOST_NAMED: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{End, Environment, RunWriter, repetitions};
+    use serde_json::{Value, json};
+    use sluice_core::Time;
+    use sluice_scenario::{Backend, Scenario};
+
+    /// Records a run in the folder `dir`, and gives it a program, a kernel and an algorithm's file.
+    fn run(dir: &Path, backend: Backend, [program, kernel, file]: [&str; 3]) {
+        let (_, seed) = dir.to_str().unwrap().rsplit_once('-').unwrap();
+        let text = format!(
+            "duration = \"2s\"\nseed = {seed}\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+        let environment = Environment::here(backend, "2026-01-02T03:04:05Z".into());
+        let writer = RunWriter::create(dir, &variant, &environment).unwrap();
+        let end = End::complete(Time::from_ns(2_000_000_000));
+        writer.finish(end).unwrap();
+        let path = dir.join(RUN_JSON);
+        let mut run: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        run["environment"]["program_id"] = json!(program);
+        run["environment"]["kernel"] = json!(kernel);
+        run["algorithms"] = json!({ "wasm:a.wasm": file });
+        fs::write(&path, run.to_string()).unwrap();
+    }
+
+    #[test]
+    fn the_runs_of_another_program_file_or_kernel_are_not_those_of_the_list() {
+        use Backend::{Live, Sim};
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        let current = ["new", "Linux 7", "new"];
+        for (name, backend, made) in [
+            ("a.seed-1", Sim, current),
+            ("a.seed-2", Sim, current),
+            ("a.seed-3", Sim, ["old", "Linux 7", "new"]),
+            ("a.seed-4", Sim, ["new", "Linux 7", "old"]),
+            // The kernel has no part in a simulation.
+            ("a.seed-5", Sim, ["new", "Linux 6", "new"]),
+            ("b.seed-1", Live, current),
+            ("b.seed-2", Live, current),
+            ("b.seed-3", Live, ["new", "Linux 6", "new"]),
+        ] {
+            run(&at(name), backend, made);
+        }
+        let listed = ["a.seed-1", "b.seed-1"].map(|name| json!({ "folder": at(name) }));
+        let summary = json!([{ "runs": listed }]).to_string();
+        fs::write(at("summary.json"), summary).unwrap();
+        let left = ["a.seed-3", "a.seed-4", "b.seed-3"].map(at);
+        assert_eq!(outdated_runs(temp.path()), left);
+
+        // Without a list, all are shown, and are no repetitions of each other.
+        let mut names = ["a.seed-1", "a.seed-2", "a.seed-5"].map(at).to_vec();
+        names.extend(left);
+        let opened = names.iter().map(|dir| Recording::open(dir).unwrap());
+        let groups = repetitions(opened);
+        let counts: Vec<usize> = groups.iter().map(Vec::len).collect();
+        assert_eq!(counts, [3, 1, 1, 1]);
+    }
+
+    #[test]
+    fn old_runs_without_these_properties_are_repetitions() {
+        let temp = tempfile::tempdir().unwrap();
+        let names = ["a.seed-1", "a.seed-2"].map(|name| temp.path().join(name));
+        let opened = names.map(|dir| {
+            run(&dir, Backend::Sim, ["", "", ""]);
+            let path = dir.join(RUN_JSON);
+            let mut run: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            run.as_object_mut().unwrap().remove("algorithms");
+            let environment = run["environment"].as_object_mut().unwrap();
+            environment.remove("program_id");
+            fs::write(&path, run.to_string()).unwrap();
+            Recording::open(&dir).unwrap()
+        });
+        assert_eq!(repetitions(opened).len(), 1);
+    }
+}

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_scenario::Backend;
 
@@ -145,9 +146,11 @@ pub fn write_own(path: &Path, content: &[u8]) -> io::Result<()> {
     put(path, |file| file.write_all(content))
 }
 
-/// Lets `write` write a file under a temporary name, and gives it its name.
+/// Lets `write` write a file under a temporary name of its own, and gives it its name. Two processes may
+/// write the file at the same time, such as the index of a folder with the runs of both: each replaces it as
+/// a whole.
 fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let part = temporary(path);
+    let part = own_temporary(path);
     create_temporary(&part, ANYONE)
         .and_then(|mut file| write(&mut file))
         .and_then(|()| fs::rename(&part, path))
@@ -155,6 +158,16 @@ fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Resu
             // An incomplete file on a full disk is useless.
             let _ = fs::remove_file(&part);
         })
+}
+
+/// Returns a temporary name of the file at `path` that no other process and no other call has. The number
+/// of a process is not enough: it may be the same in another container.
+fn own_temporary(path: &Path) -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |time| time.as_nanos());
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{:x}-{now:x}.part", std::process::id()));
+    PathBuf::from(name)
 }
 
 /// The mode of files that are not recordings: the user's mask decides.
@@ -224,5 +237,20 @@ mod tests {
                 ("again".into(), "of the user".into())
             );
         }
+    }
+
+    #[test]
+    fn two_that_write_one_file_do_not_disturb_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("index.html");
+        put(&page, |file| {
+            file.write_all(b"the fir")?;
+            write_own(&page, b"the second")?;
+            assert_eq!(fs::read_to_string(&page)?, "the second");
+            file.write_all(b"st")
+        })
+        .unwrap();
+        assert_eq!(fs::read_to_string(&page).unwrap(), "the first");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -178,6 +178,10 @@ pub struct RunFile {
     /// The programs that ran as flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramEntry>,
+    /// The algorithms from files, by the words that name them: the SHA-256 of what was read. Older
+    /// programs wrote none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub algorithms: BTreeMap<String, String>,
     /// The scenario with all defaults.
     pub scenario: Scenario,
     /// The same as TOML, for another run.
@@ -203,6 +207,7 @@ impl RunFile {
             recorded: Keep::Packets,
             tables: BTreeMap::new(),
             programs: Vec::new(),
+            algorithms: algorithms_of(scenario),
             scenario: scenario.clone(),
             scenario_toml: scenario.to_toml(),
         }
@@ -232,6 +237,7 @@ impl RunFile {
         self.title.clone_from(&scenario.title);
         self.seed = scenario.seed;
         self.flows = flows_of(scenario);
+        self.algorithms = algorithms_of(scenario);
         self.scenario = scenario.clone();
         self.scenario_toml = scenario.to_toml();
     }
@@ -255,6 +261,13 @@ fn flows_of(scenario: &Scenario) -> Vec<FlowEntry> {
         direction: instance.flow.direction.to_string(),
     });
     flows.collect()
+}
+
+fn algorithms_of(scenario: &Scenario) -> BTreeMap<String, String> {
+    let content = scenario.content_of_algorithms().into_iter();
+    content
+        .map(|(word, content)| (word, Checksum::of_bytes(&content).sha256))
+        .collect()
 }
 
 /// Writes `value` of a run to `path`, so that the path always names either the old file or the complete

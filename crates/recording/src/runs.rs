@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::metrics::measure;
+use crate::repetitions::{Common, repetitions};
 use crate::results::VariantResult;
 use crate::{ReadError, Recording, Unfinished, take_outdated, take_unfinished};
 use sluice_scenario::metric::Summary;
-use sluice_scenario::{Backend, Scenario};
 
 /// The reason why the runs of a folder cannot be listed.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +68,8 @@ pub struct Found {
 }
 
 /// Finds all runs in `folder`, which may be the folder of a run itself, and groups those that
-/// differ only in their seed. Runs of an earlier version of their scenario are left out
-/// ([`take_outdated`]). Of simulations with the same seed, the last one is kept: they are one run,
-/// not repetitions.
+/// differ only in their seed ([`repetitions()`]). Runs of an earlier version are left out
+/// ([`take_outdated`]).
 ///
 /// # Errors
 /// The folder contains no run, or a run cannot be read.
@@ -87,7 +86,7 @@ pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
 pub struct LeftOut {
     /// Runs that were not finished.
     pub unfinished: Vec<Unfinished>,
-    /// The folders of runs of an earlier version of their scenario.
+    /// The folders of runs of an earlier version of their scenario, their program or its algorithms.
     pub outdated: Vec<PathBuf>,
 }
 
@@ -98,9 +97,9 @@ pub struct LeftOut {
 /// # Errors
 /// As for [`runs_in`], or no run was finished.
 pub fn finished_runs(folder: &Path) -> Result<(Vec<Place>, LeftOut), RunsError> {
-    let (above, mut recordings) = with_repetitions(folder)?;
+    let (above, mut recordings, mut outdated) = with_repetitions(folder)?;
     let unfinished = take_unfinished(&mut recordings);
-    let outdated = take_outdated(&mut recordings);
+    outdated.extend(take_outdated(&mut recordings));
     if recordings.is_empty() {
         return Err(RunsError::Unfinished {
             path: folder.to_owned(),
@@ -114,13 +113,13 @@ pub fn finished_runs(folder: &Path) -> Result<(Vec<Place>, LeftOut), RunsError> 
     Ok((places(&above, recordings)?, left_out))
 }
 
-/// Returns the runs in `folder`, or the run there and its repetitions beside it, and the folder that
-/// contains them all.
-fn with_repetitions(folder: &Path) -> Result<(PathBuf, Vec<Recording>), RunsError> {
+/// Returns the folder that contains the runs in `folder`, or the run there and its repetitions beside it;
+/// these runs; and the folders of runs with the names of repetitions that are none.
+fn with_repetitions(folder: &Path) -> Result<(PathBuf, Vec<Recording>, Vec<PathBuf>), RunsError> {
     let all = || {
         let mut dirs = Vec::new();
         find(folder, &mut dirs)?;
-        Ok((folder.to_owned(), open(folder, &dirs)?))
+        Ok((folder.to_owned(), open(folder, &dirs)?, Vec::new()))
     };
     if !folder.join("run.json").is_file() {
         return all();
@@ -138,10 +137,17 @@ fn with_repetitions(folder: &Path) -> Result<(PathBuf, Vec<Recording>), RunsErro
         }
     }
     let mut recordings = open(above, &dirs)?;
-    // An older run of another scenario may remain there.
-    let own = Key::of(above, &recordings[0]);
-    recordings.retain(|recording| Key::of(above, recording) == own);
-    Ok((above.to_owned(), recordings))
+    // A run of an earlier version may remain there.
+    let own = Common::of(&recordings[0]);
+    let mut others = Vec::new();
+    recordings.retain(|recording| {
+        let is_repetition = Common::of(recording) == own;
+        if !is_repetition {
+            others.push(recording.dir().to_owned());
+        }
+        is_repetition
+    });
+    Ok((above.to_owned(), recordings, others))
 }
 
 /// Opens the runs in `dirs`, which were found in `folder`.
@@ -162,38 +168,23 @@ fn places(folder: &Path, mut recordings: Vec<Recording>) -> Result<Vec<Place>, R
         (place_of(folder, recording), started)
     });
     let mut places: Vec<Place> = Vec::new();
-    let mut groups: Vec<(Key, Vec<Recording>)> = Vec::new();
-    for recording in recordings {
-        let key = Key::of(folder, &recording);
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, group)) => group.push(recording),
-            None => groups.push((key, vec![recording])),
-        }
-    }
-    for (key, mut group) in groups {
+    for mut group in repetitions(recordings) {
         group.sort_by_key(|recording| recording.run().seed);
-        group.dedup_by(|later, earlier| {
-            let is_again = key.backend == Backend::Sim && later.run().seed == earlier.run().seed;
-            if is_again {
-                // `dedup_by` keeps the first of equals.
-                std::mem::swap(later, earlier);
-            }
-            is_again
-        });
         let first = group[0].clone();
+        let name = place_of(folder, &first);
         let parts = |recording: Recording| -> Result<_, ReadError> {
             let summary = summary_of(&recording)?;
             Ok((recording, summary, false))
         };
         let parts = group.into_iter().map(parts).collect::<Result<_, _>>()?;
         let found = Found {
-            result: VariantResult::of(key.place.clone(), parts),
+            result: VariantResult::of(name.clone(), parts),
             recording: first,
         };
-        match places.iter_mut().find(|place| place.name == key.place) {
+        match places.iter_mut().find(|place| place.name == name) {
             Some(place) => place.results.push(found),
             None => places.push(Place {
-                name: key.place,
+                name,
                 title: found.recording.run().title.clone(),
                 about: found.recording.run().scenario.about.clone(),
                 results: vec![found],
@@ -201,30 +192,6 @@ fn places(folder: &Path, mut recordings: Vec<Recording>) -> Result<Vec<Place>, R
         }
     }
     Ok(places)
-}
-
-/// The properties that runs of a variant have in common.
-#[derive(PartialEq)]
-struct Key {
-    place: String,
-    variant: String,
-    backend: Backend,
-    scenario: Scenario,
-}
-
-impl Key {
-    fn of(folder: &Path, recording: &Recording) -> Key {
-        let run = recording.run();
-        Key {
-            place: place_of(folder, recording),
-            variant: run.variant.clone(),
-            backend: run.environment.backend,
-            scenario: Scenario {
-                seed: 0,
-                ..run.scenario.clone()
-            },
-        }
-    }
 }
 
 /// Returns the folder above the run's, below the searched one.

@@ -121,9 +121,10 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
     Ok(report)
 }
 
-/// Groups recordings that differ only in their seed. Each group has the unique name of its variant.
+/// Groups recordings that differ only in their seed, as [`sluice_recording::repetitions()`] does. Each
+/// group has the unique name of its variant.
 pub fn repetitions<'a>(recordings: &[&'a Recording]) -> Vec<(String, Vec<&'a Recording>)> {
-    let groups = repeats::group(recordings);
+    let groups = sluice_recording::repetitions(recordings.iter().copied());
     let firsts: Vec<&Recording> = groups.iter().map(|group| group[0]).collect();
     names(&firsts).into_iter().zip(groups).collect()
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
+use sluice_core::registry::Algorithm;
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::grammar::{self, Command};
 use sluice_ipfw::{Files, Firewall, Interface, NoFiles, Output, Prepared, Settings, Warning};
@@ -124,6 +125,14 @@ impl Rules {
             path: None,
             folder: self.folder.clone(),
         }
+    }
+
+    /// Returns the algorithms from files that the commands name.
+    pub(crate) fn algorithms(&self) -> impl Iterator<Item = &'static Algorithm> {
+        let commands = self.text.lines().filter_map(|line| line.split('#').next());
+        let words = commands.flat_map(str::split_whitespace);
+        let named = words.filter(|word| sluice_loader::names_file(word));
+        named.filter_map(move |word| sluice_loader::load(word, &self.folder)?.ok())
     }
 
     /// Whether a word may name an algorithm in a file.

@@ -2,7 +2,8 @@
 //!
 //! A [`Request`] becomes a [`Suite`] of planned runs, each with its folder, before any run starts.
 //! [`execute`] executes them: simulations in parallel on all cores, live runs one after another,
-//! since they measure. A run that fails does not stop the others.
+//! since they measure. A run that fails does not stop the others. Live runs of other settings are not
+//! replaced ([`Suite::keep_live_runs`]).
 //!
 //! | runs | folder |
 //! |---|---|
@@ -17,8 +18,10 @@
 
 mod execute;
 mod plan;
+mod replaced;
 #[cfg(test)]
 mod tests;
 
 pub use execute::{Executed, MOST_WITH_PACKETS, MOST_WITH_PAGES, Options, Progress, execute};
 pub use plan::{Backends, Experiment, Failure, PlanError, Planned, PrepareError, Request, Suite};
+pub use replaced::LiveRuns;

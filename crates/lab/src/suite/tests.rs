@@ -2,10 +2,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use sluice_core::Stop;
+use sluice_core::{Stop, Time};
 
 use sluice_recording::metrics::measure;
-use sluice_recording::{Keep, Pages, PagesError, Recording};
+use sluice_recording::{End, Environment, Keep, Pages, PagesError, Recording, RunWriter};
 
 use super::*;
 use sluice_recording::Status;
@@ -410,6 +410,80 @@ fn an_interruption_keeps_what_has_run_and_begins_nothing_more() {
     };
     assert_eq!(executed[0].results[0].runs[0].status, partial);
     assert!(Path::new(&place.path("out/report.html")).is_file());
+}
+
+/// Leaves an earlier run without traffic in the folder of each run of the request.
+fn leave_earlier(request: &Request, is_complete: bool) {
+    let suite = request.plan().expect("a plan");
+    for run in suite.experiments.iter().flat_map(|one| &one.runs) {
+        let environment = Environment::here(run.backend, "2026-01-02T03:04:05Z".into());
+        let writer = RunWriter::create(&run.dir, &run.variant, &environment).expect("a recording");
+        let end = Time::ZERO + run.variant.scenario.duration;
+        let end = match is_complete {
+            true => End::complete(end),
+            false => End::partial(end, "interrupted"),
+        };
+        writer.finish(end).expect("a recording");
+    }
+}
+
+#[test]
+fn a_live_run_is_replaced_only_by_a_live_run_with_its_settings() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let request = |backend, set: &str| Request {
+        backends: Some(Backends::One(backend)),
+        sets: vec![set.to_owned()],
+        ..place.request("s.toml")
+    };
+    // Returns what is said and refused, and the number of runs that are left.
+    let kept = |request: Request| {
+        let mut suite = request.plan().expect("a plan");
+        let said = suite.keep_live_runs();
+        let refused: Vec<String> = suite.failures.iter().map(|f| f.error.to_string()).collect();
+        (said, refused, suite.len())
+    };
+    let none = Vec::<String>::new;
+    let place_of = |who: &str| format!("{who} in `{}`", place.path("out/fifo").display());
+    let settings = "of other settings (there `seed = 1`, here `seed = 7`)";
+
+    leave_earlier(&request(Backend::Live, "seed=1"), true);
+    // Its own settings: a title sets nothing.
+    let same = kept(request(Backend::Live, "title=another"));
+    assert_eq!(same, (none(), none(), 2));
+    let what_to_do = "choose another folder (-o DIR), or replace";
+    let simulated = format!(
+        "{} and 1 more folder would be replaced by simulations; {what_to_do} them with --fresh",
+        place_of("the live runs")
+    );
+    let found = kept(request(Backend::Sim, "seed=1"));
+    assert_eq!(found, (none(), vec![simulated], 0));
+    let other = format!(
+        "{} and 1 more folder would be replaced by runs {settings}; {what_to_do} them with --fresh",
+        place_of("the live runs")
+    );
+    let found = kept(request(Backend::Live, "seed=7"));
+    assert_eq!(found, (none(), vec![other], 0));
+    // One run of another scenario's matrix.
+    let mut one = request(Backend::Sim, "seed=1");
+    one.sets.push("link.queue=fifo".into());
+    let simulated = format!(
+        "{} would be replaced by a simulation; {what_to_do} it with --fresh",
+        place_of("the live run")
+    );
+    assert_eq!(kept(one), (none(), vec![simulated], 0));
+
+    // Simulations can be made again, and an interrupted live run is not complete.
+    for (backend, is_complete) in [(Backend::Sim, true), (Backend::Live, false)] {
+        leave_earlier(&request(backend, "seed=1"), is_complete);
+        assert_eq!(kept(request(backend, "seed=1")), (none(), none(), 2));
+        let said = format!(
+            "{} and 1 more folder are replaced by runs {settings}; another folder (-o DIR) keeps them",
+            place_of("the earlier runs")
+        );
+        let found = kept(request(backend, "seed=7"));
+        assert_eq!(found, (vec![said], none(), 2));
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod caption;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexSet;
 use sluice_core::{Rate, Span, spelling};
 use sluice_recording::figures::repeated;
@@ -234,7 +236,7 @@ pub struct Point {
     runs: usize,
 }
 
-/// A place of a sweep where no run measured the figure.
+/// A place of a sweep that no run measured: none was made there, or none has the figure.
 struct Gap {
     x: usize,
     by: usize,
@@ -310,10 +312,7 @@ impl Sweep {
                 known: names.into_iter().collect(),
             });
         };
-        gaps.retain(|gap| {
-            let is_there = |p: &Point| (p.x, p.by, p.each) == (gap.x, gap.by, gap.each);
-            !points.iter().any(is_there)
-        });
+        let gaps = gaps_beside(&points, gaps, x.len());
         let runs = results.iter().map(|result| result.runs.len()).max();
         Ok(Sweep {
             x,
@@ -342,6 +341,20 @@ impl Sweep {
         let count = self.each.len().max(1);
         (0..count).map(move |at| (at, self.each.get(at).map_or(String::new(), &name)))
     }
+}
+
+/// Returns the places without a point. Runs at those in `found` did not measure the figure. At other
+/// settings of a line, runs have failed or were ended early, so they have no result.
+fn gaps_beside(points: &[Point], found: Vec<Gap>, settings: usize) -> Vec<Gap> {
+    let measured = points.iter().map(|p| (p.each, p.by, p.x));
+    let mut known: BTreeSet<(usize, usize, usize)> = measured.collect();
+    let lines: BTreeSet<(usize, usize)> = points.iter().map(|p| (p.each, p.by)).collect();
+    let others = lines.into_iter().flat_map(|(each, by)| {
+        let gap = move |x| Gap { x, by, each };
+        (0..settings).map(gap)
+    });
+    let is_new = |gap: &Gap| known.insert((gap.each, gap.by, gap.x));
+    found.into_iter().chain(others).filter(is_new).collect()
 }
 
 /// Draws a sweep as an SVG document.

@@ -1,4 +1,4 @@
-//! Repetitions: runs that differ only in their seed.
+//! The figures of repetitions: runs that differ only in their seed.
 
 use crate::figure::repeats::Interval;
 use crate::model::Repeat;
@@ -7,35 +7,6 @@ use sluice_recording::metrics::{Spread, measure};
 use sluice_recording::{ReadError, Recording};
 use sluice_scenario::Direction;
 use sluice_scenario::metric::Summary;
-
-/// Groups the repetitions of each run. The groups are in the order of their first recordings.
-pub fn group<'a>(recordings: &[&'a Recording]) -> Vec<Vec<&'a Recording>> {
-    let mut groups: Vec<Vec<&Recording>> = Vec::new();
-    for recording in recordings {
-        let is_same = |group: &&mut Vec<&Recording>| is_repeat(group[0], recording);
-        match groups.iter_mut().find(is_same) {
-            // A second run with the same seed would be the same run, not a repetition.
-            Some(group) if group.iter().all(|other| seed(other) != seed(recording)) => {
-                group.push(recording);
-            }
-            _ => groups.push(vec![recording]),
-        }
-    }
-    groups
-}
-
-fn seed(recording: &Recording) -> u64 {
-    recording.run().seed
-}
-
-fn is_repeat(a: &Recording, b: &Recording) -> bool {
-    let (a, b) = (a.run(), b.run());
-    let mut scenario = b.scenario.clone();
-    scenario.seed = a.scenario.seed;
-    a.variant == b.variant
-        && a.environment.backend == b.environment.backend
-        && a.scenario == scenario
-}
 
 /// The summary of each run of a group.
 ///

@@ -163,6 +163,41 @@ fn runs_that_differ_in_their_seed_only_are_repetitions() {
 }
 
 #[test]
+fn the_repetitions_in_each_folder_are_one_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |folder: &str, seed: u64| {
+        let text = format!(
+            "duration = \"2s\"\nseed = {seed}\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = scenario::Scenario::parse("x.toml", &text, &[])
+            .unwrap()
+            .remove(0);
+        let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let dir = temp.path().join(format!("{folder}/fifo.seed-{seed}"));
+        let writer = RunWriter::create(&dir, &variant, &environment).unwrap();
+        let end = End::complete(Time::from_ns(2_000_000_000));
+        writer.finish(end).unwrap()
+    };
+    // The same seeds before and after a change, and others.
+    for (folder, seeds) in [("after", [1, 2, 3]), ("others", [4, 5, 6])] {
+        let mut runs = [1, 2, 3].map(|seed| run("before", seed)).to_vec();
+        runs.extend(seeds.map(|seed| run(folder, seed)));
+        let all: Vec<&Recording> = runs.iter().collect();
+        let report = report_of(&all).unwrap();
+        let shown: Vec<&[u64]> = report
+            .runs
+            .iter()
+            .map(|run| run.repetitions.as_slice())
+            .collect();
+        assert_eq!(shown, [[1, 2, 3], seeds]);
+        // Tables and curves have a row or a point for each.
+        let results = crate::picture::results(&all).unwrap();
+        let counts: Vec<usize> = results.iter().map(|result| result.runs.len()).collect();
+        assert_eq!(counts, [3, 3]);
+    }
+}
+
+#[test]
 fn boxes_are_those_of_all_repetitions_without_the_warm_up() {
     let temp = tempfile::tempdir().unwrap();
     let run = |seed: u64, base_ms: u64| {

@@ -83,3 +83,42 @@ fn a_curve_has_a_gap_where_nothing_was_measured() {
     let end = " at Link rate 1\u{a0}Mbit/s; Link rate 2\u{a0}Mbit/s.";
     assert!(caption.ends_with(end), "{caption}");
 }
+
+#[test]
+fn a_curve_has_a_gap_where_no_run_was_made() {
+    let of = |queue: &str, goodputs: &[(&str, Option<f64>)]| {
+        let mut results = results(goodputs);
+        for result in &mut results {
+            result.coordinates.push(Coordinate {
+                key: "link.queue".into(),
+                value: queue.into(),
+                name: queue.into(),
+            });
+        }
+        results
+    };
+    let ends = [("1Mbit/s", Some(1.0)), ("5Mbit/s", Some(5.0))];
+    let mut all = of("codel", &[ends[0], ("2Mbit/s", Some(2.0)), ends[1]]);
+    // The run at 2 Mbit/s has failed, so it has no result.
+    all.extend(of("fq_codel", &ends));
+    let axes = Axes {
+        x: "link.rate".into(),
+        y: "total.goodput".into(),
+        by: Some("link.queue".into()),
+        ..Axes::default()
+    };
+    let sweep = Sweep::of(&all, &axes).expect("a sweep");
+    let panel = curves(&sweep, &axes, &Figure::time()).remove(0);
+    let mbps = |piece: &Vec<(f64, f64)>| piece.iter().map(|at| at.1.round()).collect();
+    let pieces: Vec<Vec<Vec<f64>>> = panel
+        .lines
+        .iter()
+        .map(|line| line.pieces.iter().map(mbps).collect())
+        .collect();
+    let (whole, cut) = (vec![vec![1.0, 2.0, 5.0]], vec![vec![1.0], vec![5.0]]);
+    assert_eq!(pieces, [whole, cut]);
+    let own = Words { own: &[] };
+    let caption = caption(&sweep, &axes, (Form::Curve, Marks::Auto, own), false);
+    let expected = " No run measured it at Link rate 2\u{a0}Mbit/s, ";
+    assert!(caption.contains(expected), "{caption}");
+}
