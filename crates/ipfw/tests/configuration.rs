@@ -73,6 +73,42 @@ sysctl net.inet.ip.dummynet.compat=0
 }
 
 #[test]
+fn limits_that_compat_enforces_do_not_refuse_a_written_queue() {
+    let mut bench = Bench::compat();
+    // A new engine has limits of 100 slots and 1 MiB, at the start and while it reads objects.
+    bench.script(
+        "sysctl net.inet.ip.dummynet.pipe_slot_limit=1000
+sysctl net.inet.ip.dummynet.pipe_byte_limit=3000000
+pipe 1 config bw 10Mbit/s queue 500
+queue 2 config pipe 1 queue 2000KBytes",
+    );
+    written_configuration_reads_as_the_same(&mut bench);
+}
+
+#[test]
+fn an_engine_that_starts_with_compat_reads_units_and_variants_as_they_were_written() {
+    let mut bench = Bench::compat();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s delay 3 codel
+sched 1 config type wf2q+
+sysctl net.inet.ip.dummynet.compat=0
+pipe 2 config bw 5Gbit/s delay 0.5ms codel",
+    );
+    written_configuration_reads_as_the_same(&mut bench);
+    assert_eq!(
+        bench.firewall.configuration().commands(),
+        "sysctl net.inet.ip.dummynet.compat=0
+pipe 1 config bw 1Mbit/s delay 3ms queue 50 codel variant dummynet
+sysctl net.inet.ip.dummynet.compat=1
+sched 1 config type wf2q+
+sysctl net.inet.ip.dummynet.compat=0
+pipe 2 config bw 5Gbit/s delay 500us queue 50 codel
+sysctl net.inet.ip.dummynet.compat=0
+"
+    );
+}
+
+#[test]
 fn a_scheduler_keeps_the_queue_that_it_adopted() {
     let text = written("queue 1 config sched 1 queue 20\nsched 1 config type fifo");
     assert!(

@@ -99,7 +99,14 @@ impl Configuration {
         let mut line = |text: &dyn std::fmt::Display| {
             writeln!(out, "{text}").expect("a string takes any text");
         };
-        for config in self.configs() {
+        let mut configs = self.configs().peekable();
+        // Units, limits and defaults depend on this variable, with which another engine may start, so
+        // objects are read without it.
+        let is_compat_set = self.variables.changed().any(|(name, _)| name == COMPAT);
+        if is_compat_set && configs.peek().is_some() {
+            line(&format_args!("sysctl {COMPAT}=0"));
+        }
+        for config in configs {
             let (config, is_of_compat) = writable(config);
             if is_of_compat {
                 line(&format_args!("sysctl {COMPAT}=1"));
