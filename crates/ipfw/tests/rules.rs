@@ -113,6 +113,28 @@ fn a_refused_change_of_entries_leaves_the_table_as_it_was() {
 }
 
 #[test]
+fn a_table_that_exists_is_kept_or_flushed_as_the_command_says() {
+    let mut bench = Bench::new();
+    bench.script("table T create type addr\ntable T add 10.0.0.1 1");
+    let exists = "Table creation failed: table T exists";
+    assert_eq!(bench.refusal("table T create type addr").0, exists);
+    bench.ok("table T create type addr missing");
+    assert_eq!(bench.ok("table T list"), "10.0.0.1/32 1\n");
+    // Neither word changes a table of another type.
+    for word in ["missing", "or-flush"] {
+        let refused = bench.refusal(&format!("table T create type number {word}"));
+        assert_eq!(refused.0, exists);
+    }
+    assert_eq!(bench.ok("table T list"), "10.0.0.1/32 1\n");
+    // ipfw(8): `or-flush` flushes the existing table instead of an error, and implies `missing`.
+    bench.ok("table T create type addr or-flush");
+    assert_eq!(bench.ok("table T list"), "");
+    bench.ok("table T add 10.0.0.1 2");
+    bench.ok("table T create type addr or-flush missing");
+    assert_eq!(bench.ok("table T list"), "");
+}
+
+#[test]
 fn what_is_written_like_a_network_makes_no_table_of_interfaces() {
     let mut bench = Bench::new();
     for key in ["1.2.3.4/33", "1.2.3.400", "2001:db8::/129", "fe80::zz"] {

@@ -195,6 +195,10 @@ fn rule_commands_have_a_canonical_form() {
             "table T1 create type addr valtype pipe",
             "table T1 create type addr valtype pipe",
         ),
+        (
+            "table T1 create or-flush missing",
+            "table T1 create type addr or-flush",
+        ),
         ("table T1 add 10.0.0.0/24 5", "table T1 add 10.0.0.0/24 5"),
         ("table T1 add 10.0.0.0/24", "table T1 add 10.0.0.0/24"),
         ("table all list", "table all list"),
