@@ -120,6 +120,32 @@ fn a_scheduler_keeps_the_queue_that_it_adopted() {
 }
 
 #[test]
+fn an_aqm_that_a_scheduler_ignores_does_not_become_its_parameters() {
+    let expected = "pipe 1 config queue 50\nsched 1 config type fq_codel\n";
+    // Read as one line, the target of CoDel would be that of FQ-CoDel.
+    for aqm in ["codel target 50ms", "red 0.5/5/9/0.1", "pie"] {
+        let script = format!("sched 1 config type fq_codel\nsched 1 config {aqm}");
+        assert_eq!(written(&script), expected, "{aqm}");
+        // The type changes behind a FIFO that has an AQM, by either command.
+        for object in ["pipe", "sched"] {
+            let script = format!("sched 1 config type fifo {aqm}\n{object} 1 config type fq_codel");
+            assert_eq!(written(&script), expected, "{aqm}");
+        }
+    }
+    let text = written("sched 1 config type fifo codel target 50ms\npipe 1 config delay 3");
+    assert!(
+        text.ends_with("sched 1 config queue 50 type fifo codel target 50ms\n"),
+        "{text}"
+    );
+    // An adopted queue keeps its AQM, with which it can move to another scheduler.
+    let text = written("queue 1 config sched 1 codel\nsched 1 config type fq_codel");
+    assert!(
+        text.starts_with("queue 1 config sched 1 queue 50 codel\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn profiles_are_written_with_the_names_of_their_files() {
     let mut bench = Bench::new();
     let profile = "samples 10\nloss-level 0.9\nprob delay\n0 1\n1 20\n";
@@ -190,6 +216,10 @@ const COMMANDS: &[&str] = &[
     "sched 1 config type fifo",
     "sched 1 config type fifo queue 30 red 0.002/5/15/0.1",
     "sched 1 config type fq_codel",
+    "sched 1 config codel target 7ms",
+    "sched 1 config type fifo queue 20 pie",
+    "pipe 1 config type fq_codel",
+    "pipe 1 config type fifo",
     "sched 1 config type qfq mask dst-ip 0xff",
     "sched 2 config type prio",
     "sched 3 config type cake bandwidth 5Mbit/s",

@@ -594,7 +594,8 @@ impl fmt::Display for Config {
                 f.write_str(" ecn")?;
             }
         }
-        // The following takes the rest of the line, so a type without parameters comes first.
+        // The following takes the rest of the line, so a type without parameters comes first. Other types
+        // have no AQM.
         let scheduler = self.scheduler.as_ref().map(|s| &s.value);
         let (bare, last): (Vec<_>, Vec<_>) = scheduler
             .into_iter()
