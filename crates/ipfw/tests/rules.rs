@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Bench, udp};
-use sluice_core::DropReason;
+use sluice_core::{Cx, DropReason, Time};
+use sluice_ipfw::{Mode, NoFiles, Output};
 
 #[test]
 fn rules_are_listed_counted_and_cleared() {
@@ -110,6 +111,32 @@ fn a_refused_change_of_entries_leaves_the_table_as_it_was() {
     // The longest prefix is still found: the lengths in use were taken back, too.
     assert_eq!(bench.ok("table T lookup 10.1.2.3"), "10.1.0.0/16 3\n");
     assert_eq!(bench.ok("table T lookup 10.0.0.2"), "10.0.0.2/32 2\n");
+}
+
+#[test]
+fn a_refused_command_prints_nothing_of_what_it_has_taken_back() {
+    let mut bench = Bench::new();
+    bench.ok("table T add 10.0.0.5 5");
+    for text in [
+        "table t add 10.0.0.1 1 10.0.0.2 2 10.0.0.1 3",
+        "table T delete 10.0.0.5 10.0.0.6",
+        "sysctl net.inet.ip.fw.one_pass=0 net.inet.ip.fw.one_pass=2",
+        "sysctl net.inet.ip.fw.one_pass=0 net.inet.ip.fw.nosuch=1",
+    ] {
+        let mut output = Output::default();
+        let mut cx = Cx::new(Time::ZERO, &mut bench.rng, &mut bench.dropped);
+        let result =
+            bench
+                .firewall
+                .execute(text, Mode::Command, &mut NoFiles, &mut output, &mut cx);
+        assert!(result.is_err(), "{text}");
+        assert_eq!(output.stdout, "", "{text}");
+    }
+    assert_eq!(
+        bench.ok("table all list"),
+        "--- table(T), set(0) ---\n10.0.0.5/32 5\n"
+    );
+    assert_eq!(bench.ok("sysctl -n net.inet.ip.fw.one_pass"), "1\n");
 }
 
 #[test]
