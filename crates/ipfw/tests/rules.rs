@@ -92,9 +92,30 @@ fn states_are_listed() {
             .ok("-d list")
             .starts_with("00100 check-state :default\n")
     );
+    let mut seen = |text: &str| {
+        let snapshot = bench.run(text).unwrap().snapshot.unwrap();
+        let states = snapshot.states.iter().map(|state| {
+            let ends = [(state.src, state.src_port), (state.dst, state.dst_port)];
+            let ends = ends.map(|(address, port)| format!("{address} {port}"));
+            let left = state.expires_in_ns / 1_000_000_000;
+            let (packets, bytes) = (state.packets, state.bytes);
+            format!(
+                "{} {} {} {packets} {bytes} ({left}s) {} <-> {}",
+                state.rule, state.name, state.proto, ends[0], ends[1]
+            )
+        });
+        (snapshot.rules.len(), states.collect::<Vec<_>>())
+    };
+    // As above; UDP is protocol 17.
+    let state = "200 default 17 1 1500 (8s) 10.0.1.1 1000 <-> 10.0.2.2 53".to_owned();
+    assert_eq!(seen("--json list"), (3, Vec::new()));
+    assert_eq!(seen("--json -d list"), (3, vec![state.clone()]));
+    assert_eq!(seen("--json -D show"), (0, vec![state]));
     bench.now = 20_000_000_000;
     assert_eq!(bench.ok("-D show"), "");
     assert!(bench.ok("-De show").contains("(0s) STATE"));
+    let snapshot = bench.run("--json -De show").unwrap().snapshot.unwrap();
+    assert_eq!(snapshot.states[0].expires_in_ns, 0);
 }
 
 #[test]

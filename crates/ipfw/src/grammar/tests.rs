@@ -215,12 +215,19 @@ fn rule_commands_have_a_canonical_form() {
     }
 }
 
+const NO_JSON: &str =
+    "`--json` is only for `show` and `list` of rules, pipes, queues and schedulers";
+
 #[test]
 fn refusals_have_dummynets_text_and_exit_status() {
     // Reference 1.2 to 1.6: exact messages; EX_USAGE 64 for a missing word, EX_DATAERR 65.
     for (text, message, exit, column) in [
         ("pipe config", "need a pipe/flowset/sched number", 64, 12),
         ("pipe 0 config", "need a pipe/flowset/sched number", 64, 6),
+        ("--json set show", NO_JSON, 64, 1),
+        ("-q --json table T lookup 10.0.0.1", NO_JSON, 64, 4),
+        ("ipfw --json table all list", NO_JSON, 64, 6),
+        ("--json sysctl -a", NO_JSON, 64, 1),
         ("pipe 1 config plr", "plr needs argument 0..1", 64, 18),
         (
             "pipe 1 config bw",
