@@ -88,6 +88,14 @@ fn object_commands_have_a_canonical_form() {
             "pipe 1 config profile /tmp/dsl",
             "pipe 1 config profile /tmp/dsl",
         ),
+        (
+            "pipe 1 config jitter 2 jitter_reorder atm",
+            "pipe 1 config jitter 2ms jitter_reorder cells atm",
+        ),
+        (
+            "pipe 1 config jitter 2ms nojitter_reorder",
+            "pipe 1 config jitter 2ms nojitter_reorder",
+        ),
         ("pipe show 1-5,7 9", "pipe show 1-5 7 9"),
         ("pipe 1 show", "pipe show 1"),
         ("sched list", "sched show"),
