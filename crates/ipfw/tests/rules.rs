@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Bench, udp};
+use common::{Bench, ip, udp};
 use sluice_core::{Cx, DropReason, Time};
-use sluice_ipfw::{Mode, NoFiles, Output};
+use sluice_ipfw::{Direction, Headers, InterfaceId, Mode, NoFiles, Output};
 
 #[test]
 fn rules_are_listed_counted_and_cleared() {
@@ -158,6 +158,29 @@ fn a_refused_command_prints_nothing_of_what_it_has_taken_back() {
         "--- table(T), set(0) ---\n10.0.0.5/32 5\n"
     );
     assert_eq!(bench.ok("sysctl -n net.inet.ip.fw.one_pass"), "1\n");
+}
+
+#[test]
+fn frames_that_are_not_ip_are_logged_with_their_type() {
+    let mut bench = Bench::new();
+    bench.script(
+        "sysctl net.inet.ip.fw.verbose=1
+add 100 deny log logamount 2 ip from any to any not mac-type ipv4,ipv6,arp",
+    );
+    let mut headers = Headers::new(Direction::In, 0, ip(0, 0, 0, 0), ip(0, 0, 0, 0));
+    headers.recv = Some(InterfaceId(0));
+    // LLDP.
+    headers.frame = Some(0x88cc);
+    let mut cx = Cx::new(Time::ZERO, &mut bench.rng, &mut bench.dropped);
+    for _ in 0..3 {
+        assert!(!bench.firewall.passes(&headers, &mut cx));
+    }
+    let (entries, lost) = bench.firewall.take_log();
+    let lines: Vec<String> = entries.iter().map(ToString::to_string).collect();
+    let line = "100 Deny MAC 0x88cc in via em0";
+    let last = format!("{line}\nlimit 2 reached on entry 100");
+    assert_eq!(lines, [line.to_owned(), last]);
+    assert_eq!(lost, 0);
 }
 
 #[test]
