@@ -167,6 +167,17 @@ impl Configuration {
             .collect()
     }
 
+    /// Returns the words of the algorithms that the commands load from files, such as `wasm:my.wasm`.
+    pub fn modules(&self) -> BTreeSet<&'static str> {
+        let schedulers = self.layout.schedulers.values().map(|it| &it.spec);
+        let aqms = self.layout.flowsets.values();
+        let specs = schedulers.chain(aqms.filter_map(|it| it.aqm.as_ref()));
+        specs
+            .map(|spec| spec.algorithm.name)
+            .filter(|name| sluice_loader::names_file(name))
+            .collect()
+    }
+
     /// Returns the commands of the first `most` objects, in parts.
     pub fn objects(&self, most: usize) -> Vec<ObjectCommand> {
         let configs = self.configs().take(most);
