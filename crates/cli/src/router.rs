@@ -271,6 +271,9 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         dynamic_bytes: args.dynamic_memory.as_u64(),
         ..sluice_ipfw::Settings::default()
     };
+    if let Some(path) = args.check.as_ref().or(args.config.as_ref()) {
+        reload::find_modules_beside(path);
+    }
     if let Some(path) = &args.check {
         let checked = match process::check(path, &engine) {
             Err(error @ ConfigError::Refused { .. }) => {

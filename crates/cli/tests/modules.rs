@@ -66,6 +66,35 @@ fn a_replay_through_a_module_gives_the_rows_of_codel() {
 }
 
 #[test]
+fn a_router_finds_a_module_beside_its_configuration_from_any_folder() {
+    let folder = folder();
+    let lab = folder.path().join("lab").canonicalize().unwrap();
+    let config = lab.join("r.conf");
+    fs::write(&config, "pipe 1 config wasm:codel.wasm target 7ms\n").unwrap();
+    let absolute = config.to_str().unwrap();
+    for (place, config) in [
+        (&*lab, "r.conf"),
+        (folder.path(), "lab/r.conf"),
+        (Path::new("/"), absolute),
+    ] {
+        let output = sluice(place, &["router", "--check", config]);
+        assert!(output.status.success(), "{config}: {output:?}");
+    }
+    // The error names the place where the module would be.
+    fs::rename(lab.join("codel.wasm"), folder.path().join("codel.wasm")).unwrap();
+    let output = sluice(folder.path(), &["router", "--check", "lab/r.conf"]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(65), "{output:?}");
+    assert!(
+        error.contains(&format!(
+            "`{}`: No such file",
+            lab.join("codel.wasm").display()
+        )),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_scenario_finds_its_module_beside_it_and_gives_the_tables_of_codel() {
     let folder = folder();
     let scenario = "duration = \"3s\"\n[link]\nrate = \"10Mbit/s\"\ndelay = \"20ms\"\n\

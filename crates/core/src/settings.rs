@@ -26,10 +26,7 @@ impl Setting {
 
     /// Returns what `word` sets, with the parameters that `find` knows by name: a value, or a flag
     /// by its name or by `no` before it.
-    pub(crate) fn of(
-        word: &str,
-        find: impl Fn(&str) -> Option<&'static ParamDecl>,
-    ) -> Option<Setting> {
+    pub fn of(word: &str, find: impl Fn(&str) -> Option<&'static ParamDecl>) -> Option<Setting> {
         match find(word) {
             Some(decl) if decl.kind == Kind::Flag => Some(Setting::Flag(decl, true)),
             Some(decl) => Some(Setting::Value(decl)),

@@ -385,8 +385,7 @@ impl Firewall {
                 rng: &mut *cx.rng,
                 packets: 1,
                 one_pass: true,
-                // The entries of a log have addresses.
-                log: None,
+                log: self.switches.logs.then_some(&mut self.log),
             };
             self.rules.passes(pass, walk)
         })

@@ -168,7 +168,14 @@ impl Firewall {
             output.warnings.append(&mut silent.warnings);
             return result;
         }
-        self.carry_out(&invocation.command, flags, run, output, cx)
+        let length = output.stdout.len();
+        let result = self.carry_out(&invocation.command, flags, run, output, cx);
+        // A refused command has taken back what it printed as done. Of a file, the lines before the
+        // refused one stay in force.
+        if result.is_err() && !matches!(invocation.command, Command::Batch(_)) {
+            output.stdout.truncate(length);
+        }
+        result
     }
 
     fn carry_out(
@@ -419,6 +426,7 @@ impl Firewall {
             self.collect(kind, &[], &mut snapshot, cx);
         }
         snapshot.rules = show_rules::states(&self.rules, |_| true);
+        snapshot.states = show_rules::dynamic_states(&self.rules, false, now);
         snapshot
     }
 
@@ -448,6 +456,22 @@ impl Firewall {
         output: &mut Output,
     ) -> Result<(), CommandError> {
         let before = self.variables.clone();
+        let result = self.set_or_show(values_only, variables, flags, output);
+        if result.is_err() {
+            self.variables = before;
+        }
+        self.variables_changed();
+        result
+    }
+
+    /// Sets variables and shows others, in their order, until one is refused.
+    fn set_or_show(
+        &mut self,
+        values_only: bool,
+        variables: &[Variable],
+        flags: &Flags,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
         // Without a name, all variables are shown.
         let all: Vec<Variable> = match variables {
             [] => Variables::names().map(Variable::shown).collect(),
@@ -464,23 +488,15 @@ impl Firewall {
                 put(output, format_args!("{prefix}{old}\n"));
                 continue;
             };
-            match self.variables.set(name, value) {
-                Ok(said) => {
-                    let at = Some(name.at);
-                    output
-                        .warnings
-                        .extend(said.map(|text| Warning::new(at, text)));
-                    if !flags.quiet {
-                        put(output, format_args!("{prefix}{old} -> {}\n", value.value));
-                    }
-                }
-                Err(error) => {
-                    self.variables = before;
-                    return Err(error);
-                }
+            let said = self.variables.set(name, value)?;
+            let at = Some(name.at);
+            output
+                .warnings
+                .extend(said.map(|text| Warning::new(at, text)));
+            if !flags.quiet {
+                put(output, format_args!("{prefix}{old} -> {}\n", value.value));
             }
         }
-        self.variables_changed();
         Ok(())
     }
 

@@ -25,7 +25,7 @@ pub use rule::{
     ANY_FLOW, Action, DEFAULT_FLOW, LAST_RULE, Log, RESERVED_SET, Rule, State, StateLimit, Target,
 };
 pub use rule_text::{RuleFormat, ShowRule};
-pub use table::{Entry, TableAction, TableCommand, Which};
+pub use table::{Entry, IfExists, TableAction, TableCommand, Which};
 
 pub use crate::options::{Condition, OPTIONS, RuleOption};
 pub use crate::tables::{TableKind, ValueKind};

@@ -1,7 +1,8 @@
 //! The log of `log` rules.
 //!
 //! An entry is written as a line in the format of ipfw's syslog entries (`ip_fw_log.c`). The code of
-//! an ICMP message is left out, since rules do not read it.
+//! an ICMP message is left out, since rules do not read it. A frame that is not IP has its type behind
+//! ipfw's word `MAC`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,7 +21,7 @@ pub struct LogEntry {
     pub rule: u32,
     /// The action of the rule, such as `Deny` or `Pipe 1`.
     pub action: String,
-    /// The packet.
+    /// The packet, or the frame that is not IP.
     pub headers: Headers,
     /// The interface of this pass, by name; empty if the host has none of its number.
     pub interface: String,
@@ -34,11 +35,12 @@ impl fmt::Display for LogEntry {
         let headers = &self.headers;
         write!(f, "{} {} ", self.rule, self.action)?;
         let (from, to) = (headers.src, headers.dst);
-        match headers.proto {
-            _ if headers.fragment.offset > 0 => {
-                write!(f, "P:{} {} {}", headers.proto, host(from), host(to))?;
+        match (headers.frame, headers.proto) {
+            (Some(kind), _) => write!(f, "MAC {kind:#06x}")?,
+            (None, proto) if headers.fragment.offset > 0 => {
+                write!(f, "P:{proto} {} {}", host(from), host(to))?;
             }
-            TCP | UDP => {
+            (None, TCP | UDP) => {
                 let name = if headers.proto == TCP { "TCP" } else { "UDP" };
                 let (source, destination) = (headers.src_port, headers.dst_port);
                 write!(
@@ -48,7 +50,7 @@ impl fmt::Display for LogEntry {
                     host(to)
                 )?;
             }
-            ICMP | ICMP6 => {
+            (None, ICMP | ICMP6) => {
                 let name = if headers.proto == ICMP {
                     "ICMP"
                 } else {
@@ -57,7 +59,7 @@ impl fmt::Display for LogEntry {
                 write!(f, "{name}:{} ", headers.icmp_type.unwrap_or(0))?;
                 write!(f, "{} {}", host(from), host(to))?;
             }
-            other => write!(f, "P:{other} {} {}", host(from), host(to))?,
+            (None, other) => write!(f, "P:{other} {} {}", host(from), host(to))?,
         }
         let way = match headers.direction {
             Direction::In => "in",
@@ -182,6 +184,9 @@ mod tests {
             said(last),
             "100 Deny P:47 10.0.0.1 10.0.0.2 out\nlimit 5 reached on entry 100"
         );
+        let mut frame = entry(0, "0.0.0.0", "0.0.0.0");
+        frame.headers.frame = Some(0x806);
+        assert_eq!(said(frame), "100 Deny MAC 0x0806 in via em0");
         let mut fragment = entry(UDP, "10.0.0.1", "10.0.0.2");
         fragment.headers.ip_id = 7;
         fragment.headers.ip_len = 1500;

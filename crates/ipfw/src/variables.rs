@@ -145,6 +145,31 @@ static VARIABLES: &[Variable] = &[
     set("net.inet.ip.fw.dyn_max", 16384, 1, 1 << 24),
     set("net.inet.ip.fw.dyn_src_max", 4096, 0, 1 << 24),
     unused("net.inet.ip.fw.dyn_keepalive", 1, NO_PROBES),
+    unused(
+        "net.inet.ip.fw.dyn_buckets",
+        8192,
+        "the table of states grows as needed",
+    ),
+    unused(
+        "net.inet.ip.fw.dyn_parent_max",
+        4096,
+        "`dyn_max` also limits the groups of `limit` rules",
+    ),
+    unused(
+        "net.inet.ip.fw.dyn_keep_states",
+        0,
+        "states are deleted with their rule",
+    ),
+    unused(
+        "net.inet6.ip6.fw.deny_unknown_exthdrs",
+        1,
+        "`sluice router --strict` drops such packets",
+    ),
+    unused(
+        "net.inet6.ip6.fw.permit_single_frag6",
+        1,
+        "packets of a single fragment are never dropped",
+    ),
     unused("net.inet.ip.fw.debug", 0, "nothing is printed to a console"),
     unused(
         "net.inet.ip.fw.tables_max",
@@ -344,6 +369,27 @@ mod tests {
         );
         let fq = registry::find("fq_codel").unwrap();
         assert!(variables.defaults_of(fq).is_empty());
+    }
+
+    #[test]
+    fn variables_that_nothing_reads_are_stored_with_a_warning() {
+        // The defaults of FreeBSD 14: ip_fw_dynamic.c, `ipfw_dyn_init`; ip_fw2.c.
+        for (name, default) in [
+            ("net.inet.ip.fw.dyn_buckets", 8192),
+            ("net.inet.ip.fw.dyn_parent_max", 4096),
+            ("net.inet.ip.fw.dyn_keep_states", 0),
+            ("net.inet6.ip6.fw.deny_unknown_exthdrs", 1),
+            ("net.inet6.ip6.fw.permit_single_frag6", 1),
+        ] {
+            let mut variables = Variables::default();
+            assert_eq!(variables.value(name), default, "{name}");
+            let said = variables.set(&named(name), &named("2")).unwrap().unwrap();
+            assert!(
+                said.starts_with(&format!("`{name}` has no effect: ")),
+                "{said}"
+            );
+            assert_eq!(variables.value(name), 2);
+        }
     }
 
     #[test]

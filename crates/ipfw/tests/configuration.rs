@@ -73,6 +73,42 @@ sysctl net.inet.ip.dummynet.compat=0
 }
 
 #[test]
+fn limits_that_compat_enforces_do_not_refuse_a_written_queue() {
+    let mut bench = Bench::compat();
+    // A new engine has limits of 100 slots and 1 MiB, at the start and while it reads objects.
+    bench.script(
+        "sysctl net.inet.ip.dummynet.pipe_slot_limit=1000
+sysctl net.inet.ip.dummynet.pipe_byte_limit=3000000
+pipe 1 config bw 10Mbit/s queue 500
+queue 2 config pipe 1 queue 2000KBytes",
+    );
+    written_configuration_reads_as_the_same(&mut bench);
+}
+
+#[test]
+fn an_engine_that_starts_with_compat_reads_units_and_variants_as_they_were_written() {
+    let mut bench = Bench::compat();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s delay 3 codel
+sched 1 config type wf2q+
+sysctl net.inet.ip.dummynet.compat=0
+pipe 2 config bw 5Gbit/s delay 0.5ms codel",
+    );
+    written_configuration_reads_as_the_same(&mut bench);
+    assert_eq!(
+        bench.firewall.configuration().commands(),
+        "sysctl net.inet.ip.dummynet.compat=0
+pipe 1 config bw 1Mbit/s delay 3ms queue 50 codel variant dummynet
+sysctl net.inet.ip.dummynet.compat=1
+sched 1 config type wf2q+
+sysctl net.inet.ip.dummynet.compat=0
+pipe 2 config bw 5Gbit/s delay 500us queue 50 codel
+sysctl net.inet.ip.dummynet.compat=0
+"
+    );
+}
+
+#[test]
 fn a_scheduler_keeps_the_queue_that_it_adopted() {
     let text = written("queue 1 config sched 1 queue 20\nsched 1 config type fifo");
     assert!(
@@ -81,6 +117,32 @@ fn a_scheduler_keeps_the_queue_that_it_adopted() {
     );
     written("sched 1 config type fifo queue 30\nqueue 1 config sched 1");
     written("sched 1 config type fifo red 0.5/5/9/0.1\npipe 1 config delay 3 mask all");
+}
+
+#[test]
+fn an_aqm_that_a_scheduler_ignores_does_not_become_its_parameters() {
+    let expected = "pipe 1 config queue 50\nsched 1 config type fq_codel\n";
+    // Read as one line, the target of CoDel would be that of FQ-CoDel.
+    for aqm in ["codel target 50ms", "red 0.5/5/9/0.1", "pie"] {
+        let script = format!("sched 1 config type fq_codel\nsched 1 config {aqm}");
+        assert_eq!(written(&script), expected, "{aqm}");
+        // The type changes behind a FIFO that has an AQM, by either command.
+        for object in ["pipe", "sched"] {
+            let script = format!("sched 1 config type fifo {aqm}\n{object} 1 config type fq_codel");
+            assert_eq!(written(&script), expected, "{aqm}");
+        }
+    }
+    let text = written("sched 1 config type fifo codel target 50ms\npipe 1 config delay 3");
+    assert!(
+        text.ends_with("sched 1 config queue 50 type fifo codel target 50ms\n"),
+        "{text}"
+    );
+    // An adopted queue keeps its AQM, with which it can move to another scheduler.
+    let text = written("queue 1 config sched 1 codel\nsched 1 config type fq_codel");
+    assert!(
+        text.starts_with("queue 1 config sched 1 queue 50 codel\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -154,6 +216,10 @@ const COMMANDS: &[&str] = &[
     "sched 1 config type fifo",
     "sched 1 config type fifo queue 30 red 0.002/5/15/0.1",
     "sched 1 config type fq_codel",
+    "sched 1 config codel target 7ms",
+    "sched 1 config type fifo queue 20 pie",
+    "pipe 1 config type fq_codel",
+    "pipe 1 config type fifo",
     "sched 1 config type qfq mask dst-ip 0xff",
     "sched 2 config type prio",
     "sched 3 config type cake bandwidth 5Mbit/s",

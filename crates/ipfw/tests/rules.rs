@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Bench, udp};
-use sluice_core::DropReason;
+use common::{Bench, ip, udp};
+use sluice_core::{Cx, DropReason, Time};
+use sluice_ipfw::{Direction, Headers, InterfaceId, Mode, NoFiles, Output};
 
 #[test]
 fn rules_are_listed_counted_and_cleared() {
@@ -91,9 +92,30 @@ fn states_are_listed() {
             .ok("-d list")
             .starts_with("00100 check-state :default\n")
     );
+    let mut seen = |text: &str| {
+        let snapshot = bench.run(text).unwrap().snapshot.unwrap();
+        let states = snapshot.states.iter().map(|state| {
+            let ends = [(state.src, state.src_port), (state.dst, state.dst_port)];
+            let ends = ends.map(|(address, port)| format!("{address} {port}"));
+            let left = state.expires_in_ns / 1_000_000_000;
+            let (packets, bytes) = (state.packets, state.bytes);
+            format!(
+                "{} {} {} {packets} {bytes} ({left}s) {} <-> {}",
+                state.rule, state.name, state.proto, ends[0], ends[1]
+            )
+        });
+        (snapshot.rules.len(), states.collect::<Vec<_>>())
+    };
+    // As above; UDP is protocol 17.
+    let state = "200 default 17 1 1500 (8s) 10.0.1.1 1000 <-> 10.0.2.2 53".to_owned();
+    assert_eq!(seen("--json list"), (3, Vec::new()));
+    assert_eq!(seen("--json -d list"), (3, vec![state.clone()]));
+    assert_eq!(seen("--json -D show"), (0, vec![state]));
     bench.now = 20_000_000_000;
     assert_eq!(bench.ok("-D show"), "");
     assert!(bench.ok("-De show").contains("(0s) STATE"));
+    let snapshot = bench.run("--json -De show").unwrap().snapshot.unwrap();
+    assert_eq!(snapshot.states[0].expires_in_ns, 0);
 }
 
 #[test]
@@ -110,6 +132,77 @@ fn a_refused_change_of_entries_leaves_the_table_as_it_was() {
     // The longest prefix is still found: the lengths in use were taken back, too.
     assert_eq!(bench.ok("table T lookup 10.1.2.3"), "10.1.0.0/16 3\n");
     assert_eq!(bench.ok("table T lookup 10.0.0.2"), "10.0.0.2/32 2\n");
+}
+
+#[test]
+fn a_refused_command_prints_nothing_of_what_it_has_taken_back() {
+    let mut bench = Bench::new();
+    bench.ok("table T add 10.0.0.5 5");
+    for text in [
+        "table t add 10.0.0.1 1 10.0.0.2 2 10.0.0.1 3",
+        "table T delete 10.0.0.5 10.0.0.6",
+        "sysctl net.inet.ip.fw.one_pass=0 net.inet.ip.fw.one_pass=2",
+        "sysctl net.inet.ip.fw.one_pass=0 net.inet.ip.fw.nosuch=1",
+    ] {
+        let mut output = Output::default();
+        let mut cx = Cx::new(Time::ZERO, &mut bench.rng, &mut bench.dropped);
+        let result =
+            bench
+                .firewall
+                .execute(text, Mode::Command, &mut NoFiles, &mut output, &mut cx);
+        assert!(result.is_err(), "{text}");
+        assert_eq!(output.stdout, "", "{text}");
+    }
+    assert_eq!(
+        bench.ok("table all list"),
+        "--- table(T), set(0) ---\n10.0.0.5/32 5\n"
+    );
+    assert_eq!(bench.ok("sysctl -n net.inet.ip.fw.one_pass"), "1\n");
+}
+
+#[test]
+fn frames_that_are_not_ip_are_logged_with_their_type() {
+    let mut bench = Bench::new();
+    bench.script(
+        "sysctl net.inet.ip.fw.verbose=1
+add 100 deny log logamount 2 ip from any to any not mac-type ipv4,ipv6,arp",
+    );
+    let mut headers = Headers::new(Direction::In, 0, ip(0, 0, 0, 0), ip(0, 0, 0, 0));
+    headers.recv = Some(InterfaceId(0));
+    // LLDP.
+    headers.frame = Some(0x88cc);
+    let mut cx = Cx::new(Time::ZERO, &mut bench.rng, &mut bench.dropped);
+    for _ in 0..3 {
+        assert!(!bench.firewall.passes(&headers, &mut cx));
+    }
+    let (entries, lost) = bench.firewall.take_log();
+    let lines: Vec<String> = entries.iter().map(ToString::to_string).collect();
+    let line = "100 Deny MAC 0x88cc in via em0";
+    let last = format!("{line}\nlimit 2 reached on entry 100");
+    assert_eq!(lines, [line.to_owned(), last]);
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn a_table_that_exists_is_kept_or_flushed_as_the_command_says() {
+    let mut bench = Bench::new();
+    bench.script("table T create type addr\ntable T add 10.0.0.1 1");
+    let exists = "Table creation failed: table T exists";
+    assert_eq!(bench.refusal("table T create type addr").0, exists);
+    bench.ok("table T create type addr missing");
+    assert_eq!(bench.ok("table T list"), "10.0.0.1/32 1\n");
+    // Neither word changes a table of another type.
+    for word in ["missing", "or-flush"] {
+        let refused = bench.refusal(&format!("table T create type number {word}"));
+        assert_eq!(refused.0, exists);
+    }
+    assert_eq!(bench.ok("table T list"), "10.0.0.1/32 1\n");
+    // ipfw(8): `or-flush` flushes the existing table instead of an error, and implies `missing`.
+    bench.ok("table T create type addr or-flush");
+    assert_eq!(bench.ok("table T list"), "");
+    bench.ok("table T add 10.0.0.1 2");
+    bench.ok("table T create type addr or-flush missing");
+    assert_eq!(bench.ok("table T list"), "");
 }
 
 #[test]

@@ -106,6 +106,14 @@ pub fn loaders() -> &'static [&'static dyn Loader] {
     LOADERS.get().copied().unwrap_or_default()
 }
 
+static BASE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Makes relative paths of files relative to `folder` from now on, in place of the folder of the process.
+/// The first call counts. A router's modules are beside its configuration, wherever it is started.
+pub fn relative_to(folder: PathBuf) {
+    let _ = BASE.set(folder);
+}
+
 /// Reports that an algorithm was stopped: prints one line to standard error.
 pub fn report(message: &str) {
     // A run goes on although nobody can read it.
@@ -246,7 +254,10 @@ fn entry(
     if file.is_empty() || item == Some("") {
         return Err(format!("write `{}`", loader.synopsis()));
     }
-    let path = folder.join(file);
+    let path = match BASE.get() {
+        Some(base) => base.join(folder).join(file),
+        None => folder.join(file),
+    };
     let bytes = read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let source = Source {
         path: &path,
@@ -409,6 +420,19 @@ mod tests {
         std::fs::write(folder.path().join("b"), "length:a").unwrap();
         let loaded = load("nested:b", folder.path()).unwrap().unwrap();
         assert_eq!(loaded.doc, "4");
+    }
+
+    #[test]
+    fn relative_paths_begin_at_the_folder_that_was_set() {
+        register(&[&Lengths, &Nested]);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("lab")).unwrap();
+        std::fs::write(folder.path().join("lab/a"), "seventh").unwrap();
+        relative_to(folder.path().to_owned());
+        let doc = |word: &str, folder: &Path| load(word, folder).unwrap().unwrap().doc;
+        assert_eq!(doc("length:lab/a", Path::new("")), "7");
+        assert_eq!(doc("length:a", Path::new("lab")), "7");
+        assert_eq!(doc("length:a", &folder.path().join("lab")), "7");
     }
 
     #[test]

@@ -221,7 +221,8 @@ fn connect(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Returns an entry as an object; `limit` only if it is the last entry of its rule.
+/// Returns an entry as an object; `limit` only if it is the last entry of its rule. A frame that is not IP
+/// has `mac_type` in place of a protocol, addresses and ports.
 fn as_json(entry: &LogEntry) -> serde_json::Value {
     let headers = &entry.headers;
     let direction = match headers.direction {
@@ -233,15 +234,19 @@ fn as_json(entry: &LogEntry) -> serde_json::Value {
         "at_ns": entry.at.as_ns(),
         "rule": entry.rule,
         "action": entry.action,
-        "protocol": headers.proto,
-        "source": headers.src.to_string(),
-        "source_port": headers.src_port,
-        "destination": headers.dst.to_string(),
-        "destination_port": headers.dst_port,
-        "direction": direction,
-        "interface": entry.interface,
-        "bytes": headers.ip_len,
     });
+    if let Some(kind) = headers.frame {
+        value["mac_type"] = kind.into();
+    } else {
+        value["protocol"] = headers.proto.into();
+        value["source"] = headers.src.to_string().into();
+        value["source_port"] = headers.src_port.into();
+        value["destination"] = headers.dst.to_string().into();
+        value["destination_port"] = headers.dst_port.into();
+    }
+    value["direction"] = direction.into();
+    value["interface"] = entry.interface.as_str().into();
+    value["bytes"] = headers.ip_len.into();
     if let Some(limit) = entry.limit {
         value["limit"] = limit.into();
     }
@@ -316,6 +321,23 @@ mod tests {
         assert_eq!(lines[0]["source_port"], 7);
         assert!(lines[0]["limit"].is_null());
         assert_eq!(lines[1]["limit"], 2);
+        assert!(lines[0]["mac_type"].is_null());
+    }
+
+    #[test]
+    fn a_frame_has_its_type_and_no_addresses() {
+        let mut log = Log::new(true, None).unwrap();
+        let (sender, receiver) = channel();
+        log.attach(Some(receiver));
+        let mut frame = entry(None);
+        frame.headers.frame = Some(0x88cc);
+        sender.send(frame).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&log.drain()).unwrap();
+        assert_eq!(value["mac_type"], 0x88cc);
+        assert_eq!(value["bytes"], 128);
+        for key in ["protocol", "source", "destination", "source_port"] {
+            assert!(value[key].is_null(), "{key}");
+        }
     }
 
     #[test]

@@ -62,6 +62,17 @@ impl Reloads {
     }
 }
 
+/// Makes modules that a configuration or a command names relative to the folder of the configuration's
+/// file, as its other files are. A pipe (`/dev/stdin`, `/proc/self/fd/3`) has no folder of its own.
+pub(super) fn find_modules_beside(config: &Path) {
+    let is_named = config.is_file() && !["/dev", "/proc"].iter().any(|of| config.starts_with(of));
+    let folder = config.parent().filter(|_| is_named);
+    // Without a folder in its name, the configuration is in that of the process.
+    if let Some(folder) = folder.and_then(|folder| std::path::absolute(folder).ok()) {
+        sluice_loader::relative_to(folder);
+    }
+}
+
 /// Reloads, and returns what there is to say about it.
 fn reload(reloader: &Reloader, config: Option<&Path>) -> String {
     match (reloader.reload(), config) {

@@ -99,7 +99,14 @@ impl Configuration {
         let mut line = |text: &dyn std::fmt::Display| {
             writeln!(out, "{text}").expect("a string takes any text");
         };
-        for config in self.configs() {
+        let mut configs = self.configs().peekable();
+        // Units, limits and defaults depend on this variable, with which another engine may start, so
+        // objects are read without it.
+        let is_compat_set = self.variables.changed().any(|(name, _)| name == COMPAT);
+        if is_compat_set && configs.peek().is_some() {
+            line(&format_args!("sysctl {COMPAT}=0"));
+        }
+        for config in configs {
             let (config, is_of_compat) = writable(config);
             if is_of_compat {
                 line(&format_args!("sysctl {COMPAT}=1"));
@@ -157,6 +164,17 @@ impl Configuration {
         let files = links.filter_map(|link| link.profile_file.as_deref());
         files
             .map(|file| (file.path.clone(), file.text.clone()))
+            .collect()
+    }
+
+    /// Returns the words of the algorithms that the commands load from files, such as `wasm:my.wasm`.
+    pub fn modules(&self) -> BTreeSet<&'static str> {
+        let schedulers = self.layout.schedulers.values().map(|it| &it.spec);
+        let aqms = self.layout.flowsets.values();
+        let specs = schedulers.chain(aqms.filter_map(|it| it.aqm.as_ref()));
+        specs
+            .map(|spec| spec.algorithm.name)
+            .filter(|name| sluice_loader::names_file(name))
             .collect()
     }
 

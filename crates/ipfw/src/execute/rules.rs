@@ -5,8 +5,8 @@ use sluice_core::event::Cx;
 use super::put;
 use crate::engine::{Firewall, Output};
 use crate::grammar::{
-    At, CommandError, Condition, ErrorKind, Flags, InterfaceTest, NumberSpan, Rule, RuleFormat,
-    SetCommand, ShowRule, Target, Warning, nearest,
+    At, CommandError, Condition, Dynamic, ErrorKind, Flags, InterfaceTest, NumberSpan, Rule,
+    RuleFormat, SetCommand, ShowRule, Target, Warning, nearest,
 };
 use crate::headers::Interface;
 use crate::rules::compiled::table_of;
@@ -152,12 +152,17 @@ impl Firewall {
             }
         }
         if flags.json {
-            let rules = show_rules::states(&self.rules, shown);
-            let snapshot = Snapshot {
+            let mut snapshot = Snapshot {
                 now_ns: cx.now.as_ns(),
-                rules,
                 ..Snapshot::default()
             };
+            if flags.dynamic != Dynamic::Only {
+                snapshot.rules = show_rules::states(&self.rules, shown);
+            }
+            if flags.dynamic != Dynamic::No {
+                let has_expired = flags.expired;
+                snapshot.states = show_rules::dynamic_states(&self.rules, has_expired, cx.now);
+            }
             output.snapshot = Some(Box::new(snapshot));
             return Ok(());
         }

@@ -3,8 +3,8 @@
 use crate::engine::{Firewall, Output};
 use crate::execute::put;
 use crate::grammar::{
-    At, CommandError, Entry, ErrorKind, Flags, ShowKinds, ShowValues, TableAction, TableCommand,
-    TableKind, ValueKind, Which,
+    At, CommandError, Entry, ErrorKind, Flags, IfExists, ShowKinds, ShowValues, TableAction,
+    TableCommand, TableKind, ValueKind, Which,
 };
 use crate::rules::compiled::table_of;
 use crate::tables::{Added, Key, Table, TableId};
@@ -32,10 +32,10 @@ impl Firewall {
                     kind,
                     values,
                     limit,
-                    missing,
+                    if_exists,
                 },
             ) => {
-                self.create_table(name, *kind, values, *limit, *missing)?;
+                self.create_table(name, *kind, values, *limit, *if_exists)?;
             }
             (
                 Which::One(name),
@@ -129,11 +129,15 @@ impl Firewall {
         kind: TableKind,
         values: &[ValueKind],
         limit: u32,
-        missing: bool,
+        if_exists: IfExists,
     ) -> Result<(), CommandError> {
         if let Some(id) = self.rules.tables.find(&name.value) {
-            let old = self.rules.tables.table(id);
-            if missing && old.kind == kind && old.values == values {
+            let old = self.rules.tables.table_mut(id);
+            let is_same = old.kind == kind && old.values == values;
+            if is_same && if_exists != IfExists::Refuse {
+                if if_exists == IfExists::Flush {
+                    old.clear();
+                }
                 return Ok(());
             }
             let text = format!("Table creation failed: table {} exists", name.value);

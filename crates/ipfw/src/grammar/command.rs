@@ -211,6 +211,11 @@ pub(super) fn invocation(p: &mut Parser<'_>, words: &Words<'_>) -> Parse<Invocat
     let flags = flags::flags(p)?;
     let command = command(p, words, is_dnctl).and_then(|command| p.finish().map(|()| command));
     let command = command.map_err(|error| flags::misplaced(error, words))?;
+    let has_json = matches!(command, Command::ShowObjects(..) | Command::List { .. });
+    if flags.json && command.is_reading() && !has_json {
+        // Text in place of JSON would be a damaged answer for a program.
+        return Err(flags::no_json(words));
+    }
     Ok(Invocation { flags, command })
 }
 

@@ -89,6 +89,15 @@ pub(super) fn misplaced(mut error: CommandError, words: &Words<'_>) -> CommandEr
     error
 }
 
+/// Returns the refusal of `--json` before a command that has no JSON.
+pub(super) fn no_json(words: &Words<'_>) -> CommandError {
+    let flag = words.tokens.iter().find(|token| token.text == "--json");
+    CommandError {
+        at: flag.map(|token| token.at),
+        ..CommandError::of(ErrorKind::NoJson)
+    }
+}
+
 /// The flags of one letter.
 const LETTERS: &str = "abcdDefinNqSstTv";
 

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use sluice_core::link::LinkParams;
-use sluice_core::param::{Kind, ParamDecl, Ratio, Value, Values};
-use sluice_core::registry::{Form, Spec};
+use sluice_core::param::{ParamDecl, Ratio, Value, Values};
+use sluice_core::registry::{Form, Setting, Spec};
 use sluice_core::units::{Rate, Span};
 
 use super::algorithm::{self, ShowSpec};
@@ -312,15 +312,17 @@ pub(crate) fn effects() -> impl Iterator<Item = &'static ParamDecl> {
     LinkParams::decls().filter(|d| !matches!(d.name, "rate" | "delay" | "burst"))
 }
 
-/// Reads an effect of the link, if `word` names one: by its name, or by a choice that stands alone
-/// like `atm`.
+/// Reads an effect of the link, if `word` names one: by its name, as a flag with `no` before it, or by a
+/// choice that stands alone like `atm`.
 fn effect(p: &mut Parser<'_>, c: &mut Config, word: At<&str>) -> Parse<bool> {
     let decls: Vec<&'static ParamDecl> = effects().collect();
-    let decl = decls.iter().copied().find(|d| d.name == word.value);
+    let named = Setting::of(word.value, |name| {
+        decls.iter().copied().find(|d| d.name == name)
+    });
     let chosen = algorithm::chosen(&decls, word.value);
-    let (decl, value) = match (decl, chosen) {
-        (Some(decl), _) if decl.kind == Kind::Flag => (decl, Value::Flag(true)),
-        (Some(decl), _) => {
+    let (decl, value) = match (named, chosen) {
+        (Some(Setting::Flag(decl, is_on)), _) => (decl, Value::Flag(is_on)),
+        (Some(Setting::Value(decl)), _) => {
             for_links(c.kind, word, word.value)?;
             let text = p.need(algorithm::needs(decl))?;
             (decl, algorithm::value(p, decl, text)?)
@@ -594,7 +596,8 @@ impl fmt::Display for Config {
                 f.write_str(" ecn")?;
             }
         }
-        // The following takes the rest of the line, so a type without parameters comes first.
+        // The following takes the rest of the line, so a type without parameters comes first. Other types
+        // have no AQM.
         let scheduler = self.scheduler.as_ref().map(|s| &s.value);
         let (bare, last): (Vec<_>, Vec<_>) = scheduler
             .into_iter()

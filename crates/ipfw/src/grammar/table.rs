@@ -43,6 +43,18 @@ pub enum Which {
     One(At<String>),
 }
 
+/// What the creation of a table does if there is one of this name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfExists {
+    /// Fails.
+    #[default]
+    Refuse,
+    /// `missing`: keeps a table of the same type.
+    Keep,
+    /// `or-flush`: keeps a table of the same type without its entries.
+    Flush,
+}
+
 /// The action on a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableAction {
@@ -54,8 +66,8 @@ pub enum TableAction {
         values: Vec<ValueKind>,
         /// The most entries; 0 means no limit.
         limit: u32,
-        /// Succeeds if the same table already exists.
-        missing: bool,
+        /// What happens if the table exists.
+        if_exists: IfExists,
     },
     /// Adds entries.
     Add {
@@ -103,6 +115,9 @@ const ACTIONS: &[&str] = &[
     "create", "add", "atomic", "delete", "lookup", "list", "show", "info", "detail", "flush",
     "destroy", "swap",
 ];
+
+/// The options of `create`, for suggestions.
+const CREATE_OPTIONS: &[&str] = &["type", "valtype", "limit", "algo", "missing", "or-flush"];
 
 /// Reads what follows `table`.
 pub(super) fn table(p: &mut Parser<'_>) -> Parse<TableCommand> {
@@ -166,7 +181,7 @@ fn create(p: &mut Parser<'_>) -> Parse<TableAction> {
     let mut kind = TableKind::Addr;
     let mut values = Vec::new();
     let mut limit = 0;
-    let mut missing = false;
+    let mut if_exists = IfExists::default();
     while let Some(word) = p.take() {
         match word.value {
             "type" => {
@@ -216,19 +231,18 @@ fn create(p: &mut Parser<'_>) -> Parse<TableAction> {
                     "`algo` has no effect: all tables are searched in the same way",
                 );
             }
-            "missing" | "or-flush" => missing = true,
-            name => {
-                return Err(
-                    unrecognised(word).near(name, ["type", "valtype", "limit", "algo", "missing"])
-                );
-            }
+            // `or-flush` implies `missing`, in either order.
+            "missing" if if_exists == IfExists::Refuse => if_exists = IfExists::Keep,
+            "missing" => {}
+            "or-flush" => if_exists = IfExists::Flush,
+            name => return Err(unrecognised(word).near(name, CREATE_OPTIONS.iter().copied())),
         }
     }
     Ok(TableAction::Create {
         kind,
         values,
         limit,
-        missing,
+        if_exists,
     })
 }
 
@@ -304,7 +318,7 @@ impl fmt::Display for TableCommand {
                 kind,
                 values,
                 limit,
-                missing,
+                if_exists,
             } => {
                 write!(f, "create type {}", kind.word())?;
                 if !values.is_empty() {
@@ -313,7 +327,11 @@ impl fmt::Display for TableCommand {
                 if *limit > 0 {
                     write!(f, " limit {limit}")?;
                 }
-                f.write_str(if *missing { " missing" } else { "" })
+                f.write_str(match if_exists {
+                    IfExists::Refuse => "",
+                    IfExists::Keep => " missing",
+                    IfExists::Flush => " or-flush",
+                })
             }
             TableAction::Add { is_atomic, entries } => {
                 f.write_str(if *is_atomic { "atomic add" } else { "add" })?;

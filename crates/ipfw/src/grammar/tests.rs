@@ -88,6 +88,14 @@ fn object_commands_have_a_canonical_form() {
             "pipe 1 config profile /tmp/dsl",
             "pipe 1 config profile /tmp/dsl",
         ),
+        (
+            "pipe 1 config jitter 2 jitter_reorder atm",
+            "pipe 1 config jitter 2ms jitter_reorder cells atm",
+        ),
+        (
+            "pipe 1 config jitter 2ms nojitter_reorder",
+            "pipe 1 config jitter 2ms nojitter_reorder",
+        ),
         ("pipe show 1-5,7 9", "pipe show 1-5 7 9"),
         ("pipe 1 show", "pipe show 1"),
         ("sched list", "sched show"),
@@ -195,6 +203,10 @@ fn rule_commands_have_a_canonical_form() {
             "table T1 create type addr valtype pipe",
             "table T1 create type addr valtype pipe",
         ),
+        (
+            "table T1 create or-flush missing",
+            "table T1 create type addr or-flush",
+        ),
         ("table T1 add 10.0.0.0/24 5", "table T1 add 10.0.0.0/24 5"),
         ("table T1 add 10.0.0.0/24", "table T1 add 10.0.0.0/24"),
         ("table all list", "table all list"),
@@ -211,12 +223,19 @@ fn rule_commands_have_a_canonical_form() {
     }
 }
 
+const NO_JSON: &str =
+    "`--json` is only for `show` and `list` of rules, pipes, queues and schedulers";
+
 #[test]
 fn refusals_have_dummynets_text_and_exit_status() {
     // Reference 1.2 to 1.6: exact messages; EX_USAGE 64 for a missing word, EX_DATAERR 65.
     for (text, message, exit, column) in [
         ("pipe config", "need a pipe/flowset/sched number", 64, 12),
         ("pipe 0 config", "need a pipe/flowset/sched number", 64, 6),
+        ("--json set show", NO_JSON, 64, 1),
+        ("-q --json table T lookup 10.0.0.1", NO_JSON, 64, 4),
+        ("ipfw --json table all list", NO_JSON, 64, 6),
+        ("--json sysctl -a", NO_JSON, 64, 1),
         ("pipe 1 config plr", "plr needs argument 0..1", 64, 18),
         (
             "pipe 1 config bw",

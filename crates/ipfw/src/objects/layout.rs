@@ -267,6 +267,15 @@ impl FlowsetConfig {
             buckets: 1,
         }
     }
+
+    /// Returns the flowset with drop-tail.
+    fn without_policy(self) -> Self {
+        FlowsetConfig {
+            policy: None,
+            aqm: None,
+            ..self
+        }
+    }
 }
 
 fn kernel(errno: &'static str, reason: String) -> ErrorKind {
@@ -449,7 +458,7 @@ impl Layout {
         let mask = c.mask.map_or(Mask::default(), |m| m.value);
         let buckets = scheduler_buckets(c, &mask, means);
         let scheduler = self.scheduler(number, spec, mask, buckets);
-        let settings = FlowsetConfig {
+        let mut settings = FlowsetConfig {
             weight: c.weight.map_or(0, |w| w.value),
             max_len: c.max_len.map_or(0, |l| l.value),
             priority: c.priority.unwrap_or(0),
@@ -461,6 +470,7 @@ impl Layout {
             let text =
                 format!("queue, plr and AQM apply to a fifo scheduler only: {name} ignores them");
             means.warn(&c.number, text);
+            settings = settings.without_policy();
         }
         if scheduler.is_multi_queue {
             self.check_all_shares(number, &scheduler, c.number)?;
@@ -532,6 +542,16 @@ impl Layout {
             Some(internal) => {
                 self.flowsets
                     .insert_missing(internal, FlowsetConfig::plain(number));
+                // Only a FIFO has the AQM of its own queue. The words of an AQM and of another scheduler
+                // cannot be in one command: each takes the rest of the line.
+                let is_fifo = scheduler.spec.algorithm.name == "fifo";
+                let own = self.flowsets.get(&internal);
+                if let Some(own) = own.filter(|own| !is_fifo && own.policy.is_some())
+                    && internal == number + STRIDE
+                {
+                    let own = own.clone().without_policy();
+                    self.flowsets.insert(internal, own);
+                }
             }
             None => {
                 self.flowsets.remove(number + STRIDE);

@@ -59,9 +59,13 @@ impl Counters {
 }
 
 /// A histogram of waiting times, in steps of an eighth of a power of two from 1 us to 137 s.
+///
+/// When a step is full, after 4 billion packets, all counts are halved: then older packets weigh half
+/// as much as newer ones.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Histogram {
+    /// The sum of all counts.
     total: u64,
     longest: Span,
     counts: Counts,
@@ -95,11 +99,12 @@ const STEPS: u32 = 8;
 const BUCKETS: usize = 1 + ((LAST_POWER - FIRST_POWER) * STEPS) as usize;
 
 impl Counts {
-    fn add(&mut self, bucket: usize) {
+    /// Counts a packet in a step that is not full, and returns the new count of the step.
+    fn add(&mut self, bucket: usize) -> u32 {
         let list = match self {
             Counts::All(all) => {
-                all[bucket] = all[bucket].saturating_add(1);
-                return;
+                all[bucket] += 1;
+                return all[bucket];
             }
             Counts::Few(few) => &mut few[..],
             Counts::Some(some) => &mut some[..],
@@ -111,17 +116,37 @@ impl Counts {
                 break;
             }
             if usize::from(*met) == bucket {
-                *count = count.saturating_add(1);
-                return;
+                *count += 1;
+                return *count;
             }
         }
         match free {
-            Some(place) => list[place] = (bucket as u16, 1),
+            Some(place) => {
+                list[place] = (bucket as u16, 1);
+                1
+            }
             None => {
                 self.widen();
-                self.add(bucket);
+                self.add(bucket)
             }
         }
+    }
+
+    /// Halves all counts and returns their sum. Odd ones are rounded up, so that each step in use has
+    /// a count.
+    #[cold]
+    fn halve(&mut self) -> u64 {
+        let mut total = 0;
+        let mut halve = |count: &mut u32| {
+            *count = count.div_ceil(2);
+            total += u64::from(*count);
+        };
+        match self {
+            Counts::All(all) => all.iter_mut().for_each(halve),
+            Counts::Few(few) => few.iter_mut().for_each(|(_, count)| halve(count)),
+            Counts::Some(some) => some.iter_mut().for_each(|(_, count)| halve(count)),
+        }
+        total
     }
 
     /// Makes room for more steps.
@@ -161,8 +186,11 @@ impl Counts {
 
 impl Histogram {
     pub fn add(&mut self, span: Span) {
-        self.counts.add(Self::bucket(span));
+        let count = self.counts.add(Self::bucket(span));
         self.total += 1;
+        if count == u32::MAX {
+            self.total = self.counts.halve();
+        }
         self.longest = self.longest.max(span);
     }
 
@@ -302,6 +330,39 @@ mod tests {
         assert_eq!(histogram.percentile(33), few);
         let p50 = histogram.percentile(50);
         assert!(p50 >= Span::from_us(50) && p50 < Span::from_us(57), "{p50}");
+    }
+
+    #[test]
+    fn a_full_step_halves_all_steps_and_keeps_the_percentiles() {
+        let far = Histogram::bucket(Span::from_secs(2));
+        let steps = [(0, u32::MAX - 1), (far, 3)];
+        let (mut few, mut some) = ([(0, 0); FEW], Box::new([(0, 0); SOME]));
+        let mut all = Box::new([0; BUCKETS]);
+        for (place, (bucket, count)) in steps.into_iter().enumerate() {
+            few[place] = (bucket as u16, count);
+            some[place] = (bucket as u16, count);
+            all[bucket] = count;
+        }
+        for counts in [Counts::Few(few), Counts::Some(some), Counts::All(all)] {
+            let mut histogram = Histogram {
+                total: u64::from(u32::MAX - 1) + 3,
+                longest: Span::from_secs(2),
+                counts,
+            };
+            // The first one fills the step: (2^32 - 1) / 2 and 3 / 2 are rounded up to 2^31 and 2.
+            for _ in 0..3 {
+                histogram.add(Span::ZERO);
+            }
+            let used = |(_, count): &(usize, u32)| *count > 0;
+            let met: Vec<_> = histogram.counts.met().into_iter().filter(used).collect();
+            assert_eq!(met, [(0, (1 << 31) + 2), (far, 2)]);
+            assert_eq!(histogram.total, (1 << 31) + 4);
+            // A wait below 2^10 ns is in the first step.
+            for percent in [50, 95, 99] {
+                assert_eq!(histogram.percentile(percent), Span::from_ns(1 << 10));
+            }
+            assert_eq!(histogram.percentile(100), Span::from_secs(2));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sluice_core::units::Time;
 
-use super::RuleState;
+use super::{DynamicRuleState, RuleState};
 use crate::grammar::{Dynamic, RuleFormat, ShowRule, Times};
 use crate::rules::states::State;
 use crate::rules::{Entry, Rules};
@@ -33,6 +33,25 @@ pub(crate) fn states(rules: &Rules, shown: impl Fn(&Entry) -> bool) -> Vec<RuleS
             bytes: e.bytes,
             last_match_ns: e.last_match.map(Time::as_ns),
             text: ShowRule(&e.rule, RuleFormat::default()).to_string(),
+        })
+        .collect()
+}
+
+/// Returns the dynamic rules as values: those alive at `now`, and expired ones on request.
+pub(crate) fn dynamic_states(rules: &Rules, has_expired: bool, now: Time) -> Vec<DynamicRuleState> {
+    let states = rules.states.list(now, has_expired).into_iter();
+    states
+        .map(|state| DynamicRuleState {
+            rule: state.rule.number,
+            name: rules.states.name_of(state.name).to_owned(),
+            proto: state.proto,
+            src: state.from.address,
+            src_port: state.from.port,
+            dst: state.to.address,
+            dst_port: state.to.port,
+            packets: state.packets,
+            bytes: state.bytes,
+            expires_in_ns: state.expires.since(now).as_ns(),
         })
         .collect()
 }

@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub queues: Vec<QueueState>,
     /// Rules in order.
     pub rules: Vec<RuleState>,
+    /// The states of rules; `list` has them with `-d` or `-D` only.
+    pub states: Vec<DynamicRuleState>,
 }
 
 /// A pipe: its link, and the FIFO before it.
@@ -272,4 +274,30 @@ pub struct RuleState {
     pub last_match_ns: Option<u64>,
     /// The rule as `list` writes it.
     pub text: String,
+}
+
+/// A state that a rule with `keep-state` or `limit` has created: a dynamic rule.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DynamicRuleState {
+    /// Number of the rule.
+    pub rule: u32,
+    /// Name of the state, `default` if the rule has none.
+    pub name: String,
+    /// Protocol.
+    pub proto: u8,
+    /// Address of the end that sent the first packet.
+    pub src: IpAddr,
+    /// Its port; 0 if the protocol has no ports.
+    pub src_port: u16,
+    /// Address of the other end.
+    pub dst: IpAddr,
+    /// Its port.
+    pub dst_port: u16,
+    /// Packets in both directions.
+    pub packets: u64,
+    /// Bytes of these packets.
+    pub bytes: u64,
+    /// The time until the state expires; 0 if it has expired.
+    pub expires_in_ns: u64,
 }

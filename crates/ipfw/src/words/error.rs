@@ -44,6 +44,9 @@ pub enum ErrorKind {
     /// The flag does not exist.
     #[error("unknown flag `-{0}`")]
     UnknownFlag(String),
+    /// The command shows something that has no form as JSON.
+    #[error("`--json` is only for `show` and `list` of rules, pipes, queues and schedulers")]
+    NoJson,
     /// The word is not an option here.
     #[error("unrecognised option ``{0}''")]
     Unrecognised(String),
@@ -173,7 +176,8 @@ impl ErrorKind {
             ErrorKind::NoCommand
             | ErrorKind::BadCommand(_)
             | ErrorKind::Needs(_)
-            | ErrorKind::UnknownFlag(_) => EX_USAGE,
+            | ErrorKind::UnknownFlag(_)
+            | ErrorKind::NoJson => EX_USAGE,
             ErrorKind::Unrecognised(_)
             | ErrorKind::Refused(_)
             | ErrorKind::OnlyFor { .. }

@@ -51,11 +51,23 @@ pub fn commands(text: &str) {
     }
 }
 
-/// The configuration of an engine, written as commands, gives another engine the same one.
+/// The configuration of an engine, written as commands, gives another engine the same one: a new one
+/// with the default settings, and one that starts with compat if this one did or has set it.
 pub fn written_configuration_reads_as_the_same(bench: &mut Bench) {
+    let is_compat_set = bench.firewall.configuration().commands().contains(COMPAT);
+    reads_as_the_same(bench, Bench::new());
+    if is_compat_set {
+        reads_as_the_same(bench, Bench::compat());
+    }
+}
+
+/// The variable that an engine sets when it starts with compat.
+const COMPAT: &str = "sysctl net.inet.ip.dummynet.compat=";
+
+/// The configuration of an engine, written as commands, gives a new one the same configuration.
+fn reads_as_the_same(bench: &mut Bench, mut other: Bench) {
     let before = bench.firewall.configuration();
     let (text, files) = (before.commands(), before.files());
-    let mut other = Bench::new();
     other.files = Texts(Vec::new());
     let mut given = Read(&files);
     let mut cx = Cx::new(Time::ZERO, &mut other.rng, &mut other.dropped);
@@ -69,23 +81,25 @@ pub fn written_configuration_reads_as_the_same(bench: &mut Bench) {
     let after = other.firewall.configuration();
     assert_eq!(after.commands(), text);
     assert_eq!(after.files(), files);
-    let settings = |bench: &mut Bench| -> Vec<String> {
-        let questions = [
-            "-S list",
-            "table all list",
-            "set show",
-            "sysctl -n net.inet.ip.fw.one_pass",
-        ];
-        let mut answers: Vec<String> = questions.map(|question| bench.ok(question)).to_vec();
-        for object in ["pipe", "sched", "queue"] {
-            // Without the flows and their number, which belong to the packets.
-            let shown = bench.ok(&format!("{object} show"));
-            let lines = shown.lines().filter(|line| !is_flow(line));
-            answers.extend(lines.map(without_counts));
-        }
-        answers
-    };
     assert_eq!(settings(bench), settings(&mut other), "{text}");
+}
+
+/// Returns what an engine shows of its configuration.
+fn settings(bench: &mut Bench) -> Vec<String> {
+    let questions = [
+        "-S list",
+        "table all list",
+        "set show",
+        "sysctl -n net.inet.ip.fw.one_pass",
+    ];
+    let mut answers: Vec<String> = questions.map(|question| bench.ok(question)).to_vec();
+    for object in ["pipe", "sched", "queue"] {
+        // Without the flows and their number, which belong to the packets.
+        let shown = bench.ok(&format!("{object} show"));
+        let lines = shown.lines().filter(|line| !is_flow(line));
+        answers.extend(lines.map(without_counts));
+    }
+    answers
 }
 
 /// Returns whether a line of `show` is a flow or its header.

@@ -168,11 +168,11 @@ impl Place {
 }
 
 impl Remark {
-    /// The warning that a saved configuration names a file.
-    fn of_file(path: &String) -> Remark {
+    /// The warning that a saved configuration names a file, for which it does something.
+    fn of_file(what: &str, file: &str) -> Remark {
         Remark {
             place: Place::default(),
-            text: format!("the commands read a delay profile from {path}: keep this file"),
+            text: format!("the commands {what} {file}: keep this file"),
         }
     }
 }
@@ -235,9 +235,14 @@ impl<T> Reply<Box<Snapshot>, T> {
             },
             Ok(Answered::Draft(draft)) => {
                 let configuration = draft.into_configuration();
+                let (files, modules) = (configuration.files(), configuration.modules());
+                let profiles = files
+                    .keys()
+                    .map(|path| Remark::of_file("read a delay profile from", path));
+                let modules = modules.iter().map(|word| Remark::of_file("load", word));
                 Reply {
                     stdout: configuration.commands(),
-                    warnings: configuration.files().keys().map(Remark::of_file).collect(),
+                    warnings: profiles.chain(modules).collect(),
                     ..Reply::empty()
                 }
             }
