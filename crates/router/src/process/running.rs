@@ -194,6 +194,8 @@ impl Loop {
             // One order, or one piece of it, per turn, so that packets are forwarded in between.
             let mut until = Some(Time::ZERO);
             if let Some(pieces) = under_way.take() {
+                // A bell that goes on ringing would end each wait for packets at once.
+                self.inbox.quiet();
                 under_way = self.next_piece(pieces);
                 // The loop has priority over all threads of its core, among them those of the kernel
                 // that bring packets. While it executes pieces, it leaves them half of the time.
