@@ -19,7 +19,7 @@ use crate::control::{
     Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
     PAGE_PATIENCE, Texts, TurnedAway, Watched, Work,
 };
-use crate::forward::{Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
+use crate::forward::{Astray, Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
 /// The arguments of the loop's thread.
 pub(super) struct LoopSettings {
@@ -47,7 +47,7 @@ pub(super) struct LoopSettings {
     pub(super) worker: Option<(Worker, Exchange)>,
     /// The ports whose arrivals this loop receives; all of them if `None`.
     pub(super) receives_from: Option<[usize; 2]>,
-    /// Whether both directions of a flow arrive at the same worker.
+    /// Whether both directions of a flow with ports arrive at the same worker.
     pub(super) keeps_flows: bool,
 }
 
@@ -93,7 +93,13 @@ impl Loop {
         let mut rng = Rng::from_seed(start.engine.seed);
         let mut exchange = None;
         if let Some((worker, end)) = start.worker {
-            ruled = ruled.sharing(worker, start.keeps_flows);
+            let astray = match (&start.receives_from, start.keeps_flows) {
+                // All packets of a bridge arrive at its worker.
+                (Some(_), _) => None,
+                (None, true) => Some(Astray::Tunnelled),
+                (None, false) => Some(Astray::All),
+            };
+            ruled = ruled.sharing(worker, astray);
             rng = rng.fork(u64::from(worker.number));
             exchange = Some(end);
         }
