@@ -249,6 +249,13 @@ impl NfqueuePort {
         rules.is_some_and(|rules| rules.took_over)
     }
 
+    /// Returns whether other processes can remove the group's rules, as `nft flush ruleset` does:
+    /// [`IfDead::Closed`] before Linux 6.9. Packets then pass unqueued.
+    pub fn can_be_flushed(&self) -> bool {
+        let rules = self.group.rules.as_ref();
+        rules.is_some_and(|rules| !rules.is_owned)
+    }
+
     fn socket(&self) -> BorrowedFd<'_> {
         self.group.sockets[self.own].as_fd()
     }
