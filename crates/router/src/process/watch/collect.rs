@@ -158,6 +158,7 @@ impl Collector {
             other_flows,
             rtt,
             flow_export: None,
+            flow_log: None,
             events: None,
             changes,
             status,
