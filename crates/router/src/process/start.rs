@@ -1,12 +1,12 @@
 //! The start of a router: checks the settings, opens everything, and starts the loop.
 
+use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
 
 use sluice_core::{Span, Stop};
 use sluice_ipfw::Worker;
@@ -221,7 +221,9 @@ impl Router {
         let is_through = Arc::new(AtomicBool::new(false));
         let (started, has_started) = sync_channel::<Result<(), ConfineError>>(count);
         if is_confined {
-            sluice_loader::read_by(|path| confine::privileged(|| fs::read(path)));
+            sluice_loader::read_by(|path, most| {
+                confine::privileged(|| sluice_loader::read_up_to(path, most))
+            });
         }
         // The loop sends verdicts, and removes its rules at the end.
         let keep = match settings.hooked {
