@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::time::SystemTime;
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
 use sluice_ipfw::watch::Watching;
@@ -17,7 +18,7 @@ use super::start::MOST_LOG;
 use super::{Config, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{
     Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
-    PAGE_PATIENCE, Texts, TurnedAway, Watched, Work,
+    PAGE_PATIENCE, Texts, TurnedAway, Watched, Work, origin_s,
 };
 use crate::forward::{Astray, Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
@@ -295,7 +296,11 @@ impl Loop {
                 return None;
             }
         };
-        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(&text, cx);
+        let origin_s = origin_s(SystemTime::now(), self.clock.now());
+        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
+            ruled.firewall_mut().set_origin(origin_s);
+            ruled.firewall_mut().survey(&text, cx)
+        };
         if let Some(survey) = self.with(survey) {
             let survey = Box::new(survey);
             return Some(Pieces::Survey { survey, answer });
