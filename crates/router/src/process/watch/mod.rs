@@ -200,7 +200,7 @@ impl Shared {
                 Err(refused) => return Err(refused),
             };
             let tallies = u32::try_from(watched.watching.tallies.len()).unwrap_or(u32::MAX);
-            let changes = self.orders.journal().entries();
+            let changes = self.orders.journal().latest();
             pause = match collector.evaluate(*watched, number + 1, changes) {
                 Some(mut sample) => {
                     number = sample.number;

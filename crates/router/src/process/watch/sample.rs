@@ -56,6 +56,9 @@ pub struct Sample {
     pub events: Option<u64>,
     /// The last changes of the configuration, oldest first.
     pub changes: Vec<Change>,
+    /// Changes of the configuration since the start.
+    #[serde(default)]
+    pub changes_total: u64,
 }
 
 /// The traffic of a port.
