@@ -514,7 +514,7 @@ fn attend(
     screen: &Screen,
 ) -> Result<(), Error> {
     let mut line = StatusLine::default();
-    let mut service = service::Service::ready();
+    let mut service = service::Service::ready(router.pulse());
     let mut seen = 0;
     let mut events = events::Events::default();
     let mut limits = limits::Limits::new();
@@ -534,7 +534,7 @@ fn attend(
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break service::ending(),
             Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
             Err(RecvTimeoutError::Timeout) => {
-                service.look(|| router.ask_status());
+                service.look();
                 if screen.has_status()
                     && let Some(text) = line.look(|| router.ask_status())
                 {

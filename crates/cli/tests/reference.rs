@@ -285,6 +285,7 @@ fn the_reference_of_samples_is_complete() {
         ..Default::default()
     });
     sample.flow_export = Some(Default::default());
+    sample.flow_log = Some(Default::default());
     sample.changes.push(Change {
         refused: Some(String::new()),
         ..Change::default()

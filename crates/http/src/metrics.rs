@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use sluice_router::process::watch::{
-    FlowExport, ObjectSample, Sample, SojournCounts, TotalTraffic,
+    FlowExport, FlowFile, ObjectSample, Sample, SojournCounts, TotalTraffic,
 };
 
 /// A text format.
@@ -237,6 +237,15 @@ fn records(export: &FlowExport) -> Vec<(Labels<'static>, u64)> {
     ])
 }
 
+/// Returns the records of flows for a file by fate.
+fn written(file: &FlowFile) -> Vec<(Labels<'static>, u64)> {
+    by_fate(&[
+        ("written", file.written),
+        ("lost", file.lost),
+        ("failed", file.not_written.saturating_sub(file.lost)),
+    ])
+}
+
 type Metric<'a> = (&'static str, &'static str, Option<Unit>, Values<'a>);
 
 /// Returns the metrics that are numbers.
@@ -414,6 +423,12 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             Values::Counter(sample.flow_export.as_ref().map_or_else(Vec::new, records)),
         ),
         (
+            "sluice_flow_log_records",
+            "Records of flows for a file, by their fate",
+            None,
+            Values::Counter(sample.flow_log.as_ref().map_or_else(Vec::new, written)),
+        ),
+        (
             "sluice_events",
             "Events that were logged: pipes and queues that begin and cease to drop packets, interfaces \
              that go down and come up",
@@ -548,6 +563,12 @@ mod tests {
             lost: 3,
             ..FlowExport::default()
         });
+        sample.flow_log = Some(FlowFile {
+            written: 50,
+            not_written: 7,
+            lost: 4,
+            ..FlowFile::default()
+        });
         let row = |name: &str, source| RttRow {
             name: name.into(),
             source,
@@ -595,6 +616,7 @@ mod tests {
             "sluice_flow_records_total{fate=\"lost\"} 3",
             // 9 were not sent, and 8 of them for these reasons.
             "sluice_flow_records_total{fate=\"failed\"} 1",
+            "sluice_flow_log_records_total{fate=\"failed\"} 3",
             "sluice_events_total 6",
             "sluice_rtt_host_seconds{host=\"192.0.2.1\",source=\"quic\",percentile=\"50\"} 0.02",
             "sluice_rtt_seconds_count{object=\"pipe 1\",source=\"tcp\"} 3",

@@ -211,6 +211,11 @@ impl Firewall {
         }
     }
 
+    /// Sets [`Settings::origin_s`], after the host's date was set.
+    pub const fn set_origin(&mut self, origin_s: u64) {
+        self.settings.origin_s = origin_s;
+    }
+
     /// Tells for how many more packets the host has room. A pipe holds at most four times as many, so
     /// that a single pipe cannot take all memory. Without this call there is no such limit.
     pub fn set_free_packets(&mut self, packets: u64) {

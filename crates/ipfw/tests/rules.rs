@@ -43,6 +43,12 @@ fn rules_are_listed_counted_and_cleared() {
         bench.ok("-t list 100"),
         "00100 Thu Jan  1 00:00:03 1970 allow udp from any to any dst-port 53\n"
     );
+    // The host's date was one day too early.
+    bench.firewall.set_origin(86_400);
+    assert_eq!(
+        bench.ok("-t list 100"),
+        "00100 Fri Jan  2 00:00:03 1970 allow udp from any to any dst-port 53\n"
+    );
     assert_eq!(bench.ok("zero 100"), "Entry 100 cleared.\n");
     assert_eq!(
         bench.ok("show 100"),

@@ -16,7 +16,8 @@ mod ending;
 mod failure;
 mod ranked;
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -308,8 +309,8 @@ fn entry(
     Ok(algorithm)
 }
 
-/// Reads a file.
-pub type Reader = fn(&Path) -> std::io::Result<Vec<u8>>;
+/// Reads a file, up to a number of bytes: [`read_up_to`], on a thread that may.
+pub type Reader = fn(&Path, u64) -> io::Result<Vec<u8>>;
 
 static READER: OnceLock<Reader> = OnceLock::new();
 
@@ -319,14 +320,25 @@ pub fn read_by(reader: Reader) {
     let _ = READER.set(reader);
 }
 
-/// Reads a file of at most [`LARGEST`] bytes.
+/// Reads a file, but not beyond `most` bytes.
+///
+/// # Errors
+/// The file cannot be opened or read.
+pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a file of at most [`LARGEST`] bytes. The reader alone touches it: this thread may not even ask
+/// for its length.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let size = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
-    if size > LARGEST {
-        return Err(format!("{size} bytes are more than {LARGEST}"));
+    let reader = READER.get().copied().unwrap_or(read_up_to);
+    let bytes = reader(path, LARGEST + 1).map_err(|e| e.to_string())?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(format!("it has more than {LARGEST} bytes")),
+        false => Ok(bytes),
     }
-    let reader = READER.get().copied().unwrap_or(|path| std::fs::read(path));
-    reader(path).map_err(|e| e.to_string())
 }
 
 /// The parameter of every discipline from a file.
@@ -420,6 +432,34 @@ mod tests {
         std::fs::write(folder.path().join("b"), "length:a").unwrap();
         let loaded = load("nested:b", folder.path()).unwrap().unwrap();
         assert_eq!(loaded.doc, "4");
+    }
+
+    /// As the broker of a router reads the files in a folder that is closed to the router's own user.
+    #[test]
+    fn a_file_that_the_thread_cannot_see_is_read_by_the_reader() {
+        register(&[&Lengths, &Nested]);
+        read_by(|path, most| match path == Path::new("/closed/a") {
+            true => Ok(b"four".to_vec()),
+            false => read_up_to(path, most),
+        });
+        let loaded = load("length:a", Path::new("/closed")).unwrap().unwrap();
+        assert_eq!(loaded.doc, "4");
+    }
+
+    #[test]
+    fn a_file_is_not_read_beyond_the_largest_length() {
+        register(&[&Lengths, &Nested]);
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("a")).unwrap();
+        file.set_len(LARGEST).unwrap();
+        let load = |file: &str| load(&format!("length:{file}"), folder.path()).unwrap();
+        assert_eq!(load("a").unwrap().doc, LARGEST.to_string());
+        file.set_len(LARGEST + 1).unwrap();
+        // The second file has no end.
+        for file in ["a", "/dev/zero"] {
+            let error = load(file).unwrap_err();
+            assert!(error.ends_with("it has more than 4194304 bytes"), "{error}");
+        }
     }
 
     #[test]

@@ -4,8 +4,10 @@ mod common;
 
 use common::queue::{H2, H3, hosts, open, pool, serve, waiting_in_kernel};
 use sluice_net::namespace::Namespace;
-use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
+use sluice_net::port::nfqueue::{Hook, IfDead, NfqueueOptions, Traffic};
 use sluice_net::port::{Carried, Loss, NfqueuePort, Pool, PoolSize, Port as _, Slot};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::Read as _;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -75,6 +77,61 @@ fn the_rule_goes_away_with_the_port() {
     sender.send(b"free").unwrap();
     let mut buffer = [0; 10];
     assert_eq!(receiver.recv(&mut buffer).unwrap(), 4);
+}
+
+/// Removes all tables that other sockets do not own, as `nft flush ruleset` does.
+fn flush_ruleset() {
+    let domain = Domain::from(libc::AF_NETLINK);
+    let protocol = Protocol::from(libc::NETLINK_NETFILTER);
+    let mut socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
+    // linux/netlink.h, linux/netfilter/nfnetlink.h: length, type, flags, sequence number, port; family,
+    // version, resource. NFNL_MSG_BATCH_BEGIN for nf_tables, NFT_MSG_DELTABLE without a name and with
+    // NLM_F_ACK, NFNL_MSG_BATCH_END.
+    let message = |kind: u16, flags: u16, resource: u16| {
+        let mut bytes = 20u32.to_ne_bytes().to_vec();
+        bytes.extend([kind.to_ne_bytes(), flags.to_ne_bytes()].concat());
+        bytes.extend([0; 10]);
+        bytes.extend(resource.to_be_bytes());
+        bytes
+    };
+    let batch = [
+        message(16, 1, 10),
+        message(10 << 8 | 2, 1 | 4, 0),
+        message(17, 1, 10),
+    ];
+    socket.send(&batch.concat()).unwrap();
+    let patience = Some(Duration::from_secs(10));
+    socket.set_read_timeout(patience).unwrap();
+    let mut answer = [0; 100];
+    assert!(socket.read(&mut answer).unwrap() >= 20);
+    // NLMSG_ERROR without an error.
+    assert_eq!(answer[4..6], 2u16.to_ne_bytes());
+    assert_eq!(answer[16..20], [0; 4]);
+}
+
+/// Debian's /etc/nftables.conf begins with a flush.
+#[test]
+fn rules_that_outlive_the_port_survive_a_flush_of_all_tables() {
+    let (h2, h3) = hosts();
+    let (sender, receiver) = sockets(&h2, &h3);
+    for if_dead in [IfDead::Bypass, IfDead::Closed] {
+        let options = NfqueueOptions {
+            if_dead,
+            ..NfqueueOptions::default()
+        };
+        let port = open(&h2, options);
+        if port.can_be_flushed() {
+            eprintln!("NOT SHOWN: this needs Linux 6.9");
+            return;
+        }
+        h2.enter(flush_ruleset).unwrap();
+        sender.send(b"queued").unwrap();
+        assert!(receiver.recv(&mut [0; 10]).is_err(), "{if_dead:?}");
+        // The port itself can remove them.
+        drop(port);
+        sender.send(b"free").unwrap();
+        assert_eq!(receiver.recv(&mut [0; 10]).unwrap(), 4, "{if_dead:?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! `--flow-log` and `--flow-export`: a record for each flow through a pipe, when it ends and at
 //! intervals, as a line of JSON and as IPFIX.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use sluice_core::Span;
 use sluice_router::process::append_privately;
 use sluice_router::process::watch::{
-    FlowExport, FlowRecord, FlowTimeouts, Ipfix, Message, Watcher,
+    FlowExport, FlowFile, FlowRecord, FlowTimeouts, Ipfix, Message, Watcher,
 };
 
 /// Where records of flows go, and when.
@@ -74,8 +76,11 @@ pub struct Opened {
 
 /// A file of lines of JSON.
 struct Log {
+    /// Without a buffer, which would keep records that may be lost.
     to: Box<dyn Write + Send>,
-    name: String,
+    /// Whether the last line lacks its end.
+    is_cut: bool,
+    counts: FlowFile,
 }
 
 /// Messages to a collector.
@@ -154,7 +159,6 @@ fn write(opened: Opened, watcher: &Watcher, is_ending: &AtomicBool) {
         ..
     } = opened;
     let mut after = 0;
-    let mut lost = 0;
     loop {
         // The last sample must begin after the last packet.
         let is_last = is_ending.load(Ordering::Acquire);
@@ -164,19 +168,29 @@ fn write(opened: Opened, watcher: &Watcher, is_ending: &AtomicBool) {
             Err(_) => thread::sleep(PAUSE),
         }
         let (records, more) = watcher.take_flows(is_last);
-        lost += more;
         if let Some(export) = &mut export {
             export.send(&records, more);
             watcher.note_export(export.counts.clone());
         }
-        log = log.and_then(|log| log.write(&records));
+        let has_reader = log.as_mut().is_some_and(|log| {
+            let has_reader = log.write(&records, more);
+            watcher.note_file(log.counts.clone());
+            has_reader
+        });
+        log = log.filter(|_| has_reader);
         if is_last || (log.is_none() && export.is_none()) {
             break;
         }
     }
-    if let Some(log) = log.filter(|_| lost > 0) {
-        let name = log.name;
-        eprintln!("sluice: warning: {name} lacks {lost} records: it was written too slowly");
+    if let Some(Log { counts, .. }) = log {
+        let FlowFile { file, lost, .. } = &counts;
+        if *lost > 0 {
+            eprintln!("sluice: warning: {file} lacks {lost} records: it was written too slowly");
+        }
+        let failed = counts.not_written - lost;
+        if failed > 0 {
+            eprintln!("sluice: warning: {file} lacks {failed} records: they could not be written");
+        }
     }
     if let Some(export) = export.filter(|export| export.counts.not_sent > 0) {
         let FlowExport {
@@ -190,30 +204,79 @@ fn write(opened: Opened, watcher: &Watcher, is_ending: &AtomicBool) {
 
 impl Log {
     fn open(path: &Path) -> Result<Log, Error> {
-        let to: Box<dyn Write + Send> = if path == Path::new("-") {
-            Box::new(io::stdout())
-        } else {
-            Box::new(append_privately(path).map_err(|source| Error::File {
-                path: path.to_owned(),
-                source,
-            })?)
+        let opened = match path == Path::new("-") {
+            true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+            false => append_privately(path),
         };
-        Ok(Log {
-            to,
-            name: path.display().to_string(),
-        })
+        let to = opened.map_err(|source| Error::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Log::new(Box::new(to), path.display().to_string()))
     }
 
-    /// Writes records. Returns `None` if nothing more can be written.
-    fn write(mut self, records: &[FlowRecord]) -> Option<Log> {
-        let written = self.to.write_all(lines(records).as_bytes());
-        if let Err(error) = written.and_then(|()| self.to.flush()) {
-            let name = &self.name;
-            eprintln!("sluice: warning: cannot write to {name}: {error}; no more flows are logged");
-            return None;
+    fn new(to: Box<dyn Write + Send>, file: String) -> Log {
+        Log {
+            to,
+            is_cut: false,
+            counts: FlowFile {
+                file,
+                ..FlowFile::default()
+            },
         }
-        Some(self)
     }
+
+    /// Writes records. Those that cannot be written are lost; the next ones are tried again. `lost`
+    /// records found no room before. Returns false if nobody reads the output any more.
+    fn write(&mut self, records: &[FlowRecord], lost: u64) -> bool {
+        self.counts.lost += lost;
+        self.counts.not_written += lost;
+        if records.is_empty() {
+            return true;
+        }
+        let begin = if self.is_cut { "\n" } else { "" };
+        let text = begin.to_owned() + &lines(records);
+        let (length, error) = write_some(&mut self.to, text.as_bytes());
+        let done = &text.as_bytes()[..length];
+        if let Some(last) = done.last() {
+            self.is_cut = *last != b'\n';
+        }
+        let ends = done.iter().skip(begin.len()).filter(|byte| **byte == b'\n');
+        let written = ends.count() as u64;
+        self.counts.written += written;
+        self.counts.not_written += records.len() as u64 - written;
+        error.is_none_or(|error| self.note(&error))
+    }
+
+    /// Notes an error, and prints the first one. Returns whether the output can be tried again.
+    fn note(&mut self, error: &io::Error) -> bool {
+        let name = &self.counts.file;
+        let has_reader = error.kind() != io::ErrorKind::BrokenPipe;
+        if !has_reader {
+            eprintln!("sluice: warning: cannot write to {name}: {error}; no more flows are logged");
+        } else if self.counts.error.is_none() {
+            eprintln!(
+                "sluice: warning: cannot write to {name}: {error}; it is tried again with the next \
+                 records, and `sluice router status` shows how many are missing"
+            );
+        }
+        self.counts.error = Some(error.to_string());
+        has_reader
+    }
+}
+
+/// Writes bytes up to an error. Returns how many are written.
+fn write_some(to: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
+    let mut done = 0;
+    while done < bytes.len() {
+        match to.write(&bytes[done..]) {
+            Ok(0) => return (done, Some(io::ErrorKind::WriteZero.into())),
+            Ok(more) => done += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (done, Some(error)),
+        }
+    }
+    (done, None)
 }
 
 fn lines(records: &[FlowRecord]) -> String {
@@ -326,7 +389,86 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use sluice_router::process::watch::FlowEnd;
+
     use super::*;
+
+    /// A disk with the bytes that are free, and those that are written.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.0.lock().unwrap();
+            let (free, written) = &mut *disk;
+            if *free == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let length = bytes.len().min(*free);
+            *free -= length;
+            written.extend(&bytes[..length]);
+            Ok(length)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn record() -> FlowRecord {
+        FlowRecord {
+            first_unix_ms: 1000,
+            last_unix_ms: 2000,
+            reason: FlowEnd::IdleTimeout,
+            object: "pipe 1".to_owned(),
+            place: None,
+            src: None,
+            src_port: 7,
+            dst: None,
+            dst_port: 9,
+            proto: 17,
+            arrived_packets: 1,
+            arrived_bytes: 100,
+            packets: 1,
+            bytes: 100,
+            marked: 0,
+            dropped: std::collections::BTreeMap::new(),
+            dropped_bytes: 0,
+            sojourn: None,
+        }
+    }
+
+    #[test]
+    fn a_log_goes_on_after_a_disk_was_full_and_counts_what_is_missing() {
+        let disk = Disk::default();
+        let mut log = Log::new(Box::new(disk.clone()), "flows.json".to_owned());
+        let line = lines(&[record()]);
+        // Room for one of three records and the beginning of the next one.
+        disk.0.lock().unwrap().0 = line.len() + 10;
+        assert!(log.write(&[record(), record(), record()], 0));
+        assert_eq!((log.counts.written, log.counts.not_written), (1, 2));
+        assert!(log.write(&[record()], 0));
+        assert!(log.counts.error.is_some());
+        disk.0.lock().unwrap().0 = usize::MAX;
+        // Four more found no room before.
+        assert!(log.write(&[record(), record()], 4));
+        assert_eq!((log.counts.written, log.counts.not_written), (3, 7));
+        assert_eq!(log.counts.lost, 4);
+        let written = String::from_utf8(disk.0.lock().unwrap().1.clone()).unwrap();
+        let expected = format!("{line}{}\n{line}{line}", &line[..10]);
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn a_log_without_a_reader_ends() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut log = Log::new(Box::new(writer), "-".to_owned());
+        assert!(log.write(&[record()], 0));
+        drop(reader);
+        assert!(!log.write(&[record()], 0));
+    }
 
     #[test]
     fn templates_come_first_and_again_after_the_interval() {

@@ -6,46 +6,49 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
-use sluice_router::control::Refused;
-use sluice_router::process::StatusAsked;
+use sluice_router::process::Pulse;
 
 /// Sends the watchdog's signs of life.
 pub(super) struct Service {
-    /// The interval between two questions to the loop, if a watchdog waits for signs of life.
+    /// The interval between two signs, if a watchdog waits for them.
     interval: Option<Duration>,
     next: Instant,
-    asked: Option<StatusAsked>,
+    pulse: Pulse,
+    /// Whether the loops are to turn before the next sign.
+    is_due: bool,
 }
 
 impl Service {
     /// Tells the service manager that the router is ready.
-    pub fn ready() -> Service {
+    pub fn ready(pulse: Pulse) -> Service {
         tell(&[NotifyState::Ready]);
         Service {
             // Three chances in the time that the watchdog allows.
             interval: sd_notify::watchdog_enabled().map(|period| period / 3),
             next: Instant::now(),
-            asked: None,
+            pulse,
+            is_due: false,
         }
     }
 
-    /// Sends a sign of life whenever the loop has answered. Never blocks. A loop that forwards no
-    /// packets does not answer, so the service manager then ends the router.
-    pub fn look(&mut self, ask: impl FnOnce() -> Result<StatusAsked, Refused>) {
+    /// Sends a sign of life whenever the loop has turned. Never blocks. A loop that forwards no packets
+    /// does not turn, so the service manager then ends the router. One that executes a long batch of
+    /// commands turns, although it answers nothing.
+    pub fn look(&mut self) {
         let Some(interval) = self.interval else {
             return;
         };
-        if let Some(asked) = &self.asked {
-            match asked.poll() {
-                Ok(None) => return,
-                Ok(Some(_)) => tell(&[NotifyState::Watchdog]),
-                Err(_) => {}
+        if self.is_due {
+            if !self.pulse.has_turned() {
+                return;
             }
-            self.asked = None;
+            tell(&[NotifyState::Watchdog]);
+            self.is_due = false;
         }
         if Instant::now() >= self.next {
             self.next = Instant::now() + interval;
-            self.asked = ask().ok();
+            self.pulse.count();
+            self.is_due = true;
         }
     }
 }

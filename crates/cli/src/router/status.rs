@@ -101,6 +101,17 @@ fn text(sample: &Sample) -> String {
         );
         line(cut(&text, 79));
     }
+    if let Some(file) = &sample.flow_log {
+        let reason = file.error.as_ref().filter(|_| file.not_written > 0);
+        let reason = reason.map_or_else(String::new, |error| format!(" ({error})"));
+        let text = format!(
+            "records of flows: {} written, {} not written to {}{reason}",
+            short(file.written as f64),
+            short(file.not_written as f64),
+            file.file,
+        );
+        line(cut(&text, 79));
+    }
     if let Some(events) = sample.events {
         line(format!("events: {} logged", short(events as f64)));
     }
@@ -247,7 +258,8 @@ fn span(ns: u64) -> String {
 pub(crate) mod tests {
     use sluice_router::forward::LostFrame;
     use sluice_router::process::watch::{
-        FlowExport, FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn, TrafficSample,
+        FlowExport, FlowFile, FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn,
+        TrafficSample,
     };
     use sluice_router::rtt::RttSource;
 
@@ -320,6 +332,13 @@ pub(crate) mod tests {
                 lost: 2,
                 error: Some("Connection refused (os error 111)".into()),
             }),
+            flow_log: Some(FlowFile {
+                file: "/var/log/sluice/flows.json".into(),
+                written: 123_456,
+                not_written: 7,
+                lost: 2,
+                error: Some("No space left on device (os error 28)".into()),
+            }),
             events: Some(1_234_567),
             rtt: Some(RttSample {
                 hosts: vec![RttRow {
@@ -348,6 +367,7 @@ pub(crate) mod tests {
             "count 12, p 0.0125",
             "4.21ms",
             "records of flows: 123k sent, 7 not sent (4 refused, 2 lost) to collector.exam",
+            "records of flows: 123k written, 7 not written to /var/log/sluice/flows.json",
             "5678  quic    123k  4.21ms",
         ] {
             assert!(text.contains(expected), "no {expected} in\n{text}");

@@ -102,7 +102,10 @@ pub(super) struct App {
     pub events: VecDeque<(u64, String)>,
     /// Whether each label has dropped packets in the last interval.
     dropping: BTreeMap<String, bool>,
-    last_change: u64,
+    /// The changes of the router so far.
+    changes: u64,
+    /// How long the router had run.
+    uptime_ns: u64,
 }
 
 /// Rates in a row's sparkline, and the most that are kept.
@@ -124,7 +127,8 @@ impl App {
             history: HashMap::new(),
             events: VecDeque::new(),
             dropping: BTreeMap::new(),
-            last_change: 0,
+            changes: 0,
+            uptime_ns: 0,
         }
     }
 
@@ -133,22 +137,32 @@ impl App {
         self.sample.number
     }
 
+    /// Adds the new changes to the log, by their number: the system's clock may be set back, and moves
+    /// their times.
+    fn log_changes(&mut self, sample: &Sample) {
+        // A router that was started again counts from 0.
+        if sample.status.uptime_ns < self.uptime_ns {
+            self.changes = 0;
+        }
+        let new = sample.changes_total.saturating_sub(self.changes);
+        let new = usize::try_from(new).unwrap_or(usize::MAX);
+        let skipped = sample.changes.len().saturating_sub(new);
+        for change in sample.changes.iter().skip(skipped) {
+            let text = match &change.refused {
+                Some(why) => format!("refused: {} ({why})", change.text),
+                None => change.text.clone(),
+            };
+            self.events.push_back((change.unix_ms, text));
+        }
+        (self.changes, self.uptime_ns) = (sample.changes_total, sample.status.uptime_ns);
+    }
+
     /// Shows a newer sample.
     pub fn take(&mut self, sample: Sample) {
         if self.error.take().is_some() {
             self.note(sample.unix_ms, "the router answers again".to_owned());
         }
-        for change in &sample.changes {
-            if change.unix_ms > self.last_change {
-                let text = match &change.refused {
-                    Some(why) => format!("refused: {} ({why})", change.text),
-                    None => change.text.clone(),
-                };
-                self.events.push_back((change.unix_ms, text));
-            }
-        }
-        let newest = sample.changes.iter().map(|change| change.unix_ms).max();
-        self.last_change = self.last_change.max(newest.unwrap_or(0));
+        self.log_changes(&sample);
         let mut dropping = BTreeMap::new();
         for object in &sample.objects {
             let label = object.label();

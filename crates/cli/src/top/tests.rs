@@ -128,20 +128,57 @@ fn a_pipe_opens_with_its_facts_and_flows() {
     );
 }
 
-#[test]
-fn the_log_has_changes_once_and_what_began_and_ended() {
-    let mut app = App::new(Order::Rate, String::new());
-    let change = |unix_ms, text: &str| Change {
+fn change(unix_ms: u64, text: &str) -> Change {
+    Change {
         unix_ms,
         by: "uid 0".into(),
         text: text.into(),
         refused: None,
+    }
+}
+
+/// A change has the time of the clock, which may be set back, and which two changes may share.
+#[test]
+fn the_log_has_each_change_whatever_its_time() {
+    let mut app = App::new(Order::Rate, String::new());
+    let mut take = |uptime_ns, changes: Vec<Change>, changes_total| {
+        let mut sample = pipes(&[]);
+        sample.status.uptime_ns = uptime_ns;
+        (sample.changes, sample.changes_total) = (changes, changes_total);
+        app.take(sample);
     };
+    let first = |unix_ms| change(unix_ms, "pipe 1 config bw 1M");
+    take(10, vec![first(7_200_000)], 1);
+    // The clock was set back by an hour.
+    take(20, vec![first(3_600_000), change(3_601_000, "flush")], 2);
+    let last = vec![change(3_601_000, "flush"), change(3_601_000, "zero")];
+    take(30, last.clone(), 3);
+    take(40, last, 3);
+    // Another router.
+    take(5, vec![change(3_602_000, "pipe 2 config bw 2M")], 1);
+    press(&mut app, "l");
+    let text = screen(&app);
+    for expected in [
+        "02:00:00 pipe 1 config bw 1M",
+        "01:00:01 flush",
+        "01:00:01 zero",
+        "01:00:02 pipe 2 config bw 2M",
+    ] {
+        assert_eq!(text.matches(expected).count(), 1, "`{expected}` in\n{text}");
+    }
+    assert_eq!(app.events.len(), 4);
+}
+
+#[test]
+fn the_log_has_changes_once_and_what_began_and_ended() {
+    let mut app = App::new(Order::Rate, String::new());
     let mut first = pipes(&[(1, 0, 0, 3)]);
     first.changes = vec![change(1000, "pipe 1 config bw 1M")];
+    first.changes_total = 1;
     app.take(first);
     let mut second = pipes(&[(1, 0, 0, 0)]);
     second.changes = vec![change(1000, "pipe 1 config bw 1M"), change(2000, "flush")];
+    second.changes_total = 2;
     app.take(second);
     press(&mut app, "l");
     let text = screen(&app);

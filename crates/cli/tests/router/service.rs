@@ -4,6 +4,7 @@ use super::*;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use std::thread;
 
 /// What a service manager receives.
 struct Manager {
@@ -91,6 +92,38 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     let status = running.child.take().unwrap().wait().unwrap();
     assert_eq!(status.code(), Some(70));
     running.hear("sluice: the router did not end in 5s");
+}
+
+/// Other orders wait for its end, and packets are forwarded between its pieces.
+#[test]
+fn a_router_gives_signs_of_life_while_it_executes_a_long_batch() {
+    let manager = Manager::new();
+    let environment = [
+        ("NOTIFY_SOCKET", &*manager.path),
+        ("WATCHDOG_USEC", "300000"),
+    ];
+    let running = Running::start_in(None, &["--accept"], &environment);
+    manager.expect("READY=1");
+    let path = running.path("batch");
+    fs::write(&path, "pipe 1 config bw 1Mbit/s\n".repeat(100_000)).unwrap();
+    let (took, alive) = thread::scope(|scope| {
+        let start = Instant::now();
+        let batch = scope.spawn(|| running.ok(path.to_str().unwrap()));
+        let mut alive = 0;
+        while !batch.is_finished() {
+            let (message, more) = manager.next(Duration::from_millis(20));
+            assert_eq!(message, None);
+            alive += more;
+        }
+        batch.join().unwrap();
+        (start.elapsed(), alive)
+    });
+    // With fewer, there is a gap of more than 0.3 s, at which the manager would end the router.
+    assert!(
+        u128::from(alive) >= took.as_millis() / 300,
+        "{alive} signs in {took:?}"
+    );
+    running.end();
 }
 
 /// A thread that is stopped, while the others of its process go on.

@@ -139,6 +139,8 @@ pub struct NfqueuePort {
     interfaces: Interfaces,
     /// The queue's own counters: /proc/net/netfilter/nfnetlink_queue of the namespace.
     statistics: Option<File>,
+    /// What they had counted when they were read last.
+    counted: [u32; 2],
     name: String,
     capabilities: Capabilities,
     /// Reports which packets the router has dropped; created by the first call with a pool.
@@ -223,6 +225,7 @@ impl NfqueuePort {
             queues,
             interfaces: Interfaces::new(options.interfaces.clone()),
             statistics: File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok(),
+            counted: [0; 2],
             name: format!("nfqueue {queues}"),
             capabilities: Capabilities {
                 super_packets: options.offloads,
@@ -247,6 +250,13 @@ impl NfqueuePort {
     pub fn took_over(&self) -> bool {
         let rules = self.group.rules.as_ref();
         rules.is_some_and(|rules| rules.took_over)
+    }
+
+    /// Returns whether other processes can remove the group's rules, as `nft flush ruleset` does:
+    /// [`IfDead::Closed`] before Linux 6.9. Packets then pass unqueued.
+    pub fn can_be_flushed(&self) -> bool {
+        let rules = self.group.rules.as_ref();
+        rules.is_some_and(|rules| !rules.is_owned)
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
@@ -531,17 +541,17 @@ impl Port for NfqueuePort {
     }
 
     fn counters(&mut self) -> Counters {
-        let mut counters = self.counters;
         let mut text = String::new();
         if let Some(file) = &mut self.statistics
             && file.rewind().is_ok()
             && file.read_to_string(&mut text).is_ok()
-            && let Some((queue, user)) = dropped(&text, self.queues.number(self.own as u16))
+            && let Some(counted) = dropped(&text, self.queues.number(self.own as u16))
         {
-            counters.lose(Loss::Refused, queue);
-            counters.lose(Loss::KernelQueue, user);
+            let [queue, user] = more(&mut self.counted, counted);
+            self.counters.lose(Loss::Refused, queue);
+            self.counters.lose(Loss::KernelQueue, user);
         }
-        counters
+        self.counters
     }
 
     fn release(&mut self, pool: &mut Pool) {
@@ -615,19 +625,26 @@ impl AsFd for NfqueuePort {
 /// Returns the number of packets that queue `number` lost because the queue was full, and the
 /// number that it lost because the socket was full.
 /// Columns: number, owner, waiting, mode, range, dropped, lost to the socket, last id, 1.
-fn dropped(text: &str, number: u16) -> Option<(u64, u64)> {
+fn dropped(text: &str, number: u16) -> Option<[u32; 2]> {
     text.lines().find_map(|line| {
-        let columns: Vec<u64> = line
+        let columns: Vec<u32> = line
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
         match columns[..] {
-            [queue, _, _, _, _, dropped, lost, ..] if queue == u64::from(number) => {
-                Some((dropped, lost))
+            [queue, _, _, _, _, dropped, lost, ..] if queue == u32::from(number) => {
+                Some([dropped, lost])
             }
             _ => None,
         }
     })
+}
+
+/// Returns how much the kernel's counters have grown since `before`, which becomes `now`. They have 32
+/// bits and begin at 0 again (`struct nfqnl_instance` in nfnetlink_queue.c).
+fn more(before: &mut [u32; 2], now: [u32; 2]) -> [u64; 2] {
+    let before = std::mem::replace(before, now);
+    [0, 1].map(|at| u64::from(now[at].wrapping_sub(before[at])))
 }
 
 /// The longest packet with the kernel's metadata.
@@ -653,8 +670,17 @@ mod tests {
     fn the_statistics_of_the_right_queue_are_found() {
         let text =
             "    0  31337     2 2 65531     4     5       99  1\n    7 1 0 2 65531 1 0 3 1\n";
-        assert_eq!(dropped(text, 0), Some((4, 5)));
-        assert_eq!(dropped(text, 7), Some((1, 0)));
+        assert_eq!(dropped(text, 0), Some([4, 5]));
+        assert_eq!(dropped(text, 7), Some([1, 0]));
         assert_eq!(dropped(text, 8), None);
+    }
+
+    #[test]
+    fn losses_are_counted_beyond_the_32_bits_of_the_kernel() {
+        let mut before = [0; 2];
+        assert_eq!(more(&mut before, [u32::MAX, 3]), [4_294_967_295, 3]);
+        // The first counter has passed 2^32 - 1, and 0 to 4: five more.
+        assert_eq!(more(&mut before, [4, 3]), [5, 0]);
+        assert_eq!(before, [4, 3]);
     }
 }

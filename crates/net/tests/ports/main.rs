@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod returns;
 mod trains;
 
 use common::forwarder::{Forwarder, Mode};

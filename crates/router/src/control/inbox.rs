@@ -566,14 +566,20 @@ impl<T> Pending<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Returns the next order that is not withdrawn, and resets the bell. Must be called until there is none, before
-    /// every sleep that the bell may end. Costs no system call while the bell is silent.
-    pub fn take(&mut self) -> Option<Order<T>> {
+    /// Resets the bell, and leaves the orders to [`Inbox::take`]. Costs no system call while the bell is
+    /// silent.
+    pub fn quiet(&mut self) {
         let bell = &mut self.bell;
         self.ring.flag.hear(|| {
             let mut rings = [0; 64];
             while bell.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
         });
+    }
+
+    /// Returns the next order that is not withdrawn, and resets the bell. Must be called until there is none, before
+    /// every sleep that the bell may end. Costs no system call while the bell is silent.
+    pub fn take(&mut self) -> Option<Order<T>> {
+        self.quiet();
         loop {
             let posted = self.orders.try_recv().ok()?;
             if posted.claim.begin() {
@@ -591,100 +597,4 @@ impl<T> AsFd for Inbox<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::thread;
-
-    fn status() -> Work {
-        Work::Status
-    }
-
-    #[test]
-    fn an_order_is_answered_and_quiets_the_bell() {
-        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
-        let asked = thread::spawn(move || orders.order(status(), Duration::from_secs(60)));
-        let order = loop {
-            match inbox.take() {
-                Some(order) => break order,
-                None => thread::yield_now(),
-            }
-        };
-        order.answer.send(Answered::Status(Box::new(7)));
-        let Ok(Answered::Status(seven)) = asked.join().unwrap() else {
-            panic!("the answer is what was sent");
-        };
-        assert_eq!(*seven, 7);
-        assert!(inbox.take().is_none());
-        assert!(!is_ringing(&mut inbox));
-    }
-
-    fn is_ringing<T>(inbox: &mut Inbox<T>) -> bool {
-        inbox.bell.read(&mut [0]).is_ok()
-    }
-
-    #[test]
-    fn an_answer_can_be_looked_for_without_waiting() {
-        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
-        let pending = orders.post(status()).unwrap();
-        assert!(pending.poll().unwrap().is_none());
-        let order = inbox.take().unwrap();
-        assert!(pending.poll().unwrap().is_none());
-        order.answer.send(Answered::Status(Box::new(7)));
-        let Some(Answered::Status(seven)) = pending.poll().unwrap() else {
-            panic!("the answer is what was sent");
-        };
-        assert_eq!(*seven, 7);
-        let pending = orders.post(status()).unwrap();
-        drop(inbox);
-        assert_eq!(pending.poll().err(), Some(Refused::Ended));
-    }
-
-    #[test]
-    fn a_loop_that_does_not_listen_holds_nobody_up() {
-        let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
-        for _ in 0..WAITING {
-            assert_eq!(
-                orders.order(status(), Duration::ZERO).err(),
-                Some(Refused::Late)
-            );
-        }
-        assert_eq!(
-            orders.order(status(), Duration::from_secs(60)).err(),
-            Some(Refused::Busy)
-        );
-        drop(inbox);
-        assert_eq!(
-            orders.order(status(), Duration::from_secs(60)).err(),
-            Some(Refused::Ended)
-        );
-    }
-
-    #[test]
-    fn an_order_is_either_withdrawn_or_executed() {
-        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
-        let late = orders.order(status(), Duration::ZERO).err();
-        assert_eq!(late, Some(Refused::Late));
-        assert!(inbox.take().is_none(), "it is withdrawn");
-        let asked = thread::spawn(move || orders.order(status(), Duration::from_millis(50)));
-        let order = loop {
-            match inbox.take() {
-                Some(order) => break order,
-                None => thread::yield_now(),
-            }
-        };
-        // Begun, and no answer in time.
-        assert_eq!(asked.join().unwrap().err(), Some(Refused::Unfinished));
-        order.answer.send(Answered::Status(Box::new(7)));
-    }
-
-    #[test]
-    fn a_bell_that_nobody_hears_does_not_block() {
-        let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
-        // Some hundred fill the buffer.
-        for _ in 0..10_000 {
-            orders.bells().for_each(Bell::ring);
-        }
-        assert!(inbox.take().is_none());
-        assert!(!is_ringing(&mut inbox));
-    }
-}
+mod tests;

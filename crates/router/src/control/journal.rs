@@ -87,15 +87,18 @@ impl Journal {
         state.noted
     }
 
-    /// Returns the last changes, oldest first.
-    pub fn entries(&self) -> Vec<Change> {
-        self.entries_at(Now::read())
+    /// Returns the last changes, oldest first, and the number of all changes so far.
+    pub fn latest(&self) -> (Vec<Change>, u64) {
+        self.latest_at(Now::read())
     }
 
-    fn entries_at(&self, now: Now) -> Vec<Change> {
+    fn latest_at(&self, now: Now) -> (Vec<Change>, u64) {
         let state = self.lock_at(now);
         let skipped = state.entries.len().saturating_sub(SHOWN);
-        state.entries.iter().skip(skipped).cloned().collect()
+        (
+            state.entries.iter().skip(skipped).cloned().collect(),
+            state.noted,
+        )
     }
 
     /// Returns the changes behind the first `number`, as far as they are kept, and the number of all
@@ -210,8 +213,8 @@ mod tests {
         };
         let journal = Journal::default();
         let times = |now| -> Vec<u64> {
-            let entries = journal.entries_at(now);
-            entries.iter().map(|change| change.unix_ms).collect()
+            let (latest, _) = journal.latest_at(now);
+            latest.iter().map(|change| change.unix_ms).collect()
         };
         journal.note_at(now(0, 1_000_000), "uid 0", "flush", None);
         assert_eq!(times(now(60, 1_060_000)), [1_000_000]);
@@ -241,10 +244,10 @@ mod tests {
         // More than are shown in samples.
         assert_eq!(journal.since(0).0.len(), 101);
         assert_eq!(journal.since(0).0[0].text, "pipe 0 config");
-        let entries = journal.entries();
-        assert_eq!(entries.len(), 64);
-        assert_eq!(entries[0].text, "pipe 37 config");
-        let last = &entries[63];
+        let (latest, noted) = journal.latest();
+        assert_eq!((latest.len(), noted), (64, 101));
+        assert_eq!(latest[0].text, "pipe 37 config");
+        let last = &latest[63];
         assert!(
             last.text.ends_with("x ... (and 2 more lines)"),
             "{}",

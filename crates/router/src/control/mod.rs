@@ -41,10 +41,21 @@ pub use team::{TeamStatus, inboxes};
 pub use turned_away::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why};
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluice_core::Time;
 
 /// What the module `bell` is made of; the models of all its orders have other types.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+}
+
+/// Returns the seconds from the Unix epoch to the origin of a clock that reads `now` at `date`, for the
+/// dates of `list -t`. The machine's date may be set while the router runs, so each answer needs its own.
+pub(crate) fn origin_s(date: SystemTime, now: Time) -> u64 {
+    let date = date.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = Duration::from_nanos(now.as_ns());
+    date.saturating_sub(now).as_secs()
 }
 
 /// Returns the default path of the socket: in the user's runtime folder, or else in `/run`.
@@ -53,4 +64,22 @@ pub fn default_socket() -> PathBuf {
     folder
         .map_or_else(|| PathBuf::from("/run"), PathBuf::from)
         .join("sluice.sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_origin_follows_the_date() {
+        let (now, date) = (Time::from_ns(900_000_000), Duration::from_millis(1_000_700));
+        // 1000.7 s less 0.9 s.
+        assert_eq!(origin_s(UNIX_EPOCH + date, now), 999);
+        // The date is set forward by an hour.
+        let hour = Duration::from_secs(3600);
+        assert_eq!(origin_s(UNIX_EPOCH + date + hour, now), 4599);
+        // A date before the router's start, and one before the epoch.
+        assert_eq!(origin_s(UNIX_EPOCH, now), 0);
+        assert_eq!(origin_s(UNIX_EPOCH - hour, now), 0);
+    }
 }

@@ -8,17 +8,17 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sluice_core::Span;
 use sluice_ipfw::watch::Watching;
-use sluice_ipfw::{Amendment, CommandError, Draft, Mode, Output, shows_only};
+use sluice_ipfw::{Amendment, CommandError, Draft, Mode, Output, Settings, shows_only};
 use sluice_net::Clock;
 
 use super::bell::Claim;
 use super::inbox::{Door, WAITING, door};
 use super::journal::changes;
-use super::{Answered, Builder, Given, Inbox, Orders, Refused, Texts, Watched, Work};
+use super::{Answered, Builder, Given, Inbox, Orders, Refused, Texts, Watched, Work, origin_s};
 use crate::rtt::RttCounts;
 
 /// What several loops have in common.
@@ -179,7 +179,11 @@ impl<T> Orders<T> {
             };
             let mut output = Box::<Output>::default();
             let now = clock.map_or_else(Default::default, |clock| clock.now());
-            let result = report.show(&self.builder().settings, &text, now, &mut output);
+            let settings = Settings {
+                origin_s: origin_s(SystemTime::now(), now),
+                ..self.builder().settings
+            };
+            let result = report.show(&settings, &text, now, &mut output);
             return Ok(Answered::Commands(output, result));
         }
         // A trial is executed on a copy.

@@ -10,7 +10,9 @@ use sluice_wire::frame::{
 use super::exchange::Errand;
 use super::host::Host;
 use super::turn::Outbox;
-use super::{Exchange, LaneCounts, Lateness, LostFrame, Observer, Origin, PortNumber, Queueing};
+use super::{
+    Astray, Exchange, LaneCounts, Lateness, LostFrame, Observer, Origin, PortNumber, Queueing,
+};
 
 /// The queues for the packets that arrive at some ports, their observer, and the counts.
 pub struct Lane<Q: Queueing, O> {
@@ -137,11 +139,11 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         arrival: Time,
         pool: &mut Pool,
     ) -> bool {
-        let Some(own) = self.queueing.homes() else {
+        let Some((own, astray)) = self.queueing.homes() else {
             return false;
         };
         let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), self.link);
-        let home = match view.is_ip() {
+        let home = match view.is_ip() && (astray == Astray::All || is_tunnelled(&view)) {
             true => of_both_directions(&self.hasher, &view) % own.of,
             false => own.number,
         };
@@ -359,12 +361,29 @@ fn trim(slot: Slot, view: &mut View, pool: &mut Pool) {
     }
 }
 
+/// Returns whether the kernel's symmetric hash may differ for the two directions of a packet's flow. The
+/// kernel takes the SPI of ESP and AH for two ports, and each direction has its own; of a tunnel, it
+/// hashes the packet inside (`proto_ports_offset` in include/linux/in.h, `__skb_flow_dissect` in
+/// net/core/flow_dissector.c).
+fn is_tunnelled(view: &View) -> bool {
+    // Behind options, later fragments do not show the protocol; all fragments stay where they are.
+    let protocol = view.fragment.map_or(view.protocol, |part| part.protocol);
+    let is_option = matches!(protocol, HOP_BY_HOP | ROUTING | DESTINATION);
+    let is_even = has_ports(protocol) || matches!(protocol, ICMP | ICMPV6) || is_option;
+    view.is_authenticated || !is_even
+}
+
+/// Returns whether a state of the rules has the ports of this protocol.
+const fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | SCTP | UDP_LITE)
+}
+
 /// Returns a hash that both directions of a flow share.
 fn of_both_directions(hasher: &FlowHasher, view: &View) -> u32 {
     // The fields that name a state: a first fragment has ports, and echoes of all identifiers share one.
     let mut flow = *view;
     flow.fragment = None;
-    if matches!(flow.transport, Transport::Icmp { .. }) {
+    if !has_ports(flow.protocol) {
         flow.transport = Transport::Opaque;
     }
     let mut reverse = flow;
@@ -385,7 +404,7 @@ fn of_both_directions(hasher: &FlowHasher, view: &View) -> u32 {
         },
         Addresses::None => Addresses::None,
     };
-    if let Some((source, destination)) = view.ports() {
+    if let Some((source, destination)) = flow.ports() {
         reverse.transport = Transport::Ports {
             source: destination,
             destination: source,
@@ -401,3 +420,14 @@ fn origin(from: PortNumber, slot: Slot, pool: &Pool) -> Origin {
         path: pool.path(slot),
     }
 }
+
+// Protocol numbers of IANA.
+const HOP_BY_HOP: u8 = 0;
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ROUTING: u8 = 43;
+const ICMPV6: u8 = 58;
+const DESTINATION: u8 = 60;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;

@@ -128,9 +128,9 @@ pub trait Queueing {
         unreachable!("queues of one worker get nothing from another: {handed:?}");
     }
 
-    /// Returns which of several workers this is, if a packet must be admitted by the worker of its flow
-    /// and the ports may have given it to another one.
-    fn homes(&mut self) -> Option<Worker> {
+    /// Returns which of several workers this is, and which packets the ports may have given to another
+    /// one, if packets must be admitted by the worker of their flow.
+    fn homes(&mut self) -> Option<(Worker, Astray)> {
         None
     }
 
@@ -148,6 +148,17 @@ pub trait Queueing {
     /// Returns the port through which frames that are not IP leave, bypassing the queues. Without a
     /// port they are lost.
     fn bypass(&self, from: PortNumber) -> Option<PortNumber>;
+}
+
+/// The packets that the ports of several workers may give to another worker than the packets of the
+/// opposite direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Astray {
+    /// Those in which the kernel's symmetric hash covers more than the addresses and ports of their
+    /// flow: ESP, AH, and what is in a tunnel.
+    Tunnelled,
+    /// All packets.
+    All,
 }
 
 /// A packet that leaves.

@@ -353,7 +353,7 @@ mod tests {
                 let reply = editor.undo("192.0.2.7");
                 assert_eq!(reply.error.is_some(), states.is_empty(), "{reply:?}");
             }
-            let last = orders.journal().entries().pop().unwrap();
+            let last = orders.journal().latest().0.pop().unwrap();
             assert_eq!(last.text, "undo: pipe 1 config bw 10Mbit/s");
             assert_eq!(last.by, "192.0.2.7");
         });

@@ -1,8 +1,6 @@
 //! A kernel bridge that forwards while the router cannot.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,8 +9,7 @@ use sluice_net::guardian::{Guardian, GuardianError, Pair, standing, take_back};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::registry;
 
-use super::Settings;
-use crate::control::Bell;
+use super::{Pulse, Settings};
 
 /// The reasons why no kernel bridge can take over.
 #[derive(Debug, thiserror::Error)]
@@ -117,30 +114,19 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn start(
-        mut guardian: Guardian,
-        bells: Vec<Bell>,
-        pulses: Vec<Arc<AtomicU64>>,
-    ) -> io::Result<Heartbeat> {
+    pub(super) fn start(mut guardian: Guardian, mut pulse: Pulse) -> io::Result<Heartbeat> {
         let (end, ended) = sync_channel(1);
         let (give, given) = sync_channel::<Guardian>(1);
         let thread = std::thread::Builder::new()
             .name("heartbeat".into())
             .spawn(move || {
                 let mut guardian = given.recv().expect("the guardian is sent");
-                let mut last = vec![0; pulses.len()];
                 while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                     // All loops must turn.
-                    let mut is_alive = true;
-                    for (pulse, last) in pulses.iter().zip(&mut last) {
-                        let now = pulse.load(Ordering::Relaxed);
-                        is_alive &= std::mem::replace(last, now) != now;
-                    }
-                    if is_alive {
+                    if pulse.has_turned() {
                         guardian.beat();
                     }
-                    // A loop without packets turns once for this.
-                    bells.iter().for_each(Bell::ring);
+                    pulse.count();
                 }
                 guardian
             })?;

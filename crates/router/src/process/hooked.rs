@@ -64,11 +64,18 @@ impl Hooked {
         };
         let ports = NfqueuePort::open_group(namespace, &options, workers)?;
         let first = &ports[0];
-        let remarks = if first.took_over() {
-            vec!["replaced the nft table that a killed router had left".to_owned()]
-        } else {
-            Vec::new()
-        };
+        let mut remarks = Vec::new();
+        if first.took_over() {
+            remarks.push("replaced the nft table that a killed router had left".to_owned());
+        }
+        if first.can_be_flushed() {
+            remarks.push(
+                "before Linux 6.9, other programs can remove this router's nft table, as `nft flush \
+                 ruleset` and a reload of nftables.service do; packets then pass unqueued until the \
+                 router is started again"
+                    .to_owned(),
+            );
+        }
         let reason = match self.if_dead {
             IfDead::Bypass => "if the router dies, packets pass unqueued",
             IfDead::Closed => "if the router dies, packets are dropped until it starts again",

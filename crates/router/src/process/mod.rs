@@ -11,6 +11,7 @@ mod held;
 mod hooked;
 mod kernel_paths;
 mod ports;
+mod pulse;
 mod reload;
 mod ruled;
 mod running;
@@ -22,6 +23,7 @@ pub use config::{Checked, Config, ConfigError, at, check};
 pub use edit::{EditForm, Editor};
 pub use fail_open::FailOpenError;
 pub use hooked::Hooked;
+pub use pulse::Pulse;
 pub use reload::{ReloadError, Reloader};
 pub use ruled::Ruled;
 /// For the other threads of a program whose router is confined.
@@ -289,10 +291,13 @@ impl Router {
     /// # Errors
     /// A thread cannot be started. The guardian is dropped then, as at a failed start.
     pub fn guard(&mut self, guardian: Guardian) -> io::Result<()> {
-        let bells = self.orders.bells().cloned().collect();
-        let pulses = self.pulses.clone();
-        self.heartbeat = Some(fail_open::Heartbeat::start(guardian, bells, pulses)?);
+        self.heartbeat = Some(fail_open::Heartbeat::start(guardian, self.pulse())?);
         Ok(())
+    }
+
+    /// Returns what counts the turns of the loops.
+    pub fn pulse(&self) -> Pulse {
+        Pulse::new(self.orders.bells().cloned().collect(), self.pulses.clone())
     }
 
     /// Returns whether nothing is left to do, because the files that the router plays have ended or

@@ -9,7 +9,7 @@ use sluice_ipfw::{
 };
 use sluice_wire::frame::{Transport, View, quic, timestamps};
 
-use crate::forward::{Departure, Origin, PortNumber, Queueing};
+use crate::forward::{Astray, Departure, Origin, PortNumber, Queueing};
 use crate::rtt::{RttCounts, RttMeter};
 
 /// A bridge between pairs of ports, with dummynet's rules in between.
@@ -30,9 +30,9 @@ pub struct Ruled {
     rtt: Option<Box<RttMeter>>,
     /// Whether the only port is a queue of the kernel's own stack.
     is_hooked: bool,
-    /// Which of several workers this is, if the ports do not give both directions of a flow to the same
-    /// worker.
-    homes: Option<Worker>,
+    /// Which of several workers this is, and the packets that the ports may give to another worker than
+    /// those of the opposite direction.
+    homes: Option<(Worker, Astray)>,
     /// A change of the configuration, and its instant.
     change: Option<(Time, Change)>,
     /// The latest time that the engine has seen, while a change is scheduled.
@@ -111,11 +111,11 @@ impl Ruled {
         self.rtt.as_mut().map(|meter| meter.take())
     }
 
-    /// Turns this router into one of several workers. If `keeps_flows`, the ports give both directions
-    /// of a flow to the same worker. Otherwise packets are first passed to the worker of their flow.
-    pub(crate) fn sharing(mut self, worker: Worker, keeps_flows: bool) -> Ruled {
+    /// Turns this router into one of several workers. If some rule has states, `astray` packets are
+    /// first passed to the worker of their flow.
+    pub(crate) fn sharing(mut self, worker: Worker, astray: Option<Astray>) -> Ruled {
         self.firewall.share(worker);
-        self.homes = (!keeps_flows).then_some(worker);
+        self.homes = astray.map(|astray| (worker, astray));
         self
     }
 
@@ -265,10 +265,12 @@ impl Queueing for Ruled {
         })
     }
 
-    /// Rules without states decide the same at every worker.
-    fn homes(&mut self) -> Option<Worker> {
-        let own = self.homes?;
-        (self.rtt.is_some() || self.firewall.has_states()).then_some(own)
+    /// Rules without states decide the same at every worker. Round-trip times are those of flows with
+    /// ports.
+    fn homes(&mut self) -> Option<(Worker, Astray)> {
+        let (own, astray) = self.homes?;
+        let measures = self.rtt.is_some() && astray == Astray::All;
+        (measures || self.firewall.has_states()).then_some((own, astray))
     }
 
     fn next_handed(&mut self) -> Option<Handed> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::time::SystemTime;
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
 use sluice_ipfw::watch::Watching;
@@ -17,9 +18,9 @@ use super::start::MOST_LOG;
 use super::{Config, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{
     Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
-    PAGE_PATIENCE, Texts, TurnedAway, Watched, Work,
+    PAGE_PATIENCE, Texts, TurnedAway, Watched, Work, origin_s,
 };
-use crate::forward::{Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
+use crate::forward::{Astray, Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
 /// The arguments of the loop's thread.
 pub(super) struct LoopSettings {
@@ -47,7 +48,7 @@ pub(super) struct LoopSettings {
     pub(super) worker: Option<(Worker, Exchange)>,
     /// The ports whose arrivals this loop receives; all of them if `None`.
     pub(super) receives_from: Option<[usize; 2]>,
-    /// Whether both directions of a flow arrive at the same worker.
+    /// Whether both directions of a flow with ports arrive at the same worker.
     pub(super) keeps_flows: bool,
 }
 
@@ -93,7 +94,13 @@ impl Loop {
         let mut rng = Rng::from_seed(start.engine.seed);
         let mut exchange = None;
         if let Some((worker, end)) = start.worker {
-            ruled = ruled.sharing(worker, start.keeps_flows);
+            let astray = match (&start.receives_from, start.keeps_flows) {
+                // All packets of a bridge arrive at its worker.
+                (Some(_), _) => None,
+                (None, true) => Some(Astray::Tunnelled),
+                (None, false) => Some(Astray::All),
+            };
+            ruled = ruled.sharing(worker, astray);
             rng = rng.fork(u64::from(worker.number));
             exchange = Some(end);
         }
@@ -194,6 +201,8 @@ impl Loop {
             // One order, or one piece of it, per turn, so that packets are forwarded in between.
             let mut until = Some(Time::ZERO);
             if let Some(pieces) = under_way.take() {
+                // A bell that goes on ringing would end each wait for packets at once.
+                self.inbox.quiet();
                 under_way = self.next_piece(pieces);
                 // The loop has priority over all threads of its core, among them those of the kernel
                 // that bring packets. While it executes pieces, it leaves them half of the time.
@@ -287,7 +296,11 @@ impl Loop {
                 return None;
             }
         };
-        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(&text, cx);
+        let origin_s = origin_s(SystemTime::now(), self.clock.now());
+        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
+            ruled.firewall_mut().set_origin(origin_s);
+            ruled.firewall_mut().survey(&text, cx)
+        };
         if let Some(survey) = self.with(survey) {
             let survey = Box::new(survey);
             return Some(Pieces::Survey { survey, answer });

@@ -1,12 +1,12 @@
 //! The start of a router: checks the settings, opens everything, and starts the loop.
 
+use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
+use std::time::{Duration, Instant, SystemTime};
 
 use sluice_core::{Span, Stop};
 use sluice_ipfw::Worker;
@@ -29,7 +29,9 @@ use super::reload::{Reloader, interfaces};
 use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
 use super::{Router, Settings};
-use crate::control::{Bell, Builder, Limits, Listener, SampleSource, ServeError, inboxes};
+use crate::control::{
+    Bell, Builder, Limits, Listener, SampleSource, ServeError, inboxes, origin_s,
+};
 use crate::forward::{WakeUp, exchange};
 
 /// The largest number of workers.
@@ -169,9 +171,7 @@ impl Router {
         };
         let clock = Clock::start();
         let engine = sluice_ipfw::Settings {
-            origin_s: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            origin_s: origin_s(SystemTime::now(), clock.now()),
             ..settings.engine
         };
         let names: Vec<String> = match &settings.hooked {
@@ -221,7 +221,9 @@ impl Router {
         let is_through = Arc::new(AtomicBool::new(false));
         let (started, has_started) = sync_channel::<Result<(), ConfineError>>(count);
         if is_confined {
-            sluice_loader::read_by(|path| confine::privileged(|| fs::read(path)));
+            sluice_loader::read_by(|path, most| {
+                confine::privileged(|| sluice_loader::read_up_to(path, most))
+            });
         }
         // The loop sends verdicts, and removes its rules at the end.
         let keep = match settings.hooked {

@@ -390,6 +390,7 @@ fn ipv6_extension_chain_is_followed_to_the_ports() {
     // 14 + 40 + 8 + 16 + 8 + 12
     assert_eq!(view.transport_at, 98);
     assert!(!view.is_routed);
+    assert!(view.is_authenticated);
 }
 
 #[test]

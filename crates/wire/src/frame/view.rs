@@ -56,6 +56,8 @@ pub struct View {
     /// An IPv6 routing header has segments left: the destination is not the final one, which
     /// transport checksums cover (RFC 8200 section 8.1).
     pub is_routed: bool,
+    /// An IPv6 authentication header (RFC 4302) stands in front of the transport header.
+    pub is_authenticated: bool,
     /// The IPv6 header does not state the length, but a hop-by-hop header (RFC 2675), or none in a
     /// super-packet that is longer than it could state.
     pub is_jumbo: bool,
@@ -272,6 +274,7 @@ impl View {
             fragment: None,
             transport: Transport::Opaque,
             is_routed: false,
+            is_authenticated: false,
             is_jumbo: false,
             fault: None,
         }
@@ -442,8 +445,11 @@ impl View {
                     // In units of 8 bytes, the first 8 not counted.
                     (usize::from(byte(bytes, at + 1)?) + 1) * 8
                 }
-                // RFC 4302 section 2.2: in units of 4 bytes, minus 2.
-                AUTHENTICATION => (usize::from(byte(bytes, at + 1)?) + 2) * 4,
+                AUTHENTICATION => {
+                    self.is_authenticated = true;
+                    // RFC 4302 section 2.2: in units of 4 bytes, minus 2.
+                    (usize::from(byte(bytes, at + 1)?) + 2) * 4
+                }
                 FRAGMENT => {
                     let header: &[u8; 8] = array(bytes, at)?;
                     let word = u16::from_be_bytes([header[2], header[3]]);

@@ -8,8 +8,9 @@
 //! The rules are in a table of their own, and no other table is ever touched. By default the table
 //! belongs to the socket (NFT_TABLE_F_OWNER, Linux 5.12): no other process can change it, and the
 //! kernel removes it when the socket is closed, even if the process is killed. A table that stays
-//! ([`IfDead::Closed`]) has no owner; the next start recognises it by its comment and replaces
-//! it. Layouts: linux/netfilter/nf_tables.h.
+//! ([`IfDead::Closed`]) outlives its owner (NFT_TABLE_F_PERSIST, Linux 6.9), or has none on an older
+//! kernel; the next start recognises it by its comment and replaces it. A table without an owner is
+//! removed by `nft flush ruleset` of any process. Layouts: linux/netfilter/nf_tables.h.
 
 use super::message::{ACK, APPEND, CREATE, Writer};
 use std::fmt;
@@ -225,7 +226,7 @@ impl Traffic {
         writer: &mut Writer,
         queues: Queues,
         form: Form,
-        if_dead: IfDead,
+        (if_dead, ownership): (IfDead, Ownership),
         exists: bool,
     ) -> (u32, u32) {
         let table = table(queues);
@@ -238,13 +239,7 @@ impl Traffic {
         let mut last = writer.begin(NEW_TABLE, ACK | CREATE, INET, 0);
         let first = first.unwrap_or(last);
         writer.name(1, &table);
-        writer.number(
-            2,
-            match if_dead {
-                IfDead::Bypass => TABLE_IS_OWNED,
-                IfDead::Closed => 0,
-            },
-        );
+        writer.number(2, ownership.flags());
         writer.attribute(6, &comment(), &[]);
         writer.end();
         for hook in &self.hooks {
@@ -276,6 +271,27 @@ impl Traffic {
         writer.begin(BATCH_END, 0, 0, NF_TABLES);
         writer.end();
         (first, last)
+    }
+}
+
+/// What becomes of the table of a socket that is closed, and whether other processes can change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// The kernel removes it. Nobody else can change it.
+    UntilClosed,
+    /// It stays, without an owner. Nobody else can change it before (Linux 6.9).
+    Lasting,
+    /// It stays. Other processes can change it at any time.
+    Nobody,
+}
+
+impl Ownership {
+    const fn flags(self) -> u32 {
+        match self {
+            Ownership::UntilClosed => TABLE_IS_OWNED,
+            Ownership::Lasting => TABLE_IS_OWNED | TABLE_LASTS,
+            Ownership::Nobody => 0,
+        }
     }
 }
 
@@ -478,7 +494,9 @@ const NEW_CHAIN: u16 = NF_TABLES << 8 | 3;
 const NEW_RULE: u16 = NF_TABLES << 8 | 6;
 /// NFPROTO_INET: IPv4 and IPv6.
 const INET: u8 = 1;
+/// NFT_TABLE_F_OWNER and NFT_TABLE_F_PERSIST.
 const TABLE_IS_OWNED: u32 = 2;
+const TABLE_LASTS: u32 = 4;
 const META_MARK: u32 = 3;
 const META_IIFNAME: u32 = 6;
 const META_OIFNAME: u32 = 7;

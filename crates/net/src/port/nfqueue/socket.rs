@@ -3,7 +3,7 @@
 
 use super::NfqueueOptions;
 use super::message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages};
-use super::rule::{self, Form, IfDead, Queues, Traffic};
+use super::rule::{self, Form, IfDead, Ownership, Queues, Traffic};
 use crate::namespace::effective_capabilities;
 use crate::sys;
 use std::io;
@@ -88,6 +88,8 @@ pub(super) struct Installed {
     table: Option<String>,
     /// Whether a table that a killed process left was replaced.
     pub(super) took_over: bool,
+    /// Whether other processes cannot remove the table.
+    pub(super) is_owned: bool,
 }
 
 impl Drop for Installed {
@@ -120,33 +122,46 @@ pub(super) fn install(
             ));
         }
     };
-    let attempt = |form| {
+    let attempt = |form, ownership: Ownership| {
         let socket = netfilter_socket()?;
         let mut writer = Writer::default();
-        let (first, last) = traffic.write(&mut writer, queues, form, if_dead, exists);
+        let fate = (if_dead, ownership);
+        let (first, last) = traffic.write(&mut writer, queues, form, fate, exists);
         ask(socket.as_fd(), &mut writer, first, last)?;
         Ok(Installed {
             socket,
             table: (if_dead == IfDead::Closed).then(|| table.clone()),
             took_over: exists,
+            is_owned: ownership != Ownership::Nobody,
         })
     };
-    attempt(Form::Expression)
-        .or_else(|error: io::Error| match error.kind() {
+    let in_any_form = |ownership| {
+        attempt(Form::Expression, ownership).or_else(|error: io::Error| match error.kind() {
             // A kernel without the queue expression of nft may have the target of iptables.
-            io::ErrorKind::NotFound => attempt(Form::Target),
+            io::ErrorKind::NotFound => attempt(Form::Target, ownership),
             _ => Err(error),
         })
-        .map_err(at(match queues.is_one() {
-            true => {
-                "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES and \
+    };
+    let installed = match if_dead {
+        IfDead::Bypass => in_any_form(Ownership::UntilClosed),
+        IfDead::Closed => {
+            in_any_form(Ownership::Lasting).or_else(|error| match error.raw_os_error() {
+                // A kernel before Linux 6.9 does not know the flag (`nf_tables_newtable`).
+                Some(libc::EOPNOTSUPP) => in_any_form(Ownership::Nobody),
+                _ => Err(error),
+            })
+        }
+    };
+    installed.map_err(at(match queues.is_one() {
+        true => {
+            "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES and \
                  CONFIG_NFT_QUEUE)"
-            }
-            false => {
-                "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES, CONFIG_NFT_QUEUE \
+        }
+        false => {
+            "install rules in nftables (needs Linux 5.12 with CONFIG_NF_TABLES, CONFIG_NFT_QUEUE \
                  and, for several workers, CONFIG_NFT_HASH)"
-            }
-        }))
+        }
+    }))
 }
 
 /// What exists under the name of a table.

@@ -1,13 +1,14 @@
 //! The search for an interface that is down or gone.
 //!
-//! The kernel detaches a packet socket from an interface that is removed. The interface may come
-//! back under the same name, with another index. Asking for it and attaching to it may take long, so
-//! the [helper](crate::errand) does both.
+//! The kernel detaches all packet sockets from an interface that is removed, and a socket without an
+//! interface cannot send (`packet_notifier` and `packet_snd` in Linux's net/packet/af_packet.c). The
+//! interface may come back under the same name, with another index. Asking for it and attaching to it
+//! may take long, so the [helper](crate::errand) does both.
 
 use super::super::trains::Trains;
 use super::super::{Pool, Promiscuity};
 use super::group::Member;
-use super::{LOOK_EVERY, PacketPort, bind, is_bound};
+use super::{LOOK_EVERY, PacketPort, bind, is_bound, protocol};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
 use crate::sys;
@@ -38,10 +39,11 @@ impl Absence {
 /// The connection that the helper used, and what it found.
 type Answer = (Option<Links>, Option<Found>);
 
-/// What the helper needs to find an interface and to attach the socket to it.
+/// What the helper needs to find an interface and to attach the sockets to it.
 struct Search {
     namespace: Namespace,
     socket: Socket,
+    segmenting: Option<Socket>,
     interface: String,
     index: u32,
     protocol: libc::c_int,
@@ -50,10 +52,10 @@ struct Search {
     member: Option<Member>,
 }
 
-/// An interface that the socket is attached to.
+/// An interface that the sockets are attached to.
 struct Found {
     link: Interface,
-    /// `None` if the socket was attached before.
+    /// `None` if the sockets were attached before.
     promiscuity: Option<Promiscuity>,
     /// `Some` if the interface is up and trains pay off.
     trains: Option<Trains>,
@@ -66,9 +68,12 @@ impl Search {
     fn run(&self, links: &mut Links) -> Option<Found> {
         let link = links.interface(&self.interface).ok()?;
         let mut promiscuity = None;
-        // An interface that was moved away and back may keep its index, but the socket was detached
+        // An interface that was moved away and back may keep its index, but the sockets were detached
         // from it.
-        let is_attached = link.index == self.index && is_bound(&self.socket, link.index);
+        let is_there = |socket: &Socket| is_bound(socket, link.index);
+        let is_attached = link.index == self.index
+            && is_there(&self.socket)
+            && self.segmenting.as_ref().is_none_or(is_there);
         if let Some(member) = self.member.as_ref().filter(|_| !is_attached) {
             let anew = member.reopen(&self.namespace, &link)?;
             return Some(Found {
@@ -79,6 +84,9 @@ impl Search {
             });
         }
         if !is_attached {
+            if let Some(segmenting) = &self.segmenting {
+                bind(segmenting, link.index, protocol(false)).ok()?;
+            }
             bind(&self.socket, link.index, self.protocol).ok()?;
             let ask = || Promiscuity::ask(&self.socket, link.index);
             promiscuity = self.is_promiscuous.then(ask);
@@ -121,13 +129,17 @@ impl PacketPort {
             return;
         }
         absence.next_look_ns = now_ns + LOOK_EVERY.as_ns();
-        let (Ok(namespace), Ok(socket)) = (self.namespace.try_clone(), self.socket.try_clone())
-        else {
+        let (Ok(namespace), Ok(socket), Ok(segmenting)) = (
+            self.namespace.try_clone(),
+            self.socket.try_clone(),
+            self.segmenting.as_ref().map(Socket::try_clone).transpose(),
+        ) else {
             return;
         };
         let search = Search {
             namespace,
             socket,
+            segmenting,
             interface: self.interface.clone(),
             index: self.index,
             protocol: self.protocol,
@@ -144,7 +156,7 @@ impl PacketPort {
         absence.search = Some((answer, absence.errors));
     }
 
-    /// Uses an interface to which the helper has attached the socket. `is_current` is false if the
+    /// Uses an interface to which the helper has attached the sockets. `is_current` is false if the
     /// interface was lost again meanwhile.
     fn attach(&mut self, found: Found, is_current: bool, pool: &mut Pool) {
         if let Some(anew) = found.anew {
@@ -163,7 +175,8 @@ impl PacketPort {
             return;
         }
         self.absence = None;
-        // Its offloads may differ now.
+        // Its offloads may differ now, and no frame waits in a queue of the interface that was lost.
+        self.is_segmenting = false;
         let old = std::mem::replace(&mut self.trains, found.trains);
         drop_elsewhere(old);
         if let Some(trains) = &mut self.trains {

@@ -1,6 +1,6 @@
 //! Frames on their way from the pool of one thread to that of another.
 
-use super::{Loss, Pool, Slot, Ticket, Watcher};
+use super::{Loss, Pool, Slot, StackPath, Ticket, Watcher};
 use sluice_core::Time;
 use sluice_wire::frame::VnetHeader;
 
@@ -11,6 +11,7 @@ pub struct Carried {
     vnet: VnetHeader,
     arrival: Option<Time>,
     account: Option<u8>,
+    path: Option<StackPath>,
     is_flipped: bool,
     /// The length of the whole frame, if a port keeps a part of it.
     cut_from: Option<u32>,
@@ -41,6 +42,7 @@ impl Pool {
         into.vnet = self.vnet(slot);
         into.arrival = self.arrival(slot);
         into.account = self.account(slot);
+        into.path = self.path(slot);
         into.is_flipped = self.is_flipped(slot);
         into.cut_from = self.is_cut(slot).then(|| self.frame_len(slot) as u32);
         into.ticket = self.ticket_to_carry(slot);
@@ -65,6 +67,9 @@ impl Pool {
         if let Some(arrival) = carried.arrival {
             self.set_arrival(slot, arrival);
         }
+        if let Some(path) = carried.path {
+            self.set_path(slot, path);
+        }
         self.frames[slot.index()].is_flipped = carried.is_flipped;
         Ok(slot)
     }
@@ -80,6 +85,10 @@ mod tests {
         let size = PoolSize { slots: 2, large: 1 };
         let [mut one, mut other] = [(); 2].map(|()| Pool::new(size).unwrap());
         let mut carried = Carried::default();
+        let path = StackPath {
+            recv: Some(2),
+            xmit: None,
+        };
         for len in [60, HEAD_LEN, HEAD_LEN + 1, 65_000] {
             let frame: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             let from = one.store(&frame).unwrap();
@@ -89,6 +98,7 @@ mod tests {
             };
             one.set_vnet(from, vnet);
             one.set_arrival(from, Time::from_ns(7));
+            one.set_path(from, path);
             assert!(one.charge(from, 3));
             one.carry(from, &mut carried);
             one.free(from);
@@ -99,7 +109,7 @@ mod tests {
                 (other.vnet(to), other.arrival(to)),
                 (vnet, Some(Time::from_ns(7)))
             );
-            assert_eq!(other.account(to), None);
+            assert_eq!((other.account(to), other.path(to)), (None, Some(path)));
             other.free(to);
         }
         // The memory is that of the longest frame, whatever comes next.

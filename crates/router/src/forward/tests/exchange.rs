@@ -36,7 +36,7 @@ fn pair(script: &str) -> Pair {
     pair_of(script, true)
 }
 
-/// `keeps_flows` is true if both directions of a flow arrive at the same worker.
+/// `keeps_flows` is true if both directions of a flow with ports arrive at the same worker.
 fn pair_of(script: &str, keeps_flows: bool) -> Pair {
     let bells: Vec<WakeUp> = vec![Box::new(|| {}), Box::new(|| {})];
     let clock = Clock::start();
@@ -57,7 +57,11 @@ fn pair_of(script: &str, keeps_flows: bool) -> Pair {
             keeps_masks: false,
         };
         let ruled = Ruled::new(firewall, vec![1, 0], Rate::from_bps(1));
-        let ruled = ruled.sharing(worker, keeps_flows);
+        let astray = match keeps_flows {
+            true => Astray::Tunnelled,
+            false => Astray::All,
+        };
+        let ruled = ruled.sharing(worker, Some(astray));
         let pool = Pool::new(PoolSize {
             slots: SLOTS,
             large: 2,
@@ -252,7 +256,10 @@ fn ports_that_spread_the_two_directions_of_a_flow_differently_do_not_break_state
 /// Sends frames to worker 0 and then answers to worker 1, of flows whose ports spread the directions
 /// differently. Returns the number of frames that have left.
 fn left_after(script: &str, frames: Vec<Vec<u8>>, answers: Vec<Vec<u8>>) -> usize {
-    let mut pair = pair_of(script, false);
+    left_of(pair_of(script, false), frames, answers)
+}
+
+fn left_of(mut pair: Pair, frames: Vec<Vec<u8>>, answers: Vec<Vec<u8>>) -> usize {
     for (worker, frames) in [frames, answers].into_iter().enumerate() {
         pair.arrive(worker, frames);
         (0..4).for_each(|turn| pair.turn(turn % 2));
@@ -296,4 +303,46 @@ fn an_error_finds_the_state_of_an_echo_request() {
     let requests = (2..66).map(|host| icmp(8, host, false)).collect();
     let errors = (2..66).map(|host| icmp(3, host, true)).collect();
     assert_eq!(left_after(script, requests, errors), 128);
+}
+
+/// A packet of a protocol between 10.0.0.1 and the host with this number. Its first and second word
+/// differ between the directions, as the SPIs of ESP and AH.
+fn tunnelled(protocol: u8, host: u8, is_reply: bool) -> Vec<u8> {
+    let mut frame = udp(20);
+    (frame[23], frame[33]) = (protocol, host);
+    let word = [0x12, 0x34, u8::from(is_reply), host];
+    frame[34..38].copy_from_slice(&word);
+    frame[38..42].copy_from_slice(&word);
+    if is_reply {
+        (0..4).for_each(|at| frame.swap(26 + at, 30 + at));
+    }
+    frame
+}
+
+/// The kernel's symmetric hash gives their directions to different workers.
+#[test]
+fn packets_of_tunnels_find_their_states_also_where_ports_keep_flows() {
+    let script = "add check-state\nadd allow ip from 10.0.0.1 to any keep-state";
+    // Protocol numbers of IANA: IPv4 and IPv6 in IPv4, GRE, ESP, AH, and DCCP, whose ports no state has.
+    for protocol in [4, 41, 47, 50, 51, 33] {
+        for keeps_flows in [true, false] {
+            let frames = |is_reply| (2..66).map(move |host| tunnelled(protocol, host, is_reply));
+            let pair = pair_of(script, keeps_flows);
+            let left = left_of(pair, frames(false).collect(), frames(true).collect());
+            assert_eq!(left, 128, "{protocol} {keeps_flows}");
+        }
+    }
+}
+
+#[test]
+fn packets_stay_at_ports_whose_hash_is_that_of_both_directions() {
+    let script = "add check-state\nadd allow ip from 10.0.0.1 to any keep-state";
+    let mut pair = pair_of(script, true);
+    for is_reply in [false, true] {
+        // Protocol numbers of IANA: ICMP, TCP, UDP, ICMP of IPv6, SCTP, UDP-Lite.
+        for protocol in [1, 6, 17, 58, 132, 136] {
+            pair.arrive(0, (2..66).map(|host| tunnelled(protocol, host, is_reply)));
+        }
+    }
+    assert_eq!([0, 1].map(|worker| pair.counts(worker).handed_over), [0, 0]);
 }

@@ -13,8 +13,9 @@ use sluice_net::port::registry::Playback;
 use sluice_net::port::{Capabilities, Counters, PoolSize, Promiscuity, Slot};
 use sluice_wire::frame::Link;
 
+use super::super::Pulse;
 use super::*;
-use crate::control::{Bell, Builder, inboxes};
+use crate::control::{Bell, Builder, Orders, inbox, inboxes};
 use crate::forward::{WakeUp, exchange};
 
 /// Whether super-packets may arrive whole, by the last word of the loop.
@@ -87,6 +88,48 @@ impl AsFd for SilentPort {
     }
 }
 
+/// A loop that queues packets of the kernel's own stack, with `text` as the configuration.
+fn settings(
+    text: &str,
+    orders: &Orders<Status>,
+    worker: Option<(Worker, Exchange)>,
+) -> LoopSettings {
+    LoopSettings {
+        engine: sluice_ipfw::Settings::default(),
+        interfaces: Vec::new(),
+        choices: Vec::new(),
+        config: Config {
+            text: text.to_owned(),
+            ..Config::default()
+        },
+        is_hooked: true,
+        split_below: SPLIT_BELOW,
+        is_strict: false,
+        measures_rtt: false,
+        spin: Spin::None,
+        slack: Span::ZERO,
+        cpu_latency: None,
+        time: PortTime::Machine,
+        warmer: None,
+        wants_real_time: false,
+        log: sync_channel(1).0,
+        turned_away: Arc::clone(orders.turned_away()),
+        commands: Arc::clone(orders.asked()),
+        worker,
+        receives_from: None,
+        keeps_flows: true,
+    }
+}
+
+fn silent(start: LoopSettings, whole: Whole, clock: Clock, inbox: Inbox<Status>) -> Loop {
+    let port = SilentPort {
+        whole,
+        descriptors: UnixStream::pair().unwrap(),
+    };
+    let pool = Pool::new(PoolSize { slots: 4, large: 1 }).unwrap();
+    Loop::new(start, vec![Box::new(port)], pool, clock, inbox)
+}
+
 /// Returns whether super-packets may arrive whole at each of two workers that queue packets of the
 /// kernel's own stack, with `text` as the configuration and after `change`.
 fn whole_after(text: &str, change: Option<&str>) -> [Option<bool>; 2] {
@@ -101,46 +144,15 @@ fn whole_after(text: &str, change: Option<&str>) -> [Option<bool>; 2] {
         for (number, ((inbox, end), whole)) in
             (0..).zip(inboxes.into_iter().zip(exchanges).zip(&all))
         {
-            let start = LoopSettings {
-                engine: sluice_ipfw::Settings::default(),
-                interfaces: Vec::new(),
-                choices: Vec::new(),
-                config: Config {
-                    text: text.to_owned(),
-                    ..Config::default()
-                },
-                is_hooked: true,
-                split_below: SPLIT_BELOW,
-                is_strict: false,
-                measures_rtt: false,
-                spin: Spin::None,
-                slack: Span::ZERO,
-                cpu_latency: None,
-                time: PortTime::Machine,
-                warmer: None,
-                wants_real_time: false,
-                log: sync_channel(1).0,
-                turned_away: Arc::clone(orders.turned_away()),
-                commands: Arc::clone(orders.asked()),
-                worker: Some((
-                    Worker {
-                        number,
-                        of: 2,
-                        keeps_masks: false,
-                    },
-                    end,
-                )),
-                receives_from: None,
-                keeps_flows: true,
+            let worker = Worker {
+                number,
+                of: 2,
+                keeps_masks: false,
             };
+            let start = settings(text, &orders, Some((worker, end)));
             let (whole, stop) = (Arc::clone(whole), &stop);
             scope.spawn(move || {
-                let port = SilentPort {
-                    whole,
-                    descriptors: UnixStream::pair().unwrap(),
-                };
-                let pool = Pool::new(PoolSize { slots: 4, large: 1 }).unwrap();
-                let own = Loop::new(start, vec![Box::new(port)], pool, clock, inbox);
+                let own = silent(start, whole, clock, inbox);
                 own.run(stop, (&AtomicBool::new(false), &AtomicU64::new(0)), || None)
             });
         }
@@ -170,4 +182,48 @@ fn a_rate_that_all_workers_change_at_one_instant_decides_about_super_packets_at_
         whole_after(slow, Some("pipe 1 config bw 2Gbit/s")),
         [Some(true); 2]
     );
+}
+
+/// Other orders wait for the end of a batch, a watchdog does not.
+#[test]
+fn a_loop_turns_between_the_pieces_of_a_batch() {
+    let clock = Clock::start();
+    let (inbox, orders) = inbox::<Status>(Builder::default()).unwrap();
+    let start = settings("", &orders, None);
+    let (stop, turns) = (Stop::new(), Arc::new(AtomicU64::new(0)));
+    let mut pulse = Pulse::new(orders.bells().cloned().collect(), vec![Arc::clone(&turns)]);
+    let mut beats = 0;
+    thread::scope(|scope| {
+        let (stop, turns) = (&stop, &*turns);
+        scope.spawn(move || {
+            let own = silent(start, Whole::default(), clock, inbox);
+            own.run(stop, (&AtomicBool::new(false), turns), || None)
+        });
+        // Some tens of milliseconds, in pieces of 0.2 ms.
+        let batch = Work::Commands {
+            text: "pipe 1 config bw 1Mbit/s\n".repeat(20_000),
+            mode: Mode::Batch,
+            files: Texts::new(),
+        };
+        let batch = orders.post(batch).unwrap();
+        let answered = loop {
+            match batch.poll() {
+                Ok(None) => {}
+                answered => break answered,
+            }
+            if pulse.has_turned() {
+                beats += 1;
+                pulse.count();
+            }
+            thread::yield_now();
+        };
+        stop.stop();
+        orders.bells().for_each(Bell::ring);
+        assert!(
+            matches!(answered, Ok(Some(Answered::Commands(_, Ok(()))))),
+            "{answered:?}"
+        );
+    });
+    // The loop has turned before the batch, and when the bell rang for it.
+    assert!(beats > 2, "{beats}");
 }

@@ -94,7 +94,7 @@ impl Collector {
         &mut self,
         watched: Watched<Status>,
         number: u64,
-        changes: Vec<Change>,
+        (changes, changes_total): (Vec<Change>, u64),
     ) -> Option<Sample> {
         let Watched {
             watching,
@@ -158,8 +158,10 @@ impl Collector {
             other_flows,
             rtt,
             flow_export: None,
+            flow_log: None,
             events: None,
             changes,
+            changes_total,
             status,
         };
         self.spare = Some(table);

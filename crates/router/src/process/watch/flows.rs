@@ -95,6 +95,21 @@ pub struct FlowExport {
     pub error: Option<String>,
 }
 
+/// The fate of the records that are written to a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowFile {
+    /// The name of the file.
+    pub file: String,
+    /// Records that were written.
+    pub written: u64,
+    /// Records that could not be written, for any reason.
+    pub not_written: u64,
+    /// Of these, records that found no room before they could be written.
+    pub lost: u64,
+    /// The last error.
+    pub error: Option<String>,
+}
+
 /// The flows that have no record yet.
 ///
 /// Their times count from the start of the ledger: the system's clock may be set while a flow goes on.

@@ -13,7 +13,7 @@ pub mod links;
 mod rtt;
 mod sample;
 
-pub use flows::{FlowEnd, FlowExport, FlowRecord, FlowTimeouts};
+pub use flows::{FlowEnd, FlowExport, FlowFile, FlowRecord, FlowTimeouts};
 pub use ipfix::{Ipfix, Message};
 pub use sample::{
     FlowSample, LatenessSample, ObjectSample, PortSample, RttRow, RttSample, Sample, Sojourn,
@@ -52,6 +52,8 @@ struct State {
     refused: Option<Refused>,
     /// The fate of the records that are sent to a collector.
     export: Option<FlowExport>,
+    /// The fate of the records that are written to a file.
+    file: Option<FlowFile>,
     /// The events that were logged.
     events: Option<u64>,
 }
@@ -139,6 +141,11 @@ impl Watcher {
         self.0.lock().export = Some(export);
     }
 
+    /// Notes the fate of the records that are written to a file, for the next samples.
+    pub fn note_file(&self, file: FlowFile) {
+        self.0.lock().file = Some(file);
+    }
+
     /// Notes `more` events that were logged, for the next samples.
     pub fn note_events(&self, more: u64) {
         let mut state = self.0.lock();
@@ -193,13 +200,14 @@ impl Shared {
                 Err(refused) => return Err(refused),
             };
             let tallies = u32::try_from(watched.watching.tallies.len()).unwrap_or(u32::MAX);
-            let changes = self.orders.journal().entries();
+            let changes = self.orders.journal().latest();
             pause = match collector.evaluate(*watched, number + 1, changes) {
                 Some(mut sample) => {
                     number = sample.number;
                     {
                         let state = self.lock();
                         sample.flow_export = state.export.clone();
+                        sample.flow_log = state.file.clone();
                         sample.events = state.events;
                     }
                     if let (Some(ledger), Some(table)) = (self.ledger().as_mut(), collector.table())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sluice_core::{DropReason, Span};
 use sluice_ipfw::watch::{Traffic, Waits};
 
-use super::FlowExport;
+use super::{FlowExport, FlowFile};
 use crate::control::Change;
 use crate::process::Status;
 use crate::rtt::RttSource;
@@ -48,11 +48,17 @@ pub struct Sample {
     /// (`--flow-export`).
     #[serde(default)]
     pub flow_export: Option<FlowExport>,
+    /// The fate of the records of flows that are written to a file, if they are (`--flow-log`).
+    #[serde(default)]
+    pub flow_log: Option<FlowFile>,
     /// Events that were logged since the start, if they are logged.
     #[serde(default)]
     pub events: Option<u64>,
     /// The last changes of the configuration, oldest first.
     pub changes: Vec<Change>,
+    /// Changes of the configuration since the start.
+    #[serde(default)]
+    pub changes_total: u64,
 }
 
 /// The traffic of a port.

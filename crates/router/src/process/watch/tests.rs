@@ -64,7 +64,8 @@ impl Bench {
             rtt: None,
         };
         self.number += 1;
-        self.collector.evaluate(watched, self.number, Vec::new())
+        self.collector
+            .evaluate(watched, self.number, Default::default())
     }
 }
 
